@@ -10,10 +10,15 @@ PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-c
 INSTALL = $(PIP) uv && $(BIN)/python -m uv pip install --quiet -c constraints.txt -e '.[$(1)]' \
 	|| $(PIP) -c constraints.txt -e '.[$(1)]'
 
-.PHONY: demo test test-all check lint bench docs clean
+.PHONY: demo demo-service test test-all check lint bench docs clean
 
 demo: .venv/.demo
 	$(BIN)/irtcat demo --out demo-output
+
+# The example test on this machine: prints the link to take it and the one to administer it.
+# DEMO_SERVICE="--check" starts it, asks whether it is ready, and stops it.
+demo-service: .venv/.service
+	$(BIN)/irtcat serve demo-service.db --example $(DEMO_SERVICE)
 
 # The workers fill the cores: threads of numpy's would wait for each other, up to a hundred times as long.
 test test-all: export OPENBLAS_NUM_THREADS = 1
@@ -48,6 +53,10 @@ docs: .venv/.docs
 	$(call INSTALL,plot)
 	touch $@
 
+.venv/.service: pyproject.toml constraints.txt | .venv/bin/python
+	$(call INSTALL,service)
+	touch $@
+
 .venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
 	$(call INSTALL,dev)
 	touch $@
@@ -57,4 +66,4 @@ docs: .venv/.docs
 	touch $@
 
 clean:
-	rm -rf .venv demo-output build site *.egg-info
+	rm -rf .venv demo-output demo-service.db* build site *.egg-info

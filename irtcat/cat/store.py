@@ -297,6 +297,10 @@ class Store(StoreFile):
         with self._db.reading():
             return read_counts(self._db, bank, bank_hash(bank), config)
 
+    def prepared(self, bank: ItemBank, config: Config) -> Pool:
+        """The bank as returned by `prepare`; made once for all sessions of this store."""
+        return self._pool_of(bank, config, bank_hash(bank))
+
     def _pool_of(self, bank: ItemBank, config: Config, digest: str) -> Pool:
         key = (digest, config.hash())
         if key not in self._pools:

@@ -23,6 +23,7 @@ PANELS = {
     "From logs to a report": ("import", "fit", "select", "predict", "report"),
     "Scores and rankings": ("score", "leaderboard", "plan", "compare", "headroom"),
     "Adaptive tests and live models": ("evaluate", "export", "session", "simulate"),
+    "Adaptive tests for people": ("serve", "service"),
     "Items, scales and training data": ("describe", "audit", "filter", "link", "scale"),
     "Further": ("plot", "upgrade", "demo"),
 }

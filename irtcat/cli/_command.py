@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -146,8 +147,10 @@ class Command:
         compiles: bool,
         json: bool,
         csv: bool,
+        shows_progress: bool = True,
     ) -> None:
         self.body, self.library, self.compiles = body, library, compiles
+        self.shows_progress = shows_progress
         asks = any(isinstance(row, Option) and row.replaces for row in rows)
         shared = ((JSON, json), (CSV, csv), (FORCE, asks))
         self.rows = (*rows, *(row for row, applies in shared if applies))
@@ -198,7 +201,9 @@ class Command:
             self._check(options)
             if self.compiles:
                 use_compilation_cache()
-            with progress(f"{self.__doc__}".partition(".")[0]) as options.progress:
+            title = f"{self.__doc__}".partition(".")[0]
+            shown = progress(title) if self.shows_progress else nullcontext(no_progress)
+            with shown as options.progress:
                 out = self.body(options)
             if given.get("as_json"):
                 emit_json(out.json)
@@ -296,6 +301,10 @@ class Command:
                     )
 
 
+def no_progress(done: int, total: int | None, description: str) -> None:
+    """Show nothing of a command that runs until it is stopped."""
+
+
 def _kept(wrote: list[str]) -> str:
     """What an interrupted command leaves behind."""
     if wrote:
@@ -313,7 +322,12 @@ def _identity(path: str | Path) -> Any:
 
 
 def command_of(
-    library: str, *rows: str | Option, compiles: bool = True, json: bool = True, csv: bool = True
+    library: str,
+    *rows: str | Option,
+    compiles: bool = True,
+    json: bool = True,
+    csv: bool = True,
+    shows_progress: bool = True,
 ) -> Callable[[Callable[[Options], Output]], Command]:
     """Make a command of a function of `Options`.
 
@@ -323,7 +337,14 @@ def command_of(
         compiles: whether it runs compiled programs, which are stored between runs.
         json: whether it has the option --json.
         csv: whether it has the option --csv: its output has a table.
+        shows_progress: whether its time is shown; not for one that runs until it is stopped.
     """
     return lambda body: Command(
-        body=body, library=library, rows=rows, compiles=compiles, json=json, csv=csv
+        body=body,
+        library=library,
+        rows=rows,
+        compiles=compiles,
+        json=json,
+        csv=csv,
+        shows_progress=shows_progress,
     )

@@ -2,8 +2,8 @@
 
 import re
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from importlib import import_module
 from typing import Any
 from uuid import uuid4
@@ -19,6 +19,7 @@ from irtcat.cat import StoreError
 from irtcat.service.api._schemas import document_errors
 from irtcat.service.api.cat import status_info
 from irtcat.service.auth.oidc import Provider
+from irtcat.service.body_limit import BodyLimit, most_bytes
 from irtcat.service.context import Service
 from irtcat.service.errors import ServiceError
 
@@ -31,15 +32,6 @@ ROUTERS = ("api.take", "api.media", "api.oauth", "api.sign_in", "api.staff", "ap
 
 PROGRAMS = ("/api/", "/ims/", "/oauth/")
 """Paths of programs, which get errors as JSON (RFC 9457); all other paths are pages for people."""
-
-UPLOADS = ("/api/v1/uploads", "/staff/uploads")
-"""Paths to which staff send banks and items."""
-
-MOST_BODY = 1_000_000
-"""Bytes of a request's body; uploads of items and banks have a limit of their own."""
-
-MOST_UPLOAD = 200_000_000
-"""Bytes of an upload by staff."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; "
@@ -69,7 +61,17 @@ def problem(status: int, title: str, detail: str, **fields: Any) -> JSONResponse
     )
 
 
-def create_app(service: Service, *, secure: bool = True, oidc: Provider | None = None) -> FastAPI:
+Beside = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+"""What runs beside the application: entered before it takes requests, and left after the last."""
+
+
+def create_app(
+    service: Service,
+    *,
+    secure: bool = True,
+    oidc: Provider | None = None,
+    beside: Sequence[Beside] = (),
+) -> FastAPI:
     """The application on an open service.
 
     Args:
@@ -77,13 +79,17 @@ def create_app(service: Service, *, secure: bool = True, oidc: Provider | None =
         secure: cookies are sent over HTTPS only, and browsers are asked to use HTTPS. False for a
             single machine without certificates, such as a demonstration.
         oidc: the provider of identities of staff; by default that of the environment, if any.
+        beside: what runs beside it, such as `irtcat.service.server.warming`.
     """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> Any:
-        app.state.ready = True
-        yield
-        app.state.ready = False
+        async with AsyncExitStack() as stack:
+            for start in beside:
+                await stack.enter_async_context(start(app))
+            app.state.ready = True
+            yield
+            app.state.ready = False
 
     app = FastAPI(
         title="irtcat service",
@@ -100,6 +106,7 @@ def create_app(service: Service, *, secure: bool = True, oidc: Provider | None =
     document_errors(app)
     _add_health(app)
     _add_errors(app)
+    app.add_middleware(BodyLimit)
     app.middleware("http")(_guarded)
     return app
 
@@ -112,8 +119,10 @@ def _add_health(app: FastAPI) -> None:
 
     @app.get("/health/ready", include_in_schema=False)
     def ready() -> Response:
-        """Whether the process can serve takers: the database answers."""
+        """Whether the process can serve takers: it is prepared, and the database answers."""
         service: Service = app.state.service
+        if not app.state.ready:
+            return problem(503, "Not ready", "The process is starting or stopping.")
         try:
             with service.database.reading():
                 service.database.execute("SELECT 1").fetchone()
@@ -138,7 +147,9 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(ServiceError)
     def refused(request: Request, error: ServiceError) -> Response:
-        return answer(request, error.status, error.title, str(error))
+        response = answer(request, error.status, error.title, str(error))
+        response.headers.update(error.headers)
+        return response
 
     @app.exception_handler(StoreError)
     def failed(request: Request, error: StoreError) -> Response:
@@ -171,9 +182,9 @@ async def _guarded(
     request.state.request_id = request_id = uuid4().hex
     started = time.perf_counter()
     length = request.headers.get("content-length", "")
-    most = MOST_UPLOAD if request.url.path.startswith(UPLOADS) else MOST_BODY
-    if length.isdigit() and int(length) > most:
-        response: Response = problem(413, "Too large", f"At most {most:,} bytes.")
+    most = most_bytes(request.url.path)
+    if length.isascii() and length.isdigit() and (len(length) > 12 or int(length) > most):
+        response: Response = problem(413, "Too large", f"A body has at most {most:,} bytes.")
     else:
         response = await call_next(request)
     for name, value in HEADERS.items():

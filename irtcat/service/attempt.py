@@ -24,11 +24,20 @@ from irtcat.service.definition import Adaptive, Break, Fixed, Instructions, Prac
 from irtcat.service.errors import ConflictError, GoneError, NotFoundError
 from irtcat.service.library import PublishedTest, published_test
 from irtcat.service.lti.outbox import grade_changed
+from irtcat.service.metrics import ANSWERS, engine_time
 from irtcat.service.progress import Progress
+from irtcat.service.webhooks import notify
 
 __all__ = ["Attempt", "Started", "attempt_of", "begin", "looked_at", "opened", "ticket_of"]
 
 FORMAT, VERSION = "irtcat-attempt", 1
+
+MESSAGES = {
+    "begin": "attempt.started",
+    "finish": "attempt.finished",
+    "void": "attempt.voided",
+}
+"""Messages to webhooks by kind of event."""
 
 GRACE = 2.0
 """Seconds after a time limit in which an answer still counts, for the way to the server."""
@@ -80,6 +89,7 @@ class Attempt:
             self.id, self._written, self._digest, self._new
         )
         self._written += len(self._new)
+        self._report()
         self._new = []
         progress = self.progress
         summary = {
@@ -92,6 +102,21 @@ class Attempt:
         self.service.database.run(
             row.values(status=progress.status, updated=progress.last, summary=json.dumps(summary))
         )
+
+    def _report(self) -> None:
+        """Tell webhooks and metrics of the new events."""
+        about = {"attempt": self.id, "test": self.test.id, "person": self.head["person"]}
+        for event in self._new:
+            message = MESSAGES.get(event["kind"])
+            if message is not None:
+                notify(self.service, message, **about)
+            if event["kind"] == "answer":
+                part = self.test.definition.sections[self.progress.answers[event["item"]].section]
+                ANSWERS.labels(part.kind).inc()
+            elif event["kind"] == "finish":
+                waiting = [n for n, a in self.progress.answers.items() if a.code is None]
+                if waiting:
+                    notify(self.service, "rating.needed", **about, items=sorted(waiting))
 
     @property
     def has_changed(self) -> bool:
@@ -136,7 +161,8 @@ class Attempt:
             return
         section = self.test.definition.sections[at]
         if isinstance(section, Adaptive):
-            session = self._begin_session(at, section)
+            with engine_time("begin"):
+                session = self._begin_session(at, section)
             self.add("section", section=at, session=session.id)
             self.add("show", item=session.asked[0])
         else:
@@ -210,7 +236,9 @@ class Attempt:
         seconds = round(self.progress.seconds_on(item, self.seconds()), 3)
         if isinstance(self.progress.part, Adaptive):
             assert code is not None, "publishing refuses adaptive items that people score"
-            self.session().answer(item, code + self.test.first_code, seconds)
+            session = self.session()
+            with engine_time("answer"):
+                session.answer(item, code + self.test.first_code, seconds)
         self.add("answer", item=item, response=response, code=code, seconds=seconds)
         self._next_after(item)
 

@@ -1,5 +1,7 @@
 """Errors of the service: what a caller did wrong, with the HTTP status that says so."""
 
+import math
+
 from irtcat._checks import InputError
 
 __all__ = [
@@ -8,6 +10,7 @@ __all__ = [
     "GoneError",
     "NotFoundError",
     "ServiceError",
+    "TooManyError",
     "UnauthorizedError",
 ]
 
@@ -21,6 +24,11 @@ class ServiceError(InputError):
     """
 
     status, title = 422, "Invalid request"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Further headers of the response."""
+        return {}
 
 
 class UnauthorizedError(ServiceError):
@@ -51,3 +59,22 @@ class GoneError(ServiceError):
     """Was valid once: a used, revoked or expired ticket."""
 
     status, title = 410, "No longer valid"
+
+
+class TooManyError(ServiceError):
+    """More requests than a limit permits.
+
+    Attributes:
+        seconds: after which the next one is permitted.
+    """
+
+    status, title = 429, "Too many requests"
+
+    def __init__(self, seconds: float):
+        self.seconds = max(math.ceil(seconds), 1)
+        super().__init__(f"Too many attempts. Try again in {self.seconds} s.")
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """When to try again."""
+        return {"Retry-After": str(self.seconds)}

@@ -38,6 +38,7 @@ from irtcat.service.definition import (
     publish_report,
 )
 from irtcat.service.errors import ConflictError, NotFoundError
+from irtcat.service.webhooks import notify
 
 __all__ = [
     "PublishedTest",
@@ -52,6 +53,7 @@ __all__ = [
     "published_tests",
     "retire",
     "stored_bank",
+    "test_id",
 ]
 
 
@@ -271,8 +273,7 @@ def publish(
         stored_bank = service.store.add_bank(bank)
         item_set = add_items(service, items)
         document = definition.to_json()
-        content = {"definition": document, "bank": stored_bank, "items": item_set}
-        name = f"test_{document_hash(content)[:24]}"
+        name = test_id(document, stored_bank, item_set)
         if service.row(sa.select(tables.tests.c.id).where(tables.tests.c.id == name)) is None:
             stored = {
                 "report": report.to_json(),
@@ -291,7 +292,17 @@ def publish(
             }
             service.database.run(tables.tests.insert(), row)
             record(service, actor, "test published", test=name)
+            notify(service, "test.published", test=name)
     return name, report
+
+
+def test_id(definition: dict[str, Any], bank: str, items: str) -> str:
+    """The id of a test, from the document of its definition and the hashes of bank and items."""
+    content = {"definition": definition, "bank": bank, "items": items}
+    return f"test_{document_hash(content)[:24]}"
+
+
+test_id.__test__ = False  # type: ignore[attr-defined]  # not one of pytest's
 
 
 def scored_items(definition: TestDefinition, bank: ItemBank) -> list[str]:

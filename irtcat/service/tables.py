@@ -18,6 +18,7 @@ __all__ = [
     "ended_sessions",
     "item_keys",
     "item_sets",
+    "limits",
     "lti_attempts",
     "lti_launches",
     "lti_platforms",
@@ -227,6 +228,15 @@ deliveries = sa.Table(
     text("status"),
 )
 """Messages to webhooks, written in the transaction of what they report."""
+
+limits = sa.Table(
+    "limits",
+    metadata,
+    key("name"),
+    sa.Column("level", sa.Float, nullable=False),
+    text("at"),
+)
+"""Token buckets that all processes share; ``name`` is a digest (see `irtcat.service.limits`)."""
 
 lti_platforms = sa.Table(
     "lti_platforms",

@@ -23,9 +23,10 @@ SLOW = {
     "guides/bad-items.md",
     "guides/few-models.md",
     "guides/models.md",
+    "guides/serve.md",
     "guides/training-data.md",
 }
-"""Pages whose fits take more than ten seconds on one core."""
+"""Pages that take more than ten seconds on one core."""
 ELSEWHERE = {"contributing/extending.md"}
 """Pages whose blocks other tests run: those of extensions check what the added rows do."""
 

@@ -530,7 +530,7 @@ def test_languages(tmp_path, clock):
     browser.answer(response="c1")
     assert "Dieser Teil hat höchstens 3 Fragen." in browser.text()
     assert browser.text("//p[@id='saved']") == "✓ 1 Antwort gespeichert"
-    assert browser.root.xpath("//p[@class='title']/@lang") == ["es"]
+    assert browser.root.xpath("//p[@class='title']/span/@lang") == ["es"]
     browser.answer()
     assert "Fehler: Wählen Sie eine Antwort aus" in browser.text("//div[@id='error']")
     assert browser.get("/t/none").text().startswith("Nicht gefunden Dieses Ticket gibt es nicht.")
@@ -542,7 +542,7 @@ def test_a_test_in_a_language_without_translation(tmp_path, clock):
     browser = Browser(site).start(site.ticket())
     assert browser.root.get("lang") == "en"
     assert browser.root.get("dir") == "ltr"
-    assert browser.root.xpath("//p[@class='title']/@dir") == ["rtl"]
+    assert browser.root.xpath("//p[@class='title']/span/@dir") == ["rtl"]
     site.service.close()
 
 

@@ -17,6 +17,7 @@ from irtcat.service import tables
 from irtcat.service.audit import record
 from irtcat.service.context import Service, digest_of, new_secret
 from irtcat.service.errors import ConflictError, ForbiddenError, NotFoundError, UnauthorizedError
+from irtcat.service.limits import SIGN_IN, forget, take
 
 __all__ = [
     "PERMISSIONS",
@@ -171,7 +172,9 @@ def sign_in(service: Service, name: str, password: str) -> Account:
 
     Raises:
         UnauthorizedError: without saying which of the two is wrong.
+        TooManyError: after many failures (see `irtcat.service.limits.SIGN_IN`).
     """
+    take(service, SIGN_IN, name)
     row = service.row(sa.select(tables.accounts).where(tables.accounts.c.name == name))
     stored = row.password if row is not None and row.password else _NOBODY
     try:
@@ -181,6 +184,7 @@ def sign_in(service: Service, name: str, password: str) -> Account:
     if row is None or row.status != "open" or not row.password:
         record(service, "system", "sign-in refused", account=name[:100])
         raise UnauthorizedError("The name or the password is wrong.")
+    forget(service, SIGN_IN, name)
     return account_from_row(row)
 
 

@@ -12,8 +12,8 @@ from fastapi import FastAPI
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
+from irtcat.service.addresses import AddressError, checked_address
 from irtcat.service.context import Service, new_secret
-from irtcat.service.lti.addresses import AddressError, checked_address
 from irtcat.service.lti.keys import signed
 from irtcat.service.lti.platforms import Platform, is_url
 

@@ -59,7 +59,10 @@ TABLES: dict[str, tuple[str, dict[str, str]]] = {
         {"section": "Section", "mean": "Mean", "sd": "SD", "fewest": "Fewest", "q05": "5 %",
          "q50": "Median", "q95": "95 %", "most": "Most"},
     ),
-    "endings": ("What ends the sessions", {"section": "Section", "rule": "Rule", "share": "Share %"}),
+    "endings": (
+        "What ends the sessions",
+        {"section": "Section", "rule": "Rule", "share": "Share %"},
+    ),
     "levels": (
         "Levels: share of takers",
         {"level": "Level", "from": "From score", "true": "True %", "observed": "Observed %"},
@@ -178,7 +181,7 @@ def _sections(test: PublishedTest) -> Table:
                 Shown.clock(limit),
                 rules or "–",
             ]
-        )  # noqa: E501
+        )
     columns = ["No.", "Kind", "Title", "Items", "Time", "Rules"]
     return Table("Sections", [(label, False) for label in columns], rows)
 

@@ -1,0 +1,80 @@
+"""What ``irtcat serve`` and ``irtcat service`` share: opening a service, and setting one up."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from irtcat.cli._command import Options
+from irtcat.cli._input import read_bank
+from irtcat.cli._options import KEY_FILE, argument, group, option
+from irtcat.cli._session import read_key
+
+if TYPE_CHECKING:
+    from irtcat.service.context import Service
+
+__all__ = ["ADDRESS", "ITEMS_OF_TEST", "SETTINGS", "URL", "opened", "part", "set_up"]
+
+ADDRESS = argument(
+    "address", help="SQLite file of the service, or postgresql://user@host/database.", type=str
+)
+URL = option(
+    "url", source="", type=str, default=None,
+    help="Address of the service in links, such as https://tests.example.org; by default that of "
+    "this machine.",
+)  # fmt: skip
+ITEMS_OF_TEST = group(
+    "Test to publish",
+    option("test", source="", type=Path,
+           help="Definition of a test (TOML), published unless it is."),
+    option("bank", source="", read=read_bank, needs="test FILE",
+           help="Bank of the test; by default the file that the definition names."),
+    option("items", source="", type=Path, needs="test FILE",
+           help="Its items: a folder, a CSV table or a QTI package; by default as named there."),
+    option("example", source="", type=bool, default=False,
+           help="Publish the example that is shipped: 30 items in mathematics."),
+)  # fmt: skip
+SETTINGS = (ADDRESS, *ITEMS_OF_TEST, URL, KEY_FILE)
+
+
+def part(module: str) -> Any:
+    """A module of `irtcat.service`, whose packages are an extra.
+
+    Raises:
+        InputError: if a package is missing.
+    """
+    try:
+        return import_module(f"irtcat.service.{module}")
+    except ModuleNotFoundError as error:
+        if (error.name or "irtcat").split(".")[0] == "irtcat":
+            raise
+        from irtcat._checks import InputError
+
+        advice = 'pip install "irtcat[service]"'
+        raise InputError(f"The service needs {advice} (no module {error.name}).") from None
+
+
+@contextmanager
+def opened(o: Options, create: bool = False) -> "Iterator[Service]":
+    """Open the service of the command."""
+    with part("context").Service(o.address, create=create, key=read_key(o.key_file)) as service:
+        yield service
+
+
+def set_up(service: "Service", o: Options) -> tuple[str | None, bool, str | None]:
+    """Publish the test that the options name, and add the first administrator.
+
+    Returns:
+        The id of the test (None without one), whether it is new, and the administrator's password
+        (None where there are accounts).
+    """
+    provision = part("provision")
+    test, is_new = None, False
+    if o.example or o.test is not None:
+        if o.test is not None:
+            files = provision.read_test(o.test, o.bank, o.items)
+        else:
+            files = provision.example_files()
+        test, is_new = provision.publish_files(service, files, actor="setup")
+    return test, is_new, provision.add_administrator(service)

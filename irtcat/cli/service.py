@@ -1,0 +1,279 @@
+"""``irtcat service``: set up, look after and copy the database of a service."""
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from irtcat.cli._command import Options, Output, command_of
+from irtcat.cli._options import KEY_FILE, argument, option, output, result
+from irtcat.cli._output import records
+from irtcat.cli._service import ADDRESS, SETTINGS, URL, opened, part, set_up
+from irtcat.cli._session import read_key
+
+EXAMPLE = (
+    "irtcat service init tests.db --example",
+    "irtcat service ticket tests.db --count 3",
+    "irtcat service account tests.db paula --roles proctor,scorer",
+    "irtcat service backup tests.db --out backup.db",
+    "irtcat service anchor tests.db --out anchor.json",
+    "irtcat service check tests.db --anchor anchor.json",
+)
+
+HELP = "Set up and look after the database of irtcat serve."
+
+ACTOR = "command line"
+"""Who the audit log names."""
+
+TEST = option("test", source="", type=str, help="Id of the test; needed if several are open.")
+
+
+def _time(text: str) -> datetime:
+    """A time, in the zone of this machine unless it has one."""
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no time such as 2026-11-30T18:00.") from None
+
+
+@command_of("", *SETTINGS, csv=False)
+def init(o: Options) -> Output:
+    """Create the database, publish a test, and add the account of an administrator."""
+    with opened(o, create=True) as service:
+        test, is_new, password = set_up(service, o)
+        name = part("provision").ADMINISTRATOR
+    lines = [f"{o.address}: ready"]
+    if test is not None:
+        lines.append(f"Test {test}, published {'now' if is_new else 'before'}")
+    if password is not None:
+        lines.append(f"Account {name}, password {password} (shown this once)")
+    document = {"address": o.address, "test": test, "published": is_new, "account": name}
+    if password is None:
+        lines.append("The accounts are unchanged.")
+        document["account"] = None
+    return Output({**document, "password": password}, lines, next=("serve", o.address))
+
+
+@command_of("", ADDRESS, KEY_FILE)
+def tests(o: Options) -> Output:
+    """List the published tests."""
+    with opened(o) as service:
+        table = part("library").published_tests(service)
+    return Output({"tests": records(table)}, [table], table=table)
+
+
+@command_of(
+    "",
+    ADDRESS,
+    TEST,
+    option("count", "--count", "-n", source="", type=int, default=1, min=1, max=10_000,
+           help="Number of tickets, each for a new person without a name."),
+    option("person", source="", type=str, help="Id of the person of one ticket."),
+    option("name", source="", type=str, help="Name of a new person."),
+    option("external", source="", type=str,
+           help="Id of the person in another system; known ones are recognised."),
+    option("accommodations", source="", type=str,
+           help="Names separated by commas, such as extra_time_25,pause."),
+    option("opens", source="", type=str, parse=_time,
+           help="From when it is valid, such as 2026-11-30T09:00."),
+    option("expires", source="", type=str, parse=_time,
+           help="Until when the test may be begun."),
+    URL,
+    KEY_FILE,
+)  # fmt: skip
+def ticket(o: Options) -> Output:
+    """Issue tickets: each is a link with which one person takes a test once.
+
+    The links are printed now and not stored.
+    """
+    import pandas as pd
+
+    people, provision = part("people"), part("provision")
+    base = o.url or "http://127.0.0.1:8080"
+    named = [o.person is not None, o.name is not None or o.external is not None]
+    if sum(named) > 1:
+        raise typer.BadParameter("not with --name or --external.", param_hint="--person")
+    if any(named) and o.count > 1:
+        raise typer.BadParameter("not with --person, --name or --external.", param_hint="--count")
+    accommodations = [text for text in (o.accommodations or "").split(",") if text]
+    rows: list[dict[str, Any]] = []
+    with opened(o) as service, service.database.writing():
+        test = o.test or provision.only_open_test(service)
+        for _ in range(o.count):
+            person = o.person
+            if named[1]:
+                about = {"name": o.name or "", "external": o.external or ""}
+                person = people.add_person(service, **about, actor=ACTOR)
+            issued = people.issue_ticket(
+                service,
+                test,
+                actor=ACTOR,
+                person=person,
+                accommodations=accommodations,
+                opens=o.opens,
+                expires=o.expires,
+            )
+            link = provision.take_link(base, issued.token)
+            rows.append({"link": link, "ticket": issued.id, "person": issued.person})
+    table = pd.DataFrame(rows)
+    lines = [str(row["link"]) for row in rows]
+    return Output({"test": test, "tickets": rows}, lines, table=table)
+
+
+@command_of("", ADDRESS, TEST, result("results.csv"), KEY_FILE)
+def export(o: Options) -> Output:
+    """Export the results of a test: a row for each finished attempt."""
+    with opened(o) as service:
+        test = o.test or part("provision").only_open_test(service)
+        table = part("results").result_table(service, test)
+    o.write("out", table, "results")
+    n = len(table)
+    return Output({"test": test, "results": records(table)}, [f"{n} results"], table=table)
+
+
+@command_of(
+    "",
+    ADDRESS,
+    output("out", "--out", "-o", default=Path("backup.db"),
+           help="File of the backup: a database (SQLite), or an archive of pg_dump."),
+    KEY_FILE,
+    csv=False,
+)  # fmt: skip
+def backup(o: Options) -> Output:
+    """Write a verified copy of the database to one file, while the service runs."""
+    with opened(o) as service:
+        path = part("maintenance").backup(service, o.out)
+    size = path.stat().st_size
+    lines = [f"Wrote the backup to {path} ({size / 1e6:.1f} MB)"]
+    return Output({"out": path, "bytes": size}, lines)
+
+
+@command_of(
+    "",
+    ADDRESS,
+    option("anchor", source="", type=Path,
+           help="Also compare with this file of irtcat service anchor."),
+    KEY_FILE,
+    csv=False,
+)  # fmt: skip
+def check(o: Options) -> Output:
+    """Verify all digests, and that tables and logs agree; exit 1 if something is wrong."""
+    from dataclasses import asdict
+
+    from irtcat._checks import InputError
+
+    maintenance = part("maintenance")
+    faults: list[str] = []
+    with opened(o) as service:
+        if o.anchor is not None:
+            try:
+                document = json.loads(o.anchor.read_bytes())
+            except ValueError:
+                raise InputError(f"{o.anchor} (--anchor): no JSON document.") from None
+            faults = maintenance.check_anchor(service, document)
+        report = maintenance.check(service)
+    faults += report.faults
+    counts = {name: n for name, n in asdict(report).items() if name != "faults"}
+    numbers = ", ".join(f"{n} {name}" for name, n in counts.items())
+    verdict = "all is well" if not faults else f"{len(faults)} faults"
+    lines = [f"{numbers}: {verdict}", *faults]
+    return Output({**counts, "faults": faults}, lines, code=1 if faults else 0)
+
+
+@command_of(
+    "",
+    ADDRESS,
+    output("out", "--out", "-o", default=Path("anchor.json"), help="File of the anchor (JSON)."),
+    KEY_FILE,
+    csv=False,
+)
+def anchor(o: Options) -> Output:
+    """Write a signed statement of the ends of all logs, by which a deleted one is noticed.
+
+    Keep it on another machine.
+    """
+    from irtcat._files import replacing
+
+    with opened(o) as service:
+        document = part("maintenance").anchor(service)
+    with replacing(o.out) as file:
+        file.write(json.dumps(document).encode())
+    n = sum(map(len, document["logs"].values()))
+    after = ("service", "check", o.address, "--anchor", o.out)
+    lines = [f"Wrote the anchor of {n} logs to {o.out}"]
+    return Output({"out": o.out, "logs": n, "at": document["at"]}, lines, next=after)
+
+
+@command_of("", ADDRESS, argument("person", help="Id of the person."), KEY_FILE, csv=False)
+def erase(o: Options) -> Output:
+    """Delete what identifies a person; results stay, under a random id."""
+    with opened(o) as service:
+        part("people").erase(service, o.person, actor=ACTOR)
+    return Output({"erased": o.person}, [f"Erased {o.person}"])
+
+
+@command_of(
+    "",
+    ADDRESS,
+    argument("name", help="Name of the account."),
+    option("roles", source="", type=str,
+           help="Roles of a new account, separated by commas: author, psychometrician, proctor, "
+           "scorer, auditor, admin."),
+    option("subject", source="", type=str, default="",
+           help="Identity of OpenID Connect (issuer and subject) instead of a password."),
+    KEY_FILE,
+    csv=False,
+)  # fmt: skip
+def account(o: Options) -> Output:
+    """Add an account of staff, or give one a new password; print the password once."""
+    accounts = part("auth.accounts")
+    password = None if o.subject else part("context").new_secret()
+    with opened(o) as service:
+        if o.roles is None:
+            password = password or part("context").new_secret()
+            accounts.set_password(service, o.name, password, actor=ACTOR)
+            roles: list[str] = []
+        else:
+            roles = [text.strip() for text in o.roles.split(",") if text.strip()]
+            accounts.add_account(
+                service, o.name, password=password or "", roles=roles, actor=ACTOR,
+                subject=o.subject,
+            )  # fmt: skip
+    lines = [f"Account {o.name}"]
+    if password is not None:
+        lines = [f"Account {o.name}, password {password} (shown this once)"]
+    return Output({"account": o.name, "roles": roles, "password": password}, lines)
+
+
+@command_of(
+    "",
+    ADDRESS,
+    argument("target", type=str, help="A new SQLite file, or an empty PostgreSQL database."),
+    KEY_FILE,
+    csv=False,
+)
+def copy(o: Options) -> Output:
+    """Copy a service into another database and verify it there, as from SQLite to PostgreSQL.
+
+    Stop the server first: later answers are not copied.
+    """
+    from dataclasses import asdict
+
+    context = part("context")
+    with opened(o) as service:
+        key = read_key(o.key_file)
+        with context.Service(o.target, create=True, key=key) as target:
+            report = part("maintenance").copy_service(service, target, o.progress)
+    counts = {name: n for name, n in asdict(report).items() if name != "faults"}
+    numbers = ", ".join(f"{n} {name}" for name, n in counts.items())
+    lines = [f"Copied and verified {numbers}"]
+    return Output({"target": o.target, **counts}, lines, next=("serve", o.target))
+
+
+COMMANDS = {
+    "init": init, "tests": tests, "ticket": ticket, "export": export, "account": account,
+    "backup": backup, "check": check, "anchor": anchor, "copy": copy, "erase": erase,
+}  # fmt: skip
+"""Actions by name."""

@@ -1,0 +1,215 @@
+"""``irtcat serve`` and ``irtcat service``: set up a service, issue tickets, look after it."""
+
+import json
+import os
+import sys
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from irtcat.cli._app import app
+from irtcat.service import library, provision, server
+from irtcat.service.auth.accounts import sign_in
+from irtcat.service.context import Service
+from irtcat.service.taking import begin
+from tests.service.helpers import bank, definition, items
+
+runner = CliRunner()
+
+
+@pytest.fixture(autouse=True)
+def _in_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("IRTCAT_CACHE", "")
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """A small test instead of the example, whose publication takes seconds."""
+    files = provision.SourceFiles(definition(), bank(), items())
+    monkeypatch.setattr(provision, "example_files", lambda: files)
+    real = library.publish
+
+    def quick(*arguments, **options):
+        return real(*arguments, **options, n_simulated=20)
+
+    monkeypatch.setattr(provision, "publish", quick)
+
+
+def run(*words):
+    return runner.invoke(app, [str(word) for word in words])
+
+
+def run_ok(*words):
+    result = run(*words)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def run_json(*words):
+    return json.loads(run_ok(*words, "--json"))
+
+
+def test_init_makes_an_administrator_once(address, small):
+    document = run_json("service", "init", address, "--example")
+    assert document["published"]
+    with Service(address) as service:
+        assert sign_in(service, document["account"], document["password"]).roles == ("admin",)
+    again = run_json("service", "init", address, "--example")
+    assert (again["test"], again["published"]) == (document["test"], False)
+    assert again["password"] is None
+    assert "unchanged" in run_ok("service", "init", address)
+
+
+def test_tickets_open_the_test(address, small):
+    test = run_json("service", "init", address, "--example")["test"]
+    out = run_json("service", "ticket", address, "-n", 3, "--url", "https://tests.example.org/")
+    assert out["test"] == test
+    links = [row["link"] for row in out["tickets"]]
+    assert len(set(links)) == len({row["person"] for row in out["tickets"]}) == 3
+    assert all(link.startswith("https://tests.example.org/t/") for link in links)
+    with Service(address) as service:
+        begin(service, links[0].rpartition("/")[2])
+    named = ("--name", "Ada", "--external", "x1", "--accommodations", "pause")
+    one = run_json("service", "ticket", address, *named)
+    two = run_json("service", "ticket", address, *named)
+    assert one["tickets"][0]["person"] == two["tickets"][0]["person"]
+    assert run_ok("service", "ticket", address).startswith("http://127.0.0.1:8080/t/")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("ticket", "{}", "--count", 2, "--name", "Ada"), 2, "--count: not with"),
+        (("ticket", "{}", "--opens", "soon"), 2, "--opens: 'soon' is no time"),
+        (("ticket", "{}", "--accommodations", "none"), 1, "none"),
+        (("ticket", "{}", "--test", "test_x"), 1, "There is no such test."),
+        (("erase", "{}", "p_x"), 1, "There is no such person"),
+        (("account", "{}", "eve", "--roles", "boss"), 1, "author, psychometrician"),
+        (("account", "{}", "eve"), 1, "There is no such account."),
+        (("check", "{}", "--anchor", "none.json"), 1, "none.json"),
+        (("backup", "{}", "--out", "missing/b.db"), 1, "missing/b.db (--out)"),
+        (("check", "nowhere.db"), 1, "nowhere.db: there is no such store"),
+        (("init", "{}", "--bank", "b.npz"), 2, "--bank: needs --test FILE."),
+        (("init", "{}", "--test", "none.toml"), 1, "none.toml"),
+        (("init", "mysql://host/name"), 1, "SQLite or PostgreSQL"),
+        (("ticket", "{}"), 1, "The --test option must name a published test: none is open"),
+    ],
+)
+def test_wrong_uses_are_one_line(tmp_path, words, code, says):
+    address = str(tmp_path / "tests.db")
+    if not (words[0] == "ticket" and len(words) == 2):
+        with Service(address, create=True) as service:
+            library.publish(service, definition(), bank(), items(), actor="t", n_simulated=20)
+    else:
+        Service(address, create=True).close()
+    result = run("service", *(str(word).format(address) for word in words))
+    assert result.exit_code == code
+    assert says in result.stderr
+    assert [line for line in result.stderr.splitlines() if line.startswith("Error")]
+
+
+def test_what_is_written_is_checked_again(address, small):
+    run_ok("service", "init", address, "--example")
+    run_ok("service", "ticket", address)
+    assert run_json("service", "anchor", address)["logs"] == 1
+    document = run_json("service", "check", address, "--anchor", "anchor.json")
+    assert document["faults"] == []
+    assert document["tickets"] == 1
+    with Service(address) as service, service.database.writing():
+        service.database.execute("UPDATE tickets SET status = 'used'")
+    result = run("service", "check", address, "--json")
+    assert result.exit_code == 1
+    assert "used, with the attempt ''" in json.loads(result.stdout)["faults"][0]
+
+
+def test_a_service_moves_to_another_database(address, small):
+    run_ok("service", "init", "source.db", "--example")
+    run_ok("service", "ticket", "source.db", "-n", 2)
+    assert run_json("service", "copy", "source.db", address)["tickets"] == 2
+    assert run_json("service", "tests", address)["tests"][0]["title"] == "Small test"
+    assert run_json("service", "export", address)["results"] == []
+
+
+def test_people_are_erased(tmp_path, small):
+    run_ok("service", "init", "tests.db", "--example")
+    row = run_json("service", "ticket", "tests.db", "--name", "Ada")["tickets"][0]
+    assert run_json("service", "erase", "tests.db", row["person"]) == {"erased": row["person"]}
+    assert b"Ada" not in _readable("tests.db")
+
+
+def _readable(path):
+    import sqlite3
+
+    with sqlite3.connect(path) as connection:
+        text = "\n".join(connection.iterdump()).encode()
+    connection.close()
+    return text
+
+
+def test_a_key_is_required_from_then_on(tmp_path, small, monkeypatch):
+    (tmp_path / "key").write_text("secret of the logs\n")
+    run_ok("service", "init", "tests.db", "--example", "--key-file", "key")
+    assert "key" in run("service", "check", "tests.db").stderr
+    assert run_json("service", "check", "tests.db", "--key-file", "key")["faults"] == []
+    monkeypatch.setenv("IRTCAT_STORE_KEY", "secret of the logs")
+    assert run_json("service", "check", "tests.db")["faults"] == []
+
+
+def test_serve_prints_the_links_and_serves(small, monkeypatch):
+    calls = []
+    monkeypatch.setattr(server, "serve", lambda *a, **o: calls.append((a, o)))
+    text = run_ok("serve", "tests.db", "--example", "--port", 8123, "--workers", 2)
+    link = next(line.split()[-1] for line in text.splitlines() if "/t/" in line)
+    assert link.startswith("http://127.0.0.1:8123/t/")
+    assert "http://127.0.0.1:8123/staff" in text
+    password = text.split("password ")[1].split()[0]
+    with Service("tests.db") as service:
+        assert sign_in(service, "admin", password)
+        assert begin(service, link.rpartition("/")[2]).attempt
+    ((settings,), options) = calls[0]
+    assert settings.secure is False  # http at this machine
+    assert options == {"host": "127.0.0.1", "port": 8123, "workers": 2, "proxies": "127.0.0.1"}
+    again = run_ok("serve", "tests.db")
+    assert "password" not in again
+    assert "/t/" not in again
+
+
+@pytest.mark.parametrize(
+    ("words", "secure", "warns"),
+    [
+        ((), False, False),
+        (("--url", "https://tests.example.org"), True, False),
+        (("--host", "0.0.0.0"), True, True),
+        (("--host", "0.0.0.0", "--insecure-cookies"), False, False),
+        (("--host", "0.0.0.0", "--url", "https://tests.example.org"), True, False),
+    ],
+)
+def test_cookies_need_https_beyond_this_machine(monkeypatch, words, secure, warns):
+    calls = []
+    monkeypatch.setattr(server, "serve", lambda settings, **_: calls.append(settings))
+    text = run_ok("serve", "tests.db", *words)
+    assert calls[0].secure is secure
+    assert ("--insecure-cookies" in text) == warns
+
+
+def test_without_the_extra_there_is_one_sentence(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("irtcat.service.context")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    for words in (("serve", "tests.db"), ("service", "check", "tests.db")):
+        monkeypatch.delitem(sys.modules, "irtcat.service.server", raising=False)
+        result = run(*words)
+        assert result.exit_code == 1
+        assert 'pip install "irtcat[service]"' in result.stderr
+        assert result.stderr.count("\n") == 1
+        assert os.listdir() == []
+
+
+@pytest.mark.slow
+def test_the_example_is_served_in_one_command(tmp_path):
+    """As `make demo-service` does it, by processes; and a first page for the ticket."""
+    text = run_ok("serve", "tests.db", "--example", "--check")
+    assert "Ready after" in text
+    assert httpx  # the check asked the server by it

@@ -1,0 +1,396 @@
+"""The server: limits, metrics, logs without personal data, warm-up, graceful stop."""
+
+import json
+import logging
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import httpx
+import pytest
+from fastapi import FastAPI, HTTPException
+from fastapi.testclient import TestClient
+from opentelemetry import trace
+
+from irtcat.cat import Session
+from irtcat.service import library, limits, people, warming
+from irtcat.service.auth.accounts import add_account, sign_in
+from irtcat.service.context import Service
+from irtcat.service.errors import TooManyError, UnauthorizedError
+from irtcat.service.limiting import RateLimits
+from irtcat.service.limits import ADDRESS, DEVICE, SIGN_IN, TICKET
+from irtcat.service.logs import JsonFormatter
+from irtcat.service.observing import Observing
+from irtcat.service.server import ENVIRONMENT, STARTED, Settings, application
+from tests.service.helpers import HandClock, bank, definition, items
+
+WORDS = "correct horse battery"
+
+
+def small(service):
+    name, _ = library.publish(service, definition(), bank(), items(), actor="test", n_simulated=20)
+    return name
+
+
+# --- limits ----------------------------------------------------------------------------------
+
+
+def test_failed_sign_ins_are_limited_in_all_processes(address):
+    clock = HandClock()
+    one = Service(address, create=True, clock=clock)
+    two = Service(address, clock=clock)
+    add_account(one, "ada", password=WORDS, roles=["admin"], actor="test")
+    add_account(one, "bob", password=WORDS, roles=["proctor"], actor="test")
+    for at in range(int(SIGN_IN.burst)):
+        with pytest.raises(UnauthorizedError):
+            sign_in((one, two)[at % 2], "ada", "wrong words here")
+    for service in (one, two):
+        with pytest.raises(TooManyError) as error:
+            sign_in(service, "ada", WORDS)  # not even with the right one
+        assert error.value.headers == {"Retry-After": "36"}
+    assert sign_in(two, "bob", WORDS).name == "bob"
+    clock.move(37)
+    assert sign_in(one, "ada", WORDS).name == "ada"
+    for _ in range(int(SIGN_IN.burst)):  # the bucket is full again after a success
+        with pytest.raises(UnauthorizedError):
+            sign_in(one, "ada", "wrong words here")
+    one.close(), two.close()
+
+
+def test_unknown_names_are_limited_too(database):
+    service = Service(database, create=True, clock=HandClock())
+    for _ in range(int(SIGN_IN.burst)):
+        with pytest.raises(UnauthorizedError):
+            sign_in(service, "nobody", WORDS)
+    with pytest.raises(TooManyError):
+        sign_in(service, "nobody", WORDS)
+    with service.database.reading():
+        (row,) = service.database.execute("SELECT name FROM limits").fetchall()
+    assert "nobody" not in row[0]
+
+
+def limited(clock):
+    app = FastAPI()
+
+    @app.api_route("/t/{ticket}", methods=["GET", "POST"])
+    @app.get("/page/{name}")
+    def page(ticket: str = "", name: str = "") -> str:
+        if "bad" in (ticket, name):
+            raise HTTPException(404)
+        return "page"
+
+    app.add_middleware(RateLimits, clock=clock)
+    return app
+
+
+def statuses(client, method, path, n, **options):
+    return [client.request(method, path, **options).status_code for _ in range(n)]
+
+
+def test_requests_over_a_limit_are_refused_with_the_time_to_wait():
+    now = 0.0
+    app = limited(lambda: now)
+    client = TestClient(app)
+    n = int(TICKET.burst)
+    assert statuses(client, "POST", "/t/one", n + 1) == [200] * n + [429]
+    assert statuses(client, "POST", "/t/two", 1) == [200]
+    assert statuses(client, "GET", "/t/one", 3) == [200] * 3
+    response = client.post("/t/one")
+    assert response.headers["retry-after"] == "5"
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.json()["status"] == 429
+    assert "default-src 'none'" in response.headers["content-security-policy"]
+    now = 5.0
+    assert statuses(client, "POST", "/t/one", 2) == [200, 429]
+
+
+def test_guesses_of_one_address_are_limited_and_devices_beside_them_are_not():
+    app = limited(lambda: 0.0)
+    client = TestClient(app)
+    n = int(ADDRESS.burst)
+    assert statuses(client, "GET", "/page/fine", 3 * n) == [200] * 3 * n
+    assert statuses(client, "GET", "/page/bad", n + 1) == [404] * n + [429]
+    assert statuses(client, "GET", "/page/fine", 1) == [429]
+    taker = {"headers": {"cookie": "other=1; irtcat_device=secret"}}
+    assert statuses(client, "GET", "/page/fine", 1, **taker) == [200]
+    other = TestClient(app, client=("2001:db8::1", 50000))
+    assert statuses(other, "GET", "/page/fine", 1) == [200]
+
+
+def test_addresses_of_one_ipv6_network_share_a_limit():
+    app = limited(lambda: 0.0)
+    for host in range(int(ADDRESS.burst)):
+        TestClient(app, client=(f"2001:db8::{host + 1:x}", 1)).get("/page/bad")
+    assert TestClient(app, client=("2001:db8::ffff", 1)).get("/page/fine").status_code == 429
+    assert TestClient(app, client=("2001:db8:0:1::1", 1)).get("/page/fine").status_code == 200
+
+
+def test_requests_of_one_device_are_limited():
+    client = TestClient(limited(lambda: 0.0))
+    device = {"headers": {"cookie": "irtcat_device=secret"}}
+    n = int(DEVICE.burst)
+    assert statuses(client, "GET", "/page/fine", n + 1, **device) == [200] * n + [429]
+    other = {"headers": {"cookie": "irtcat_device=another"}}
+    assert statuses(client, "GET", "/page/fine", 1, **other) == [200]
+
+
+def test_buckets_do_not_grow_without_end(monkeypatch):
+    monkeypatch.setattr(limits, "KEPT", 10)
+    buckets = limits.Buckets(DEVICE, clock=lambda: 0.0)
+    for at in range(100):
+        buckets.take(str(at))
+    assert len(buckets._levels) == 10
+
+
+# --- the application -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def settings(address):
+    with Service(address, create=True) as service:
+        small(service)
+    return Settings(address=address, secure=False)
+
+
+def test_the_engine_is_warm_before_it_is_ready(settings, monkeypatch):
+    begun = []
+    real = Session.begin.__func__
+
+    def begin(cls, *arguments, **options):
+        begun.append(arguments)
+        return real(cls, *arguments, **options)
+
+    monkeypatch.setattr(Session, "begin", classmethod(begin))
+    app = application(settings)
+    assert TestClient(app).get("/health/ready").status_code == 503
+    assert TestClient(app).get("/health/live").status_code == 200
+    with TestClient(app) as client:
+        assert client.get("/health/ready").json() == {"status": "ready"}
+        assert len(begun) == 1
+    assert TestClient(app).get("/health/ready").status_code == 503
+
+
+def test_tests_published_later_are_warmed_too(settings):
+    with Service(settings.address) as service:
+        done = set()
+        warming.warm_open_tests(service, done)
+        assert len(done) == 1
+        changed = definition(title="Second test")
+        library.publish(service, changed, bank(), items(), actor="test", n_simulated=20)
+        warming.warm_open_tests(service, done)
+        assert len(done) == 2
+
+
+def test_a_test_that_cannot_be_warmed_does_not_stop_the_server(settings, monkeypatch, caplog):
+    def broken(*_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(warming, "warm", broken)
+    with TestClient(application(settings)) as client:
+        assert client.get("/health/ready").status_code == 200
+    assert "warming failed" in caplog.text
+
+
+def test_metrics_are_for_this_machine_or_with_a_token(settings):
+    app = application(Settings(**{**vars(settings), "metrics_token": "m-secret"}))
+    with TestClient(app, client=("203.0.113.9", 5)) as client:
+        assert client.get("/metrics").status_code == 403
+        wrong = {"authorization": "Bearer wrong"}
+        assert client.get("/metrics", headers=wrong).status_code == 403
+        right = {"authorization": "Bearer m-secret"}
+        assert client.get("/metrics", headers=right).status_code == 200
+    with TestClient(application(settings), client=("127.0.0.1", 5)) as client:
+        client.get("/nowhere/ada@example.org")
+        text = client.get("/metrics").text
+    assert 'irtcat_attempts{status="running"} 0.0' in text
+    assert "irtcat_request_seconds_bucket" in text
+    assert re.search(
+        r'irtcat_requests_total\{method="GET",route="\(unknown\)",status="404"\}', text
+    )
+    assert "ada@example.org" not in text
+
+
+def test_answers_and_engine_time_are_counted(address):
+    from prometheus_client import REGISTRY
+
+    from tests.service.test_taking import Taker, ticket, to_adaptive
+
+    def value(name, **labels):
+        return REGISTRY.get_sample_value(name, labels) or 0.0
+
+    service = Service(address, create=True)
+    taker = Taker(service, ticket(service, small(service)).token)
+    before = value("irtcat_answers_total", section="adaptive")
+    seconds = value("irtcat_engine_seconds_count", step="answer")
+    to_adaptive(taker)
+    taker.answer()
+    taker.answer()
+    assert value("irtcat_answers_total", section="adaptive") == before + 2
+    assert value("irtcat_engine_seconds_count", step="answer") == seconds + 2
+    service.close()
+
+
+def test_the_access_log_holds_no_personal_data(settings, caplog):
+    with Service(settings.address) as service:
+        test = service.rows(library.sa.select(library.tables.tests.c.id))[0][0]
+        secret = people.issue_ticket(service, test, actor="test").token
+    caplog.set_level(logging.INFO, logger="irtcat.access")
+    caplog.clear()
+    with TestClient(application(settings), client=("203.0.113.9", 5)) as client:
+        client.cookies.set("irtcat_device", "device-secret")
+        client.get(f"/t/{secret}?name=ada", headers={"user-agent": "browser of ada"})
+        client.get(f"/nowhere/{secret}")
+        client.get("/health/ready")
+    lines = [JsonFormatter().format(r) for r in caplog.records if r.name == "irtcat.access"]
+    assert len(lines) == 2
+    document = json.loads(lines[-1])
+    assert {"at", "level", "method", "route", "status", "ms", "request"} <= set(document)
+    assert document["status"] == 404
+    for private in (secret, "ada", "203.0.113.9", "device-secret", "browser"):
+        assert private not in "".join(lines)
+
+
+def test_log_lines_are_json_with_errors():
+    try:
+        raise ValueError("a\nb")
+    except ValueError:
+        record = logging.LogRecord("irtcat", 40, "f", 1, "it %s", ("failed",), sys.exc_info())
+    line = JsonFormatter().format(record)
+    assert "\n" not in line
+    document = json.loads(line)
+    assert document["message"] == "it failed"
+    assert "ValueError" in document["error"]
+
+
+def test_spans_are_made_for_a_configured_sdk(monkeypatch):
+    spans = []
+
+    class Span(trace.NonRecordingSpan):
+        def __init__(self):
+            super().__init__(trace.INVALID_SPAN_CONTEXT)
+            self.name, self.attributes = "", {}
+            spans.append(self)
+
+        def update_name(self, name):
+            self.name = name
+
+        def set_attributes(self, attributes):
+            self.attributes.update(attributes)
+
+    class Tracer(trace.NoOpTracer):
+        def start_as_current_span(self, *_, **__):
+            return trace.use_span(Span())
+
+    monkeypatch.setattr("irtcat.service.observing.tracer", Tracer())
+    app = FastAPI()
+    app.get("/page/{name}")(lambda name: name)
+    app.add_middleware(Observing)
+    TestClient(app).get("/page/ada")
+    (span,) = spans
+    assert span.name == "GET /page/{name}"
+    assert span.attributes["http.response.status_code"] == 200
+
+
+# --- as processes ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def started(settings, tmp_path):
+    """A function that starts a server; it returns the process and the address."""
+    processes = []
+
+    def start(**options):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        with open(tmp_path / "server.log", "w") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-c", STARTED], stdin=subprocess.PIPE, stderr=log, text=True
+            )
+        processes.append(process)
+        with process.stdin as stream:
+            json.dump([vars(settings), {"port": port, **options}], stream)
+        base = f"http://127.0.0.1:{port}"
+        end = time.monotonic() + 200
+        while time.monotonic() < end:
+            try:
+                if httpx.get(f"{base}/health/ready", timeout=5, trust_env=False).is_success:
+                    return process, base
+            except httpx.HTTPError:
+                time.sleep(0.2)
+        raise AssertionError((tmp_path / "server.log").read_text())
+
+    yield start
+    for process in processes:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(60)
+
+
+@pytest.mark.slow
+def test_workers_are_replaced_and_stop_gracefully(started, tmp_path):
+    process, base = started(workers=2)
+
+    def workers():
+        lines = (tmp_path / "server.log").read_text().splitlines()
+        found = [re.search(r"Started server process \[(\d+)\]", line) for line in lines]
+        return [int(match[1]) for match in found if match]
+
+    first = workers()
+    assert first
+    os.kill(first[0], signal.SIGKILL)
+    end = time.monotonic() + 200
+    while len(set(workers())) < 3 and time.monotonic() < end:
+        time.sleep(0.2)
+    assert len(set(workers())) >= 3
+    with httpx.Client(trust_env=False) as client:
+        assert client.get(f"{base}/health/ready", timeout=60).is_success
+        assert "irtcat_requests_total" in client.get(f"{base}/metrics", timeout=60).text
+    process.terminate()
+    assert process.wait(60) in (0, -signal.SIGTERM)
+    for line in (tmp_path / "server.log").read_text().splitlines():
+        json.loads(line)
+
+
+@pytest.mark.slow
+def test_requests_under_way_are_finished_when_the_server_stops(started):
+    """A server that is told to stop answers what it has received."""
+    process, base = started()
+    statuses = []
+
+    def ask():
+        with httpx.Client(trust_env=False) as client:
+            while True:
+                try:
+                    statuses.append(client.get(f"{base}/health/ready").status_code)
+                except httpx.ConnectError:
+                    return  # it listens no more
+                except httpx.HTTPError as error:
+                    statuses.append(repr(error))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    time.sleep(1)
+    process.terminate()
+    assert process.wait(60) in (0, -signal.SIGTERM)
+    for thread in threads:
+        thread.join()
+    broken = [s for s in statuses if s not in (200, 503)]
+    # A kept connection may be closed while a client sends its next request on it.
+    assert all("RemoteProtocolError" in str(s) or "ReadError" in str(s) for s in broken), broken
+    assert len(broken) <= len(threads)
+    assert statuses.count(200) > 20
+
+
+def test_workers_know_their_settings_from_the_environment(settings, monkeypatch):
+    monkeypatch.setenv(ENVIRONMENT, json.dumps(vars(settings)))
+    app = application()
+    assert app.state.secure is False
+    assert app.state.service.database.label
+    app.state.service.close()
