@@ -251,7 +251,7 @@ def test_instructor_sees_a_summary(browser, service, published):
     learner.start(learner.launch(published))
     page = teacher.launch(published, sub="teacher", roles=[f"{ROLE}Instructor"])
     assert page.status_code == 200
-    assert f'href="/staff/tests/{published}"' in page.text
+    assert f'href="/staff/tests/{published}/results"' in page.text
     assert re.search(r"Attempts under way</dt><dd>1<", page.text)
     token = learner.launch(published)
     forged = {"token": token.text.split('name="token" value="')[1].split('"')[0]}

@@ -4,10 +4,30 @@ from typing import Any
 
 from irtcat.service.lti.connection import SCORE_SCOPE
 
-__all__ = ["tool_configuration"]
+__all__ = ["tool_addresses", "tool_configuration"]
 
 TITLE = "irtcat"
 DESCRIPTION = "Adaptive tests"
+
+
+def tool_addresses(base: str) -> dict[str, str]:
+    """The addresses that a platform asks for, by the names that most of them use.
+
+    Args:
+        base: address of the service.
+
+    Example:
+        >>> tool_addresses("https://tests.example.org")["Initiate login URL"]
+        'https://tests.example.org/lti/login'
+    """
+    return {
+        "Tool URL": f"{base}/lti/launch",
+        "Initiate login URL": f"{base}/lti/login",
+        "Redirection URI": f"{base}/lti/launch",
+        "Public keyset URL": f"{base}/lti/jwks",
+        "Content selection URL": f"{base}/lti/launch",
+        "JSON configuration": f"{base}/lti/configuration",
+    }
 
 
 def tool_configuration(base: str) -> dict[str, Any]:

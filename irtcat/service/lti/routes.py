@@ -32,7 +32,7 @@ __all__ = ["router"]
 
 PATH = "/lti"
 
-RESULTS = "/staff/tests/{}"
+RESULTS = "/staff/tests/{}/results"
 """The staff's page of a test, to which instructors are referred."""
 
 MOST_FIELDS = 30
