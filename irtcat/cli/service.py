@@ -288,6 +288,9 @@ def copy(o: Options) -> Output:
            help="Authentication request URL, if it is of another kind."),
     option("token_url", source="", type=str, needs="name TEXT", help="Access token URL."),
     option("jwks_url", source="", type=str, needs="name TEXT", help="Public keyset URL."),
+    option("origin", source="", type=str, needs="name TEXT",
+           help="Origin of its pages, if they may embed those of tests; by default tests open in a "
+           "window of their own."),
     option("close", source="", type=str, help="Id of a platform that opens no more tests."),
     option("send_again", source="", type=str,
            help="Id of a platform that gets its failed grades once more."),
@@ -300,7 +303,7 @@ def lti(o: Options) -> Output:
     The addresses of this service are printed, for the platform.
     """
     registered, grades = part("lti.platforms"), part("lti.grades")
-    urls = {}
+    urls: dict[str, str] = {}
     if o.name is not None:
         urls = registered.platform_urls(o.kind, o.issuer or "") if o.kind is not None else {}
         named = {name: getattr(o, name) for name in ("auth_url", "token_url", "jwks_url")}
@@ -320,6 +323,7 @@ def lti(o: Options) -> Output:
                 client_id=o.client_id,
                 deployments=[text.strip() for text in o.deployments.split(",") if text.strip()],
                 **urls,
+                origin=o.origin or "",
                 actor=ACTOR,
             )
             lines.append(f"Registered {added.id}")

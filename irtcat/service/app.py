@@ -22,6 +22,7 @@ from irtcat.service.auth.oidc import Provider
 from irtcat.service.body_limit import BodyLimit, most_bytes
 from irtcat.service.context import Service
 from irtcat.service.errors import ServiceError
+from irtcat.service.lti.embedding import Embedding
 
 __all__ = ["create_app", "problem"]
 
@@ -108,6 +109,7 @@ def create_app(
     _add_errors(app)
     app.add_middleware(BodyLimit)
     app.middleware("http")(_guarded)
+    app.add_middleware(Embedding, service=service, secure=secure)
     return app
 
 

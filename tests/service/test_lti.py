@@ -9,8 +9,10 @@ import httpx
 import pytest
 from joserfc import jwt
 from joserfc.jwk import KeySet, OctKey
+from typer.testing import CliRunner
 
 from irtcat._checks import InputError
+from irtcat.cli._app import app as cli
 from irtcat.service import library, people, proctoring, tables, taking
 from irtcat.service.app import create_app
 from irtcat.service.attempt import attempt_of, opened
@@ -802,3 +804,57 @@ def test_platforms_are_listed_changed_and_removed(service, platform, published, 
         registered.platform(service, other.id)
     actions = set(audit_entries(service)["action"])
     assert {"LTI platform added", "LTI platform changed", "LTI platform removed"} <= actions
+
+
+# Embedding
+
+
+def test_no_page_is_embedded_by_default(person, published):
+    page = person.launch(published)
+    assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
+    assert page.headers["x-frame-options"] == "DENY"
+
+
+def test_a_platform_with_its_origin_embeds_the_pages_of_tests(service, published, lms, app):
+    origin = "https://lms.example"
+    register(service, origin=origin)
+    person = Person(app, lms)
+    person.client.headers["Sec-Fetch-Dest"] = "iframe"
+    page = person.launch(published)
+    assert f"frame-ancestors {origin}" in page.headers["content-security-policy"]
+    assert "x-frame-options" not in page.headers
+    response = person.start(page)
+    for sent in (page, response):
+        for cookie in sent.headers.get_list("set-cookie"):
+            assert cookie.endswith("SameSite=None; Secure; Partitioned"), cookie
+            assert cookie.lower().count("samesite") == 1
+            assert "HttpOnly" in cookie
+    assert person.client.get("/test").status_code == 200
+    staff = person.client.get("/staff", follow_redirects=False)
+    assert "frame-ancestors 'none'" in staff.headers["content-security-policy"]
+    assert staff.headers["x-frame-options"] == "DENY"
+    window = Person(app, lms)
+    response = window.start(window.launch(published, sub="user-2"))
+    assert "SameSite=strict" in response.headers["set-cookie"]
+
+
+# The command
+
+
+def test_the_command_registers_lists_and_closes(address, published, database):
+    def run(*words):
+        result = CliRunner().invoke(cli, ["service", "lti", address, *words, "--json"])
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    options = ["--name", "Moodle", "--kind", "moodle", "--issuer", "https://moodle.example",
+               "--client-id", "c1", "--deployments", "1, 2", "--url", TOOL]  # fmt: skip
+    document = run(*options)
+    assert document["addresses"]["Initiate login URL"] == f"{TOOL}/lti/login"
+    [row] = document["platforms"]
+    assert row["jwks_url"] == "https://moodle.example/mod/lti/certs.php"
+    assert (row["deployments"], row["status"]) == ("1, 2", "open")
+    assert run("--close", row["id"])["platforms"][0]["status"] == "closed"
+    missing = CliRunner().invoke(cli, ["service", "lti", address, "--name", "x"])
+    assert missing.exit_code == 2
+    assert "--issuer" in missing.output
