@@ -12,6 +12,7 @@ A preference takes a `Context`, the values of all items (minus infinity where an
 asked) and its own options, and returns new values.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -20,6 +21,7 @@ import numpy as np
 from jaxtyping import Array, Bool
 
 from irtcat._registry import Registry
+from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.cat._pool import Plan
 from irtcat.cat._rows import GROUP, ContentRule
 from irtcat.cat._state import NONE, Context
@@ -27,6 +29,8 @@ from irtcat.cat.assembly import Rules, best_form
 
 __all__ = [
     "CONTENT",
+    "SOLVER",
+    "Solver",
     "group_counts",
     "keeping_plan",
     "triable",
@@ -163,6 +167,20 @@ def keeping_plan(context: Context, values: Array, best: bool = False) -> tuple[A
     return jnp.where(any_open & ~open_, -jnp.inf, values), satisfied & any_open
 
 
+class Solver:
+    """How shadow tests are solved.
+
+    Attributes:
+        form: a function such as `irtcat.cat.assembly.best_form`; a server solves them in other
+            processes. JAX calls it from a thread of its own, so that it cannot be an argument.
+    """
+
+    form: Callable[[FloatArray, Rules, BoolArray], IntArray | None] = staticmethod(best_form)
+
+
+SOLVER = Solver()
+
+
 def _solved(
     values: Any, administered: Any, possible: Any, certain: Any, limits: Any, group: Any,
     enemies: Any, testlet: Any,
@@ -181,7 +199,7 @@ def _solved(
         enemies=np.asarray(enemies),
         testlet=testlets if (testlets >= 0).any() else None,
     )
-    form = best_form(np.asarray(values, float), rules, np.asarray(administered))
+    form = SOLVER.form(np.asarray(values, float), rules, np.asarray(administered))
     if form is None:
         return (certain, np.array(True)) if certain.any() else (possible, np.array(False))
     free = certain | np.isin(np.arange(len(administered)), form)

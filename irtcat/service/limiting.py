@@ -19,7 +19,7 @@ __all__ = ["RateLimits"]
 FAILURES = (401, 403, 404, 410)
 """Statuses of requests without permission."""
 
-TICKETS = re.compile(r"^/(?:t|api/v1/take)/([^/]+)$")
+TICKETS = re.compile(r"^/(?:t|api/v1/take)/([A-Za-z0-9_-]{16,64})$")
 """Paths that open a ticket."""
 
 TAKING = "/api/v1/take"

@@ -23,7 +23,7 @@ from irtcat.service import tables
 from irtcat.service.context import Service
 from irtcat.service.errors import ForbiddenError
 
-__all__ = ["ANSWERS", "DELIVERIES", "LIMITED", "MULTIPROCESS", "REQUESTS", "SECONDS",
+__all__ = ["ANSWERS", "DELIVERIES", "LIMITED", "MULTIPROCESS", "REQUESTS", "SECONDS", "SHADOW",
            "add_metrics", "engine_time"]  # fmt: skip
 
 MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
@@ -43,6 +43,7 @@ ENGINE = Histogram(
     "irtcat_engine_seconds", "Time of the adaptive engine by step.", ("step",), buckets=BUCKETS
 )
 LIMITED = Counter("irtcat_limited", "Requests refused by a rate limit.", ("limit",))
+SHADOW = Counter("irtcat_shadow_tests", "Shadow tests by how they were solved.", ("outcome",))
 DELIVERIES = Counter("irtcat_deliveries", "Messages to webhooks by outcome.", ("outcome",))
 
 

@@ -97,16 +97,16 @@ def test_requests_over_a_limit_are_refused_with_the_time_to_wait():
     app = limited(lambda: now)
     client = TestClient(app)
     n = int(TICKET.burst)
-    assert statuses(client, "POST", "/t/one", n + 1) == [200] * n + [429]
-    assert statuses(client, "POST", "/t/two", 1) == [200]
-    assert statuses(client, "GET", "/t/one", 3) == [200] * 3
-    response = client.post("/t/one")
+    assert statuses(client, "POST", "/t/ticket-number-one", n + 1) == [200] * n + [429]
+    assert statuses(client, "POST", "/t/ticket-number-two", 1) == [200]
+    assert statuses(client, "GET", "/t/ticket-number-one", 3) == [200] * 3
+    response = client.post("/t/ticket-number-one")
     assert response.headers["retry-after"] == "5"
     assert response.headers["content-type"] == "application/problem+json"
     assert response.json()["status"] == 429
     assert "default-src 'none'" in response.headers["content-security-policy"]
     now = 5.0
-    assert statuses(client, "POST", "/t/one", 2) == [200, 429]
+    assert statuses(client, "POST", "/t/ticket-number-one", 2) == [200, 429]
 
 
 def test_guesses_of_one_address_are_limited_and_devices_beside_them_are_not():

@@ -22,11 +22,12 @@ from irtcat.service.auth.accounts import (
     add_account,
     issue_token,
 )
+from irtcat.service.auth.staff import COOKIE
 from irtcat.service.content import Item, ItemSet, Key
 from irtcat.service.context import Service
 from irtcat.service.definition import publish_report
 from irtcat.service.pages.staff import PARTS
-from irtcat.service.pages.staff._base import COOKIE, Requires
+from irtcat.service.pages.staff._base import Requires
 from tests.service import helpers
 from tests.service.helpers import HandClock, definition, publish
 from tests.service.test_taking import Taker, to_adaptive
@@ -529,7 +530,7 @@ def test_recalibration_pages(app, service, published, clock):
     page = f"/staff/tests/{published}/recalibration"
     assert len(analyst.page(page).xpath("//input[@name='items']")) == 12
     assert "at least one id" in analyst.post(page, 422, least="2").text
-    assert "fewer than 30" in analyst.post(page, 422, least="30", items="q4").text
+    assert "No finished attempt" in analyst.post(page, 422, least="30", items="q4").text
     for right in (True, False, True, False):
         taker = Taker(service, people.issue_ticket(service, published, actor="test").token)
         taker("proceed")

@@ -1,0 +1,324 @@
+"""Load on the service: many takers at once, a rate of answers, and what became of every answer.
+
+    python experiments/service/load.py [--postgresql] [--takers 100] [--rate 10] [--seconds 30]
+                                       [--workers 2] [--out load.csv]
+
+Server, database and takers run on this machine and talk over the loopback interface, so that the
+takers' own processor time is part of the load. Answers are due at random times of the given rate,
+whether or not earlier ones have come back: the time of an answer counts from when it was due
+(without that, a slow server would slow its own load down). Each is given by a taker who has none
+under way; a taker whose test is over goes on with another ticket. Afterwards every acknowledged
+answer is looked up in the logs of the database, which are verified.
+
+Printed: answers, errors, p50 / p95 / p99 in milliseconds, memory of the workers before and after.
+PostgreSQL is started as the tests do it (tests/service/conftest.py).
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pandas as pd
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from irtcat import ItemBank  # noqa: E402
+from irtcat.service import library, maintenance, people, proctoring  # noqa: E402
+from irtcat.service.content import Choice, Item, ItemSet, Key  # noqa: E402
+from irtcat.service.context import Service  # noqa: E402
+from irtcat.service.definition import TestDefinition  # noqa: E402
+from irtcat.service.server import STARTED, Settings  # noqa: E402
+
+LENGTH = 40
+"""Items of a test."""
+ITEMS = 300
+"""Items of the bank."""
+AT_ONCE = 200
+"""Connections of the takers."""
+PATIENCE = 30.0
+"""Seconds that a taker waits for a response."""
+
+
+def publish(service: Service) -> str:
+    """Publish a test of one adaptive section with right/wrong items of four choices."""
+    rng = np.random.default_rng(0)
+    ids = [f"q{i}" for i in range(ITEMS)]
+    bank = ItemBank.from_parameters(
+        a=rng.lognormal(0.2, 0.2, ITEMS), b=rng.normal(size=ITEMS), item_ids=ids
+    )
+    choices = tuple(Choice(letter, f"Choice {letter}") for letter in "ABCD")
+    items = [Item(id=i, kind="choice", prompt=f"<p>{i}</p>", choices=choices) for i in ids]
+    keys = [Key(item=i, kind="match", correct=("B",)) for i in ids]
+    config = {"max_items": LENGTH, "exposure": {"name": "randomesque", "k": 5}}
+    definition = TestDefinition.from_json(
+        {"title": "Load", "sections": [{"kind": "adaptive", "config": config}]}
+    )
+    files = (definition, bank, ItemSet(items, keys))
+    return library.publish(service, *files, actor="load", n_simulated=50)[0]
+
+
+@contextmanager
+def databases(postgresql: bool):
+    """The address of an empty database, and the server of PostgreSQL or None."""
+    with tempfile.TemporaryDirectory(prefix="load", dir="/tmp") as folder:
+        if not postgresql:
+            yield f"{folder}/tests.db", None
+            return
+        from tests.service.conftest import Server
+
+        Path(folder).chmod(0o755)
+        server = Server(Path(folder))
+        try:
+            yield server.create(), server
+        finally:
+            server.stop("immediate")
+
+
+class Running:
+    """A server of the service as a process, with its workers."""
+
+    def __init__(self, settings: Settings, workers: int, folder: Path):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.base, self.log = f"http://127.0.0.1:{port}", folder / "server.log"
+        with open(self.log, "w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", STARTED], stdin=subprocess.PIPE, stderr=log, text=True
+            )
+        with self.process.stdin as stream:
+            json.dump([vars(settings), {"port": port, "workers": workers}], stream)
+        while self.process.poll() is None:
+            try:
+                if httpx.get(f"{self.base}/health/ready", trust_env=False).is_success:
+                    break
+            except httpx.HTTPError:
+                time.sleep(0.2)
+        while len(self.workers()) < workers:
+            time.sleep(0.2)
+
+    def workers(self) -> list[int]:
+        """Process ids of the workers that are running."""
+        found = re.findall(r"Started server process \[(\d+)\]", self.log.read_text())
+        return [int(pid) for pid in found if Path(f"/proc/{pid}").exists()]
+
+    def memory(self) -> float:
+        """Memory of the workers in MB (resident, with what they share)."""
+        pages = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self.workers()]
+        return sum(pages) * 4096 / 1e6
+
+    def stop(self) -> None:
+        """Stop it as systemd would."""
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(90)
+
+
+@dataclass
+class Taker:
+    """A taker's device: its token and the item that it sees."""
+
+    token: str
+    number: int | None
+    busy: bool = False
+
+
+@dataclass
+class Load:
+    """Takers of one test, and what they sent and got.
+
+    Attributes:
+        base: address of the service.
+        tickets: tickets that are left.
+        retry: seconds for which a request that failed is sent again with the same id.
+        seconds: times of answers.
+        acknowledged: ids of requests that were acknowledged.
+        errors: what went wrong, by kind.
+    """
+
+    base: str
+    tickets: list[str]
+    retry: float = 0.0
+    takers: list[Taker] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    acknowledged: list[str] = field(default_factory=list)
+    errors: Counter = field(default_factory=Counter)
+    late: int = 0
+
+    async def post(self, path: str, json: dict, headers: dict) -> httpx.Response | None:
+        """A response with a status below 500; None if there was none in time."""
+        until = time.monotonic() + self.retry
+        while True:
+            try:
+                response = await self.client.post(path, json=json, headers=headers)
+                if response.status_code < 500:
+                    return response
+                kind = str(response.status_code)
+            except httpx.HTTPError as error:
+                kind = type(error).__name__
+            self.errors[kind] += 1
+            if time.monotonic() > until:
+                return None
+            await asyncio.sleep(0.5)
+
+    async def begin(self, taker: Taker | None = None) -> Taker | None:
+        """Begin a test with the next ticket."""
+        path = f"/api/v1/take/{self.tickets.pop()}"
+        response = await self.post(path, {"credential": "bearer"}, {})
+        if response is None or not response.is_success:
+            self.errors["begin" if response is None else f"begin {response.status_code}"] += 1
+            return None
+        begun = response.json()
+        taker = taker or Taker("", None)
+        taker.token, taker.number = begun["token"], begun["view"]["item"]["number"]
+        return taker
+
+    async def answer(self, taker: Taker, due: float) -> None:
+        """Answer the item that a taker sees."""
+        request = f"{random.getrandbits(96):x}"
+        headers = {"Authorization": f"Bearer {taker.token}", "Idempotency-Key": request}
+        body = {"number": taker.number, "response": f"c{random.randint(1, 4)}"}
+        response = await self.post("/api/v1/take/answers", body, headers)
+        if response is None or not response.is_success:
+            if response is not None:
+                self.errors[f"answer {response.status_code}"] += 1
+            taker.busy = False
+            return
+        self.seconds.append(time.monotonic() - due)
+        self.acknowledged.append(request)
+        view = response.json()
+        if view["page"] == "item":
+            taker.number = view["item"]["number"]
+        elif await self.begin(taker) is None:
+            return  # stays busy: out of the game
+        taker.busy = False
+
+    async def run(self, n: int, rate: float, seconds: float, beside=None) -> None:
+        """Begin with all takers, then answer at the rate for so many seconds."""
+        limits = httpx.Limits(max_connections=AT_ONCE, max_keepalive_connections=AT_ONCE)
+        options = {"base_url": self.base, "limits": limits, "timeout": PATIENCE}
+        async with httpx.AsyncClient(**options, trust_env=False) as self.client:
+            gate = asyncio.Semaphore(20)
+
+            async def begin():
+                async with gate:
+                    return await self.begin()
+
+            began = await asyncio.gather(*(begin() for _ in range(n)))
+            self.takers = [taker for taker in began if taker is not None]
+            if beside is not None:
+                other = asyncio.create_task(beside())
+            under_way, due = set(), time.monotonic()
+            end = due + seconds
+            while due < end:
+                due += random.expovariate(rate)
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+                idle = [taker for taker in self.takers if not taker.busy]
+                if not idle:
+                    self.late += 1
+                    continue
+                taker = random.choice(idle)
+                taker.busy = True
+                task = asyncio.create_task(self.answer(taker, due))
+                under_way.add(task)
+                task.add_done_callback(under_way.discard)
+            await asyncio.gather(*under_way)
+            if beside is not None:
+                other.cancel()
+
+
+def account(service: Service, acknowledged: list[str]) -> dict[str, int]:
+    """What became of acknowledged answers, by the verified logs of all attempts."""
+    stored = Counter()
+    for (name,) in service.rows(library.sa.select(library.tables.attempts.c.id)):
+        for event in proctoring.attempt_events(service, name):
+            if event["kind"] == "answer":
+                stored[event["request"]] += 1
+    return {
+        "stored": sum(stored.values()),
+        "lost": sum(stored[request] == 0 for request in acknowledged),
+        "twice": sum(count > 1 for count in stored.values()),
+        "faults": len(maintenance.check(service).faults),
+    }
+
+
+def prepared(address: str, takers: int, answers: float) -> list[str]:
+    """Publish the test, and issue tickets for so many answers."""
+    with Service(address, create=True) as service:
+        test = publish(service)
+        with service.database.writing():
+            n = takers + int(1.5 * answers / LENGTH) + takers
+            return [people.issue_ticket(service, test, actor="load").token for _ in range(n)]
+
+
+def report(row: dict, out: str | None) -> None:
+    print("  ".join(f"{name} {value}" for name, value in row.items()), flush=True)
+    if out:
+        pd.DataFrame([row]).to_csv(out, mode="a", header=not Path(out).exists(), index=False)
+
+
+def arguments(**more: dict) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--postgresql", action="store_true")
+    parser.add_argument("--takers", type=int, default=100)
+    parser.add_argument("--rate", type=float, default=10.0)
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--out")
+    for name, options in more.items():
+        parser.add_argument(f"--{name}", **options)
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = arguments()
+    with ExitStack() as stack:
+        address, _ = stack.enter_context(databases(options.postgresql))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        tickets = prepared(address, options.takers, options.rate * options.seconds)
+        running = Running(Settings(address=address, secure=False), options.workers, folder)
+        stack.callback(running.stop)
+        before = running.memory()
+        load = Load(running.base, tickets)
+        asyncio.run(load.run(options.takers, options.rate, options.seconds))
+        after = running.memory()
+        with Service(address) as service:
+            accounted = account(service, load.acknowledged)
+    p50, p95, p99 = 1000 * np.percentile(load.seconds, [50, 95, 99])
+    row = {
+        "database": "postgresql" if options.postgresql else "sqlite",
+        "takers": len(load.takers),
+        "rate": options.rate,
+        "workers": options.workers,
+        "answers": len(load.acknowledged),
+        "per_second": round(len(load.acknowledged) / options.seconds, 1),
+        "p50_ms": round(p50, 1),
+        "p95_ms": round(p95, 1),
+        "p99_ms": round(p99, 1),
+        "errors": sum(load.errors.values()),
+        "not_sent": load.late,
+        **accounted,
+        "workers_mb": round(after),
+        "kb_per_taker": round(1000 * (after - before) / max(len(load.takers), 1)),
+    }
+    report(row, options.out)
+    if load.errors:
+        print(dict(load.errors))
+
+
+if __name__ == "__main__":
+    main()
