@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-c
 INSTALL = $(PIP) uv && $(BIN)/python -m uv pip install --quiet -c constraints.txt -e '.[$(1)]' \
 	|| $(PIP) -c constraints.txt -e '.[$(1)]'
 
-.PHONY: demo demo-service test test-all check lint bench docs clean
+.PHONY: demo demo-service test test-all test-service check lint bench docs clean
 
 demo: .venv/.demo
 	$(BIN)/irtcat demo --out demo-output
@@ -21,13 +21,17 @@ demo-service: .venv/.service
 	$(BIN)/irtcat serve demo-service.db --example $(DEMO_SERVICE)
 
 # The workers fill the cores: threads of numpy's would wait for each other, up to a hundred times as long.
-test test-all: export OPENBLAS_NUM_THREADS = 1
+test test-all test-service: export OPENBLAS_NUM_THREADS = 1
 
 test: lint
 	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow" -rs
 
 test-all: lint
 	IRTCAT_TEST_OPTIMISED=1 $(BIN)/python -m pytest -n auto --dist loadfile
+
+# The service on both databases, in the browser (Debian's chromium), and under random requests.
+test-service: .venv/.service-test
+	IRTCAT_POSTGRESQL=1 IRTCAT_BROWSER=1 $(BIN)/python -m pytest -n auto --dist loadfile tests/service irtcat/service
 
 # The import layers (tests/test_layers.py) are among all tests too.
 check: lint
@@ -59,6 +63,10 @@ docs: .venv/.docs
 
 .venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
 	$(call INSTALL,dev)
+	touch $@
+
+.venv/.service-test: pyproject.toml constraints.txt | .venv/bin/python
+	$(call INSTALL,service-test)
 	touch $@
 
 .venv/.docs: pyproject.toml constraints.txt | .venv/bin/python

@@ -123,3 +123,96 @@ session.explain(5).round(3)
 # `irtcat.cat.Store` keeps sessions on disk, so that an interrupted test goes on where it was;
 # `irtcat report bank.npz scores.csv sessions.db --out report.html` puts bank, scores and sessions
 # on one page.
+
+# %% [markdown]
+# ## The served test
+#
+# A session asks for the ids of items. What people take also has texts, keys, instructions, time
+# limits, a second part, and a score scale: a *test*, defined in a TOML file. The package has an
+# example in mathematics, whose parameters are invented. Publishing checks the definition, simulates
+# takers, and stores all of it; nothing of it changes afterwards.
+
+# %%
+import shutil
+import tempfile
+from pathlib import Path
+
+from irtcat.service import example, library, people, results, taking
+from irtcat.service.attempt import attempt_of
+from irtcat.service.content import read_items
+from irtcat.service.context import Service
+from irtcat.service.definition import read_definition
+
+folder = Path(tempfile.mkdtemp())
+service = Service(folder / "tests.db", create=True)
+definition = read_definition(example.folder() / "math.toml")
+items = read_items(example.folder() / "items")
+test, report = library.publish(
+    service, definition, example.bank(), items, actor="assessor", n_simulated=100
+)
+print(report.summary())
+
+# %% [markdown]
+# A ticket is a link with which one person takes the test once. In a browser the pages do what the
+# functions of `irtcat.service.taking` do here: start, show the page, take an answer. A simulated
+# person of ability 1 knows the right answer to some of the items.
+
+# %%
+knows = example.bank().simulate([1.0], seed=4).to_numpy()[0] > 0
+knows = dict(zip(example.bank().item_ids, knows))
+ticket = people.issue_ticket(service, test, actor="assessor")
+started = taking.begin(service, ticket.token)
+
+
+def act(function, **options):
+    return function(service, started.attempt, started.device, lambda file: file, **options)
+
+
+def response_to(item):
+    """The answer to the item that is shown, in the names that its page gives to the choices."""
+    name = attempt_of(service, started.attempt).progress.current
+    key = items.keys.get(name)
+    if key is None:  # for practice
+        return item["choices"][0]["id"] if item["choices"] else "1"
+    texts = {choice.id: choice.content_html for choice in items.items[name].choices}
+    contents = [choice["content"] for choice in item["choices"]]
+    if item["kind"] == "hottext":  # its choices are words of the text, in their order
+        contents = list(texts.values())
+    shown = dict(zip(contents, [choice["id"] for choice in item["choices"]]))
+    right = list(key.correct) or [max(key.points, key=lambda entry: entry[1])[0]]
+    if not item["choices"]:
+        return right[0] if knows[name] else "0"
+    wrong = [letter for letter in texts if letter not in right] or right[::-1]
+    chosen = [shown[texts[letter]] for letter in (right if knows[name] else wrong)]
+    return chosen[0] if item["kind"] == "choice" else chosen[: item["max_choices"] or None]
+
+
+page = act(taking.current)
+while page["status"] == "running":
+    item = page["item"]
+    if item is None:  # instructions, a break, or the list of answers
+        page = act(taking.proceed)
+    else:
+        page = act(taking.answer, number=item["number"], response=response_to(item))
+page["report"]
+
+# %% [markdown]
+# The last line is what the person sees. The assessor's table has the estimate as well. Every answer
+# was on disk before the next item was shown, in a log whose digests show any later change.
+
+# %%
+table = results.result_table(service, test)
+table[["n_items", "theta", "se", "score", "lower", "upper", "level", "reason"]].round(2)
+
+# %%
+answers = results.answer_table(attempt_of(service, started.attempt))
+answers[["section", "item", "response", "code"]].tail(8)
+
+# %%
+service.close()
+shutil.rmtree(folder)
+
+# %% [markdown]
+# The same test in a browser, with the links to take it and to administer it:
+# `irtcat serve tests.db --example`. With files of your own:
+# `irtcat serve tests.db --bank bank.npz --items items/ --test math.toml`.

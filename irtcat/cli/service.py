@@ -272,8 +272,80 @@ def copy(o: Options) -> Output:
     return Output({"target": o.target, **counts}, lines, next=("serve", o.target))
 
 
+@command_of(
+    "",
+    ADDRESS,
+    option("name", source="", type=str, help="Name of a platform to register, for the staff."),
+    option("issuer", source="", type=str, needs="name TEXT",
+           help="Who signs its messages (also platform ID), such as https://moodle.example.org."),
+    option("client_id", source="", type=str, needs="name TEXT",
+           help="Id of this service at the platform."),
+    option("deployments", source="", type=str, needs="name TEXT",
+           help="Ids of its deployments there, separated by commas."),
+    option("kind", source="", type=str, needs="name TEXT",
+           help="Its addresses are those of moodle or canvas."),
+    option("auth_url", source="", type=str, needs="name TEXT",
+           help="Authentication request URL, if it is of another kind."),
+    option("token_url", source="", type=str, needs="name TEXT", help="Access token URL."),
+    option("jwks_url", source="", type=str, needs="name TEXT", help="Public keyset URL."),
+    option("origin", source="", type=str, needs="name TEXT",
+           help="Origin of its pages, if they may embed those of tests; by default tests open in a "
+           "window of their own."),
+    option("close", source="", type=str, help="Id of a platform that opens no more tests."),
+    option("send_again", source="", type=str,
+           help="Id of a platform that gets its failed grades once more."),
+    URL,
+    KEY_FILE,
+)  # fmt: skip
+def lti(o: Options) -> Output:
+    """List the learning platforms that open tests, or register one (LTI 1.3).
+
+    The addresses of this service are printed, for the platform.
+    """
+    registered, grades = part("lti.platforms"), part("lti.grades")
+    urls: dict[str, str] = {}
+    if o.name is not None:
+        urls = registered.platform_urls(o.kind, o.issuer or "") if o.kind is not None else {}
+        named = {name: getattr(o, name) for name in ("auth_url", "token_url", "jwks_url")}
+        urls |= {name: url for name, url in named.items() if url is not None}
+        needed = {"issuer": o.issuer, "client_id": o.client_id, "deployments": o.deployments}
+        for option_name, value in (needed | {name: urls.get(name) for name in named}).items():
+            if not value:
+                hint = f"--{option_name.replace('_', '-')}"
+                raise typer.BadParameter("is needed to register a platform.", param_hint=hint)
+    lines = []
+    with opened(o) as service:
+        if o.name is not None:
+            added = registered.add_platform(
+                service,
+                name=o.name,
+                issuer=o.issuer,
+                client_id=o.client_id,
+                deployments=[text.strip() for text in o.deployments.split(",") if text.strip()],
+                **urls,
+                origin=o.origin or "",
+                actor=ACTOR,
+            )
+            lines.append(f"Registered {added.id}")
+        if o.close is not None:
+            registered.change_platform(service, o.close, actor=ACTOR, status="closed")
+            lines.append(f"Closed {o.close}")
+        if o.send_again is not None:
+            lines.append(f"Grades to be sent again: {grades.send_again(service, o.send_again)}")
+        table = registered.platforms(service)
+    table["deployments"] = table["deployments"].map(", ".join)
+    base = (o.url or "http://127.0.0.1:8080").rstrip("/")
+    addresses = part("lti.configuration").tool_addresses(base)
+    shown = ["id", "name", "issuer", "client_id", "deployments", "status", "attempts", "waiting",
+             "failed"]  # fmt: skip
+    lines += [f"{name}: {url}" for name, url in addresses.items()]
+    return Output(
+        {"platforms": records(table), "addresses": addresses}, [*lines, table[shown]], table=table
+    )
+
+
 COMMANDS = {
     "init": init, "tests": tests, "ticket": ticket, "export": export, "account": account,
-    "backup": backup, "check": check, "anchor": anchor, "copy": copy, "erase": erase,
+    "backup": backup, "check": check, "anchor": anchor, "copy": copy, "erase": erase, "lti": lti,
 }  # fmt: skip
 """Actions by name."""

@@ -23,12 +23,13 @@ __all__ = [
     "MStep",
     "Shared",
     "at_bounds",
-    "direction",
+    "beyond_bounds",
     "log_prior",
     "m_step",
     "penalised_terms",
     "prior_information",
     "prior_slopes",
+    "step_within_bounds",
 ]
 
 RIDGE = 1e-10
@@ -85,6 +86,12 @@ def at_bounds(params: Any, constraints: Constraints) -> BoolArray:
     )
     params = np.asarray(params)
     return free & ((params <= lower) | (params >= upper))
+
+
+def beyond_bounds(params: Array, gradient: Array, constraints: Constraints) -> Array:
+    """Which parameters are at a bound beyond which the objective still rises."""
+    at_low = (params <= constraints.lower) & (gradient < 0)
+    return at_low | ((params >= constraints.upper) & (gradient > 0))
 
 
 class MStep(NamedTuple):
@@ -257,6 +264,40 @@ def _shared_step(
     return jnp.linalg.solve(total, values)[labels]
 
 
+def step_within_bounds(
+    params: Float[Array, "items params"],
+    gradient: Float[Array, "items params"],
+    information: Float[Array, "items params params"],
+    damping: Float[Array, " items"],
+    constraints: Constraints,
+    tied: tuple[int, ...],
+    item_weights: Float[Array, " items"],
+) -> Float[Array, "items params"]:
+    """The point after a damped Newton step.
+
+    Where a parameter is stopped by a bound, the others take the step that is best at that bound.
+    """
+    active = constraints.free & ~beyond_bounds(params, gradient, constraints)
+
+    def solve(gradient: Array, active: Array) -> Array:
+        return direction(
+            gradient, information, damping, active, tied, item_weights, constraints.shared
+        )
+
+    move = solve(gradient, active)
+    moved = jnp.clip(params + move, constraints.lower, constraints.upper)
+    stopped = active & (moved != params + move)
+
+    def along_the_bounds() -> Array:
+        to_bound = jnp.where(stopped, moved - params, 0)
+        rest = gradient - jnp.einsum("jik,jk->ji", information, to_bound)
+        move = to_bound + solve(rest, active & ~stopped)
+        return jnp.clip(params + move, constraints.lower, constraints.upper)
+
+    moved = jax.lax.cond(stopped.any(), along_the_bounds, lambda: moved)
+    return jnp.where(constraints.free, moved, params)
+
+
 class _State(NamedTuple):
     """The best point so far, its terms, the next candidate, the squared length of the first step.
 
@@ -302,29 +343,6 @@ def m_step(
         parameters: the sum over the items of weight 1).
     """
 
-    def propose(best: Array, gradient: Array, information: Array, damping: Array) -> Array:
-        at_low = (best <= constraints.lower) & (gradient < 0)
-        at_high = (best >= constraints.upper) & (gradient > 0)
-        active = constraints.free & ~at_low & ~at_high
-
-        def solve(gradient: Array, active: Array) -> Array:
-            return direction(
-                gradient, information, damping, active, tied, item_weights, constraints.shared
-            )
-
-        move = solve(gradient, active)
-        moved = jnp.clip(best + move, constraints.lower, constraints.upper)
-        stopped = active & (moved != best + move)
-
-        def along_the_bounds() -> Array:
-            to_bound = jnp.where(stopped, moved - best, 0)
-            rest = gradient - jnp.einsum("jik,jk->ji", information, to_bound)
-            move = to_bound + solve(rest, active & ~stopped)
-            return jnp.clip(best + move, constraints.lower, constraints.upper)
-
-        moved = jax.lax.cond(stopped.any(), along_the_bounds, lambda: moved)
-        return jnp.where(constraints.free, moved, best)
-
     def better(new: Array, old: Array) -> Array:
         if tied:
             new, old = (jnp.full_like(v, (item_weights * v).sum()) for v in (new, old))
@@ -340,7 +358,9 @@ def m_step(
         gradient = jnp.where(up[:, None], gradient, state.gradient)
         information = jnp.where(up[:, None, None], information, state.information)
         damping = jnp.where(up, 0.3 * state.damping, jnp.maximum(10 * state.damping, 0.1))
-        candidate = propose(best, gradient, information, damping)
+        candidate = step_within_bounds(
+            best, gradient, information, damping, constraints, tied, item_weights
+        )
         move = candidate - best
         squared = jnp.einsum("ji,jik,jk->j", move, information, move)
         squared = jnp.where(step_number == 0, squared, state.squared)

@@ -25,11 +25,11 @@ from irtcat.fitting._full_step import Displacement, full_step, item_scores
 from irtcat.fitting._mstep import (
     Constraints,
     MStep,
-    direction,
     log_prior,
     m_step,
     prior_information,
     prior_slopes,
+    step_within_bounds,
 )
 from irtcat.fitting._terms import LINEAR
 from irtcat.fitting.em import EMPoint, EMState, EMUpdate
@@ -154,15 +154,11 @@ def _newton_step(
         gradient = _without_turning(gradient, params[:, :dims], item_weights)
     eye = jnp.eye(params.shape[1], dtype=params.dtype)
     information = sums.information + prior_information(params, constraints)[..., None] * eye
-    at_low = (params <= constraints.lower) & (gradient < 0)
-    at_high = (params >= constraints.upper) & (gradient > 0)
-    active = constraints.free & ~at_low & ~at_high
     damp = jnp.full(len(gradient), damping)
-    move = direction(
-        gradient, information, damp, active, step_rule.tied, item_weights, constraints.shared
+    moved = step_within_bounds(
+        params, gradient, information, damp, constraints, step_rule.tied, item_weights
     )
-    moved = jnp.clip(params + move, constraints.lower, constraints.upper)
-    moved = jnp.where(constraints.free, moved, params)
+    move = moved - params
     squared = jnp.einsum("ji,jik,jk->j", move, information, move)
     return MStep(moved, jnp.sqrt(squared.max()), 0.5 * squared.sum(), information, gradient)
 

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 
 from irtcat._compile import jit
 from irtcat._types import FloatArray
-from irtcat.fitting._mstep import Constraints, MStep, log_prior, m_step
+from irtcat.fitting._mstep import Constraints, MStep, beyond_bounds, log_prior, m_step
 from irtcat.latent import (
     Blocks,
     EStep,
@@ -250,11 +250,9 @@ def _latent_under_priors(
 
 
 def _at_active_bounds(new: MStep, constraints: Constraints, tied: tuple[int, ...]) -> Array:
-    """Which parameters are at a bound beyond which the expected log-posterior still rises."""
-    outward = (new.params <= constraints.lower) & (new.gradient < 0)
-    outward |= (new.params >= constraints.upper) & (new.gradient > 0)
+    """Which parameters of single items are at a bound beyond which the objective still rises."""
     own = np.isin(np.arange(new.params.shape[1]), tied, invert=True)
-    return outward & constraints.free & own
+    return beyond_bounds(new.params, new.gradient, constraints) & constraints.free & own
 
 
 def _pull_of_bounds(template: ItemModel, params: Array, multipliers: Array) -> Array:

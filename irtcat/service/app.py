@@ -19,26 +19,20 @@ from irtcat.cat import StoreError
 from irtcat.service.api._schemas import document_errors
 from irtcat.service.api.cat import status_info
 from irtcat.service.auth.oidc import Provider
+from irtcat.service.body_limit import BodyLimit, most_bytes
 from irtcat.service.context import Service
 from irtcat.service.errors import ServiceError
+from irtcat.service.lti.embedding import Embedding
 
 __all__ = ["create_app", "problem"]
 
 ROUTERS = ("api.take", "api.media", "api.oauth", "api.sign_in", "api.staff", "api.cat",
-           "pages", "pages.taker", "pages.staff")  # fmt: skip
+           "pages", "pages.taker", "pages.staff",
+           "lti.routes")  # fmt: skip
 """Modules under `irtcat.service` with a ``router`` each."""
 
 PROGRAMS = ("/api/", "/ims/", "/oauth/")
 """Paths of programs, which get errors as JSON (RFC 9457); all other paths are pages for people."""
-
-UPLOADS = ("/api/v1/uploads", "/staff/uploads")
-"""Paths to which staff send banks and items."""
-
-MOST_BODY = 1_000_000
-"""Bytes of a request's body; uploads of items and banks have a limit of their own."""
-
-MOST_UPLOAD = 200_000_000
-"""Bytes of an upload by staff."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; "
@@ -113,7 +107,9 @@ def create_app(
     document_errors(app)
     _add_health(app)
     _add_errors(app)
+    app.add_middleware(BodyLimit)
     app.middleware("http")(_guarded)
+    app.add_middleware(Embedding, service=service, secure=secure)
     return app
 
 
@@ -188,9 +184,9 @@ async def _guarded(
     request.state.request_id = request_id = uuid4().hex
     started = time.perf_counter()
     length = request.headers.get("content-length", "")
-    most = MOST_UPLOAD if request.url.path.startswith(UPLOADS) else MOST_BODY
-    if length.isdigit() and int(length) > most:
-        response: Response = problem(413, "Too large", f"At most {most:,} bytes.")
+    most = most_bytes(request.url.path)
+    if length.isascii() and length.isdigit() and (len(length) > 12 or int(length) > most):
+        response: Response = problem(413, "Too large", f"A body has at most {most:,} bytes.")
     else:
         response = await call_next(request)
     for name, value in HEADERS.items():

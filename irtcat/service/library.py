@@ -1,10 +1,8 @@
 """Library: items, keys and published tests of the service; they never change once stored."""
 
 import json
-import tempfile
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +10,7 @@ import pandas as pd
 import sqlalchemy as sa
 
 from irtcat._bank_arrays import bank_hash
-from irtcat._checks import InputError, argument_error
+from irtcat._checks import argument_error
 from irtcat.bank import ItemBank
 from irtcat.cat import Config, ExposureParameters
 from irtcat.cat.config import document_hash
@@ -38,6 +36,7 @@ from irtcat.service.definition import (
     publish_report,
 )
 from irtcat.service.errors import ConflictError, NotFoundError
+from irtcat.service.uploads import uploaded_bank
 from irtcat.service.webhooks import notify
 
 __all__ = [
@@ -181,13 +180,7 @@ def add_bank(service: Service, data: bytes, *, actor: str) -> str:
     Raises:
         InputError: for contents that are not a bank of `irtcat.ItemBank.save`.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "bank.npz"
-        path.write_bytes(data)
-        try:
-            bank = ItemBank.load(path)
-        except InputError as error:
-            raise InputError(str(error).replace(str(path), "bank.npz")) from None
+    bank = uploaded_bank(data)
     with service.database.writing():
         name = service.store.add_bank(bank)
         record(service, actor, "bank added", bank=name)

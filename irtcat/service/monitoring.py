@@ -47,6 +47,9 @@ Krimpen-Stoop & Meijer, 1999), so that fewer takers than 1 % are below it by cha
 OVER_TARGET = 0.01
 """An item is over its target where chance gives as many uses with this probability at most."""
 
+BLOCK = 64
+"""Takers whose patterns are computed together; computing empty rows takes no time to speak of."""
+
 CANDIDATES = 5
 """Candidates that a step of a replay lists."""
 
@@ -145,14 +148,15 @@ def _fit_patterns(watched: list[Watched]) -> None:
             by_test.setdefault(state.attempt.test.id, []).append(state)
     for states in by_test.values():
         bank = states[0].attempt.test.bank
-        values = np.full((len(states), bank.n_items), -1)
+        # Whole blocks, so that the functions are compiled once, not for every number of takers.
+        values = np.full((-(-len(states) // BLOCK) * BLOCK, bank.n_items), -1)
         for row, state in enumerate(states):
             values[row, bank.positions(list(state.codes))] = list(state.codes.values())
         try:
             measures = person_fit(bank, categories_as_responses(bank, values))["lz_star"]
         except InputError:  # a model without lz*
             measures = pd.Series(np.nan, index=range(len(states)))
-        for state, value in zip(states, measures, strict=True):
+        for state, value in zip(states, measures, strict=False):
             state.lz_star, state.n_fitted = float(value), len(state.codes)
 
 

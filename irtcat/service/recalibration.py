@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import sqlalchemy as sa
 
 from irtcat._bank_arrays import bank_hash
 from irtcat._checks import InputError, argument_error, check_count
@@ -15,21 +14,18 @@ from irtcat.bank import ItemBank
 from irtcat.cat._columns import pretest_of
 from irtcat.fitting import fit
 from irtcat.models import item_categories
-from irtcat.responses import Responses
-from irtcat.service import library, tables
-from irtcat.service.attempt import Attempt, attempt_of
+from irtcat.service import library
 from irtcat.service.audit import record
 from irtcat.service.context import Service
 from irtcat.service.definition import (
     Adaptive,
     PublishingReport,
     TestDefinition,
-    categories_as_responses,
 )
+from irtcat.service.exports import responses_of
 from irtcat.service.library import PublishedTest, published_test
 
-__all__ = ["Recalibration", "finished_answers", "pretest_items", "publish_recalibrated",
-           "recalibrate"]  # fmt: skip
+__all__ = ["Recalibration", "pretest_items", "publish_recalibrated", "recalibrate"]
 
 LEAST_ANSWERS = 30
 """Answers without which an item is left as it is: fewer do not determine two parameters."""
@@ -73,40 +69,6 @@ def pretest_items(test: PublishedTest) -> list[str]:
     return [str(name) for name in test.bank.item_ids[marks]]
 
 
-def finished_answers(service: Service, test: str) -> tuple[list[str], IntArray]:
-    """The scored answers of all finished attempts at a test.
-
-    Answers that were not given count as missing, also where the score counts them as wrong.
-
-    Returns:
-        Ids of the attempts, and their answers: attempts x items of the bank, categories from 0, -1
-        without an answer.
-    """
-    published = published_test(service, test)
-    statement = (
-        sa.select(tables.attempts.c.id)
-        .where(tables.attempts.c.test == test, tables.attempts.c.status == "finished")
-        .order_by(tables.attempts.c.started)
-    )
-    names = [str(name) for (name,) in service.rows(statement)]
-    position = {name: at for at, name in enumerate(published.bank.item_ids.tolist())}
-    values = np.full((len(names), published.bank.n_items), -1)
-    for row, name in enumerate(names):
-        for item, code in _given(attempt_of(service, name)).items():
-            if item in position:
-                values[row, position[item]] = code
-    return names, values
-
-
-def _given(attempt: Attempt) -> dict[str, int]:
-    """Category of every answer that was given and scored."""
-    return {
-        name: answer.code
-        for name, answer in attempt.progress.answers.items()
-        if answer.response is not None and answer.code is not None
-    }
-
-
 def recalibrate(
     service: Service,
     test: str,
@@ -132,7 +94,7 @@ def recalibrate(
         The new parameters beside the old ones.
 
     Raises:
-        NotFoundError: for an unknown test.
+        NotFoundError: for an unknown test or bank.
         InputError: for unknown items, or where no item has enough answers, no anchor is left, or
             the bank holds several models.
     """
@@ -147,7 +109,8 @@ def recalibrate(
     bank.positions(chosen)  # raises for an unknown id
     if bank.model.members:
         raise InputError("Items are recalibrated in banks of one model. Got several models.")
-    names, values = finished_answers(service, test)
+    data = responses_of(service, test)
+    values = np.asarray(data.values)
     counts = dict(zip(bank.item_ids.tolist(), (values >= 0).sum(axis=0).tolist(), strict=True))
     left = _left_out(bank, values, chosen, counts, least_answers)
     fitted = [name for name in chosen if name not in left]
@@ -161,10 +124,11 @@ def recalibrate(
     if not anchors:
         raise InputError("No anchor is left: at least one item with answers must keep its values.")
     known = bank.subset(anchors)
-    responses = _selected(bank, values, anchors + fitted)
+    selected = data.subset(items=anchors + fitted)
+    responses = selected.subset(subjects=np.asarray(selected.observed).any(axis=1))
     result = fit(responses, bank.model.key, anchors=known)
     calibrated = result.bank.subset(fitted)
-    new_bank = _exchanged(bank, calibrated, test, len(names))
+    new_bank = _exchanged(bank, calibrated, test, data.n_subjects)
     warnings = _warnings(result.converged, counts, fitted, bank, values)
     with service.database.writing():
         stored = service.store.add_bank(new_bank)
@@ -173,7 +137,7 @@ def recalibrate(
         test=test,
         bank=stored,
         old_bank=bank_hash(bank),
-        n_attempts=len(names),
+        n_attempts=data.n_subjects,
         items=_comparison(bank, calibrated, counts, set(pretest)),
         left=left,
         warnings=tuple(warnings),
@@ -192,13 +156,6 @@ def _left_out(
         elif len(np.unique(codes)) < 2:
             out[name] = "all answers are in one category"
     return out
-
-
-def _selected(bank: ItemBank, values: IntArray, items: Sequence[str]) -> Responses:
-    at = bank.positions(items)
-    answered = (values[:, at] >= 0).any(axis=1)
-    whole = categories_as_responses(bank, values[answered])
-    return whole.subset(items=list(items))
 
 
 def _exchanged(bank: ItemBank, calibrated: ItemBank, test: str, n: int) -> ItemBank:
@@ -303,14 +260,14 @@ def publish_recalibrated(
         The id of the new version, and its report.
 
     Raises:
-        NotFoundError: for an unknown test.
+        NotFoundError: for an unknown test or bank.
         InputError: for a version that is that of the test, or unknown items.
         DefinitionError: if the test cannot be given with the bank.
     """
     published = published_test(service, test)
     if version == published.definition.version:
         raise argument_error("version", "another one than that of the test", version)
-    new_bank = service.store.bank(bank)
+    new_bank = library.stored_bank(service, bank)
     document = published.definition.to_json()
     document |= {"version": version, "bank": bank}
     if operational:

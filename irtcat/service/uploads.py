@@ -14,8 +14,8 @@ __all__ = ["uploaded_bank", "uploaded_definition", "uploaded_items"]
 MANIFEST = "imsmanifest.xml"
 """The file that makes a zip a QTI package."""
 
-MOST_MEMBER = 100_000_000
-"""Bytes of one file of a folder of items."""
+MOST_MEMBER = 50_000_000
+"""Bytes of one file in a zip of a folder: a film of some minutes."""
 
 
 def uploaded_definition(data: bytes) -> TestDefinition:
@@ -44,21 +44,20 @@ def uploaded_bank(data: bytes) -> ItemBank:
         try:
             return ItemBank.load(path)
         except InputError as error:
-            raise InputError(str(error).replace(str(path), "The bank")) from None
+            raise InputError(str(error).replace(str(path), "bank.npz")) from None
 
 
-def uploaded_items(data: bytes, name: str) -> ItemSet:
+def uploaded_items(data: bytes, *, is_table: bool) -> ItemSet:
     """Items from a file: a zipped folder, a QTI package (zip), or a table (CSV).
 
     Args:
         data: the bytes.
-        name: name of the file; its ending says whether it is a table.
+        is_table: whether they are a table.
 
     Raises:
         InputError: naming the file, the item and the field.
     """
     with tempfile.TemporaryDirectory() as folder:
-        is_table = name.lower().endswith(".csv")
         path = Path(folder) / ("items.csv" if is_table else "items.zip")
         path.write_bytes(data)
         try:
@@ -76,16 +75,17 @@ def _without_folder(text: str, folder: str) -> str:
 
 
 def _unpacked(path: Path, target: Path) -> Path:
-    """A QTI package itself, else the folder that a zip holds."""
+    """A QTI package itself, else the folder of a zip; a single folder at its top is entered."""
     with open_package(path) as package:
         if MANIFEST in package:
             return path
+        target.mkdir()
         for name in package.members:
             file = target / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(package.read(name, MOST_MEMBER))
-    if not target.is_dir():
-        raise InputError("items.zip: expected a folder of items. Got an archive without files.")
+            try:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(package.read(name, MOST_MEMBER))
+            except (OSError, ValueError):
+                raise InputError(f"{path}: a member has a name that no file can have.") from None
     inside = list(target.iterdir())
-    # An archive of a folder holds the folder itself, or what is in it.
     return inside[0] if len(inside) == 1 and inside[0].is_dir() else target

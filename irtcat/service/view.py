@@ -16,7 +16,7 @@ from irtcat.service.attempt import Attempt
 from irtcat.service.content import Item, markdown_html
 from irtcat.service.definition import Adaptive, Break, Fixed, Instructions, Practice
 
-__all__ = ["choice_order", "item_view", "response_of", "taker_view", "time_left"]
+__all__ = ["choice_order", "item_view", "response_of", "taker_view", "time_left", "with_media"]
 
 MediaUrl = Callable[[str], str]
 """A function that returns the address of a media file, signed for a short time."""
@@ -61,13 +61,18 @@ def response_of(attempt: Attempt, name: str, response: Any) -> Any:
     return response
 
 
+def with_media(html: str, media_url: MediaUrl) -> str:
+    """HTML with the addresses of its media files."""
+    return MEDIA.sub(lambda match: media_url(match[1]), html)
+
+
 def item_view(attempt: Attempt, name: str, media_url: MediaUrl) -> dict[str, Any]:
     """The content of an item, with the response that was given to it."""
     item, seed = attempt.test.item(name), attempt.head["seed"]
     places = _places(item, seed)
 
     def shown(html: str) -> str:
-        html = MEDIA.sub(lambda match: media_url(match[1]), html)
+        html = with_media(html, media_url)
         return CHOICE.sub(lambda match: f'data-choice="{places.get(match[1], "")}"', html)
 
     texts = {choice.id: choice.content_html for choice in item.choices}

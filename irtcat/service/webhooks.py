@@ -50,7 +50,10 @@ class Webhook:
 
 
 def _checked(url: str, events: Sequence[str]) -> None:
-    parts = urlsplit(url) if isinstance(url, str) and len(url) <= LONGEST_URL else None
+    try:
+        parts = urlsplit(url) if isinstance(url, str) and len(url) <= LONGEST_URL else None
+    except ValueError:  # such as http://[
+        parts = None
     is_url = parts is not None and parts.scheme in ("http", "https") and parts.hostname
     if not is_url or not url.isprintable() or "@" in parts.netloc:  # type: ignore[union-attr]
         raise argument_error("url", "an address with https and without a password", url)

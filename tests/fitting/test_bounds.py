@@ -7,6 +7,8 @@ import pytest
 from irtcat import ItemBank, Responses, fit
 from irtcat._precision import precision
 from irtcat.fitting._mstep import Constraints, m_step
+from irtcat.fitting._multi_em import StepRule, _newton_step
+from irtcat.latent import MultiEStep, MultiSums
 from irtcat.models import Design, TwoPL, in_precision
 
 BOUND = 25.0
@@ -81,3 +83,25 @@ def test_the_m_step_solves_for_the_other_parameters_along_a_bound():
         beside = run([1.0 - 1e-9, float(far.params[0, 1])], 1)
         assert float(beside.step) < 1e-6
         np.testing.assert_allclose(beside.params, far.params, atol=1e-6)
+
+
+def test_the_newton_step_of_several_abilities_is_best_along_a_bound():
+    """The slope stops at its bound; the intercept solves its equation there."""
+    with precision("float64"):
+        zero = jnp.zeros((1, 2))
+        constraints = Constraints(
+            prior_mean=zero,
+            prior_precision=zero,
+            free=zero == 0,
+            lower=jnp.array([-1.0, -9.0]),
+            upper=jnp.array([1.0, 9.0]),
+        )
+        nothing = jnp.zeros(0)
+        belief = MultiEStep(zero, zero, nothing, nothing, nothing, nothing)
+        gradient, information = jnp.array([[4.0, 2.0]]), jnp.array([[[4.0, 1.0], [1.0, 2.0]]])
+        sums = MultiSums(belief, nothing, None, gradient, information)
+        rule = StepRule(lengthen=False, rescale=False, full=False, has_missing=False, tied=())
+        start = jnp.array([[0.9, 0.0]])
+        new = _newton_step(start, sums, 1, jnp.ones(1), constraints, jnp.zeros(()), rule)
+        # 2 move = 2 - 1 * .1, the move of the slope to its bound
+        np.testing.assert_allclose(new.params, [[1.0, 0.95]], atol=1e-8)

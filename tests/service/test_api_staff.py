@@ -543,3 +543,26 @@ def test_formulas_in_exports_are_text(staff, service):
     take(service, test, text='=HYPERLINK("http://evil")')
     text = staff("auditor")("GET", f"tests/{test}/answers.csv").text
     assert "\"'=HYPERLINK" in text
+
+
+def test_webhooks(admin):
+    body = {"url": "https://example.org/hook", "events": ["attempt.finished"]}
+    made = admin("POST", "webhooks", body)
+    (row,) = admin("GET", "webhooks")["items"]
+    assert (row["id"], row["url"], row["status"]) == (made["id"], body["url"], "open")
+    assert made["secret"] not in str(row)
+    change = {"events": ["test.published", "attempt.finished"], "status": "disabled"}
+    admin("PATCH", f"webhooks/{made['id']}", change, status=204)
+    (row,) = admin("GET", "webhooks")["items"]
+    assert (row["events"], row["status"]) == (["attempt.finished", "test.published"], "disabled")
+    for wrong in (
+        {**body, "url": "ftp://example.org"},
+        {**body, "url": "http://["},
+        {**body, "url": "https://a:b@example.org"},
+        {**body, "events": ["shoe"]},
+        {**body, "events": []},
+    ):
+        admin("POST", "webhooks", wrong, status=422)
+    admin("PATCH", "webhooks/w_x", {}, status=404)
+    admin("DELETE", f"webhooks/{made['id']}")
+    admin("DELETE", f"webhooks/{made['id']}", status=404)

@@ -14,6 +14,7 @@ from irtcat.service.attempt import attempt_of
 from irtcat.service.audit import audit_entries
 from irtcat.service.context import Service
 from irtcat.service.definition import publish_report
+from irtcat.service.exports import responses_of
 from tests.service.helpers import HandClock, definition, items
 from tests.service.test_taking import Taker
 
@@ -73,11 +74,11 @@ def test_pretest_items_move_and_anchors_stay(service, published):
     for seed in range(60):
         take(service, published, seed)
     Taker(service, people.issue_ticket(service, published, actor="test").token)  # not finished
-    names, values = recalibration.finished_answers(service, published)
-    assert values.shape == (60, 12)
-    assert (values[:, [5, 6]] >= 0).all()
+    responses = responses_of(service, published)
+    assert responses.values.shape == (60, 12)
+    assert responses.observed[:, [5, 6]].all()
     done = recalibration.recalibrate(service, published, actor="ada")
-    assert done.n_attempts == len(names) == 60
+    assert done.n_attempts == 60
     table = done.items.set_index(["item", "parameter"])
     assert set(done.items["item"]) == set(PRETEST)
     assert (done.items["kind"] == "pretest").all()
@@ -90,9 +91,7 @@ def test_pretest_items_move_and_anchors_stay(service, published):
     np.testing.assert_array_equal(new.subset(stays).parameters(), old.subset(stays).parameters())
     assert new.items.equals(old.items)
     # As irtcat.fit with anchors gives it.
-    from irtcat.service.definition import categories_as_responses
-
-    expected = fit(categories_as_responses(old, values), "2pl", anchors=old.subset(stays)).bank
+    expected = fit(responses, "2pl", anchors=old.subset(stays)).bank
     np.testing.assert_allclose(
         new.subset(PRETEST).parameters(), expected.subset(PRETEST).parameters(), atol=1e-3
     )
@@ -119,7 +118,7 @@ def test_pretest_items_move_and_anchors_stay(service, published):
 
 
 def test_what_cannot_be_recalibrated(service, published):
-    with pytest.raises(InputError, match="0 answers, fewer than 30"):
+    with pytest.raises(InputError, match="No finished attempt"):
         recalibration.recalibrate(service, published, actor="ada")
     with pytest.raises(InputError, match="nothing"):
         recalibration.recalibrate(service, published, ["nothing"], actor="ada")

@@ -455,16 +455,16 @@ def test_forms_of_other_sites_are_refused(browser, site):
         reply = browser.client.post(path, data={**fields, "token": stolen})
         assert reply.status_code == 403
     assert len(answers_of(site)) == 1
-    cookies = [
-        reply.headers["set-cookie"]
-        for reply in (
-            TestClient(site.app).get("/"),
-            TestClient(site.app).get("/language/de", follow_redirects=False),
-        )
-    ]
-    for cookie in cookies:
+    client = TestClient(site.app)
+    form = client.get("/").headers["set-cookie"]
+    language = client.get("/language/de", follow_redirects=False).headers["set-cookie"]
+    device = browser.client.post(
+        f"/t/{site.ticket()}", data=fields, follow_redirects=False
+    ).headers["set-cookie"]
+    for cookie, same_site in ((form, "lax"), (language, "strict"), (device, "strict")):
         assert "HttpOnly" in cookie
-        assert "SameSite=strict" in cookie
+        assert f"SameSite={same_site}" in cookie
+    assert "set-cookie" not in client.get("/").headers  # the secret stays while it is sent
 
 
 def test_malformed_forms_make_no_server_errors(browser, site):
@@ -530,7 +530,7 @@ def test_languages(tmp_path, clock):
     browser.answer(response="c1")
     assert "Dieser Teil hat höchstens 3 Fragen." in browser.text()
     assert browser.text("//p[@id='saved']") == "✓ 1 Antwort gespeichert"
-    assert browser.root.xpath("//p[@class='title']/@lang") == ["es"]
+    assert browser.root.xpath("//p[@class='title']/span/@lang") == ["es"]
     browser.answer()
     assert "Fehler: Wählen Sie eine Antwort aus" in browser.text("//div[@id='error']")
     assert browser.get("/t/none").text().startswith("Nicht gefunden Dieses Ticket gibt es nicht.")
@@ -542,7 +542,7 @@ def test_a_test_in_a_language_without_translation(tmp_path, clock):
     browser = Browser(site).start(site.ticket())
     assert browser.root.get("lang") == "en"
     assert browser.root.get("dir") == "ltr"
-    assert browser.root.xpath("//p[@class='title']/@dir") == ["rtl"]
+    assert browser.root.xpath("//p[@class='title']/span/@dir") == ["rtl"]
     site.service.close()
 
 

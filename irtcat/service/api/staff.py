@@ -8,7 +8,7 @@ import csv
 import io
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
@@ -22,6 +22,7 @@ from irtcat.service import (
     proctoring,
     ratings,
     results,
+    webhooks,
 )
 from irtcat.service.api._schemas import (
     After,
@@ -34,7 +35,7 @@ from irtcat.service.api._schemas import (
     records,
     service_of,
 )
-from irtcat.service.api._uploads import SUFFIXES, content_type, items_of_upload, raw_body
+from irtcat.service.api._uploads import ITEMS, TABLE, content_type, raw_body
 from irtcat.service.attempt import attempt_of
 from irtcat.service.auth import accounts, clients
 from irtcat.service.auth.accounts import Account
@@ -42,6 +43,7 @@ from irtcat.service.auth.staff import permitted
 from irtcat.service.context import Service
 from irtcat.service.definition import parse_definition
 from irtcat.service.errors import NotFoundError, ServiceError
+from irtcat.service.uploads import uploaded_items
 
 __all__ = ["router"]
 
@@ -241,10 +243,10 @@ def list_bank_items(
 
 
 @router.post("/uploads/items", response_model=Hash, status_code=201, tags=["library"],
-             responses=problems(401, 403, 415), openapi_extra=upload(*SUFFIXES))  # fmt: skip
+             responses=problems(401, 403, 415), openapi_extra=upload(*ITEMS))  # fmt: skip
 def upload_items(request: Request, at: Annotated[Acting, needs("items")], data: Data) -> Any:
     """Store items with their keys: a table in CSV, a QTI 3.0 package, or a zip of a folder."""
-    items = items_of_upload(data, content_type(request, *SUFFIXES))
+    items = uploaded_items(data, is_table=content_type(request, *ITEMS) == TABLE)
     name = library.add_items(at.service, items)
     audit.record(at.service, at.actor, "items added", items=name)
     return {"hash": name, "items": len(items)}
@@ -1023,3 +1025,79 @@ def add_client(at: Annotated[Acting, needs("accounts")], body: ClientBody) -> An
 def close_client(client: Id, at: Annotated[Acting, needs("accounts")]) -> None:
     """Refuse all requests of a client from now on."""
     clients.close_client(at.service, client, actor=at.actor)
+
+
+# Webhooks
+
+
+class WebhookBody(Body):
+    """A webhook to add."""
+
+    url: str = Field(max_length=2000, examples=["https://example.org/irtcat"])
+    events: list[Annotated[str, Field(max_length=100)]] = Field(
+        max_length=100, description=f"Some of {', '.join(webhooks.EVENTS)}."
+    )
+
+
+class WebhookChange(Body):
+    """Changes of a webhook; what is left out stays."""
+
+    url: str | None = Field(None, max_length=2000)
+    events: list[Annotated[str, Field(max_length=100)]] | None = Field(None, max_length=100)
+    status: Literal["open", "disabled"] | None = None
+
+
+class NewWebhook(Out):
+    """A webhook; its secret is shown only once."""
+
+    id: str
+    secret: str = Field(description="Signs the messages.")
+
+
+class WebhookRow(Out):
+    """A webhook."""
+
+    id: str
+    url: str
+    events: list[str]
+    status: str
+    created: str
+    waiting: int = Field(description="Messages that are still to be delivered.")
+    failed: int
+
+
+class WebhookRows(Page):
+    """Webhooks."""
+
+    items: list[WebhookRow]
+
+
+@router.get("/webhooks", response_model=WebhookRows, responses=STAFF, tags=["webhooks"])
+def list_webhooks(
+    at: Annotated[Acting, needs("webhooks")], limit: Limit = 50, after: After = None
+) -> Any:
+    """Webhooks, with the numbers of messages that wait or failed."""
+    return page_of(webhooks.webhook_table(at.service), "id", limit, after)
+
+
+@router.post("/webhooks", response_model=NewWebhook, status_code=201, responses=STAFF,
+             tags=["webhooks"])  # fmt: skip
+def add_webhook(at: Annotated[Acting, needs("webhooks")], body: WebhookBody) -> Any:
+    """Send messages about events to an address."""
+    return vars(webhooks.add_webhook(at.service, body.url, body.events, actor=at.actor))
+
+
+@router.patch("/webhooks/{webhook}", status_code=204, responses=problems(401, 403, 404),
+              tags=["webhooks"])  # fmt: skip
+def change_webhook(
+    webhook: Id, at: Annotated[Acting, needs("webhooks")], body: WebhookChange
+) -> None:
+    """Change a webhook; "open" lets a disabled one go on."""
+    webhooks.change_webhook(at.service, webhook, actor=at.actor, **body.model_dump())
+
+
+@router.delete("/webhooks/{webhook}", status_code=204, responses=problems(401, 403, 404),
+               tags=["webhooks"])  # fmt: skip
+def remove_webhook(webhook: Id, at: Annotated[Acting, needs("webhooks")]) -> None:
+    """Remove a webhook with its messages."""
+    webhooks.remove_webhook(at.service, webhook, actor=at.actor)

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx
+from fastapi import FastAPI
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
@@ -16,7 +17,7 @@ from irtcat.service.context import Service, new_secret
 from irtcat.service.lti.keys import signed
 from irtcat.service.lti.platforms import Platform, is_url
 
-__all__ = ["Connection", "PlatformError"]
+__all__ = ["Connection", "PlatformError", "connection_of"]
 
 TIMEOUT = 10.0
 """Seconds for a platform to answer."""
@@ -212,3 +213,11 @@ class Connection:
             final = 400 <= status < 500 and status not in (401, 403, 408, 429)
             raise PlatformError(f"status {status}", final=final)
         return body
+
+
+def connection_of(app: FastAPI) -> Connection:
+    """The connection of an application to platforms, one per process."""
+    if getattr(app.state, "lti", None) is None:
+        app.state.lti = Connection(app.state.service)
+    connection: Connection = app.state.lti
+    return connection

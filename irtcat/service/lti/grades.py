@@ -17,7 +17,7 @@ from irtcat.service import tables
 from irtcat.service.attempt import Attempt, attempt_of
 from irtcat.service.context import Service
 from irtcat.service.lti.attempts import subject_of
-from irtcat.service.lti.connection import Connection, PlatformError
+from irtcat.service.lti.connection import Connection, PlatformError, connection_of
 from irtcat.service.lti.outbox import FAILED, SENT, WAITING
 from irtcat.service.lti.platforms import platform
 from irtcat.service.results import attempt_result, waiting_items
@@ -189,7 +189,7 @@ def send_again(service: Service, platform: str) -> int:
 @asynccontextmanager
 async def sending(app: FastAPI) -> AsyncIterator[None]:
     """Send grades while the application runs; every process takes part."""
-    connection = Connection(app.state.service)
+    connection = connection_of(app)
     stopped = False
 
     async def repeat() -> None:

@@ -233,7 +233,8 @@ def _claims(connection: Connection, known: Platform, id_token: str, nonce: str) 
     except PlatformError as error:
         raise LaunchError(f"The platform's public keys were not read: {error}.") from None
     except JoseError as error:
-        raise LaunchError(f"The platform's message is not valid ({error.error}).") from None
+        fault = " ".join([error.error, getattr(error, "claim", "")]).strip()
+        raise LaunchError(f"The platform's message is not valid ({fault}).") from None
     except (ValueError, TypeError, KeyError, RecursionError):
         raise LaunchError("The platform's message is not valid.") from None
     claims: dict[str, Any] = token.claims

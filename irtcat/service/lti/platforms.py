@@ -279,12 +279,12 @@ def platforms(service: Service) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=names)
 
 
-def change_platform(service: Service, name: str, *, actor: str, **changes: Any) -> Platform:
+def change_platform(service: Service, platform_id: str, *, actor: str, **changes: Any) -> Platform:
     """Change a platform.
 
     Args:
         service: the service.
-        name: its id.
+        platform_id: its id.
         actor: who changes it.
         **changes: fields of `Platform` but its id; a ``status`` of "closed" refuses its launches.
 
@@ -298,12 +298,12 @@ def change_platform(service: Service, name: str, *, actor: str, **changes: Any) 
     if changes.get("status", "open") not in ("open", "closed"):
         raise argument_error("status", '"open" or "closed"', changes["status"])
     with service.database.writing(alone=True):
-        fields = {**vars(platform(service, name)), **changes}
+        fields = {**vars(platform(service, platform_id)), **changes}
         fields |= {field: tuple(fields[field]) for field in LISTS}
         _check(service, fields)
-        statement = tables.lti_platforms.update().where(tables.lti_platforms.c.id == name)
+        statement = tables.lti_platforms.update().where(tables.lti_platforms.c.id == platform_id)
         service.database.run(statement.values(**_to_row(fields)))
-        record(service, actor, "LTI platform changed", platform=name, fields=sorted(changes))
+        record(service, actor, "LTI platform changed", platform=platform_id, fields=sorted(changes))
     return Platform(**fields)
 
 

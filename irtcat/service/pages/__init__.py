@@ -10,7 +10,7 @@ import re
 from collections.abc import AsyncIterator
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
@@ -129,15 +129,30 @@ def choose_language(request: Request, tag: str, to: str = "/") -> Response:
 
 
 def set_cookie(
-    request: Request, response: Response, name: str, value: str, *, seconds: int | None = None
+    request: Request,
+    response: Response,
+    name: str,
+    value: str,
+    *,
+    seconds: int | None = None,
+    same_site: Literal["lax", "strict"] = "strict",
 ) -> None:
-    """Set a cookie that scripts cannot read and other sites do not send."""
+    """Set a cookie that scripts cannot read and forms of other sites do not send.
+
+    Args:
+        request: the request.
+        response: the response to it.
+        name: name of the cookie.
+        value: its value.
+        seconds: how long it lasts; by default until the browser is closed.
+        same_site: "lax" for a cookie that a link from another site sends too.
+    """
     response.set_cookie(
         name,
         value,
         max_age=seconds,
         httponly=True,
-        samesite="strict",
+        samesite=same_site,
         secure=bool(request.app.state.secure),
         path="/",
     )
@@ -216,7 +231,8 @@ def render(
     response = HTMLResponse(html, status_code=status)
     made = getattr(request.state, "form_secret", "")
     if made:
-        set_cookie(request, response, FORM_COOKIE, made)
+        # A link in a mail, opened again, must not change the secret of forms in other tabs.
+        set_cookie(request, response, FORM_COOKIE, made, same_site="lax")
     return response
 
 

@@ -8,7 +8,7 @@ import io
 from functools import cache
 from pathlib import Path
 
-from babel import Locale
+from babel import Locale, UnknownLocaleError
 from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
@@ -72,10 +72,13 @@ def language_names() -> dict[str, str]:
 
 @cache
 def direction_of(tag: str) -> str:
-    """The direction of a language's script, "ltr" or "rtl".
+    """The direction of a language's script, "ltr" or "rtl"; "auto" for an unknown language.
 
     Example:
-        >>> direction_of("ar"), direction_of("en")
-        ('rtl', 'ltr')
+        >>> direction_of("ar"), direction_of("en"), direction_of("tlh")
+        ('rtl', 'ltr', 'auto')
     """
-    return str(Locale.parse(tag, sep="-").text_direction)
+    try:
+        return str(Locale.parse(tag, sep="-").text_direction)
+    except (UnknownLocaleError, ValueError):
+        return "auto"

@@ -362,6 +362,29 @@ def test_the_time_of_an_item_ends(chromium, tmp_path):
     site.close()
 
 
+def test_an_essay_is_saved_when_the_time_is_over(chromium, tmp_path):
+    from tests.service.browser.conftest import Served
+    from tests.service.site import ADAPTIVE, ESSAY
+
+    sections = [
+        {"kind": "fixed", "items": [ESSAY], "time_limit": 8},
+        {"kind": "adaptive", "items": ADAPTIVE, "config": {"max_items": 3}},
+    ]
+    site = Served(str(tmp_path / "tests.db"), essay=True, sections=sections)
+    person = Taker(chromium, site, "essay", **DESKTOP).start(site.ticket())
+    person.heading("Question 1 of 1")
+    field = person.page.get_by_label("Your answer")
+    field.fill("First the bus, then")
+    assert person.page.locator("#words").inner_text() == "Words: 4"
+    field.press_sequentially(" the tram.")
+    assert person.page.locator("#words").inner_text() == "Words: 6"
+    person.look()
+    person.heading("Question 1")  # of the next part, without a click
+    assert person.answers()[ESSAY].response == "First the bus, then the tram."
+    person.close()
+    site.close()
+
+
 def test_time_warnings_are_announced(taker, served):
     person = to_numbers(taker().start(served.ticket()))
     person.page.evaluate("document.querySelector('[data-scope=test]').dataset.left = '301'")

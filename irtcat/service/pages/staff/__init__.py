@@ -15,9 +15,21 @@ from irtcat.service.pages.staff import (
     tickets,
 )
 
-__all__ = ["router"]
+__all__ = ["PARTS", "router"]
+
+PARTS = (
+    session,
+    tests,
+    items,
+    recalibrating,
+    results,
+    tickets,
+    people,
+    attempts,
+    scoring,
+    accounts,
+)
 
 router = APIRouter()
-for part in (session, tests, items, recalibrating, results, tickets, people, attempts, scoring,
-             accounts):  # fmt: skip
+for part in PARTS:
     router.include_router(part.router)

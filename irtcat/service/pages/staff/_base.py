@@ -21,15 +21,13 @@ from fastapi.routing import APIRoute
 from irtcat._checks import InputError
 from irtcat.service import tables
 from irtcat.service.auth.accounts import BROWSER, Account, account_of_token
+from irtcat.service.auth.staff import browser_secret
 from irtcat.service.context import Service
 from irtcat.service.errors import ForbiddenError, ServiceError, UnauthorizedError
 from irtcat.service.pages import render, service_of
 
-__all__ = ["COOKIE", "NAVIGATION", "Requires", "Shown", "Staff", "Table", "as_table", "back_to",
+__all__ = ["NAVIGATION", "Requires", "Shown", "Staff", "Table", "as_table", "back_to",
            "field", "names_of_people", "page", "part_router", "svg", "whole_number"]  # fmt: skip
-
-COOKIE = "irtcat_staff"
-"""Holds the token of a browser in which somebody of staff is signed in."""
 
 SIGN_IN = "/staff/sign-in"
 
@@ -103,7 +101,7 @@ def signed_in(request: Request) -> Account:
     Raises:
         UnauthorizedError: without one.
     """
-    account = account_of_token(service_of(request), request.cookies.get(COOKIE, ""), BROWSER)
+    account = account_of_token(service_of(request), browser_secret(request), BROWSER)
     request.state.account = account
     return account
 
@@ -222,7 +220,7 @@ class Shown:
         """
         if seconds is None or not np.isfinite(seconds):
             return "–"
-        minutes, rest = divmod(int(seconds), 60)
+        minutes, rest = divmod(max(int(seconds), 0), 60)
         hours, minutes = divmod(minutes, 60)
         return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
@@ -287,6 +285,10 @@ class Table:
     rows: list[list[str]]
 
 
+SHARE = "|%"
+"""End of the label of a column that holds shares."""
+
+
 def as_table(
     frame: pd.DataFrame, caption: str, labels: dict[str, str] | None = None, decimals: int = 2
 ) -> Table:
@@ -296,22 +298,25 @@ def as_table(
         frame: the frame.
         caption: what it shows.
         labels: the columns to show, by name with their labels; all by default. A label that ends
-            with "%" shows a share in percent.
-        decimals: decimals of other numbers.
+            with "|%" shows a share in percent.
+        decimals: decimals of other numbers; columns of whole numbers have none.
     """
     labels = labels or {name: str(name).replace("_", " ") for name in frame.columns}
     numeric = {
         name: pd.api.types.is_numeric_dtype(frame[name]) or _all_numbers(frame[name])
         for name in labels
     }
+    digits = {name: 0 if _all_whole(frame[name]) else decimals for name in labels}
     rows = [
         [
-            Shown.share(row[name]) if label.endswith("%") else Shown.number(row[name], decimals)
+            Shown.share(row[name])
+            if label.endswith(SHARE)
+            else Shown.number(row[name], digits[name])
             for name, label in labels.items()
         ]
         for row in frame.to_dict("records")
     ]
-    columns = [(label.removesuffix("%").strip(), numeric[name]) for name, label in labels.items()]
+    columns = [(label.removesuffix(SHARE), numeric[name]) for name, label in labels.items()]
     return Table(caption, columns, rows)
 
 
@@ -320,6 +325,11 @@ def _all_numbers(values: pd.Series) -> bool:
     return bool(known) and all(
         isinstance(value, (int, float)) and not isinstance(value, bool) for value in known
     )
+
+
+def _all_whole(values: pd.Series) -> bool:
+    known = [value for value in values if isinstance(value, (int, float)) and np.isfinite(value)]
+    return all(float(value).is_integer() for value in known)
 
 
 _DRAWING = threading.Lock()

@@ -91,7 +91,7 @@ def list_attempts(
     tests = library.published_tests(service)
     return page(
         request, account, "attempts.html", rows=frame.to_dict("records"), test=test,
-        status=status, statuses=STATUSES,
+        state=status, statuses=STATUSES,
         titles=dict(zip(tests["id"], tests["title"], strict=True)),
         names=_names(service, account, frame["person"].tolist()),
     )  # fmt: skip

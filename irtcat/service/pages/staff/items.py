@@ -162,7 +162,7 @@ def curve(request: Request, account: Analyst, test: str, id: str = "") -> Respon
         n_points = min(n // EACH, GROUPS)
         return svg(
             plot.empirical_curves(empirical_curves(bank, responses, [id], n_points=n_points))
-        )  # noqa: E501
+        )
     except InputError:  # no answers yet
         return svg(plot.item_curves(bank, [id]))
 

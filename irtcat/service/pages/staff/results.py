@@ -66,7 +66,7 @@ def scores_figure(request: Request, account: Reader, test: str) -> Response:
         raise NotFoundError("There is no such figure.")
     return svg(
         plot.score_distribution(scores, {cut.label: cut.from_score for cut in definition.cuts})
-    )  # noqa: E501
+    )
 
 
 @router.get("/tests/{test}/export/{name}")

@@ -7,6 +7,7 @@ from fastapi import Depends, Request, Response
 from irtcat._checks import InputError
 from irtcat.service import library
 from irtcat.service.auth.accounts import Account
+from irtcat.service.auth.media import media_urls
 from irtcat.service.pages import CheckedForm, service_of
 from irtcat.service.pages.staff._base import (
     Requires,
@@ -19,6 +20,7 @@ from irtcat.service.pages.staff._base import (
     whole_number,
 )
 from irtcat.service.ratings import rate, rating_queue, rating_statistics, rating_task
+from irtcat.service.view import with_media
 
 __all__ = ["router"]
 
@@ -35,7 +37,7 @@ def queue_page(request: Request, account: Scorer) -> Response:
     """Responses that wait for this account, and how far the raters agree."""
     service = service_of(request)
     rows = rating_queue(service, account.name, QUEUE).to_dict("records")
-    labels = {"item": "Item", "pairs": "Pairs", "agreement": "Agreement %", "kappa": "Kappa",
+    labels = {"item": "Item", "pairs": "Pairs", "agreement": "Agreement|%", "kappa": "Kappa",
               "weighted_kappa": "Weighted kappa", "mean": "Mean score",
               "adjudicated": "Decided by a third"}  # fmt: skip
     agreement: list[Table] = []
@@ -61,7 +63,11 @@ def _task(
     request: Request, account: Account, attempt: str, item: str, *, status: int = 200,
     error: str = "", comment: str = "",
 ) -> Response:  # fmt: skip
-    task = rating_task(service_of(request), attempt, item)
+    service = service_of(request)
+    task = rating_task(service, attempt, item)
+    address = media_urls(service, attempt)
+    for name in ("prompt", "rubric"):
+        task[name] = with_media(task[name], address)
     return page(
         request, account, "score.html", status=status, task=task, error=error, comment=comment
     )

@@ -9,16 +9,15 @@ from fastapi.responses import RedirectResponse
 from irtcat.service import library, proctoring, tables
 from irtcat.service.auth.accounts import (
     BROWSER,
-    LASTS,
     ROLES,
     issue_token,
     revoke_tokens,
     sign_in,
 )
+from irtcat.service.auth.staff import browser_secret, forget_browser, remember_browser
 from irtcat.service.errors import UnauthorizedError
-from irtcat.service.pages import CheckedForm, local_path, service_of, set_cookie
+from irtcat.service.pages import CheckedForm, local_path, service_of
 from irtcat.service.pages.staff._base import (
-    COOKIE,
     SIGN_IN,
     Staff,
     field,
@@ -39,10 +38,11 @@ def _target(text: str) -> str:
 
 
 def _sign_in_page(request: Request, to: str, status: int = 200, error: str = "") -> Response:
-    address = getattr(request.app.state, "oidc_sign_in", "")
+    provider = request.app.state.oidc
     return page(
-        request, None, "sign_in.html", status=status, to=_target(to), error=error, oidc=address
-    )
+        request, None, "sign_in.html", status=status, to=_target(to), error=error,
+        oidc="" if provider is None else provider.name,
+    )  # fmt: skip
 
 
 @router.get("/sign-in")
@@ -63,8 +63,9 @@ def enter(request: Request, form: CheckedForm) -> Response:
     except UnauthorizedError as error:
         return _sign_in_page(request, to, 401, str(error))
     response = RedirectResponse(_target(to), status_code=303)
-    token = issue_token(service, account, kind=BROWSER)
-    set_cookie(request, response, COOKIE, token, seconds=int(LASTS[BROWSER].total_seconds()))
+    remember_browser(
+        response, issue_token(service, account, kind=BROWSER), request.app.state.secure
+    )
     return response
 
 
@@ -73,11 +74,11 @@ def leave(request: Request, form: CheckedForm) -> Response:
     """Sign out in this browser."""
     try:
         account = signed_in(request)
-        revoke_tokens(service_of(request), account.name, request.cookies[COOKIE])
+        revoke_tokens(service_of(request), account.name, browser_secret(request))
     except UnauthorizedError:
         pass
     response = RedirectResponse(SIGN_IN, status_code=303)
-    response.delete_cookie(COOKIE, path="/")
+    forget_browser(response, request.app.state.secure)
     return response
 
 

@@ -59,10 +59,13 @@ TABLES: dict[str, tuple[str, dict[str, str]]] = {
         {"section": "Section", "mean": "Mean", "sd": "SD", "fewest": "Fewest", "q05": "5 %",
          "q50": "Median", "q95": "95 %", "most": "Most"},
     ),
-    "endings": ("What ends the sessions", {"section": "Section", "rule": "Rule", "share": "Share %"}),
+    "endings": (
+        "What ends the sessions",
+        {"section": "Section", "rule": "Rule", "share": "Share|%"},
+    ),
     "levels": (
         "Levels: share of takers",
-        {"level": "Level", "from": "From score", "true": "True %", "observed": "Observed %"},
+        {"level": "Level", "from": "From score", "true": "True|%", "observed": "Observed|%"},
     ),
     "classification": (
         "Accuracy and consistency at each cut score",
@@ -78,12 +81,12 @@ TABLES: dict[str, tuple[str, dict[str, str]]] = {
     "exposure": (
         "Use of the items",
         {"section": "Section", "max_rate": "Highest rate", "mean_rate": "Mean rate",
-         "never_used": "Never used %", "overlap": "Overlap"},
+         "never_used": "Never used|%", "overlap": "Overlap"},
     ),
     "content": (
         "Content plan",
         {"section": "Section", "group": "Group", "planned": "Planned", "least": "At least",
-         "most": "At most", "mean": "Mean", "satisfied": "Kept %"},
+         "most": "At most", "mean": "Mean", "satisfied": "Kept|%"},
     ),
 }  # fmt: skip
 """Tables of a report: caption, and the columns that are shown with their labels."""
@@ -124,7 +127,8 @@ def publish(request: Request, account: Publisher, form: CheckedForm) -> Response
         n_simulated = whole_number(form, "n_simulated", "Simulated takers", 20, 10_000)
         definition = uploaded_definition(_file(form, "definition", "Test definition")[0])
         bank = uploaded_bank(_file(form, "bank", "Item bank")[0])
-        items = uploaded_items(*_file(form, "items", "Items"))
+        content, file_name = _file(form, "items", "Items")
+        items = uploaded_items(content, is_table=file_name.lower().endswith(".csv"))
         name, _ = library.publish(
             service_of(request), definition, bank, items, actor=account.actor,
             n_simulated=n_simulated,
@@ -167,7 +171,7 @@ def _sections(test: PublishedTest) -> Table:
         if isinstance(section, Adaptive):
             config = section.config
             items = f"at most {config.total_items} of {test.pools[at].n_items}"
-            rules = f"{config.criterion}; stops at {config.stopping or config.max_items}"
+            rules = f"{config.criterion}; ends by {_in_words(config.to_json()['stopping'])}"
         limit = getattr(section, "time_limit", None)
         rows.append(
             [
@@ -178,9 +182,25 @@ def _sections(test: PublishedTest) -> Table:
                 Shown.clock(limit),
                 rules or "–",
             ]
-        )  # noqa: E501
+        )
     columns = ["No.", "Kind", "Title", "Items", "Time", "Rules"]
     return Table("Sections", [(label, False) for label in columns], rows)
+
+
+def _in_words(rule: Any) -> str:
+    """A stopping rule in words, from its document.
+
+    Example:
+        >>> _in_words({"name": "any-of", "rules": [{"name": "se", "below": 0.3}, {"name": "all"}]})
+        'se (below 0.3) or all'
+    """
+    if not isinstance(rule, dict):
+        return str(rule)
+    if "rules" in rule:
+        joint = " and " if rule["name"] == "all-of" else " or "
+        return joint.join(map(_in_words, rule["rules"]))
+    options = ", ".join(f"{name} {value}" for name, value in rule.items() if name != "name")
+    return f"{rule['name']} ({options})" if options else str(rule["name"])
 
 
 def _figures(report: PublishingReport) -> list[tuple[str, str]]:

@@ -49,7 +49,7 @@ def list_tickets(request: Request, account: Issuer, test: str = "", status: str 
     return page(
         request, account, "tickets.html", tickets=shown.to_dict("records"), total=len(frame),
         titles=dict(zip(tests["id"], tests["title"], strict=True)),
-        names=names_of_people(service, shown["person"].tolist()), test=test, status=status,
+        names=names_of_people(service, shown["person"].tolist()), test=test, state=status,
     )  # fmt: skip
 
 
@@ -88,7 +88,7 @@ def issue(request: Request, account: Issuer, form: CheckedForm) -> Response:
         holders = _holders(form)
         times = {
             name: _time(field(form, name), field(form, "zone")) for name in ("opens", "expires")
-        }  # noqa: E501
+        }
         issued = _issue(request, account, test, holders, chosen, times)
     except InputError as error:
         return _form_page(

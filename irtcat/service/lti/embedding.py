@@ -1,0 +1,94 @@
+"""Pages of tests inside pages of a platform, where the platform is registered with its origin.
+
+Without such a platform nothing is changed: no page may be embedded, and cookies stay on this site.
+With one, browsers may show the takers' pages (and no others) inside pages of this origin. Their
+cookies are then sent there, too, but in a partition of their own: a cookie that is set inside the
+platform's page exists only there. Requests that other sites forge lack the token of the form.
+"""
+
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
+
+from irtcat.cat import StoreError
+from irtcat.service.context import Service
+from irtcat.service.lti.platforms import embedding_origins
+
+__all__ = ["Embedding"]
+
+PATHS = re.compile(r"/(lti|test|language)(/|$)")
+"""The pages of a test that a platform opens. Not the field for tickets, and never the staff's."""
+
+KEPT = 10.0
+"""Seconds for which a process keeps the origins: the query is not part of every request."""
+
+FRAMES = ("iframe", "frame")
+SAME_SITE = re.compile(r";\s*samesite=\w+", re.IGNORECASE)
+
+
+class Embedding:
+    """ASGI middleware outside of the one that sets the security headers."""
+
+    def __init__(
+        self,
+        app: Any,
+        service: Service,
+        secure: bool,
+        seconds: Callable[[], float] = time.monotonic,
+    ):
+        """A middleware.
+
+        Args:
+            app: the application within.
+            service: the service.
+            secure: whether cookies are sent over HTTPS only; without it nothing can be embedded.
+            seconds: a monotonic clock; for tests.
+        """
+        self.app, self.service, self.secure, self._seconds = app, service, secure, seconds
+        self._origins: list[str] = []
+        self._read = -KEPT
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Handle a request."""
+        if scope["type"] != "http" or not self.secure or not PATHS.match(scope["path"]):
+            await self.app(scope, receive, send)
+            return
+        origins = await self._known_origins()
+        embedded = Headers(scope=scope).get("sec-fetch-dest", "") in FRAMES
+
+        async def send_changed(message: Any) -> None:
+            if message["type"] == "http.response.start" and origins:
+                _permit(MutableHeaders(scope=message), origins, embedded)
+            await send(message)
+
+        await self.app(scope, receive, send_changed)
+
+    async def _known_origins(self) -> list[str]:
+        now = self._seconds()
+        if now - self._read >= KEPT:
+            try:
+                self._origins = await run_in_threadpool(embedding_origins, self.service)
+            except StoreError:  # the database is away: as before
+                return self._origins
+            self._read = now
+        return self._origins
+
+
+def _permit(headers: MutableHeaders, origins: list[str], embedded: bool) -> None:
+    """Let a response be embedded; if it is, let its cookies exist there."""
+    policy = headers.get("content-security-policy", "")
+    headers["content-security-policy"] = policy.replace(
+        "frame-ancestors 'none'", f"frame-ancestors {' '.join(origins)}"
+    )
+    del headers["x-frame-options"]  # knows no origins; the policy above stands for it
+    if not embedded:
+        return
+    cookies = headers.getlist("set-cookie")
+    del headers["set-cookie"]
+    for cookie in cookies:
+        plain = re.sub(r";\s*secure\b", "", SAME_SITE.sub("", cookie), flags=re.IGNORECASE)
+        headers.append("set-cookie", f"{plain}; SameSite=None; Secure; Partitioned")

@@ -1,0 +1,218 @@
+"""The addresses that a platform knows, and the pages that a launch opens."""
+
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, Depends, Form, Request, Response
+from fastapi.responses import JSONResponse, RedirectResponse
+from fastapi.routing import APIRoute
+
+from irtcat.service import taking
+from irtcat.service.auth.devices import COOKIE, remember_device
+from irtcat.service.errors import ServiceError, UnauthorizedError
+from irtcat.service.lti.attempts import attempt_of_launch, link_summary, start, test_of
+from irtcat.service.lti.choosing import choices
+from irtcat.service.lti.configuration import tool_configuration
+from irtcat.service.lti.connection import connection_of
+from irtcat.service.lti.keys import public_keys
+from irtcat.service.lti.launching import (
+    LAUNCH_LASTS,
+    Launch,
+    LaunchError,
+    begin_login,
+    launch_of,
+    verified_launch,
+)
+from irtcat.service.pages import CheckedForm, language_of, render, service_of
+from irtcat.service.pages._formats import spoken_time
+from irtcat.service.pages.taker import TEST
+
+__all__ = ["router"]
+
+PATH = "/lti"
+
+RESULTS = "/staff/tests/{}/results"
+"""The staff's page of a test, to which instructors are referred."""
+
+MOST_FIELDS = 30
+"""Fields of a login."""
+
+
+class _Route(APIRoute):
+    """Routes whose errors are shown with their reason: the person can pass it on to a teacher."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except ServiceError as error:
+                return _refused(request, error)
+
+        return handle
+
+
+router = APIRouter(prefix=PATH, include_in_schema=False, route_class=_Route)
+
+
+def _refused(request: Request, error: ServiceError) -> Response:
+    return render(
+        request,
+        "lti_error.html",
+        language_of(request),
+        status=error.status,
+        detail=str(error),
+        request_id=getattr(request.state, "request_id", ""),
+    )
+
+
+def _url(request: Request, path: str) -> str:
+    return f"{str(request.base_url).rstrip('/')}{PATH}/{path}"
+
+
+async def _fields(request: Request) -> dict[str, str]:
+    """The fields of a login, which platforms send by GET or by POST."""
+    sent = dict(request.query_params)
+    if request.method == "POST":
+        form = await request.form(max_files=0, max_fields=MOST_FIELDS)
+        sent |= {name: value for name, value in form.items() if isinstance(value, str)}
+    return sent
+
+
+@router.get("/jwks")
+def jwks(request: Request) -> Response:
+    """The service's public keys."""
+    return JSONResponse(
+        public_keys(service_of(request)), headers={"Cache-Control": "public, max-age=3600"}
+    )
+
+
+@router.get("/configuration")
+def configuration(request: Request) -> Response:
+    """What platforms have to know of the service, as JSON that some of them read."""
+    return JSONResponse(tool_configuration(str(request.base_url).rstrip("/")))
+
+
+@router.get("/login")
+@router.post("/login")
+def login(request: Request, fields: Annotated[dict[str, str], Depends(_fields)]) -> Response:
+    """Begin a login: send the browser to the platform, with a state, a nonce and a cookie."""
+    begun = begin_login(service_of(request), fields, _url(request, "launch"))
+    response = RedirectResponse(begun.url, status_code=303)
+    response.set_cookie(
+        begun.cookie,
+        begun.secret,
+        max_age=int(LAUNCH_LASTS.total_seconds()),
+        httponly=True,
+        samesite="lax",  # "strict" would not be sent where another site leads to the launch's page
+        secure=bool(request.app.state.secure),
+        path=PATH,
+    )
+    return response
+
+
+@router.post("/launch")
+def launch(
+    request: Request,
+    id_token: Annotated[str, Form()] = "",
+    state: Annotated[str, Form()] = "",
+    error: Annotated[str, Form()] = "",
+) -> Response:
+    """Verify the platform's message, and go to the page of the launch."""
+    if error:
+        raise LaunchError(f"The platform refused the login: {error[:200]!r}.")
+    code = verified_launch(connection_of(request.app), state, id_token)
+    return RedirectResponse(f"{PATH}/open/{code}", status_code=303)
+
+
+@router.get("/launch")
+def not_launched(request: Request) -> Response:
+    """A link that is opened outside of the platform."""
+    raise LaunchError("This link opens a test from a course. Open it there.")
+
+
+@router.get("/open/{code}")
+def open_page(request: Request, code: str) -> Response:
+    """The page of a launch: for learners the start of the test, for instructors a summary."""
+    service = service_of(request)
+    known = launch_of(service, code, request.cookies)
+    if known.kind == "choice":
+        return _choice_page(request, known)
+    test = test_of(service, known)
+    definition = test.definition
+    language = language_of(request, definition.language)
+    if "instructor" in known.roles:
+        return render(
+            request,
+            "lti_instructor.html",
+            language,
+            title=definition.title,
+            content_language=definition.language,
+            link=known.title,
+            numbers=link_summary(service, known),
+            has_grades=bool(known.line_item),
+            results=RESULTS.format(test.id),
+        )
+    if "learner" not in known.roles:
+        raise LaunchError("The platform does not say that you take tests in this course.")
+    begun = attempt_of_launch(service, known)
+    limit = definition.time_limit if begun is None else None
+    return render(
+        request,
+        "lti_start.html",
+        language,
+        test=definition,
+        limit=None if limit is None else spoken_time(limit, language),
+        begun=begun,
+    )
+
+
+def _choice_page(request: Request, known: Launch) -> Response:
+    """The page on which an instructor chooses the test of a new link."""
+    if "instructor" not in known.roles:
+        raise LaunchError("Only instructors choose tests.")
+    address = str(known.choice["return_url"])
+    response = render(
+        request,
+        "lti_choice.html",
+        language_of(request),
+        tests=choices(service_of(request), known, _url(request, "launch")),
+        return_url=address,
+    )
+    # The chosen test is sent to the platform by a form.
+    parts = urlsplit(address)
+    response.headers["Content-Security-Policy"] = (
+        "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; "
+        f"form-action {parts.scheme}://{parts.netloc}; frame-ancestors 'none'"
+    )
+    return response
+
+
+@router.post("/open/{code}")
+def begin(request: Request, code: str, form: CheckedForm) -> Response:
+    """Give the attempt to this device, and go to the test."""
+    service = service_of(request)
+    known = launch_of(service, code, request.cookies)
+    if known.kind != "test":
+        raise LaunchError("This launch opens no test.")
+    response = RedirectResponse(TEST, status_code=303)
+    begun = attempt_of_launch(service, known)
+    if begun is not None and _has(request, begun.attempt):
+        return response
+    started = start(service, known)
+    remember_device(response, started, bool(request.app.state.secure))
+    return response
+
+
+def _has(request: Request, attempt: str) -> bool:
+    """Whether this browser is the device of an attempt."""
+    known, _, device = request.cookies.get(COOKIE, "").partition(".")
+    if known != attempt:
+        return False
+    try:
+        taking.check_device(service_of(request), attempt, device)
+    except UnauthorizedError:
+        return False
+    return True
