@@ -82,9 +82,9 @@ class Taker:
 
     def __init__(self, url, link):
         self.client = httpx.Client(base_url=url, timeout=60)
-        started = self.client.post(f"/api/v1/take/{link.rsplit('/', 1)[1]}").json()
+        begin = f"/api/v1/take/{link.rsplit('/', 1)[1]}"
+        started = self.client.post(begin, json={"credential": "bearer"}).json()
         self.client.headers["Authorization"] = f"Bearer {started['token']}"
-        self.client.cookies.clear()
         self.view, self.n = started["view"], 0
 
     def _send(self, path, body):
@@ -171,7 +171,7 @@ def test_a_whole_test_is_administered(served, page, tmp_path):
     page.get_by_role("button", name="Stop refreshing").click()
     assert page.locator("[data-pause]").get_attribute("aria-pressed") == "true"
 
-    # Pause, resume, extend, each with its effect on the taker.
+    # Pause, resume, extend: each with its effect on the taker.
     page.get_by_role("link", name="Emmy Noether").click()
     check(page, "running")
     panel = page.get_by_role("form", name="Pause")
@@ -219,6 +219,7 @@ def test_a_whole_test_is_administered(served, page, tmp_path):
     for name, address in addresses.items():
         assert page.goto(address).status == 200, name
         check(page, name)
+    taker.client.close()
 
 
 def test_staff_by_keyboard(served, page):
