@@ -520,12 +520,24 @@ def begin(service: Service, token: str) -> Started:
         GoneError: for one that is revoked or expired, or whose attempt is over.
         ConflictError: before the ticket is valid, or while another device has the attempt.
     """
+    with service.database.reading():
+        ticket = ticket_of(service, token)
+    if not ticket.attempt:
+        started = _begin(service, token)
+        if started is not None:
+            return started
+        with service.database.reading():  # another request with this ticket was faster
+            ticket = ticket_of(service, token)
+    return _continue(service, ticket.attempt)
+
+
+def _begin(service: Service, token: str) -> Started | None:
+    """A new attempt with a ticket; None if the ticket has one meanwhile."""
     with service.database.writing():
         ticket = ticket_of(service, token, lock=True)
-        device = new_secret()
         if ticket.attempt:
-            _bind(service, ticket.attempt, device)
-            return Started(ticket.attempt, device)
+            return None
+        device = new_secret()
         now = service.now()
         name = new_id("a")
         head = {
@@ -561,18 +573,19 @@ def begin(service: Service, token: str) -> Started:
     return Started(name, device)
 
 
-def _bind(service: Service, name: str, device: str) -> None:
-    """Give an attempt that was released to a device."""
-    row = service.row(sa.select(tables.attempts).where(tables.attempts.c.id == name))
-    if row is None:
-        _missing()
-    if row.status in ("finished", "void"):
-        raise GoneError("The test was taken with this ticket.")
-    if row.device:
-        raise ConflictError(
-            "The test is open on another device. Continue there, or ask for its release."
-        )
-    statement = tables.attempts.update().where(tables.attempts.c.id == name)
-    service.database.run(statement.values(device=digest_of(device)))
+def _continue(service: Service, name: str) -> Started:
+    """Give an attempt that was released to a new device."""
+    device = new_secret()
+    # First the attempt, then its transaction, as everywhere: the other order could wait for ever.
     with opened(service, name, actor="taker") as attempt:
+        if attempt.progress.is_over:
+            raise GoneError("The test was taken with this ticket.")
+        row = tables.attempts.c.id == name
+        if service.scalar(sa.select(tables.attempts.c.device).where(row)):
+            raise ConflictError(
+                "The test is open on another device. Continue there, or ask for its release."
+            )
+        statement = tables.attempts.update().where(row)
+        service.database.run(statement.values(device=digest_of(device)))
         attempt.add("device", device=digest_of(device)[:12])
+    return Started(name, device)

@@ -1,6 +1,7 @@
 """One attempt from ticket to report, by the functions that the pages and the interface call."""
 
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -409,3 +410,53 @@ def test_a_report_of_another_test_is_refused(service):
     other = definition(title="Another")
     with pytest.raises(InputError, match="one of this definition and bank"):
         library.publish(service, other, bank(), items(), actor="test", report=report)
+
+
+def test_a_release_while_the_attempt_is_used(service, published):
+    """Beginning on another device and requests of the attempt take their locks in one order."""
+    given = ticket(service, published)
+    first = Taker(service, given.token)
+    faults = []
+
+    def read():
+        for _ in range(15):
+            try:
+                proctoring.note(service, first.attempt, actor="test", text="here")
+            except Exception as error:  # reported by the test below
+                faults.append(error)
+
+    def move():
+        for _ in range(8):
+            try:
+                proctoring.release(service, first.attempt, actor="test")
+                taking.begin(service, given.token)
+            except Exception as error:  # reported by the test below
+                faults.append(error)
+
+    threads = [threading.Thread(target=work) for work in (read, move, read)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    assert not faults
+
+
+def test_two_devices_begin_at_once(service, published):
+    """One ticket makes one attempt, on one device, however many ask for it."""
+    given = ticket(service, published)
+    outcomes = []
+
+    def start():
+        try:
+            outcomes.append(taking.begin(service, given.token).attempt)
+        except ConflictError as error:
+            outcomes.append(str(error))
+
+    threads = [threading.Thread(target=start) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sum(outcome.startswith("a_") for outcome in outcomes) == 1
+    assert sum("another device" in outcome for outcome in outcomes) == 3
