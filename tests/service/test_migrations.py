@@ -1,0 +1,37 @@
+"""Migrations make the tables that the code uses, and leave what they do not know."""
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+from irtcat.cat import StoreError
+from irtcat.service.context import Service
+from irtcat.service.migrations import VERSION_TABLE
+from irtcat.service.tables import metadata
+
+
+def test_the_tables_are_those_of_the_code(database):
+    """A change of tables.py without a migration fails here."""
+    Service(database, create=True)
+    known = set(metadata.tables)
+    with database.reading():
+        options = {"include_object": lambda thing, name, kind, *_: kind != "table" or name in known}
+        context = MigrationContext.configure(database.connection, opts=options)
+        assert compare_metadata(context, metadata) == []
+
+
+def test_a_second_start_changes_nothing(database):
+    secret = Service(database, create=True).secret
+    with database.reading():
+        before = database.tables()
+    assert Service(database).secret == secret
+    with database.reading():
+        assert database.tables() == before
+
+
+def test_tables_of_a_later_version_are_refused(database):
+    Service(database, create=True)
+    with database.writing():
+        database.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+    with pytest.raises(StoreError, match=r"newer irtcat \(9999\)"):
+        Service(database)
