@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import sqlalchemy as sa
 
@@ -178,12 +177,3 @@ def attempt_events(service: Service, attempt: str) -> list[Event]:
     """The verified log of an attempt."""
     with service.database.reading(at_once=True):
         return attempt_of(service, attempt).events()
-
-
-def session_replay(service: Service, attempt: str, section: int) -> pd.DataFrame:
-    """An adaptive section item by item: answer, ability and standard error after it."""
-    it = attempt_of(service, attempt)
-    session = service.store.resume(it.progress.sessions[section])
-    frame = session.to_frame()
-    frame["information"] = 1 / np.square(frame["se"])
-    return frame
