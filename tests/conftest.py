@@ -62,7 +62,7 @@ gc.set_threshold(100_000, 50, 100)
 # Typer's runner would build all commands anew at every call.
 typer.testing._get_command = functools.cache(typer.main.get_command)
 
-MOST_MAPS, PROGRAMS_BETWEEN = 58_000, 500
+MOST_MAPS, PROGRAMS_BETWEEN = 50_000, 500
 """Every compiled program takes some seven memory maps, of which Linux lets a process have 65,530.
 
 Counting them takes up to .1 s, and so is done after this many programs. Dropping programs takes
