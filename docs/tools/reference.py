@@ -18,8 +18,9 @@ import irtcat
 
 __all__ = ["llms_txt", "public_modules", "write"]
 
-NOT_LISTED = {"irtcat.cli", "irtcat.demo", "irtcat.latent", "irtcat.__main__"}
-"""The command line has a page of its own; the others are not meant to be imported."""
+NOT_LISTED = {"irtcat.cli", "irtcat.demo", "irtcat.latent", "irtcat.__main__", "irtcat.service"}
+"""The command line has a page of its own, and the service its guides and the document of its
+interface; the others are not meant to be imported."""
 
 
 def public_modules() -> Iterator[ModuleType]:
