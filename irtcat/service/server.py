@@ -1,7 +1,7 @@
 """Server: the application with all that runs beside it, in worker processes of uvicorn.
 
 Workers share nothing but the database. Each of them warms the engine, takes connections from one
-socket, and finishes its requests when it is told to stop; one that dies is replaced.
+socket, and finishes its requests when it gets a signal to stop; one that dies is replaced.
 """
 
 import json
@@ -42,7 +42,7 @@ START_WITHIN = 300
 """Seconds in which a worker is ready: it compiles the programs of every open test."""
 
 STOP_WITHIN = 30
-"""Seconds in which a worker finishes its requests when it is told to stop."""
+"""Seconds in which a worker finishes its requests after a signal to stop."""
 
 HUNG_AFTER = 30
 """Seconds without a sign after which a worker is replaced. With uvicorn's 5 s, one that starts on a

@@ -22,7 +22,7 @@ from irtcat.service.content.records import Item, ItemSet, Key, Stimulus
 
 __all__ = ["read_folder", "read_stimuli"]
 
-FENCE = "+++"
+DELIMITER = "+++"
 
 MOST_ITEMS = 50_000
 """Most items of a folder or a table; the largest banks of testing programmes have some 20,000."""
@@ -68,11 +68,11 @@ def _markdown_files(folder: Path) -> list[Path]:
 def _front_matter(text: str, where: str) -> tuple[dict[str, Any], str]:
     """The fields in TOML between two lines ``+++``, and the text after them."""
     lines = text.split("\n")
-    if lines[0].strip() != FENCE:
+    if lines[0].strip() != DELIMITER:
         return {}, text
-    ends = [i for i, line in enumerate(lines) if i and line.strip() == FENCE]
+    ends = [i for i, line in enumerate(lines) if i and line.strip() == DELIMITER]
     if not ends:
-        raise InputError(f"{where}: expected a second line {FENCE} after the fields. Got none.")
+        raise InputError(f"{where}: expected a second line {DELIMITER} after the fields. Got none.")
     try:
         values = tomllib.loads("\n".join(["", *lines[1 : ends[0]]]))  # so that line numbers fit
     except (tomllib.TOMLDecodeError, RecursionError) as error:

@@ -44,7 +44,7 @@ log = logging.getLogger("irtcat.service")
 
 
 def score_document(attempt: Attempt, user: str) -> dict[str, Any]:
-    """What the platform is told of an attempt.
+    """The score of an attempt as it is sent to the platform.
 
     The reported score is mapped from the test's lowest and highest score to 0 and `SCORE_MAXIMUM`.
     An attempt that was voided or reopened has no score, which clears an earlier one.
