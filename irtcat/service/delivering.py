@@ -7,13 +7,12 @@ A host name is resolved once, its addresses are checked, and the connection goes
 was checked: a name that later points into the own network (DNS rebinding) gains nothing.
 """
 
-import asyncio
 import base64
 import hashlib
 import hmac
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,33 +20,19 @@ from urllib.parse import urlsplit
 import httpx
 import sqlalchemy as sa
 from fastapi import FastAPI
-from starlette.concurrency import run_in_threadpool
 
-from irtcat.cat import StoreError
 from irtcat.cat._log import utc_text
 from irtcat.service import tables
 from irtcat.service.addresses import AddressError, checked_address
 from irtcat.service.audit import record
 from irtcat.service.context import Service
 from irtcat.service.metrics import DELIVERIES
+from irtcat.service.repeating import AT_ONCE, CLAIM, PAUSES, repeating
 
 __all__ = ["PAUSES", "deliver_due", "delivering", "signature"]
 
-PAUSES = (5, 60, 300, 1800, 7200, 21600, 43200)
-"""Seconds before the next try: a restart is bridged by the first ones, a night by the last. After
-them the message has failed, and its webhook is disabled."""
-
-CLAIM = 120
-"""Seconds for which a process has a message; one that dies meanwhile leaves it to the others."""
-
 TIMEOUT = 10.0
 """Seconds for a receiver to answer."""
-
-EVERY = 1.0
-"""Seconds between two looks for messages that are due."""
-
-AT_ONCE = 50
-"""Messages of one look."""
 
 log = logging.getLogger("irtcat.service")
 
@@ -185,23 +170,9 @@ async def delivering(app: FastAPI) -> AsyncIterator[None]:
     """Deliver messages while the application runs; every process takes part."""
     service: Service = app.state.service
     private = bool(getattr(app.state, "private_webhooks", False))
-    stopped = False
 
-    async def repeat() -> None:
-        while not stopped:
-            await asyncio.sleep(EVERY)
-            try:
-                await run_in_threadpool(
-                    deliver_due, service, private=private, is_stopped=lambda: stopped
-                )
-            except StoreError as error:  # the database is away
-                log.warning("no messages delivered: %s", error)
+    def send_due(is_stopped: Callable[[], bool]) -> None:
+        deliver_due(service, private=private, is_stopped=is_stopped)
 
-    task = asyncio.create_task(repeat())
-    try:
+    async with repeating(send_due, "messages"):
         yield
-    finally:
-        stopped = True
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task

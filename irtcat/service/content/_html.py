@@ -1,8 +1,9 @@
 """HTML of items: what is allowed, and its sanitising.
 
 Two steps. The first raises an error that names what the author has to change: elements that items
-cannot hold, and addresses outside the item set. Then nh3 removes everything that is not in the lists below,
-whatever the first step has seen: the second step is the guarantee, the first gives the messages.
+cannot hold, and addresses outside the item set. Then nh3 removes everything that is not in the
+lists below, whatever the first step has seen: the second step is the guarantee, the first gives the
+messages.
 """
 
 import re

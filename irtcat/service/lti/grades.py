@@ -1,17 +1,14 @@
 """Grades: scores that go to a platform's gradebook (Assignment and Grade Services 2.0)."""
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 from fastapi import FastAPI
-from starlette.concurrency import run_in_threadpool
 
-from irtcat.cat import StoreError
 from irtcat.cat._log import utc_text
 from irtcat.service import tables
 from irtcat.service.attempt import Attempt, attempt_of
@@ -20,25 +17,13 @@ from irtcat.service.lti.attempts import subject_of
 from irtcat.service.lti.connection import Connection, PlatformError, connection_of
 from irtcat.service.lti.outbox import FAILED, SENT, WAITING
 from irtcat.service.lti.platforms import platform
+from irtcat.service.repeating import AT_ONCE, CLAIM, PAUSES, repeating
 from irtcat.service.results import attempt_result, waiting_items
 
 __all__ = ["PAUSES", "SCORE_MAXIMUM", "score_document", "send_again", "send_due", "sending"]
 
 SCORE_MAXIMUM = 100.0
 """Points of the best score; the platform converts them to the points of its column."""
-
-PAUSES = (5, 60, 300, 1800, 7200, 21600, 43200)
-"""Seconds before the next try, as for webhooks: a restart is bridged by the first ones, a night by
-the last."""
-
-CLAIM = 120
-"""Seconds for which a process has a grade; one that dies meanwhile leaves it to the others."""
-
-EVERY = 1.0
-"""Seconds between two looks for grades that are due."""
-
-AT_ONCE = 50
-"""Grades of one look."""
 
 log = logging.getLogger("irtcat.service")
 
@@ -190,21 +175,9 @@ def send_again(service: Service, platform: str) -> int:
 async def sending(app: FastAPI) -> AsyncIterator[None]:
     """Send grades while the application runs; every process takes part."""
     connection = connection_of(app)
-    stopped = False
 
-    async def repeat() -> None:
-        while not stopped:
-            await asyncio.sleep(EVERY)
-            try:
-                await run_in_threadpool(send_due, connection, is_stopped=lambda: stopped)
-            except StoreError as error:  # the database is away
-                log.warning("no grades sent: %s", error)
+    def send(is_stopped: Callable[[], bool]) -> None:
+        send_due(connection, is_stopped=is_stopped)
 
-    task = asyncio.create_task(repeat())
-    try:
+    async with repeating(send, "grades"):
         yield
-    finally:
-        stopped = True
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
