@@ -14,7 +14,7 @@ from irtcat.cli._session import read_key
 if TYPE_CHECKING:
     from irtcat.service.context import Service
 
-__all__ = ["ADDRESS", "ITEMS_OF_TEST", "SETTINGS", "URL", "opened", "part", "set_up"]
+__all__ = ["ADDRESS", "ITEMS_OF_TEST", "SETTINGS", "URL", "opened", "part", "set_up", "test_files"]
 
 ADDRESS = argument(
     "address", help="SQLite file of the service, or postgresql://user@host/database.", type=str
@@ -62,8 +62,19 @@ def opened(o: Options, create: bool = False) -> "Iterator[Service]":
         yield service
 
 
-def set_up(service: "Service", o: Options) -> tuple[str | None, bool, str | None]:
-    """Publish the test that the options name, and add the first administrator.
+def test_files(o: Options) -> Any:
+    """The files of the test that the options name; None without one.
+
+    They are read before the database is opened, so that faults in them leave no database behind.
+    """
+    provision = part("provision")
+    if o.test is not None:
+        return provision.read_test(o.test, o.bank, o.items)
+    return provision.example_files() if o.example else None
+
+
+def set_up(service: "Service", files: Any) -> tuple[str | None, bool, str | None]:
+    """Publish a test from its files, and add the first administrator.
 
     Returns:
         The id of the test (None without one), whether it is new, and the administrator's password
@@ -71,10 +82,6 @@ def set_up(service: "Service", o: Options) -> tuple[str | None, bool, str | None
     """
     provision = part("provision")
     test, is_new = None, False
-    if o.example or o.test is not None:
-        if o.test is not None:
-            files = provision.read_test(o.test, o.bank, o.items)
-        else:
-            files = provision.example_files()
+    if files is not None:
         test, is_new = provision.publish_files(service, files, actor="setup")
     return test, is_new, provision.add_administrator(service)

@@ -7,7 +7,7 @@ import sys
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import group, option
 from irtcat.cli._output import say
-from irtcat.cli._service import SETTINGS, opened, part, set_up
+from irtcat.cli._service import SETTINGS, opened, part, set_up, test_files
 from irtcat.cli._session import progress, read_key
 
 EXAMPLE = ("irtcat serve tests.db --example --check",)
@@ -59,9 +59,10 @@ def command(o: Options) -> Output:
     local = _is_local(o.host)
     base = o.url or f"http://{o.host if local else socket.getfqdn()}:{o.port}"
     secure = not o.insecure_cookies and not (local and base.startswith("http://"))
+    files = test_files(o)
     with opened(o, create=True) as service:
         with progress("Publishing the test"):
-            test, is_new, password = set_up(service, o)
+            test, is_new, password = set_up(service, files)
         if test is not None:
             say(f"Test:             {test}, published {'now' if is_new else 'before'}")
             ticket = part("people").issue_ticket(service, test, actor="setup")

@@ -10,7 +10,7 @@ import typer
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import KEY_FILE, argument, option, output, result
 from irtcat.cli._output import records
-from irtcat.cli._service import ADDRESS, SETTINGS, URL, opened, part, set_up
+from irtcat.cli._service import ADDRESS, SETTINGS, URL, opened, part, set_up, test_files
 from irtcat.cli._session import read_key
 
 EXAMPLE = (
@@ -41,8 +41,9 @@ def _time(text: str) -> datetime:
 @command_of("", *SETTINGS, csv=False)
 def init(o: Options) -> Output:
     """Create the database, publish a test, and add the account of an administrator."""
+    files = test_files(o)
     with opened(o, create=True) as service:
-        test, is_new, password = set_up(service, o)
+        test, is_new, password = set_up(service, files)
         name = part("provision").ADMINISTRATOR
     lines = [f"{o.address}: ready"]
     if test is not None:
