@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from irtcat.cli._app import app
-from irtcat.service import library, provision, server
+from irtcat.service import example, library, provision, server
 from irtcat.service.auth.accounts import sign_in
 from irtcat.service.context import Service
 from irtcat.service.taking import begin
@@ -213,3 +213,14 @@ def test_the_example_is_served_in_one_command(tmp_path):
     text = run_ok("serve", "tests.db", "--example", "--check")
     assert "Ready after" in text
     assert httpx  # the check asked the server by it
+
+
+def test_faults_of_the_files_leave_no_database(tmp_path):
+    (tmp_path / "empty").mkdir()
+    folder = example.folder()
+    store = tmp_path / "t.db"
+    words = ["--test", str(folder / "math.toml"), "--bank", str(folder / "bank.npz")]
+    done = run("serve", str(store), *words, "--items", str(tmp_path / "empty"), "--check")
+    assert done.exit_code != 0
+    assert "expected files of items" in done.output
+    assert not store.exists()
