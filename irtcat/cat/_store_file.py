@@ -87,6 +87,10 @@ CREATE TABLE visits (
 """
 
 
+AT_ONCE = 100
+"""Events of one statement: one way to the server for those of an answer (two or three)."""
+
+
 class OutdatedStoreError(StoreError):
     """A store of an earlier version, which `irtcat.cat.Store` upgrades when it opens it."""
 
@@ -147,7 +151,7 @@ class EventLog:
             last = digest
             if position >= after:
                 out.append(json.loads(text))
-        if not rows or not is_digest(rows[-1][3], seal_of(last, self._key)):
+        if not rows or not self.is_end(last, rows[-1][3]):
             raise StoreError(
                 f"{self._label}: events of {self._name} {brief(log)} are missing. Restore a copy."
             )
@@ -162,14 +166,21 @@ class EventLog:
             last: digest of the event before them, or of the head.
             events: what to add.
         """
-        rows = []
-        for position, event in enumerate(events, number):
-            text = json.dumps(event, sort_keys=True)
-            last = digest_after(last, text, self._key)
-            rows.append((log, position, text, last))
-        self._database.executemany(f"INSERT INTO {self._events} VALUES (?, ?, ?, ?)", rows)
+        row = "(?, ?, ?, ?)"
+        for start in range(0, len(events), AT_ONCE):
+            values: list[str | int] = []
+            for position, event in enumerate(events[start : start + AT_ONCE], number + start):
+                text = json.dumps(event, sort_keys=True)
+                last = digest_after(last, text, self._key)
+                values += [log, position, text, last]
+            rows = ", ".join([row] * (len(values) // 4))
+            self._database.execute(f"INSERT INTO {self._events} VALUES {rows}", values)
         self.seal(log, last)
         return last
+
+    def is_end(self, last: str, seal: str) -> bool:
+        """Whether a seal marks the event with the digest ``last`` as the end of its log."""
+        return is_digest(seal, seal_of(last, self._key))
 
     def seal(self, log: str, last: str) -> None:
         """Mark the end of a log, by a seal of the digest of its last event."""

@@ -265,32 +265,49 @@ class Store(StoreFile):
     def answer(
         self, session: StoredSession, item: str, value: Any, seconds: float | None = None
     ) -> list[str]:
-        """Check, write and acknowledge an answer (see `Session.answer`)."""
-        written = False
+        """Check, write and acknowledge an answer (see `Session.answer`).
+
+        What follows from the answer is computed from the events known here, before the transaction:
+        most often no other process has added any, and then nothing has to be read.
+        """
         try:
-            with self._db.reading():
-                new_events, last = self._events(session.id, len(session.events), session._digest)
-            self._apply(session, new_events, last)  # first apply events of other processes
-            own_events = session.events_of(item, value, seconds)
-            if own_events:
-                with self._db.writing():
-                    self._lock(session.id)
-                    number, last = self._log.last(session.id) or (-1, "")
-                    written = number + 1 == len(session.events)
-                    if written:
-                        last = self._append(session, number + 1, last, own_events)
+            try:
+                events = session.events_of(item, value, seconds)
+            except InputError:
+                if self._catch_up(session):  # what was refused may be right by now
+                    return self.answer(session, item, value, seconds)
+                raise
+            if not events:
+                self._catch_up(session)
+                return session.asked
+            with self._db.writing():
+                is_current = self._locked_at(session)
+                if is_current:
+                    last = self._append(session, len(session.events), session._digest, events)
+            if not is_current:
+                session.__dict__.pop("_next", None)
+                self._catch_up(session)
+                return self.answer(session, item, value, seconds)
         except BaseException:
             session.__dict__.pop("_next", None)
             raise
-        if not own_events:
-            return session.asked
-        if not written:  # another process was faster: read again
-            session.__dict__.pop("_next", None)
-            return self.answer(session, item, value, seconds)
-        for event in own_events:
+        for event in events:
             session._apply(event)
         session._digest = last
         return session.asked
+
+    def lock(self, session: Session) -> None:
+        """Apply the events that other processes added; they add none until the transaction ends."""
+        assert isinstance(session, StoredSession)
+        if not self._locked_at(session):
+            self._catch_up(session)
+
+    def _catch_up(self, session: StoredSession) -> bool:
+        """Apply the events that other processes added; whether there were any."""
+        with self._db.reading():
+            events, last = self._events(session.id, len(session.events), session._digest)
+        self._apply(session, events, last)
+        return bool(events)
 
     def counts(self, bank: ItemBank, config: Config) -> Counts:
         """Exposure over the store's sessions with this bank and configuration."""
@@ -345,11 +362,14 @@ class Store(StoreFile):
                 )
         return digest
 
-    def _lock(self, name: str) -> None:
-        """Keep other transactions from adding events to a session until this one ends."""
-        lock = self._db.dialect.lock
-        if lock:
-            self._db.execute(f"SELECT id FROM sessions WHERE id = ?{lock}", (name,)).fetchone()
+    def _locked_at(self, session: StoredSession) -> bool:
+        """Whether the last event known here is the last one of the log.
+
+        No other transaction adds events to the session until this one ends.
+        """
+        query = f"SELECT seal FROM seals WHERE session = ?{self._db.dialect.lock}"
+        row = self._db.execute(query, (session.id,)).fetchone()
+        return row is not None and self._log.is_end(session._digest, row[0])
 
     def _append(self, session: Session, number: int, last: str, events: list[Event]) -> str:
         """Add events to a log and to the counts of exposure; return the last digest."""

@@ -11,7 +11,8 @@ request may be repeated; other results are a conflict.
 import base64
 import binascii
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,7 @@ from irtcat.cat import Config, ExposureParameters, Session, prepare
 from irtcat.models import item_categories
 from irtcat.service import tables
 from irtcat.service.audit import record
-from irtcat.service.context import Service, new_id
+from irtcat.service.context import Loaded, Service, new_id
 from irtcat.service.definition import Adaptive
 from irtcat.service.errors import ConflictError, NotFoundError, ServiceError
 from irtcat.service.library import published_test, stored_bank
@@ -259,7 +260,8 @@ def _prior(bank: ItemBank, prior: Sequence[Mapping[str, Any]]) -> list[float] | 
     return None if mean == low else [mean, sd]
 
 
-def _session(service: Service, client: str, section: str, name: str) -> Session:
+def _check_session(service: Service, client: str, section: str, name: str) -> None:
+    """Raise unless a session of a section is under way."""
     section_of(service, client, section)
     if not name.startswith(f"{section}.") or name not in service.store:
         raise NotFoundError("There is no such session.")
@@ -267,7 +269,23 @@ def _session(service: Service, client: str, section: str, name: str) -> Session:
     ended = sa.select(ends.c.session).where(ends.c.session == name)
     if service.row(ended) is not None:
         raise NotFoundError("The session has ended.")
-    return service.store.resume(name)
+
+
+@contextmanager
+def _locked(service: Service, name: str) -> Iterator[Session]:
+    """A session within one transaction, in which no other process changes it."""
+    loaded: Loaded[Session] = service.sessions.get(name, Loaded)
+    with loaded.lock:
+        try:
+            with service.database.writing():
+                if loaded.value is None:
+                    loaded.value = service.store.resume(name)
+                service.store.lock(loaded.value)
+                yield loaded.value
+        except BaseException:
+            service.sessions.drop(name)
+            loaded.value = None
+            raise
 
 
 def submit(
@@ -289,9 +307,8 @@ def submit(
         ConflictError: for an old state with other results, or an item that is not asked.
         InputError: for a state of another session, or a score that the item cannot have.
     """
-    with service.database.writing():
-        service.store._lock(session)
-        it = _session(service, client, section, session)
+    _check_session(service, client, section, session)
+    with _locked(service, session) as it:
         is_latest = state is None or _events_of(service, session, state) == len(it.events)
         known = {e["item"]: e["code"] for e in it.events if e["kind"] == "answer"}
         first_code = int(next(iter(it.bank.provenance.get("codes", ())), 0))
@@ -310,7 +327,7 @@ def submit(
                 )
             it.answer(item, code + first_code)
             known[item] = code
-    return _turn(service, it)
+        return _turn(service, it)
 
 
 def _events_of(service: Service, session: str, state: str) -> int:
@@ -348,7 +365,7 @@ def end_session(service: Service, client: str, section: str, session: str) -> No
         NotFoundError: for an unknown section or session, or one that has ended.
     """
     with service.database.writing():
-        _session(service, client, section, session)
+        _check_session(service, client, section, session)
         row = {"session": session, "ended": service.now()}
         service.database.run(tables.ended_sessions.insert(), row)
         record(service, f"client:{client}", "session ended", session=session)

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from importlib import import_module
 from typing import Any
@@ -11,7 +11,9 @@ from uuid import uuid4
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from irtcat import __version__
 from irtcat._checks import InputError
@@ -108,7 +110,7 @@ def create_app(
     _add_health(app)
     _add_errors(app)
     app.add_middleware(BodyLimit)
-    app.middleware("http")(_guarded)
+    app.add_middleware(Guard, secure=secure)
     app.add_middleware(Embedding, service=service, secure=secure)
     return app
 
@@ -177,22 +179,36 @@ def _add_errors(app: FastAPI) -> None:
         return response
 
 
-async def _guarded(
-    request: Request, call_next: Callable[[Request], Awaitable[Response]]
-) -> Response:
-    """Limits of the body, the id of the request, and the headers of every response."""
-    request.state.request_id = request_id = uuid4().hex
-    started = time.perf_counter()
-    length = request.headers.get("content-length", "")
-    most = most_bytes(request.url.path)
-    if length.isascii() and length.isdigit() and (len(length) > 12 or int(length) > most):
-        response: Response = problem(413, "Too large", f"A body has at most {most:,} bytes.")
-    else:
-        response = await call_next(request)
-    for name, value in HEADERS.items():
-        response.headers.setdefault(name, value)
-    if request.app.state.secure:
-        response.headers["Strict-Transport-Security"] = "max-age=31536000"
-    response.headers["X-Request-Id"] = request_id
-    response.headers["Server-Timing"] = f"app;dur={1000 * (time.perf_counter() - started):.1f}"
-    return response
+class Guard:
+    """Middleware: limits of the body, the id of the request, and the headers of every response."""
+
+    def __init__(self, app: ASGIApp, secure: bool):
+        self.app = app
+        extra = {"Strict-Transport-Security": "max-age=31536000"} if secure else {}
+        self._headers = {**HEADERS, **extra}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and complete its response."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        request_id, started = uuid4().hex, time.perf_counter()
+        scope.setdefault("state", {})["request_id"] = request_id
+
+        async def completed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in self._headers.items():
+                    headers.setdefault(name, value)
+                headers["X-Request-Id"] = request_id
+                milliseconds = 1000 * (time.perf_counter() - started)
+                headers["Server-Timing"] = f"app;dur={milliseconds:.1f}"
+            await send(message)
+
+        length = Headers(scope=scope).get("content-length", "")
+        most = most_bytes(scope["path"])
+        if length.isascii() and length.isdigit() and (len(length) > 12 or int(length) > most):
+            refused = problem(413, "Too large", f"A body has at most {most:,} bytes.")
+            await refused(scope, receive, completed)
+        else:
+            await self.app(scope, receive, completed)

@@ -8,10 +8,9 @@ dropped and read again.
 
 import hashlib
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -19,16 +18,25 @@ from irtcat._checks import InputError
 from irtcat.cat import Session, StoreError
 from irtcat.cat._log import Event, Stopwatch, first_digest
 from irtcat.service import tables
-from irtcat.service.context import Service, digest_of, new_id, new_secret
+from irtcat.service.context import Loaded, Service, digest_of, new_id, new_secret
 from irtcat.service.definition import Adaptive, Break, Fixed, Instructions, Practice
-from irtcat.service.errors import ConflictError, GoneError, NotFoundError
+from irtcat.service.errors import ConflictError, GoneError, NotFoundError, UnauthorizedError
 from irtcat.service.library import PublishedTest, published_test
 from irtcat.service.lti.outbox import grade_changed
 from irtcat.service.metrics import ANSWERS, engine_time
 from irtcat.service.progress import Progress
 from irtcat.service.webhooks import notify
 
-__all__ = ["Attempt", "Started", "attempt_of", "begin", "looked_at", "opened", "ticket_of"]
+__all__ = [
+    "Attempt",
+    "Started",
+    "attempt_of",
+    "begin",
+    "check_device",
+    "looked_at",
+    "opened",
+    "ticket_of",
+]
 
 FORMAT, VERSION = "irtcat-attempt", 1
 
@@ -38,6 +46,22 @@ MESSAGES = {
     "void": "attempt.voided",
 }
 """Messages to webhooks by kind of event."""
+
+ROW = (
+    sa.select(tables.attempts.c.head, tables.attempts.c.device, tables.attempt_seals.c.seal)
+    .join_from(tables.attempts, tables.attempt_seals)
+    .where(tables.attempts.c.id == sa.bindparam("name"))
+)
+"""What every request reads first: whose the attempt is, and where its log ends."""
+
+# Both rows: who waits for them then sees what the other transaction wrote.
+LOCKED_ROW = ROW.with_for_update()
+
+UPDATE = (
+    tables.attempts.update()
+    .where(tables.attempts.c.id == sa.bindparam("name"))
+    .values({name: sa.bindparam(name) for name in ("status", "updated", "summary")})
+)
 
 GRACE = 2.0
 """Seconds after a time limit in which an answer still counts, for the way to the server."""
@@ -67,10 +91,9 @@ class Attempt:
 
     # Reading and writing the log
 
-    def catch_up(self) -> None:
-        """Apply the events that other processes added."""
-        last = self.service.attempt_log.last(self.id)
-        if last is not None and (last[0] + 1, last[1]) == (self._written, self._digest):
+    def catch_up(self, seal: str = "") -> None:
+        """Apply the events that other processes added; none if the seal is of the last one here."""
+        if self._written and self.service.attempt_log.is_end(self._digest, seal):
             return
         events, digest = self.service.attempt_log.read(
             self.id, self._digest if not self._written else "", self._written, self._digest
@@ -98,9 +121,9 @@ class Attempt:
             "seconds": round(progress.used_test, 1),
             "waiting": sorted(n for n, a in progress.answers.items() if a.code is None),
         }
-        row = tables.attempts.update().where(tables.attempts.c.id == self.id)
+        shown = {"status": progress.status, "updated": progress.last}
         self.service.database.run(
-            row.values(status=progress.status, updated=progress.last, summary=json.dumps(summary))
+            UPDATE, {"name": self.id, **shown, "summary": json.dumps(summary)}
         )
 
     def _report(self) -> None:
@@ -353,21 +376,15 @@ def seed_of(seed: int, at: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}.{at}".encode()).digest()[:4], "big")
 
 
-class _Loaded:
-    """An attempt in memory with its lock; ``attempt`` is None until it is read."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.attempt: Attempt | None = None
-
-
-def _missing() -> NoReturn:
-    raise NotFoundError("There is no such attempt.")
-
-
 @contextmanager
 def opened(
-    service: Service, name: str, *, actor: str, request: str = "", grace: float = 0.0
+    service: Service,
+    name: str,
+    *,
+    actor: str,
+    device: str | None = None,
+    request: str = "",
+    grace: float = 0.0,
 ) -> Iterator[Attempt]:
     """One transaction on an attempt: its state with time limits applied, then the caller's changes.
 
@@ -375,17 +392,19 @@ def opened(
         service: the service.
         name: id of the attempt.
         actor: who acts.
+        device: secret of the device that acts; None if it is no taker's.
         request: id of the request, stored with its events.
         grace: seconds after a time limit in which it is not yet applied.
 
     Raises:
         NotFoundError: for an unknown attempt.
+        UnauthorizedError: for a device that may not continue it (see `check_device`).
     """
-    loaded: _Loaded = service.attempts.get(name, _Loaded)
+    loaded: Loaded[Attempt] = service.attempts.get(name, Loaded)
     with loaded.lock:
         try:
             with service.database.writing():
-                attempt = _read(service, name, loaded, is_locked=True)
+                attempt = _read(service, name, loaded, device, is_locked=True)
                 attempt.actor, attempt.request = actor, request
                 attempt.apply_time_limits(grace)
                 time_limits_acted = attempt.has_changed
@@ -396,24 +415,19 @@ def opened(
                 return
             # What time limits demand is written even if the caller's request is then refused.
             with service.database.writing():
-                attempt = _read(service, name, loaded, is_locked=True)
+                attempt = _read(service, name, loaded, device, is_locked=True)
                 yield attempt
                 attempt.write()
         except BaseException as error:
-            attempt_is_unchanged = (
-                isinstance(error, InputError)
-                and not isinstance(error, StoreError)
-                and loaded.attempt is not None
-                and not loaded.attempt.has_changed
-            )
-            if not attempt_is_unchanged:
+            is_refusal = isinstance(error, InputError) and not isinstance(error, StoreError)
+            if not is_refusal or loaded.value is None or loaded.value.has_changed:
                 service.attempts.drop(name)
-                loaded.attempt = None
+                loaded.value = None
             raise
 
 
 @contextmanager
-def looked_at(service: Service, name: str) -> Iterator[Attempt]:
+def looked_at(service: Service, name: str, device: str | None = None) -> Iterator[Attempt]:
     """The state of an attempt, to read only: nothing is written, and time limits are not applied.
 
     It is quick: an attempt that this process knows reads only the events that others added.
@@ -421,40 +435,65 @@ def looked_at(service: Service, name: str) -> Iterator[Attempt]:
     Args:
         service: the service.
         name: id of the attempt.
+        device: secret of the device that asks; None if it is no taker's.
 
     Raises:
         NotFoundError: for an unknown attempt.
+        UnauthorizedError: for a device that may not continue it (see `check_device`).
     """
-    loaded: _Loaded = service.attempts.get(name, _Loaded)
+    loaded: Loaded[Attempt] = service.attempts.get(name, Loaded)
     with loaded.lock:
         try:
             with service.database.reading():
-                attempt = _read(service, name, loaded)
+                attempt = _read(service, name, loaded, device)
             yield attempt
         except BaseException:
             service.attempts.drop(name)
-            loaded.attempt = None
+            loaded.value = None
             raise
 
 
-def _read(service: Service, name: str, loaded: _Loaded, is_locked: bool = False) -> Attempt:
+def check_device(service: Service, name: str, device: str) -> None:
+    """Raise unless a device may continue an attempt.
+
+    Raises:
+        UnauthorizedError: for another device, a released one, or an unknown attempt: an outsider
+            does not learn which.
+    """
+    _check_device(service.row(ROW, {"name": name}), device)
+
+
+def _check_device(row: Any, device: str) -> None:
+    if row is None or not row.device or row.device != digest_of(device):
+        raise UnauthorizedError("This device does not have the test. Open it with the ticket.")
+
+
+def _read(
+    service: Service,
+    name: str,
+    loaded: Loaded[Attempt],
+    device: str | None = None,
+    is_locked: bool = False,
+) -> Attempt:
     """The attempt as the database has it.
 
     Args:
         service: the service.
         name: id of the attempt.
         loaded: where this process keeps it.
+        device: secret of the device that asks; None if it is no taker's.
         is_locked: no other transaction changes it until this one ends.
     """
-    statement = sa.select(tables.attempts.c.head).where(tables.attempts.c.id == name)
-    head = service.scalar(statement.with_for_update() if is_locked else statement)
-    if head is None:
-        _missing()
-    if loaded.attempt is None:
-        document = json.loads(head)
-        loaded.attempt = Attempt(service, document, published_test(service, document["test"]))
-    loaded.attempt.catch_up()
-    return loaded.attempt
+    row = service.row(LOCKED_ROW if is_locked else ROW, {"name": name})
+    if device is not None:
+        _check_device(row, device)
+    if row is None:
+        raise NotFoundError("There is no such attempt.")
+    if loaded.value is None:
+        document = json.loads(row.head)
+        loaded.value = Attempt(service, document, published_test(service, document["test"]))
+    loaded.value.catch_up(row.seal)
+    return loaded.value
 
 
 def attempt_of(service: Service, name: str) -> Attempt:
@@ -465,7 +504,7 @@ def attempt_of(service: Service, name: str) -> Attempt:
         StoreError: for a log that was changed.
     """
     with service.database.reading():
-        return _read(service, name, _Loaded())
+        return _read(service, name, Loaded())
 
 
 class Started:

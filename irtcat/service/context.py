@@ -6,7 +6,7 @@ import json
 import os
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import RLock
 from typing import Any, Generic, TypeVar
 
@@ -19,7 +19,7 @@ from irtcat.service import tables
 from irtcat.service.database import EngineDatabase, open_database
 from irtcat.service.migrations import upgrade
 
-__all__ = ["Cache", "Service", "digest_of", "new_id", "new_secret"]
+__all__ = ["Cache", "Loaded", "Service", "digest_of", "new_id", "new_secret"]
 
 ValueT = TypeVar("ValueT")
 
@@ -79,6 +79,17 @@ class Cache(Generic[ValueT]):
         return len(self._values)
 
 
+class Loaded(Generic[ValueT]):
+    """A log's state in memory, for one thread at a time; ``value`` is None until it is read.
+
+    Whoever fails within a transaction drops it, since memory may be ahead of the database.
+    """
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+        self.value: ValueT | None = None
+
+
 class Service:
     """The database of tests, people, tickets and attempts, and the store of their sessions.
 
@@ -126,6 +137,7 @@ class Service:
         self.secret = self.setting("secret", new_secret)
         self.tests: Cache[Any] = Cache(TESTS_KEPT)
         self.attempts: Cache[Any] = Cache(ATTEMPTS_KEPT)
+        self.sessions: Cache[Any] = Cache(ATTEMPTS_KEPT)  # of programs that only select items
         self.watched: Cache[Any] = Cache(ATTEMPTS_KEPT)  # of the live board
 
     def setting(self, name: str, make: Callable[[], str]) -> str:
@@ -143,10 +155,12 @@ class Service:
         """The time as the logs write it."""
         return utc_text(self.clock()[0])
 
-    def row(self, statement: sa.Select[Any]) -> sa.Row[Any] | None:
+    def row(
+        self, statement: sa.Select[Any], parameters: Mapping[str, Any] | None = None
+    ) -> sa.Row[Any] | None:
         """The first row of a statement; None without one."""
         with self.database.reading():
-            return self.database.run(statement).first()
+            return self.database.run(statement, parameters).first()
 
     def rows(self, statement: sa.Select[Any]) -> list[sa.Row[Any]]:
         """All rows of a statement."""

@@ -4,8 +4,10 @@
 write within one `writing` is one transaction.
 """
 
+import math
 import os
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +16,14 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine import URL, Connection, Engine, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    DisconnectionError,
+    NoSuchModuleError,
+    SQLAlchemyError,
+)
+from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 from irtcat._checks import InputError
 from irtcat._files import check_target
@@ -46,6 +54,9 @@ the database instead of here."""
 
 WAIT = 30.0
 """Seconds that a request waits for a connection, a lock or a statement before it fails."""
+
+IDLE = 1.0
+"""Seconds after which a connection of PostgreSQL is tried before it is used again."""
 
 ALONE = 7_286_153
 """Number of the advisory lock that PostgreSQL's `writing(alone=True)` takes; any fixed number."""
@@ -93,8 +104,9 @@ class EngineDatabase:
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         """Execute one statement for every row."""
         listed = [tuple(row) for row in rows]
-        if listed:
-            self.connection.exec_driver_sql(self._text(statement), listed)
+        if listed:  # psycopg's executemany asks the server twice, also for one row
+            parameters: Any = listed if len(listed) > 1 else listed[0]
+            self.connection.exec_driver_sql(self._text(statement), parameters)
 
     def _text(self, statement: str) -> str:
         """The statement with the driver's mark of parameters; our statements have no other."""
@@ -109,7 +121,8 @@ class EngineDatabase:
     @contextmanager
     def reading(self, at_once: bool = False) -> Iterator[None]:
         """A context for reading (see `irtcat.cat._database.Database`)."""
-        with self._connected("REPEATABLE READ" if at_once else "READ COMMITTED"):
+        # Under READ COMMITTED a transaction that reads adds nothing but two ways to the server.
+        with self._connected("REPEATABLE READ" if at_once else "AUTOCOMMIT"):
             yield
 
     @contextmanager
@@ -134,7 +147,7 @@ class EngineDatabase:
             with self.engine.connect() as connection:
                 if self.dialect is SQLITE:
                     connection.execution_options(begin="IMMEDIATE" if mode == "WRITE" else "")
-                elif mode == "REPEATABLE READ":
+                elif mode != "WRITE":
                     connection.execution_options(isolation_level=mode)
                 self._of_thread.connection, self._of_thread.mode = connection, mode
                 try:
@@ -257,11 +270,25 @@ def _postgresql_engine(url: URL) -> EngineDatabase:
             pool_size=CONNECTIONS,
             max_overflow=0,
             pool_timeout=WAIT,
-            pool_pre_ping=True,  # a database that was restarted costs one more attempt, no error
             connect_args={"options": modes, "connect_timeout": 10},
         )
     except NoSuchModuleError:  # pragma: no cover - the extra installs it
         raise StoreError('PostgreSQL needs pip install "irtcat[service]".') from None
+
+    # What SQLAlchemy's `pool_pre_ping` does at every checkout, a way to the server each time. One
+    # connection that breaks renews the pool, so that only long idle ones can be broken unnoticed.
+    @event.listens_for(engine, "checkin")
+    def note_time(connection: Any, record: ConnectionPoolEntry) -> None:
+        record.info["used"] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def check_idle(connection: Any, record: ConnectionPoolEntry, _: Any) -> None:
+        if time.monotonic() > record.info.get("used", math.inf) + IDLE:
+            try:
+                engine.dialect.do_ping(connection)
+            except engine.dialect.loaded_dbapi.Error:
+                raise DisconnectionError from None  # the pool makes a new one
+
     return EngineDatabase(engine, POSTGRESQL, _label(url))
 
 

@@ -8,21 +8,19 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import sqlalchemy as sa
-
-from irtcat.service import tables
 from irtcat.service.attempt import (
     GRACE,
     Attempt,
     Started,
     begin,
+    check_device,
     looked_at,
     opened,
     ticket_of,
 )
-from irtcat.service.context import Service, digest_of
+from irtcat.service.context import Service
 from irtcat.service.definition import time_factor
-from irtcat.service.errors import ConflictError, UnauthorizedError
+from irtcat.service.errors import ConflictError
 from irtcat.service.library import published_test
 from irtcat.service.results import taker_report
 from irtcat.service.view import MediaUrl, response_of, taker_view, time_left
@@ -74,27 +72,13 @@ def invitation(service: Service, token: str) -> Invitation:
     )
 
 
-def check_device(service: Service, attempt: str, device: str) -> None:
-    """Raise unless a device may continue an attempt.
-
-    Raises:
-        UnauthorizedError: for another device, a released one, or an unknown attempt: an outsider
-            does not learn which.
-    """
-    statement = sa.select(tables.attempts.c.device).where(tables.attempts.c.id == attempt)
-    stored = service.scalar(statement)
-    if not stored or stored != digest_of(device):
-        raise UnauthorizedError("This device does not have the test. Open it with the ticket.")
-
-
 def _view(attempt: Attempt, media_url: MediaUrl) -> dict[str, Any]:
     return taker_view(attempt, media_url, taker_report(attempt))
 
 
 def current(service: Service, attempt: str, device: str, media_url: MediaUrl) -> dict[str, Any]:
     """The page that the taker sees now; time limits that passed are applied."""
-    check_device(service, attempt, device)
-    with opened(service, attempt, actor=ACTOR) as it:
+    with opened(service, attempt, actor=ACTOR, device=device) as it:
         return _view(it, media_url)
 
 
@@ -103,8 +87,7 @@ def heartbeat(service: Service, attempt: str, device: str) -> dict[str, Any]:
 
     A time limit that passed is applied when the taker next asks for the page.
     """
-    check_device(service, attempt, device)
-    with looked_at(service, attempt) as it:
+    with looked_at(service, attempt, device) as it:
         return {"status": it.progress.status, "time": time_left(it)}
 
 
@@ -141,8 +124,7 @@ def answer(
         ConflictError: for another answer to an item whose answer stands, or one out of turn.
         InputError: for a response that the item cannot have.
     """
-    check_device(service, attempt, device)
-    with opened(service, attempt, actor=ACTOR, request=request, grace=GRACE) as it:
+    with opened(service, attempt, actor=ACTOR, device=device, request=request, grace=GRACE) as it:
         if not request or request not in it.progress.requests:
             name = _item(it, number)
             it.answer(name, response_of(it, name, response))
@@ -153,8 +135,7 @@ def go(
     service: Service, attempt: str, device: str, media_url: MediaUrl, *, place: int | None
 ) -> dict[str, Any]:
     """Show an item of a section that is reviewed, by its place; None shows the list of answers."""
-    check_device(service, attempt, device)
-    with opened(service, attempt, actor=ACTOR) as it:
+    with opened(service, attempt, actor=ACTOR, device=device) as it:
         items = () if it.progress.part is None else it.progress.part.items
         inside = place is not None and 1 <= place <= len(items)
         if place is not None and it.progress.to_review() and not inside:
@@ -167,8 +148,7 @@ def flag(
     service: Service, attempt: str, device: str, media_url: MediaUrl, *, number: int, flagged: bool
 ) -> dict[str, Any]:
     """Mark an item for review, or remove the mark."""
-    check_device(service, attempt, device)
-    with opened(service, attempt, actor=ACTOR) as it:
+    with opened(service, attempt, actor=ACTOR, device=device) as it:
         it.flag(_item(it, number), flagged)
         return _view(it, media_url)
 
@@ -177,8 +157,7 @@ def proceed(
     service: Service, attempt: str, device: str, media_url: MediaUrl, *, request: str = ""
 ) -> dict[str, Any]:
     """End instructions, practice, a break, or a section that is reviewed."""
-    check_device(service, attempt, device)
-    with opened(service, attempt, actor=ACTOR, request=request) as it:
+    with opened(service, attempt, actor=ACTOR, device=device, request=request) as it:
         if not request or request not in it.progress.requests:
             it.proceed()
         return _view(it, media_url)
@@ -192,8 +171,7 @@ def finish(
     Raises:
         ConflictError: in another section, or as `proceed` does.
     """
-    check_device(service, attempt, device)
-    with opened(service, attempt, actor=ACTOR, request=request) as it:
+    with opened(service, attempt, actor=ACTOR, device=device, request=request) as it:
         if not request or request not in it.progress.requests:
             it.check_running()
             if it.progress.section < len(it.test.definition.sections) - 1:
@@ -204,8 +182,7 @@ def finish(
 
 def pause(service: Service, attempt: str, device: str, media_url: MediaUrl) -> dict[str, Any]:
     """Pause the test, where the person's accommodations permit it."""
-    check_device(service, attempt, device)
-    with opened(service, attempt, actor=ACTOR) as it:
+    with opened(service, attempt, actor=ACTOR, device=device) as it:
         it.check_running()
         if not it.may_pause():
             raise ConflictError("This test cannot be paused.")
@@ -215,8 +192,7 @@ def pause(service: Service, attempt: str, device: str, media_url: MediaUrl) -> d
 
 def resume(service: Service, attempt: str, device: str, media_url: MediaUrl) -> dict[str, Any]:
     """Continue after a pause of the taker's own."""
-    check_device(service, attempt, device)
-    with opened(service, attempt, actor=ACTOR) as it:
+    with opened(service, attempt, actor=ACTOR, device=device) as it:
         if not it.may_resume():
             raise ConflictError("The test cannot be continued from here.")
         it.add("resume")

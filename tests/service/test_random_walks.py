@@ -112,10 +112,10 @@ def check(service, walk, before):
             assert name in progress.answers
     for worker in walk.workers:
         loaded = worker.attempts._values.get(walk.attempt)
-        if loaded is not None and loaded.attempt is not None:
+        if loaded is not None and loaded.value is not None:
             with worker.database.writing():
-                loaded.attempt.catch_up()
-            assert fields(loaded.attempt.progress) == fields(progress)
+                loaded.value.catch_up()
+            assert fields(loaded.value.progress) == fields(progress)
     return dict(progress.answers)
 
 
