@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from load import Load, Running, account, arguments, databases, prepared, report
+from load import Load, Running, Taker, account, arguments, databases, prepared, report
 
 from irtcat.service.context import Service
 from irtcat.service.server import Settings
@@ -57,14 +57,13 @@ class Killer:
 
 async def resumed(load: Load) -> int:
     """Number of takers whose attempt goes on where it was."""
-    import httpx
-
     n = 0
-    async with httpx.AsyncClient(base_url=load.base, timeout=60, trust_env=False) as client:
-        for taker in load.takers:
-            headers = {"Authorization": f"Bearer {taker.token}"}
-            response = await client.get("/api/v1/take/current", headers=headers)
-            n += response.is_success and response.json()["page"] in ("item", "finished")
+    for known in load.takers:
+        taker = Taker(load.base)
+        taker.token = known.token
+        async with taker.client:
+            status, view = await taker.request("GET", "/api/v1/take/current")
+            n += status == 200 and view["page"] in ("item", "finished")
     return n
 
 

@@ -10,7 +10,8 @@ whether or not earlier ones have come back: the time of an answer counts from wh
 under way; a taker whose test is over goes on with another ticket. Afterwards every acknowledged
 answer is looked up in the logs of the database, which are verified.
 
-Printed: answers, errors, p50 / p95 / p99 in milliseconds, memory of the workers before and after.
+Printed: answers, errors, p50 / p95 / p99 in milliseconds (also of every minute), and memory of the
+workers after.
 PostgreSQL is started as the tests do it (tests/service/conftest.py).
 """
 
@@ -26,10 +27,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import ExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import aiohttp
 import httpx
 import numpy as np
 import pandas as pd
@@ -48,8 +50,10 @@ LENGTH = 40
 """Items of a test."""
 ITEMS = 300
 """Items of the bank."""
-AT_ONCE = 200
-"""Connections of the takers."""
+KEEP_ALIVE = 60.0
+"""Seconds for which a taker's device keeps its connection, as browsers do."""
+LEVELS = (0.5, 0.95, 0.99)
+"""Quantiles of the times that are printed."""
 PATIENCE = 30.0
 """Seconds that a taker waits for a response."""
 
@@ -128,13 +132,26 @@ class Running:
         self.process.wait(90)
 
 
-@dataclass
 class Taker:
-    """A taker's device: its token and the item that it sees."""
+    """A taker's device with a connection of its own: its token and the item that it sees."""
 
-    token: str
-    number: int | None
-    busy: bool = False
+    def __init__(self, base: str):
+        self.client = aiohttp.ClientSession(
+            base,
+            connector=aiohttp.TCPConnector(limit=1, keepalive_timeout=KEEP_ALIVE),
+            timeout=aiohttp.ClientTimeout(PATIENCE),
+        )
+        self.token, self.number, self.busy = "", 0, False
+
+    async def request(
+        self, method: str, path: str, body: dict | None = None, **headers: str
+    ) -> tuple[int, dict]:
+        """Status and document of a response."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        if self.token:
+            named["Authorization"] = f"Bearer {self.token}"
+        async with self.client.request(method, path, json=body, headers=named) as response:
+            return response.status, await response.json(content_type=None)
 
 
 @dataclass
@@ -146,6 +163,7 @@ class Load:
         tickets: tickets that are left.
         retry: seconds for which a request that failed is sent again with the same id.
         seconds: times of answers.
+        given: when they were due, in seconds from the start.
         acknowledged: ids of requests that were acknowledged.
         errors: what went wrong, by kind.
     """
@@ -155,90 +173,98 @@ class Load:
     retry: float = 0.0
     takers: list[Taker] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+    given: list[float] = field(default_factory=list)
     acknowledged: list[str] = field(default_factory=list)
     errors: Counter = field(default_factory=Counter)
     late: int = 0
+    started: float = 0.0
 
-    async def post(self, path: str, json: dict, headers: dict) -> httpx.Response | None:
-        """A response with a status below 500; None if there was none in time."""
+    def by_minute(self) -> pd.DataFrame:
+        """Answers and their times in milliseconds, by minute: a stall is no slow server."""
+        times = pd.Series(np.multiply(self.seconds, 1000))
+        of_minute = times.groupby(np.floor_divide(self.given, 60).astype(int))
+        columns = {f"p{100 * level:.0f}_ms": of_minute.quantile(level) for level in LEVELS}
+        table = pd.DataFrame({"answers": of_minute.size(), **columns, "most_ms": of_minute.max()})
+        return table.round(1).rename_axis("minute")
+
+    async def post(self, taker: Taker, path: str, body: dict, key: str) -> dict | None:
+        """The document of a response; None if there was none in time, or a refusal."""
         until = time.monotonic() + self.retry
         while True:
             try:
-                response = await self.client.post(path, json=json, headers=headers)
-                if response.status_code < 500:
-                    return response
-                kind = str(response.status_code)
-            except httpx.HTTPError as error:
-                kind = type(error).__name__
+                status, document = await taker.request("POST", path, body, Idempotency_Key=key)
+                kind = f"{path.rsplit('/', 1)[0]} {status}"
+            except (aiohttp.ClientError, TimeoutError) as error:
+                status, kind = 500, type(error).__name__
+            if status < 300:
+                return document
             self.errors[kind] += 1
-            if time.monotonic() > until:
+            if status < 500 or time.monotonic() > until:
                 return None
             await asyncio.sleep(0.5)
 
-    async def begin(self, taker: Taker | None = None) -> Taker | None:
-        """Begin a test with the next ticket."""
-        path = f"/api/v1/take/{self.tickets.pop()}"
-        response = await self.post(path, {"credential": "bearer"}, {})
-        if response is None or not response.is_success:
-            self.errors["begin" if response is None else f"begin {response.status_code}"] += 1
-            return None
-        begun = response.json()
-        taker = taker or Taker("", None)
+    async def begin(self, taker: Taker) -> bool:
+        """Begin a test with the next ticket; whether it worked."""
+        path, taker.token = f"/api/v1/take/{self.tickets.pop()}", ""
+        key = f"{random.getrandbits(96):024x}"
+        begun = await self.post(taker, path, {"credential": "bearer"}, key)
+        if begun is None:
+            return False
         taker.token, taker.number = begun["token"], begun["view"]["item"]["number"]
-        return taker
+        return True
 
     async def answer(self, taker: Taker, due: float) -> None:
         """Answer the item that a taker sees."""
-        request = f"{random.getrandbits(96):x}"
-        headers = {"Authorization": f"Bearer {taker.token}", "Idempotency-Key": request}
+        request = f"{random.getrandbits(96):024x}"
         body = {"number": taker.number, "response": f"c{random.randint(1, 4)}"}
-        response = await self.post("/api/v1/take/answers", body, headers)
-        if response is None or not response.is_success:
-            if response is not None:
-                self.errors[f"answer {response.status_code}"] += 1
-            taker.busy = False
-            return
-        self.seconds.append(time.monotonic() - due)
-        self.acknowledged.append(request)
-        view = response.json()
-        if view["page"] == "item":
-            taker.number = view["item"]["number"]
-        elif await self.begin(taker) is None:
-            return  # stays busy: out of the game
+        view = await self.post(taker, "/api/v1/take/answers", body, request)
+        if view is not None:
+            self.seconds.append(time.monotonic() - due)
+            self.given.append(due - self.started)
+            self.acknowledged.append(request)
+            if view["page"] == "item":
+                taker.number = view["item"]["number"]
+            elif not await self.begin(taker):
+                return  # stays busy: out of the game
         taker.busy = False
 
     async def run(self, n: int, rate: float, seconds: float, beside=None) -> None:
         """Begin with all takers, then answer at the rate for so many seconds."""
-        limits = httpx.Limits(max_connections=AT_ONCE, max_keepalive_connections=AT_ONCE)
-        options = {"base_url": self.base, "limits": limits, "timeout": PATIENCE}
-        async with httpx.AsyncClient(**options, trust_env=False) as self.client:
-            gate = asyncio.Semaphore(20)
+        gate = asyncio.Semaphore(20)
+        async with AsyncExitStack() as stack:
+            takers = [Taker(self.base) for _ in range(n)]
+            for taker in takers:
+                await stack.enter_async_context(taker.client)
 
-            async def begin():
+            async def begin(taker: Taker) -> bool:
                 async with gate:
-                    return await self.begin()
+                    return await self.begin(taker)
 
-            began = await asyncio.gather(*(begin() for _ in range(n)))
-            self.takers = [taker for taker in began if taker is not None]
-            if beside is not None:
-                other = asyncio.create_task(beside())
-            under_way, due = set(), time.monotonic()
-            end = due + seconds
-            while due < end:
-                due += random.expovariate(rate)
-                await asyncio.sleep(max(0.0, due - time.monotonic()))
-                idle = [taker for taker in self.takers if not taker.busy]
-                if not idle:
-                    self.late += 1
-                    continue
-                taker = random.choice(idle)
-                taker.busy = True
-                task = asyncio.create_task(self.answer(taker, due))
-                under_way.add(task)
-                task.add_done_callback(under_way.discard)
-            await asyncio.gather(*under_way)
-            if beside is not None:
+            began = await asyncio.gather(*map(begin, takers))
+            self.takers = [
+                taker for taker, has_begun in zip(takers, began, strict=True) if has_begun
+            ]
+            other = asyncio.create_task(beside()) if beside is not None else None
+            await self._answers(rate, seconds)
+            if other is not None:
                 other.cancel()
+
+    async def _answers(self, rate: float, seconds: float) -> None:
+        under_way, due = set(), time.monotonic()
+        self.started, end = due, due + seconds
+        while due < end:
+            due += random.expovariate(rate)
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            idle = [taker for taker in self.takers if not taker.busy]
+            if not idle:
+                self.late += 1
+                continue
+            taker = random.choice(idle)
+            taker.busy = True
+            task = asyncio.create_task(self.answer(taker, due))
+            under_way.add(task)
+            task.add_done_callback(under_way.discard)
+        await asyncio.gather(*under_way)
 
 
 def account(service: Service, acknowledged: list[str]) -> dict[str, int]:
@@ -298,7 +324,7 @@ def main() -> None:
         after = running.memory()
         with Service(address) as service:
             accounted = account(service, load.acknowledged)
-    p50, p95, p99 = 1000 * np.percentile(load.seconds, [50, 95, 99])
+    p50, p95, p99 = 1000 * np.quantile(load.seconds, LEVELS)
     row = {
         "database": "postgresql" if options.postgresql else "sqlite",
         "takers": len(load.takers),
@@ -316,6 +342,7 @@ def main() -> None:
         "kb_per_taker": round(1000 * (after - before) / max(len(load.takers), 1)),
     }
     report(row, options.out)
+    print(load.by_minute().to_string())
     if load.errors:
         print(dict(load.errors))
 

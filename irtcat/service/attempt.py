@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -507,7 +507,7 @@ def attempt_of(service: Service, name: str) -> Attempt:
         return _read(service, name, Loaded())
 
 
-class Started:
+class Started(NamedTuple):
     """An attempt that a device may continue.
 
     Attributes:
@@ -515,8 +515,8 @@ class Started:
         device: the secret of the device, for its cookie.
     """
 
-    def __init__(self, attempt: str, device: str):
-        self.attempt, self.device = attempt, device
+    attempt: str
+    device: str
 
 
 def ticket_of(service: Service, token: str, *, lock: bool = False) -> Any:
@@ -547,12 +547,14 @@ def ticket_of(service: Service, token: str, *, lock: bool = False) -> Any:
     return ticket
 
 
-def begin(service: Service, token: str) -> Started:
+def begin(service: Service, token: str, key: str = "") -> Started:
     """Begin an attempt with a ticket, or continue it on another device after its release.
 
     Args:
         service: the service.
         token: the ticket's secret.
+        key: a random text of the device: if the reply is lost, the device that asks again with it
+            gets the same one.
 
     Raises:
         NotFoundError: for an unknown ticket.
@@ -562,21 +564,35 @@ def begin(service: Service, token: str) -> Started:
     with service.database.reading():
         ticket = ticket_of(service, token)
     if not ticket.attempt:
-        started = _begin(service, token)
+        started = _begin(service, token, key)
         if started is not None:
             return started
         with service.database.reading():  # another request with this ticket was faster
             ticket = ticket_of(service, token)
-    return _continue(service, ticket.attempt)
+    return _continue(service, ticket.attempt, token, key)
 
 
-def _begin(service: Service, token: str) -> Started | None:
+def _secret(service: Service, token: str, key: str, n_before: int) -> str:
+    """The secret of a device that gets an attempt.
+
+    Args:
+        service: the service.
+        token: the secret of its ticket.
+        key: the device's random text; without one the secret is random.
+        n_before: how many devices had the attempt before: after a release no secret comes back.
+    """
+    if not key:
+        return new_secret()
+    return service.signature("device", json.dumps([token, key, n_before]))
+
+
+def _begin(service: Service, token: str, key: str) -> Started | None:
     """A new attempt with a ticket; None if the ticket has one meanwhile."""
     with service.database.writing():
         ticket = ticket_of(service, token, lock=True)
         if ticket.attempt:
             return None
-        device = new_secret()
+        device = _secret(service, token, key, 0)
         now = service.now()
         name = new_id("a")
         head = {
@@ -612,18 +628,23 @@ def _begin(service: Service, token: str) -> Started | None:
     return Started(name, device)
 
 
-def _continue(service: Service, name: str) -> Started:
-    """Give an attempt that was released to a new device."""
-    device = new_secret()
+def _continue(service: Service, name: str, token: str, key: str) -> Started:
+    """Give an attempt that was released to a new device, or again to the device that has it."""
     # First the attempt, then its transaction, as everywhere: the other order could wait for ever.
     with opened(service, name, actor="taker") as attempt:
+        row = tables.attempts.c.id == name
         if attempt.progress.is_over:
             raise GoneError("The test was taken with this ticket.")
-        row = tables.attempts.c.id == name
-        if service.scalar(sa.select(tables.attempts.c.device).where(row)):
+        bound = service.scalar(sa.select(tables.attempts.c.device).where(row))
+        n_devices = sum(event["kind"] in ("begin", "device") for event in attempt.events())
+        same = _secret(service, token, key, n_devices - 1)
+        if bound == digest_of(same):
+            return Started(name, same)
+        if bound:
             raise ConflictError(
                 "The test is open on another device. Continue there, or ask for its release."
             )
+        device = _secret(service, token, key, n_devices)
         statement = tables.attempts.update().where(row)
         service.database.run(statement.values(device=digest_of(device)))
         attempt.add("device", device=digest_of(device)[:12])

@@ -95,9 +95,11 @@ def content():
 def item_bank(essay=False):
     names = [*ADAPTIVE, *FIXED, *([ESSAY] if essay else [])]
     n = len(names)
-    return ItemBank.from_parameters(
+    bank = ItemBank.from_parameters(
         a=np.linspace(0.9371, 1.8373, n), b=np.linspace(-1.5317, 1.5391, n), item_ids=names
     )
+    bank.items["part"] = ["Numbers"] * len(ADAPTIVE) + ["Reading"] * (n - len(ADAPTIVE))
+    return bank
 
 
 def full_test(essay, **changes):

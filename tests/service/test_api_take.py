@@ -276,6 +276,22 @@ def test_another_device_and_release(app, browser, ticket, service):
     second.post("proceed")
 
 
+def test_a_lost_reply_to_the_begin(app, service, published):
+    ticket = people.issue_ticket(service, published, actor="test").token
+    http = TestClient(app, base_url="https://testserver")
+
+    def begin(key):
+        headers = {"Idempotency-Key": key} if key else {}
+        body = {"credential": "bearer"}
+        return http.post(f"{TAKE}/{ticket}", json=body, headers=headers)
+
+    first = begin("f0e1d2c3b4a59687-begin")
+    assert begin("f0e1d2c3b4a59687-begin").json() == first.json()
+    assert begin("").status_code == 409
+    assert begin("f0e1d2c3b4a59687-other").status_code == 409
+    assert begin("short").status_code == 422
+
+
 def test_tickets_that_are_not_valid(app, service, published):
     http = TestClient(app, base_url="https://testserver")
     revoked = people.issue_ticket(service, published, actor="test")

@@ -431,6 +431,15 @@ def test_devices(browser, site):
     assert browser.heading == "This device does not have the test"
 
 
+def test_a_start_whose_reply_was_lost(browser, site):
+    ticket = site.ticket()
+    browser.start(ticket)
+    browser.client.cookies.delete("irtcat_device")
+    assert browser.start(ticket).response.status_code == 200
+    assert "irtcat_device" in browser.client.cookies
+    assert len(site.attempts()) == 1
+
+
 def test_a_void_test(browser, site):
     browser.to_adaptive(site.ticket())
     (attempt,) = site.attempts()

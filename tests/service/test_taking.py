@@ -2,17 +2,21 @@
 
 import json
 import threading
+from datetime import timedelta
 
 import numpy as np
 import pytest
+from sqlalchemy import event
 
 from irtcat._checks import InputError
-from irtcat.cat import Session
+from irtcat.cat import Session, StoreError
 from irtcat.service import attempt as attempts
 from irtcat.service import library, people, proctoring, results, taking
 from irtcat.service.attempt import attempt_of, seed_of
 from irtcat.service.context import Service
+from irtcat.service.database import open_database
 from irtcat.service.errors import ConflictError, GoneError, NotFoundError, UnauthorizedError
+from irtcat.service.maintenance import check
 from tests.service.helpers import HandClock, bank, definition, items, publish, report_of
 
 
@@ -298,9 +302,28 @@ def test_one_device_at_a_time(service, published):
     assert second("proceed")["page"] == "item"
 
 
-def test_tickets(service, published, clock):
-    from datetime import timedelta
+def test_a_device_whose_reply_was_lost_begins_again(service, published):
+    given, key = ticket(service, published), "the text of one device"
+    first = taking.begin(service, given.token, key)
+    assert taking.begin(service, given.token, key) == first
+    taking.check_device(service, first.attempt, first.device)
+    for other in ("", "the text of another"):
+        with pytest.raises(ConflictError, match="open on another device"):
+            taking.begin(service, given.token, other)
+    # After a release the secret is a new one, also for the same device.
+    proctoring.release(service, first.attempt, actor="proctor")
+    second = taking.begin(service, given.token, key)
+    assert second.attempt == first.attempt
+    assert second.device != first.device
+    assert taking.begin(service, given.token, key) == second
+    with pytest.raises(UnauthorizedError):
+        taking.check_device(service, first.attempt, first.device)
+    proctoring.void(service, first.attempt, actor="proctor", reason="for a test")
+    with pytest.raises(GoneError, match="was taken"):
+        taking.begin(service, given.token, key)
 
+
+def test_tickets(service, published, clock):
     now = clock.utc
     early = ticket(service, published, opens=now + timedelta(hours=1))
     with pytest.raises(ConflictError, match="not valid yet"):
@@ -375,6 +398,70 @@ def test_another_process_goes_on(service, taker, clock, address, monkeypatch):
     assert taker.view["page"] == "break"
     assert len(attempts.attempt_of(service, taker.attempt).progress.answers) == 5
     service.store.check()
+
+
+def test_a_clock_that_is_set_back(database, clock):
+    """Time limits go on by the monotonic clock, and another worker's time is never negative."""
+    service = Service(database, create=True, clock=clock)
+    other = Service(database, clock=clock)
+    test = publish(service, time_limit=600)
+    taker = Taker(service, ticket(service, test).token)
+    to_adaptive(taker)
+    before = taker("current")["time"]["test"]
+    clock.utc -= timedelta(hours=1)
+    clock.monotonic += 30
+    assert taker("current")["time"]["test"] == before - 30
+    for at in range(4):
+        taker.service = (service, other)[at % 2]
+        taker("current")
+        taker.answer()
+    assert taker.view["page"] == "break"
+    assert 0 < taker.view["time"]["test"] <= before
+    taker("proceed")
+    clock.move(600)
+    assert taker("current")["status"] == "finished"
+    events = proctoring.attempt_events(service, taker.attempt)
+    assert min(event["elapsed"] for event in events) >= 0
+    assert not check(service).faults
+
+
+def test_a_full_disk(tmp_path):
+    """Nothing is acknowledged while the disk is full; the test goes on when there is space."""
+    database = open_database(str(tmp_path / "tests.db"), create=True)
+    service = Service(database, create=True)
+    test = publish(service)
+    takers = [Taker(service, ticket(service, test).token) for _ in range(3)]
+    for taker in takers:
+        to_adaptive(taker)
+    limit = {}
+
+    @event.listens_for(database.engine, "checkout")
+    def limit_pages(connection, *_):
+        for pages in limit.values():
+            connection.execute(f"PRAGMA max_page_count={pages}").close()
+
+    with database.reading():
+        limit["pages"] = database.execute("PRAGMA page_count").fetchone()[0]
+    acknowledged = [0, 0, 0]
+
+    def answer_in_turn():
+        for n in range(12):
+            takers[n % 3].answer()
+            acknowledged[n % 3] += 1
+
+    with pytest.raises(StoreError, match="full"):
+        answer_in_turn()
+    with pytest.raises(StoreError, match="full"):
+        takers[sum(acknowledged) % 3].answer()
+    limit["pages"] = 1_000_000
+    for at, taker in enumerate(takers):
+        while taker("current")["section"]["kind"] == "adaptive":
+            taker.answer()
+            acknowledged[at] += 1
+        answers = attempt_of(service, taker.attempt).progress.answers
+        assert acknowledged[at] == 4
+        assert len(answers) == 5  # and that of the practice
+    assert not check(service).faults
 
 
 def test_a_failed_transaction_is_forgotten(service, taker, monkeypatch):

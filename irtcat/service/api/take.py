@@ -35,6 +35,17 @@ Key = Annotated[
     ),
 ]
 
+BeginKey = Annotated[
+    str,
+    Header(
+        alias="Idempotency-Key",
+        pattern=r"^[!-~]{16,100}$",
+        description="A random text that nobody can guess. If the reply is lost, the same request "
+        "with the same text returns the same device; without it the ticket has to be released.",
+        examples=["1b0f3c1e9d8a4c5f-begin"],
+    ),
+]
+
 Seconds = Annotated[int | None, Field(description="Seconds left; null without a limit.")]
 
 
@@ -310,6 +321,7 @@ def take(
     request: Request,
     response: Response,
     body: BeginBody | None = None,
+    key: BeginKey = "",
 ) -> Any:
     """Bind this device to the attempt: the first time it begins, after a release it continues.
 
@@ -318,7 +330,7 @@ def take(
     """
     check_same_site(request)
     service = service_of(request)
-    started = taking.begin(service, ticket)
+    started = taking.begin(service, ticket, key)
     media = media_urls(service, started.attempt)
     view = taking.current(service, started.attempt, started.device, media)
     if body is not None and body.credential == "bearer":

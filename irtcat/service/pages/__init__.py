@@ -29,8 +29,8 @@ from irtcat.service.pages.translations import (
     translations,
 )
 
-__all__ = ["CheckedForm", "error_page", "form_token", "language_of", "local_path", "render",
-           "router", "service_of", "set_cookie", "static_url"]  # fmt: skip
+__all__ = ["FORM_COOKIE", "CheckedForm", "error_page", "form_token", "language_of", "local_path",
+           "render", "router", "service_of", "set_cookie", "static_url"]  # fmt: skip
 
 router = APIRouter(include_in_schema=False)
 

@@ -21,6 +21,7 @@ from irtcat.service.auth.media import media_urls
 from irtcat.service.context import new_id
 from irtcat.service.errors import ConflictError, ServiceError, UnauthorizedError
 from irtcat.service.pages import (
+    FORM_COOKIE,
     CheckedForm,
     language_of,
     render,
@@ -121,7 +122,7 @@ def start(request: Request, ticket: str, form: CheckedForm) -> Response:
     response = RedirectResponse(TEST, status_code=303)
     if begun and _has_attempt(request, begun):
         return response
-    started = taking.begin(service, ticket)
+    started = taking.begin(service, ticket, request.cookies.get(FORM_COOKIE, ""))
     remember_device(response, started, request.app.state.secure)
     return response
 

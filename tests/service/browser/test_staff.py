@@ -5,18 +5,21 @@ in light and dark, and for the width of a phone.
 """
 
 import os
+import re
 import zipfile
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
 
-from irtcat.service import example
+from irtcat.service import example, taking
 from irtcat.service.auth.accounts import add_account
+from tests.service.browser.accessibility import check_accessible
+from tests.service.browser.conftest import Served
+from tests.service.site import ADAPTIVE, ESSAY
 
 PASSWORD = "a long enough password"
-
-RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 NARROW = 320
 """CSS pixels of a phone, and of a desktop at 400 %."""
@@ -45,16 +48,9 @@ def page(served, chromium):
 
 def check(page, name):
     """No finding of axe-core, no sideways scrolling on a phone, no error in the console."""
-    from axe_playwright_python.sync_playwright import Axe
-
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-        found = Axe().run(page, options={"runOnly": RULES}).response["violations"]
-        serious = [
-            (rule["id"], rule["impact"], [node["html"][:200] for node in rule["nodes"][:3]])
-            for rule in found
-        ]
-        assert not serious, f"{name}, {scheme}: {serious}"
+        check_accessible(page, f"{name}, {scheme}")
         if SHOTS:
             page.screenshot(path=Path(SHOTS) / f"{name}-{scheme}.png", full_page=True)
     page.emulate_media(color_scheme="light")
@@ -220,6 +216,85 @@ def test_a_whole_test_is_administered(served, page, tmp_path):
         assert page.goto(address).status == 200, name
         check(page, name)
     taker.client.close()
+
+
+def sign_in(page, site, name):
+    page.goto(f"{site.url}/staff/sign-in")
+    page.get_by_label("Name").fill(name)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("heading", name="Overview").wait_for()
+
+
+def sign_out(page):
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_label("Password").wait_for()
+
+
+def test_an_essay_is_scored_by_three(page, tmp_path):
+    """Two raters differ, a third decides; the score is in the agreement and the result."""
+    sections = [
+        {"kind": "adaptive", "items": ADAPTIVE, "config": {"max_items": 3}},
+        {"kind": "fixed", "items": [ESSAY]},
+    ]
+    site = Served(str(tmp_path / "tests.db"), essay=True, sections=sections)
+    taker = Taker(site.url, f"/t/{site.ticket()}")
+    while taker.view["status"] == "running":
+        taker.step()
+    assert taker.view["report"] == {"waiting": True}
+    for name, points in (("ann", 0), ("bob", 1), ("cleo", 1)):
+        add_account(site.service, name, password=PASSWORD, roles=["scorer"], actor="test")
+        sign_in(page, site, name)
+        page.goto(f"{site.url}/staff/scoring")
+        check(page, f"scoring-{name}")
+        page.goto(f"{site.url}/staff/scoring/next")
+        page.get_by_role("heading", name=f"Score item {ESSAY}").wait_for()
+        check(page, f"response-{name}")
+        page.get_by_role("radio", name=str(points), exact=True).check()
+        page.get_by_label("Comment").fill("because of the tram")
+        page.get_by_role("button", name="Save and go on").click()
+        page.get_by_role("heading", name="Scoring", exact=True).wait_for()
+        if name != "cleo":
+            assert taker.current()["report"] == {"waiting": True}
+        check(page, f"scored-{name}")
+        sign_out(page)
+    assert taker.current()["report"]["score"] >= 200
+    taker.client.close()
+    site.close()
+
+
+def test_recalibration_by_hand(page, tmp_path):
+    """Thirty people take the test; staff recalibrate two items, and see old and new parameters."""
+    sections = [{"kind": "fixed", "items": ADAPTIVE}]
+    site = Served(str(tmp_path / "tests.db"), sections=sections)
+    rng = np.random.default_rng(3)
+    for ability in rng.normal(size=40):
+        started = taking.begin(site.service, site.ticket())
+        about = (site.service, started.attempt, started.device, str)
+        view = taking.current(*about)
+        while view["page"] == "item":
+            right = rng.random() < 1 / (1 + np.exp(-ability))
+            shown = {choice["content"] for choice in view["item"]["choices"]}
+            assert len(shown) == 3
+            double = str(2 * (int(re.search(r"number (\d+)", view["item"]["prompt"])[1])))
+            is_double = [
+                double in re.findall(r"\d+", c["content"]) for c in view["item"]["choices"]
+            ]
+            chosen = is_double.index(True) if right else is_double.index(False)
+            view = taking.answer(
+                *about, number=view["item"]["number"], response=f"c{chosen + 1}"
+            )  # fmt: skip
+    add_account(site.service, "psy", password=PASSWORD, roles=["psychometrician"], actor="test")
+    sign_in(page, site, "psy")
+    page.goto(f"{site.url}/staff/tests/{site.test}/recalibration")
+    for name in ADAPTIVE[2:4]:
+        page.get_by_role("checkbox", name=name).check()
+    check(page, "recalibration")
+    page.get_by_role("button", name="Recalibrate").click()
+    page.get_by_role("table", name="Parameters").wait_for()
+    check(page, "recalibrated")
+    assert page.locator("tbody tr").count() >= 4  # a and b of both items
+    site.close()
 
 
 def test_staff_by_keyboard(served, page):

@@ -9,7 +9,9 @@ import pytest
 
 from irtcat.service import proctoring
 from irtcat.service.attempt import attempt_of
-from tests.service.site import FIXED, check_no_secret
+from tests.service.browser.accessibility import check_accessible
+from tests.service.browser.conftest import Served
+from tests.service.site import ADAPTIVE, ESSAY, FIXED, PRACTICE, check_no_secret
 
 DESKTOP = {"viewport": {"width": 1280, "height": 900}}
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
@@ -78,6 +80,7 @@ class Taker:
             folder = Path(SHOTS)
             folder.mkdir(parents=True, exist_ok=True)
             page.screenshot(path=str(folder / f"{self.name}-{self.shots:02}.png"), full_page=True)
+        check_accessible(page, f"{page.url} {page.locator('h1').inner_text()}")
 
     def answers(self):
         """The answers that the server has, by item."""
@@ -341,9 +344,6 @@ def test_staff_pause_and_the_test_continues_by_itself(taker, served):
 
 def test_the_time_of_an_item_ends(chromium, tmp_path):
     """What is entered when the time is over is sent; an item without an answer is left."""
-    from tests.service.browser.conftest import Served
-    from tests.service.site import ADAPTIVE, PRACTICE
-
     section = {"kind": "adaptive", "items": ADAPTIVE, "config": {"max_items": 3},
                "item_time_limit": 4, "allow_skip": True}  # fmt: skip
     sections = [{"kind": "practice", "items": [PRACTICE]}, section]
@@ -363,9 +363,6 @@ def test_the_time_of_an_item_ends(chromium, tmp_path):
 
 
 def test_an_essay_is_saved_when_the_time_is_over(chromium, tmp_path):
-    from tests.service.browser.conftest import Served
-    from tests.service.site import ADAPTIVE, ESSAY
-
     sections = [
         {"kind": "fixed", "items": [ESSAY], "time_limit": 8},
         {"kind": "adaptive", "items": ADAPTIVE, "config": {"max_items": 3}},
@@ -407,31 +404,36 @@ def test_time_warnings_are_announced(taker, served):
     assert page.locator("#live").inner_text() == "5 minutes left for the test."
 
 
-RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(taker, served, scheme):
-    from axe_playwright_python.sync_playwright import Axe
+def test_pages_before_a_test(taker, scheme):
+    person = taker(f"before-{scheme}", color_scheme=scheme)
+    for path in ("/", "/t/unknown", "/test", "/nothing"):
+        person.page.goto(path)
+        person.look()
 
-    person = taker(color_scheme=scheme, **{"bypass_csp": True})
-    axe, seen = Axe(), []
 
-    def look():
-        found = axe.run(person.page, options={"runOnly": RULES}).response["violations"]
-        heading = person.page.locator("h1").inner_text()
-        seen.append(heading)
-        for rule in found:
-            where = [node["html"] for node in rule["nodes"]]
-            assert not found, (heading, rule["id"], rule["impact"], where)
-
-    person.look = look
-    person.page.goto("/")
-    look()
-    person.page.goto("/t/unknown")
-    look()
-    finish(reading(numbers(to_numbers(person.start(served.ticket())))))
-    assert len(set(seen)) >= 12
+def test_results_by_topic_and_void_attempts(taker, chromium, tmp_path):
+    """The report that waits for people, the one with topics, and the page of a void attempt."""
+    shown = ["score", "interval", "level", "topics"]
+    score = {"mean": 500, "sd": 100, "show": shown, "below": "Beginner", "topics": "part"}
+    section = {"kind": "adaptive", "items": ADAPTIVE, "config": {"max_items": 3}}
+    site = Served(str(tmp_path / "tests.db"), sections=[section], score=score)
+    person = Taker(chromium, site, "topics", **DESKTOP).start(site.ticket())
+    for at in range(3):
+        person.heading(f"Question {at + 1}")
+        person.page.get_by_role("radio").first.check()
+        person.press("Next")
+    person.heading("The test is finished")
+    person.page.get_by_role("heading", name="Result by topic").wait_for()
+    assert person.page.locator("tbody tr").count() == 1
+    person.close()
+    other = Taker(chromium, site, "void", **DESKTOP).start(site.ticket())
+    other.heading("Question 1")
+    proctoring.void(site.service, site.attempts()[-1], actor="proctor", reason="impostor")
+    other.page.reload()
+    other.heading("This test was cancelled")
+    other.close()
+    site.close()
 
 
 @pytest.mark.parametrize("language", ["de", "es"])
