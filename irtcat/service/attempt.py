@@ -412,12 +412,14 @@ def opened(
                     yield attempt
                 attempt.write()
             if not time_limits_acted:
+                _forget_over(service, attempt)
                 return
             # What time limits demand is written even if the caller's request is then refused.
             with service.database.writing():
                 attempt = _read(service, name, loaded, device, is_locked=True)
                 yield attempt
                 attempt.write()
+            _forget_over(service, attempt)
         except BaseException as error:
             is_refusal = isinstance(error, InputError) and not isinstance(error, StoreError)
             if not is_refusal or loaded.value is None or loaded.value.has_changed:
@@ -447,10 +449,17 @@ def looked_at(service: Service, name: str, device: str | None = None) -> Iterato
             with service.database.reading():
                 attempt = _read(service, name, loaded, device)
             yield attempt
+            _forget_over(service, attempt)
         except BaseException:
             service.attempts.drop(name)
             loaded.value = None
             raise
+
+
+def _forget_over(service: Service, attempt: Attempt) -> None:
+    """Free the memory of an attempt that is over; its log has what a report needs."""
+    if attempt.progress.is_over:
+        service.attempts.drop(attempt.id)
 
 
 def check_device(service: Service, name: str, device: str) -> None:

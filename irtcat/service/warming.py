@@ -9,8 +9,8 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import sqlalchemy as sa
@@ -29,6 +29,10 @@ WARM_STEPS = 3
 """Answers of a session in memory. With the example the first one compiles (or loads) the programs
 and takes 280 ms of processor time, the second and all later ones take 2 ms; one more, since a rule
 may begin after some items."""
+
+SEARCH_AFTER = 20_000, 50, 100
+"""Objects after which Python looks for garbage among the youngest, and how many of these searches
+there are before it looks at older ones, and at all."""
 
 EVERY = 10.0
 """Seconds between two looks for tests that were published meanwhile."""
@@ -80,16 +84,30 @@ def warm_open_tests(service: Service, done: set[str]) -> None:
             log.info("test warmed", extra={"test": name, "seconds": seconds})
 
 
+@contextmanager
+def _settled() -> Iterator[None]:
+    """Keep Python's search for garbage from holding up requests.
+
+    What is loaded now stays: a search of all of it takes half a second, once a minute. With 2,000
+    attempts in memory one takes .2 s; nearly all garbage is young.
+    """
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*SEARCH_AFTER)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
 @asynccontextmanager
 async def warming(app: FastAPI) -> AsyncIterator[None]:
     """Warm all open tests before the application takes requests, and later ones as they come."""
     service: Service = app.state.service
     done: set[str] = set()
     await run_in_threadpool(warm_open_tests, service, done)
-    # What is loaded now stays: a search of all of it for garbage, about once a minute, would hold
-    # up every request by half a second.
-    gc.collect()
-    gc.freeze()
 
     async def repeat() -> None:
         while True:
@@ -101,9 +119,9 @@ async def warming(app: FastAPI) -> AsyncIterator[None]:
 
     task = asyncio.create_task(repeat())
     try:
-        yield
+        with _settled():
+            yield
     finally:
-        gc.unfreeze()
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
