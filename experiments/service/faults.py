@@ -1,10 +1,10 @@
 """Faults under load: workers and the database are killed; no acknowledged answer may be lost.
 
-    python experiments/service/faults.py [--postgresql] [--kills 20] [--every 2] [--takers 50]
+    python experiments/service/faults.py [--postgresql] [--kills 20] [--every 4] [--takers 50]
                                          [--rate 10] [--workers 2] [--out faults.csv]
 
 While takers answer (see load.py), every few seconds one of the workers is killed by SIGKILL, or
-with PostgreSQL, every fifth time, the whole database server (``pg_ctl stop -m immediate``, which
+with PostgreSQL, every other time, the whole database server (``pg_ctl stop -m immediate``, which
 ends all its processes without a checkpoint, and a start with recovery). Takers send what failed
 again, with the same id, as the pages do. Afterwards every acknowledged answer is looked up in the
 verified logs, no answer may be there twice, and every attempt that is under way must go on.
@@ -28,8 +28,9 @@ from irtcat.service.server import Settings
 
 RETRY = 90.0
 """Seconds for which takers send again: a worker that starts is warm after some seconds."""
-DATABASE_EVERY = 5
-"""With PostgreSQL every so many kills are of the database."""
+DATABASE_EVERY = 2
+"""With PostgreSQL every so many kills are of the database: it starts within a second. A worker needs
+a processor for some 7 s until its engine is warm."""
 
 
 class Killer:
@@ -68,7 +69,7 @@ async def resumed(load: Load) -> int:
 
 
 def main() -> None:
-    options = arguments(kills={"type": int, "default": 20}, every={"type": float, "default": 2.0})
+    options = arguments(kills={"type": int, "default": 20}, every={"type": float, "default": 4.0})
     seconds = options.kills * options.every
     with ExitStack() as stack:
         address, server = stack.enter_context(databases(options.postgresql))

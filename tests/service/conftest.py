@@ -9,7 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from argon2 import PasswordHasher
 
+from irtcat.service.auth import accounts
 from irtcat.service.database import open_database
 
 DATABASES = [
@@ -71,6 +73,16 @@ class Server:
         name = f"t{uuid.uuid4().hex[:12]}"
         self.run("createdb", "-h", self.socket, "-U", "tests", name)
         return f"postgresql://tests@/{name}?host={self.socket}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_passwords():
+    """Argon2 as it is used takes .2 s a password, and nearly every test has accounts of its own."""
+    quick = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(accounts, "_hasher", quick)
+        patch.setattr(accounts, "_NOBODY", quick.hash("nobody's password"))
+        yield
 
 
 @pytest.fixture(scope="session")
