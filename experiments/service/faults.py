@@ -29,8 +29,10 @@ from irtcat.service.server import Settings
 RETRY = 90.0
 """Seconds for which takers send again: a worker that starts is warm after some seconds."""
 DATABASE_EVERY = 2
-"""With PostgreSQL every so many kills are of the database: it starts within a second. A worker needs
-a processor for some 7 s until its engine is warm."""
+"""With PostgreSQL every so many kills are of the database: it starts within a second.
+
+A worker needs a processor for some 7 s until its engine is warm.
+"""
 
 
 class Killer:
