@@ -415,7 +415,8 @@ def test_pages_before_a_test(taker, scheme):
 def test_results_by_topic_and_void_attempts(taker, chromium, tmp_path):
     """The report that waits for people, the one with topics, and the page of a void attempt."""
     shown = ["score", "interval", "level", "topics"]
-    score = {"mean": 500, "sd": 100, "show": shown, "below": "Beginner", "topics": "part"}
+    scale = {"mean": 500, "sd": 100, "lowest": 200, "highest": 800}
+    score = {**scale, "show": shown, "below": "Beginner", "topics": "part"}
     section = {"kind": "adaptive", "items": ADAPTIVE, "config": {"max_items": 3}}
     site = Served(str(tmp_path / "tests.db"), sections=[section], score=score)
     person = Taker(chromium, site, "topics", **DESKTOP).start(site.ticket())
