@@ -21,6 +21,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from irtcat._checks import InputError
+from irtcat.cat import StoreError
 from irtcat.service.app import create_app
 from irtcat.service.context import Service
 from irtcat.service.delivering import delivering
@@ -41,6 +42,9 @@ machine cannot read it, as they could read arguments."""
 START_WITHIN = 300
 """Seconds in which a worker is ready: it compiles the programs of every open test."""
 
+DATABASE_WITHIN = 120
+"""Seconds that a worker which starts waits for a database server."""
+
 STOP_WITHIN = 30
 """Seconds in which a worker finishes its requests after a signal to stop."""
 
@@ -51,6 +55,9 @@ busy machine could be taken for one that hangs, again and again."""
 KEEP_ALIVE = 75
 """Seconds that an idle connection stays open: longer than the 60 s of common proxies, which would
 otherwise send a request on a connection that is being closed."""
+
+
+log = logging.getLogger("irtcat.service")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +89,7 @@ def application(settings: Settings | None = None) -> FastAPI:
     """
     if settings is None:
         settings = Settings(**json.loads(os.environ[ENVIRONMENT]))
-    service = Service(settings.address, key=settings.key or None)
+    service = _opened(settings)
 
     @asynccontextmanager
     async def closing(app: FastAPI) -> AsyncIterator[None]:
@@ -97,6 +104,22 @@ def application(settings: Settings | None = None) -> FastAPI:
         app.add_middleware(RateLimits)
     app.add_middleware(Observing)  # added last: outermost, so that refused requests count
     return app
+
+
+def _opened(settings: Settings) -> Service:
+    """The service of a worker, which waits for a database server that is being restarted.
+
+    uvicorn stops all workers if one fails to start.
+    """
+    until = time.monotonic() + DATABASE_WITHIN
+    while True:
+        try:
+            return Service(settings.address, key=settings.key or None)
+        except StoreError as error:
+            if "://" not in settings.address or time.monotonic() > until:
+                raise
+            log.warning("waiting for the database: %s", error)
+            time.sleep(0.5)
 
 
 def serve(

@@ -107,15 +107,23 @@ async def warming(app: FastAPI) -> AsyncIterator[None]:
     """Warm all open tests before the application takes requests, and later ones as they come."""
     service: Service = app.state.service
     done: set[str] = set()
-    await run_in_threadpool(warm_open_tests, service, done)
+
+    async def look() -> bool:
+        """Warm new tests; whether the database answered."""
+        try:
+            await run_in_threadpool(warm_open_tests, service, done)
+        except StoreError as error:
+            log.warning("no look for new tests: %s", error)
+            return False
+        return True
 
     async def repeat() -> None:
         while True:
             await asyncio.sleep(EVERY)
-            try:
-                await run_in_threadpool(warm_open_tests, service, done)
-            except StoreError as error:  # the database is away: requests report it
-                log.warning("no look for new tests: %s", error)
+            await look()
+
+    while not await look():  # a worker that fails to start would stop all of them
+        await asyncio.sleep(1.0)
 
     task = asyncio.create_task(repeat())
     try:

@@ -17,8 +17,9 @@ from fastapi import FastAPI, HTTPException
 from fastapi.testclient import TestClient
 from opentelemetry import trace
 
-from irtcat.cat import Session
+from irtcat.cat import Session, StoreError
 from irtcat.service import library, limits, people, warming
+from irtcat.service import server as workers
 from irtcat.service.auth.accounts import add_account, sign_in
 from irtcat.service.context import Service
 from irtcat.service.errors import TooManyError, UnauthorizedError
@@ -394,3 +395,23 @@ def test_workers_know_their_settings_from_the_environment(settings, monkeypatch)
     assert app.state.secure is False
     assert app.state.service.database.label
     app.state.service.close()
+
+
+def test_a_worker_that_starts_waits_for_the_database(monkeypatch):
+    """One that failed to start would stop all workers."""
+    monkeypatch.setattr(workers.time, "sleep", lambda seconds: None)
+    tries = []
+
+    def opens(address, **options):
+        tries.append(address)
+        if len(tries) < 3:
+            raise StoreError("the database system is starting up.")
+        return "the service"
+
+    monkeypatch.setattr(workers, "Service", opens)
+    settings = workers.Settings(address="postgresql://host/tests")
+    assert workers._opened(settings) == "the service"
+    tries.clear()
+    with pytest.raises(StoreError):  # a file does not appear by waiting
+        workers._opened(workers.Settings(address="tests.db"))
+    assert len(tries) == 1
