@@ -198,7 +198,7 @@ def _reason(error: DBAPIError) -> str:
         advice = "Nothing was acknowledged. Free some space and send the answer again."
     else:
         advice = "Nothing was acknowledged."
-    return f"{text.rstrip('.')}. {advice}"
+    return f"{text.rstrip('.?')}. {advice}"
 
 
 def open_database(address: str | os.PathLike[str], create: bool = False) -> EngineDatabase:
@@ -237,7 +237,7 @@ def _sqlite_engine(path: str | os.PathLike[str], create: bool) -> EngineDatabase
         raise StoreError(str(error)) from None
     file = Path(path)
     if not create and not file.is_file():
-        raise StoreError(f"{path}: there is no such store. Create it with irtcat serve init.")
+        raise StoreError(f"{path}: there is no such store. Create it with irtcat service init.")
     engine = sa.create_engine(
         URL.create("sqlite", database=str(target)),
         poolclass=QueuePool,
