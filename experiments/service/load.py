@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import AsyncExitStack, ExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -56,6 +56,8 @@ LEVELS = (0.5, 0.95, 0.99)
 """Quantiles of the times that are printed."""
 PATIENCE = 30.0
 """Seconds that a taker waits for a response."""
+LOOKS = 200
+"""How often a taker looks again for the page that it is on, every half a second."""
 
 
 def publish(service: Service) -> str:
@@ -218,7 +220,9 @@ class Load:
         request = f"{random.getrandbits(96):024x}"
         body = {"number": taker.number, "response": f"c{random.randint(1, 4)}"}
         view = await self.post(taker, "/api/v1/take/answers", body, request)
-        if view is not None:
+        if view is None:
+            await self.look(taker)
+        else:
             self.seconds.append(time.monotonic() - due)
             self.given.append(due - self.started)
             self.acknowledged.append(request)
@@ -228,8 +232,21 @@ class Load:
                 return  # stays busy: out of the game
         taker.busy = False
 
+    async def look(self, taker: Taker) -> None:
+        """Find out what a taker sees: an answer without a reply may have been stored."""
+        for _ in range(LOOKS):
+            with suppress(aiohttp.ClientError, TimeoutError):
+                status, view = await taker.request("GET", "/api/v1/take/current")
+                if status == 200 and view["page"] == "item":
+                    taker.number = view["item"]["number"]
+                    return
+                if status == 200:
+                    await self.begin(taker)
+                    return
+            await asyncio.sleep(0.5)
+
     async def run(self, n: int, rate: float, seconds: float, beside=None) -> None:
-        """Begin with all takers, then answer at the rate for so many seconds."""
+        """Begin with all takers, then answer at the rate for so long, and until ``beside`` ends."""
         gate = asyncio.Semaphore(20)
         async with AsyncExitStack() as stack:
             takers = [Taker(self.base) for _ in range(n)]
@@ -245,14 +262,12 @@ class Load:
                 taker for taker, has_begun in zip(takers, began, strict=True) if has_begun
             ]
             other = asyncio.create_task(beside()) if beside is not None else None
-            await self._answers(rate, seconds)
-            if other is not None:
-                other.cancel()
+            await self._answers(rate, seconds, other)
 
-    async def _answers(self, rate: float, seconds: float) -> None:
+    async def _answers(self, rate: float, seconds: float, other: asyncio.Task | None) -> None:
         under_way, due = set(), time.monotonic()
         self.started, end = due, due + seconds
-        while due < end:
+        while due < end or (other is not None and not other.done()):
             due += random.expovariate(rate)
             await asyncio.sleep(max(0.0, due - time.monotonic()))
             idle = [taker for taker in self.takers if not taker.busy]
