@@ -24,6 +24,7 @@ from irtcat.models import (
 
 __all__ = [
     "NEVER_USED",
+    "PREDICTED",
     "draw_parameters",
     "drop_unused",
     "in_unused_categories",
@@ -34,6 +35,9 @@ __all__ = [
 
 NEVER_USED = "category {} of its answers never used"
 """Flag of an item with a category (numbered from 1) without answers."""
+
+PREDICTED = "predicted"
+"""Flag of an item that nobody answered, whose parameters come from its features."""
 
 
 def unused_categories(bank: Any) -> BoolArray:

@@ -19,6 +19,7 @@ from irtcat._bank_summary import BankSummary, summarise_bank
 from irtcat._bank_table import bank_text, item_table
 from irtcat._checks import ability_points, argument_error, check_choice, check_count
 from irtcat._drawing import figure_of
+from irtcat._expected_curves import with_expected_curves
 from irtcat._files import check_target, replacing
 from irtcat._html import COLUMNS, ROWS, card
 from irtcat._precision import precision
@@ -386,6 +387,30 @@ class ItemBank:
             covariance=covariance,
             full_covariance=full,
         )
+
+    def expected_curves(self) -> "ItemBank":
+        """The bank with predicted items as the curves that are expected of them.
+
+        The parameters of items that are flagged "predicted" (see `Fit.predict_items`) are
+        uncertain: what one subject's answer says of theta is given by ``E[P(correct | theta)]``
+        over the parameters, which is flatter than the curve at their means. It is replaced by the
+        logistic curve with the smallest Kullback-Leibler divergence over the population (items of
+        a Rasch or 1PL bank then have slopes of their own). Scoring, selection and adaptive tests
+        do this themselves.
+
+        Returns:
+            The bank; itself where no item is predicted.
+
+        Example:
+            >>> flags = {"flags": ["", "predicted"]}
+            >>> bank = ItemBank.from_parameters(a=[1.0, 1.0], b=[0.0, 0.0], item_ids=["x", "y"])
+            >>> unsure = np.array([np.zeros((2, 2)), np.diag([0.0, 1.0])])
+            >>> table = pd.DataFrame(flags, index=["x", "y"])
+            >>> uncertain = replace(bank, covariance=unsure, statistics=table)
+            >>> uncertain.expected_curves().to_frame()["a"].round(2).tolist()
+            [1.0, 0.84]
+        """
+        return with_expected_curves(self)
 
     def draws(self, n: int, seed: int = 0, unknown: str = "refuse") -> ItemModel:
         """Draw item parameters from their sampling distribution.

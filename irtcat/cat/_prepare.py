@@ -58,6 +58,8 @@ REACH = 5.0
 def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
     """Tabulate the curves of a bank, and number its groups, enemies, testlets and strata.
 
+    Predicted items have their expected curves (see `ItemBank.expected_curves`).
+
     Args:
         bank: calibrated items, right/wrong or with several categories. Up to three abilities are
             tabulated on a grid; of more the belief is Normal, with the method "map".
@@ -79,6 +81,7 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
     """
     if not isinstance(bank.model, CategoricalModel):
         raise argument_error("bank", "a bank of items with categories", bank.model.key)
+    bank = bank.expected_curves()
     _check_rules(bank, config)
     check_choice("precision", precision, ("float64", "float32"))
     pretest = pretest_of(bank, config)

@@ -11,6 +11,8 @@ import typer
 from irtcat.cli._session import warn
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pandas as pd
 
     from irtcat import ItemBank, Responses, Subset
@@ -124,6 +126,16 @@ def table_column(path: Path, column: str, kind: str) -> "pd.Series":
         got = f"no column {shorten(column)} beside the {kind}' ids (has {available})"
         raise InputError(f"{path}: {got}.")
     return pd.Series(frame[column].to_numpy(), index=frame.iloc[:, 0].to_numpy(str))
+
+
+def feature_table(kind: str) -> "Callable[[Path], pd.DataFrame]":
+    """A reader of tables of features: ids of this kind first, then a column for each feature."""
+
+    def read_features(path: Path) -> "pd.DataFrame":
+        table = read_table(path, kind)
+        return table.set_index(table.columns[0])
+
+    return read_features
 
 
 def fixed_parameters(source: str) -> dict[str, Any]:

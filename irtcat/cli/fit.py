@@ -83,6 +83,16 @@ def _pattern(path: Path) -> Any:
         option("structure", choices="irtcat.fitting.STRUCTURES", needs="pattern FILE"),
     ),
     *group(
+        "Features",
+        option("subject_features", type=Path, read=_input.feature_table("subjects"),
+               help="CSV table of subjects, ids first, a column for each feature."),
+        option("item_features", type=Path, read=_input.feature_table("items"),
+               help="CSV table of items, ids first, a column for each feature."),
+        "item_residual",
+        output("predicted", needs="item_features FILE",
+               help="Bank of the items of --item-features that nobody answered."),
+    ),
+    *group(
         "Computation",
         option("max_iterations", min=1),
         option("starts", min=1),
@@ -118,23 +128,60 @@ def command(o: Options) -> Output:
             o.kept = "Nothing was written; with --checkpoint FILE a long fit can be continued."
         raise
     items, groups = fitted.bank.to_frame(), fitted.groups
+    predicted = None if o.predicted is None else _predicted(fitted, o.item_features)
     o.write("out", fitted.bank, "bank")
+    if predicted is not None:
+        o.write("predicted", predicted, "bank of predicted items")
     o.write("table", items, "items")
     if not fitted.converged:
         warn(fitted.message)
     document = {**fitted.to_dict(), "out": o.out, "table": o.table}
     if groups is not None:
         document["groups"] = records(groups)
-    text = [str(fitted), f"AIC {fitted.aic:.2f}, BIC {fitted.bic:.2f}"]
+    text: list[Any] = [str(fitted), f"AIC {fitted.aic:.2f}, BIC {fitted.bic:.2f}"]
     text += [] if groups is None else [groups]
     text += [f"Prior: {_prior(name, prior)}" for name, prior in fitted.priors.items()]
     text += [f"Note: {note}" for note in fitted.notes]
+    regressions = _regressions(fitted)
+    for name, regression in regressions.items():
+        document[f"regression_of_{name}"] = records(regression.to_frame())
+        text.append(_coefficients(name, regression))
     text += _tables(items)
     n_items = default_n_items(len(items))
     after = ("select", o.out, "-k", n_items, "--responses", o.unread["responses"])
     return Output(
         {**document, "items": records(items)}, text, table=items, next=(*after, *o.reading_words)
     )
+
+
+def _predicted(fitted: Any, features: "pd.DataFrame") -> Any:
+    """The items of a table of features that nobody answered."""
+    from irtcat._checks import InputError
+
+    known = set(fitted.bank.item_ids.tolist())
+    new = features[[str(item) not in known for item in features.index]]
+    if not len(new):
+        raise InputError(
+            "The `--predicted` option must be given with rows of --item-features for items that "
+            "are not among the responses. Got none."
+        )
+    return fitted.predict_items(new)
+
+
+def _regressions(fitted: Any) -> dict[str, Any]:
+    """The regressions on features by what they explain."""
+    found = dict(fitted.item_regressions)
+    if fitted.subject_regression is not None:
+        found["ability"] = fitted.subject_regression
+    return found
+
+
+def _coefficients(name: str, regression: Any) -> Table:
+    """The coefficients, those that differ most from 0 first."""
+    table = regression.to_frame()
+    order = (table["estimate"] / table["se"]).abs().sort_values(ascending=False).index
+    title = f"Regression of {name} on features (residual SD {regression.residual_sd:.2f})"
+    return Table(table.loc[order], title, decimals=2, rows=SUMMARY_ROWS)
 
 
 def _tables(items: "pd.DataFrame") -> list[Any]:

@@ -1,5 +1,8 @@
 """``irtcat score``."""
 
+from pathlib import Path
+
+from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import BANK, RESPONSES, option, result
 from irtcat.cli._output import SUMMARY_ROWS, records
@@ -15,9 +18,11 @@ EXAMPLE = (
     BANK,
     RESPONSES,
     option("method", choices="irtcat.scoring.METHODS"),
+    option("prior", type=Path, read=_input.feature_table("subjects"),
+           help="CSV table of subjects, ids first, columns mean and sd: what else is known."),
     "level",
     result("scores.csv"),
-)
+)  # fmt: skip
 def command(o: Options) -> Output:
     """Estimate abilities, with standard errors and intervals."""
     ability = o.call()

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from irtcat._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from irtcat.fitting._features import FeatureRegression
     from irtcat.fitting._fit import FITTERS, fit
     from irtcat.fitting._loop import Progress
     from irtcat.fitting._pattern import STRUCTURES
@@ -14,4 +15,15 @@ if TYPE_CHECKING:
 else:
     __getattr__, __dir__ = lazy_names(__name__)
 
-__all__ = ["FITTERS", "LINKS", "STRUCTURES", "Fit", "FitSummary", "Link", "Progress", "fit", "link"]
+__all__ = [
+    "FITTERS",
+    "LINKS",
+    "STRUCTURES",
+    "FeatureRegression",
+    "Fit",
+    "FitSummary",
+    "Link",
+    "Progress",
+    "fit",
+    "link",
+]

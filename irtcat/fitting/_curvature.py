@@ -225,7 +225,7 @@ def _line_density(population: Population, theta: Array) -> Float[Array, "nodes g
     return jnp.concatenate([by_mean, (z**2 - 1)[..., None] * eye], axis=2)
 
 
-@functools.partial(jit, static_argnames=("window", "has_missing", "full"))
+@functools.partial(jit, static_argnames=("window", "has_missing", "full", "is_known"))
 def _line_sums(
     template: ItemModel,
     params: Array,
@@ -239,13 +239,18 @@ def _line_sums(
     window: int,
     has_missing: bool,
     full: bool,
+    is_known: bool,
 ) -> Sums:
-    """The sums of one ability: on the common grid, or on a window of it for each block."""
+    """The sums of one ability: on the common grid, or on a window of it for each block.
+
+    ``is_known`` says that the populations are not estimated.
+    """
     n = x.shape[0]
     model, prior_of = on_grid_scale(unpack(template, params), population, transform)
     nodes = transformed_nodes(transform, params.dtype)
     by_population = jnp.zeros((len(nodes), 1, 0), params.dtype)
-    if population is not None:
+    known = is_known or population is None
+    if population is not None and not known:
         by_population = _line_density(population, nodes)
     tables = _tables(template, params, nodes[:, None], by_population)
     n_contrasts = tables.slopes.shape[2] - 1
@@ -261,7 +266,9 @@ def _line_sums(
         if local:
             here = jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, first, window), tables)
         weight = jnp.where(rows < n, weights[safe], 0)
-        group = jnp.zeros_like(rows) if population is None else population.group[safe]
+        group = jnp.zeros_like(rows)
+        if population is not None and not known:
+            group = population.group[safe]
         return _add_scores(sums, here, post, (statistics, mask), weight, group, full)
 
     sums = _zeros(params, by_population.shape[2], full)
@@ -467,10 +474,14 @@ class OneAbility(Curvature):
         self.free = np.asarray(problem.constraints.free)
         self.population = None
         estimated = np.zeros(0, bool)
+        held = np.asarray(problem.held)
+        self.is_known = problem.group is None or bool(held.all())
+        """Whether no population is estimated: there is one, or all are stated."""
         if problem.group is not None:
             self.population = Population(point.population[0], point.population[1], problem.group)
+        if not self.is_known:
             self.kept = slice(self.free.shape[1])  # with the common slope of a Rasch model
-            estimated = np.tile(~np.asarray(problem.held), 2)
+            estimated = np.tile(~held, 2)
         shared = problem.constraints.shared
         self.spread = spread_of(self.free, problem.tied, shared, estimated)
 
@@ -489,7 +500,7 @@ class OneAbility(Curvature):
             _line_sums(
                 problem.template, params, block.x, block.weights, layout.wide, layout.narrow,
                 self.population, problem.transform, window=layout.window,
-                has_missing=problem.has_missing, full=full,
+                has_missing=problem.has_missing, full=full, is_known=self.is_known,
             )
             for block, layout in problem.laid_out(mean, sd)
         ]  # fmt: skip
@@ -509,7 +520,7 @@ class OneAbility(Curvature):
         """See `Curvature`."""
         score_covariance, outer = self._sums(full=True)
         population: Any = 0.0
-        if self.population is not None:
+        if not self.is_known:
             n, z, variance = self._by_group()
             mean_precision = np.exp(-np.asarray(self.point.population, float)[1])
             cross = np.diag(2 * n(z) * mean_precision)
@@ -519,18 +530,22 @@ class OneAbility(Curvature):
 
     def by_item(self, sandwich: bool) -> Covariance:
         """See `Curvature`; the uncertainty of the latent mean and SD is added to every block."""
+        tied = self.problem.tied if self.problem.constraints.shared is None else ()
+        outer = self._sums(full=False)[1] if sandwich else None
+        covariance = inverse_blocks(self.item_information(), self.free, tied, outer)
+        covariance = covariance + self._of_the_scale()
+        latent = None if self.is_known else self._of_the_populations(covariance[0])
+        how = "block sandwich" if sandwich else "block"
+        return Covariance(blocks=covariance, latent=latent, how=how)
+
+    def item_information(self) -> FloatArray:
+        """Information of each item's parameters, priors included, with the others known."""
         problem, params = self.problem, self.point.params
         loss = _item_loss(
             problem.template, params, self.belief.totals, jnp.asarray(self.share, params.dtype),
             problem.transform,
         )  # fmt: skip
-        information = np.asarray(self._complete(), float) - np.asarray(loss, float)
-        tied = problem.tied if problem.constraints.shared is None else ()
-        outer = self._sums(full=False)[1] if sandwich else None
-        covariance = inverse_blocks(information, self.free, tied, outer) + self._of_the_scale()
-        latent = None if self.population is None else self._of_the_populations(covariance[0])
-        how = "block sandwich" if sandwich else "block"
-        return Covariance(blocks=covariance, latent=latent, how=how)
+        return np.asarray(self._complete(), float) - np.asarray(loss, float)
 
     def _by_group(self) -> tuple[Any, FloatArray, FloatArray]:
         """A sum over each group's subjects; means and variances of abilities, standardised."""

@@ -15,6 +15,8 @@ from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.fitting._checkpoint import Checkpoint, Identity, digest
 from irtcat.fitting._curvature import OneAbility, covariance_of
 from irtcat.fitting._directions import MOST_ITEMS, MOST_ROWS, highest_start, item_directions
+from irtcat.fitting._explanatory import Explained, check_explained, explain
+from irtcat.fitting._features import FeatureRegression
 from irtcat.fitting._groups import group_table
 from irtcat.fitting._kinds import add_edge_flags
 from irtcat.fitting._latent import (
@@ -197,6 +199,37 @@ def _checkpoint(
     return Checkpoint(options.checkpoint, options.resume, identity)
 
 
+def _regressions(
+    explained: Explained, options: Options, sign: int, factor: float
+) -> dict[str, Any]:
+    """The fields of `Fit` that say what features explain, on the bank's scale.
+
+    Args:
+        explained: the rounds.
+        options: the arguments of the fit.
+        sign: -1 where the scale is reversed.
+        factor: slope that becomes 1 (Rasch).
+    """
+    features = options.features
+    fields: dict[str, Any] = {}
+    assert features is not None
+    if features.subject is not None and explained.subject is not None:
+        scale, unit = sign * factor / explained.unit, np.exp(explained.population[1])
+        regression = FeatureRegression(
+            "ability", features.subject[0], explained.subject, scale, -scale * explained.centre
+        )
+        mean = sign * factor * explained.population[0]
+        fields["subject_regression"] = regression
+        fields["subject_prior"] = np.stack([mean, factor * unit])[:, features.codes]
+    if features.item is not None:
+        signs = {"slope": sign, "intercept": 1}
+        fields["item_regressions"] = {
+            name: FeatureRegression(name, features.item[0], regression, signs[name])
+            for name, regression in explained.items.items()
+        }
+    return fields
+
+
 def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options: Options) -> Fit:
     """Marginal maximum likelihood by EM (see `irtcat.fit`)."""
     if options.anchors is not None and options.equal:
@@ -208,6 +241,8 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         setup = set_up(data, blank, dtype, positive=options.positive)
         template, tied, prior = setup.template, setup.tied, setup.prior
         anchors, held = setup.anchors, setup.fixed
+        if options.features is not None and options.features.item is not None:
+            check_explained(template, prior)
         start = further_start(setup.start, template, options)
         known = None
         if anchors is not None and isinstance(responses, Responses):
@@ -231,8 +266,19 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         )
         checkpoint = _checkpoint(problem, cls, settings, options, rows, held)
         problem, ended = run_covered(problem, state, settings, options.progress, checkpoint)
-        latent = Latent()
+        most = blank.trials if isinstance(blank, Binomial) else 1.0
+        share = float((start.item_n / most).sum() / (rows.weights.sum() * rows.x.shape[1]))
+        latent, explained = Latent(), None
+        if options.features is not None:
+            is_free = options.features.item is not None or not (prior.scaled or fixed_scale)
+            explained = explain(
+                problem, ended, prior, options.features, rows.group, share, settings,
+                options.progress, is_free,
+            )  # fmt: skip
+            problem, ended, prior = explained.problem, explained.ended, explained.prior
+            latent = Latent(explained.mean, explained.sd)
         scale_is_free = anchors is not None or not (prior.scaled or fixed_scale)
+        scale_is_free &= explained is None
         latent_mean, latent_sd = np.nan, np.nan
         if scale_is_free:
             latent_mean, latent_sd = best_latent(problem, ended)
@@ -243,9 +289,9 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         groups = np.asarray(ended.point.population, float)
         group_populations = np.stack([groups[0], np.exp(groups[1])])
         alone = np.array([[latent.mean], [latent.sd]])
-        ended = steep_likelihood(problem, ended, alone if grouping is None else group_populations)
-        most = blank.trials if isinstance(blank, Binomial) else 1.0
-        share = float((start.item_n / most).sum() / (rows.weights.sum() * rows.x.shape[1]))
+        ended = steep_likelihood(
+            problem, ended, alone if problem.group is None else group_populations
+        )
         curvature = OneAbility(problem, ended.point, ended.belief, share)
         covariance = covariance_of(curvature, options.standard_errors)
         sign = 1 if not np.isnan(held).all() else _sign(template, ended, start.mean)
@@ -272,6 +318,10 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         bank = replace(bank, population_mean=values[0, 0], population_sd=values[1, 0])
     if anchors is not None:
         bank = with_anchors(bank, anchors)
+    regressions: dict[str, Any] = {}
+    if explained is not None:
+        factor = float(params[:, slopes].mean()) if cls in STANDARD_FORM else 1.0
+        regressions = _regressions(explained, options, sign, factor)
     log_likelihood = float(rows.weights @ np.asarray(ended.belief.log_z, float))
     narrow = _too_narrow(problem, ended)
     if grouping is not None and len(narrow):
@@ -290,7 +340,9 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         log_posterior=log_likelihood + float(ended.update.log_prior),
         converged=ended.converged,
         n_iterations=ended.n_iterations,
-        n_parameters=n_parameters(prior, problem.tied) + problem.n_latent,
+        n_parameters=n_parameters(prior, problem.tied)
+        + problem.n_latent
+        + (0 if explained is None else explained.n_parameters),
         message=ended.message,
         standard_errors=covariance.how,
         precision=name,
@@ -300,4 +352,5 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         groups=table,
         grouping=grouping,
         notes=(note,) if note else (),
+        **regressions,
     )

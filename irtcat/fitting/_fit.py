@@ -20,6 +20,7 @@ from irtcat.bank import ItemBank, as_bank
 from irtcat.fitting._checkpoint import check_checkpoint
 from irtcat.fitting._directions import MIN_GAIN, REPORTED_GAIN
 from irtcat.fitting._em_fit import fit_em
+from irtcat.fitting._features import check_alone, features_of
 from irtcat.fitting._groups import check_groups
 from irtcat.fitting._invariance import versions_of
 from irtcat.fitting._known import fit_fixed_theta
@@ -267,6 +268,9 @@ def fit(
     structure: str | None = None,
     density: str = "normal",
     nodes: int | None = None,
+    subject_features: Any = None,
+    item_features: Any = None,
+    item_residual: bool = True,
 ) -> Fit:
     """Calibrate items: estimate their parameters from the responses of many subjects.
 
@@ -423,6 +427,24 @@ def fit(
             has mean 0 and SD 1; `Fit.density` is its table. Standard errors take it as known.
         nodes: number of quadrature nodes per dimension; by default as many as the posteriors need
             (the bank's provenance states them and the integration error).
+        subject_features: what is known of the subjects: a table indexed by subject id. Ability is
+            regressed on it (latent regression): ``theta_i ~ N(z_i' gamma, sigma^2)``. All subjects
+            together still have mean 0 and SD 1 (for most items sparse: see ``weak_priors``).
+            Numbers are standardised, and a missing one counts as the mean; dates become years. A
+            column of texts is a random effect: its categories have a variance that is estimated; a
+            missing one counts as their mean. So have numbers in more than a tenth as many columns
+            as there are rows (empirical Bayes ridge); fewer have fixed coefficients. Columns that
+            do not vary are dropped. Several tables may be given as a mapping from names: the
+            numbers of each then have a variance of their own. See `Fit.subject_regression` and
+            `Fit.predict_subjects`.
+        item_features: what is known of the items: a table indexed by item id, where rows of items
+            that nobody answered do no harm. Intercept (easiness, -a b) and, where items have their
+            own, slope are regressed on it as above, each with a residual variance (the linear
+            logistic test model with error). It takes the place of the weak priors. For right/wrong
+            models of one ability. The integral over an item's parameters is a
+            Laplace approximation. See `Fit.item_regressions` and `Fit.predict_items`.
+        item_residual: whether items differ from what their features say; False is the linear
+            logistic test model (Fischer 1973): no residual, and fixed coefficients.
 
     Returns:
         The fit: ``bank``, ``abilities``, ``log_likelihood``, ``converged``, ``n_iterations``, ....
@@ -444,7 +466,9 @@ def fit(
         755-770. Louis (1982), JRSS B 44, 226-233. For "vi": Natesan, Nandakumar, Minka & Rubright
         (2016), Frontiers in Psychology 7, 1422; Lalor, Wu & Yu (2019), EMNLP. For "joint": Neyman
         & Scott (1948), Econometrica 16, 1-32; Haberman (1977), Annals of Statistics 5, 815-841.
-        For unused categories: Wilson & Masters (1993), Psychometrika 58, 87-99.
+        For unused categories: Wilson & Masters (1993), Psychometrika 58, 87-99. For features:
+        De Boeck & Wilson (2004), Explanatory Item Response Models; Fischer (1973), Acta
+        Psychologica 37, 359-374.
     """
     if isinstance(progress, bool):
         arguments, most = locals(), VISettings.of(settings).steps if method == "vi" else None
@@ -497,7 +521,14 @@ def fit(
             pattern = pattern_of_versions(pattern, responses.item_ids, versions.items, bifactor)
         kinds = None if kinds is None else kinds[versions.items]
         responses = versions.responses
+    features = None
+    if subject_features is not None or item_features is not None or not item_residual:
+        check_alone(arguments)
+        if not isinstance(responses, Responses):
+            raise argument_error("responses", "in memory with features", "a source read in passes")
+        features = features_of(responses, subject_features, item_features, item_residual)
     options = Options(
+        features=features,
         priors=priors,
         weak_priors=weak_priors,
         positive=positive,

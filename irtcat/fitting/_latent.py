@@ -40,8 +40,10 @@ __all__ = [
     "check_anchors",
     "first_population",
     "fixes_the_scale",
+    "is_covered",
     "known_categories",
     "populations",
+    "recentred",
     "reflected",
     "run_covered",
     "start_on_scale",
@@ -185,7 +187,7 @@ def _as_transform(mean: Any, sd: Any, dtype: np.dtype) -> ScaleTransform:
     return ScaleTransform(jnp.asarray(mean, dtype), jnp.asarray(sd, dtype))
 
 
-def _recentred(problem: EMProblem, state: EMState, margin: float) -> tuple[EMProblem, EMState]:
+def recentred(problem: EMProblem, state: EMState, margin: float) -> tuple[EMProblem, EMState]:
     """Make the grid reach six SDs (times a margin) on either side of every population."""
     mean, log_sd = np.asarray(state.point.population, float)
     reach = GRID_SDS * margin * np.maximum(np.exp(log_sd), NARROWEST)
@@ -262,7 +264,7 @@ def start_on_scale(
         problem, point = _moved(problem, point, ScaleMap(-known.mean / known.sd, 1 / known.sd))
     values = np.nan_to_num(fixed).astype(problem.dtype)
     point = point._replace(params=jnp.where(np.isnan(fixed), point.params, values))
-    return _recentred(problem, EMState(point, start.mean, start.sd), 1.2)
+    return recentred(problem, EMState(point, start.mean, start.sd), 1.2)
 
 
 def run_covered(
@@ -282,7 +284,7 @@ def run_covered(
         if is_covered(problem, ended.point):
             break
         moments = np.asarray(ended.belief.mean, float), np.asarray(ended.belief.sd, float)
-        problem, state = _recentred(problem, EMState(ended.point, *moments), 1.1)
+        problem, state = recentred(problem, EMState(ended.point, *moments), 1.1)
         continued = run_em(problem, state, settings._replace(expand=False), progress, None)
         ended = continued._replace(n_iterations=ended.n_iterations + continued.n_iterations)
     return problem, ended

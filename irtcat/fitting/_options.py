@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from irtcat.bank import ItemBank
+from irtcat.fitting._features import Features
 from irtcat.fitting._groups import Grouping
 from irtcat.fitting._loop import Progress, Settings
 
@@ -55,6 +56,7 @@ class Options:
     equal: tuple[str, ...] = ()
     theta: Any = None
     kinds: np.ndarray | None = None
+    features: Features | None = None
     start: int = 0
 
 

@@ -1,7 +1,7 @@
 """Fit: a calibrated bank, the subjects' abilities, and the outcome of the estimation."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,8 @@ from irtcat._checks import argument_error
 from irtcat._html import COLUMNS, ROWS, card
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
+from irtcat.features import check_features
+from irtcat.fitting._features import FeatureRegression, predicted_bank
 from irtcat.fitting._groups import Grouping, score_groups
 from irtcat.fitting._summary import FitSummary
 from irtcat.latent import Populations
@@ -56,6 +58,9 @@ class Fit:
             several abilities; otherwise None.
         density: the latent density, where it was estimated: nodes theta and their probabilities,
             of mean 0 and SD 1. The bank states mean and SD alone.
+        subject_regression: what subject features say of ability; None without any.
+        subject_prior: mean and SD of each subject's ability given its features (two x subjects).
+        item_regressions: what item features say of "intercept" and "slope"; empty without any.
         versions: the versions of items that are not the same in all groups, if any.
     """
 
@@ -79,6 +84,91 @@ class Fit:
     populations: Populations | None = None
     versions: Any = None
     density: pd.DataFrame | None = None
+    subject_regression: FeatureRegression | None = None
+    subject_prior: FloatArray | None = None
+    item_regressions: Mapping[str, FeatureRegression] = field(default_factory=dict)
+
+    def predict_subjects(self, features: Any) -> pd.DataFrame:
+        """Ability of subjects by their features alone, as a prior of `irtcat.score`.
+
+        The mean is ``z' gamma``, the variance that of the residual plus that of the coefficients. A
+        category that the fit did not see has the mean of the categories and their variance; a
+        missing number counts as the mean of the column.
+
+        Args:
+            features: a table with the columns of ``subject_features``, indexed by subject id.
+
+        Returns:
+            Indexed by subject id: mean and sd, on the bank's scale.
+
+        Raises:
+            InputError: after a fit without subject features, or for other columns.
+
+        Example:
+            >>> from irtcat import Responses, fit
+            >>> rng = np.random.default_rng(0)
+            >>> size = pd.Series(rng.normal(size=300), [f"s{i}" for i in range(300)], name="size")
+            >>> right = size.to_numpy()[:, None] + rng.normal(size=(300, 8)) > 0
+            >>> r = Responses.from_array(right.astype(int), subject_ids=size.index)
+            >>> f = fit(r, "rasch", subject_features=size.to_frame())
+            >>> new = pd.DataFrame({"size": [-1.0, 1.0]}, index=["small", "large"])
+            >>> f.predict_subjects(new)["mean"].round(1).tolist()
+            [-1.8, 1.9]
+
+        References:
+            De Boeck & Wilson (2004), Explanatory Item Response Models, ch. 2.
+        """
+        if self.subject_regression is None:
+            raise argument_error(
+                "features", "of a fit with subject_features", "a fit without",
+                "Pass subject_features to irtcat.fit.",
+            )  # fmt: skip
+        table = check_features(features, "features", "subject")
+        mean, variance = self.subject_regression.predict(table)
+        return pd.DataFrame({"mean": mean, "sd": np.sqrt(variance)}, index=table.index)
+
+    def predict_items(self, features: Any) -> ItemBank:
+        """Items that nobody has answered, by their features.
+
+        Parameters are their means ``w' delta``; the covariance is that of the residual plus that
+        of the coefficients. What features do not explain has its prior's mean and SD, and what all
+        items share is shared. The items are flagged "predicted": scoring, selection and adaptive
+        tests then use their expected curves, which are flatter (see `ItemBank.expected_curves`).
+
+        Args:
+            features: a table with the columns of ``item_features``, indexed by item id.
+
+        Returns:
+            The bank of these items, on the scale of ``bank``.
+
+        Raises:
+            InputError: after a fit without item features, or for other columns.
+
+        Example:
+            >>> from irtcat import Responses, fit
+            >>> rng = np.random.default_rng(0)
+            >>> steps = np.arange(40) % 5
+            >>> eta = rng.normal(size=(400, 1)) + 1 - 0.7 * steps + rng.normal(size=40) / 3
+            >>> right = (rng.random((400, 40)) < 1 / (1 + np.exp(-eta))).astype(int)
+            >>> r = Responses.from_array(right)
+            >>> table = pd.DataFrame({"steps": steps}, index=r.item_ids)
+            >>> f = fit(r, "rasch", item_features=table)
+            >>> new = f.predict_items(pd.DataFrame({"steps": [0, 4]}, index=["easy", "hard"]))
+            >>> new.to_frame()[["b", "se_b"]].round(1).values.tolist()
+            [[-1.1, 0.4], [1.8, 0.4]]
+
+        References:
+            De Boeck (2008), Psychometrika 73, 533-559 (random item effects).
+        """
+        if not self.item_regressions:
+            raise argument_error(
+                "features", "of a fit with item_features", "a fit without",
+                "Pass item_features to irtcat.fit.",
+            )  # fmt: skip
+        return predicted_bank(
+            self.bank, self.item_regressions, self.priors,
+            check_features(features, "features", "item"),
+        )  # fmt: skip
 
     def bank_of(self, group: Any) -> ItemBank:
         """The items of a group and its population, after a fit with groups.
@@ -119,14 +209,17 @@ class Fit:
     def abilities(self) -> Ability:
         """EAP abilities of the calibration subjects with 95 % intervals.
 
-        With groups, each subject's prior is the population of its group; with an estimated density
-        it is that density.
+        With groups, each subject's prior is the population of its group; with subject features it
+        is what these say of the subject; with an estimated density it is that density.
         """
         if self.groups is not None and self.grouping is not None:
             return score_groups(
                 self.bank, self.responses, self.grouping, self.groups, self.populations,
                 self.precision,
             )  # fmt: skip
+        if self.subject_prior is not None:
+            mean, sd = self.subject_prior
+            return score(self.bank, self.responses, prior=(mean, sd), precision=self.precision)
         if self.density is not None:
             return score_under_density(self.bank, self.responses, self.density, self.precision)
         return score(self.bank, self.responses, precision=self.precision)

@@ -90,7 +90,10 @@ def rows_of(
         group = np.zeros(len(stream.weights), np.int32)
         rows = Rows(stream.stand_in, stream.weights, stream.has_missing, group)
         return rows, stream.categories, stream
-    rows = distinct_rows(responses, cls, None if grouping is None else grouping.codes)
+    codes = None if grouping is None else grouping.codes
+    if options.features is not None:
+        codes = options.features.codes
+    rows = distinct_rows(responses, cls, codes)
     categories = categories_of(responses, cls)
     if options.devices is None:
         return rows, categories, None

@@ -20,9 +20,10 @@ from irtcat.bank import ItemBank
 from irtcat.latent._layout import BLOCK_BYTES, WIDE_SD
 from irtcat.latent._line import (
     LIMIT,
-    LOG_2PI,
     N_NODES,
     SPACING,
+    STANDARD,
+    Prior,
     grid_nodes,
     integrate_locally,
     item_curves,
@@ -97,7 +98,7 @@ def row_blocks(n_rows: int, n_items: int, itemsize: int) -> np.ndarray:
     return rows.reshape(n_blocks, size)
 
 
-def _support(log_lik: Array, nodes: Array) -> tuple[Array, Array, Array]:
+def _support(log_lik: Array, nodes: Array, prior: Prior) -> tuple[Array, Array, Array]:
     """The range of each row's posterior, where it is wide enough for the grid.
 
     Short tests can leave a posterior skewed or with two modes, whose tails reach beyond six SDs.
@@ -106,7 +107,7 @@ def _support(log_lik: Array, nodes: Array) -> tuple[Array, Array, Array]:
         Middle and a twelfth of the width of the range that holds its mass, and whether its SD
         is at least `WIDE_SD`.
     """
-    log_post = log_lik - 0.5 * nodes**2
+    log_post = log_lik + prior.log_density(nodes)
     fall = log_post.max(axis=1, keepdims=True) - log_post
     weight = jnp.exp(-fall)
     weight = weight / weight.sum(axis=1, keepdims=True)
@@ -123,6 +124,11 @@ SMALL = 2**20
 """Up to this many responses the items are padded: similar banks then share one program."""
 
 
+def prior_of(prior: tuple[Array, Array] | None, rows: Array) -> Prior:
+    """The priors of these rows, N(0, 1) if there are none."""
+    return STANDARD if prior is None else Prior(prior[0][rows], prior[1][rows])
+
+
 def _is_cut_off(log_post: Float[Array, "rows nodes"]) -> Array:
     """Whether the posterior is cut off at an end of the grid."""
     ends = jnp.maximum(log_post[:, 0], log_post[:, -1])
@@ -137,7 +143,12 @@ def _moments(nodes: Array, weights: Array) -> tuple[Array, Array]:
 
 @functools.partial(jit, static_argnames=("has_missing",))
 def _posterior(
-    model: ItemModel, x: Array, rows: Array, has_missing: bool, like: Float[Array, ""]
+    model: ItemModel,
+    x: Array,
+    rows: Array,
+    has_missing: bool,
+    like: Float[Array, ""],
+    prior: tuple[Array, Array] | None = None,
 ) -> Posterior:
     """The posterior of all rows, block by block."""
     nodes = grid_nodes(like.dtype)
@@ -150,13 +161,15 @@ def _posterior(
             x[safe], curves.contrast.shape[0], has_missing, like.dtype
         )
         log_lik = log_likelihood(statistics, mask, curves)
-        narrow = local_quadrature(log_lik, left, rounds=3, points=FINE_NODES)
-        mean, sd, is_wide = _support(log_lik, nodes)
-        wide = integrate_locally(log_lik, left, mean, sd, jnp.asarray(FINE_NODES, like.dtype))
+        own = prior_of(prior, safe)
+        narrow = local_quadrature(log_lik, left, rounds=3, points=FINE_NODES, prior=own)
+        mean, sd, is_wide = _support(log_lik, nodes, own)
+        points = jnp.asarray(FINE_NODES, like.dtype)
+        wide = integrate_locally(log_lik, left, mean, sd, points, own)
         column = is_wide[:, None]
         theta, weights = (jnp.where(column, wide[k], narrow[k]) for k in (0, 1))
         log_z = jnp.where(is_wide, wide[2], narrow[2])
-        beyond = _is_cut_off(log_lik - 0.5 * nodes**2)
+        beyond = _is_cut_off(log_lik + own.log_density(nodes))
         coarse = jnp.zeros_like(beyond)
         mean, sd = _moments(theta, weights)
         return Posterior(
@@ -181,6 +194,7 @@ def _summed(
     has_missing: bool,
     nodes: Float[Array, " nodes"],
     least_sd: Float[Array, ""],
+    prior: tuple[Array, Array] | None = None,
 ) -> Posterior:
     """The same by sums over an evenly spaced grid, returned on as many nodes as by `_posterior`.
 
@@ -195,9 +209,8 @@ def _summed(
         statistics, mask = model.sufficient_statistics(
             x[safe], curves.contrast.shape[0], has_missing, nodes.dtype
         )
-        log_post = (
-            log_likelihood(statistics, mask, curves) - 0.5 * (nodes**2 + LOG_2PI) + jnp.log(step)
-        )
+        log_post = log_likelihood(statistics, mask, curves) + jnp.log(step)
+        log_post = log_post + prior_of(prior, safe).log_density(nodes)
         log_z = logsumexp(log_post, axis=1)
         fine = jnp.exp(log_post - log_z[:, None])
         mean, sd = _moments(nodes, fine)
@@ -251,14 +264,21 @@ def least_sd_for(model: ItemModel, step: float) -> float:
     return step if steepest_slope(model) * step <= STEP_CELLS else STEEP_CELLS * step
 
 
-def posterior(model: ItemModel, x: np.ndarray, has_missing: bool, dtype: np.dtype) -> Posterior:
-    """Posterior of each row under a N(0, 1) population.
+def posterior(
+    model: ItemModel,
+    x: np.ndarray,
+    has_missing: bool,
+    dtype: np.dtype,
+    prior: tuple[FloatArray, FloatArray] | None = None,
+) -> Posterior:
+    """Posterior of each row under a N(0, 1) population, or under a prior of its own.
 
     Args:
         model: stacked items on the standardised scale.
         x: responses (int8 codes, -1 missing; or floats, NaN missing).
         has_missing: whether any response is missing.
         dtype: working precision (must match the precision context).
+        prior: mean and log SD of each row's prior, on the standardised scale.
 
     Returns:
         The posterior, in float64.
@@ -272,6 +292,9 @@ def posterior(model: ItemModel, x: np.ndarray, has_missing: bool, dtype: np.dtyp
             x, has_missing = np.pad(x, ((0, 0), (0, n_more)), constant_values=none), True
     n_rows, n_items = x.shape
     items, answers = in_precision(model, dtype), jnp.asarray(x)
+    priors = None
+    if prior is not None:
+        priors = jnp.asarray(prior[0], dtype), jnp.asarray(prior[1], dtype)
 
     def summed(which: np.ndarray, limit: float, n_cells: int) -> Posterior:
         """Integrate rows on a grid; where it is too narrow or too coarse, on the next one."""
@@ -287,6 +310,7 @@ def posterior(model: ItemModel, x: np.ndarray, has_missing: bool, dtype: np.dtyp
             has_missing=has_missing,
             nodes=nodes,
             least_sd=least,
+            prior=priors,
         )
         result = Posterior(*(np.array(array)[: len(which)] for array in out))
         more = min(2 * n_cells, MOST_CELLS)
@@ -303,8 +327,9 @@ def posterior(model: ItemModel, x: np.ndarray, has_missing: bool, dtype: np.dtyp
     else:
         rows = jnp.asarray(row_blocks(n_rows, n_items, dtype.itemsize))
         result = _posterior(
-            items, answers, rows, has_missing=has_missing, like=jnp.zeros((), dtype)
-        )
+            items, answers, rows, has_missing=has_missing, like=jnp.zeros((), dtype),
+            prior=priors,
+        )  # fmt: skip
         out = Posterior(*(np.array(array)[:n_rows] for array in result))
         if out.beyond.any():
             which = np.flatnonzero(out.beyond)

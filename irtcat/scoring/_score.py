@@ -43,6 +43,8 @@ class _Task(NamedTuple):
     level: float
     theta_bounds: tuple[float, float]
     dtype: str
+    prior: tuple[FloatArray, FloatArray] | None = None
+    """Mean and SD of each subject's prior; the population for all if None."""
 
 
 class _Estimate(NamedTuple):
@@ -59,6 +61,8 @@ class _Estimate(NamedTuple):
 def match(bank: ItemBank, responses: Responses) -> tuple[ItemBank, Responses]:
     """Bank and responses restricted to the items they share, in the bank's order.
 
+    Predicted items are replaced by their expected curves.
+
     Raises:
         InputError: when they share no item, or the responses do not fit the bank's model.
     """
@@ -70,7 +74,7 @@ def match(bank: ItemBank, responses: Responses) -> tuple[ItemBank, Responses]:
             responses.item_ids,
             f"The bank's items are {bank.item_ids[:3].tolist()} ...",
         )
-    bank = bank if shared.all() else bank.subset(shared)
+    bank = (bank if shared.all() else bank.subset(shared)).expected_curves()
     if not np.array_equal(bank.item_ids, np.asarray(responses.item_ids, dtype=str)):
         responses = responses.subset(items=bank.item_ids)
     return bank, _in_codes_of(bank, responses)
@@ -125,8 +129,11 @@ def _bank_posterior(task: _Task) -> Posterior:
     """Posterior of each subject on the bank's scale."""
     with precision(task.dtype) as dtype:
         model = standardised(task.bank)
-        post = posterior(model, *cells_of(model, task.responses), dtype)
-    mean, sd = task.bank.population_mean, task.bank.population_sd
+        mean, sd = task.bank.population_mean, task.bank.population_sd
+        prior = None
+        if task.prior is not None:
+            prior = (task.prior[0] - mean) / sd, np.log(task.prior[1] / sd)
+        post = posterior(model, *cells_of(model, task.responses), dtype, prior)
     return post._replace(nodes=mean + sd * post.nodes, mean=mean + sd * post.mean, sd=sd * post.sd)
 
 
@@ -256,6 +263,7 @@ def score(
     responses: Responses | ResponseSource | Any,
     method: str = "eap",
     *,
+    prior: Any = None,
     level: float = 0.95,
     theta_bounds: tuple[float, float] = (-6.0, 6.0),
     precision: str = "auto",
@@ -277,6 +285,9 @@ def score(
             bank are ignored, missing responses skipped. Columns without ids are the bank's items,
             in its order. A `irtcat.io.ResponseSource` is read in blocks (without the posteriors).
         method: one of the above.
+        prior: for ``eap`` with one ability, what is known of each subject besides its responses:
+            a table indexed by subject id with columns mean and sd (see `Fit.predict_subjects`), or
+            (mean, SD), each a number or one per subject. By default the bank's population.
         level: probability of the interval, in (0, 1).
         theta_bounds: range of ``ml``, ``map`` and ``wle`` estimates.
         precision: "float64", "float32", or "auto" (float32 from a million responses on).
@@ -317,7 +328,12 @@ def score(
     check_interval("level", level)
     bank = as_bank(bank)
     responses = as_responses_like(responses, "responses", bank, sources=True)
+    if prior is not None and (method != "eap" or bank.model.dims > 1):
+        must = "left out but for eap with one ability"
+        raise argument_error("prior", must, f"one for {method} with {bank.model.dims} abilities")
     if isinstance(responses, ResponseSource):
+        if prior is not None:
+            raise argument_error("prior", "left out for responses read in passes", "some")
         return _in_passes(bank, responses, method, level, theta_bounds, precision, progress)
     low, high = (
         (float(theta_bounds[0]), float(theta_bounds[1]))
@@ -331,8 +347,43 @@ def score(
     if bank.model.dims > 1:
         several = score_multidimensional(bank, matched, method, float(level), dtype)
         return replace(several, flags=_flag_unused(several.flags, bank, matched))
-    task = _Task(bank, matched, float(level), (low, high), dtype)
+    own = None if prior is None else _own_priors(prior, matched.subject_ids)
+    task = _Task(bank, matched, float(level), (low, high), dtype, prior=own)
     return _ability(task, METHODS[method](task), method)
+
+
+def _own_priors(prior: Any, subject_ids: np.ndarray) -> tuple[FloatArray, FloatArray]:
+    """Mean and SD of each subject's prior.
+
+    Raises:
+        InputError: where a subject has none, or an SD is not above 0.
+    """
+    must = "a table of mean and sd by subject id, or (means, SDs)"
+    if isinstance(prior, pd.DataFrame):
+        if not {"mean", "sd"} <= set(prior.columns):
+            raise argument_error("prior", must, f"the columns {list(prior.columns)}")
+        table = prior.set_axis(prior.index.map(str), axis=0)
+        if table.index.has_duplicates:
+            twice = table.index[table.index.duplicated()][0]
+            raise argument_error("prior", "one row a subject", f"several for {twice!r}")
+        ids = pd.Index([str(subject) for subject in subject_ids])
+        missing = ids[~ids.isin(table.index)]
+        if len(missing):
+            raise argument_error("prior", "a prior of every subject", f"none for {missing[0]!r}")
+        mean, sd = (table.loc[ids, name].to_numpy(float) for name in ("mean", "sd"))
+    else:
+        try:
+            mean, sd = (
+                np.broadcast_to(np.asarray(part, float), len(subject_ids)) for part in prior
+            )
+        except (TypeError, ValueError):
+            raise argument_error("prior", must, prior) from None
+    wrong = ~np.isfinite(mean) | ~np.isfinite(sd) | ~(sd > 0)
+    if wrong.any():
+        at = int(wrong.argmax())
+        got = f"mean {mean[at]} and SD {sd[at]} for subject {brief(subject_ids[at])}"
+        raise argument_error("prior", "of finite means and SDs above 0", got)
+    return mean, sd
 
 
 def _ability(task: _Task, estimate: _Estimate, method: str) -> Ability:

@@ -228,7 +228,7 @@ def select(
         return with_progress(select, "Selecting items", locals())
     if calibration is None and isinstance(getattr(bank, "responses", None), Responses):
         calibration = bank.responses
-    bank = None if bank is None else as_bank(bank)
+    bank = None if bank is None else as_bank(bank).expected_curves()
     if calibration is not None:
         calibration = as_responses_like(calibration, "calibration", bank)
     if strategy is None:

@@ -1,0 +1,108 @@
+"""Items whose parameters are uncertain, as the curves that are expected of them.
+
+For one subject the likelihood of an answer to an item with uncertain parameters xi is the expected
+curve, E[P(x | theta, xi)]: flatter than the curve at the mean parameters, the more so the less is
+known. With a logistic item, eta = a theta + d is Normal with variance (theta, 1) C (theta, 1)',
+and E[logistic(eta)] is again close to a logistic curve: the one with the smallest Kullback-Leibler
+divergence over the population replaces it.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from irtcat._bank_moves import PREDICTED
+from irtcat._types import BoolArray, FloatArray
+from irtcat.models import (
+    MODELS,
+    Design,
+    column_names,
+    field_columns,
+    parameter_matrix,
+    unpack,
+)
+
+__all__ = ["with_expected_curves"]
+
+NODES = np.linspace(-5.0, 5.0, 41)
+"""Abilities in SDs of the population at which the curves are compared."""
+
+NEWTON_STEPS = 25
+
+
+def _fitted(
+    slope: FloatArray, intercept: FloatArray, covariance: FloatArray, theta: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Slopes and intercepts of the logistic curves nearest to the expected ones."""
+    points, weights = np.polynomial.hermite_e.hermegauss(31)
+    weights = weights / weights.sum()
+    place = np.stack([theta, np.ones_like(theta)])
+    eta = slope[:, None] * theta + intercept[:, None]
+    sd = np.sqrt(np.maximum(np.einsum("an,jab,bn->jn", place, covariance, place), 0.0))
+    expected = expit(eta[..., None] + sd[..., None] * points) @ weights
+    density = np.exp(-0.5 * NODES**2)
+    a, d = slope.copy(), intercept.copy()
+    for _ in range(NEWTON_STEPS):
+        p = expit(a[:, None] * theta + d[:, None])
+        gradient = (density * (expected - p)) @ place.T
+        w = density * p * (1 - p)
+        information = np.einsum("jn,an,bn->jab", w, place, place)
+        information[:, [0, 1], [0, 1]] += 1e-9
+        step = np.linalg.solve(information, gradient[..., None])[..., 0]
+        size = np.abs(step).max(axis=1, keepdims=True)
+        step = step * np.minimum(1.0, 1.0 / np.maximum(size, 1e-300))
+        a, d = a + step[:, 0], d + step[:, 1]
+        if size.max() < 1e-10:
+            break
+    return a, d
+
+
+def predicted_items(bank: Any) -> BoolArray:
+    """Which items of a bank are predicted from features."""
+    if "flags" not in bank.statistics:
+        return np.zeros(bank.n_items, bool)
+    flags = bank.statistics["flags"].astype(str)
+    return flags.str.contains(PREDICTED, regex=False).to_numpy(bool)
+
+
+def with_expected_curves(bank: Any) -> Any:
+    """See `ItemBank.expected_curves`."""
+    at = predicted_items(bank)
+    model = bank.model
+    if not at.any() or bank.covariance is None or model.dims > 1 or model.takes != "right/wrong":
+        return bank
+    names = column_names(model)
+    own = field_columns(model, ["slope"])
+    (column,) = field_columns(model, ["intercept"])
+    params = parameter_matrix(model)
+    slope = params[:, own[0]] if own else np.ones(len(params))
+    block = np.zeros((int(at.sum()), 2, 2))
+    known = np.nan_to_num(bank.covariance[at])
+    block[:, 1, 1] = known[:, column, column]
+    if own:
+        block[:, 0, 0] = known[:, own[0], own[0]]
+        block[:, 0, 1] = block[:, 1, 0] = known[:, own[0], column]
+    theta = bank.population_mean + bank.population_sd * NODES
+    slope, intercept = slope.copy(), params[:, column].copy()
+    slope[at], intercept[at] = _fitted(slope[at], intercept[at], block, theta)
+    covariance = np.array(bank.covariance)
+    if own and model.key != "1pl":
+        params = params.copy()
+        params[:, own[0]], params[:, column] = slope, intercept
+        covariance[at] = 0.0
+        return replace(
+            bank, model=unpack(model, params), covariance=covariance, full_covariance=None
+        )
+    # Items with equal slopes have slopes of their own now.
+    new = MODELS["2pl"].blank(Design(np.full(len(params), 2), 1, {}))
+    order = {"slope": slope, "intercept": intercept}
+    matrix = np.stack([order[name] for name in column_names(new)], axis=1)
+    wide = np.zeros((len(params), 2, 2))
+    for i, first in enumerate(column_names(new)):
+        for j, second in enumerate(column_names(new)):
+            if first in names and second in names:
+                wide[:, i, j] = covariance[:, names.index(first), names.index(second)]
+    wide[at] = 0.0
+    return replace(bank, model=unpack(new, matrix), covariance=wide, full_covariance=None)

@@ -1,0 +1,15 @@
+"""Features of items and subjects: what is known of them besides responses.
+
+`irtcat.fit` takes tables of features (``subject_features``, ``item_features``); `text` makes a
+table of texts.
+"""
+
+from irtcat.features._design import Design as Design
+from irtcat.features._design import check_features as check_features
+from irtcat.features._design import design_of as design_of
+from irtcat.features._text import text
+
+__all__ = ["text"]
+
+INTERNAL = ("Design", "check_features", "design_of")
+"""What other parts of the package import."""

@@ -1,0 +1,385 @@
+"""Explanatory item response models: what features of subjects and items say of them.
+
+The ability of a subject and the parameters of an item are regressed on features (De Boeck & Wilson
+2004: latent regression; the linear logistic test model with error). With features z of subjects
+and w of items,
+
+    theta_i ~ N(z_i' gamma, sigma^2),  d_j ~ N(w_j' delta, tau_d^2),  a_j ~ N(w_j' alpha, tau_a^2).
+
+The likelihood is maximised in rounds. Each round fits the items by EM with these distributions as
+the populations and the priors, then regresses on the features what the responses alone say: the
+pseudo-data, whose Normal likelihood has the posterior's moments (subjects) or its mode and
+curvature (items) once the Normal prior is divided out. A point that a round does not change is a
+maximum of the marginal likelihood in gamma and sigma: both scores depend on posterior means and
+variances only. For items it is the maximum of the likelihood after a Laplace approximation of the
+integral over each item's parameters.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from irtcat._checks import InputError, argument_error, brief
+from irtcat._types import FloatArray, IntArray
+from irtcat.features import Design
+from irtcat.fitting._curvature import OneAbility
+from irtcat.fitting._features import Features
+from irtcat.fitting._latent import is_covered, recentred
+from irtcat.fitting._loop import Ended, Progress, Settings, run_em
+from irtcat.fitting._priors import PriorTable
+from irtcat.fitting._regression import Column, NormalData, Regression, regress
+from irtcat.fitting.em import EMPoint, EMProblem, EMState
+from irtcat.models import ItemModel, column_names, field_columns, pack, unpack
+
+__all__ = ["Explained", "check_explained", "explain"]
+
+FIXED_SHARE = 0.1
+"""Columns of numbers have fixed coefficients up to this many per row, else random ones."""
+
+LEAST_PRECISION = 1e-6
+"""Precision of a subject whose posterior is not narrower than the prior."""
+
+MOST_ROUNDS, TOLERANCE = 40, 1e-3
+"""Rounds end when no mean has changed by more than this share of its standard error."""
+
+MANY_ROUNDS, LOOSE = 10, 1e-2
+"""After so many rounds this share is enough: few subjects leave EM's own tolerance visible."""
+
+FULL_ROUNDS = 6
+"""After so many rounds the scale moves half of the way: with few subjects and slopes without a
+residual, scale and slopes may otherwise overshoot in turn."""
+
+EXPLAINED = ("intercept", "slope")
+"""Parameters of items that features explain, where an item has one of each."""
+
+
+def _layout(design: Design, n_rows: int, all_fixed: bool = False) -> Column:
+    """Which blocks have fixed coefficients: few columns of numbers."""
+    sizes = np.array([len(block.columns) for block in design.blocks])
+    is_category = np.array([block.is_category for block in design.blocks])
+    fixed = ~is_category & (sizes <= FIXED_SHARE * n_rows)
+    return Column(design.block_of, fixed | all_fixed)
+
+
+@dataclass(frozen=True)
+class Explained:
+    """The outcome of the rounds.
+
+    Attributes:
+        problem: the problem of the last round.
+        ended: its EM.
+        prior: the priors of the items in it.
+        subject: regression of the abilities, on the scale of the iterations; None without features.
+        items: regressions of the parameters of the items.
+        centre: mean of the population of all subjects on the scale of ``subject``.
+        unit: its SD there.
+        mean: mean of that population on the scale of the items.
+        sd: its SD there.
+        population: mean and log SD for each row of subject features, on the scale of the items.
+        n_parameters: number of coefficients and SDs of the regression of the abilities.
+        n_rounds: number of rounds.
+        converged: whether the last round changed nothing that counts.
+    """
+
+    problem: EMProblem
+    ended: Ended
+    prior: PriorTable
+    subject: Regression | None
+    items: dict[str, Regression]
+    centre: float
+    unit: float
+    mean: float
+    sd: float
+    population: FloatArray
+    n_parameters: int
+    n_rounds: int
+    converged: bool
+
+
+class _Rounds:
+    """The rounds of a fit with features."""
+
+    def __init__(
+        self, problem: EMProblem, ended: Ended, prior: PriorTable, features: Features,
+        group: IntArray, share: float, free_scale: bool,
+    ):  # fmt: skip
+        self.features, self.prior, self.share = features, prior, share
+        self.free_scale = free_scale
+        self.names = column_names(problem.template)
+        self.subject_matrix: FloatArray = np.zeros((1, 0))
+        self.subject_layout = Column(np.zeros(0, int), np.zeros(0, bool))
+        if features.subject is not None:
+            self.subject_matrix = features.subject[1]
+        n = len(self.subject_matrix)
+        self.weights = np.bincount(group, np.asarray(problem.weights, float), n)
+        dtype = problem.dtype
+        self.problem = problem._replace(
+            group=jax.device_put(group), held=jax.device_put(np.ones(n, bool)), scaled=False
+        )
+        population = jnp.zeros((2, n), dtype)
+        self.ended = ended._replace(point=EMPoint(ended.point.params, population))
+        self.subject: Regression | None = None
+        self.items: dict[str, Regression] = {}
+        self.item_layout = None
+        if features.subject is not None:
+            has_rows = int((self.weights > 0).sum())
+            self.subject_layout = _layout(features.subject[0], has_rows)
+        if features.item is not None:
+            design, x = features.item
+            self.item_layout = _layout(design, len(x), not features.has_residual)
+        self.mean, self.sd, self.n_rounds = 0.0, 1.0, 0
+
+    @property
+    def explained(self) -> dict[str, int]:
+        """Columns of the item parameters that features explain."""
+        if self.features.item is None:
+            return {}
+        template, tied = self.problem.template, self.problem.tied
+        found = {name: field_columns(template, [name]) for name in EXPLAINED}
+        return {name: at[0] for name, at in found.items() if at and at[0] not in tied}
+
+    def item_data(self) -> tuple[FloatArray, FloatArray]:
+        """Information of each item without its Normal prior, and that times the estimate.
+
+        Only the priors of explained columns are divided out.
+        """
+        curvature = OneAbility(self.problem, self.ended.point, self.ended.belief, self.share)
+        information = curvature.item_information()
+        params = np.asarray(self.ended.point.params, float)
+        free = np.asarray(self.problem.constraints.free)
+        both = free[:, :, None] & free[:, None, :]
+        information = np.where(both, information, np.eye(free.shape[1]) * ~free[:, :, None])
+        own = [p for p in range(free.shape[1]) if p not in self.problem.tied]
+        information, params = information[:, own][:, :, own], params[:, own]
+        return information, np.einsum("jpq,jq->jp", information, params)
+
+    def regress_items(self) -> None:
+        """Regress the explained parameters, one after another, and set the priors of the next."""
+        assert self.features.item is not None
+        assert self.item_layout is not None
+        information, weighted = self.item_data()
+        own = [p for p in range(len(self.names)) if p not in self.problem.tied]
+        old = self.problem.constraints
+        mean = np.array(old.prior_mean, float)
+        precision = np.array(old.prior_precision, float)
+        for name, column in self.explained.items():
+            at = own.index(column)
+            others = [p for p in range(len(own)) if p != at]
+            pulled = precision[:, column]
+            here = information[:, at, at] - pulled
+            data_weighted = weighted[:, at] - pulled * mean[:, column]
+            if others:
+                rest = information[:, others][:, :, others]
+                cross = information[:, at][:, others]
+                solved = np.linalg.solve(rest, cross[..., None])[..., 0]
+                here = here - (cross * solved).sum(axis=1)
+                data_weighted = data_weighted - (solved * weighted[:, others]).sum(axis=1)
+            # Rounding leaves a little where nobody answered.
+            known = here > 1e-8 * information[:, at, at]
+            data = NormalData(np.where(known, here, 0.0), np.where(known, data_weighted, 0.0))
+            self.items[name] = regress(
+                self.features.item[1], data, self.item_layout,
+                residual=self.features.has_residual, start=self.items.get(name),
+            )  # fmt: skip
+        for name, column in self.explained.items():
+            mean[:, column] = self.items[name].mean(self.features.item[1])
+            precision[:, column] = self.items[name].residual_sd ** -2
+        mean, precision = (np.where(np.asarray(old.free), v, 0.0) for v in (mean, precision))
+        dtype = self.problem.dtype
+        constraints = old._replace(
+            prior_mean=jax.device_put(mean.astype(dtype)),
+            prior_precision=jax.device_put(precision.astype(dtype)),
+        )
+        everyone = jnp.ones_like(self.problem.item_weights)
+        self.problem = self.problem._replace(constraints=constraints, item_weights=everyone)
+
+    def regress_subjects(self) -> None:
+        """Regress the abilities, and set the populations of the next round."""
+        problem, x = self.problem, self.subject_matrix
+        at, unit = (0.0, 1.0) if problem.transform is None else map(float, problem.transform)
+        theta = at + unit * np.asarray(self.ended.belief.mean, float)
+        variance = (unit * np.asarray(self.ended.belief.sd, float)) ** 2
+        population = np.asarray(self.ended.point.population, float)
+        group, weights = np.asarray(problem.group), np.asarray(problem.weights, float)
+        prior = np.exp(-2 * population[1][group])
+        precision = np.maximum(1 / variance - prior, LEAST_PRECISION)
+        weighted = theta / variance - population[0][group] * prior
+        # Subjects with equal features share a row; a row of weight w stands for w subjects.
+        rows = np.repeat(np.arange(len(group)), np.round(weights).astype(int))
+        data = NormalData(precision[rows], weighted[rows])
+        self.subject = regress(
+            x[group[rows]], data, self.subject_layout, reml=False, start=self.subject
+        )
+        mean = self.subject.mean(x)
+        share = self.weights / self.weights.sum()
+        self.mean = float(share @ mean)
+        spread = float(share @ (mean - self.mean) ** 2)
+        self.sd = float(np.sqrt(spread + self.subject.residual_sd**2))
+        if self.free_scale and self.n_rounds > FULL_ROUNDS:
+            self.mean, self.sd = self.mean / 2, float(np.sqrt(self.sd))
+        log_sd = np.full_like(mean, np.log(self.subject.residual_sd))
+        params = self.ended.point.params
+        if self.free_scale:
+            params = self._rescaled(params)
+            self._rescale_priors()
+            mean, log_sd = (mean - self.mean) / self.sd, log_sd - np.log(self.sd)
+        new = jnp.asarray(np.stack([mean, log_sd]), problem.dtype)
+        self.ended = self.ended._replace(point=EMPoint(params, new))
+
+    def _rescaled(self, params: Any) -> Any:
+        """The items on the scale on which all subjects have mean 0 and SD 1."""
+        mean, sd = (jnp.asarray(value, self.problem.dtype) for value in (self.mean, self.sd))
+        moved = pack(unpack(self.problem.template, params).rescale(mean, sd))
+        free = self.problem.constraints.free
+        return jnp.where(free, moved, params)
+
+    def _rescale_priors(self) -> None:
+        """The means of the items' priors on that scale, and their SDs."""
+        old, columns = self.problem.constraints, list(self.explained.values())
+        if not columns:
+            return
+        here = np.array(self.ended.point.params, float)
+        here[:, columns] = np.asarray(old.prior_mean, float)[:, columns]
+        mean, precision = np.array(old.prior_mean), np.array(old.prior_precision)
+        mean[:, columns] = np.asarray(self._rescaled(jnp.asarray(here, self.problem.dtype)))[
+            :, columns
+        ]
+        if "slope" in self.explained:
+            precision[:, self.explained["slope"]] /= self.sd**2
+        mean[precision == 0] = 0.0
+        self.problem = self.problem._replace(
+            constraints=old._replace(
+                prior_mean=jax.device_put(mean), prior_precision=jax.device_put(precision)
+            )
+        )
+
+    def targets(self) -> FloatArray:
+        """Prior means in SDs: what must no longer change."""
+        parts: list[FloatArray] = []
+        if self.features.subject is not None:
+            mean, log_sd = np.asarray(self.ended.point.population, float)
+            parts += [(mean * np.exp(-log_sd))[self.weights > 0], log_sd[:1]]
+        elif not self.free_scale:
+            parts += [np.array([self.mean, np.log(self.sd)])]
+        for name, column in self.explained.items():
+            mean = np.asarray(self.problem.constraints.prior_mean, float)[:, column]
+            regression = self.items[name]
+            assert self.features.item is not None
+            variance = float(regression.variance(self.features.item[1]).mean())
+            parts += [mean / np.sqrt(variance + regression.residual_sd**2)]
+            if self.features.has_residual:
+                parts += [np.log([regression.residual_sd])]
+        return np.concatenate(parts)
+
+    def run(self, settings: Settings, progress: Progress | None) -> bool:
+        """Iterate to convergence; returns whether it was reached."""
+        before = None
+        settings = settings._replace(expand=False)
+        n_iterations = self.ended.n_iterations
+        state = EMState.of(self.ended.point, self.ended.belief)
+        for self.n_rounds in range(1, MOST_ROUNDS + 1):
+            if self.features.item is not None:
+                self.regress_items()
+            self.regress_subjects()
+            here, is_last = self.targets(), False
+            if before is not None:
+                enough = TOLERANCE if self.n_rounds <= MANY_ROUNDS else LOOSE
+                is_last = bool(np.abs(here - before).max() < enough)
+            before = here
+            state = EMState.of(self.ended.point, self.ended.belief)
+            if not is_covered(self.problem, state.point):
+                self.problem, state = recentred(self.problem, state, 1.1)
+            self.ended = run_em(self.problem, state, settings, progress)
+            n_iterations += self.ended.n_iterations
+            if is_last:
+                break
+        self.ended = self.ended._replace(n_iterations=n_iterations)
+        return is_last and self.ended.converged
+
+
+def explain(
+    problem: EMProblem,
+    ended: Ended,
+    prior: PriorTable,
+    features: Features,
+    group: IntArray,
+    share: float,
+    settings: Settings,
+    progress: Progress | None,
+    free_scale: bool,
+) -> Explained:
+    """Fit with features, from the fit without them.
+
+    Args:
+        problem: the problem without features.
+        ended: its fit.
+        prior: the priors of the items.
+        features: the features.
+        group: row of the matrix of subject features of each row of the responses.
+        share: share of the responses that are observed.
+        settings: stopping rule and options of EM.
+        progress: called after every iteration.
+        free_scale: whether the scale is that of the subjects.
+
+    Returns:
+        The fit.
+    """
+    rounds = _Rounds(problem, ended, prior, features, group, share, free_scale)
+    converged = rounds.run(settings, progress)
+    description, no_items = dict(prior.description), np.zeros_like(prior.sparse)
+    for name, regression in rounds.items.items():
+        description[name] = f"regression on features, residual SD {regression.residual_sd:.3g}"
+    if features.item is not None:
+        prior = prior._replace(
+            constraints=rounds.problem.constraints, sparse=no_items, aside=no_items,
+            scaled=False, description=description,
+        )  # fmt: skip
+    ended = rounds.ended
+    if not converged:
+        text = (
+            f"Not converged: the regression on features still changed after {MOST_ROUNDS} rounds."
+        )
+        ended = ended._replace(converged=False, message=text)
+    place = rounds.mean, rounds.sd
+    (mean, sd), (centre, unit) = ((0.0, 1.0), place) if free_scale else (place, (0.0, 1.0))
+    n_parameters = 0
+    if features.subject is not None and rounds.subject is not None:
+        # The intercept and the residual SD define the scale where it is free.
+        layout = rounds.subject.layout
+        n_parameters = int(layout.fixed[layout.block].sum() + (~layout.fixed).sum())
+        n_parameters += 0 if free_scale else 2
+    return Explained(
+        problem=rounds.problem,
+        ended=ended,
+        prior=prior,
+        subject=None if features.subject is None else rounds.subject,
+        items=rounds.items,
+        centre=centre,
+        unit=unit,
+        mean=mean,
+        sd=sd,
+        population=np.asarray(rounds.ended.point.population, float),
+        n_parameters=n_parameters,
+        n_rounds=rounds.n_rounds,
+        converged=converged,
+    )
+
+
+def check_explained(template: ItemModel, prior: PriorTable) -> None:
+    """Reject models and priors that item features do not go with.
+
+    Raises:
+        InputError: for a model of several categories, or priors on what features explain.
+    """
+    if template.takes != "right/wrong" or template.members:
+        must = "left out but for one right/wrong model"
+        raise argument_error("item_features", must, f"a {template.key} model")
+    stated = [name for name in EXPLAINED if name in prior.description]
+    if stated:
+        raise InputError(
+            f"The `priors` argument must be without {stated[0]} where item_features explain it. "
+            f"Got {brief(prior.description[stated[0]])}."
+        )

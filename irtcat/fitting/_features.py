@@ -1,0 +1,198 @@
+"""Features of the subjects and items of a fit, and what a fit says of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._bank_moves import PREDICTED
+from irtcat._checks import argument_error, shorten
+from irtcat._types import FloatArray, IntArray
+from irtcat.bank import ItemBank
+from irtcat.features import Design, check_features, design_of
+from irtcat.fitting._regression import Regression
+from irtcat.models import column_names, take, unpack
+from irtcat.responses import Responses
+
+__all__ = ["FeatureRegression", "Features", "check_alone", "features_of", "predicted_bank"]
+
+NOT_WITH = (
+    "groups", "invariance", "anchors", "theta", "equal", "checkpoint", "devices", "dims", "pattern",
+    "structure",
+)  # fmt: skip
+"""Arguments of `irtcat.fit` that do not go with features."""
+
+
+@dataclass(frozen=True)
+class Features:
+    """The features of a fit.
+
+    Attributes:
+        subject: design and matrix of the distinct rows of subject features; None without any.
+        codes: row of each subject in that matrix.
+        item: design and matrix of the items, in the order of the responses; None without any.
+        has_residual: whether items differ from what their features say.
+    """
+
+    subject: tuple[Design, FloatArray] | None
+    codes: IntArray
+    item: tuple[Design, FloatArray] | None
+    has_residual: bool
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureRegression:
+    """What features say of a parameter of items, or of the ability of subjects.
+
+    Attributes:
+        target: "ability", "intercept" or "slope".
+        design: how rows of features become numbers.
+        regression: the estimates.
+        scale: factor from the estimates' scale to the bank's.
+        shift: added after the factor.
+    """
+
+    target: str
+    design: Design
+    regression: Regression
+    scale: float = 1.0
+    shift: float = 0.0
+
+    @property
+    def residual_sd(self) -> float:
+        """SD of what the features do not explain."""
+        return abs(self.scale) * self.regression.residual_sd
+
+    def to_frame(self) -> pd.DataFrame:
+        """Coefficients: feature, block, estimate, se (of a standardised column, and of a level)."""
+        design, regression = self.design, self.regression
+        blocks = [block.name for block in design.blocks for _ in block.columns]
+        estimates = self.scale * regression.coefficients
+        estimates[0] += self.shift
+        columns = {
+            "block": ["", *blocks],
+            "estimate": estimates,
+            "se": abs(self.scale) * regression.errors,
+        }
+        return pd.DataFrame(columns, index=pd.Index(["intercept", *design.columns], name="feature"))
+
+    def variances(self) -> pd.DataFrame:
+        """SDs of the residual and of the random coefficients of each block."""
+        sd = self.regression.block_sd
+        names = [block.name for block in self.design.blocks]
+        shown = {name: abs(self.scale) * s for name, s in zip(names, sd, strict=True)}
+        shown = {name: s for name, s in shown.items() if np.isfinite(s)}
+        return pd.DataFrame({"sd": {"residual": self.residual_sd, **shown}})
+
+    def predict(self, table: pd.DataFrame) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of the target for new rows, the residual included.
+
+        A level that the fit did not see has the mean of the levels and their variance.
+        """
+        x = self.design.matrix(table)
+        variance = self.regression.variance(x) + self.regression.residual_sd**2
+        for number, block in enumerate(self.design.blocks):
+            sd = self.regression.block_sd[number]
+            if block.is_category and np.isfinite(sd):
+                unseen = ~x[:, self.regression.layout.block == number].any(axis=1)
+                variance = variance + sd**2 * unseen
+        mean = self.regression.mean(x)
+        return self.shift + self.scale * mean, self.scale**2 * variance
+
+
+def check_alone(arguments: Mapping[str, Any]) -> None:
+    """Reject arguments of a fit that do not go with features.
+
+    Raises:
+        InputError: for such an argument.
+    """
+    wrong = [name for name in NOT_WITH if arguments[name] not in (None, (), 1)]
+    if arguments["density"] != "normal":
+        wrong.append("density")
+    if arguments["method"] != "em":
+        wrong.append("method")
+    if wrong:
+        advice = "A column of groups may be a subject feature." if wrong[0] == "groups" else ""
+        must = "left out with subject_features or item_features"
+        raise argument_error(wrong[0], must, shorten(arguments[wrong[0]]), advice)
+
+
+def _rows_for(table: pd.DataFrame, ids: Any, argument: str, what: str) -> pd.DataFrame:
+    """The rows of these ids.
+
+    Raises:
+        InputError: where an id has no row.
+    """
+    names = pd.Index([str(name) for name in ids], dtype=object)
+    missing = names[~names.isin(table.index)]
+    if len(missing):
+        must = f"a table with a row for every {what} of the responses"
+        got = f"none for {len(missing)} of them ({shorten(list(missing))})"
+        raise argument_error(argument, must, got)
+    return table.loc[names]
+
+
+def features_of(
+    responses: Responses, subject_features: Any, item_features: Any, item_residual: bool
+) -> Features | None:
+    """The features of `irtcat.fit`, checked; None without any.
+
+    Raises:
+        InputError: for tables that are not of the subjects or items of the responses.
+    """
+    if subject_features is None and item_features is None:
+        if not item_residual:
+            raise argument_error("item_residual", "True without item_features", item_residual)
+        return None
+    subject = item = None
+    codes: IntArray = np.zeros(responses.n_subjects, np.int32)
+    if subject_features is not None:
+        table = check_features(subject_features, "subject_features", "subject")
+        table = _rows_for(table, responses.subject_ids, "subject_features", "subject")
+        design = design_of(table, "subject_features")
+        x, which = np.unique(design.matrix(table), axis=0, return_inverse=True)
+        subject, codes = (design, x), which.ravel().astype(np.int32)
+    if item_features is not None:
+        table = check_features(item_features, "item_features", "item")
+        known = _rows_for(table, responses.item_ids, "item_features", "item")
+        design = design_of(known, "item_features")
+        item = (design, design.matrix(known))
+    return Features(subject, codes, item, item_residual)
+
+
+def predicted_bank(
+    bank: ItemBank,
+    regressions: Mapping[str, FeatureRegression],
+    priors: Mapping[str, Any],
+    table: pd.DataFrame,
+) -> ItemBank:
+    """Items by their features (see `Fit.predict_items`)."""
+    names, n = column_names(bank.model), len(table)
+    params = np.zeros((n, len(names)))
+    variance = np.zeros_like(params)
+    known = bank.parameters()
+    for column, name in enumerate(names):
+        if name in regressions:
+            params[:, column], variance[:, column] = regressions[name].predict(table)
+            continue
+        prior = priors.get(name)
+        if isinstance(prior, tuple) and len(prior) == 2:
+            params[:, column], variance[:, column] = prior[0], prior[1] ** 2
+        else:  # what all items share, or the mean of the items
+            params[:, column] = np.mean(known[:, column])
+            variance[:, column] = np.var(known[:, column])
+    some = take(bank.model, np.zeros(n, int))
+    statistics = pd.DataFrame(
+        {"n_responses": 0, "proportion_correct": np.nan, "flags": PREDICTED}, index=table.index
+    )
+    return ItemBank(
+        model=unpack(some, params),
+        item_ids=np.asarray(table.index, str),
+        population_mean=bank.population_mean,
+        population_sd=bank.population_sd,
+        covariance=variance[:, :, None] * np.eye(len(names)),
+        statistics=statistics,
+        provenance={**bank.provenance, "predicted_from": list(regressions)},
+    )

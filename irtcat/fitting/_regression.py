@@ -1,0 +1,303 @@
+"""Linear regression on features where every observation has an error of a known size.
+
+The observations are pseudo-data: what the responses alone say of a parameter, as a Normal
+likelihood with mean y and precision lambda (0 where nobody answered). With features X,
+
+    y_j ~ N(x_j' delta + u_j, 1 / lambda_j),    u_j ~ N(0, tau^2),
+
+where the coefficients of a block of columns are either fixed, or random with a variance of their
+own, kappa_b^2 (a ridge penalty whose weight is estimated: empirical Bayes). All variances maximise
+the marginal likelihood, or the restricted one (REML), which takes account of the fixed
+coefficients (Patterson & Thompson 1971). Blocks with more columns than rows are rotated to their
+left singular vectors: the same model, in as many columns as rows.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, eigh
+from scipy.linalg.blas import dsyrk
+
+from irtcat._types import BoolArray, FloatArray
+
+__all__ = ["Column", "NormalData", "Regression", "regress"]
+
+LARGEST_SAMPLE, LARGEST_WORK = 1000, 2e9
+"""Variances are estimated from this many rows (a sampling error of about 5 %) where a product of
+all rows would take more multiplications."""
+
+LEAST_SD, LARGEST_SD = 1e-3, 30.0
+"""Range of the estimated standard deviations; the least one stands for 0."""
+
+
+class NormalData(NamedTuple):
+    """Pseudo-data: ``precision`` and ``precision * y`` (finite even where the precision is 0)."""
+
+    precision: FloatArray
+    weighted: FloatArray
+
+
+class Column(NamedTuple):
+    """Blocks of columns: number of each column's block; which blocks have fixed coefficients."""
+
+    block: np.ndarray
+    fixed: BoolArray
+
+
+@dataclass(frozen=True)
+class Regression:
+    """The estimates.
+
+    Attributes:
+        coefficients: of the columns, the intercept first.
+        covariance: of the coefficients, in the basis in which they were estimated.
+        residual_sd: tau, the SD of what the features do not explain.
+        block_sd: kappa, the SD of the coefficients of each block; inf where they are fixed.
+        bases: the basis of each rotated block (columns x rows); None where it was not rotated.
+        layout: the blocks of the columns.
+    """
+
+    coefficients: FloatArray
+    covariance: FloatArray
+    residual_sd: float
+    block_sd: FloatArray
+    bases: tuple[FloatArray | None, ...]
+    layout: Column
+
+    def mean(self, x: FloatArray) -> FloatArray:
+        """Expected values of rows."""
+        return self.coefficients[0] + x @ self.coefficients[1:]
+
+    def variance(self, x: FloatArray) -> FloatArray:
+        """Variance of the expected values of rows, without that of the residual."""
+        rotated, beyond = _rotated(x, self.layout, self.bases)
+        spread = ((rotated @ self.covariance) * rotated).sum(axis=1)
+        sd = np.where(np.isfinite(self.block_sd), self.block_sd, 0.0)
+        return spread + beyond @ sd**2
+
+    @property
+    def errors(self) -> FloatArray:
+        """Standard errors of the coefficients, the intercept first."""
+        parts = [np.sqrt(np.maximum(np.diagonal(self.covariance)[:1], 0.0))]
+        at = 1
+        for number, basis in enumerate(self.bases):
+            size = int((self.layout.block == number).sum())
+            width = size if basis is None else basis.shape[1]
+            inner = self.covariance[at : at + width, at : at + width]
+            if basis is None:
+                variance = np.diagonal(inner)
+            else:
+                outside = 1 - (basis**2).sum(axis=1)
+                variance = ((basis @ inner) * basis).sum(axis=1)
+                variance = variance + self.block_sd[number] ** 2 * outside
+            parts.append(np.sqrt(np.maximum(variance, 0.0)))
+            at += width
+        return np.concatenate(parts)
+
+
+def _rotated(
+    x: FloatArray, layout: Column, bases: tuple[FloatArray | None, ...]
+) -> tuple[FloatArray, FloatArray]:
+    """The rows with an intercept in the rotated columns; squared lengths outside of the bases."""
+    parts: list[FloatArray] = [np.ones((len(x), 1))]
+    beyond = np.zeros((len(x), len(bases)))
+    for number, basis in enumerate(bases):
+        block = x[:, layout.block == number]
+        if basis is not None:
+            inside = block @ basis
+            beyond[:, number] = np.maximum((block**2).sum(1) - (inside**2).sum(1), 0.0)
+            block = inside
+        parts.append(block)
+    return np.concatenate(parts, axis=1), beyond
+
+
+def _bases(x: FloatArray, layout: Column, wide: FloatArray) -> tuple[FloatArray | None, ...]:
+    """Orthonormal bases of the row spaces of blocks that are wider than the rows ``wide``."""
+    bases: list[FloatArray | None] = []
+    for number in range(len(layout.fixed)):
+        block = wide[:, layout.block == number]
+        if block.shape[1] <= len(block):
+            bases.append(None)
+            continue
+        values, vectors = eigh(block @ block.T)
+        keep = values > 1e-10 * max(values[-1], 1e-300)
+        bases.append(block.T @ (vectors[:, keep] / np.sqrt(values[keep])))
+    return tuple(bases)
+
+
+class _Solution(NamedTuple):
+    """The coefficients for given variances, and what the objective needs of them."""
+
+    coefficients: FloatArray
+    inverse: FloatArray
+    information: FloatArray
+    log_det: float
+
+
+def _weights(data: NormalData, tau2: float) -> tuple[FloatArray, FloatArray]:
+    """D = 1 / (1 / lambda + tau^2) and D y, finite where the precision is 0."""
+    shrunk = 1 + data.precision * tau2
+    return data.precision / shrunk, data.weighted / shrunk
+
+
+def _solve(
+    z: FloatArray,
+    data: NormalData,
+    block: np.ndarray,
+    log_sd: FloatArray,
+    is_fixed: BoolArray,
+) -> _Solution:
+    """Coefficients for these variances, and their covariance.
+
+    Args:
+        z: columns, the intercept first.
+        data: the pseudo-data.
+        block: number of the block of each column, -1 for the intercept.
+        log_sd: logarithm of tau and of the SDs of the blocks (those of fixed ones are not used).
+        is_fixed: whether the coefficients of a column are fixed.
+    """
+    variances = np.exp(2 * log_sd)
+    d, dy = _weights(data, variances[0])
+    ridge = np.zeros(z.shape[1])
+    ridge[~is_fixed] = 1 / variances[1:][block[~is_fixed]]
+    # dsyrk computes one triangle only: half of the work that matters for wide tables.
+    information = dsyrk(1.0, z * np.sqrt(d)[:, None], trans=1, lower=1)
+    information += np.tril(information, -1).T
+    # A column that no response informs has no estimate: the smallest weight keeps it at 0.
+    jitter = 1e-12 * max(float(np.diagonal(information).max()), 1e-12)
+    information[np.diag_indices_from(information)] += ridge + jitter
+    factor = cho_factor(information, lower=True)
+    coefficients = cho_solve(factor, z.T @ dy)
+    log_det = 2 * float(np.log(np.diagonal(factor[0])).sum())
+    return _Solution(coefficients, cho_solve(factor, np.eye(len(ridge))), information, log_det)
+
+
+def _objective(
+    z: FloatArray,
+    data: NormalData,
+    block: np.ndarray,
+    log_sd: FloatArray,
+    is_fixed: BoolArray,
+    reml: bool,
+) -> tuple[float, FloatArray]:
+    """Minus the log marginal likelihood (without a constant), and its gradient by the log SDs.
+
+    The arguments are those of `_solve`; all rows have a precision above 0. ``reml`` says whether
+    the likelihood is the restricted one.
+    """
+    solution = _solve(z, data, block, log_sd, is_fixed)
+    coefficients = solution.coefficients
+    tau2, kappa2 = np.exp(2 * log_sd[0]), np.exp(2 * log_sd[1:])
+    d, dy = _weights(data, tau2)
+    residual = dy - d * (z @ coefficients)
+    square = (dy * data.weighted / data.precision).sum() - dy @ (z @ coefficients)
+    log_det = np.log1p(data.precision * tau2).sum() + np.log(kappa2[block[~is_fixed]]).sum()
+    traced, log_det_columns = solution.inverse, solution.log_det
+    if not reml:
+        at = np.flatnonzero(~is_fixed)
+        traced, log_det_columns = np.zeros_like(traced), 0.0
+        if len(at):
+            inner = cho_factor(solution.information[np.ix_(at, at)], lower=True)
+            log_det_columns = 2 * np.log(np.diagonal(inner[0])).sum()
+            traced[np.ix_(at, at)] = cho_solve(inner, np.eye(len(at)))
+    objective = 0.5 * (log_det + log_det_columns + square)
+    gradient = np.zeros(len(log_sd))
+    weighted = z * d[:, None]
+    leverage = ((weighted @ traced) * weighted).sum(axis=1)
+    gradient[0] = tau2 * (d.sum() - leverage.sum() - (residual**2).sum())
+    for number in range(len(kappa2)):
+        at = np.flatnonzero((block == number) & ~is_fixed)
+        if len(at):
+            lengths = (coefficients[at] ** 2).sum() + np.diagonal(traced)[at].sum()
+            gradient[1 + number] = len(at) - lengths / kappa2[number]
+    return float(objective), gradient
+
+
+def regress(
+    x: FloatArray,
+    data: NormalData,
+    layout: Column,
+    *,
+    reml: bool = True,
+    residual: bool = True,
+    start: "Regression | None" = None,
+) -> Regression:
+    """Estimate coefficients and variances.
+
+    Args:
+        x: features, rows x columns.
+        data: what the responses say of each row.
+        layout: the blocks of the columns.
+        reml: whether variances maximise the restricted likelihood.
+        residual: whether rows differ from what the features say; otherwise tau is 0.
+        start: the estimates of an earlier round.
+
+    Returns:
+        The estimates.
+    """
+    sample = np.flatnonzero(data.precision > 0)
+    if len(sample) > LARGEST_SAMPLE and len(sample) * x.shape[1] ** 2 > LARGEST_WORK:
+        sample = sample[np.linspace(0, len(sample) - 1, LARGEST_SAMPLE).astype(int)]
+    estimated = [0] if residual else []
+    estimated += [1 + int(number) for number in np.flatnonzero(~layout.fixed)]
+    if start is None:
+        log_sd = np.zeros(1 + len(layout.fixed))
+        sizes = np.bincount(layout.block, minlength=len(layout.fixed))
+        log_sd[1:] = -0.5 * np.log(np.maximum(sizes, 1))
+    else:
+        sd = np.concatenate([[start.residual_sd], start.block_sd])
+        log_sd = np.log(np.clip(np.where(np.isfinite(sd), sd, 1.0), LEAST_SD, LARGEST_SD))
+    if not residual:
+        log_sd[0] = np.log(LEAST_SD)
+    if estimated and len(sample):
+        from scipy.optimize import minimize  # slow to import
+
+        part = x[sample]
+        bases = _bases(part, layout, part)
+        z, _ = _rotated(part, layout, bases)
+        block, is_fixed = _columns(layout, bases)
+        here = NormalData(data.precision[sample], data.weighted[sample])
+
+        def objective(free: FloatArray) -> tuple[float, FloatArray]:
+            at = log_sd.copy()
+            at[estimated] = free
+            value, gradient = _objective(z, here, block, at, is_fixed, reml)
+            return value, gradient[estimated]
+
+        bounds = [(np.log(LEAST_SD), np.log(LARGEST_SD))] * len(estimated)
+        best = minimize(
+            objective, log_sd[estimated], jac=True, method="L-BFGS-B", bounds=bounds,
+            options={"ftol": 1e-13, "gtol": 1e-7},
+        )  # fmt: skip
+        log_sd[estimated] = best.x
+    bases = _bases(x, layout, x[data.precision > 0] if (data.precision > 0).any() else x[:1])
+    z, _ = _rotated(x, layout, bases)
+    block, is_fixed = _columns(layout, bases)
+    solution = _solve(z, data, block, log_sd, is_fixed)
+    coefficients, at = [solution.coefficients[:1]], 1
+    for number, basis in enumerate(bases):
+        width = int((block == number).sum())
+        inner = solution.coefficients[at : at + width]
+        coefficients.append(inner if basis is None else basis @ inner)
+        at += width
+    ordered = np.concatenate(coefficients)
+    back = np.argsort(np.argsort(layout.block, kind="stable"), kind="stable")
+    return Regression(
+        coefficients=np.concatenate([ordered[:1], ordered[1:][back]]),
+        covariance=solution.inverse,
+        residual_sd=float(np.exp(log_sd[0])),
+        block_sd=np.where(layout.fixed, np.inf, np.exp(log_sd[1:])),
+        bases=bases,
+        layout=layout,
+    )
+
+
+def _columns(layout: Column, bases: tuple[FloatArray | None, ...]) -> tuple[np.ndarray, BoolArray]:
+    """The block of each rotated column (-1 for the intercept), and whether it is fixed."""
+    block = [-1]
+    for number, basis in enumerate(bases):
+        width = (layout.block == number).sum() if basis is None else basis.shape[1]
+        block += [number] * int(width)
+    numbers = np.array(block)
+    return numbers, np.append(layout.fixed, True)[numbers]  # the intercept is the last one

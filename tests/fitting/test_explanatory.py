@@ -1,0 +1,333 @@
+"""Fits with features of subjects and items: against mirt, brute force and simulated truth."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit, logsumexp
+
+from irtcat import InputError, ItemBank, Responses, fit, score, select
+from irtcat.cat import Config, simulate
+
+NO_ERRORS = {"standard_errors": "none"}
+
+
+@pytest.fixture(scope="module")
+def mirt(reference):
+    return reference("mirt_explanatory")
+
+
+def unpacked(packed):
+    n, j = packed["shape"]
+    bits = np.frombuffer(bytes.fromhex(packed["bits"]), np.uint8)
+    return np.unpackbits(bits, count=n * j).reshape(n, j).astype(np.int8)
+
+
+@pytest.fixture(scope="module")
+def regressed(mirt):
+    data = mirt["latent_regression"]
+    r = Responses.from_array(unpacked(data["responses"]))
+    return r, pd.DataFrame({"x1": data["x1"], "x2": data["x2"]}, index=r.subject_ids)
+
+
+def raw(regression):
+    """Coefficients of the columns as given, and the intercept where they are 0."""
+    table, design = regression.to_frame()["estimate"], regression.design
+    slopes = table.iloc[1:].to_numpy() / design.scale.to_numpy()
+    return slopes, table.iloc[0] - slopes @ design.centre.to_numpy()
+
+
+def test_latent_regression_of_a_2pl_is_mirts(mirt, regressed):
+    theirs = mirt["latent_regression"]["fits"]["2pl"]
+    f = fit(regressed[0], "2pl", subject_features=regressed[1], **NO_ERRORS)
+    assert f.converged
+    assert f.log_likelihood == pytest.approx(theirs["log_likelihood"], abs=1e-3)
+    assert f.n_parameters == theirs["n_parameters"]
+    # There the residual SD is 1 and the mean at x = 0 is 0.
+    slopes, at_zero = raw(f.subject_regression)
+    sd = f.subject_regression.residual_sd
+    np.testing.assert_allclose(slopes / sd, theirs["betas"], atol=1e-4)
+    params = f.bank.parameters()
+    np.testing.assert_allclose(params[:, 0] * sd, theirs["a"], atol=1e-3)
+    np.testing.assert_allclose(params[:, 1] + params[:, 0] * at_zero, theirs["d"], atol=1e-3)
+    mean, prior_sd = f.subject_prior
+    np.testing.assert_allclose(mean.var() + prior_sd.mean() ** 2, 1.0, atol=1e-3)
+    np.testing.assert_allclose(mean.mean(), 0.0, atol=1e-3)
+
+
+def test_latent_regression_of_a_rasch_model_is_mirts(mirt, regressed):
+    theirs = mirt["latent_regression"]["fits"]["rasch"]
+    f = fit(regressed[0], "rasch", subject_features=regressed[1], **NO_ERRORS)
+    # Theirs is lower by .005: 61 nodes.
+    assert f.log_likelihood == pytest.approx(theirs["log_likelihood"], abs=1e-2)
+    assert f.n_parameters == theirs["n_parameters"]
+    slopes, _ = raw(f.subject_regression)
+    np.testing.assert_allclose(slopes, theirs["betas"], atol=1e-3)
+    assert f.subject_regression.residual_sd**2 == pytest.approx(theirs["variance"], abs=2e-3)
+
+
+def test_linear_logistic_test_model_is_mirts(mirt):
+    theirs = mirt["lltm"]
+    r = Responses.from_array(unpacked(theirs["responses"]))
+    table = pd.DataFrame({"w1": theirs["w1"], "w2": theirs["w2"]}, index=r.item_ids)
+    f = fit(r, "rasch", item_features=table, item_residual=False, **NO_ERRORS)
+    assert f.log_likelihood == pytest.approx(theirs["log_likelihood"], abs=1e-2)
+    slopes, at_zero = raw(f.item_regressions["intercept"])
+    np.testing.assert_allclose([at_zero, *slopes], theirs["coefficients"], atol=1e-3)
+    assert f.bank.population_sd**2 == pytest.approx(theirs["variance"], abs=1e-3)
+
+
+def brute_log_likelihood(params, x, mean, sd):
+    """Marginal log-likelihood with a population for each subject, as a plain sum."""
+    z = np.linspace(-8, 8, 801)
+    log_prior = -0.5 * z**2 - logsumexp(-0.5 * z**2)
+    total = 0.0
+    for row, m, s in zip(x, mean, sd, strict=True):
+        eta = params[:, :1] * (m + s * z) + params[:, 1:2]
+        log_p = -np.logaddexp(0, np.where(row[:, None] == 1, -eta, eta))
+        total += logsumexp(log_p.sum(axis=0) + log_prior)
+    return total
+
+
+def test_scores_of_the_latent_regression_vanish(regressed):
+    """Law: the marginal likelihood, by brute force, is level in coefficients and residual SD."""
+    r, table = regressed
+    few = r.subset(subjects=np.arange(300))
+    f = fit(few, "2pl", subject_features=table.iloc[:300], weak_priors=False, **NO_ERRORS)
+    params, x = f.bank.parameters(), few.values
+    mean, sd = f.subject_prior
+    value = brute_log_likelihood(params, x, mean, sd)
+    assert f.log_likelihood == pytest.approx(value, abs=1e-4)
+    z = f.subject_regression.design.matrix(table.iloc[:300])
+    h = 1e-3
+    for moves in ((h * z[:, 0], 0), (h * z[:, 1], 0), (0, h * sd)):
+        up, down = (
+            brute_log_likelihood(params, x, mean + s * moves[0], sd + s * moves[1]) for s in (1, -1)
+        )
+        curvature = (2 * value - up - down) / h**2
+        assert abs(up - down) / (2 * h) < 0.02 * np.sqrt(curvature)  # in standard errors
+
+
+def simulated(seed, n=600, n_items=60, tau=0.4):
+    """Responses of a Rasch model with features of both sides, and what was drawn."""
+    rng = np.random.default_rng(seed)
+    size = rng.normal(size=n)
+    lab = rng.integers(0, 8, n)
+    theta = 0.6 * size + 0.5 * rng.normal(size=8)[lab] + 0.6 * rng.normal(size=n)
+    steps, topic = rng.normal(size=n_items), rng.integers(0, 5, n_items)
+    d = 0.3 - 0.8 * steps + 0.4 * rng.normal(size=5)[topic] + tau * rng.normal(size=n_items)
+    x = (rng.random((n, n_items)) < expit(theta[:, None] + d)).astype(int)
+    r = Responses.from_array(x)
+    subjects = pd.DataFrame({"size": size, "lab": lab.astype(str)}, index=r.subject_ids)
+    items = pd.DataFrame({"steps": steps, "topic": topic.astype(str)}, index=r.item_ids)
+    return r, subjects, items, theta, d
+
+
+def test_both_sides_are_recovered():
+    r, subjects, items, theta, _ = simulated(0)
+    f = fit(r, "rasch", subject_features=subjects, item_features=items, **NO_ERRORS)
+    assert f.converged
+    unit = theta.std()
+    slopes = f.subject_regression.to_frame()
+    assert abs(slopes.loc["size", "estimate"] - 0.6 * subjects["size"].std()) < 0.1
+    assert f.subject_regression.residual_sd == pytest.approx(0.6, abs=0.08)
+    assert f.bank.population_sd == pytest.approx(unit, abs=0.1)
+    by_items = f.item_regressions["intercept"]
+    estimate = by_items.to_frame().loc["steps"]
+    assert abs(estimate["estimate"] + 0.8 * items["steps"].std(ddof=0)) < 3 * estimate["se"]
+    assert by_items.residual_sd == pytest.approx(0.4, abs=0.12)
+    assert np.corrcoef(f.abilities.theta, theta)[0, 1] > 0.95
+    assert list(by_items.variances().index) == ["residual", "topic"]
+
+
+def test_features_tell_more_than_no_features():
+    """With six answers each, abilities given features are nearer to the truth."""
+    r, subjects, _, theta, _ = simulated(1, n=2000, n_items=6)
+    few = r
+    plain = fit(few, "rasch", **NO_ERRORS).abilities
+    known = fit(few, "rasch", subject_features=subjects, **NO_ERRORS).abilities
+    truth = theta - theta.mean()
+    assert np.mean((known.theta - truth) ** 2) < 0.7 * np.mean((plain.theta - truth) ** 2)
+    covered = np.mean((known.lower < truth) & (truth < known.upper))
+    assert 0.9 < covered < 0.99
+
+
+@pytest.mark.slow
+def test_intervals_of_new_items_and_subjects_cover():
+    """200 replications: 95 % intervals of what nobody answered cover 93-97 %."""
+    inside = {"items": [], "subjects": []}
+    for seed in range(200):
+        r, subjects, items, theta, d = simulated(seed, n=240, n_items=50)
+        some = r.subset(subjects=np.arange(200), items=np.arange(40))
+        f = fit(
+            some, "rasch", subject_features=subjects.iloc[:200], item_features=items.iloc[:40],
+            **NO_ERRORS,
+        )  # fmt: skip
+        shift = theta[:200].mean()  # the scale's origin is the mean of the calibration subjects
+        new = f.predict_items(items.iloc[40:])
+        off = new.parameters()[:, 0] - (d[40:] + shift)
+        inside["items"].append(np.abs(off) < 1.96 * np.sqrt(new.covariance[:, 0, 0]))
+        told = f.predict_subjects(subjects.iloc[200:])
+        off = told["mean"].to_numpy() - (theta[200:] - shift)
+        inside["subjects"].append(np.abs(off) < 1.96 * told["sd"].to_numpy())
+    for kind, hits in inside.items():
+        assert 0.93 < np.mean(hits) < 0.97, kind
+
+
+def test_predicted_items_are_used_with_their_uncertainty():
+    """EAP on predicted items is the integral over ability and item parameters."""
+    r, _, items, _, _ = simulated(2)
+    f = fit(r.subset(items=np.arange(50)), "2pl", item_features=items.iloc[:50], **NO_ERRORS)
+    new = f.predict_items(items.iloc[50:])
+    assert (new.statistics["flags"] == "predicted").all()
+    answers = r.subset(subjects=np.arange(20), items=np.arange(50, 60))
+    ours = score(new, answers)
+    rng, theta = np.random.default_rng(0), np.linspace(-5, 5, 201)
+    params, root = new.parameters(), np.sqrt(np.einsum("jpp->jp", new.covariance))
+    draws = params + root * rng.standard_normal((4000, *params.shape))
+    p = expit(draws[..., :1] * theta + draws[..., 1:]).mean(axis=0)
+    x = answers.values
+    log_lik = x @ np.log(p) + (1 - x) @ np.log(1 - p)
+    weights = np.exp(log_lik - 0.5 * theta**2)
+    weights /= weights.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(ours.theta, weights @ theta, atol=0.02)
+    b = -params[:, 1] / params[:, 0]
+    certain = ItemBank.from_parameters(a=params[:, 0], b=b, item_ids=new.item_ids)
+    assert (ours.se > score(certain, answers).se).all()
+
+
+def test_banks_of_known_and_predicted_items_go_everywhere(tmp_path):
+    r, _, items, theta, _ = simulated(3)
+    f = fit(r.subset(items=np.arange(50)), "rasch", item_features=items.iloc[:50])
+    new = f.predict_items(items.iloc[50:])
+    both = f.bank.join(new, same_scale=True)
+    curves = both.expected_curves()
+    assert curves.model.key == "2pl"
+    assert (curves.to_frame()["a"].iloc[50:] < 1).all()
+    np.testing.assert_allclose(curves.to_frame()["a"].iloc[:50], 1.0)
+    np.testing.assert_allclose(curves.to_frame()["b"].iloc[:50], f.bank.to_frame()["b"])
+    assert ItemBank.load(both.save(tmp_path / "both.npz")) == both
+    assert np.corrcoef(score(both, r).theta, theta)[0, 1] > 0.9
+    assert len(select(both, 10, strategy="fisher").item_ids) == 10
+    report = simulate(both, [0.0, 1.0], Config(max_items=5), seed=1)
+    assert report.n_items.tolist() == [5, 5]
+
+
+def test_an_item_that_says_little_is_chosen_less():
+    """Of two items of the same parameters, the certain one informs more."""
+    table = pd.DataFrame({"flags": ["", "predicted"]}, index=["known", "new"])
+    bank = ItemBank.from_parameters(a=[1.5, 1.5], b=[0.0, 0.0], item_ids=["known", "new"])
+    unsure = np.stack([np.zeros((2, 2)), np.diag([0.1, 1.0])])
+    bank = ItemBank(bank.model, bank.item_ids, covariance=unsure, statistics=table)
+    assert select(bank, 1, strategy="fisher").item_ids.tolist() == ["known"]
+    assert bank.expected_curves().expected_curves().to_frame()["a"]["new"] == pytest.approx(
+        bank.expected_curves().to_frame()["a"]["new"]
+    )
+
+
+def test_fifteen_subjects_and_hundred_items_are_finite():
+    rng = np.random.default_rng(0)
+    x = (rng.random((15, 100)) < expit(rng.normal(size=(15, 1)) - 2.5)).astype(int)
+    r = Responses.from_array(x)
+    assert (x.sum(axis=0) == 0).any()
+    wide = pd.DataFrame(rng.normal(size=(110, 500)), [f"i{j + 1}" for j in range(110)])
+    f = fit(r, "1pl", item_features=wide.iloc[:100], **NO_ERRORS)
+    new = f.predict_items(wide.iloc[100:])
+    assert np.isfinite(new.parameters()).all()
+    assert np.isfinite(f.abilities.theta).all()
+    assert (np.einsum("jpp->jp", new.covariance)[:, 1] > 0).all()
+
+
+def test_items_without_answers_have_what_features_say():
+    r, _, items, _, _ = simulated(4, n=200, n_items=30)
+    values = r.values.copy()
+    values[:, 20:] = -1
+    gaps = Responses.from_array(np.where(values < 0, np.nan, values), item_ids=r.item_ids)
+    f = fit(gaps, "rasch", item_features=items, **NO_ERRORS)
+    mean, variance = f.item_regressions["intercept"].predict(items.iloc[20:])
+    np.testing.assert_allclose(f.bank.parameters()[20:, 0], mean, atol=1e-3)
+    assert (variance > 0).all()
+
+
+def test_a_category_that_was_not_seen_is_uncertain():
+    r, subjects, _, _, _ = simulated(5, n=300, n_items=20)
+    f = fit(r, "rasch", subject_features=subjects, **NO_ERRORS)
+    rows = subjects.iloc[[0, 0]].set_axis(["seen", "unseen"])
+    rows.loc["unseen", "lab"] = "another"
+    told = f.predict_subjects(rows)
+    assert told.loc["unseen", "sd"] > told.loc["seen", "sd"]
+
+
+def test_score_takes_a_prior_for_each_subject():
+    bank = ItemBank.from_parameters(a=[1.0, 1.5, 0.7], b=[-1.0, 0.0, 1.0])
+    r = Responses.from_array([[1, 0, 1], [0, 0, 0]], item_ids=bank.item_ids)
+    prior = pd.DataFrame({"mean": [1.0, -0.5], "sd": [0.5, 2.0]}, index=r.subject_ids)
+    theta = np.linspace(-12, 12, 4001)
+    p = expit(np.array([[1.0], [1.5], [0.7]]) * (theta - np.array([[-1.0], [0.0], [1.0]])))
+    expected = []
+    for row, (mean, sd) in zip(r.values, prior.to_numpy(), strict=True):
+        weights = np.prod(np.where(row[:, None] == 1, p, 1 - p), axis=0)
+        weights = weights * np.exp(-0.5 * ((theta - mean) / sd) ** 2)
+        weights /= weights.sum()
+        expected.append([weights @ theta, np.sqrt(weights @ theta**2 - (weights @ theta) ** 2)])
+    for given in (prior, (prior["mean"].to_numpy(), prior["sd"].to_numpy())):
+        ours = score(bank, r, prior=given)
+        np.testing.assert_allclose(np.c_[ours.theta, ours.se], expected, atol=1e-5)
+    assert score(bank, r, prior=(0, 1)).theta.tolist() == pytest.approx(score(bank, r).theta)
+
+
+@pytest.mark.parametrize(
+    ("prior", "words"),
+    [
+        ((0.0, 0.0), "SDs above 0"),
+        ((np.nan, 1.0), "finite means"),
+        (3, "a table of mean and sd"),
+        (pd.DataFrame({"mean": [0.0]}, index=["s1"]), "the columns"),
+        (pd.DataFrame({"mean": [0.0], "sd": [1.0]}, index=["s1"]), "none for 's2'"),
+    ],
+)
+def test_priors_that_are_refused(prior, words):
+    bank = ItemBank.from_parameters(a=[1.0, 1.0], b=[0.0, 1.0])
+    r = Responses.from_array([[1, 0], [0, 1]], subject_ids=["s1", "s2"], item_ids=bank.item_ids)
+    with pytest.raises(InputError, match=words):
+        score(bank, r, prior=prior)
+    with pytest.raises(InputError, match="left out but for eap"):
+        score(bank, r, "ml", prior=prior)
+
+
+def test_arguments_that_are_refused(regressed):
+    r, table = regressed
+    few, rows = r.subset(subjects=np.arange(50)), table.iloc[:50]
+    items = pd.DataFrame({"w": np.arange(12.0)}, index=r.item_ids)
+
+    def refused(words, *args, **options):
+        with pytest.raises(InputError, match=words):
+            fit(few, *args, **options)
+
+    refused("row for every subject.*none for 10", subject_features=rows.iloc[:40])
+    refused("row for every item.*none for 2", item_features=items.iloc[2:])
+    refused("`groups`.*A column of groups", subject_features=rows, groups=["a", "b"] * 25)
+    refused("`dims`", subject_features=rows, dims=2)
+    refused("`subject_features`.*not for method", subject_features=rows, method="vi")
+    refused("`checkpoint`", subject_features=rows, checkpoint="x")
+    refused("`item_residual`", item_residual=False)
+    refused("`priors`.*without slope", item_features=items, priors={"slope": (1, 1)})
+    with pytest.raises(InputError, match="of a fit with item_features"):
+        fit(few, "rasch", **NO_ERRORS).predict_items(items)
+    with pytest.raises(InputError, match="of a fit with subject_features"):
+        fit(few, "rasch", **NO_ERRORS).predict_subjects(rows)
+    graded = Responses.from_array(np.random.default_rng(0).integers(0, 3, (60, 4)))
+    table = pd.DataFrame({"w": [1.0, 2.0, 3.0, 5.0]}, index=graded.item_ids)
+    with pytest.raises(InputError, match="but for one right/wrong model"):
+        fit(graded, "graded", item_features=table)
+
+
+def test_graded_items_take_subject_features():
+    rng = np.random.default_rng(0)
+    size = rng.normal(size=500)
+    theta = 0.8 * size + 0.6 * rng.normal(size=500)
+    noisy = theta[:, None] + rng.logistic(size=(500, 8)) + np.linspace(-1, 1, 8)
+    r = Responses.from_array((noisy > -1).astype(int) + (noisy > 1))
+    table = pd.DataFrame({"size": size}, index=r.subject_ids)
+    f = fit(r, "graded", subject_features=table, **NO_ERRORS)
+    assert f.converged
+    assert f.subject_regression.to_frame().loc["size", "estimate"] == pytest.approx(0.8, abs=0.06)
