@@ -48,6 +48,9 @@ MOST_ROUNDS, TOLERANCE = 40, 1e-3
 MANY_ROUNDS, LOOSE = 10, 1e-2
 """After so many rounds this share is enough: few subjects leave EM's own tolerance visible."""
 
+QUICK_ITERATIONS, NEAR = 3, 0.1
+"""Until the means change by less than this share, EM takes so many iterations a round."""
+
 FULL_ROUNDS = 6
 """After so many rounds the scale moves half of the way: with few subjects and slopes without a
 residual, scale and slopes may otherwise overshoot in turn."""
@@ -117,8 +120,9 @@ class _Rounds:
         self.weights = np.bincount(group, np.asarray(problem.weights, float), n)
         dtype = problem.dtype
         self.problem = problem._replace(
-            group=jax.device_put(group), held=jax.device_put(np.ones(n, bool)), scaled=False
-        )
+            group=jax.device_put(group), held=jax.device_put(np.ones(n, bool)), stated=True,
+            scaled=False,
+        )  # fmt: skip
         population = jnp.zeros((2, n), dtype)
         self.ended = ended._replace(point=EMPoint(ended.point.params, population))
         self.subject: Regression | None = None
@@ -276,23 +280,25 @@ class _Rounds:
 
     def run(self, settings: Settings, progress: Progress | None) -> bool:
         """Iterate to convergence; returns whether it was reached."""
-        before = None
-        settings = settings._replace(expand=False)
+        before, is_last, change = None, False, np.inf
+        settings = settings._replace(expand=self.free_scale)
+        quick = settings._replace(max_iterations=QUICK_ITERATIONS)
         n_iterations = self.ended.n_iterations
         state = EMState.of(self.ended.point, self.ended.belief)
         for self.n_rounds in range(1, MOST_ROUNDS + 1):
             if self.features.item is not None:
                 self.regress_items()
             self.regress_subjects()
-            here, is_last = self.targets(), False
+            here = self.targets()
             if before is not None:
-                enough = TOLERANCE if self.n_rounds <= MANY_ROUNDS else LOOSE
-                is_last = bool(np.abs(here - before).max() < enough)
+                change = float(np.abs(here - before).max())
+                is_last = change < (TOLERANCE if self.n_rounds <= MANY_ROUNDS else LOOSE)
             before = here
             state = EMState.of(self.ended.point, self.ended.belief)
             if not is_covered(self.problem, state.point):
                 self.problem, state = recentred(self.problem, state, 1.1)
-            self.ended = run_em(self.problem, state, settings, progress)
+            near = is_last or change < NEAR
+            self.ended = run_em(self.problem, state, settings if near else quick, progress)
             n_iterations += self.ended.n_iterations
             if is_last:
                 break

@@ -268,7 +268,7 @@ def regress(
         bounds = [(np.log(LEAST_SD), np.log(LARGEST_SD))] * len(estimated)
         best = minimize(
             objective, log_sd[estimated], jac=True, method="L-BFGS-B", bounds=bounds,
-            options={"ftol": 1e-13, "gtol": 1e-7},
+            options={"ftol": 1e-11, "gtol": 1e-5},
         )  # fmt: skip
         log_sd[estimated] = best.x
     bases = _bases(x, layout, x[data.precision > 0] if (data.precision > 0).any() else x[:1])

@@ -78,7 +78,8 @@ class EMProblem(NamedTuple):
         engine: runs the passes over the responses where they are not all in the memory of one
             device (``x`` is then None); otherwise None.
         transform: position of the grid on the scale of the parameters; None where the two scales
-            are equal (always with parameter expansion).
+            are equal (with parameter expansion always, but for stated populations).
+        stated: whether all populations are stated, and only the scale may be expanded.
     """
 
     template: ItemModel
@@ -95,6 +96,7 @@ class EMProblem(NamedTuple):
     scaled: bool
     engine: Any = None
     transform: ScaleTransform | None = None
+    stated: bool = False
 
     @property
     def n_latent(self) -> int:
@@ -206,6 +208,7 @@ def _latent_under_priors(
     template: ItemModel,
     params: Array,
     moments: Array,
+    population: Array,
     item_weights: Array,
     constraints: Constraints,
     pull: Array,
@@ -216,12 +219,16 @@ def _latent_under_priors(
     priors. So the two maximise ``E log N(theta; mean, sd^2) + log prior(items rescaled)`` given
     the items: a conditional maximisation in the expanded model, which raises the log-posterior
     as any other step of EM does. ``pull`` is subtracted from the gradient (see `_pull_of_bounds`).
+    Groups have the populations N(mean + sd * m, (sd * s)^2), with m and log s in ``population``.
     """
-    n, first, second = moments.sum(1)
+    group_n, first, second = moments
+    n = group_n.sum()
     model = unpack(template, params)
 
     def objective(v: Array) -> Array:
-        squares = (second - 2 * v[0] * first + n * v[0] ** 2) * jnp.exp(-2 * v[1])
+        centre = v[0] + jnp.exp(v[1]) * population[0]
+        off = second - 2 * centre * first + group_n * centre**2
+        squares = (off * jnp.exp(-2 * (v[1] + population[1]))).sum()
         moved = pack(model.rescale(v[0], jnp.exp(v[1])))
         prior = (item_weights * log_prior(moved, constraints)).sum()
         return -n * v[1] - 0.5 * squares + prior - pull @ v
@@ -294,6 +301,7 @@ def em_update(
     tied: tuple[int, ...],
     scaled: bool = False,
     transform: ScaleTransform | None = None,
+    stated: bool = False,
 ) -> EMUpdate:
     """The M-step for items and populations, and the latent scale removed (traceable)."""
     nodes = None if transform is None else transformed_nodes(transform, point.params.dtype)
@@ -308,9 +316,12 @@ def em_update(
     bounded &= len(held) == 1  # the populations of several groups take up any change of the scale
     multipliers = item_weights[:, None] * jnp.where(bounded, new.gradient, 0.0)
     pull = _pull_of_bounds(template, new.params, multipliers)
-    if scaled:
+    if scaled or stated:
+        moments, population = pooled_moments[:, None], jnp.zeros_like(point.population[:, :1])
+        if stated:
+            moments, population = sums.moments, point.population
         pooled = _latent_under_priors(
-            template, new.params, sums.moments, item_weights, constraints, pull
+            template, new.params, moments, population, item_weights, constraints, pull
         )
     else:
         pooled = _latent_at_bounds(pooled_moments, pull)
@@ -326,6 +337,8 @@ def em_update(
     moved = jnp.stack([(free[0] - centre) * jnp.exp(-log_spread), free[1] - log_spread])
     # A single population stays N(0, 1): its mean and SD are removed.
     population = jnp.where(expand & (len(held) == 1), 0.0, moved)
+    if stated:
+        population = point.population
     unit = jnp.stack([jnp.exp(-point.population[1]), jnp.full_like(log_sd, jnp.sqrt(2.0))])
     in_errors = jnp.sqrt(sums.moments[0]) * unit
     shift = jnp.maximum(jnp.abs(centre), jnp.sqrt(2) * jnp.abs(log_spread)) * jnp.sqrt(
@@ -345,7 +358,7 @@ def em_update(
     )
 
 
-@functools.partial(jit, static_argnames=("tied", "window", "has_missing", "scaled"))
+@functools.partial(jit, static_argnames=("tied", "window", "has_missing", "scaled", "stated"))
 def em_map(
     point: EMPoint,
     template: ItemModel,
@@ -365,6 +378,7 @@ def em_map(
     window: int,
     has_missing: bool,
     scaled: bool,
+    stated: bool = False,
 ) -> tuple[EMUpdate, EStep]:
     """One EM iteration: E-step, M-step, and the latent scale removed.
 
@@ -386,6 +400,7 @@ def em_map(
         window: number of grid nodes in a narrow block's window.
         has_missing: whether any response is missing.
         scaled: whether the latent mean and SD depend on priors.
+        stated: whether all populations are stated.
 
     Returns:
         The update of the point, and the E-step at the point.
@@ -411,6 +426,7 @@ def em_map(
         tied,
         scaled,
         transform,
+        stated,
     )
     return update, belief
 
@@ -438,4 +454,5 @@ def run_e_step(problem: EMProblem, state: EMState, slack: float, n_steps: int, e
         window=layout.window,
         has_missing=problem.has_missing,
         scaled=problem.scaled,
+        stated=problem.stated,
     )
