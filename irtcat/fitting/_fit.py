@@ -432,7 +432,7 @@ def fit(
             together still have mean 0 and SD 1 (for most items sparse: see ``weak_priors``).
             Numbers are standardised, and a missing one counts as the mean; dates become years. A
             column of texts is a random effect: its categories have a variance that is estimated; a
-            missing one counts as their mean. So have numbers in more than a tenth as many columns
+            missing one counts as their mean. So have numbers in more than a fifth as many columns
             as there are rows (empirical Bayes ridge); fewer have fixed coefficients. Columns that
             do not vary are dropped. Several tables may be given as a mapping from names: the
             numbers of each then have a variance of their own. See `Fit.subject_regression` and
@@ -440,9 +440,10 @@ def fit(
         item_features: what is known of the items: a table indexed by item id, where rows of items
             that nobody answered do no harm. Intercept (easiness, -a b) and, where items have their
             own, slope are regressed on it as above, each with a residual variance (the linear
-            logistic test model with error). It takes the place of the weak priors. For right/wrong
-            models of one ability. The integral over an item's parameters is a
-            Laplace approximation. See `Fit.item_regressions` and `Fit.predict_items`.
+            logistic test model with error); coefficients of slopes are always random. It takes the
+            place of the weak priors. For right/wrong models of one ability. The integral over an
+            item's parameters is a Laplace approximation. See `Fit.item_regressions` and
+            `Fit.predict_items`.
         item_residual: whether items differ from what their features say; False is the linear
             logistic test model (Fischer 1973): no residual, and fixed coefficients.
 
