@@ -1,5 +1,6 @@
 """``irtcat predict``."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from irtcat.cli import _input
@@ -25,6 +26,8 @@ SHARES = ("score", "lower", "upper")
     RESPONSES,
     option("bank", read=_input.read_bank),
     option("estimator", choices="irtcat.ESTIMATORS"),
+    option("prior", type=Path, read=_input.feature_table("subjects"),
+           help="CSV table of subjects, ids first, columns mean and sd: what else is known."),
     "level",
     *group(
         "Groups of items",

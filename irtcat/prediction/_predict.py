@@ -69,6 +69,7 @@ ESTIMATORS: Registry[Estimator] = Registry(
             "answers, and the model's expectation for all other items",
             "posterior predictive",
             needs_bank=True,
+            takes_prior=True,
         ),
         Estimator(
             "pirt",
@@ -76,6 +77,7 @@ ESTIMATORS: Registry[Estimator] = Registry(
             "the same with the ability plugged in (tinyBenchmarks)",
             "the unseen answers' variance",
             needs_bank=True,
+            takes_prior=True,
             source="Maia Polo et al. (2024), section 4",
         ),
         Estimator(
@@ -114,6 +116,7 @@ def predict(
     *,
     bank: Any = None,
     estimator: str = "auto",
+    prior: Any = None,
     level: float = 0.95,
     groups: Any = None,
     weights: Any = None,
@@ -145,6 +148,9 @@ def predict(
         bank: calibrated items, all those of the calibration; by default a 2PL is fitted to
             ``calibration``. Not used by "mean" and "weighted".
         estimator: one of the above.
+        prior: for irt and pirt with a bank of one ability, what is known of each subject besides
+            its answers (see `irtcat.score` and `Fit.predict_subjects`). A subject may then have no
+            answer at all.
         level: probability of the intervals, in (0, 1).
         groups: groups of items, for additional scores by group (`Prediction.groups`): a column of
             ``calibration.items``, a Series by item id, or one label per item.
@@ -193,6 +199,11 @@ def predict(
         bank = calibration.bank if bank is None else bank
         calibration = calibration.responses
     bank = None if bank is None else as_bank(bank)
+    if prior is not None and (bank is None or not ESTIMATORS[estimator].takes_prior):
+        able = ", ".join(name for name, row in ESTIMATORS.items() if row.takes_prior)
+        must = f"left out but for {able} with a bank or fit"
+        got = f"one for {estimator} {'without a bank' if bank is None else 'with a bank'}"
+        raise argument_error("prior", must, got)
     calibration = as_responses_like(calibration, "calibration", bank)
     item_ids, shares, sampled = _read_subset(subset, calibration)
     responses = as_responses_like(responses, "responses", item_ids, calibration)
@@ -214,6 +225,7 @@ def predict(
         request=getattr(subset, "request", None),
         drawn=None if drawn is None else _read_drawn(drawn, responses, item_ids),
         progress=part_of(progress, 0, n_parts),
+        prior=prior,
     )
     prediction = _as_prediction(task, ESTIMATORS[estimator].estimate(task), estimator)
     if labels is None:

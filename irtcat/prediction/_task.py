@@ -63,6 +63,7 @@ class Estimator:
         score: how the score is predicted, in one line.
         interval: where its interval comes from.
         needs_bank: whether it needs calibrated items (a 2PL is fitted where none are given).
+        takes_prior: whether it takes a prior of each subject's ability.
         source: author, year and place, where the formula comes from a publication.
     """
 
@@ -71,6 +72,7 @@ class Estimator:
     score: str
     interval: str
     needs_bank: bool = False
+    takes_prior: bool = False
     source: str = ""
 
     @property
@@ -99,6 +101,7 @@ class Task:
         drawn: probability with which the item of each answer was drawn for that subject, NaN where
             it was not drawn; None if no item was.
         progress: called with the steps done, their number and a text; or None.
+        prior: prior of each subject's ability (see `irtcat.score`), or None.
     """
 
     calibration: Responses
@@ -113,6 +116,7 @@ class Task:
     request: Request | None = None
     drawn: FloatArray | None = None
     progress: Progress | None = None
+    prior: Any = None
 
     @property
     def n_items(self) -> int:

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy.special import expit, logsumexp
 
-from irtcat import InputError, ItemBank, Responses, fit, score, select
+from irtcat import InputError, ItemBank, Responses, fit, predict, score, select
 from irtcat.cat import Config, simulate
 
 NO_ERRORS = {"standard_errors": "none"}
@@ -273,6 +273,26 @@ def test_score_takes_a_prior_for_each_subject():
         ours = score(bank, r, prior=given)
         np.testing.assert_allclose(np.c_[ours.theta, ours.se], expected, atol=1e-5)
     assert score(bank, r, prior=(0, 1)).theta.tolist() == pytest.approx(score(bank, r).theta)
+
+
+def test_predict_takes_a_prior():
+    """A model that has answered nothing is predicted from its features alone."""
+    r, subjects, _, _, _ = simulated(6, n=500)
+    old, new = np.arange(400), np.arange(400, 500)
+    f = fit(r.subset(subjects=old), "rasch", subject_features=subjects.iloc[:400], **NO_ERRORS)
+    told = f.predict_subjects(subjects.iloc[400:])
+    values = np.full((100, 3), np.nan)
+    values[:50] = r.values[400:450, :3]
+    few = Responses.from_array(values, item_ids=r.item_ids[:3], subject_ids=r.subject_ids[new])
+    truth = r.values[new].mean(axis=1)
+    plain = predict(f, r.item_ids[:3], few, estimator="irt")
+    known = predict(f, r.item_ids[:3], few, estimator="irt", prior=told)
+    for rows in (slice(0, 50), slice(50, 100)):
+        error = [np.abs(p.score[rows] - truth[rows]).mean() for p in (plain, known)]
+        assert error[1] < 0.85 * error[0]
+    assert np.mean((known.lower <= truth) & (truth <= known.upper)) > 0.88
+    with pytest.raises(InputError, match="left out but for irt, pirt"):
+        predict(f, r.item_ids[:3], few, prior=told)
 
 
 @pytest.mark.parametrize(
