@@ -43,6 +43,13 @@ def test_new_rows_follow_the_same_rules(table):
     assert x[0, 0] == pytest.approx((5 - 3.6) / design.scale["size"])
 
 
+@pytest.mark.parametrize("unit", [1e-300, 1e300])
+def test_numbers_of_any_size_are_standardised(unit):
+    table = pd.DataFrame({"x": unit * np.array([1.0, 2.0, 3.0])}, index=["a", "b", "c"])
+    x = design_of(table, "item_features").matrix(table)
+    np.testing.assert_allclose(x[:, 0], [-1.224745, 0, 1.224745], atol=1e-6)
+
+
 def test_several_tables_are_blocks():
     index = ["i1", "i2", "i3"]
     tables = {

@@ -190,8 +190,10 @@ def design_of(table: pd.DataFrame, argument: str) -> Design:
     n = np.maximum(seen.sum(axis=0), 1)
     centre = np.where(seen, values, 0.0).sum(axis=0) / n
     off = np.where(seen, values - centre, 0.0)
-    scale = np.sqrt((off**2).sum(axis=0) / n)
-    varies = scale > 1e-12 * np.maximum(np.abs(centre), 1.0)
+    most = np.abs(off).max(axis=0)
+    unit = np.where(most > 0, most, 1.0)  # squares of very large or small numbers are no numbers
+    scale = unit * np.sqrt(((off / unit) ** 2).sum(axis=0) / n)
+    varies = scale > 1e-12 * np.abs(centre)
     dropped = [name for name, keep in zip(numeric, varies, strict=True) if not keep]
     kept = [name for name, keep in zip(numeric, varies, strict=True) if keep]
     levels: dict[str, tuple[str, ...]] = {}

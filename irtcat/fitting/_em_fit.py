@@ -351,6 +351,6 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         latent_sd=latent_sd,
         groups=table,
         grouping=grouping,
-        notes=(note,) if note else (),
+        notes=tuple(filter(None, [note, "" if explained is None else explained.note])),
         **regressions,
     )

@@ -43,8 +43,17 @@ Measured on tasks that nobody tried (experiments/explanatory, GSO: 15 columns, 8
 random coefficients of the intercept lose .01 of AUC, fixed ones of the slope .14.
 """
 
-LEAST_PRECISION = 1e-6
-"""Precision of a subject whose posterior is not narrower than the prior."""
+LEAST_PRECISION, NARROWEST = 1e-6, 1e-6
+"""Precision of a subject whose posterior is not narrower than the prior, and the SD of a posterior
+below which only rounding is left."""
+
+LEAST_SHARE = 0.1
+"""Least residual SD, as a share of the SD of all subjects: the spacing of the quadrature nodes."""
+
+HELD = (
+    "The features explain all that the responses show of ability: the residual SD is held at a "
+    "tenth of the SD of all subjects."
+)
 
 MOST_ROUNDS, TOLERANCE = 40, 1e-3
 """Rounds end when no mean has changed by more than this share of its standard error."""
@@ -89,6 +98,7 @@ class Explained:
         n_parameters: number of coefficients and SDs of the regression of the abilities.
         n_rounds: number of rounds.
         converged: whether the last round changed nothing that counts.
+        note: a remark, or empty.
     """
 
     problem: EMProblem
@@ -104,6 +114,7 @@ class Explained:
     n_parameters: int
     n_rounds: int
     converged: bool
+    note: str
 
 
 class _Rounds:
@@ -141,6 +152,7 @@ class _Rounds:
             for name in EXPLAINED:
                 self.item_layouts[name] = _layout(design, len(x), name, all_fixed)
         self.mean, self.sd, self.n_rounds = 0.0, 1.0, 0
+        self.is_held = False
 
     @property
     def explained(self) -> dict[str, int]:
@@ -210,7 +222,8 @@ class _Rounds:
         problem, x = self.problem, self.subject_matrix
         at, unit = (0.0, 1.0) if problem.transform is None else map(float, problem.transform)
         theta = at + unit * np.asarray(self.ended.belief.mean, float)
-        variance = (unit * np.asarray(self.ended.belief.sd, float)) ** 2
+        sd = np.maximum(unit * np.asarray(self.ended.belief.sd, float), NARROWEST)
+        variance = sd**2
         population = np.asarray(self.ended.point.population, float)
         group, weights = np.asarray(problem.group), np.asarray(problem.weights, float)
         prior = np.exp(-2 * population[1][group])
@@ -235,6 +248,8 @@ class _Rounds:
             params = self._rescaled(params)
             self._rescale_priors()
             mean, log_sd = (mean - self.mean) / self.sd, log_sd - np.log(self.sd)
+        least = np.log(LEAST_SHARE * np.hypot(np.exp(log_sd[0]), np.sqrt(share @ mean**2)))
+        self.is_held, log_sd = bool(log_sd[0] < least), np.maximum(log_sd, least)
         new = jnp.asarray(np.stack([mean, log_sd]), problem.dtype)
         self.ended = self.ended._replace(point=EMPoint(params, new))
 
@@ -297,7 +312,8 @@ class _Rounds:
             here = self.targets()
             if before is not None:
                 change = float(np.abs(here - before).max())
-                is_last = change < (TOLERANCE if self.n_rounds <= MANY_ROUNDS else LOOSE)
+                enough = TOLERANCE if self.n_rounds <= MANY_ROUNDS else LOOSE
+                is_last = change < max(enough, settings.tolerance)
             before = here
             state = EMState.of(self.ended.point, self.ended.belief)
             if not is_covered(self.problem, state.point):
@@ -376,6 +392,7 @@ def explain(
         n_parameters=n_parameters,
         n_rounds=rounds.n_rounds,
         converged=converged,
+        note=HELD if rounds.is_held else "",
     )
 
 

@@ -341,6 +341,24 @@ def test_arguments_that_are_refused(regressed):
         fit(graded, "graded", item_features=table)
 
 
+def test_float32_is_near_float64():
+    r, subjects, items, _, _ = simulated(7)
+    both = {"subject_features": subjects, "item_features": items, **NO_ERRORS}
+    ours, exact = (fit(r, "2pl", precision=name, **both) for name in ("float32", "float64"))
+    assert ours.converged
+    np.testing.assert_allclose(ours.bank.parameters(), exact.bank.parameters(), atol=0.02)
+
+
+def test_features_that_explain_everything_leave_a_tenth():
+    """Answers without any differences of ability: the residual is held, and the fit says so."""
+    rng = np.random.default_rng(0)
+    r = Responses.from_array(rng.integers(0, 2, (80, 12)))
+    table = pd.DataFrame({"x": rng.normal(size=80)}, index=r.subject_ids)
+    f = fit(r, "rasch", subject_features=table, **NO_ERRORS)
+    assert "residual SD is held" in f.message
+    assert np.isfinite(f.abilities.theta).all()
+
+
 def test_graded_items_take_subject_features():
     rng = np.random.default_rng(0)
     size = rng.normal(size=500)
