@@ -38,17 +38,17 @@ def _fitted(
     """Slopes and intercepts of the logistic curves nearest to the expected ones."""
     points, weights = np.polynomial.hermite_e.hermegauss(31)
     weights = weights / weights.sum()
-    place = np.stack([theta, np.ones_like(theta)])
+    basis = np.stack([theta, np.ones_like(theta)])
     eta = slope[:, None] * theta + intercept[:, None]
-    sd = np.sqrt(np.maximum(np.einsum("an,jab,bn->jn", place, covariance, place), 0.0))
+    sd = np.sqrt(np.maximum(np.einsum("an,jab,bn->jn", basis, covariance, basis), 0.0))
     expected = expit(eta[..., None] + sd[..., None] * points) @ weights
     density = np.exp(-0.5 * NODES**2)
     a, d = slope.copy(), intercept.copy()
     for _ in range(NEWTON_STEPS):
         p = expit(a[:, None] * theta + d[:, None])
-        gradient = (density * (expected - p)) @ place.T
+        gradient = (density * (expected - p)) @ basis.T
         w = density * p * (1 - p)
-        information = np.einsum("jn,an,bn->jab", w, place, place)
+        information = np.einsum("jn,an,bn->jab", w, basis, basis)
         information[:, [0, 1], [0, 1]] += 1e-9
         step = np.linalg.solve(information, gradient[..., None])[..., 0]
         size = np.abs(step).max(axis=1, keepdims=True)
@@ -74,23 +74,23 @@ def with_expected_curves(bank: Any) -> Any:
     if not at.any() or bank.covariance is None or model.dims > 1 or model.takes != "right/wrong":
         return bank
     names = column_names(model)
-    own = field_columns(model, ["slope"])
+    slope_columns = field_columns(model, ["slope"])
     (column,) = field_columns(model, ["intercept"])
     params = parameter_matrix(model)
-    slope = params[:, own[0]] if own else np.ones(len(params))
+    slope = params[:, slope_columns[0]] if slope_columns else np.ones(len(params))
     block = np.zeros((int(at.sum()), 2, 2))
     known = np.nan_to_num(bank.covariance[at])
     block[:, 1, 1] = known[:, column, column]
-    if own:
-        block[:, 0, 0] = known[:, own[0], own[0]]
-        block[:, 0, 1] = block[:, 1, 0] = known[:, own[0], column]
+    if slope_columns:
+        block[:, 0, 0] = known[:, slope_columns[0], slope_columns[0]]
+        block[:, 0, 1] = block[:, 1, 0] = known[:, slope_columns[0], column]
     theta = bank.population_mean + bank.population_sd * NODES
     slope, intercept = slope.copy(), params[:, column].copy()
     slope[at], intercept[at] = _fitted(slope[at], intercept[at], block, theta)
     covariance = np.array(bank.covariance)
-    if own and model.key != "1pl":
+    if slope_columns and model.key != "1pl":
         params = params.copy()
-        params[:, own[0]], params[:, column] = slope, intercept
+        params[:, slope_columns[0]], params[:, column] = slope, intercept
         covariance[at] = 0.0
         return replace(
             bank, model=unpack(model, params), covariance=covariance, full_covariance=None

@@ -170,10 +170,10 @@ def _predicted(fitted: Any, features: "pd.DataFrame") -> Any:
 
 def _regressions(fitted: Any) -> dict[str, Any]:
     """The regressions on features by what they explain."""
-    found = dict(fitted.item_regressions)
+    regressions = dict(fitted.item_regressions)
     if fitted.subject_regression is not None:
-        found["ability"] = fitted.subject_regression
-    return found
+        regressions["ability"] = fitted.subject_regression
+    return regressions
 
 
 def _coefficients(name: str, regression: Any) -> Table:

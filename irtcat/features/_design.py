@@ -198,18 +198,18 @@ def design_of(table: pd.DataFrame, argument: str) -> Design:
     kept = [name for name, keep in zip(numeric, varies, strict=True) if keep]
     levels: dict[str, tuple[str, ...]] = {}
     for name in texts:
-        found = sorted({text for text in _texts(table[name]) if text is not None})
-        if len(found) < 2:
+        names = sorted({text for text in _texts(table[name]) if text is not None})
+        if len(names) < 2:
             dropped.append(name)
-        elif len(found) > max(2, MOST_LEVELS * len(table)):
+        elif len(names) > max(2, MOST_LEVELS * len(table)):
             raise argument_error(
                 argument,
                 "a table of numbers and categories",
-                f"{len(found)} different texts in the {len(table)} rows of column {name!r}",
+                f"{len(names)} different texts in the {len(table)} rows of column {name!r}",
                 "Turn texts into numbers with irtcat.features.text, or leave the column out.",
             )
         else:
-            levels[name] = tuple(found)
+            levels[name] = tuple(names)
     if not kept and not levels:
         must = "a table with a column whose values differ"
         raise argument_error(argument, must, f"the constant columns {shorten(dropped)}")

@@ -160,8 +160,8 @@ class _Rounds:
         if self.features.item is None:
             return {}
         template, tied = self.problem.template, self.problem.tied
-        found = {name: field_columns(template, [name]) for name in EXPLAINED}
-        return {name: at[0] for name, at in found.items() if at and at[0] not in tied}
+        columns = {name: field_columns(template, [name]) for name in EXPLAINED}
+        return {name: at[0] for name, at in columns.items() if at and at[0] not in tied}
 
     def item_data(self) -> tuple[FloatArray, FloatArray]:
         """Information of each item without its Normal prior, and that times the estimate.
@@ -174,33 +174,33 @@ class _Rounds:
         free = np.asarray(self.problem.constraints.free)
         both = free[:, :, None] & free[:, None, :]
         information = np.where(both, information, np.eye(free.shape[1]) * ~free[:, :, None])
-        own = [p for p in range(free.shape[1]) if p not in self.problem.tied]
-        information, params = information[:, own][:, :, own], params[:, own]
+        untied = [p for p in range(free.shape[1]) if p not in self.problem.tied]
+        information, params = information[:, untied][:, :, untied], params[:, untied]
         return information, np.einsum("jpq,jq->jp", information, params)
 
     def regress_items(self) -> None:
         """Regress the explained parameters, one after another, and set the priors of the next."""
         assert self.features.item is not None
         information, weighted = self.item_data()
-        own = [p for p in range(len(self.names)) if p not in self.problem.tied]
+        untied = [p for p in range(len(self.names)) if p not in self.problem.tied]
         old = self.problem.constraints
         mean = np.array(old.prior_mean, float)
         precision = np.array(old.prior_precision, float)
         for name, column in self.explained.items():
-            at = own.index(column)
-            others = [p for p in range(len(own)) if p != at]
-            pulled = precision[:, column]
-            here = information[:, at, at] - pulled
-            data_weighted = weighted[:, at] - pulled * mean[:, column]
+            at = untied.index(column)
+            others = [p for p in range(len(untied)) if p != at]
+            prior_precision = precision[:, column]
+            likelihood = information[:, at, at] - prior_precision
+            data_weighted = weighted[:, at] - prior_precision * mean[:, column]
             if others:
                 rest = information[:, others][:, :, others]
                 cross = information[:, at][:, others]
                 solved = np.linalg.solve(rest, cross[..., None])[..., 0]
-                here = here - (cross * solved).sum(axis=1)
+                likelihood = likelihood - (cross * solved).sum(axis=1)
                 data_weighted = data_weighted - (solved * weighted[:, others]).sum(axis=1)
             # Rounding leaves a little where nobody answered.
-            known = here > 1e-8 * information[:, at, at]
-            data = NormalData(np.where(known, here, 0.0), np.where(known, data_weighted, 0.0))
+            known = likelihood > 1e-8 * information[:, at, at]
+            data = NormalData(np.where(known, likelihood, 0.0), np.where(known, data_weighted, 0.0))
             self.items[name] = regress(
                 self.features.item[1], data, self.item_layouts[name],
                 residual=self.features.has_residual, start=self.items.get(name),
@@ -265,10 +265,10 @@ class _Rounds:
         old, columns = self.problem.constraints, list(self.explained.values())
         if not columns:
             return
-        here = np.array(self.ended.point.params, float)
-        here[:, columns] = np.asarray(old.prior_mean, float)[:, columns]
+        params = np.array(self.ended.point.params, float)
+        params[:, columns] = np.asarray(old.prior_mean, float)[:, columns]
         mean, precision = np.array(old.prior_mean), np.array(old.prior_precision)
-        mean[:, columns] = np.asarray(self._rescaled(jnp.asarray(here, self.problem.dtype)))[
+        mean[:, columns] = np.asarray(self._rescaled(jnp.asarray(params, self.problem.dtype)))[
             :, columns
         ]
         if "slope" in self.explained:
@@ -309,12 +309,12 @@ class _Rounds:
             if self.features.item is not None:
                 self.regress_items()
             self.regress_subjects()
-            here = self.targets()
+            targets = self.targets()
             if before is not None:
-                change = float(np.abs(here - before).max())
+                change = float(np.abs(targets - before).max())
                 enough = TOLERANCE if self.n_rounds <= MANY_ROUNDS else LOOSE
                 is_last = change < max(enough, settings.tolerance)
-            before = here
+            before = targets
             state = EMState.of(self.ended.point, self.ended.belief)
             if not is_covered(self.problem, state.point):
                 self.problem, state = recentred(self.problem, state, 1.1)
@@ -370,8 +370,8 @@ def explain(
             f"Not converged: the regression on features still changed after {MOST_ROUNDS} rounds."
         )
         ended = ended._replace(converged=False, message=text)
-    place = rounds.mean, rounds.sd
-    (mean, sd), (centre, unit) = ((0.0, 1.0), place) if free_scale else (place, (0.0, 1.0))
+    moments, standard = (rounds.mean, rounds.sd), (0.0, 1.0)
+    (mean, sd), (centre, unit) = (standard, moments) if free_scale else (moments, standard)
     n_parameters = 0
     if features.subject is not None and rounds.subject is not None:
         # The intercept and the residual SD define the scale where it is free.

@@ -161,15 +161,15 @@ def _posterior(
             x[safe], curves.contrast.shape[0], has_missing, like.dtype
         )
         log_lik = log_likelihood(statistics, mask, curves)
-        own = prior_of(prior, safe)
-        narrow = local_quadrature(log_lik, left, rounds=3, points=FINE_NODES, prior=own)
-        mean, sd, is_wide = _support(log_lik, nodes, own)
+        row_prior = prior_of(prior, safe)
+        narrow = local_quadrature(log_lik, left, rounds=3, points=FINE_NODES, prior=row_prior)
+        mean, sd, is_wide = _support(log_lik, nodes, row_prior)
         points = jnp.asarray(FINE_NODES, like.dtype)
-        wide = integrate_locally(log_lik, left, mean, sd, points, own)
+        wide = integrate_locally(log_lik, left, mean, sd, points, row_prior)
         column = is_wide[:, None]
         theta, weights = (jnp.where(column, wide[k], narrow[k]) for k in (0, 1))
         log_z = jnp.where(is_wide, wide[2], narrow[2])
-        beyond = _is_cut_off(log_lik + own.log_density(nodes))
+        beyond = _is_cut_off(log_lik + row_prior.log_density(nodes))
         coarse = jnp.zeros_like(beyond)
         mean, sd = _moments(theta, weights)
         return Posterior(

@@ -347,12 +347,12 @@ def score(
     if bank.model.dims > 1:
         several = score_multidimensional(bank, matched, method, float(level), dtype)
         return replace(several, flags=_flag_unused(several.flags, bank, matched))
-    own = None if prior is None else _own_priors(prior, matched.subject_ids)
-    task = _Task(bank, matched, float(level), (low, high), dtype, prior=own)
+    subject_prior = None if prior is None else _subject_priors(prior, matched.subject_ids)
+    task = _Task(bank, matched, float(level), (low, high), dtype, prior=subject_prior)
     return _ability(task, METHODS[method](task), method)
 
 
-def _own_priors(prior: Any, subject_ids: np.ndarray) -> tuple[FloatArray, FloatArray]:
+def _subject_priors(prior: Any, subject_ids: np.ndarray) -> tuple[FloatArray, FloatArray]:
     """Mean and SD of each subject's prior.
 
     Raises:

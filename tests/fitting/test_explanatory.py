@@ -139,7 +139,7 @@ def test_both_sides_are_recovered():
     assert list(by_items.variances().index) == ["residual", "topic"]
 
 
-def test_features_tell_more_than_no_features():
+def test_features_reduce_the_error():
     """With six answers each, abilities given features are nearer to the truth."""
     r, subjects, _, theta, _ = simulated(1, n=2000, n_items=6)
     few = r
@@ -166,9 +166,9 @@ def test_intervals_of_new_items_and_subjects_cover():
         new = f.predict_items(items.iloc[40:])
         off = new.parameters()[:, 0] - (d[40:] + shift)
         inside["items"].append(np.abs(off) < 1.96 * np.sqrt(new.covariance[:, 0, 0]))
-        told = f.predict_subjects(subjects.iloc[200:])
-        off = told["mean"].to_numpy() - (theta[200:] - shift)
-        inside["subjects"].append(np.abs(off) < 1.96 * told["sd"].to_numpy())
+        predicted = f.predict_subjects(subjects.iloc[200:])
+        off = predicted["mean"].to_numpy() - (theta[200:] - shift)
+        inside["subjects"].append(np.abs(off) < 1.96 * predicted["sd"].to_numpy())
     for kind, hits in inside.items():
         assert 0.93 < np.mean(hits) < 0.97, kind
 
@@ -253,8 +253,8 @@ def test_a_category_that_was_not_seen_is_uncertain():
     f = fit(r, "rasch", subject_features=subjects, **NO_ERRORS)
     rows = subjects.iloc[[0, 0]].set_axis(["seen", "unseen"])
     rows.loc["unseen", "lab"] = "another"
-    told = f.predict_subjects(rows)
-    assert told.loc["unseen", "sd"] > told.loc["seen", "sd"]
+    predicted = f.predict_subjects(rows)
+    assert predicted.loc["unseen", "sd"] > predicted.loc["seen", "sd"]
 
 
 def test_score_takes_a_prior_for_each_subject():
@@ -280,19 +280,19 @@ def test_predict_takes_a_prior():
     r, subjects, _, _, _ = simulated(6, n=500)
     old, new = np.arange(400), np.arange(400, 500)
     f = fit(r.subset(subjects=old), "rasch", subject_features=subjects.iloc[:400], **NO_ERRORS)
-    told = f.predict_subjects(subjects.iloc[400:])
+    predicted = f.predict_subjects(subjects.iloc[400:])
     values = np.full((100, 3), np.nan)
     values[:50] = r.values[400:450, :3]
     few = Responses.from_array(values, item_ids=r.item_ids[:3], subject_ids=r.subject_ids[new])
     truth = r.values[new].mean(axis=1)
     plain = predict(f, r.item_ids[:3], few, estimator="irt")
-    known = predict(f, r.item_ids[:3], few, estimator="irt", prior=told)
+    known = predict(f, r.item_ids[:3], few, estimator="irt", prior=predicted)
     for rows in (slice(0, 50), slice(50, 100)):
         error = [np.abs(p.score[rows] - truth[rows]).mean() for p in (plain, known)]
         assert error[1] < 0.85 * error[0]
     assert np.mean((known.lower <= truth) & (truth <= known.upper)) > 0.88
     with pytest.raises(InputError, match="left out but for irt, pirt"):
-        predict(f, r.item_ids[:3], few, prior=told)
+        predict(f, r.item_ids[:3], few, prior=predicted)
 
 
 @pytest.mark.parametrize(
