@@ -29,11 +29,17 @@ from jaxtyping import Array, Float
 from irtcat._compile import jit
 from irtcat._types import BoolArray, FloatArray
 from irtcat.fitting._covariance import Covariance, inverse_blocks, inverse_of_all
-from irtcat.fitting._mstep import Constraints, penalised_terms, prior_information, prior_slopes
+from irtcat.fitting._mstep import (
+    Constraints,
+    Shared,
+    penalised_terms,
+    prior_information,
+    prior_slopes,
+)
 from irtcat.fitting._multi_em import MultiProblem, filled, sums_at
 from irtcat.fitting._shard import Sharded, all_gather
 from irtcat.fitting._terms import LINEAR
-from irtcat.fitting._ties import spread_of
+from irtcat.fitting._ties import count_distinct, spread_of
 from irtcat.fitting.em import EMPoint, EMProblem, EMState
 from irtcat.latent import (
     AdaptiveQuadrature,
@@ -397,13 +403,30 @@ class Curvature(abc.ABC):
 
     Attributes:
         free: items x params, the parameters that are identified.
-        spread: all cells x free parameters (see `spread_of`), those of the population last.
+        tied: columns of parameters that items share.
+        shared: which of their cells are one parameter; None where all of a column are.
+        estimated: which of the population's numbers are estimated.
         kept: cells of items whose covariance with the population is part of the result.
     """
 
     free: BoolArray
-    spread: FloatArray
+    tied: tuple[int, ...]
+    shared: Shared | None
+    estimated: BoolArray
     kept: slice = slice(0)
+
+    @functools.cached_property
+    def spread(self) -> FloatArray:
+        """All cells x free parameters (see `spread_of`), those of the population last.
+
+        Only the information of all parameters needs it: with 30,000 items it would take 27 GB.
+        """
+        return spread_of(self.free, self.tied, self.shared, self.estimated)
+
+    @property
+    def n_free(self) -> int:
+        """Number of free parameters."""
+        return count_distinct(self.free, self.tied, self.shared) + int(self.estimated.sum())
 
     @abc.abstractmethod
     def is_full(self, which: str) -> bool:
@@ -482,8 +505,8 @@ class OneAbility(Curvature):
         if not self.is_known:
             self.kept = slice(self.free.shape[1])  # with the common slope of a Rasch model
             estimated = np.tile(~held, 2)
-        shared = problem.constraints.shared
-        self.spread = spread_of(self.free, problem.tied, shared, estimated)
+        self.tied, self.shared = problem.tied, problem.constraints.shared
+        self.estimated = estimated
 
     def is_full(self, which: str) -> bool:
         """See `Curvature`; the information is a matrix product for every node."""
@@ -668,8 +691,8 @@ class Multidimensional(Curvature):
         self.problem = problem._replace(item_weights=jnp.ones_like(problem.item_weights))
         self.point, self.belief, self.free = point, belief, free
         rule, design = problem.rule, problem.population
-        tied, shared = problem.step_rule.tied, problem.constraints.shared
-        self.spread = spread_of(free, tied, shared, np.ones(design.size, bool))
+        self.tied, self.shared = problem.step_rule.tied, problem.constraints.shared
+        self.estimated = np.ones(design.size, bool)
         self.is_two_tier, several = rule.n_general > 0, design.n_groups > 1
         # Observed and expected information of the complete data are equal for linear predictors.
         differs = rule.is_adaptive and not isinstance(problem.template, LINEAR)
@@ -683,7 +706,7 @@ class Multidimensional(Curvature):
 
     def _work(self) -> float:
         """Approximate number of operations for the full matrix."""
-        problem, n_free = self.problem, self.spread.shape[1]
+        problem, n_free = self.problem, self.n_free
         n_rows, n_items = len(problem.weights), len(problem.item_weights)
         n_predictors = problem.template.n_categories - 1
         nodes = float(n_nodes(problem.rule)) * problem.population.n_groups

@@ -15,7 +15,7 @@ from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.fitting._checkpoint import Checkpoint, Identity, digest
 from irtcat.fitting._curvature import OneAbility, covariance_of
 from irtcat.fitting._directions import MOST_ITEMS, MOST_ROWS, highest_start, item_directions
-from irtcat.fitting._explanatory import Explained, check_explained, explain
+from irtcat.fitting._explanatory import FIRST_TOLERANCE, Explained, check_explained, explain
 from irtcat.fitting._features import FeatureRegression
 from irtcat.fitting._groups import group_table
 from irtcat.fitting._kinds import add_edge_flags
@@ -265,7 +265,10 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
             [begin(start_values) for start_values in (start, *others)], settings
         )
         checkpoint = _checkpoint(problem, cls, settings, options, rows, held)
-        problem, ended = run_covered(problem, state, settings, options.progress, checkpoint)
+        first = settings
+        if options.features is not None:
+            first = settings._replace(tolerance=max(FIRST_TOLERANCE, settings.tolerance))
+        problem, ended = run_covered(problem, state, first, options.progress, checkpoint)
         most = blank.trials if isinstance(blank, Binomial) else 1.0
         share = float((start.item_n / most).sum() / (rows.weights.sum() * rows.x.shape[1]))
         latent, explained = Latent(), None

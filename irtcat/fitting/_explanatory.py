@@ -34,7 +34,7 @@ from irtcat.fitting._regression import Column, NormalData, Regression, regress
 from irtcat.fitting.em import EMPoint, EMProblem, EMState
 from irtcat.models import ItemModel, column_names, field_columns, pack, unpack
 
-__all__ = ["Explained", "check_explained", "explain"]
+__all__ = ["FIRST_TOLERANCE", "Explained", "check_explained", "explain"]
 
 FIXED_SHARE = {"ability": 0.2, "intercept": 0.2, "slope": 0.0}
 """Columns of numbers have fixed coefficients up to this many per row, else random ones.
@@ -62,7 +62,10 @@ MANY_ROUNDS, LOOSE = 10, 1e-2
 """After so many rounds this share is enough: few subjects leave EM's own tolerance visible."""
 
 QUICK_ITERATIONS, NEAR = 3, 0.1
-"""Until the means change by less than this share, EM takes so many iterations a round."""
+"""Until the means change by less than this share, EM takes so many E-steps a round."""
+
+FIRST_TOLERANCE = 0.05
+"""Tolerance of the fit without features, from which the rounds begin."""
 
 FULL_ROUNDS = 6
 """After so many rounds the scale moves half of the way: with few subjects and slopes without a
@@ -134,10 +137,14 @@ class _Rounds:
         n = len(self.subject_matrix)
         self.weights = np.bincount(group, np.asarray(problem.weights, float), n)
         dtype = problem.dtype
+        self.group = group
+        # Without subject features the one population is N(0, 1), as without any features.
         self.problem = problem._replace(
-            group=jax.device_put(group), held=jax.device_put(np.ones(n, bool)), stated=True,
+            group=None if features.subject is None else jax.device_put(group),
+            held=jax.device_put(np.ones(n, bool)),
+            stated=True,
             scaled=False,
-        )  # fmt: skip
+        )
         population = jnp.zeros((2, n), dtype)
         self.ended = ended._replace(point=EMPoint(ended.point.params, population))
         self.subject: Regression | None = None
@@ -225,7 +232,7 @@ class _Rounds:
         sd = np.maximum(unit * np.asarray(self.ended.belief.sd, float), NARROWEST)
         variance = sd**2
         population = np.asarray(self.ended.point.population, float)
-        group, weights = np.asarray(problem.group), np.asarray(problem.weights, float)
+        group, weights = self.group, np.asarray(problem.weights, float)
         prior = np.exp(-2 * population[1][group])
         precision = np.maximum(1 / variance - prior, LEAST_PRECISION)
         weighted = theta / variance - population[0][group] * prior
