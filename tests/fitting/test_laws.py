@@ -386,7 +386,6 @@ def test_precision_setting_is_put_back(X):
 
 def test_errors_by_item_form_no_matrix_of_all_parameters(monkeypatch):
     """With 30,000 items that matrix would take 27 GB."""
-    from irtcat import Responses, fit
     from irtcat.fitting import _curvature
 
     def forbidden(*arguments):
