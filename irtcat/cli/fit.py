@@ -124,6 +124,8 @@ def command(o: Options) -> Output:
     except KeyboardInterrupt:
         if o.checkpoint is not None and o.checkpoint.exists():
             o.kept = f"The state is in {o.checkpoint}: continue with --resume."
+        elif o.subject_features is not None or o.item_features is not None:
+            o.kept = "Nothing was written; repeat the command to start again."
         elif o.checkpoint is None and o.method in WITH_CHECKPOINT:
             o.kept = "Nothing was written; with --checkpoint FILE a long fit can be continued."
         raise

@@ -99,8 +99,6 @@ class Explained:
         sd: its SD there.
         population: mean and log SD for each row of subject features, on the scale of the items.
         n_parameters: number of coefficients and SDs of the regression of the abilities.
-        n_rounds: number of rounds.
-        converged: whether the last round changed nothing that counts.
         note: a remark, or empty.
     """
 
@@ -115,8 +113,6 @@ class Explained:
     sd: float
     population: FloatArray
     n_parameters: int
-    n_rounds: int
-    converged: bool
     note: str
 
 
@@ -124,10 +120,10 @@ class _Rounds:
     """The rounds of a fit with features."""
 
     def __init__(
-        self, problem: EMProblem, ended: Ended, prior: PriorTable, features: Features,
+        self, problem: EMProblem, ended: Ended, features: Features,
         group: IntArray, share: float, free_scale: bool,
     ):  # fmt: skip
-        self.features, self.prior, self.share = features, prior, share
+        self.features, self.share = features, share
         self.free_scale = free_scale
         self.names = column_names(problem.template)
         self.subject_matrix: FloatArray = np.zeros((1, 0))
@@ -361,7 +357,7 @@ def explain(
     Returns:
         The fit.
     """
-    rounds = _Rounds(problem, ended, prior, features, group, share, free_scale)
+    rounds = _Rounds(problem, ended, features, group, share, free_scale)
     converged = rounds.run(settings, progress)
     description, no_items = dict(prior.description), np.zeros_like(prior.sparse)
     for name, regression in rounds.items.items():
@@ -397,8 +393,6 @@ def explain(
         sd=sd,
         population=np.asarray(rounds.ended.point.population, float),
         n_parameters=n_parameters,
-        n_rounds=rounds.n_rounds,
-        converged=converged,
         note=HELD if rounds.is_held else "",
     )
 

@@ -39,7 +39,7 @@ class NormalData(NamedTuple):
 
 
 class Column(NamedTuple):
-    """Blocks of columns: number of each column's block; which blocks have fixed coefficients."""
+    """Blocks of columns: each column's block, in rising order; which blocks are fixed."""
 
     block: np.ndarray
     fixed: BoolArray
@@ -281,10 +281,8 @@ def regress(
         inner = solution.coefficients[at : at + width]
         coefficients.append(inner if basis is None else basis @ inner)
         at += width
-    ordered = np.concatenate(coefficients)
-    back = np.argsort(np.argsort(layout.block, kind="stable"), kind="stable")
     return Regression(
-        coefficients=np.concatenate([ordered[:1], ordered[1:][back]]),
+        coefficients=np.concatenate(coefficients),
         covariance=solution.inverse,
         residual_sd=float(np.exp(log_sd[0])),
         block_sd=np.where(layout.fixed, np.inf, np.exp(log_sd[1:])),
