@@ -10,7 +10,9 @@ PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-c
 INSTALL = $(PIP) uv && $(BIN)/python -m uv pip install --quiet -c constraints.txt -e '.[$(1)]' \
 	|| $(PIP) -c constraints.txt -e '.[$(1)]'
 
-.PHONY: demo demo-service test test-all test-service check lint bench docs clean
+TORCH ?= torch==2.13.0
+
+.PHONY: demo demo-service test test-all test-service test-training check lint bench docs dist clean
 
 demo: .venv/.demo
 	$(BIN)/irtcat demo --out demo-output
@@ -21,7 +23,7 @@ demo-service: .venv/.service
 	$(BIN)/irtcat serve demo-service.db --example $(DEMO_SERVICE)
 
 # The workers fill the cores: threads of numpy's would wait for each other, up to a hundred times as long.
-test test-all test-service: export OPENBLAS_NUM_THREADS = 1
+test test-all test-service test-training: export OPENBLAS_NUM_THREADS = 1
 
 test: lint
 	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow" -rs
@@ -32,6 +34,13 @@ test-all: lint
 # The service on both databases, in the browser (Debian's chromium), and under random requests.
 test-service: .venv/.service-test
 	IRTCAT_POSTGRESQL=1 IRTCAT_BROWSER=1 $(BIN)/python -m pytest -n auto --dist loadfile tests/service irtcat/service
+
+# PyTorch, Hugging Face's trainers, TRL, torchdata and grain on tiny random models, without the
+# network but for the installation.
+test-training: export OMP_NUM_THREADS = 1
+test-training: .venv/.training-test
+	IRTCAT_TRAINING=1 $(BIN)/python -m pytest -n auto --dist loadfile -rs tests/training_integrations \
+		irtcat/training/torch.py irtcat/training/huggingface.py
 
 # The import layers (tests/test_layers.py) are among all tests too.
 check: lint
@@ -50,6 +59,14 @@ docs: export OPENBLAS_NUM_THREADS = 1
 docs: .venv/.docs
 	$(BIN)/python docs/tools/make_site.py
 
+# What is released, in dist/. The wheel is tried out with the packages of requirements.lock.
+dist: .venv/.release
+	.ci/build
+
+requirements.lock: pyproject.toml constraints.txt | .venv/.release
+	$(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
+		--no-annotate --no-header --extra plot --extra parquet -c constraints.txt pyproject.toml -o $@
+
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
@@ -67,6 +84,17 @@ docs: .venv/.docs
 
 .venv/.service-test: pyproject.toml constraints.txt | .venv/bin/python
 	$(call INSTALL,service-test)
+	touch $@
+
+.venv/.release: pyproject.toml constraints.txt | .venv/bin/python
+	$(call INSTALL,release)
+	touch $@
+
+# First PyTorch, alone: as it is installed the rest takes it. On Linux the registry's build has
+# gigabytes of libraries for GPUs; TORCH=torch==2.13.0+cpu is the one without, where it can be had.
+.venv/.training-test: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) -c constraints.txt '$(TORCH)'
+	$(call INSTALL,training-test)
 	touch $@
 
 .venv/.docs: pyproject.toml constraints.txt | .venv/bin/python

@@ -91,25 +91,29 @@ members.to_frame()[["size", "noise", "accuracy"]].describe().loc[["min", "50%", 
 # %% [markdown]
 # ## Wrong labels
 #
-# `labels.rank` ranks the suspects, with the reasons in words. With the training dynamics it puts
-# those first whose given label the crowd finds least probable. Without them, the responses of a
-# crowd are ranked by the share of members that predict the label. The IRT account, `by="answers"`,
-# suspects an example that able members answer "wrongly" more often than weak ones: that is for
-# tests and benchmarks, and it is misled where weak members are right for another reason than
-# ability, as on the border of two clouds.
+# `labels.rank` ranks the suspects, with the reasons in words. Of a crowd it uses the predicted
+# classes: how likely another class is, and which classes the labels confuse. It plants wrong labels
+# in the data at hand, counts how many of them each order finds, and says so. Without the classes
+# the order depends on what there is: the lowest probability of the label by the training dynamics,
+# or the smallest share of members that predict it. The IRT account, `by="answers"`, suspects an
+# example that able members answer "wrongly" more often than weak ones: that is for tests and
+# benchmarks, and it is misled where weak members are right for another reason than ability, as on
+# the border of two clouds.
 
 # %%
 confidence = dynamics.from_probabilities(members.confidences(), item_ids=bank.item_ids)
-suspects = labels.rank(answers, dynamics=confidence)
+suspects = labels.rank(members)
 rankings = {
-    "with dynamics": suspects,
+    "crowd": suspects,
+    "with dynamics": labels.rank(answers, dynamics=confidence),
     "answers of the crowd": labels.rank(answers),
     "by suspicion": labels.rank(answers, by="answers"),
 }
 for name, ranking in rankings.items():
     hits = np.isin(ranking.first(30).index, b.index[wrong]).sum()
     print(f"{name}: {hits} of the 30 most suspect examples have a wrong label")
-suspects.first(5)[["suspicion", "a", "share", "reasons"]].round(2)
+print(suspects.order)
+suspects.first(5)[["suspicion", "suggested", "share", "reasons"]].round(2)
 
 # %% [markdown]
 # ## Train on a part

@@ -44,7 +44,7 @@ __main__
 LEVEL = {name: i for i, line in enumerate(LAYERS.split("\n")) for name in line.split()}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
 FOREIGN = {"sklearn", "torch", "tensorflow", "statsmodels"}
-EXTRAS = {"features": {"sklearn"}}
+EXTRAS = {"features": {"sklearn"}, "training": {"torch"}}
 """Libraries that a part imports when it needs them, from an extra of its own."""
 
 

@@ -305,3 +305,31 @@ def test_missing_matplotlib_is_a_sentence(bank, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(InputError, match=r"pip install 'irtcat\[plot\]'"):
         plot.item_curves(bank)
+
+
+def test_ability_of_a_policy():
+    history = pd.DataFrame({"step": [1, 2, 3], "theta": [0.0, 0.5, 0.4], "se": [0.4, 0.2, 0.1]})
+    [axes] = plot.policy_ability(history).axes
+    np.testing.assert_array_equal(axes.lines[0].get_ydata(), history["theta"])
+    edge = axes.collections[0].get_paths()[0].vertices
+    assert edge[:, 1].max() == pytest.approx(0.5 + 1.96 * 0.2, abs=1e-4)
+    figure = plot.policy_ability(history.assign(score=[0.1, 0.5, 0.6], predicted=[0.5, 0.4, 0.6]))
+    np.testing.assert_array_equal(lines(figure.axes[1])["score"].get_ydata(), [0.1, 0.5, 0.6])
+    with pytest.raises(InputError, match="columns se, step, theta"):
+        plot.policy_ability(history.drop(columns="se"))
+
+
+def test_usefulness_of_prompts():
+    from irtcat.training.online import Selector
+
+    selector = Selector(6, seed=0)
+    selector.update([0, 1], [8, 3], trials=8)
+    frame = selector.to_frame()
+    axes = plot.prompt_usefulness(selector).axes[0]
+    new, tried = (np.asarray(points.get_offsets()) for points in axes.collections)
+    assert len(new) == 4
+    order = np.argsort(tried[:, 0])
+    rows = frame.iloc[:2].sort_values("b")
+    np.testing.assert_allclose(tried[order], rows[["b", "usefulness"]])
+    with pytest.raises(InputError, match="a Selector, or a table"):
+        plot.prompt_usefulness(3)

@@ -4,7 +4,8 @@ The documentation, the README and their tests use this module: what is shown is 
 
 * ```` ```python ```` blocks of a page run in order and share their names. As in a notebook, the
   value of a last line that is an expression is shown. ``alt="..."`` after the language describes
-  the figure that the block ends with.
+  the figure that the block ends with; ``needs="torch grain"`` names modules without which the block
+  is only shown.
 * ```` ```console ```` blocks hold commands, each after ``$ ``: ``irtcat ...`` and ``python FILE``.
   What follows a command is its output, which is replaced.
 * ```` ```sh ```` and all other blocks are shown and not run.
@@ -24,6 +25,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -54,6 +56,12 @@ class Block:
         """The description of the block's figure."""
         found = re.search(r'alt="([^"]*)"', self.options)
         return found[1] if found else ""
+
+    @property
+    def missing(self) -> list[str]:
+        """The modules that the block needs and that are not installed."""
+        found = re.search(r'needs="([^"]*)"', self.options)
+        return [name for name in (found[1] if found else "").split() if find_spec(name) is None]
 
     @property
     def commands(self) -> list[str]:
@@ -91,7 +99,7 @@ class Page:
 
     def run(self, block: Block) -> Output | None:
         """Run a block; None for those that are only shown."""
-        if block.language == "python":
+        if block.language == "python" and not block.missing:
             with contextlib.chdir(self.folder):
                 return self._run_python(block)
         if block.language == "console":

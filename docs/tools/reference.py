@@ -1,9 +1,11 @@
 """Pages of the reference: every public name, every command; and `llms.txt`."""
 
+import functools
 import importlib
 import inspect
 import pkgutil
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +25,48 @@ NOT_LISTED = {"irtcat.cli", "irtcat.demo", "irtcat.latent", "irtcat.__main__", "
 interface; the others are not meant to be imported."""
 
 
+OPTIONAL = {
+    "irtcat.training.huggingface",
+    "irtcat.training.torch",
+    "irtcat.training.verl",
+}
+"""Public modules that need libraries which documentation is written without."""
+
+LIBRARIES = ("torch", "torch.distributed", "torch.utils", "torch.utils.data", "transformers",
+             "transformers.trainer_utils")  # fmt: skip
+
+
+class Absent(ModuleType):
+    """Stands for a library that is not installed: every name is a class."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {})
+
+
+@functools.cache
+def optional_module(name: str) -> ModuleType:
+    """A module, imported without the libraries that it needs, and forgotten again."""
+    absent = {library: Absent(library) for library in LIBRARIES}
+    for library, module in absent.items():
+        module.__path__ = []  # type: ignore[attr-defined]
+        outer, _, inner = library.rpartition(".")
+        if outer:
+            setattr(absent[outer], inner, module)
+    before = {key: sys.modules.get(key) for key in (*absent, *OPTIONAL)}
+    for key in OPTIONAL:
+        sys.modules.pop(key, None)
+    sys.modules.update(absent)
+    try:
+        return importlib.import_module(name)
+    finally:  # other modules that it has imported remain
+        for key, value in before.items():
+            sys.modules.pop(key, None)
+            if value is not None:
+                sys.modules[key] = value
+
+
 def public_modules() -> Iterator[ModuleType]:
     """The modules whose `__all__` is the public interface."""
     yield irtcat
@@ -30,6 +74,9 @@ def public_modules() -> Iterator[ModuleType]:
         parts = found.name.split(".")
         is_public = not any(part.startswith("_") for part in parts)
         if not is_public or parts[1] in {name.split(".")[1] for name in NOT_LISTED}:
+            continue
+        if found.name in OPTIONAL:
+            yield optional_module(found.name)
             continue
         module = importlib.import_module(found.name)
         parent = importlib.import_module(".".join(parts[:-1]))

@@ -33,6 +33,7 @@ from scipy.stats import rankdata
 
 import irtcat
 from irtcat.diagnose import labels
+from irtcat.diagnose._label_answers import hypotheses
 from irtcat.diagnose._label_few import few_evidence
 
 N_ITEMS, SHARE, REACH = 1000, 0.05, 4.0
@@ -121,9 +122,9 @@ def rank(X, theta, b, invalid, responses, models):
     begin = time.process_time()
     if len(X) < 50:  # what `labels.rank` orders by, without the bank that it fits besides
         evidence = few_evidence(X, PRIOR)
-        table = labels._posterior(evidence, PRIOR)
+        table = hypotheses(evidence, PRIOR)
     else:
-        table = labels.rank(responses, prior=PRIOR).table.loc[responses.item_ids]
+        table = labels.rank(responses, prior=PRIOR, by="answers").table.loc[responses.item_ids]
     suspicion = table["suspicion"].to_numpy()
     p = np.clip(suspicion, 1e-9, 1 - 1e-9)
     about = {

@@ -70,7 +70,7 @@ def suspicions(data: digits.Digits, crowd: Crowd, seed: int) -> dict[str, np.nda
     ceiling = irtcat.fit(
         responses, "feasibility", priors=SLOPE, standard_errors="none", max_iterations=40
     ).bank
-    ranking = labels.rank(responses, bank).table
+    ranking = labels.rank(responses, bank, by="answers").table
     return {
         "labels.rank": ranking["log_odds"].reindex(bank.item_ids).to_numpy(),
         "discrimination": -bank.to_frame()["a"].to_numpy(),

@@ -119,6 +119,8 @@ class _OrderedGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the options that precede the command."""
+        # Options are processed in the order in which they are written: `--version` comes first.
+        ctx.meta[VERBOSE] = "--verbose" in args
         with _escaped_errors():
             return super().parse_args(ctx, args)
 
@@ -146,6 +148,7 @@ class _OrderedGroup(TyperGroup):
         return name, command, rest
 
 
+VERBOSE = "irtcat.verbose"
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 app = typer.Typer(
@@ -158,10 +161,16 @@ app = typer.Typer(
 )
 
 
-def _print_version(requested: bool) -> None:
-    if requested:
+def _print_version(context: typer.Context, requested: bool) -> None:
+    if not requested:
+        return
+    if context.meta[VERBOSE]:
+        from irtcat.cli._environment import environment
+
+        typer.echo(environment())
+    else:
         typer.echo(f"irtcat {__version__}")
-        raise typer.Exit
+    raise typer.Exit
 
 
 class _Command(TyperCommand):
@@ -205,6 +214,12 @@ def _root(
             "--version", help="Print the version.", callback=_print_version, is_eager=True
         ),
     ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose", help="With --version: also of Python and packages, and the devices."
+        ),
+    ] = False,
     max_bytes: Annotated[
         int | None,
         typer.Option(
@@ -230,6 +245,8 @@ def _root(
     ] = True,
 ) -> None:
     """Item response theory: calibrate items, choose the few worth running, score and rank."""
+    if verbose:
+        raise typer.BadParameter("goes with --version only.", param_hint="--verbose")
     _input.MAX_BYTES.set(max_bytes)
     IS_SHOWN.set(shows_progress)
     if not escape:

@@ -36,14 +36,14 @@ class Output(NamedTuple):
     """What a command prints.
 
     Attributes:
-        json: the document under --json.
+        json: the document under --json, or a function that makes it.
         text: otherwise, lines and tables.
         code: the exit code.
         table: the table under --csv.
         next: the words of the command to type next, without "irtcat".
     """
 
-    json: Mapping[str, Any]
+    json: Mapping[str, Any] | Callable[[], Mapping[str, Any]]
     text: Iterable[Any] = ()
     code: int = 0
     table: Any = None
@@ -206,7 +206,7 @@ class Command:
             with shown as options.progress:
                 out = self.body(options)
             if given.get("as_json"):
-                emit_json(out.json)
+                emit_json(out.json() if callable(out.json) else out.json)
             elif given.get("as_csv"):
                 emit_csv(out.table)
             else:

@@ -14,6 +14,12 @@ EXAMPLE = ("irtcat audit dataset:lsat7",)
 
 DRIFT = "irtcat.diagnose.find_drift"
 
+NEEDS = {"confidence": "--dynamics FILE", "feasibility": "--feasibility"}
+"""Options of the orders that need one."""
+
+OF_CROWD = ("classes", "margin", "aum")
+"""Orders by the predicted classes of a crowd."""
+
 SHOWN = ["suspicion", "p_wrong_key", "reasons", "share", "n", "a", "feasibility", "confidence"]
 
 
@@ -30,6 +36,9 @@ SHOWN = ["suspicion", "p_wrong_key", "reasons", "share", "n", "a", "feasibility"
            help="Prior share of items unrelated to ability."),
     option("known", type=Path, read=_input.read_lines,
            help="File of items known to be wrong, one id per line, to report recall."),
+    option("alternatives", type=int, min=2,
+           help="Number of answers to choose from, for the wrong keys that the check plants."),
+    option("seed", type=int, min=0),
     option("first", type=int, default=20, min=1, help="Number of suspects to print."),
     *group(
         "Drift and contamination",
@@ -47,19 +56,26 @@ SHOWN = ["suspicion", "p_wrong_key", "reasons", "share", "n", "a", "feasibility"
     result("suspects.csv"),
 )  # fmt: skip
 def command(o: Options) -> Output:
-    """Rank items by how suspect their labels are."""
+    """Rank items by how suspect their labels are.
+
+    The order is chosen by a check: wrong labels are planted in the data, and the orders are
+    compared by how many of them they find.
+    """
     from irtcat.diagnose import labels
 
-    if o.by == "confidence" and o.unread["dynamics"] is None:
-        raise typer.BadParameter("confidence needs --dynamics FILE.", param_hint="--by")
-    if o.by == "feasibility" and not o.feasibility and o.unread["bank"] is None:
-        raise typer.BadParameter("feasibility needs --feasibility.", param_hint="--by")
+    missing = {
+        "confidence": o.unread["dynamics"] is None,
+        "feasibility": not o.feasibility and o.unread["bank"] is None,
+    }
+    if missing.get(o.by, o.by in OF_CROWD):
+        needs = NEEDS.get(o.by, "a crowd, in Python")
+        raise typer.BadParameter(f"{o.by} needs {needs}.", param_hint="--by")
     if o.known is not None:
         labels.recall_at(o.responses.item_ids, o.known, 1)  # unknown ids, before the fit
     ranking = o.call(prior=(o.wrong, o.unrelated))
     n_items = len(ranking.table)
     o.write("out", ranking.table, "items")
-    document = {"n_items": n_items, "by": ranking.by, "out": o.out}
+    document = {"n_items": n_items, "by": ranking.by, "suspicion_by": ranking.source, "out": o.out}
     top = ranking.first(min(o.first, n_items))
     shown = top[[name for name in SHOWN if name in top]]
     text = [
@@ -67,6 +83,14 @@ def command(o: Options) -> Output:
         ranking.order,
         Table(shown.rename(columns={"share": "proportion_correct"})),
     ]
+    if ranking.checks is not None:
+        document |= {
+            "n_planted": ranking.n_planted,
+            "share_wrong": ranking.share_wrong,
+            "checks": records(ranking.checks),
+        }
+        columns = ["found", "low", "high", "difference", "se", "chosen"]
+        text += ["Share of planted wrong labels that each order finds:", ranking.checks[columns]]
     if o.known is not None:
         scores = _scores(ranking, o.known)
         average = labels.average_precision(ranking, o.known)

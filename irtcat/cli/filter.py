@@ -53,7 +53,7 @@ def _amount(text: str) -> float:
     option("items", of="items_table", source="", type=Path, needs="balanced_by COLUMN",
            help="CSV table of the items (ids in the first column) with their classes."),
     option("rows", type=Path, needs="out FILE",
-           help="Data file (CSV, TSV, JSONL, Parquet): --out gets all rows of the kept items."),
+           help="Data file (CSV, TSV, JSONL, Parquet, Arrow); --out gets the kept items' rows."),
     option("key", needs="rows FILE",
            help="Column of --rows with the items' ids; default: row k is item k."),
     SEED,
@@ -82,11 +82,15 @@ def command(o: Options) -> Output:
     else:
         o.write("out", selection)
     kept = selection.table.iloc[selection.indices].drop(columns=["kept", "flags"])
-    document = {
-        "rule": o.rule, "tau": selection.tau, "kept": len(selection), "of": len(selection.table),
-        "seed": o.seed, "out": o.out, "rows": None if written is None else written._asdict(),
-        "bounds": records(selection.bounds), "items": records(kept),
-    }  # fmt: skip
+
+    def document() -> dict[str, Any]:  # of millions of items it takes gigabytes
+        return {
+            "rule": o.rule, "tau": selection.tau, "kept": len(selection),
+            "of": len(selection.table), "seed": o.seed, "out": o.out,
+            "rows": None if written is None else written._asdict(),
+            "bounds": records(selection.bounds), "items": records(kept),
+        }  # fmt: skip
+
     text = [str(selection), Table(kept, rows=SUMMARY_ROWS)]
     text += [] if o.balanced_by is None else [selection.bounds]
     after: tuple[Any, ...] = ()

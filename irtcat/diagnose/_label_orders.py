@@ -1,6 +1,7 @@
 """Orders of suspicion, and how well an order finds known errors."""
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -8,18 +9,66 @@ import pandas as pd
 from irtcat._checks import InputError, argument_error, check_count
 from irtcat._types import FloatArray
 
-__all__ = ["ORDERS", "average_precision", "best_order", "missing_evidence", "precision_at"]
-__all__ += ["read_dynamics", "recall_at", "sort_key"]
+__all__ = ["ORDERS", "Order", "average_precision", "best_order", "is_of_learners"]
+__all__ += ["missing_evidence", "order_keys", "precision_at", "read_dynamics", "recall_at"]
+__all__ += ["sort_key"]
+
+
+class Order(NamedTuple):
+    """An order of the items.
+
+    Attributes:
+        column: what it sorts by.
+        ascending: whether the lowest value is the most suspect.
+        needs: what must be passed to `rank`, beyond right and wrong answers.
+        text: the order in words.
+        of_bank: whether the column is a property of the calibrated items.
+    """
+
+    column: str
+    ascending: bool
+    needs: str
+    text: str
+    of_bank: bool = False
+
 
 ORDERS = {
-    "answers": ("log_odds", False),
-    "wrong-key": ("log_odds_wrong_key", False),
-    "discrimination": ("a", True),
-    "feasibility": ("feasibility", True),
-    "confidence": ("confidence", True),
-    "share": ("share", True),
-}
-"""Orders by name: the column, and whether the lowest value is the most suspect."""
+    "answers": Order(
+        "log_odds", False, "",
+        "suspicion by the answers: the probability of a wrong key or an unrelated item",
+    ),
+    "wrong-key": Order(
+        "log_odds_wrong_key", False, "", "probability of a wrong key by the answers"
+    ),
+    "discrimination": Order("a", True, "", "discrimination, lowest first", True),
+    "feasibility": Order(
+        "feasibility", True, "feasibility=True", "upper asymptote, lowest first", True
+    ),
+    "confidence": Order(
+        "confidence", True, "dynamics= or a crowd with probabilities",
+        "the learners' mean probability of the label, lowest first",
+    ),
+    "share": Order(
+        "share", True, "",
+        "share of learners that predict the label, lowest first: learners that were trained on "
+        "labels rarely reproduce a wrong one",
+    ),
+    "classes": Order(
+        "p_other_class", False, "a crowd",
+        "probability that another class is right, by the learners' predictions and the estimated "
+        "confusion of the classes",
+    ),
+    "margin": Order(
+        "margin", True, "a crowd",
+        "difference between the learners' probability of the label and of the best other class, "
+        "relative to those of all items",
+    ),
+    "aum": Order(
+        "aum", True, "a crowd with probabilities of all classes",
+        "mean margin of the members' probability of the label",
+    ),
+}  # fmt: skip
+"""Orders by name."""
 
 OF_LEARNERS = {"size", "noise"}
 """Columns of the subjects of a crowd's responses (see `irtcat.training.crowd`)."""
@@ -52,21 +101,34 @@ def read_dynamics(dynamics: Any, ids: np.ndarray) -> pd.DataFrame:
     return columns.set_axis(pd.Index(ids, name="item"))
 
 
-def best_order(subjects: pd.DataFrame, has_dynamics: bool) -> str:
-    """The order that finds most wrong labels, by what is known (experiments/label_detectors).
+def is_of_learners(subjects: pd.DataFrame) -> bool:
+    """Whether the subjects are the members of a crowd, by their metadata."""
+    return set(subjects.columns) >= OF_LEARNERS
+
+
+def best_order(subjects: pd.DataFrame, columns: Iterable[str]) -> str:
+    """The order to use unless a check says otherwise (experiments/label_detectors).
 
     Args:
         subjects: metadata of the subjects.
-        has_dynamics: whether the learners' probabilities of the labels are known.
+        columns: columns of the table of items.
 
     Example:
         >>> members = pd.DataFrame(columns=["size", "noise"])
-        >>> best_order(pd.DataFrame(), False), best_order(members, False)
-        ('answers', 'share')
+        >>> best_order(pd.DataFrame(), []), best_order(members, []), best_order(members, ["aum"])
+        ('answers', 'share', 'share')
+        >>> best_order(members, ["confidence", "p_other_class"])
+        'classes'
     """
-    if has_dynamics:
-        return "confidence"
-    return "share" if set(subjects.columns) >= OF_LEARNERS else "answers"
+    for name in ("classes", "confidence"):
+        if ORDERS[name].column in columns:
+            return name
+    return "share" if is_of_learners(subjects) else "answers"
+
+
+def order_keys(table: pd.DataFrame, names: Iterable[str] = ORDERS) -> dict[str, FloatArray]:
+    """Sort keys by order, of those whose evidence is there."""
+    return {name: sort_key(table, name) for name in names if _available(table, name)}
 
 
 def sort_key(table: pd.DataFrame, by: str) -> FloatArray:
@@ -75,24 +137,24 @@ def sort_key(table: pd.DataFrame, by: str) -> FloatArray:
     "all" is the mean rank over the orders whose columns are available.
     """
     if by == "all":
-        keys = [sort_key(table, name) for name in IN_ALL if _available(table, name)]
+        keys = order_keys(table, IN_ALL).values()
         ranks = [pd.Series(key).rank(na_option="bottom").to_numpy() for key in keys]
         return np.asarray(np.mean(ranks, axis=0), float)
     if not _available(table, by):
         raise missing_evidence(by)
-    column, ascending = ORDERS[by]
-    values = table[column].to_numpy(float)
-    return values if ascending else -values
+    order = ORDERS[by]
+    values = table[order.column].to_numpy(float)
+    return values if order.ascending else -values
 
 
 def missing_evidence(by: str) -> InputError:
     """The error for an order whose evidence was not passed."""
-    needs = {"feasibility": "feasibility=True", "confidence": "dynamics="}.get(by, "answers")
+    needs = ORDERS[by].needs or "answers"
     return argument_error("by", f"an order whose evidence is passed ({needs})", by)
 
 
 def _available(table: pd.DataFrame, by: str) -> bool:
-    column = ORDERS[by][0]
+    column = ORDERS[by].column
     return column in table and bool(table[column].notna().any())
 
 

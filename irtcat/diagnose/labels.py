@@ -2,54 +2,61 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit, logsumexp
 
-from irtcat._checks import (
-    InputError,
-    argument_error,
-    brief,
-    check_choice,
-    check_count,
-    check_interval,
-)
-from irtcat._progress import FitProgress, Progress, part_of, with_progress
-from irtcat._types import FloatArray
+from irtcat._checks import argument_error, check_choice, check_count, check_interval
+from irtcat._progress import Progress, part_of, with_progress
+from irtcat._types import FloatArray, IntArray
 from irtcat.bank import ItemBank
-from irtcat.diagnose._label_evidence import LONG, Evidence, item_evidence, top_subjects
-from irtcat.diagnose._label_few import few_evidence
+from irtcat.diagnose._label_answers import answer_evidence
+from irtcat.diagnose._label_check import (
+    MIN_GAIN,
+    MIN_ITEMS,
+    NEVER,
+    Check,
+    check_by_planting,
+    check_planted,
+    choose,
+    posterior,
+    share_wrong,
+)
+from irtcat.diagnose._label_classes import ClassModel, fit_classes
+from irtcat.diagnose._label_evidence import top_subjects
 from irtcat.diagnose._label_orders import (
     ORDERS,
     average_precision,
     best_order,
+    is_of_learners,
     missing_evidence,
+    order_keys,
     precision_at,
     read_dynamics,
     recall_at,
     sort_key,
 )
-from irtcat.fitting import fit
-from irtcat.fitting._priors import FEW_RESPONSES
+from irtcat.diagnose._label_plants import Planted, plant
+from irtcat.diagnose._label_predictions import Predictions, is_crowd, read_crowd
 from irtcat.responses import Responses
-from irtcat.scoring import score
+from irtcat.scoring import Ability
 
-__all__ = ["ORDERS", "LabelRanking", "average_precision", "precision_at", "rank", "recall_at"]
+__all__ = ["ORDERS", "LabelRanking", "Planted", "average_precision", "plant", "precision_at"]
+__all__ += ["rank", "recall_at"]
 
 FEW_ANSWERS = 5
 """Items with fewer answers get a remark."""
-ORDER_TEXTS = {
-    "answers": "Ordered by suspicion: the probability of a wrong key or an unrelated item.",
-    "confidence": "Ordered by the learners' mean probability of the label, lowest first.",
-    "share": "Ordered by the share of learners that predict the label, lowest first: learners that "
-    "were trained on labels rarely reproduce a wrong one.",
-}
 Z = 1.645
 """One-sided 5 % point of the Normal."""
 LOW_CONFIDENCE = 0.25
 """Items with a lower mean probability of the label in training get a remark."""
+SOURCES = {
+    "answers": "Suspicion by the answers, which are taken to be independent given ability.",
+    "classes": "Suspicion by the predicted classes and the estimated confusion of the classes.",
+    "planted": "Suspicion by where planted wrong labels stand in this order.",
+}
+"""What the suspicion is computed from."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +68,26 @@ class LabelRanking:
         bank: the calibrated items.
         prior: prior probabilities of a wrong key, and of an item unrelated to ability.
         by: the order of the table (see `rank`).
+        checks: what each order finds of the planted wrong labels, one row per order: found (share
+            among as many suspects as there are wrong labels, which estimates the precision there),
+            low and high (95 % interval), found by kind of wrong label, difference (from the default
+            order), se (of the difference) and chosen; None without a check.
+        n_planted: number of planted labels.
+        share_wrong: estimated share of wrong labels; NaN without a check.
+        source: what the suspicion is computed from: "answers", "classes" or "planted".
+        confusions: estimated probability of each label by right class; None without predicted
+            classes.
     """
 
     table: pd.DataFrame
     bank: ItemBank
     prior: tuple[float, float]
     by: str = "answers"
+    checks: pd.DataFrame | None = None
+    n_planted: int = 0
+    share_wrong: float = float("nan")
+    source: str = "answers"
+    confusions: pd.DataFrame | None = None
 
     def first(self, n: int = 10) -> pd.DataFrame:
         """The n most suspect items."""
@@ -83,12 +104,22 @@ class LabelRanking:
 
     @property
     def order(self) -> str:
-        """The order in words."""
-        return ORDER_TEXTS.get(self.by, f"Ordered by {self.by}.")
+        """The order in words, what the check says of it, and what the suspicion is based on."""
+        text = "the mean rank in several orders" if self.by == "all" else ORDERS[self.by].text
+        sentences = [f"Ordered by {text}."]
+        if self.checks is not None:
+            row = self.checks.loc[self.by]
+            interval = f"95 % interval {100 * row['low']:.0f} to {100 * row['high']:.0f}"
+            sentences.append(
+                f"Of {self.n_planted} planted wrong labels this order finds "
+                f"{100 * row['found']:.0f} % ({interval}) among as many suspects as there are "
+                f"wrong labels (about {100 * self.share_wrong:.1f} %)."
+            )
+        return " ".join([*sentences, SOURCES[self.source]])
 
 
 def rank(
-    responses: Responses,
+    responses: Responses | Any,
     bank: ItemBank | None = None,
     *,
     prior: tuple[float, float] = (0.05, 0.05),
@@ -97,6 +128,9 @@ def rank(
     dynamics: Any = None,
     feasibility: ItemBank | bool = False,
     by: str = "auto",
+    planted: Planted | None = None,
+    alternatives: int | None = None,
+    seed: int = 0,
     progress: Progress | bool | None = None,
 ) -> LabelRanking:
     """Rank items by the probability that their labels are wrong, with reasons.
@@ -111,18 +145,28 @@ def rank(
     difficulties are estimated together and every item is integrated out, since it has too few
     answers for calibration.
 
-    These probabilities are for tests and benchmarks, where hard items are common. They assume that
-    answers are independent given ability, so that a crowd of similar learners, with similar errors,
-    makes them overconfident; and learners trained on the labels themselves rarely reproduce a wrong
-    one. So the default order depends on what is given: with ``dynamics`` the lowest confidence
-    first; for the responses of a crowd (`irtcat.training.crowd`, by the columns size and noise of
-    its members) the lowest share right; otherwise the suspicion. With 5 to 20 % of the labels
-    flipped, in four crowds of learners, confidence found 76 to 90 % of them, the share right 71 to
-    89 % and the suspicion 7 to 69 %; in simulated tests the share right found at most 24 % and the
-    suspicion at least 97 % (``experiments/label_detectors``).
+    These probabilities are for tests and benchmarks. They assume that answers are independent given
+    ability; similar learners make the same errors. For a crowd of learners
+    (`irtcat.training.crowd`) the suspicion comes from their probabilities of the classes instead,
+    calibrated on the labels, with the confusion of the classes by those who labelled estimated at
+    the same time (Rodrigues & Pereira 2018 and Dawid & Skene 1979 are related). If only right and
+    wrong answers of learners are known, it comes from the check, as described below.
+
+    The order is chosen by a check, since no order is the best for all data: wrong labels are
+    planted in the data, all evidence is computed as if they had been there, and the orders are
+    compared by how many of them they find. The default (for predicted classes "classes", for
+    answers of learners "share", otherwise "answers") is replaced by an order that finds more by 2
+    standard errors and 5 points, since planted labels are not quite like wrong ones. They leave no
+    trace in the table. Only right and wrong answers of learners do not say which wrong answers
+    agree: then the order stays "share". With fewer than 40 items there is no check.
+
+    Wrong labels can be planted afterwards only if learners were not trained on the items in
+    question. With ``dynamics``, which come from training, the default is "confidence", without a
+    check; for one, plant labels before training (`plant`) and pass them as ``planted``.
 
     Args:
-        responses: right/wrong, of at least 3 items.
+        responses: right/wrong, of at least 3 items; or a crowd, whose predicted classes then count
+            as well.
         bank: the calibrated items, unidimensional; by default a 2PL is fitted to these responses,
             whose slopes may be negative. A bank with slopes constrained to be positive hides the
             sign.
@@ -136,21 +180,28 @@ def rank(
         by: the order: "auto" (the default described above), "answers" (suspicion by the hypotheses
             above; the other orders do not enter it), "wrong-key" (that hypothesis against the two
             others; it finds more flipped labels), lowest "discrimination" (signed), "feasibility",
-            "confidence" or "share" right first, or "all": the lowest mean rank in discrimination,
+            "confidence" or "share" right first; for a crowd "classes" (highest probability of
+            another class), lowest "margin" (relative difference to the best other class) or "aum"
+            (the members' mean difference); or "all": the lowest mean rank in discrimination,
             feasibility, confidence and the answers, as far as available.
+        planted: labels that were planted before training. Their items are removed from the table.
+        alternatives: number of answers to choose from, which decides how many subjects a planted
+            wrong key makes right; by default the classes of a crowd, else unknown.
+        seed: seed of the planted labels.
         progress: True to show the time left on stderr, or a function that is called as
-            ``progress(done, total, text)`` in the fits and for the blocks of answers whose evidence
-            is computed.
+            ``progress(done, total, text)`` in the fits, for the blocks of answers whose evidence
+            is computed, and for the rounds of planted labels.
 
     Returns:
         Indexed by item: suspicion (posterior probability that the item is not sound, 0 to 1),
-        p_wrong_key, p_unrelated (its two terms), log_odds (of not sound against sound:
-        distinguishes items with a suspicion near 0 or 1), log_odds_wrong_key (of a wrong key
-        against the others), a and se_a, share (right), n (answers), feasibility (upper asymptote;
-        NaN without a model that has one), top_right of top_n best subjects, top_expected (for an
-        item of median slope and this share right), top_z, with ``dynamics`` confidence, variability
-        and correctness, and reasons (may be empty). The suspicion of an item without answers is the
-        prior.
+        p_wrong_key, p_unrelated (its two terms), log_odds (of not sound against sound by the
+        answers: distinguishes items with a suspicion near 0 or 1), log_odds_wrong_key (of a wrong
+        key against the others), a and se_a, share (right), n (answers), feasibility (upper
+        asymptote; NaN without a model that has one), top_right of top_n best subjects, top_expected
+        (for an item of median slope and this share right), top_z, with ``dynamics`` or a crowd
+        confidence, variability and correctness as far as known, with a crowd p_other_class, margin,
+        aum and suggested (the most probable class), and reasons (may be empty). The suspicion of an
+        item without answers is the prior.
 
     Raises:
         InputError: for graded responses, a bank without some of the items, or a prior or share out
@@ -166,49 +217,224 @@ def rank(
     References:
         Rodriguez et al. (2021), ACL, and Lalor et al. (2024), EACL tutorial (negative and low
         discrimination, feasibility); Kass & Raftery (1995), Journal of the American Statistical
-        Association 90, 773-795 (comparing hypotheses).
+        Association 90, 773-795 (comparing hypotheses); Dawid & Skene (1979), Applied Statistics 28,
+        20-28 (confusion of classes by EM); Elkan & Noto (2008), KDD (posterior from labelled and
+        unlabelled examples); Pleiss et al. (2020), NeurIPS (area under the margin).
     """
     if isinstance(progress, bool):
         return with_progress(rank, "Ranking labels", locals())
+    predictions = None
+    if is_crowd(responses):
+        crowd: Any = responses
+        predictions, responses = read_crowd(crowd), crowd.responses()
     _check(responses, prior)
     check_interval("top", top)
     check_choice("by", by, ("auto", *ORDERS, "all"))
+    check_count("seed", seed, 0)
+    if alternatives is not None:
+        check_count("alternatives", alternatives, 2)
     _check_feasibility(feasibility)
     read = None if dynamics is None else read_dynamics(dynamics, responses.item_ids)
-    missing = {"confidence": read is None, "feasibility": feasibility is False and bank is None}
-    if missing.get(by, False):  # before any fit
+    data = _Data(
+        responses=responses,
+        bank=bank,
+        predictions=predictions,
+        model=None if predictions is None else fit_classes(predictions.mean, predictions.labels),
+        dynamics=read,
+        prior=(float(prior[0]), float(prior[1])),
+        feasibility=feasibility,
+        planted=_planted_items(planted, responses),
+    )
+    if by in ORDERS and not data.has(by):  # before any fit
         raise missing_evidence(by)
-    if by == "auto":
-        by = best_order(responses.subjects, read is not None)
     p_fit = _misfit(misfit, responses.item_ids)
-    few = bank is None and responses.n_subjects < FEW_RESPONSES and responses.n_items > LONG
-    has_bank = bank is not None
-    n_parts = 3 - has_bank - (feasibility is not True)
-    parts = [part_of(progress, part, n_parts) for part in range(n_parts)]
-    bank = _bank_of(responses, bank, parts[0])
-    ability = score(bank, responses)
-    if few:
-        priors = (float(prior[0]), float(prior[1]))
-        evidence = few_evidence(responses.to_numpy(), priors, parts[1 - has_bank])
-    else:
-        evidence = item_evidence(bank, responses, ability, parts[1 - has_bank])
-    table = _posterior(evidence, prior).set_axis(pd.Index(responses.item_ids, name="item"))
-    frame, X = bank.to_frame(), responses.to_numpy()
-    a = frame["a"].to_numpy(float)
-    table["a"], table["se_a"] = a, frame["se_a"].to_numpy(float)
-    table["n"] = (~np.isnan(X)).sum(axis=0)
-    table["share"] = np.nansum(X, axis=0) / np.where(table["n"] > 0, table["n"], np.nan)
-    table["feasibility"] = _feasibility(frame, responses, feasibility, parts[-1])
-    slope = float(np.median(a[a > 0])) if (a > 0).any() else 1 / bank.population_sd
-    n, right, expected, sd = top_subjects(responses, ability, slope, top)
-    table["top_n"], table["top_right"], table["top_expected"] = n.astype(int), right, expected
-    table["top_z"] = np.where(sd > 0.1, (right - expected) / np.where(sd > 0, sd, 1), np.nan)
-    if read is not None:
-        table[read.columns.tolist()] = read
+    plants = by == "auto" and data.can_plant()
+    parts = [part_of(progress, part, 1 + plants) for part in range(1 + plants)]
+    found = answer_evidence(responses, bank, data.prior, feasibility, progress=parts[0])
+    slope = _slope(found.table["a"].to_numpy(float), found.bank)
+    table = found.table.assign(**_top(responses, found.ability, slope, top), **data.columns())
+    check = None
+    if plants:
+        check = _plant_after(data, table, _alternatives(alternatives, responses), seed, parts[1])
+    elif by == "auto" and data.planted is not None:
+        check = check_planted(order_keys(table), data.planted)
+    default = best_order(responses.subjects, table.columns)
+    share, checks = np.nan, None
+    if check is not None:
+        if data.model is not None:
+            share = float(table["p_other_class"].mean())
+        else:
+            share = share_wrong(check.position[default].to_numpy(), len(table))
+        # Which wrong answers agree is unknown without predicted classes: orders that were chosen
+        # for such crowds found less than the share right (experiments/label_detectors).
+        gain = NEVER if plants and data.of_learners() and data.model is None else MIN_GAIN
+        by, checks = choose(check, default, share, gain)
+    elif by == "auto":
+        by = default
+    if data.planted is not None:
+        sound = np.delete(np.arange(len(table)), data.planted)
+        table, p_fit = table.iloc[sound], p_fit[sound]
+    source = data.source(check)
+    table = _with_suspicion(table, source, by, check)
     rows = zip(table.to_dict("records"), p_fit, strict=True)
     table["reasons"] = ["; ".join(_reasons(row, slope, p)) for row, p in rows]
     order = np.argsort(sort_key(table, by), kind="stable")  # NaN sorts last
-    return LabelRanking(table.iloc[order], bank, (float(prior[0]), float(prior[1])), by)
+    return LabelRanking(
+        table=table.iloc[order],
+        bank=found.bank,
+        prior=data.prior,
+        by=by,
+        checks=checks,
+        n_planted=0 if check is None else len(check.kind),
+        share_wrong=share,
+        source=source,
+        confusions=data.confusions(),
+    )
+
+
+class _Data(NamedTuple):
+    """What `rank` is passed, checked; ``model`` is fitted to the predictions."""
+
+    responses: Responses
+    bank: ItemBank | None
+    predictions: Predictions | None
+    model: ClassModel | None
+    dynamics: pd.DataFrame | None
+    prior: tuple[float, float]
+    feasibility: ItemBank | bool
+    planted: IntArray | None
+
+    def has(self, by: str) -> bool:
+        """Whether the evidence of an order is passed."""
+        predictions = self.predictions
+        present = {
+            "confidence": self.dynamics is not None
+            or (predictions is not None and predictions.confidence is not None),
+            "feasibility": self.feasibility is not False or self.bank is not None,
+            "classes": predictions is not None,
+            "margin": predictions is not None,
+            "aum": predictions is not None and predictions.aum is not None,
+        }
+        return present.get(by, True)
+
+    def can_plant(self) -> bool:
+        """Whether wrong labels can be planted afterwards.
+
+        Learners' probabilities of labels that they were trained on do not say what they would have
+        been for other labels.
+        """
+        afterwards = self.dynamics is None or self.predictions is not None
+        return self.planted is None and afterwards and self.responses.n_items >= MIN_ITEMS
+
+    def of_learners(self) -> bool:
+        """Whether the answers are those of learners that were trained on the labels."""
+        return is_of_learners(self.responses.subjects) or self.dynamics is not None
+
+    def source(self, check: Check | None) -> str:
+        """What the suspicion is computed from: a key of `SOURCES`."""
+        if self.model is not None:
+            return "classes"
+        return "planted" if check is not None and self.of_learners() else "answers"
+
+    def columns(self) -> dict[str, Any]:
+        """Columns of the predictions and of the dynamics."""
+        columns: dict[str, Any] = {}
+        if self.predictions is not None and self.model is not None:
+            columns |= self.predictions.columns(self.model)
+            best = self.model.best_class(self.predictions.mean, self.predictions.labels)
+            columns["suggested"] = self.predictions.classes[best]
+        if self.dynamics is not None:
+            columns |= {str(name): self.dynamics[name] for name in self.dynamics}
+        return columns
+
+    def confusions(self) -> pd.DataFrame | None:
+        """Probability of each label by right class."""
+        if self.predictions is None or self.model is None:
+            return None
+        classes = self.predictions.classes
+        index = pd.Index(classes, name="right class")
+        return pd.DataFrame(self.model.confusion, index, pd.Index(classes, name="label"))
+
+
+def _plant_after(
+    data: _Data,
+    table: pd.DataFrame,
+    alternatives: int | None,
+    seed: int,
+    progress: Progress | None,
+) -> Check:
+    """The check by labels that are planted in the data."""
+    suspicion = table["p_other_class" if data.model is not None else "suspicion"]
+    # What was calibrated on other answers, or observed in training, does not follow the plants.
+    fixed = {name for name, order in ORDERS.items() if order.of_bank and data.bank is not None}
+    if isinstance(data.feasibility, ItemBank):
+        fixed.add("feasibility")
+    if data.dynamics is not None or data.predictions is None or data.predictions.spread is None:
+        fixed.add("confidence")
+
+    def evidence(responses: Responses) -> pd.DataFrame:
+        feasibility = data.feasibility is True
+        return answer_evidence(responses, data.bank, data.prior, feasibility, "none").table
+
+    return check_by_planting(
+        evidence,
+        data.responses,
+        suspicion.to_numpy(float),
+        [name for name in order_keys(table) if name not in fixed],
+        predictions=data.predictions,
+        model=data.model,
+        prior=(1.0, 0.0) if data.of_learners() else data.prior,
+        alternatives=alternatives,
+        seed=seed,
+        progress=progress,
+    )
+
+
+def _with_suspicion(table: pd.DataFrame, source: str, by: str, check: Check | None) -> pd.DataFrame:
+    """The table with the suspicion by its source; its two terms keep their proportion."""
+    if source == "answers":
+        return table.copy()
+    if source == "classes":
+        suspicion = table["p_other_class"].to_numpy(float)
+    else:
+        assert check is not None
+        key = pd.Series(sort_key(table, by)).rank(na_option="bottom")
+        position = (key.to_numpy() - 0.5) / len(key)
+        suspicion = posterior(check.position[by].to_numpy(), len(table), position)
+    scale = suspicion / (table["p_wrong_key"] + table["p_unrelated"])
+    terms = {name: table[name] * scale for name in ("p_wrong_key", "p_unrelated")}
+    return table.assign(suspicion=suspicion, **terms)
+
+
+def _slope(a: FloatArray, bank: ItemBank) -> float:
+    """The slope of a typical item."""
+    return float(np.median(a[a > 0])) if (a > 0).any() else 1 / bank.population_sd
+
+
+def _top(responses: Responses, ability: Ability, slope: float, top: float) -> dict[str, FloatArray]:
+    """Columns on the best subjects."""
+    n, right, expected, sd = top_subjects(responses, ability, slope, top)
+    z = np.where(sd > 0.1, (right - expected) / np.where(sd > 0, sd, 1), np.nan)
+    return {"top_n": n.astype(int), "top_right": right, "top_expected": expected, "top_z": z}
+
+
+def _alternatives(alternatives: int | None, responses: Responses) -> int | None:
+    """Number of answers to choose from: as passed, or the labels of a crowd's items."""
+    if alternatives is None and is_of_learners(responses.subjects) and "label" in responses.items:
+        return int(responses.items["label"].nunique())
+    return alternatives
+
+
+def _planted_items(planted: Planted | None, responses: Responses) -> IntArray | None:
+    """Positions of the items whose labels were planted before training."""
+    if planted is None:
+        return None
+    if not isinstance(planted, Planted):
+        raise argument_error("planted", "the result of labels.plant", type(planted).__name__)
+    if len(planted.labels) != responses.n_items:
+        got = f"{len(planted.labels)}"
+        raise argument_error("planted", f"of {responses.n_items} items, as the responses", got)
+    return planted.items
 
 
 def _check(responses: Any, prior: Any) -> None:
@@ -228,44 +454,6 @@ def _check_feasibility(feasibility: Any) -> None:
     if not isinstance(feasibility, (bool, ItemBank)):
         must = "True, False or a bank of the feasibility model"
         raise argument_error("feasibility", must, type(feasibility).__name__)
-
-
-def _bank_of(responses: Responses, bank: Any, progress: Progress | None) -> ItemBank:
-    """The items of the responses, calibrated."""
-    if bank is None:
-        return fit(responses, "2pl", progress=FitProgress.of(progress)).bank
-    if not isinstance(bank, ItemBank):
-        raise argument_error("bank", "an ItemBank", type(bank).__name__)
-    if bank.model.dims != 1 or bank.model.takes != "right/wrong":
-        raise argument_error("bank", "of unidimensional right/wrong items", bank)
-    missing = np.setdiff1d(responses.item_ids.astype(str), bank.item_ids)
-    if len(missing):
-        must = f"have all items of the responses. It has no {brief(missing[0])}"
-        raise InputError(f"The `bank` argument must {must}.")
-    return bank.subset(responses.item_ids.astype(str))
-
-
-def _feasibility(
-    frame: pd.DataFrame, responses: Responses, feasibility: Any, progress: Progress | None
-) -> FloatArray:
-    """Upper asymptotes of the feasibility model, if requested, or of the bank; NaN without."""
-    if feasibility is True:
-        feasibility = fit(responses, "feasibility", progress=FitProgress.of(progress)).bank
-    if feasibility is not False:
-        frame = _bank_of(responses, feasibility, None).to_frame()
-    d = frame["d"].to_numpy(float)
-    return d if (d < 1).any() else np.full(len(d), np.nan)
-
-
-def _posterior(evidence: Evidence, prior: tuple[float, float]) -> pd.DataFrame:
-    """Bayes' rule for the three hypotheses."""
-    log_prior = np.log([1 - prior[0] - prior[1], *prior])
-    log_joint = np.stack(evidence) + log_prior[:, None]
-    p = np.exp(log_joint - logsumexp(log_joint, axis=0))
-    odds = logsumexp(log_joint[1:], axis=0) - log_joint[0]
-    odds_wrong_key = log_joint[1] - logsumexp(log_joint[[0, 2]], axis=0)
-    columns = {"suspicion": expit(odds), "p_wrong_key": p[1], "p_unrelated": p[2]}
-    return pd.DataFrame({**columns, "log_odds": odds, "log_odds_wrong_key": odds_wrong_key})
 
 
 def _misfit(misfit: Any, ids: np.ndarray) -> FloatArray:
@@ -306,6 +494,8 @@ def _reasons(row: dict[Any, Any], slope: float, p_fit: float) -> Iterator[str]:
     if row["top_z"] < -Z:
         result = f"{row['top_right']:.0f} of the best {row['top_n']} are right"
         yield f"{result}, where {row['top_expected']:.1f} would be expected"
+    if row.get("p_other_class", 0.0) > 0.5:
+        yield f"learners predict {row['suggested']}"
     if row["p_wrong_key"] > 0.5:
         yield "answers are those to another key"
     elif row["p_unrelated"] > 0.5:

@@ -570,6 +570,15 @@ class OneAbility(Curvature):
         )  # fmt: skip
         return np.asarray(self._complete(), float) - np.asarray(loss, float)
 
+    def item_gradient(self) -> FloatArray:
+        """Gradient of the log-posterior by each item's parameters, by Fisher's identity."""
+        problem, belief = self.problem, self.belief
+        gradient = penalised_terms(
+            problem.template, self.point.params, belief.counts, belief.totals,
+            problem.constraints, self.nodes,
+        )[1]  # fmt: skip
+        return np.asarray(gradient, float)
+
     def _by_group(self) -> tuple[Any, FloatArray, FloatArray]:
         """A sum over each group's subjects; means and variances of abilities, standardised."""
         problem, (mean, log_sd) = self.problem, np.asarray(self.point.population, float)

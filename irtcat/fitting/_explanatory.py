@@ -30,8 +30,9 @@ from irtcat.fitting._curvature import OneAbility
 from irtcat.fitting._features import Features
 from irtcat.fitting._latent import is_covered, recentred
 from irtcat.fitting._loop import Ended, Progress, Settings, run_em
+from irtcat.fitting._mstep import Constraints
 from irtcat.fitting._priors import PriorTable
-from irtcat.fitting._regression import Column, NormalData, Regression, regress
+from irtcat.fitting._regression import Column, NormalData, Regression, gram_of, regress, sample_size
 from irtcat.fitting.em import EMPoint, EMProblem, EMState
 from irtcat.models import ItemModel, column_names, field_columns, pack, unpack
 
@@ -58,6 +59,9 @@ HELD = (
 
 MOST_ROUNDS, TOLERANCE = 40, 1e-3
 """Rounds end when no mean has changed by more than this share of its standard error."""
+
+SAMPLED_ROWS = 500
+"""Number of items whose standard errors stand for those of all."""
 
 MANY_ROUNDS, LOOSE = 10, 1e-2
 """After so many rounds this share is enough: few subjects leave EM's own tolerance visible."""
@@ -86,6 +90,7 @@ def _layout(design: Design, n_rows: int, target: str, all_fixed: bool = False) -
     """Which blocks have fixed coefficients: few columns of numbers."""
     sizes = np.array([len(block.columns) for block in design.blocks])
     is_category = np.array([block.is_category for block in design.blocks])
+    n_rows = sample_size(n_rows, int(sizes.sum()))
     fixed = ~is_category & (sizes <= FIXED_SHARE[target] * n_rows)
     return Column(design.block_of, fixed | all_fixed)
 
@@ -156,6 +161,8 @@ class _Rounds:
         self.subject: Regression | None = None
         self.items: dict[str, Regression] = {}
         self.item_layouts: dict[str, Column] = {}
+        self.pseudo_data: dict[str, NormalData] = {}
+        self.gram: FloatArray | None = None
         if features.subject is not None:
             has_rows = int((self.weights > 0).sum())
             self.subject_layout = _layout(features.subject[0], has_rows, "ability")
@@ -164,8 +171,10 @@ class _Rounds:
             all_fixed = not features.has_residual
             for name in self.explained:
                 self.item_layouts[name] = _layout(design, len(x), name, all_fixed)
+            self.gram = gram_of(x)
         self.mean, self.sd, self.n_rounds = 0.0, 1.0, 0
         self.is_held = False
+        self.data: tuple[FloatArray, FloatArray] = (np.zeros((0, 0, 0)), np.zeros((0, 0)))
 
     @property
     def explained(self) -> dict[str, int]:
@@ -175,27 +184,32 @@ class _Rounds:
         columns, tied = _explained_columns(self.problem.template), self.problem.tied
         return {name: column for name, column in columns.items() if column not in tied}
 
-    def item_data(self) -> tuple[FloatArray, FloatArray]:
-        """Information of each item without its Normal prior, and that times the estimate.
+    @property
+    def untied(self) -> list[int]:
+        """Columns of the parameters that items do not share."""
+        return [p for p in range(len(self.names)) if p not in self.problem.tied]
 
-        Only the priors of explained columns are divided out.
+    def item_data(self) -> tuple[FloatArray, FloatArray]:
+        """Information of each item, priors included, and that times the posterior mode.
+
+        Where EM has not converged, Newton's step leads to the mode.
         """
         curvature = OneAbility(self.problem, self.ended.point, self.ended.belief, self.share)
-        information = curvature.item_information()
+        information, gradient = curvature.item_information(), curvature.item_gradient()
         params = np.asarray(self.ended.point.params, float)
         free = np.asarray(self.problem.constraints.free)
         both = free[:, :, None] & free[:, None, :]
         information = np.where(both, information, np.eye(free.shape[1]) * ~free[:, :, None])
-        untied = [p for p in range(free.shape[1]) if p not in self.problem.tied]
+        untied = self.untied
         information, params = information[:, untied][:, :, untied], params[:, untied]
-        return information, np.einsum("jpq,jq->jp", information, params)
+        gradient = np.where(free, gradient, 0.0)[:, untied]
+        return information, np.einsum("jpq,jq->jp", information, params) + gradient
 
     def regress_items(self) -> None:
         """Regress the explained parameters, one after another, and set the priors of the next."""
         assert self.features.item is not None
-        information, weighted = self.item_data()
-        untied = [p for p in range(len(self.names)) if p not in self.problem.tied]
-        old = self.problem.constraints
+        information, weighted = self.data
+        untied, old = self.untied, self.problem.constraints
         mean = np.array(old.prior_mean, float)
         precision = np.array(old.prior_precision, float)
         for name, column in self.explained.items():
@@ -213,10 +227,8 @@ class _Rounds:
             # Rounding leaves a little where nobody answered.
             known = likelihood > 1e-8 * information[:, at, at]
             data = NormalData(np.where(known, likelihood, 0.0), np.where(known, data_weighted, 0.0))
-            self.items[name] = regress(
-                self.features.item[1], data, self.item_layouts[name],
-                residual=self.features.has_residual, start=self.items.get(name),
-            )  # fmt: skip
+            self.pseudo_data[name] = data
+            self.items[name] = self._regressed(name, self.gram)
         for name, column in self.explained.items():
             mean[:, column] = self.items[name].mean(self.features.item[1])
             precision[:, column] = self.items[name].residual_sd ** -2
@@ -228,6 +240,34 @@ class _Rounds:
         )
         everyone = jnp.ones_like(self.problem.item_weights)
         self.problem = self.problem._replace(constraints=constraints, item_weights=everyone)
+
+    def _regressed(self, name: str, gram: FloatArray | None) -> Regression:
+        """The regression of a parameter of the items on their features."""
+        assert self.features.item is not None
+        return regress(
+            self.features.item[1], self.pseudo_data[name], self.item_layouts[name],
+            residual=self.features.has_residual, start=self.items.get(name), gram=gram,
+        )  # fmt: skip
+
+    def move_items(self, old: Constraints) -> None:
+        """Move the items to the mode under their new priors, by one step of Newton's method.
+
+        Args:
+            old: constraints with the priors of the last EM.
+        """
+        new, untied = self.problem.constraints, self.untied
+        arrays = (old.prior_precision, old.prior_mean, new.prior_precision, new.prior_mean)
+        before, before_mean, after, mean = (np.asarray(x, float)[:, untied] for x in arrays)
+        information, weighted = self.data
+        change = (after - before)[:, :, None] * np.eye(len(untied))
+        weighted = weighted + after * mean - before * before_mean
+        mode = np.linalg.solve(information + change, weighted[..., None])[..., 0]
+        lower, upper = (np.asarray(bound, float)[untied] for bound in (new.lower, new.upper))
+        params = np.array(self.ended.point.params, float)
+        free = np.asarray(new.free)[:, untied]
+        params[:, untied] = np.where(free, np.clip(mode, lower, upper), params[:, untied])
+        point = self.ended.point._replace(params=jnp.asarray(params, self.problem.dtype))
+        self.ended = self.ended._replace(point=point)
 
     def regress_subjects(self) -> None:
         """Regress the abilities, and set the populations of the next round."""
@@ -257,7 +297,8 @@ class _Rounds:
         log_sd = np.full_like(mean, np.log(self.subject.residual_sd))
         params = self.ended.point.params
         if self.free_scale:
-            params = self._rescaled(params)
+            # `move_items` takes explained items to the new scale.
+            params = params if self.explained else self._rescaled(params)
             self._rescale_priors()
             mean, log_sd = (mean - self.mean) / self.sd, log_sd - np.log(self.sd)
         least = np.log(LEAST_SHARE * np.hypot(np.exp(log_sd[0]), np.sqrt(share @ mean**2)))
@@ -304,7 +345,9 @@ class _Rounds:
             mean = np.asarray(self.problem.constraints.prior_mean, float)[:, column]
             regression = self.items[name]
             assert self.features.item is not None
-            variance = float(regression.variance(self.features.item[1]).mean())
+            x = self.features.item[1]
+            rows = np.linspace(0, len(x) - 1, min(len(x), SAMPLED_ROWS)).astype(int)
+            variance = float(regression.variance(x[rows]).mean())
             parts += [mean / np.sqrt(variance + regression.residual_sd**2)]
             if self.features.has_residual:
                 parts += [np.log([regression.residual_sd])]
@@ -318,9 +361,13 @@ class _Rounds:
         n_iterations = self.ended.n_iterations
         state = EMState.of(self.ended.point, self.ended.belief)
         for self.n_rounds in range(1, MOST_ROUNDS + 1):
+            old = self.problem.constraints
             if self.features.item is not None:
+                self.data = self.item_data()
                 self.regress_items()
             self.regress_subjects()
+            if self.features.item is not None:
+                self.move_items(old)
             targets = self.targets()
             if before is not None:
                 change = float(np.abs(targets - before).max())
@@ -336,6 +383,8 @@ class _Rounds:
             if is_last:
                 break
         self.ended = self.ended._replace(n_iterations=n_iterations)
+        if self.gram is not None:
+            self.items = {name: self._regressed(name, None) for name in self.items}
         return is_last and self.ended.converged
 
 

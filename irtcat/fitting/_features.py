@@ -127,14 +127,18 @@ def with_centred_levels(regression: Regression, design: Design) -> Regression:
     standard errors are infinite. With a sum of 0 they are, and the intercept is the mean over the
     levels.
     """
-    if any(basis is not None for basis in regression.bases):
-        return regression  # more columns than items: nothing is fixed
+    fixed = [
+        number
+        for number, block in enumerate(design.blocks)
+        if block.is_category and regression.layout.fixed[number]
+    ]
+    if not fixed or any(basis is not None for basis in regression.bases):
+        return regression  # with more columns than items nothing is fixed
     change = np.eye(len(regression.coefficients))
-    for number, block in enumerate(design.blocks):
-        if block.is_category and regression.layout.fixed[number]:
-            at = 1 + np.flatnonzero(regression.layout.block == number)
-            change[np.ix_(at, at)] -= 1 / len(at)
-            change[0, at] = 1 / len(at)
+    for number in fixed:
+        at = 1 + np.flatnonzero(regression.layout.block == number)
+        change[np.ix_(at, at)] -= 1 / len(at)
+        change[0, at] = 1 / len(at)
     return replace(
         regression,
         coefficients=change @ regression.coefficients,

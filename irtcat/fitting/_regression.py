@@ -17,15 +17,19 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigh
-from scipy.linalg.blas import dsyrk
+from scipy.linalg.blas import dsyrk, ssyrk
+from scipy.linalg.lapack import dpotri, spotri
 
 from irtcat._types import BoolArray, FloatArray
 
-__all__ = ["Column", "NormalData", "Regression", "regress"]
+__all__ = ["Column", "NormalData", "Regression", "gram_of", "regress", "sample_size"]
 
 LARGEST_SAMPLE, LARGEST_WORK = 1000, 2e9
 """Variances are estimated from this many rows (a sampling error of about 5 %) where a product of
 all rows would take more multiplications."""
+
+SOLVED, MOST_STEPS = 1e-7, 200
+"""Conjugate gradients end at this share of the right side's length, or after so many steps."""
 
 LEAST_SD, LARGEST_SD = 1e-3, 30.0
 """Range of the estimated standard deviations; the least one stands for 0."""
@@ -108,7 +112,8 @@ def _rotated(
     parts: list[FloatArray] = [np.ones((len(x), 1))]
     beyond = np.zeros((len(x), len(bases)))
     for number, basis in enumerate(bases):
-        block = x[:, layout.block == number]
+        is_whole = bool((layout.block == number).all())  # saves a copy of all
+        block = x if is_whole else x[:, layout.block == number]
         if basis is not None:
             inside = block @ basis
             beyond[:, number] = np.maximum((block**2).sum(1) - (inside**2).sum(1), 0.0)
@@ -117,14 +122,15 @@ def _rotated(
     return np.concatenate(parts, axis=1), beyond
 
 
-def _bases(x: FloatArray, layout: Column, wide: FloatArray) -> tuple[FloatArray | None, ...]:
-    """Orthonormal bases of the row spaces of blocks that are wider than the rows ``wide``."""
+def _bases(x: FloatArray, layout: Column, rows: np.ndarray) -> tuple[FloatArray | None, ...]:
+    """Orthonormal bases of the row spaces of blocks that have more columns than there are rows."""
     bases: list[FloatArray | None] = []
     for number in range(len(layout.fixed)):
-        block = wide[:, layout.block == number]
-        if block.shape[1] <= len(block):
+        columns = np.flatnonzero(layout.block == number)
+        if len(columns) <= len(rows):
             bases.append(None)
             continue
+        block = x[np.ix_(rows, columns)]
         values, vectors = eigh(block @ block.T)
         keep = values > 1e-10 * max(values[-1], 1e-300)
         bases.append(block.T @ (vectors[:, keep] / np.sqrt(values[keep])))
@@ -175,7 +181,71 @@ def _solve(
     factor = cho_factor(information, lower=True)
     coefficients = cho_solve(factor, z.T @ dy)
     log_det = 2 * float(np.log(np.diagonal(factor[0])).sum())
-    return _Solution(coefficients, cho_solve(factor, np.eye(len(ridge))), information, log_det)
+    return _Solution(coefficients, _inverse(factor[0]), information, log_det)
+
+
+def _inverse(factor: FloatArray) -> FloatArray:
+    """Inverse of a positive definite matrix, by the lower triangle of its Cholesky factor."""
+    potri = dpotri if factor.dtype == np.float64 else spotri
+    inverse, _ = potri(factor, lower=1)
+    return np.tril(inverse) + np.tril(inverse, -1).T
+
+
+def sample_size(n_rows: int, n_columns: int) -> int:
+    """Number of rows that variances are estimated from."""
+    return min(n_rows, LARGEST_SAMPLE) if n_rows * n_columns**2 > LARGEST_WORK else n_rows
+
+
+def gram_of(x: FloatArray) -> FloatArray | None:
+    """X'X with an intercept for `regress`; None where an exact solution is as quick.
+
+    In float32, since it only guides conjugate gradients.
+    """
+    if len(x) < x.shape[1] or len(x) * x.shape[1] ** 2 <= LARGEST_WORK:
+        return None
+    z = np.insert(x.astype(np.float32), 0, 1.0, axis=1)
+    return ssyrk(1.0, z, trans=1, lower=1)
+
+
+def _iterate(
+    z: FloatArray,
+    data: NormalData,
+    block: np.ndarray,
+    log_sd: FloatArray,
+    is_fixed: BoolArray,
+    gram: FloatArray,
+    start: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
+    """The coefficients of `_solve` by conjugate gradients, and the covariance for the mean weight.
+
+    The preconditioner is that covariance: weights differ by much less than the lengths of the
+    directions of X'X do.
+    """
+    variances = np.exp(2 * log_sd)
+    d, dy = _weights(data, variances[0])
+    ridge = np.zeros(z.shape[1])
+    ridge[~is_fixed] = 1 / variances[1:][block[~is_fixed]]
+    typical = gram * np.float32(d.mean())
+    jitter = 1e-6 * max(float(np.diagonal(typical).max()), 1e-6)
+    typical[np.diag_indices_from(typical)] += (ridge + jitter).astype(np.float32)
+    factor = cho_factor(typical, lower=True, overwrite_a=True, check_finite=False)
+    right = z.T @ dy
+    coefficients = start.copy()
+    residual = right - z.T @ (d * (z @ coefficients)) - ridge * coefficients
+    enough = SOLVED * float(np.linalg.norm(right))
+    smooth = cho_solve(factor, residual.astype(np.float32), check_finite=False).astype(float)
+    direction, size = smooth, float(residual @ smooth)
+    for _ in range(MOST_STEPS):
+        if np.linalg.norm(residual) <= enough:
+            break
+        image = z.T @ (d * (z @ direction)) + ridge * direction
+        length = size / float(direction @ image)
+        coefficients = coefficients + length * direction
+        residual = residual - length * image
+        smooth = cho_solve(factor, residual.astype(np.float32), check_finite=False).astype(float)
+        last, size = size, float(residual @ smooth)
+        direction = smooth + size / last * direction
+    return coefficients, _inverse(factor[0])
 
 
 def _objective(
@@ -227,6 +297,7 @@ def regress(
     reml: bool = True,
     residual: bool = True,
     start: "Regression | None" = None,
+    gram: FloatArray | None = None,
 ) -> Regression:
     """Estimate coefficients and variances.
 
@@ -237,13 +308,16 @@ def regress(
         reml: whether variances maximise the restricted likelihood.
         residual: whether rows differ from what the features say; otherwise tau is 0.
         start: the estimates of an earlier round.
+        gram: see `gram_of`. With it, the coefficients are found by conjugate gradients, and their
+            covariance is that of rows of equal weight.
 
     Returns:
         The estimates.
     """
     sample = np.flatnonzero(data.precision > 0)
-    if len(sample) > LARGEST_SAMPLE and len(sample) * x.shape[1] ** 2 > LARGEST_WORK:
-        sample = sample[np.linspace(0, len(sample) - 1, LARGEST_SAMPLE).astype(int)]
+    size = sample_size(len(sample), x.shape[1])
+    if size < len(sample):
+        sample = sample[np.linspace(0, len(sample) - 1, size).astype(int)]
     estimated = [0] if residual else []
     estimated += [1 + int(number) for number in np.flatnonzero(~layout.fixed)]
     if start is None:
@@ -259,7 +333,7 @@ def regress(
         from scipy.optimize import minimize  # slow to import
 
         part = x[sample]
-        bases = _bases(part, layout, part)
+        bases = _bases(part, layout, np.arange(len(part)))
         z, _ = _rotated(part, layout, bases)
         block, is_fixed = _columns(layout, bases)
         here = NormalData(data.precision[sample], data.weighted[sample])
@@ -276,19 +350,25 @@ def regress(
             options={"ftol": 1e-11, "gtol": 1e-5},
         )  # fmt: skip
         log_sd[estimated] = best.x
-    bases = _bases(x, layout, x[data.precision > 0] if (data.precision > 0).any() else x[:1])
+    known = np.flatnonzero(data.precision > 0)
+    bases = _bases(x, layout, known if len(known) else np.arange(1))
     z, _ = _rotated(x, layout, bases)
     block, is_fixed = _columns(layout, bases)
-    solution = _solve(z, data, block, log_sd, is_fixed)
-    coefficients, at = [solution.coefficients[:1]], 1
+    if gram is not None and all(basis is None for basis in bases):
+        before = np.zeros(z.shape[1]) if start is None else start.coefficients
+        solution, covariance = _iterate(z, data, block, log_sd, is_fixed, gram, before)
+    else:
+        exact = _solve(z, data, block, log_sd, is_fixed)
+        solution, covariance = exact.coefficients, exact.inverse
+    coefficients, at = [solution[:1]], 1
     for number, basis in enumerate(bases):
         width = int((block == number).sum())
-        inner = solution.coefficients[at : at + width]
+        inner = solution[at : at + width]
         coefficients.append(inner if basis is None else basis @ inner)
         at += width
     return Regression(
         coefficients=np.concatenate(coefficients),
-        covariance=solution.inverse,
+        covariance=covariance,
         residual_sd=float(np.exp(log_sd[0])),
         block_sd=np.where(layout.fixed, np.inf, np.exp(log_sd[1:])),
         bases=bases,

@@ -1,4 +1,4 @@
-"""Figures of computed results: item curves, information, rankings, scales.
+"""Figures of computed results: item curves, information, rankings, scales, policies.
 
 Every function returns a matplotlib ``Figure`` without a window or global state; `save` writes it.
 Requires the extra ``plot``.
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from irtcat.plot._style import check_figure_path, check_figures, save
     from irtcat.plot.banks import headroom, information_curve, item_curves
     from irtcat.plot.boards import rank_correlation, reliable_gaps
+    from irtcat.plot.policies import policy_ability, prompt_usefulness
     from irtcat.plot.rankings import ranked
     from irtcat.plot.scales import ability_against_correct, correlation_matrix, empirical_curves
     from irtcat.plot.sessions import score_distribution, score_errors, session_path
@@ -27,6 +28,8 @@ __all__ = [
     "headroom",
     "information_curve",
     "item_curves",
+    "policy_ability",
+    "prompt_usefulness",
     "rank_correlation",
     "ranked",
     "reliable_gaps",

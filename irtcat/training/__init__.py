@@ -1,4 +1,4 @@
-"""IRT for model training: crowds, filters, curricula, training dynamics, wrong labels.
+"""IRT for model training: crowds, filters, curricula, training dynamics, wrong labels, prompts.
 
     from irtcat import fit
     from irtcat.training import crowd, filters
@@ -7,8 +7,11 @@
     easy = filters.apply(bank, "ub", keep=0.25)
     classifier.fit(X[easy.indices], y[easy.indices])
 
-Modules load on first use: `crowd`, `filters`, `curriculum`, `dynamics`, and `labels`, which is
-`irtcat.diagnose.labels`.
+`irtcat.training.torch`, `irtcat.training.huggingface` and `irtcat.training.verl` plug filters and
+curricula into trainers; they need these libraries, and are imported by name.
+
+Modules load on first use: `crowd`, `filters`, `curriculum`, `dynamics`, `online`, and `labels`,
+which is `irtcat.diagnose.labels`.
 """
 
 from typing import TYPE_CHECKING
@@ -17,8 +20,8 @@ from irtcat._lazy import lazy_names
 
 if TYPE_CHECKING:
     from irtcat.diagnose import labels
-    from irtcat.training import crowd, curriculum, dynamics, filters
+    from irtcat.training import crowd, curriculum, dynamics, filters, online
 else:
     __getattr__, __dir__ = lazy_names(__name__)
 
-__all__ = ["crowd", "curriculum", "dynamics", "filters", "labels"]
+__all__ = ["crowd", "curriculum", "dynamics", "filters", "labels", "online"]

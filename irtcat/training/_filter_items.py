@@ -14,7 +14,15 @@ from irtcat.responses import Responses
 from irtcat.selection._request import item_values, read_groups
 from irtcat.selection._task import share_right
 
-__all__ = ["Items", "bounds_of", "lowest_cost", "quotas_of", "read_classes", "read_items"]
+__all__ = [
+    "SHARE_COLUMNS",
+    "Items",
+    "bounds_of",
+    "lowest_cost",
+    "quotas_of",
+    "read_classes",
+    "read_items",
+]
 
 SHARE_COLUMNS = ("pc", "proportion_correct", "share")
 ALL = "all"
@@ -52,7 +60,7 @@ def read_items(items: Any, rule: Rule | None, name: str) -> Items:
         frame = items.set_index("item") if "item" in items.columns else items
         ids, value = frame.index, None if rule is None else _of_frame(frame, rule, name)
     else:
-        must = "an ItemBank, Responses or a pandas DataFrame"
+        must = "an ItemBank, Responses or a table"
         raise argument_error("items", must, type(items).__name__)
     index = pd.Index(ids, name="item")
     if index.dtype.kind in "US":

@@ -19,6 +19,7 @@ from irtcat._metadata import align_metadata
 from irtcat._progress import progress as progress_bar
 from irtcat._types import FloatArray, IntArray
 from irtcat.responses import Responses
+from irtcat.training._checkpoints import Checkpoints, Dependence, from_checkpoints
 from irtcat.training._crowd_data import read_data, read_item_ids, read_labels, read_learners
 from irtcat.training._crowd_store import Store, as_text, digest
 from irtcat.training._design import Member, assignments, check_graders, draw_members
@@ -26,7 +27,7 @@ from irtcat.training._learners import NONE, Answers, Setup, name_of
 from irtcat.training._pool import train_all
 from irtcat.training._predictions import read_predictions
 
-__all__ = ["Crowd", "build", "from_predictions"]
+__all__ = ["Checkpoints", "Crowd", "Dependence", "build", "from_checkpoints", "from_predictions"]
 
 Progress = Callable[[int, int, str], Any]
 

@@ -1,12 +1,24 @@
 """Training dynamics: statistics of a learner's probabilities for each example over the epochs.
 
-For the probability p of an example's label over the epochs with data: confidence is its mean,
-variability its standard deviation, correctness the share of epochs in which the learner was
-correct. An example is forgotten when the learner was correct and is wrong the next time.
+For the probability p of an example's label over the epochs with data:
+
+| column | statistic | high for |
+|---|---|---|
+| confidence | mean of p | easy examples |
+| variability | standard deviation of p | ambiguous examples |
+| loss | mean of -log p | hard examples |
+| aum | mean of the margin, the label's logit less the largest other | easy examples |
+| el2n | mean of the distance of the class probabilities from the label's one-hot vector | hard \
+examples |
+| correctness | share of epochs in which the learner was correct | easy examples |
+| forgotten | how often the learner was correct and wrong the next time | examples on the boundary |
+
+The margin and the distance need the probabilities (or logits) of all classes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,7 +27,31 @@ from irtcat._checks import InputError, argument_error, check_count, check_ids, c
 from irtcat._types import FloatArray, IntArray
 from irtcat.training._learners import TOLERANCE
 
-__all__ = ["Accumulator", "Dynamics", "from_probabilities"]
+__all__ = ["FLOOR", "Accumulator", "Dynamics", "average", "from_logits", "from_probabilities"]
+
+FLOOR = float(np.finfo(np.float64).eps)
+"""Smaller probabilities count as this in logarithms, as in scikit-learn's ``log_loss``."""
+
+MEANS = ("confidence", "loss", "aum", "el2n")
+"""Columns that are means over epochs."""
+
+
+class _Epoch(NamedTuple):
+    """What one epoch says of each item; NaN for items without data, or unknown.
+
+    Attributes:
+        confidence: probability of the item's label.
+        correct: whether the label is the likeliest class.
+        loss: minus the logarithm of that probability.
+        aum: the margin.
+        el2n: the distance of the probabilities from the one-hot vector of the label.
+    """
+
+    confidence: FloatArray
+    correct: FloatArray
+    loss: FloatArray
+    aum: FloatArray
+    el2n: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,8 +61,9 @@ class Dynamics:
     Attributes:
         table: one row per item: n (epochs with data), confidence, variability, correctness,
             forgotten (number of times), learned (first epoch with a correct answer, counted over
-            the epochs with data; NaN: never correct), flags. NaN for items without data;
-            correctness, forgotten and learned also if correctness is unknown.
+            the epochs with data; NaN: never correct), loss (in nats), aum (in logits), el2n (from 0
+            to sqrt 2), flags. NaN for items without data; correctness, forgotten and learned also
+            if correctness is unknown, aum and el2n without probabilities of all classes.
     """
 
     table: pd.DataFrame
@@ -82,6 +119,8 @@ class Accumulator:
 
     Args:
         items: the number of items, or their ids (which may be whole numbers).
+        early: number of first epochs of each item that count for el2n, which was proposed for
+            networks early in training; None: all.
 
     Example:
         >>> dynamics = Accumulator(3)
@@ -91,7 +130,10 @@ class Accumulator:
         [[0.5, 0.0], [0.9, 0.0], [0.5, 1.0]]
     """
 
-    def __init__(self, items: Any):
+    def __init__(self, items: Any, *, early: int | None = None):
+        if early is not None:
+            check_count("early", early)
+        self._early = np.inf if early is None else int(early)
         if isinstance(items, (int, np.integer)) and not isinstance(items, bool):
             check_count("items", items)
             items = [f"i{i + 1}" for i in range(items)]
@@ -102,7 +144,9 @@ class Accumulator:
         self.ids = pd.Index(check_unique("items", ids), dtype=object, name="item")
         n = len(self.ids)
         self._n, self._known, self._correct, self._forgotten = np.zeros((4, n), np.int64)
-        self._mean, self._squares = np.zeros((2, n))
+        self._means = {name: np.zeros(n) for name in MEANS}
+        self._counts = {name: np.zeros(n, np.int64) for name in MEANS}
+        self._squares = np.zeros(n)
         self._previous = np.full(n, -1, np.int8)
         self._learned = np.full(n, np.nan)
 
@@ -125,18 +169,50 @@ class Accumulator:
             InputError: for numbers out of range, invalid shapes, or unknown items.
         """
         index = self._positions(items)
-        gold, is_correct = _gold(probabilities, labels, len(index))
+        self._add(index, _from_probabilities(probabilities, labels, len(index)), correct)
+
+    def add_logits(self, logits: Any, labels: Any, correct: Any = None, items: Any = None) -> None:
+        """Add one epoch, or a batch of one, of logits: exact also where probabilities underflow.
+
+        Args:
+            logits: items x classes, before the softmax; NaN for items without data.
+            labels: see `add`.
+            correct: see `add`.
+            items: see `add`.
+
+        Raises:
+            InputError: for infinite numbers, invalid shapes, or unknown items.
+
+        Example:
+            >>> dynamics = Accumulator(2)
+            >>> dynamics.add_logits([[2.0, 0.0, -1.0], [0.0, 3.0, 1.0]], labels=[0, 2])
+            >>> dynamics.result().table["aum"].tolist()
+            [2.0, -2.0]
+        """
+        index = self._positions(items)
+        self._add(index, _from_logits(logits, labels, len(index)), correct)
+
+    def _add(self, index: IntArray, epoch: _Epoch, correct: Any) -> None:
+        """Update the statistics of the items at these positions."""
         if correct is not None:
-            is_correct = _correctness(correct, len(index))
-        observed = ~np.isnan(gold)
-        index, gold, is_correct = index[observed], gold[observed], is_correct[observed]
-        # Welford's update of mean and sum of squared deviations, stable over many epochs.
+            epoch = epoch._replace(correct=_correctness(correct, len(index)))
+        observed = ~np.isnan(epoch.confidence)
+        index, epoch = index[observed], _Epoch(*(values[observed] for values in epoch))
         self._n[index] += 1
-        step = gold - self._mean[index]
-        self._mean[index] += step / self._n[index]
-        self._squares[index] += step * (gold - self._mean[index])
-        known = ~np.isnan(is_correct)
-        self._count(index[known], is_correct[known] == 1)
+        # Welford's update of mean and sum of squared deviations, stable over many epochs.
+        before = self._means["confidence"][index].copy()
+        for name in MEANS:
+            values = getattr(epoch, name)
+            use = ~np.isnan(values)
+            if name == "el2n":
+                use &= self._n[index] <= self._early
+            at = index[use]
+            self._counts[name][at] += 1
+            self._means[name][at] += (values[use] - self._means[name][at]) / self._counts[name][at]
+        after = self._means["confidence"][index]
+        self._squares[index] += (epoch.confidence - before) * (epoch.confidence - after)
+        known = ~np.isnan(epoch.correct)
+        self._count(index[known], epoch.correct[known] == 1)
 
     def _count(self, index: IntArray, correct: np.ndarray) -> None:
         """Count correct answers, and items forgotten since their previous answer."""
@@ -170,32 +246,45 @@ class Accumulator:
 
     def result(self) -> Dynamics:
         """The statistics of all batches so far."""
-        observed, known = self._n > 0, self._known > 0
+        known = self._known > 0
+        means = {
+            name: np.where(self._counts[name] > 0, self._means[name], np.nan) for name in MEANS
+        }
         with np.errstate(divide="ignore", invalid="ignore"):
             table = pd.DataFrame(
                 {
                     "n": self._n,
-                    "confidence": np.where(observed, self._mean, np.nan),
+                    "confidence": means["confidence"],
                     "variability": np.sqrt(self._squares / self._n),
                     "correctness": self._correct / self._known,
                     "forgotten": np.where(known, self._forgotten, np.nan),
                     "learned": self._learned,
+                    "loss": means["loss"],
+                    "aum": means["aum"],
+                    "el2n": means["el2n"],
                 },
                 index=self.ids,
                 copy=True,
             )
-        table["flags"] = np.select(
-            [~observed, self._n == 1, known & (self._correct == 0)],
-            ["never seen", "seen once", "never learned"],
-            "",
-        ).astype(object)
+        table["flags"] = _flags(self._n, known & (self._correct == 0))
         return Dynamics(table)
 
 
 def from_probabilities(
-    probabilities: Any, labels: Any = None, correct: Any = None, item_ids: Any = None
+    probabilities: Any,
+    labels: Any = None,
+    correct: Any = None,
+    item_ids: Any = None,
+    *,
+    early: int | None = None,
 ) -> Dynamics:
-    """Confidence, variability, correctness and forgetting of items over epochs.
+    """Confidence, variability, loss, margin, EL2N, correctness and forgetting over epochs.
+
+    The margin of logits ``z_y - max_k z_k`` over the other classes k equals ``log p_y - max_k log
+    p_k``, since the softmax subtracts the same constant from all of them. So ``aum`` is the area
+    under the margin of the logits also from probabilities, as long as these are a softmax at
+    temperature 1 and above `FLOOR`; of another learner it is the mean log-odds of the label
+    against its strongest rival.
 
     The members of a crowd may take the place of epochs (`Crowd.confidences`); forgetting then has
     no meaning.
@@ -206,6 +295,7 @@ def from_probabilities(
         labels: index of each item's label, from 0.
         correct: epochs x items, whether the learner was correct; see `Accumulator.add`.
         item_ids: ids of the items; i1, i2, … by default.
+        early: see `Accumulator`.
 
     Returns:
         A table, and regions of the data map.
@@ -221,25 +311,115 @@ def from_probabilities(
 
     References:
         Swayamdipta et al. (2020), Dataset cartography, EMNLP, section 2; Toneva et al. (2019), An
-        empirical study of example forgetting during deep neural network learning, ICLR, section 3.
+        empirical study of example forgetting during deep neural network learning, ICLR, section 3;
+        Pleiss et al. (2020), Identifying mislabeled data using the area under the margin ranking,
+        NeurIPS, section 3.1; Paul, Ganguli & Dziugaite (2021), Deep learning on a data diet:
+        finding important examples early in training, NeurIPS, section 2 (EL2N).
     """
     epochs = _numbers("probabilities", probabilities)
     if epochs.ndim not in (2, 3) or 0 in epochs.shape:
         must = "epochs x items, or epochs x items x classes"
         raise argument_error("probabilities", must, f"shape {epochs.shape}")
-    n = epochs.shape[1]
-    correct_by_epoch: Any = [None] * len(epochs)
-    if correct is not None:
-        correct_by_epoch = _numbers("correct", correct)
-        if correct_by_epoch.shape != epochs.shape[:2]:
-            must = f"{len(epochs)} x {n}, epochs x items"
-            raise argument_error("correct", must, f"shape {correct_by_epoch.shape}")
-    if item_ids is not None:
-        item_ids = check_unique("item_ids", check_ids("item_ids", item_ids, n, "item"))
-    accumulator = Accumulator(n if item_ids is None else item_ids)
-    for epoch, is_correct in zip(epochs, correct_by_epoch, strict=True):
+    accumulator = _accumulator(epochs.shape[1], item_ids, early)
+    for epoch, is_correct in zip(epochs, _by_epoch(correct, epochs), strict=True):
         accumulator.add(epoch, labels, is_correct)
     return accumulator.result()
+
+
+def from_logits(
+    logits: Any,
+    labels: Any,
+    correct: Any = None,
+    item_ids: Any = None,
+    *,
+    early: int | None = None,
+) -> Dynamics:
+    """The same statistics as `from_probabilities`, from logits.
+
+    Args:
+        logits: epochs x items x classes, before the softmax; NaN: no data in that epoch.
+        labels: index of each item's label, from 0.
+        correct: see `from_probabilities`.
+        item_ids: see `from_probabilities`.
+        early: see `Accumulator`.
+
+    Raises:
+        InputError: for infinite numbers or invalid shapes.
+
+    Example:
+        >>> z = np.array([[[1.0, 0.0]], [[3.0, 0.0]]])
+        >>> from_logits(z, labels=[0]).table[["aum", "loss"]].round(3).to_numpy().tolist()
+        [[2.0, 0.181]]
+    """
+    epochs = _numbers("logits", logits)
+    if epochs.ndim != 3 or 0 in epochs.shape:
+        raise argument_error("logits", "epochs x items x classes", f"shape {epochs.shape}")
+    accumulator = _accumulator(epochs.shape[1], item_ids, early)
+    for epoch, is_correct in zip(epochs, _by_epoch(correct, epochs), strict=True):
+        accumulator.add_logits(epoch, labels, is_correct)
+    return accumulator.result()
+
+
+def average(runs: Sequence[Dynamics]) -> Dynamics:
+    """The mean of each statistic over several runs of training, such as EL2N over ten seeds.
+
+    Variability is the mean of the runs' standard deviations, so that it measures change within a
+    run and not differences between runs. ``n`` is the total number of epochs. A statistic is
+    averaged over the runs in which it is known.
+
+    Args:
+        runs: results for the same items, in any order.
+
+    Raises:
+        InputError: without runs, or for runs of other items.
+
+    Example:
+        >>> runs = [from_probabilities([[0.2], [0.4]]), from_probabilities([[0.8], [0.6]])]
+        >>> average(runs).table[["n", "confidence", "variability"]].round(2).to_numpy().tolist()
+        [[4.0, 0.5, 0.1]]
+    """
+    if not runs or not all(isinstance(run, Dynamics) for run in runs):
+        raise argument_error("runs", "a list of results of training dynamics", runs)
+    index = runs[0].table.index
+    for number, run in enumerate(runs, 1):
+        if len(run.table) != len(index) or not run.table.index.isin(index).all():
+            raise argument_error("runs", "of the same items", f"others in run {number}")
+    tables = [run.table.reindex(index) for run in runs]
+    values = np.stack([table.drop(columns="flags").to_numpy(float) for table in tables])
+    known = ~np.isnan(values)
+    total, count = np.where(known, values, 0).sum(axis=0), known.sum(axis=0)
+    mean = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+    table = pd.DataFrame(mean, index=index, columns=tables[0].columns.drop("flags"))
+    table["n"] = np.sum([table["n"].to_numpy() for table in tables], axis=0)
+    never_learned = np.any([table["correctness"].notna() for table in tables], axis=0)
+    never_learned &= (table["correctness"] == 0).to_numpy()
+    table["flags"] = _flags(table["n"].to_numpy(), never_learned)
+    return Dynamics(table)
+
+
+def _accumulator(n: int, item_ids: Any, early: int | None) -> Accumulator:
+    """An accumulator of n items."""
+    if item_ids is None:
+        return Accumulator(n, early=early)
+    ids = check_unique("item_ids", check_ids("item_ids", item_ids, n, "item"))
+    return Accumulator(ids, early=early)
+
+
+def _by_epoch(correct: Any, epochs: np.ndarray) -> Any:
+    """Correctness of each epoch; None where it is not passed."""
+    if correct is None:
+        return [None] * len(epochs)
+    by_epoch = _numbers("correct", correct)
+    if by_epoch.shape != epochs.shape[:2]:
+        must = f"{len(epochs)} x {epochs.shape[1]}, epochs x items"
+        raise argument_error("correct", must, f"shape {by_epoch.shape}")
+    return by_epoch
+
+
+def _flags(n: IntArray, never_learned: np.ndarray) -> np.ndarray:
+    """The flag of each item, "" for none."""
+    conditions = [n == 0, n == 1, never_learned]
+    return np.select(conditions, ["never seen", "seen once", "never learned"], "").astype(object)
 
 
 def _numbers(name: str, values: Any) -> np.ndarray:
@@ -249,8 +429,8 @@ def _numbers(name: str, values: Any) -> np.ndarray:
         raise argument_error(name, "numbers in rows of equal length", values) from None
 
 
-def _gold(probabilities: Any, labels: Any, n: int) -> tuple[FloatArray, FloatArray]:
-    """Probability of each item's label, and whether it is the likeliest class (NaN: unknown)."""
+def _from_probabilities(probabilities: Any, labels: Any, n: int) -> _Epoch:
+    """The statistics of one epoch from probabilities of the labels, or of all classes."""
     p = _numbers("probabilities", probabilities)
     if p.ndim not in (1, 2) or len(p) != n:
         must = f"{n} numbers, one per item, or {n} x classes"
@@ -259,21 +439,60 @@ def _gold(probabilities: Any, labels: Any, n: int) -> tuple[FloatArray, FloatArr
         got = f"{np.nanmin(p):g} to {np.nanmax(p):g}"
         raise argument_error("probabilities", "numbers from 0 to 1", got, "Apply the softmax.")
     p = np.clip(p, 0, 1)  # keeps their mean inside
+    logs = np.log(np.maximum(p, FLOOR))
     if p.ndim == 1:
         if labels is not None:
             raise argument_error("labels", "given with a probability of every class", "labels")
-        return p, np.full(n, np.nan)
+        unknown = np.full(n, np.nan)
+        return _Epoch(p, unknown, -logs, unknown, unknown)
+    codes = _codes(labels, n, p.shape[1])
+    return _statistics(p, logs, codes)
+
+
+def _from_logits(logits: Any, labels: Any, n: int) -> _Epoch:
+    """The statistics of one epoch from logits."""
+    z = _numbers("logits", logits)
+    if z.ndim != 2 or len(z) != n:
+        raise argument_error("logits", f"{n} x classes", f"shape {z.shape}")
+    if np.isinf(z).any():
+        row = int(np.argmax(np.isinf(z).any(axis=1)))
+        raise argument_error(
+            "logits", "finite numbers, or NaN", f"an infinite one in row {row + 1}"
+        )
+    codes = _codes(labels, n, z.shape[1])
+    z = np.where(np.isnan(z).any(axis=1, keepdims=True), np.nan, z)
+    z = z - z.max(axis=1, keepdims=True)
+    logs = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
+    return _statistics(np.exp(logs), logs, codes)
+
+
+def _codes(labels: Any, n: int, n_classes: int) -> IntArray:
+    """The labels, checked."""
     if labels is None:
         raise argument_error("labels", "given with a probability of every class", None)
     codes = np.asarray(labels)
     valid = codes.shape == (n,) and codes.dtype.kind in "iu"
-    if not (valid and ((codes >= 0) & (codes < p.shape[1])).all()):
-        must = f"{n} whole numbers from 0 to {p.shape[1] - 1}, one per item"
+    if not (valid and ((codes >= 0) & (codes < n_classes)).all()):
+        must = f"{n} whole numbers from 0 to {n_classes - 1}, one per item"
         raise argument_error("labels", must, labels)
-    gold = p[np.arange(n), codes]
+    return codes
+
+
+def _statistics(p: FloatArray, logs: FloatArray, codes: IntArray) -> _Epoch:
+    """The statistics of one epoch from the probabilities of all classes and their logarithms.
+
+    With one class there is no rival, hence no margin.
+    """
+    at = np.arange(len(p))
     missing = np.isnan(p).any(axis=1)
-    correct = np.where(missing, np.nan, np.nan_to_num(p).argmax(axis=1) == codes)
-    return np.where(missing, np.nan, gold), correct
+    rivals = logs.copy()
+    rivals[at, codes] = -np.inf
+    margin = logs[at, codes] - rivals.max(axis=1) if p.shape[1] > 1 else np.full(len(p), np.nan)
+    error = p.copy()
+    error[at, codes] -= 1
+    correct = (np.nan_to_num(p).argmax(axis=1) == codes).astype(float)
+    columns = (p[at, codes], correct, -logs[at, codes], margin, np.sqrt((error**2).sum(axis=1)))
+    return _Epoch(*(np.where(missing, np.nan, values) for values in columns))
 
 
 def _correctness(correct: Any, n: int) -> FloatArray:

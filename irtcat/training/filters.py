@@ -28,8 +28,10 @@ from irtcat._rules import RULES, Rule
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.responses import Responses
+from irtcat.training._data import columns_of, find_kind, rows_at
 from irtcat.training._filter_files import RowsWritten, write_ids, write_rows
 from irtcat.training._filter_items import (
+    SHARE_COLUMNS,
     Items,
     bounds_of,
     lowest_cost,
@@ -123,18 +125,21 @@ class Filtered:
 
     def save_rows(
         self,
-        source: str | os.PathLike[str],
+        source: Any,
         path: str | os.PathLike[str],
         key: str | None = None,
     ) -> RowsWritten:
-        """Write the kept rows of a data file (CSV, TSV, JSONL or Parquet) unchanged.
+        """Write the kept rows of a data file, or of a data set in memory, with their schema.
 
-        The file is streamed. CSV and JSONL records are copied byte for byte. If an item has
-        several rows, all of them are written, or none.
+        A file (CSV, TSV, JSONL, Parquet or Arrow) is streamed: memory does not grow with it. CSV
+        and JSONL records are copied byte for byte. If an item has several rows, all of them are
+        written, or none.
 
         Args:
-            source: the data file.
-            path: the output file, in the same format.
+            source: the data file; or a pandas or polars DataFrame, an Arrow table or a Hugging Face
+                Dataset.
+            path: the output file: in the format of the data file; of a data set in memory .jsonl,
+                .parquet or .arrow (the Arrow file format, also .feather).
             key: column (JSONL: field) with the items' ids; None if row k is item k of the
                 table.
 
@@ -146,11 +151,39 @@ class Filtered:
                 key, a number of rows other than the number of items.
         """
         kept = self.table["kept"].to_numpy()
-        return write_rows(self.table.index, kept, Path(source), Path(path), key)
+        source = source if find_kind(source) is not None else Path(source)
+        return write_rows(self.table.index, kept, source, Path(path), key)
+
+    def select(self, data: Any, key: str | None = None) -> Any:
+        """The rows of a data set that hold kept items, in its order.
+
+        Args:
+            data: a pandas or polars DataFrame, an Arrow table or a Hugging Face Dataset.
+            key: column with the items' ids; None if row k is item k of the table. If an item has
+                several rows, all of them are kept, or none; rows of other items are left out.
+
+        Returns:
+            A data set of the same type and schema.
+
+        Raises:
+            InputError: for another object, a column that is missing or never matches, or, without
+                a key, a number of rows other than the number of items.
+
+        Example:
+            >>> bank = ItemBank.from_parameters(b=[-2.0, -0.1, 1.8], item_ids=["x", "y", "z"])
+            >>> data = pd.DataFrame({"id": ["z", "y", "x"], "text": ["Z", "Y", "X"]})
+            >>> apply(bank, "ub", keep=2).select(data, key="id")
+              id text
+            1  y    Y
+            2  x    X
+        """
+        kind, items = rows_at(data, self.table.index, key)
+        kept = self.table["kept"].to_numpy()
+        return kind.take(data, np.flatnonzero((items >= 0) & kept[items]), True)
 
 
 def apply(
-    items: ItemBank | Responses | pd.DataFrame,
+    items: Any,
     rule: str,
     *,
     tau: float | None = None,
@@ -169,7 +202,9 @@ def apply(
     Args:
         items: a bank; a table indexed by item (or with a column ``item``) with columns ``b`` or
             ``pc`` (or ``proportion_correct``, ``share``); or responses, whose proportions correct
-            are pc. pc is from 0 to 1. NaN: no value; the item is flagged and never kept.
+            are pc. pc is from 0 to 1. NaN: no value; the item is flagged and never kept. A table
+            is a pandas or polars DataFrame, an Arrow table or a Hugging Face Dataset, such as the
+            training data with a column of difficulties; items without ids are the rows' numbers.
         rule: one of `RULES`, or "random".
         tau: the threshold; the comparison is strict.
         keep: instead of tau, the number to keep: a whole number from 1, or a share (a float above
@@ -201,6 +236,10 @@ def apply(
     check_choice("rule", rule, (*RULES, RANDOM))
     check_count("seed", seed, 0)
     _check_amount(rule, tau, keep)
+    if not isinstance(items, ItemBank | Responses):
+        classes = (balanced_by,) if isinstance(balanced_by, str) else ()
+        table = columns_of(items, ("item", "b", *SHARE_COLUMNS, *classes))
+        items = items if table is None else table
     candidates = read_classes(read_items(items, RULES.get(rule), rule), items, balanced_by)
     balanced = balanced_by is not None
     if rule == RANDOM:
@@ -297,7 +336,7 @@ def _filtered(
     table = pd.DataFrame({"value": items.value, "kept": kept}, index=items.ids)
     if balanced:
         table["class"] = np.asarray(items.classes, dtype=object)[items.codes]
-    table["flags"] = np.where(usable, "", "no value").astype(object)
+    table["flags"] = np.array(["no value", ""], object)[usable.astype(int)]
     indices = np.sort(chosen)
     indices.flags.writeable = False
     return Filtered(rule=rule, tau=tau, indices=indices, table=table, bounds=bounds, seed=int(seed))

@@ -129,6 +129,20 @@ def test_version():
     assert run_ok("--version") == f"irtcat {irtcat.__version__}\n"
 
 
+@pytest.mark.parametrize("words", [["--version", "--verbose"], ["--verbose", "--version"]])
+def test_a_report_of_a_bug_has_versions_and_no_names(words):
+    rows = dict(line.split(maxsplit=1) for line in run_ok(*words).splitlines())
+    assert rows["irtcat"] == irtcat.__version__
+    assert {"Python", "jax", "jaxlib", "numpy", "pandas", "typer"} <= set(rows)
+    assert str(Path.home()) not in str(rows)
+
+
+def test_verbose_goes_with_the_version():
+    result = run("--verbose", "describe", "dataset:lsat7")
+    assert result.exit_code == 2
+    assert "--verbose: goes with --version only" in result.stderr
+
+
 def write_logs():
     """A folder of logs: two models of lm-eval, 0.4.3 to 0.4.6 (neither filter nor metrics)."""
     for model in ("a", "b"):

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from irtcat import ItemBank
+from irtcat import ItemBank, Responses
 from irtcat.cli._app import app
-from irtcat.training import filters
+from irtcat.training import filters, labels
 
 BANK = ItemBank.from_parameters(a=1.2, b=np.linspace(-2, 2, 8))
 
@@ -79,6 +79,26 @@ def test_filter_refuses(arguments, code, words):
     assert words in result.stderr
 
 
+def test_audit_reports_its_check():
+    rng = np.random.default_rng(1)
+    bank = ItemBank.from_parameters(b=rng.normal(size=50))
+    X = bank.simulate(rng.normal(size=80), seed=1).to_numpy()
+    X[:, :4] = 1 - X[:, :4]
+    names = [f"s{i}" for i in range(80)]
+    frame = pd.DataFrame(X.astype(int), index=pd.Index(names, name="subject"))
+    frame.set_axis(bank.item_ids, axis=1).to_csv("answers.csv")
+    options = ("audit", "answers.csv", "--alternatives", 4, "--seed", 2)
+    out = json.loads(run_ok(*options, "--out", "suspects.csv", "--json"))
+    ranking = labels.rank(Responses.from_array(X), alternatives=4, seed=2)
+    assert out["by"] == ranking.by
+    assert out["suspicion_by"] == "answers"
+    assert [row["found"] for row in out["checks"]] == ranking.checks["found"].tolist()
+    assert out["n_planted"] == ranking.n_planted == 25
+    text = run_ok(*options, "--out", "suspects.csv", "--force")
+    assert "Of 25 planted wrong labels" in " ".join(text.split())
+    assert "Share of planted wrong labels" in text
+
+
 def test_filter_refuses_responses():
     BANK.simulate([0.0, 1.0]).save("responses.npz")
     result = run("filter", "responses.npz", "--rule", "avi", "--tau", 1)
@@ -118,6 +138,8 @@ def test_audit_writes_suspects_and_counts_the_known():
     for more, words in [
         (("--by", "confidence"), "--dynamics"),
         (("--by", "luck"), "--by"),
+        (("--by", "classes"), "a crowd"),
+        (("--alternatives", "1"), "--alternatives"),
     ]:
         result = run("audit", "answers.csv", *more, "--force")
         assert result.exit_code == 2

@@ -8,6 +8,7 @@ from scipy.special import expit, gammaln, logsumexp
 from irtcat import InputError, ItemBank, Responses, fit, score
 from irtcat.datasets import load
 from irtcat.diagnose import _label_evidence, _label_few, labels
+from irtcat.diagnose._label_answers import hypotheses
 from irtcat.diagnose._label_few import few_evidence
 
 N_ITEMS = 40
@@ -210,7 +211,7 @@ def test_few_subjects_come_near_the_best_detector():
     for seed in range(3):
         X, theta, flips = tutorial(seed)
         evidence = np.stack(few_evidence(X, (0.001, 0.05)))
-        table = labels._posterior(_label_evidence.Evidence(*evidence), (0.001, 0.05))
+        table = hypotheses(_label_evidence.Evidence(*evidence), (0.001, 0.05))
         grid = np.linspace(-4, 4, 201)
         p = expit(theta[:, None] - grid)
         valid = logsumexp(X.T @ np.log(p) + (1 - X.T) @ np.log1p(-p), axis=1)

@@ -62,6 +62,13 @@ def test_other_blocks_are_only_shown(language, tmp_path):
     assert run(f"```{language}\nexit(1)\n```\n", tmp_path) == [None]
 
 
+def test_blocks_that_need_a_module(tmp_path):
+    text = '```python needs="json no_such_module"\n1\n```\n\n```python needs="json"\n2\n```\n'
+    without, block = code.find_blocks(text)
+    assert (without.missing, block.missing) == (["no_such_module"], [])
+    assert [output and output.text for output in run(text, tmp_path)] == [None, "2\n"]
+
+
 def test_long_tables_are_cut(tmp_path):
     (output,) = run(
         "```python\nimport pandas as pd\npd.DataFrame({'x': range(50)})\n```\n", tmp_path

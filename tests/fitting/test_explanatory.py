@@ -7,6 +7,7 @@ from scipy.special import expit, logsumexp
 
 from irtcat import InputError, ItemBank, Responses, fit, predict, score, select
 from irtcat.cat import Config, Session, simulate
+from irtcat.fitting import _regression as regression
 from irtcat.leaderboard import evaluate
 from irtcat.models import expected_responses
 
@@ -518,3 +519,44 @@ def test_the_linear_logistic_test_model_counts_its_coefficients():
     table = pd.DataFrame({"x": rng.normal(size=12), "y": rng.normal(size=12)}, index=r.item_ids)
     f = fit(r, "rasch", item_features=table, item_residual=False, **NO_ERRORS)
     assert f.n_parameters == 4  # intercept, two coefficients, SD
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+def test_wide_tables_are_solved_by_conjugate_gradients(fixed, monkeypatch):
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((400, 30)) * np.geomspace(0.3, 3, 30)
+    y = x @ rng.standard_normal(30) * 0.2 + rng.standard_normal(400)
+    precision = rng.gamma(2.0, 2.0, 400)
+    precision[:5] = 0.0  # nobody answered
+    data = regression.NormalData(precision, precision * y)
+    layout = regression.Column(np.zeros(30, int), np.array([fixed]))
+    exact = regression.regress(x, data, layout)
+    assert regression.gram_of(x) is None
+    monkeypatch.setattr(regression, "LARGEST_WORK", 1e4)
+    monkeypatch.setattr(regression, "LARGEST_SAMPLE", 400)
+    gram = regression.gram_of(x)
+    assert gram is not None
+    near = regression.regress(x, data, layout, gram=gram)
+    np.testing.assert_allclose(near.coefficients, exact.coefficients, atol=1e-5)
+    assert near.residual_sd == pytest.approx(exact.residual_sd, rel=1e-5)
+    np.testing.assert_allclose(near.errors, exact.errors, rtol=0.15)
+    equal = regression.NormalData(np.full(400, 2.0), 2 * y)
+    np.testing.assert_allclose(
+        regression.regress(x, equal, layout, gram=gram).errors,
+        regression.regress(x, equal, layout).errors,
+        rtol=1e-3,
+    )
+
+
+def test_the_sample_of_a_wide_table_does_not_saturate_its_regression(monkeypatch):
+    # 100 fixed coefficients would explain the 100 sampled items without residual.
+    monkeypatch.setattr(regression, "LARGEST_WORK", 1e4)
+    monkeypatch.setattr(regression, "LARGEST_SAMPLE", 100)
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((500, 100))
+    easiness = 0.7 * (x @ rng.standard_normal(100)) / 10 + 0.7 * rng.standard_normal(500)
+    p = expit(rng.standard_normal(200)[:, None] + easiness)
+    r = Responses.from_array((rng.random(p.shape) < p).astype(np.int8))
+    f = fit(r, "rasch", item_features=pd.DataFrame(x, index=r.item_ids), **NO_ERRORS)
+    assert f.converged
+    assert f.item_regressions["intercept"].residual_sd == pytest.approx(0.7, abs=0.1)

@@ -372,3 +372,18 @@ def test_bad_schedules(arguments, message):
 def test_bad_answers(correct, indices, message):
     with pytest.raises(InputError, match=message):
         AbilityMatched(B).update(correct, indices)
+
+
+def test_difficulties_from_counts():
+    """One answer to an item of the binomial model follows a 2PL."""
+    rng = np.random.default_rng(0)
+    p = expit(rng.normal(0, 1.5, (60, 1)) - np.linspace(-1, 1, 12))
+    counts = rng.binomial(8, p)
+    bank = irtcat.fit(irtcat.Responses.from_counts(counts, 8), "binomial").bank
+    table = bank.to_frame()
+    mine = AbilityMatched(bank, prior=(0.0, 1.0))
+    other = AbilityMatched(table[["a", "b"]])
+    for c in (mine, other):
+        c.update([1, 0, 1, 1], [0, 3, 5, 7])
+    assert mine.theta == other.theta
+    assert mine.items["b"].tolist() == table["b"].tolist()

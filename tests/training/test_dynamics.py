@@ -5,6 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given as drawn
+from hypothesis import strategies as st
 
 from irtcat import InputError
 from irtcat.training import dynamics
@@ -158,3 +160,122 @@ def test_forgetting_goes_by_the_last_time_judged():
     row = dynamics.from_probabilities(p, correct=right).table.iloc[0]
     # Judged: right, wrong, right, right, wrong.
     assert (row["n"], row["forgotten"], row["correctness"], row["learned"]) == (7, 2, 0.6, 1)
+
+
+LOGITS = RNG.normal(scale=3, size=(EPOCHS, N, K))
+
+
+def by_loops(logits, early=None):
+    """Loss, AUM and EL2N by the definitions of the papers, one number at a time."""
+    rows = []
+    for item, label in enumerate(LABELS):
+        losses, margins, errors = [], [], []
+        for z in logits[:, item]:
+            if np.isnan(z).any():
+                continue
+            p = np.exp(z) / sum(np.exp(z))
+            losses.append(-np.log(p[label]))
+            margins.append(z[label] - max(z[k] for k in range(K) if k != label))
+            errors.append(sum((p[k] - (k == label)) ** 2 for k in range(K)) ** 0.5)
+        rows.append((np.mean(losses), np.mean(margins), np.mean(errors[:early])))
+    return np.array(rows)
+
+
+def softmax(logits):
+    return np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
+
+
+COLUMNS = ["loss", "aum", "el2n"]
+
+
+@pytest.mark.parametrize("early", [None, 2])
+def test_loss_aum_and_el2n_by_loops(early):
+    logits = LOGITS.copy()
+    logits[0, 3, 1] = np.nan  # an epoch without data
+    expected = by_loops(logits, early)
+    from_logits = dynamics.from_logits(logits, LABELS, early=early).table
+    np.testing.assert_allclose(from_logits[COLUMNS], expected, rtol=1e-10)
+    # The margin of logits is that of log-probabilities.
+    from_p = dynamics.from_probabilities(softmax(logits), LABELS, early=early).table
+    np.testing.assert_allclose(from_p[COLUMNS], expected, rtol=1e-9)
+    pd.testing.assert_frame_equal(from_p, from_logits, rtol=1e-9)
+
+
+def test_closed_forms():
+    """Two classes with logits (m, 0): p = 1 / (1 + exp -m), EL2N = sqrt 2 (1 - p)."""
+    margins = np.array([[-2.0, 0.5], [1.0, 3.0]])
+    logits = np.stack([margins, np.zeros((2, 2))], axis=2)
+    table = dynamics.from_logits(logits, [0, 0]).table
+    p = 1 / (1 + np.exp(-margins))
+    np.testing.assert_allclose(table["aum"], [-0.5, 1.75])
+    np.testing.assert_allclose(table["el2n"], np.sqrt(2) * (1 - p).mean(axis=0))
+    np.testing.assert_allclose(table["loss"], np.log1p(np.exp(-margins)).mean(axis=0))
+
+
+def test_logits_are_exact_where_probabilities_underflow():
+    logits = np.array([[[0.0, 900.0, 100.0]]])
+    row = dynamics.from_logits(logits, [0]).table.iloc[0]
+    assert (row["loss"], row["aum"]) == (900, -900)
+    # From probabilities, at least the floor.
+    row = dynamics.from_probabilities([[[0.0, 1.0, 0.0]]], [0]).table.iloc[0]
+    np.testing.assert_allclose([row["loss"], -row["aum"]], -np.log(dynamics.FLOOR))
+
+
+@drawn(st.lists(st.floats(-30, 30), min_size=3, max_size=3), st.floats(-50, 50))
+def test_a_constant_added_to_all_logits_changes_nothing(z, constant):
+    one = dynamics.from_logits([[z]], [1]).table[COLUMNS]
+    other = dynamics.from_logits([[np.add(z, constant).tolist()]], [1]).table[COLUMNS]
+    np.testing.assert_allclose(one, other, atol=1e-9)
+
+
+def test_without_other_classes_margins_are_unknown():
+    table = dynamics.from_probabilities(GOLD).table
+    np.testing.assert_allclose(table["loss"], -np.log(GOLD).mean(axis=0))
+    assert table[["aum", "el2n"]].isna().all(axis=None)
+    assert dynamics.from_probabilities(np.ones((1, 1, 1)), [0]).table["aum"].isna().all()
+
+
+def test_batches_of_logits():
+    seen = dynamics.Accumulator(N, early=3)
+    for epoch in LOGITS:
+        for batch in np.array_split(RNG.permutation(N), 3):
+            seen.add_logits(epoch[batch], LABELS[batch], items=batch)
+    pd.testing.assert_frame_equal(
+        seen.result().table, dynamics.from_logits(LOGITS, LABELS, early=3).table, rtol=1e-10
+    )
+
+
+def test_average_of_runs():
+    runs = [dynamics.from_logits(LOGITS + shift, LABELS) for shift in RNG.normal(size=(3, 1, N, K))]
+    shuffled = dynamics.Dynamics(runs[1].table.sample(frac=1, random_state=0))
+    table = dynamics.average([runs[0], shuffled, runs[2]]).table
+    assert table["n"].tolist() == [3 * EPOCHS] * N
+    for name in ("confidence", "variability", "loss", "aum", "el2n", "forgotten", "correctness"):
+        np.testing.assert_allclose(table[name], np.mean([run.table[name] for run in runs], axis=0))
+
+
+def test_average_is_over_the_runs_that_know():
+    one = dynamics.from_probabilities([[0.2, np.nan, 0.4]], correct=[[0, np.nan, np.nan]])
+    other = dynamics.from_probabilities([[0.4, np.nan, np.nan]], correct=[[0, np.nan, np.nan]])
+    table = dynamics.average([one, other]).table
+    np.testing.assert_allclose(table["confidence"], [0.3, np.nan, 0.4])
+    assert table["flags"].tolist() == ["never learned", "never seen", "seen once"]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: dynamics.from_logits(GOLD, LABELS), "epochs x items x classes"),
+        (lambda: dynamics.from_logits(LOGITS, None), "`labels`"),
+        (lambda: dynamics.from_logits(np.where(LOGITS > 5, np.inf, LOGITS), LABELS), "infinite"),
+        (lambda: dynamics.from_logits(LOGITS, LABELS, early=0), "`early`"),
+        (lambda: dynamics.average([]), "list of results"),
+        (
+            lambda: dynamics.average([dynamics.from_probabilities(GOLD[:, :k]) for k in (3, 4)]),
+            "others in run 2",
+        ),
+    ],
+)
+def test_bad_logits_and_runs(call, words):
+    with pytest.raises(InputError, match=words):
+        call()

@@ -1,5 +1,7 @@
 """Labels ranked with cartography and feasibility; precision and recall by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +13,8 @@ from irtcat.training import labels as offered
 
 IDS = [f"i{i + 1}" for i in range(12)]
 BAD = ["i2", "i9"]
+OF_ANSWERS = ("answers", "wrong-key", "discrimination", "feasibility", "confidence", "share")
+"""The orders that need no predicted classes."""
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +46,7 @@ def test_the_same_module():
 
 def test_orders(responses, bank, seen):
     first = {}
-    for by in (*labels.ORDERS, "all"):  # "all" is the last
+    for by in (*OF_ANSWERS, "all"):  # "all" is the last
         found = labels.rank(responses, bank, dynamics=seen, by=by)
         first[by] = found.table.index[0]
         assert sorted(found.table.index) == sorted(IDS)
@@ -97,7 +101,11 @@ def test_an_order_needs_its_evidence(responses, bank, seen):
     for given, words in [
         ({"by": "confidence"}, "dynamics="),
         ({"by": "feasibility"}, "feasibility=True"),
+        ({"by": "classes"}, "evidence is passed \\(a crowd\\)"),
         ({"by": "luck"}, "one of auto, answers"),
+        ({"planted": [1]}, "the result of labels.plant"),
+        ({"planted": labels.plant(["a", "b"])}, "of 12 items"),
+        ({"alternatives": 1}, "alternatives"),
         ({"dynamics": 3}, "training dynamics"),
         ({"dynamics": seen.table.rename(index=lambda i: f"{i}x")}, "none of them"),
         ({"dynamics": seen.table.assign(confidence=7)}, "from 0 to 1"),
@@ -157,7 +165,8 @@ def members():
         odds = np.exp(-0.5 * ((X[:, None] - means) ** 2).sum(axis=2))
         return odds / odds.sum(axis=1, keepdims=True)
 
-    return crowd.build(nearest, (X, y), 40, size=(0.05, 0.3), label_noise=(0.0, 0.3)), wrong
+    sizes = {"size": (0.05, 0.3), "label_noise": (0.0, 0.3)}
+    return crowd.build(nearest, (X, y), 40, **sizes, probabilities="all"), wrong
 
 
 def test_the_default_order_depends_on_what_is_given(responses, bank, seen, members):
@@ -165,22 +174,111 @@ def test_the_default_order_depends_on_what_is_given(responses, bank, seen, membe
     assert labels.rank(responses, bank, dynamics=seen).by == "confidence"
     assert labels.rank(responses, bank, dynamics=seen, by="answers").by == "answers"
     found, wrong = members
+    known = found.item_ids[wrong]
     answers = found.responses()
-    known = answers.item_ids[wrong]
-    ranking = labels.rank(answers)
-    assert ranking.by == "share"
-    assert ranking.table["share"].is_monotonic_increasing
-    assert "share of learners" in ranking.order
-    assert "by share" in repr(ranking)
-    confidences = dynamics.from_probabilities(found.confidences(), item_ids=answers.item_ids)
-    best = labels.rank(answers, dynamics=confidences)
-    assert best.by == "confidence"
-    assert "mean probability of the label" in best.order
-    # The orders of choice find more flipped labels than the suspicion does.
+    of_answers, of_classes = labels.rank(answers), labels.rank(found)
     by_answers = labels.precision_at(labels.rank(answers, by="answers"), known, 10)
-    assert labels.precision_at(ranking, known, 10) > by_answers + 0.1
-    assert labels.precision_at(best, known, 10) > by_answers + 0.1
+    for ranking in (of_answers, of_classes):
+        assert ranking.checks.loc[ranking.by, "chosen"]
+        assert ranking.checks["chosen"].sum() == 1
+        assert ranking.n_planted == 50  # ten in each of five rounds
+        assert f"Of {ranking.n_planted} planted wrong labels" in ranking.order
+        # Those of choice find more flipped labels than the suspicion by the answers.
+        assert labels.precision_at(ranking, known, 10) > by_answers + 0.1
+    assert of_answers.source == "planted"
+    assert of_classes.source == "classes"
+    assert set(of_answers.checks.index) == {"answers", "wrong-key", "discrimination", "share"}
+    assert {"classes", "margin", "aum", "confidence"} < set(of_classes.checks.index)
 
 
-def test_an_order_without_a_sentence_of_its_own(responses, bank):
-    assert labels.rank(responses, bank, by="wrong-key").order == "Ordered by wrong-key."
+def test_an_order_in_words(responses, bank):
+    text = labels.rank(responses, bank, by="wrong-key").order
+    assert text.startswith("Ordered by probability of a wrong key by the answers.")
+    assert "mean rank" in labels.rank(responses, bank, by="all").order
+
+
+def test_planted_labels_leave_no_trace(members):
+    found, _ = members
+    first = labels.rank(found, seed=1)
+    other = labels.rank(found, seed=2)
+    assert first.checks["found"].tolist() == labels.rank(found, seed=1).checks["found"].tolist()
+    assert first.checks["found"].tolist() != other.checks["found"].tolist()
+    plain = labels.rank(found, by=first.by)
+    assert plain.checks is None
+    pd.testing.assert_frame_equal(first.table, plain.table)
+
+
+def test_a_crowd_without_all_probabilities(members):
+    found, wrong = members
+    known = found.item_ids[wrong]
+    for kept in ({"probabilities": None}, {"probabilities": None, "gold": None}):
+        some = replace(found, **kept)
+        ranking = labels.rank(some)
+        assert "classes" in ranking.checks.index
+        assert "aum" not in ranking.table
+        # What cannot be known of another label is not checked.
+        assert "confidence" not in ranking.checks.index
+        assert ("confidence" in ranking.table) == ("gold" not in kept)
+        assert labels.precision_at(ranking, known, 10) >= 0.6
+    with pytest.raises(InputError, match="a crowd with probabilities of all"):
+        labels.rank(some, by="aum")
+
+
+def test_suggested_classes(members):
+    found, _ = members
+    table = labels.rank(found, by="classes").table
+    assert table["p_other_class"].is_monotonic_decreasing
+    np.testing.assert_allclose(
+        table["p_wrong_key"] + table["p_unrelated"], table["suspicion"], atol=1e-9
+    )
+    certain = table[table["p_other_class"] > 0.9]
+    label = dict(zip(found.item_ids, found.classes[found.labels], strict=True))
+    assert len(certain) >= 3
+    assert all(row["suggested"] != label[item] for item, row in certain.iterrows())
+    assert all(f"learners predict {s}" in r for s, r in zip(certain.suggested, certain.reasons,
+                                                            strict=True))  # fmt: skip
+
+
+def test_plant():
+    y = np.array(["a", "b", "c", "a"] * 25)
+    planted = labels.plant(y, 0.2, seed=3)
+    changed = np.flatnonzero(planted.labels != y)
+    assert changed.tolist() == planted.items.tolist()
+    assert len(changed) == 20
+    assert (planted.original == y).all()
+    assert planted.to_frame()["label"].tolist() == planted.labels[changed].tolist()
+    rates = pd.DataFrame([[0.9, 0.1, 0], [0, 1, 0], [0, 0, 1]], list("abc"), list("abc"))
+    confused = labels.plant(y, 0.1, confusions=rates)
+    assert set(confused.original[confused.items]) == {"a"}
+    assert set(confused.labels[confused.items]) == {"b"}
+    for given, words in [
+        ({"labels": ["a", "a"]}, "two classes"),
+        ({"labels": [["a"]]}, "one label per item"),
+        ({"share": 1.0}, "share"),
+        ({"confusions": rates * 0}, "some wrong labels"),
+        ({"confusions": rates.loc[["a"]]}, "negative"),
+        ({"confusions": 3}, "table"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            labels.plant(**{"labels": y, **given})
+
+
+def test_labels_planted_before_training(responses, bank, seen):
+    """Only dynamics see what was planted: they are chosen, and the items leave the table."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 300)
+    planted = labels.plant(y, 0.2, seed=1)
+    is_planted = np.isin(np.arange(300), planted.items)
+    confidence = np.where(is_planted, 0.1, 0.7) + rng.uniform(0, 0.25, 300)
+    X = ItemBank.from_parameters(b=rng.normal(size=300)).simulate(rng.normal(size=60), seed=1)
+    ids = X.item_ids
+    table = pd.DataFrame({"confidence": confidence}, index=ids)
+    ranking = labels.rank(X, dynamics=table, planted=planted)
+    assert ranking.by == "confidence"
+    assert ranking.checks.loc["confidence", "found"] > 0.95
+    assert ranking.checks.loc["answers", "found"] < 0.3
+    assert not set(ranking.table.index) & set(ids[is_planted])
+    assert len(ranking.table) == 300 - is_planted.sum()
+    assert ranking.source == "planted"
+    # Without a wrong label that was not planted, hardly any is suspected.
+    assert ranking.table["suspicion"].mean() < 0.03

@@ -10,6 +10,7 @@ import pandas as pd
 
 from irtcat._checks import InputError, argument_error, check_count
 from irtcat._types import IntArray
+from irtcat.training._data import rows_at
 from irtcat.training.curriculum._examples import Examples
 
 __all__ = ["Curriculum", "Row"]
@@ -102,6 +103,34 @@ class Curriculum(abc.ABC):
         rng = np.random.default_rng([self._seed, self.epoch])
         self._rows.append({**row, **common})
         return rng.permutation(chosen) if self._shuffle else chosen
+
+    def next_rows(self, data: Any, key: str | None = None) -> Any:
+        """The rows of a data set that hold the examples of the next epoch, in its order.
+
+        Args:
+            data: a pandas or polars DataFrame, an Arrow table or a Hugging Face Dataset.
+            key: column with the example's id; None if row k is example k. All rows with an id
+                are included, one after the other.
+
+        Returns:
+            A data set of the same type and schema.
+
+        Raises:
+            StopIteration: after ``epochs`` epochs.
+            InputError: for another object, a missing column or, without a key, another number of
+                rows; the curriculum then stays where it is.
+        """
+        kind, example_of = rows_at(data, pd.Index(self._examples.ids), key)
+        rank = np.full(self.n_items, -1)
+        chosen = self.next()
+        rank[chosen] = np.arange(len(chosen))
+        place = np.where(example_of >= 0, rank[example_of], -1)
+        rows = np.flatnonzero(place >= 0)
+        return kind.take(data, rows[np.argsort(place[rows], kind="stable")], False)
+
+    def peek(self) -> IntArray:
+        """The positions of the next epoch in the order of the curriculum, without starting it."""
+        return self._choose()[0]
 
     def __next__(self) -> IntArray:
         return self.next()

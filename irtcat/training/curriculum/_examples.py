@@ -9,12 +9,14 @@ import pandas as pd
 from irtcat._checks import InputError, argument_error, check_choice, check_ids, shorten
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
+from irtcat.training._data import columns_of
 
 __all__ = ["MODELS", "ORDERS", "Examples", "examples_of", "ordered"]
 
-MODELS = ("rasch", "1pl", "2pl")
+MODELS = ("rasch", "1pl", "2pl", "binomial")
 """Item models for curricula that use slopes: the log-posterior of ability has a single mode, which
-is the learner's estimated ability (with guessing parameters there may be several)."""
+is the learner's estimated ability (with guessing parameters there may be several). One trial of the
+binomial model follows a 2PL."""
 
 ORDERS = ("easiest", "hardest", "middle-out")
 """Orders of the examples: by difficulty, or by its distance from the mean ability."""
@@ -71,18 +73,20 @@ def examples_of(items: Any, missing: str, *, sloped: bool) -> Examples:
 def _columns(items: Any, sloped: bool) -> tuple[np.ndarray, Any, Any, tuple[float, float]]:
     """Ids, a and b as float vectors, and the population (standard Normal unless from a bank)."""
     if isinstance(items, ItemBank):
-        table = items.to_frame()
-        if "b" not in table or (sloped and items.model.key not in MODELS):
+        bank = items.to_frame()
+        if "b" not in bank or (sloped and items.model.key not in MODELS):
             must = f"a bank of one of {', '.join(MODELS)}" if sloped else "a bank with difficulties"
             raise argument_error("items", must, items.model.key)
-        slopes = table["a"].to_numpy(float) if sloped else np.ones(len(table))
+        slopes = bank["a"].to_numpy(float) if sloped else np.ones(len(bank))
         population = float(items.population_mean), float(items.population_sd)
-        return items.item_ids, slopes, table["b"].to_numpy(float), population
-    if isinstance(items, pd.DataFrame):
-        if "b" not in items:
-            raise argument_error("items", "a table with a column b", list(items.columns))
-        a = _numbers(items["a"]) if sloped and "a" in items else np.ones(len(items))
-        return _unique(items.index), a, _numbers(items["b"]), (0.0, 1.0)
+        return items.item_ids, slopes, bank["b"].to_numpy(float), population
+    table = columns_of(items, ("item", "a", "b"))
+    if table is not None:
+        table = table.set_index("item") if "item" in table else table
+        if "b" not in table:
+            raise argument_error("items", "a table with a column b", list(table.columns))
+        a = _numbers(table["a"]) if sloped and "a" in table else np.ones(len(table))
+        return _unique(table.index), a, _numbers(table["b"]), (0.0, 1.0)
     if isinstance(items, Mapping):
         items = pd.Series(dict(items))
     b = _numbers(items)

@@ -32,8 +32,9 @@ class Competency(Curriculum):
     far).
 
     Args:
-        items: an `ItemBank`; a table with a column b, indexed by id; or difficulties (vector,
-            Series or mapping by id). Any measure of difficulty works; larger is harder.
+        items: an `ItemBank`; a table (pandas, polars, Arrow, Hugging Face) with a column b, by
+            id: its column item, or the index; or difficulties (vector, Series or mapping by id).
+            Any measure of difficulty works; larger is harder.
         epochs_to_all: T, above 0: number of epochs until all examples are used.
         start: c0, above 0 and at most 1: the share of the first epoch.
         schedule: "linear", "root", or the power p (at least 1).

@@ -56,8 +56,9 @@ class AbilityMatched(Curriculum):
     far).
 
     Args:
-        items: an `ItemBank` (rasch, 1pl or 2pl); a table with columns b and, for a 2PL, a, indexed
-            by id; or difficulties (vector, Series or mapping by id), for the Rasch model.
+        items: an `ItemBank` (rasch, 1pl, 2pl or binomial); a table (pandas, polars, Arrow, Hugging
+            Face) with columns b and, for a 2PL, a, by id: its column item, or the index; or
+            difficulties (vector, Series or mapping by id), for the Rasch model.
         lower: lower end of the window minus theta; -inf for none.
         upper: upper end minus theta; at least ``lower``; inf for none.
         success: target probability of a right answer, between 0 and 1; higher is easier.

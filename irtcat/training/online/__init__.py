@@ -1,0 +1,14 @@
+"""Online selection of prompts for reinforcement learning with verifiable rewards.
+
+from irtcat.training.online import Selector
+selector = Selector(10_000, group_size=8)
+for step in range(1_000):
+    ids = selector.next(64)
+    successes = rollouts_of_the_policy(ids)     # right ones of 8
+    selector.update(ids, successes, trials=8)
+"""
+
+from irtcat.training.online.rules import RULES, UsefulnessRule
+from irtcat.training.online.selector import Selector
+
+__all__ = ["RULES", "Selector", "UsefulnessRule"]
