@@ -25,21 +25,24 @@ demo-service: .venv/.service
 # The workers fill the cores: threads of numpy's would wait for each other, up to a hundred times as long.
 test test-all test-service test-training: export OPENBLAS_NUM_THREADS = 1
 
+# A worker that crashes ends the run: xdist 3.8 waits forever for what a replaced worker had done.
+PYTEST = $(BIN)/python -m pytest -n auto --dist loadfile --max-worker-restart 0
+
 test: lint
-	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow" -rs
+	$(PYTEST) -m "not slow" -rs
 
 test-all: lint
-	IRTCAT_TEST_OPTIMISED=1 $(BIN)/python -m pytest -n auto --dist loadfile
+	IRTCAT_TEST_OPTIMISED=1 $(PYTEST)
 
 # The service on both databases, in the browser (Debian's chromium), and under random requests.
 test-service: .venv/.service-test
-	IRTCAT_POSTGRESQL=1 IRTCAT_BROWSER=1 $(BIN)/python -m pytest -n auto --dist loadfile tests/service irtcat/service
+	IRTCAT_POSTGRESQL=1 IRTCAT_BROWSER=1 $(PYTEST) tests/service irtcat/service
 
 # PyTorch, Hugging Face's trainers, TRL, torchdata and grain on tiny random models, without the
 # network but for the installation.
 test-training: export OMP_NUM_THREADS = 1
 test-training: .venv/.training-test
-	IRTCAT_TRAINING=1 $(BIN)/python -m pytest -n auto --dist loadfile -rs tests/training_integrations \
+	IRTCAT_TRAINING=1 $(PYTEST) -rs tests/training_integrations \
 		irtcat/training/torch.py irtcat/training/huggingface.py
 
 # The import layers (tests/test_layers.py) are among all tests too.

@@ -62,11 +62,13 @@ gc.set_threshold(100_000, 50, 100)
 # Typer's runner would build all commands anew at every call.
 typer.testing._get_command = functools.cache(typer.main.get_command)
 
-MOST_MAPS, PROGRAMS_BETWEEN = 50_000, 500
-"""Every compiled program takes some seven memory maps, of which Linux lets a process have 65,530.
+MOST_MAPS, PROGRAMS_BETWEEN = 40_000, 250
+"""Every compiled program takes some seven memory maps, of which Linux lets a process have 65,530:
+the compiler crashes above it.
 
-Counting them takes up to .1 s, and so is done after this many programs. Dropping programs takes
-20 s at this number, and what is still needed is compiled anew: the fast tests stay below it.
+Counting them takes up to .1 s, and so is done after this many programs, at the end of a test. When
+maps were counted after 500 programs and dropped at 50,000, a run reached 55,809 of them. Dropping
+programs takes some 20 s, and what is still needed is compiled anew.
 """
 _compiled_since_count = 0
 
