@@ -14,6 +14,8 @@ import typer.testing
 from jaxtyping import install_import_hook
 from scipy.special import expit
 
+from irtcat._compile import forget_programs
+
 # Shapes written in annotations are enforced from here on (jaxtyping with beartype).
 MATHS = [
     "models",
@@ -48,6 +50,8 @@ QUICK_COMPILATION = [
     "--xla_cpu_opt_preset=CPU_OPT_PRESET_FAST_COMPILE",
 ]
 os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *QUICK_COMPILATION]).strip()
+# The package's programs too.
+os.environ["IRTCAT_CACHE"] = str(HERE.parent / ".pytest_cache" / "irtcat")
 # No lines about progress on stderr, however slow the machine.
 os.environ["IRTCAT_PROGRESS"] = "0"
 for name, value in CACHE.items():
@@ -164,7 +168,7 @@ def pytest_runtest_teardown():
         return
     _compiled_since_count = 0
     if maps.read_bytes().count(b"\n") > MOST_MAPS:
-        jax.clear_caches()
+        forget_programs()
 
 
 def pytest_addoption(parser):

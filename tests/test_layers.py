@@ -14,8 +14,9 @@ import irtcat
 
 ROOT = Path(irtcat.__file__).parent
 LAYERS = """
-_types _version _checks _compile _dates _lazy _numbers
-_registry
+_types _version _checks _cache _dates _lazy _numbers
+_programs
+_compile _registry
 _reading
 _files
 _csv _folders _per_item _logistic

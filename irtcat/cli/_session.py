@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import NoReturn
 
+from irtcat._cache import writable_folder
 from irtcat._progress import progress
 from irtcat.cli._output import styled
 
@@ -132,32 +133,12 @@ def read_key(path: Path | None) -> bytes | None:
     return key or None
 
 
-def cache_folder() -> Path | None:
-    """The folder of compiled programs: ``IRTCAT_CACHE`` or the user's cache; None for none."""
-    if "IRTCAT_CACHE" in os.environ:
-        text = os.environ["IRTCAT_CACHE"].strip()
-        return Path(text).expanduser() / "jax" if text else None
-    if os.environ.get("XDG_CACHE_HOME"):
-        return Path(os.environ["XDG_CACHE_HOME"]) / "irtcat" / "jax"
-    if sys.platform == "win32" and os.environ.get("LOCALAPPDATA"):
-        return Path(os.environ["LOCALAPPDATA"]) / "irtcat" / "jax"
-    home = Path.home()
-    base = home / "Library" / "Caches" if sys.platform == "darwin" else home / ".cache"
-    return base / "irtcat" / "jax"
-
-
 def use_compilation_cache() -> None:
-    """Store compiled programs between runs, if there is a folder for them."""
+    """Store what JAX compiles apart from irtcat's programs, if there is a folder for it."""
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:  # set by the user
         return
-    try:
-        folder = cache_folder()
-        if folder is None:
-            return
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):  # RuntimeError: no home folder
-        return
-    if not os.access(folder, os.W_OK):
+    folder = writable_folder("jax")
+    if folder is None:
         return
     settings = {
         "jax_compilation_cache_dir": str(folder),

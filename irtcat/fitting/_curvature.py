@@ -47,6 +47,7 @@ from irtcat.latent import (
     EStep,
     GridQuadrature,
     MultiEStep,
+    MultiSums,
     Part,
     Population,
     PopulationDesign,
@@ -493,7 +494,11 @@ class OneAbility(Curvature):
         self.problem, self.point, self.belief = problem, point, belief
         self.share = share
         """Share of the responses that are observed."""
-        self.nodes = transformed_nodes(problem.transform, problem.dtype)
+        nodes = np.asarray(grid_nodes(problem.dtype))
+        if problem.transform is not None:
+            mean, sd = map(np.asarray, problem.transform)
+            nodes = mean + sd * nodes
+        self.nodes = jax.device_put(nodes)
         self.free = np.asarray(problem.constraints.free)
         self.population = None
         estimated = np.zeros(0, bool)
@@ -511,7 +516,7 @@ class OneAbility(Curvature):
     def is_full(self, which: str) -> bool:
         """See `Curvature`; the information is a matrix product for every node."""
         n_params = int(self.free.sum()) + self.problem.n_latent
-        n_cells = len(self.problem.weights) * len(grid_nodes(np.dtype("float32")))
+        n_cells = len(self.problem.weights) * len(self.nodes)
         return which == "full" or n_cells * float(n_params) ** 2 <= FULL_WORK
 
     def _sums(self, full: bool) -> tuple[FloatArray, FloatArray]:
@@ -692,12 +697,59 @@ def _item_loss(
     return jax.lax.map(lambda item: one(*item), work, batch_size=512)
 
 
+@functools.partial(jit, static_argnames=("design", "n_general"))
+def _complete_of_all(
+    point: EMPoint,
+    template: ItemModel,
+    sums: MultiSums,
+    constraints: Constraints,
+    *,
+    design: PopulationDesign,
+    n_general: int,
+) -> tuple[Float[Array, "items params params"], Float[Array, "free free"]]:
+    """Information of the complete data on the items, and on the populations."""
+    if sums.information is None:
+        items = complete_information(
+            template, point.params, sums.belief.counts, sums.belief.totals, constraints, sums.theta
+        )
+    else:
+        prior = prior_slopes(point.params, constraints)[1]
+        items = sums.information + prior[..., None] * jnp.eye(prior.shape[1], dtype=prior.dtype)
+    if not design.size:
+        return items, jnp.zeros((0, 0), items.dtype)
+    moments = sums.moments(design, n_general)
+    return items, -jax.hessian(population_log_density)(point.population, moments, design)
+
+
+@functools.partial(jit, static_argnames=("design", "n_general"))
+def _score_of_all(
+    point: EMPoint,
+    template: ItemModel,
+    sums: MultiSums,
+    constraints: Constraints,
+    *,
+    design: PopulationDesign,
+    n_general: int,
+) -> tuple[Float[Array, "items params"], Float[Array, " free"]]:
+    """Gradient of the marginal log-posterior by the items, and by the populations."""
+    if sums.gradient is None:
+        by_items = penalised_terms(
+            template, point.params, sums.belief.counts, sums.belief.totals, constraints, sums.theta
+        )[1]
+    else:
+        by_items = sums.gradient + prior_slopes(point.params, constraints)[0]
+    moments = sums.moments(design, n_general)
+    return by_items, jax.grad(population_log_density)(point.population, moments, design)
+
+
 class Multidimensional(Curvature):
     """The curvature of a fit of several abilities, by any of their quadratures."""
 
     def __init__(self, problem: MultiProblem, point: EMPoint, belief: MultiEStep, free: BoolArray):
         # The errors are those of the estimates from all items, also of those that were set aside.
-        self.problem = problem._replace(item_weights=jnp.ones_like(problem.item_weights))
+        self.problem = problem._replace(
+            item_weights=jax.device_put(np.ones_like(problem.item_weights))
+        )
         self.point, self.belief, self.free = point, belief, free
         rule, design = problem.rule, problem.population
         self.tied, self.shared = problem.step_rule.tied, problem.constraints.shared
@@ -751,39 +803,23 @@ class Multidimensional(Curvature):
         problem, point = self.problem, self.point
         score_covariance, outer = self._sums(full=True)
         sums = sums_at(problem, EMState.of(point, self.belief))
-        if sums.information is None:
-            complete = complete_information(
-                problem.template, point.params, sums.belief.counts, sums.belief.totals,
-                problem.constraints, sums.theta,
-            )  # fmt: skip
-        else:
-            prior = prior_slopes(point.params, problem.constraints)[1]
-            complete = sums.information + prior[..., None] * jnp.eye(prior.shape[1])
-        population: Any = 0.0
-        if problem.population.size:
-            moments = sums.moments(problem.population, problem.rule.n_general)
-            hessian = jax.hessian(population_log_density)
-            population = -hessian(point.population, moments, problem.population)
+        complete, population = _complete_of_all(
+            point, problem.template, sums, problem.constraints,
+            design=problem.population, n_general=problem.rule.n_general,
+        )  # fmt: skip
         return _louis(complete, population, score_covariance), outer if sandwich else None
 
     def _score(self, vector: FloatArray) -> FloatArray:
         """Gradient of the marginal log-posterior by all parameters, the population's last."""
         problem, like = self.problem, self.point.params
-        params = jnp.asarray(vector[: like.size].reshape(like.shape), like.dtype)
-        population = jnp.asarray(vector[like.size :], like.dtype)
-        sums = sums_at(problem, EMState.of(EMPoint(params, population), self.belief))
-        if sums.gradient is None:
-            gradient = penalised_terms(
-                problem.template, params, sums.belief.counts, sums.belief.totals,
-                problem.constraints, sums.theta,
-            )[1]  # fmt: skip
-        else:
-            gradient = sums.gradient + prior_slopes(params, problem.constraints)[0]
-        moments = sums.moments(problem.population, problem.rule.n_general)
-        by_population = jax.grad(population_log_density)(population, moments, problem.population)
-        return np.concatenate(
-            [np.asarray(part, float).ravel() for part in (gradient, by_population)]
-        )
+        params = np.asarray(vector[: like.size].reshape(like.shape), like.dtype)
+        point = EMPoint(*map(jax.device_put, (params, np.asarray(vector[like.size :], like.dtype))))
+        sums = sums_at(problem, EMState.of(point, self.belief))
+        score = _score_of_all(
+            point, problem.template, sums, problem.constraints,
+            design=problem.population, n_general=problem.rule.n_general,
+        )  # fmt: skip
+        return np.concatenate([np.asarray(part, float).ravel() for part in score])
 
     def _differenced(self) -> FloatArray:
         """Minus the derivative of the score; 0 for parameters that are not free."""

@@ -129,7 +129,7 @@ def _population(problem: EMProblem, ended: Ended) -> tuple[Latent, Ended]:
 
 def _count_aside(problem: EMProblem, ended: Ended) -> Ended:
     """The E-step with all items, including those that were set aside."""
-    everyone = problem._replace(item_weights=jnp.ones_like(problem.item_weights))
+    everyone = problem._replace(item_weights=jax.device_put(np.ones_like(problem.item_weights)))
     state = EMState.of(ended.point, ended.belief)
     update, belief = run_e_step(everyone, state, 0.1, 0, False)
     return ended._replace(belief=belief, update=update)

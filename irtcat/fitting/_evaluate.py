@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
@@ -56,9 +55,9 @@ def _marginal(
     """Marginal log-likelihood, and the latent mean and SD that fit best (one Newton step)."""
     with precision(name) as dtype:
         model = jax.tree.map(
-            lambda leaf: jnp.asarray(leaf, dtype), unpack(template, jnp.asarray(calibrated.params))
+            lambda leaf: np.asarray(leaf, dtype), unpack(template, np.asarray(calibrated.params))
         )
-        ones = jnp.ones(len(x), dtype), jnp.ones(x.shape[1], dtype)
+        ones = np.ones(len(x), dtype), np.ones(x.shape[1], dtype)
         plan = LayoutPlan(len(x), x.shape[1], dtype.itemsize)
         mean, sd = calibrated.mean, np.maximum(calibrated.sd, NARROWEST)
         for _ in range(2):  # the second layout uses the posteriors of the first

@@ -40,7 +40,7 @@ from irtcat.fitting._result import Fit
 from irtcat.fitting._rows import categories_of
 from irtcat.fitting._start import Start, further_start, starting_point
 from irtcat.fitting._stated import fixed_values
-from irtcat.latent import cells_of, item_curves
+from irtcat.latent import cells_of, item_curves, rows_on_device
 from irtcat.latent._line import STENCIL
 from irtcat.models import (
     STANDARD_FORM,
@@ -288,8 +288,8 @@ def fit_fixed_theta(responses: Any, cls: type[ItemModel], options: Options) -> F
     name = "float64"  # the sums are cheap, and float64 lets the steps converge exactly
     with precision(name) as dtype:
         template = in_precision(blank, dtype)
-        data = jax.device_put(x, may_alias=True)
-        blocks = jnp.asarray(row_blocks(len(x), x.shape[1], dtype.itemsize))
+        data = rows_on_device(x)
+        blocks = jax.device_put(row_blocks(len(x), x.shape[1], dtype.itemsize))
         start = starting_point(
             template,
             data,

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import argument_error
+from irtcat._compile import jit
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.fitting._checkpoint import Checkpoint
@@ -167,12 +168,18 @@ def first_population(bank: ItemBank, responses: Responses, dtype: np.dtype) -> S
 
 def _moved(problem: EMProblem, point: EMPoint, by: ScaleMap) -> tuple[EMProblem, EMPoint]:
     """Items, populations and grid on the scale theta, converted from the grid's scale z."""
-    mean, sd = (jnp.asarray(value, problem.dtype) for value in by)
-    params = pack(unpack(problem.template, point.params).rescale(mean, sd))
-    population = jnp.stack([(point.population[0] - mean) / sd, point.population[1] - jnp.log(sd)])
-    return problem._replace(transform=_as_transform(-mean / sd, 1 / sd, problem.dtype)), EMPoint(
-        params, population
-    )
+    mean, sd = by
+    transform = _as_transform(-mean / sd, 1 / sd, problem.dtype)
+    point = _rescaled(problem.template, point, _as_transform(mean, sd, problem.dtype))
+    return problem._replace(transform=transform), point
+
+
+@jit
+def _rescaled(template: ItemModel, point: EMPoint, by: ScaleTransform) -> EMPoint:
+    """Items and populations on the scale theta, from the scale z = mean + sd * theta."""
+    params = pack(unpack(template, point.params).rescale(by.mean, by.sd))
+    mean, log_sd = point.population
+    return EMPoint(params, jnp.stack([(mean - by.mean) / by.sd, log_sd - jnp.log(by.sd)]))
 
 
 def _by_group(theta: FloatArray, weights: FloatArray, group: IntArray, n: int) -> FloatArray:
@@ -184,7 +191,9 @@ def _by_group(theta: FloatArray, weights: FloatArray, group: IntArray, n: int) -
 
 
 def _as_transform(mean: Any, sd: Any, dtype: np.dtype) -> ScaleTransform:
-    return ScaleTransform(jnp.asarray(mean, dtype), jnp.asarray(sd, dtype))
+    return ScaleTransform(
+        jax.device_put(np.asarray(mean, dtype)), jax.device_put(np.asarray(sd, dtype))
+    )
 
 
 def recentred(problem: EMProblem, state: EMState, margin: float) -> tuple[EMProblem, EMState]:
@@ -294,7 +303,7 @@ def on_reference_scale(problem: EMProblem, ended: Ended) -> tuple[EMProblem, End
     """Make the first group's population N(0, 1), if the scale was that of the pooled subjects."""
     if problem.group is None or problem.transform is not None:
         return problem, ended
-    mean, log_sd = (float(value) for value in ended.point.population[:, 0])
+    mean, log_sd = map(float, np.asarray(ended.point.population)[:, 0])
     problem, point = _moved(problem, ended.point, ScaleMap(mean, float(np.exp(log_sd))))
     held = jax.device_put(np.arange(len(problem.held)) == 0)
     return problem._replace(held=held), ended._replace(point=point)

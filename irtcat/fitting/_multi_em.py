@@ -366,7 +366,7 @@ def run_multi_e_step(
         x = block.x
     update = multi_update(
         state.point, sums, problem.template, x, problem.weights, problem.item_weights,
-        problem.constraints, problem.specific, jnp.int32(n_steps), jnp.asarray(expand),
+        problem.constraints, problem.specific, np.int32(n_steps), np.bool_(expand),
         design=problem.population, step_rule=problem.step_rule, n_general=problem.rule.n_general,
     )  # fmt: skip
     return update, sums.belief

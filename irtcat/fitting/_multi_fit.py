@@ -132,9 +132,9 @@ def _constraints(prior: PriorTable, template: ItemModel, design: LatentDesign) -
         mean[:, slopes] = 0.0
     weights = np.where(free, np.asarray(c.prior_precision), 0.0)
     held = c._replace(
-        prior_mean=jnp.asarray(mean, c.prior_mean.dtype),
-        prior_precision=jnp.asarray(weights, c.prior_precision.dtype),
-        free=jnp.asarray(free),
+        prior_mean=jax.device_put(mean.astype(c.prior_mean.dtype)),
+        prior_precision=jax.device_put(weights.astype(c.prior_precision.dtype)),
+        free=jax.device_put(free),
     )
     return prior._replace(constraints=held)
 
@@ -186,9 +186,11 @@ def _at_identified(
 ) -> Ended:  # fmt: skip
     """The E-step at the identified parameters with all items, including those set aside."""
     dtype = problem.weights.dtype
-    covariance = jnp.asarray(np.asarray(populations.covariance), dtype)
-    vector = population_vector(jnp.asarray(populations.mean, dtype), covariance, work.population)
-    everyone = problem._replace(item_weights=jnp.ones_like(problem.item_weights))
+    mean, covariance = (
+        np.asarray(part, dtype) for part in (populations.mean, populations.covariance)
+    )
+    vector = population_vector(mean, covariance, work.population)
+    everyone = problem._replace(item_weights=jax.device_put(np.ones_like(problem.item_weights)))
     state = EMState.of(EMPoint(jnp.asarray(params, dtype), vector), ended.belief)
     if problem.rule.is_adaptive:
         # The axes may have been rotated: place the nodes again.
@@ -208,7 +210,9 @@ def _at_standardised(
     rule = GridQuadrature(nodes, problem.rule.log_prior)  # type: ignore[union-attr]
     model = unpack(problem.template, ended.point.params)
     params = pack(model.rescale(jnp.asarray(mean, dtype), jnp.asarray(sd, dtype)))
-    everyone = problem._replace(rule=rule, item_weights=jnp.ones_like(problem.item_weights))
+    everyone = problem._replace(
+        rule=rule, item_weights=jax.device_put(np.ones_like(problem.item_weights))
+    )
     point = EMPoint(params, jnp.zeros(0, dtype))
     state = EMState.of(point, ended.belief)
     update, belief = run_multi_e_step(everyone, state, 0.0, 0, False)
@@ -253,7 +257,9 @@ def _finer_log_likelihood(
     fine = work.rule(finer)
     if float(n_nodes(fine)) * np.prod(work.rows.shape) > CHECK_WORK:
         return np.nan
-    other = problem._replace(rule=fine, item_weights=jnp.ones_like(problem.item_weights))
+    other = problem._replace(
+        rule=fine, item_weights=jax.device_put(np.ones_like(problem.item_weights))
+    )
     belief = run_multi_e_step(other, EMState.of(ended.point, ended.belief), 0.0, 0, False)[1]
     return float(work.rows.weights @ np.asarray(belief.log_z, float))
 
@@ -347,7 +353,9 @@ def fit_multidimensional(
             vector = np.asarray(_first_population(population, options.anchors), float)
             problem, ended = iterate(work, params, vector, prior, options, not has_held)
             params = work.widen(np.asarray(ended.point.params, float))
-            populations = populations_of(ended.point.population, population)
+            populations = jax.tree.map(
+                np.asarray, populations_of(ended.point.population, population)
+            )
             params, populations, slopes_free = _identified(work, params, populations, not has_held)
             ended = _at_identified(work, problem, work.shrink(params), populations, ended)
             finer = _finer_log_likelihood(work, problem, ended, options.nodes)
@@ -372,7 +380,7 @@ def fit_multidimensional(
         at_bound[:, slopes] = at_bound[:, slopes].any(axis=1, keepdims=True)
     flags = _multi_flags(prior, start, params, items, free, template, at_bound)
     statistics = item_statistics(responses, categories, start, flags)
-    informed = prior._replace(constraints=prior.constraints._replace(free=jnp.asarray(free)))
+    informed = prior._replace(constraints=prior.constraints._replace(free=jax.device_put(free)))
     model, items = _published_model(blank, params, items)
     correlations = None
     if anchor_bank is not None:
@@ -432,8 +440,8 @@ def _first_population(design: PopulationDesign, anchors: ItemBank | None) -> Any
     """The free numbers at the start: all groups as the anchors' population, or standard Normal."""
     eye = np.eye(design.dims)
     first = eye if anchors is None or anchors.correlations is None else anchors.correlations
-    covariance = jnp.asarray(np.tile(first, (design.n_groups, 1, 1)))
-    return population_vector(jnp.zeros((design.n_groups, design.dims)), covariance, design)
+    covariance = np.tile(first, (design.n_groups, 1, 1))
+    return population_vector(np.zeros((design.n_groups, design.dims)), covariance, design)
 
 
 def _published_model(

@@ -37,6 +37,7 @@ from irtcat.latent import (
     narrowest_sd,
     posterior_modes,
     row_chunks,
+    rows_on_device,
 )
 from irtcat.models import (
     ItemModel,
@@ -113,8 +114,8 @@ class Workspace:
 
     @functools.cached_property
     def _block(self) -> RowBlock:
-        x = jax.device_put(self.rows.x, may_alias=True)
-        weights = jnp.asarray(self.rows.weights, self.dtype)
+        x = rows_on_device(self.rows.x)
+        weights = jax.device_put(self.rows.weights.astype(self.dtype))
         return RowBlock(slice(0, len(self.rows.x)), x, weights, self.rows.group)
 
     def choose(self, narrowest: float, steepest: float, nodes: int | None) -> Any:
@@ -156,7 +157,7 @@ class Workspace:
             template=self.template,
             blocks=self.blocks,
             weights=jnp.asarray(self.rows.weights, self.dtype),
-            item_weights=jnp.asarray(~prior.aside, self.dtype),
+            item_weights=jax.device_put((~prior.aside).astype(self.dtype)),
             has_missing=self.rows.has_missing,
             constraints=self.reduced(prior).constraints,
             rule=rule,
@@ -172,14 +173,14 @@ class Workspace:
         c, at = prior.constraints, self.columns
         row = np.arange(len(at))[:, None]
         shared = shared_cells(at[:, list(self.tied)], self.dtype) if self.tied else None
-        family = None if c.family is None else jnp.asarray(np.asarray(c.family)[row, at])
+        family = None if c.family is None else jax.device_put(np.asarray(c.family)[row, at])
         return prior._replace(
             constraints=c._replace(
-                prior_mean=jnp.asarray(np.asarray(c.prior_mean)[row, at]),
-                prior_precision=jnp.asarray(np.asarray(c.prior_precision)[row, at]),
-                free=jnp.asarray(np.asarray(c.free)[row, at] & self._has),
-                lower=jnp.asarray(np.asarray(c.lower)[at[0]]),
-                upper=jnp.asarray(np.asarray(c.upper)[at[0]]),
+                prior_mean=jax.device_put(np.asarray(c.prior_mean)[row, at]),
+                prior_precision=jax.device_put(np.asarray(c.prior_precision)[row, at]),
+                free=jax.device_put(np.asarray(c.free)[row, at] & self._has),
+                lower=jax.device_put(np.asarray(c.lower)[at[0]]),
+                upper=jax.device_put(np.asarray(c.upper)[at[0]]),
                 family=family,
                 shared=shared,
             )
@@ -229,13 +230,13 @@ def _steepest(template: ItemModel, params: FloatArray) -> float:
 
 def first_modes(work: Workspace, params: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Posterior modes and covariances of all rows under a standard Normal population."""
-    model = unpack(work.full_template, jnp.asarray(params, work.dtype))
+    model = unpack(work.full_template, np.asarray(params, work.dtype))
     n_cells = work.rows.shape[1] * (work.design.dims + 2) ** 2 * (model.n_categories - 1)
     parts = []
     for block in work.blocks():
-        chunks = jnp.asarray(row_chunks(len(block.x), n_cells))
+        chunks = jax.device_put(row_chunks(len(block.x), n_cells))
         modes = posterior_modes(
-            model, block.x, chunks, jnp.zeros((), work.dtype), has_missing=work.rows.has_missing
+            model, block.x, chunks, np.zeros((), work.dtype), has_missing=work.rows.has_missing
         )
         n = block.rows.stop - block.rows.start
         parts.append([np.asarray(array, float)[:n] for array in (modes.mode, modes.covariance)])

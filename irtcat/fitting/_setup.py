@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
@@ -24,6 +23,7 @@ from irtcat.fitting._rows import Rows, grouping_of, rows_of
 from irtcat.fitting._start import Start, starting_point
 from irtcat.fitting._stated import check_fixed, fixed_values
 from irtcat.io.source import ResponseSource
+from irtcat.latent import rows_on_device
 from irtcat.models import (
     Design,
     ItemModel,
@@ -167,8 +167,8 @@ def set_up(
     template = in_precision(blank, dtype)
     x = blocks = None
     if data.engine is None:
-        x = jax.device_put(rows.x, may_alias=True)  # shares memory where possible; never written to
-        blocks = jnp.asarray(row_blocks(len(rows.x), rows.x.shape[1], dtype.itemsize))
+        x = rows_on_device(rows.x)
+        blocks = jax.device_put(row_blocks(len(rows.x), rows.x.shape[1], dtype.itemsize))
     guess = functools.partial(
         starting_point, template, x, rows.weights, blocks, rows.has_missing, dtype, positive,
         data.categories, data.engine, pattern=pattern,

@@ -24,6 +24,7 @@ from irtcat.fitting._options import Options
 from irtcat.fitting._priors import SMALLEST_POSITIVE_SLOPE, check_priors
 from irtcat.fitting._result import Fit
 from irtcat.fitting._start import further_start, starting_point
+from irtcat.latent import rows_on_device
 from irtcat.models import Design, ItemModel, OnePL, Rasch, TwoPL
 from irtcat.responses import Responses
 from irtcat.scoring import row_blocks
@@ -337,7 +338,7 @@ def fit_joint(responses: Responses, cls: type[ItemModel], options: Options) -> F
     tied, two = work is OnePL, np.full(x.shape[1], 2)
     with precision(name) as dtype:
         template = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), work.blank(Design(two)))
-        data = jax.device_put(x, may_alias=True)
+        data = rows_on_device(x)
         blocks = jnp.asarray(row_blocks(len(x), x.shape[1], dtype.itemsize))
         start = starting_point(
             template,

@@ -38,6 +38,7 @@ from irtcat.fitting._guide import (
 from irtcat.fitting._options import Options
 from irtcat.fitting._result import Fit
 from irtcat.fitting._start import Start, further_start, starting_point
+from irtcat.latent import rows_on_device
 from irtcat.latent._line import N_NODES
 from irtcat.models import Design, ItemModel, OnePL, Rasch, column_names, tied_parameters, unpack
 from irtcat.responses import Responses
@@ -170,7 +171,7 @@ def _row_batches(x: np.ndarray, size: int | None, seed: int, dtype: np.dtype) ->
     rows[:n], weight[:n] = order, 1.0
     shape = n_batches, per_batch
     return Rows(
-        jax.device_put(x, may_alias=True),
+        rows_on_device(x),
         jnp.asarray(rows.reshape(shape)),
         jnp.asarray(weight.reshape(shape), dtype),
     )
@@ -301,7 +302,7 @@ def fit_vi(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
         blocks = jnp.asarray(row_blocks(len(x), x.shape[1], dtype.itemsize))
         start = starting_point(
             template,
-            jax.device_put(x, may_alias=True),
+            rows_on_device(x),
             np.ones(len(x)),
             blocks,
             has_missing,

@@ -12,7 +12,7 @@ from irtcat.latent._adaptive import (
     adaptive_quadrature,
     root_of,
 )
-from irtcat.latent._cells import cells_of
+from irtcat.latent._cells import cells_of, rows_on_device
 from irtcat.latent._density import Density, density_of
 from irtcat.latent._grid import (
     GridQuadrature,
@@ -111,6 +111,7 @@ INTERNAL = (
     root_of,
     row_chunks,
     row_priors,
+    rows_on_device,
     scan_blocks,
     scores_of,
     sums_of_block,

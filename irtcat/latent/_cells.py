@@ -2,13 +2,18 @@
 
 from typing import NamedTuple
 
+import jax
 import numpy as np
+from jaxtyping import Array
 
 from irtcat._checks import InputError
 from irtcat.models import Binomial, ItemModel, pack_counts
 from irtcat.responses import Responses
 
-__all__ = ["Cells", "cells_of"]
+__all__ = ["Cells", "cells_of", "rows_on_device"]
+
+SHARED_BYTES = 2**20
+"""From this size on rows share their memory with the device."""
 
 
 class Cells(NamedTuple):
@@ -68,3 +73,11 @@ def _trials(responses: Responses) -> np.ndarray:
             "Responses.from_counts(k, n)."
         )
     return responses.observed.astype(np.int16)
+
+
+def rows_on_device(x: np.ndarray) -> Array:
+    """Response rows as an array of JAX, which shares the memory of a large matrix where possible.
+
+    Sharing takes a program of its own, and compiling it takes longer than copying a small matrix.
+    """
+    return jax.device_put(x, may_alias=x.nbytes >= SHARED_BYTES or None)

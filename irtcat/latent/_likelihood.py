@@ -49,7 +49,7 @@ class Curves(NamedTuple):
 
 def grid_nodes(dtype: np.dtype) -> Float[Array, " nodes"]:
     """The common grid on the standardised scale."""
-    return jnp.linspace(-LIMIT, LIMIT, N_NODES, dtype=dtype)
+    return jax.device_put(np.linspace(-LIMIT, LIMIT, N_NODES, dtype=dtype))
 
 
 def item_curves(model: ItemModel, nodes: Float[Array, "nodes *dims"]) -> Curves:

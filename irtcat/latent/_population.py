@@ -5,6 +5,7 @@ have mean 0 and SD 1, unless the scale is that of anchor items; then means, loga
 and correlations of every other group.
 """
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -119,6 +120,7 @@ def _root_of(free: Array, design: PopulationDesign) -> Float[Array, "dims dims"]
     return root.at[:first, :first].set(correlation_root(free, first))
 
 
+@functools.partial(jit, static_argnames=("design",))
 def populations_of(vector: Float[Array, " free"], design: PopulationDesign) -> Populations:
     """The populations of the free numbers (traceable)."""
     means, roots, at, dims = [], [], 0, design.dims
@@ -135,6 +137,7 @@ def populations_of(vector: Float[Array, " free"], design: PopulationDesign) -> P
     return Populations(jnp.stack(means), jnp.stack(roots))
 
 
+@functools.partial(jit, static_argnames=("design",))
 def population_vector(
     mean: Float[Array, "groups dims"],
     covariance: Float[Array, "groups dims dims"],

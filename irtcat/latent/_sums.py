@@ -67,7 +67,7 @@ def group_chunks(block: RowBlock, n_groups: int, n_cells: int) -> tuple[Array, .
         For each group an array of chunks x rows; the number of rows of the block stands for no row.
     """
     return tuple(
-        jnp.asarray(_chunks_of(np.flatnonzero(block.group == group), len(block.x), n_cells))
+        jax.device_put(_chunks_of(np.flatnonzero(block.group == group), len(block.x), n_cells))
         for group in range(n_groups)
     )
 

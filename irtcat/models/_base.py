@@ -492,9 +492,9 @@ def restricted(model: ModelT, abilities: np.ndarray) -> ModelT:
     Returns:
         The items with slopes on these alone; 0 where an item's ability is none of them.
     """
-    slope = jnp.asarray(model.slope)  # type: ignore[attr-defined]
+    slope = np.asarray(model.slope)  # type: ignore[attr-defined]
     at = abilities.reshape(*abilities.shape, *(1,) * (slope.ndim - 2))
-    return dataclasses.replace(model, slope=jnp.take_along_axis(slope, at, axis=1))  # type: ignore[call-arg]
+    return dataclasses.replace(model, slope=np.take_along_axis(slope, at, axis=1))  # type: ignore[call-arg]
 
 
 def as_points(nodes: Float[Array, "nodes *dims"]) -> Float[Array, "nodes dims"]:

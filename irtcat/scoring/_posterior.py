@@ -291,22 +291,22 @@ def posterior(
         if n_more:
             x, has_missing = np.pad(x, ((0, 0), (0, n_more)), constant_values=none), True
     n_rows, n_items = x.shape
-    items, answers = in_precision(model, dtype), jnp.asarray(x)
+    items, answers = in_precision(model, dtype), jax.device_put(x)
     priors = None
     if prior is not None:
-        priors = jnp.asarray(prior[0], dtype), jnp.asarray(prior[1], dtype)
+        priors = np.asarray(prior[0], dtype), np.asarray(prior[1], dtype)
 
     def summed(which: np.ndarray, limit: float, n_cells: int) -> Posterior:
         """Integrate rows on a grid; where it is too narrow or too coarse, on the next one."""
-        nodes = jnp.linspace(-limit, limit, n_cells + 1, dtype=dtype)
-        least = jnp.asarray(least_sd_for(model, 2 * limit / n_cells), dtype)
+        nodes = np.linspace(-limit, limit, n_cells + 1, dtype=dtype)
+        least = np.asarray(least_sd_for(model, 2 * limit / n_cells), dtype)
         rows = np.full(2 ** int(np.ceil(np.log2(len(which)))) + 1, n_rows, np.int32)
         rows[: len(which)] = which  # few distinct lengths, so that compiled programs are reused
         blocks = rows[row_blocks(len(rows) - 1, max(n_items, n_cells), dtype.itemsize)]
         out = _summed(
             items,
             answers,
-            jnp.asarray(blocks),
+            jax.device_put(blocks),
             has_missing=has_missing,
             nodes=nodes,
             least_sd=least,
@@ -325,9 +325,9 @@ def posterior(
     if steep:
         out = summed(np.arange(n_rows), LIMIT, n_cells)
     else:
-        rows = jnp.asarray(row_blocks(n_rows, n_items, dtype.itemsize))
+        rows = jax.device_put(row_blocks(n_rows, n_items, dtype.itemsize))
         result = _posterior(
-            items, answers, rows, has_missing=has_missing, like=jnp.zeros((), dtype),
+            items, answers, rows, has_missing=has_missing, like=np.zeros((), dtype),
             prior=priors,
         )  # fmt: skip
         out = Posterior(*(np.array(array)[:n_rows] for array in result))

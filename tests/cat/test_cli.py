@@ -23,7 +23,6 @@ BANK = ItemBank.from_parameters(a=1.5, b=[-1.0, -0.5, 0.0, 0.5, 1.0])
 @pytest.fixture
 def call(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("IRTCAT_CACHE", "")
     BANK.save("bank.npz")
 
     def run_command(*arguments, code=0):
@@ -166,7 +165,7 @@ def test_an_interrupted_simulation_leaves_nothing(call, tmp_path, when):
         line = ["simulate", "bank.npz", "--n", "5000", "--stop", "n>=3", "--out", out]
         done = subprocess.run(
             [sys.executable, "-c", INTERRUPTED, when, *line], capture_output=True, text=True,
-            cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT), "IRTCAT_CACHE": ""},
+            cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
         )  # fmt: skip
         kept = "Nothing was written; repeat the command to start again."
         assert (done.returncode, done.stdout) == (130, "")

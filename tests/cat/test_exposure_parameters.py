@@ -155,7 +155,6 @@ def test_steps_that_no_exposure_rule_lets_through_are_flagged():
 
 def test_commands(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("IRTCAT_CACHE", "")
     BANK.items["topic"] = np.array(["x", "y", "z"])[np.arange(60) % 3]
     BANK.save("bank.npz")
     targets = [["x", 0.3, 0.3], ["y", 0.3, 0.3], ["z", 0.4, 0.4]]

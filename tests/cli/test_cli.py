@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 import irtcat
 import irtcat.demo
 from irtcat import _progress
+from irtcat._cache import cache_folder
 from irtcat.cli import _input, _output, _session
 from irtcat.cli import fit as fit_command
 from irtcat.cli._app import COMMANDS, STORY, app
@@ -36,9 +37,7 @@ runner = CliRunner()
 
 @pytest.fixture(autouse=True)
 def _in_empty_folder(tmp_path, monkeypatch):
-    """Every test has its own folder, and leaves JAX's configuration alone."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("IRTCAT_CACHE", "")
 
 
 @pytest.fixture(scope="module")
@@ -959,7 +958,7 @@ def test_module_runs_as_a_process_and_keeps_compiled_programs(tmp_path):
     assert result.returncode == 0
     assert result.stderr == ""
     assert json.loads(result.stdout)["converged"] is True
-    assert list((cache / "jax").iterdir())
+    assert list((cache / "programs").iterdir())
 
 
 @pytest.mark.parametrize(("line", "code"), [("fit nowhere.csv", 1), ("fit", 2)])
@@ -1009,12 +1008,13 @@ def test_ctrl_c_during_an_import_is_one_line_and_exit_130(tmp_path):
 
 
 def test_cache_folder_follows_the_environment(monkeypatch, tmp_path):
-    assert _session.cache_folder() is None
+    monkeypatch.setenv("IRTCAT_CACHE", "")
+    assert cache_folder("jax") is None
     monkeypatch.setenv("IRTCAT_CACHE", str(tmp_path))
-    assert _session.cache_folder() == tmp_path / "jax"
+    assert cache_folder("jax") == tmp_path / "jax"
     monkeypatch.delenv("IRTCAT_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert _session.cache_folder() == tmp_path / "irtcat" / "jax"
+    assert cache_folder("jax") == tmp_path / "irtcat" / "jax"
 
 
 def test_a_cache_that_cannot_be_made_is_harmless(monkeypatch, tmp_path):

@@ -16,7 +16,6 @@ runner = CliRunner()
 def _results(tmp_path, monkeypatch):
     """A folder with a bank and tables."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("IRTCAT_CACHE", "")
     ItemBank.from_parameters(a=[1.0, 2.0, 1.5], b=[-1.0, 0.0, 1.0]).save("bank.npz")
     scores = pd.DataFrame({"subject": ["x", "y"], "theta": [0.1, 0.9], "se": [0.3, 0.4]})
     scores.to_csv("scores.csv", index=False)

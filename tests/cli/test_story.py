@@ -23,7 +23,6 @@ LOGS = Path(__file__).parents[1] / "io" / "logs.tar.xz"
 @pytest.fixture(autouse=True)
 def _in_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("IRTCAT_CACHE", "")
 
 
 def run(*arguments, **options):

@@ -25,7 +25,6 @@ runner = CliRunner()
 @pytest.fixture(autouse=True)
 def _in_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("IRTCAT_CACHE", "")
     values = np.random.default_rng(0).integers(0, 2, (30, len(IDS)))
     irtcat.Responses.from_array(values, item_ids=IDS).save("r.npz")
     write_csv(pd.DataFrame({"item": IDS}), "all.csv")

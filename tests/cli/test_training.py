@@ -18,7 +18,6 @@ BANK = ItemBank.from_parameters(a=1.2, b=np.linspace(-2, 2, 8))
 @pytest.fixture(autouse=True)
 def _files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("IRTCAT_CACHE", "")
     BANK.save("bank.npz")
 
 

@@ -21,7 +21,6 @@ runner = CliRunner()
 @pytest.fixture(autouse=True)
 def _in_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("IRTCAT_CACHE", "")
 
 
 @pytest.fixture

@@ -1,0 +1,169 @@
+"""Compiled programs on disk: found again, told apart, and never trusted when damaged."""
+
+import os
+import random
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from irtcat import _compile, _programs
+from irtcat.models import TwoPL
+
+
+@pytest.fixture
+def folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("IRTCAT_CACHE", str(tmp_path))
+    return tmp_path / "programs"
+
+
+traces = []
+UNIQUE = random.SystemRandom().random()
+"""Another program in every run: JAX's cache, which tests keep, does not know it."""
+
+
+def scaled(model, x, *, power):
+    """Stands for a function of the package (see ``named``)."""
+    traces.append(power)
+    root = jnp.linalg.cholesky(jnp.eye(2) * x[0])
+    return {"y": (model.slope * x) ** power, "root": root + UNIQUE * len(traces)}
+
+
+@pytest.fixture
+def named(monkeypatch):
+    monkeypatch.setattr(scaled, "__module__", "irtcat.scaled")
+    return _compile.jit(scaled, static_argnames=("power",))
+
+
+def items(n, dtype=np.float32):
+    return TwoPL(np.ones(n, dtype), np.zeros(n, dtype))
+
+
+def calls(function, model, x, power=2):
+    """Results of the function, and whether it was traced."""
+    before = len(traces)
+    out = jax.tree.map(np.asarray, function(model, x, power=power))
+    return out, len(traces) > before
+
+
+def test_a_program_is_loaded_and_gives_the_same(named, folder):
+    x = np.arange(1.0, 4.0, dtype=np.float32)
+    first, traced = calls(named, items(3), x)
+    assert traced
+    assert first["y"].tolist() == [1, 4, 9]
+    assert len(list(folder.iterdir())) == 1
+    _compile.forget_programs()
+    again, traced = calls(named, items(3), x)
+    assert not traced
+    assert {name: value.tolist() for name, value in again.items()} == {
+        name: value.tolist() for name, value in first.items()
+    }
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_what_changes_a_program_changes_its_key(named, folder):
+    x = np.arange(1.0, 4.0, dtype=np.float32)
+    calls(named, items(3), x)
+    for n, change in enumerate(
+        (
+            lambda: calls(named, items(3), x, power=3),
+            lambda: calls(named, items(3), x, power=2.0),  # equal to 2, but another program
+            lambda: calls(named, items(1), x),
+            lambda: calls(named, items(3), x.astype(np.int32)),
+            lambda: calls(named, items(1), x[:, None]),
+        ),
+        2,
+    ):
+        change()
+        assert len(list(folder.iterdir())) == n
+    with jax.enable_x64(True):
+        calls(named, items(3), x)
+    with jax.default_matmul_precision("float32"):
+        calls(named, items(3), x)
+    assert len(list(folder.iterdir())) == 8
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda b: b[:-9], lambda b: b"", lambda b: b[:90] + b"x" + b[91:]]
+)
+def test_a_damaged_program_is_compiled_anew(named, folder, damage):
+    x = np.ones(3, np.float32)
+    first, _ = calls(named, items(3), x)
+    (path,) = folder.iterdir()
+    path.write_bytes(damage(path.read_bytes()))
+    _compile.forget_programs()
+    again, traced = calls(named, items(3), x)
+    assert traced
+    assert again["y"].tolist() == first["y"].tolist()
+    _compile.forget_programs()
+    assert not calls(named, items(3), x)[1]
+
+
+def test_functions_and_classes_of_others_are_not_kept(folder):
+    """Their sources are not part of a key: a changed function would go on as it was."""
+
+    @dataclass(frozen=True)
+    class Setting:
+        power: int
+
+    def squared(x, setting=None):
+        return x**2
+
+    function = _compile.jit(squared, static_argnames=("setting",))
+    assert float(function(3.0)) == 9
+    assert float(function(3.0, setting=Setting(2))) == 9
+    assert list(folder.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_to_is_harmless(monkeypatch, tmp_path, named):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("IRTCAT_CACHE", str(tmp_path / "file"))
+    assert calls(named, items(3), np.ones(3, np.float32))[0]["y"].tolist() == [1, 1, 1]
+
+
+def test_old_programs_make_room(monkeypatch, folder, named):
+    monkeypatch.setattr(_programs, "MOST_BYTES", 1000)
+    folder.mkdir()
+    for age in (3, 1, 2):
+        path = folder / f"{age}"
+        path.write_bytes(b"x" * 400)
+        os.utime(path, (1e9 - age, 1e9 - age))
+    calls(named, items(3), np.ones(3, np.float32))
+    kept = {path.name for path in folder.iterdir()}
+    assert "3" not in kept
+    assert {"1", "2"} <= kept
+    assert len(kept) == 3
+
+
+FACTORISES = """
+import numpy as np, jax
+from irtcat import fit
+from irtcat.datasets import load
+traced = []
+jax.monitoring.register_event_duration_secs_listener(
+    lambda event, *_, **__: traced.append(event.endswith("jaxpr_trace_duration"))
+)
+result = fit(load("lsat6"), "2pl", dims=2, max_iterations=2)
+print(sum(traced), repr(result.log_likelihood))
+"""
+
+
+def test_a_fit_of_a_second_process_is_equal_and_traces_next_to_nothing(tmp_path):
+    """Its programs call LAPACK, which crashes unless JAX has been told of it before."""
+    environment = {name: value for name, value in os.environ.items() if "JAX" not in name}
+    environment["IRTCAT_CACHE"] = str(tmp_path)
+    runs = [
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", FACTORISES],
+            env=environment, capture_output=True, text=True, check=True,
+        ).stdout.split()
+        for _ in range(2)
+    ]  # fmt: skip
+    (first, value), (second, same) = runs
+    assert value == same
+    assert int(first) >= 9
+    assert int(second) <= 1  # JAX's own, of a factorisation
