@@ -238,6 +238,7 @@ def _line_sums(
     params: Array,
     x: Array,
     weights: Array,
+    item_weights: Array,
     wide: Blocks | None,
     narrow: Blocks | None,
     population: Population | None,
@@ -250,7 +251,8 @@ def _line_sums(
 ) -> Sums:
     """The sums of one ability: on the common grid, or on a window of it for each block.
 
-    ``is_known`` says that the populations are not estimated.
+    Items of weight 0 only fill up the shapes. ``is_known`` says that the populations are not
+    estimated.
     """
     n = x.shape[0]
     model, prior_of = on_grid_scale(unpack(template, params), population, transform)
@@ -268,7 +270,7 @@ def _line_sums(
             x[safe], n_contrasts, has_missing, params.dtype
         )
         prior = row_priors(prior_of, safe)
-        post = posterior_on_grid(model, statistics, mask, first, window, local, prior)
+        post = posterior_on_grid(model, statistics, mask, first, window, local, item_weights, prior)
         here = tables
         if local:
             here = jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, first, window), tables)
@@ -506,7 +508,7 @@ class OneAbility(Curvature):
         self.is_known = problem.group is None or bool(held.all())
         """Whether no population is estimated: there is one, or all are stated."""
         if problem.group is not None:
-            self.population = Population(point.population[0], point.population[1], problem.group)
+            self.population = Population(*np.asarray(point.population), group=problem.group)
         if not self.is_known:
             self.kept = slice(self.free.shape[1])  # with the common slope of a Rasch model
             estimated = np.tile(~held, 2)
@@ -524,25 +526,36 @@ class OneAbility(Curvature):
         problem = self.problem
         mean, sd = (np.asarray(array, float) for array in (self.belief.mean, self.belief.sd))
         params = np.asarray(self.point.params)  # the blocks may be on different devices
+        fill = problem.fill
+        items = fill.items((problem.template, params))
+        item_weights = fill.weights(np.ones_like(params[:, 0]))
         blocks = [
             _line_sums(
-                problem.template, params, block.x, block.weights, layout.wide, layout.narrow,
+                *items, fill.items(block.x, axis=1), block.weights, item_weights,
+                layout.wide, layout.narrow,
                 self.population, problem.transform, window=layout.window,
                 has_missing=problem.has_missing, full=full, is_known=self.is_known,
             )
             for block, layout in problem.laid_out(mean, sd)
         ]  # fmt: skip
         total = _added(blocks)
+        if full:
+            first, second = (fill.cut_square(part, params.shape[1]) for part in total)
+            total = first, second
+        else:
+            total = total[0], fill.cut(total[1])
         if isinstance(problem.engine, Sharded):
             return all_gather(total[0]).sum(0), all_gather(total[1]).sum(0)
         return total
 
     def _complete(self) -> Array:
-        belief, problem = self.belief, self.problem
-        return complete_information(
-            problem.template, self.point.params, belief.counts, belief.totals,
-            problem.constraints, self.nodes,
+        belief, problem, fill = self.belief, self.problem, self.problem.fill
+        totals = belief.totals if belief.totals.ndim == 1 else fill.items(belief.totals, axis=1)
+        information = complete_information(
+            *fill.items((problem.template, self.point.params)), fill.items(belief.counts, axis=2),
+            totals, fill.constraints(problem.constraints), self.nodes,
         )  # fmt: skip
+        return fill.cut(information)
 
     def observed(self, sandwich: bool) -> tuple[FloatArray, FloatArray | None]:
         """See `Curvature`."""

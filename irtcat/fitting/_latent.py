@@ -321,7 +321,7 @@ def best_latent(problem: EMProblem, ended: Ended) -> tuple[float, float]:
     square_variance = np.asarray(ended.belief.square_variance, float)
     if problem.group is not None:
         at, unit = (0.0, 1.0) if problem.transform is None else map(float, problem.transform)
-        centre, log_sd = np.asarray(ended.point.population[:, 0], float)
+        centre, log_sd = np.asarray(ended.point.population, float)[:, 0]
         mean = (at + unit * mean - centre) * np.exp(-log_sd)
         sd = unit * sd * np.exp(-log_sd)
         square_variance = 4 * mean**2 * sd**2 + 2 * sd**4  # if the posteriors were Normal

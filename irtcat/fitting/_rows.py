@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from irtcat._checks import argument_error
+from irtcat._precision import LARGE
 from irtcat._types import FloatArray
 from irtcat.fitting._groups import Grouping
 from irtcat.fitting._kinds import settings_of
@@ -12,7 +13,7 @@ from irtcat.fitting._options import Options
 from irtcat.fitting._shard import Sharded, mesh_of
 from irtcat.fitting._stream import Streamed
 from irtcat.io.source import ResponseSource
-from irtcat.latent import cells_of
+from irtcat.latent import cells_of, round_up
 from irtcat.models import ItemModel
 from irtcat.responses import Responses
 
@@ -24,6 +25,9 @@ __all__ = [
     "grouping_of",
     "rows_of",
 ]
+
+FEWEST_ROWS = 32
+"""Smallest number of rows of a program."""
 
 MANY_ITEMS_FOR_PATTERNS = 24
 """Equal response patterns are joined up to this many items; longer patterns rarely recur."""
@@ -59,16 +63,26 @@ def distinct_rows(responses: Responses, cls: type[ItemModel], group: np.ndarray 
         both = np.column_stack([x, group]) if group.any() else x
         patterns, counts = np.unique(both, axis=0, return_counts=True)
         if 2 * len(patterns) <= len(x):
-            # The number of patterns differs from one data set to the next: rows of weight 0 round
-            # it up, so that shapes recur and nothing is compiled again.
-            extra = -len(patterns) % max(16, 2 ** (len(patterns).bit_length() - 3))
-            padded = np.concatenate([patterns, np.repeat(patterns[:1], extra, axis=0)])
-            weights = np.concatenate([counts, np.zeros(extra)])
-            pattern_group = padded[:, x.shape[1] :].astype(np.int32).sum(1, dtype=np.int32)
-            return Rows(
-                padded[:, : x.shape[1]].astype(x.dtype), weights, has_missing, pattern_group
-            )
+            group = patterns[:, x.shape[1] :].astype(np.int32).sum(1, dtype=np.int32)
+            patterns = patterns[:, : x.shape[1]].astype(x.dtype)
+            return Rows(patterns, counts.astype(float), has_missing, group)
     return Rows(x, np.ones(len(x)), has_missing, group)
+
+
+def _filled(rows: Rows) -> Rows:
+    """Small data with rows of weight 0 up to a round number, so that shapes recur.
+
+    Nothing is compiled anew for data of about the same size.
+    """
+    if not 0 < rows.x.size <= LARGE:
+        return rows
+    extra = round_up(len(rows.x), FEWEST_ROWS) - len(rows.x)
+    return Rows(
+        np.concatenate([rows.x, np.repeat(rows.x[:1], extra, axis=0)]),
+        np.concatenate([rows.weights, np.zeros(extra)]),
+        rows.has_missing,
+        np.concatenate([rows.group, np.repeat(rows.group[:1], extra)]),
+    )
 
 
 def categories_of(responses: Responses, cls: type[ItemModel]) -> np.ndarray:
@@ -96,7 +110,8 @@ def rows_of(
     rows = distinct_rows(responses, cls, codes)
     categories = categories_of(responses, cls)
     if options.devices is None:
-        return rows, categories, None
+        # Features belong to subjects, whose rows are counted.
+        return (rows if options.features is not None else _filled(rows)), categories, None
     engine = Sharded(
         mesh_of(options.devices),
         rows.x,

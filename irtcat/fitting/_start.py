@@ -13,6 +13,7 @@ from scipy.special import ndtri
 from irtcat._compile import jit
 from irtcat._types import FloatArray
 from irtcat.fitting._options import Options
+from irtcat.fitting._sizes import ItemFill
 from irtcat.models import (
     ItemModel,
     field_columns,
@@ -259,7 +260,9 @@ def starting_point(
     slopes = slope
     if pattern is not None:
         slopes = slope[:, None] * pattern / np.sqrt(np.maximum(pattern.sum(1, keepdims=True), 1))
-    params = start_params(template, np.asarray(shares.T, dtype), np.asarray(slopes, dtype))
+    fill = ItemFill(n_items, len(weights) if engine is None else np.inf)
+    guesses = fill.items((template, np.asarray(shares.T, dtype), np.asarray(slopes, dtype)))
+    params = fill.cut(start_params(*guesses))
     # A subject's sum of p (1 - p) is below its number right, and below its number wrong.
     right, n_answered = first.by_subject[:, 0], first.mask_by_subject[:, 0]
     spreads = np.minimum(third.mask_by_subject[:, 0], np.minimum(right, n_answered - right))
@@ -342,7 +345,10 @@ def _counts(
     n_categories = int(categories.max())
     if n_categories == 2:
         return np.stack([n - right, right])
-    row_weights = jnp.asarray(weights, dtype)
+    if x is not None and x.size <= SMALL:
+        codes = np.asarray(x)
+        return np.stack([weights @ (codes == k) for k in range(n_categories)])
+    row_weights = jax.device_put(weights.astype(dtype))
     if engine is None:
         out = category_counts(x, row_weights, rows, n_categories=n_categories)
     else:

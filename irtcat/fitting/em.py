@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 from irtcat._compile import jit
 from irtcat._types import FloatArray
 from irtcat.fitting._mstep import Constraints, MStep, beyond_bounds, log_prior, m_step
+from irtcat.fitting._sizes import ItemFill
 from irtcat.latent import (
     Blocks,
     EStep,
@@ -102,6 +103,12 @@ class EMProblem(NamedTuple):
     def n_latent(self) -> int:
         """How many means and SDs of groups are estimated."""
         return 2 * int((~np.asarray(self.held)).sum())
+
+    @property
+    def fill(self) -> ItemFill:
+        """What fills the items up to a round number, where the rows are in memory."""
+        n_rows = len(self.weights) if self.engine is None else np.inf
+        return ItemFill(len(self.item_weights), n_rows)
 
     def laid_out(self, mean: FloatArray, sd: FloatArray) -> Iterable[tuple[RowBlock, Layout]]:
         """The rows in blocks, each with the layout for posteriors of these means and SDs."""
@@ -436,16 +443,17 @@ def run_e_step(problem: EMProblem, state: EMState, slack: float, n_steps: int, e
     if problem.engine is not None:
         return problem.engine.em_map(problem, state, slack, n_steps, expand)
     layout = problem.plan.layout(state.mean, state.spread, slack)
-    return em_map(
-        state.point,
-        problem.template,
-        problem.x,
+    fill = problem.fill
+    update, belief = em_map(
+        state.point._replace(params=fill.items(state.point.params)),
+        fill.items(problem.template),
+        fill.items(problem.x, axis=1),
         problem.weights,
-        problem.item_weights,
+        fill.weights(problem.item_weights),
         problem.group,
         layout.wide,
         layout.narrow,
-        problem.constraints,
+        fill.constraints(problem.constraints),
         problem.held,
         np.int32(n_steps),
         np.bool_(expand),
@@ -456,3 +464,10 @@ def run_e_step(problem: EMProblem, state: EMState, slack: float, n_steps: int, e
         scaled=problem.scaled,
         stated=problem.stated,
     )
+    points = {
+        name: getattr(update, name)._replace(params=fill.cut(getattr(update, name).params))
+        for name in ("point", "plain", "metric")
+    }
+    totals = belief.totals if belief.totals.ndim == 1 else fill.cut(belief.totals, axis=1)
+    belief = belief._replace(counts=fill.cut(belief.counts, axis=2), totals=totals)
+    return update._replace(**points), belief

@@ -12,7 +12,7 @@ from irtcat.latent._adaptive import (
     adaptive_quadrature,
     root_of,
 )
-from irtcat.latent._cells import cells_of, rows_on_device
+from irtcat.latent._cells import cells_of, round_up, rows_on_device
 from irtcat.latent._density import Density, density_of
 from irtcat.latent._grid import (
     GridQuadrature,
@@ -109,6 +109,7 @@ INTERNAL = (
     posterior_on_grid,
     rescaled_populations,
     root_of,
+    round_up,
     row_chunks,
     row_priors,
     rows_on_device,

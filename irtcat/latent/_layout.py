@@ -6,6 +6,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from irtcat.latent._cells import round_up
 from irtcat.latent._line import LIMIT, N_NODES, SPACING, STENCIL, Blocks
 
 __all__ = ["Layout", "LayoutPlan", "plan_layout"]
@@ -151,10 +152,10 @@ class LayoutPlan:
 
 
 def _grow(capacity: int, needed: int) -> int:
-    """Keep the capacity while it suffices; otherwise take a quarter more than is needed."""
+    """Keep the capacity while it suffices; otherwise take about a quarter more than is needed."""
     if needed <= capacity:
         return capacity
-    return needed if needed == 1 else needed + max(1, needed // 4)
+    return needed if needed == 1 else round_up(needed + max(1, needed // 4), 1)
 
 
 def plan_layout(n_subjects: int, n_items: int, itemsize: int) -> LayoutPlan:

@@ -341,6 +341,7 @@ def posterior_on_grid(
     first: Int[Array, ""],
     window: int,
     local: bool,
+    item_weights: Float[Array, " items"],
     prior: Prior = STANDARD,
 ) -> Float[Array, "rows nodes"]:
     """Weights on the grid that integrate any smooth function under each row's posterior.
@@ -348,7 +349,7 @@ def posterior_on_grid(
     With ``local`` on the window of the grid that begins at node ``first``.
     """
     nodes = grid_nodes(statistics.dtype)
-    curves = item_curves(model, nodes)
+    curves = jax.tree.map(lambda leaf: leaf * item_weights, item_curves(model, nodes))
     if local:
         return _window_block(statistics, mask, curves, first, window, prior)[0]
     return _grid_block(statistics, mask, curves, nodes, prior)[0]

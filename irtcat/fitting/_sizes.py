@@ -1,0 +1,74 @@
+"""Few distinct sizes of problems, so that compiled programs are used again.
+
+A program is compiled for the shapes of its arguments. Rows are filled up with rows of weight 0 when
+the data are read, and items, for the length of a call, with copies of the last item:
+they have weight 0 in the abilities, are not estimated, and are cut off the results.
+"""
+
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from irtcat._precision import LARGE
+from irtcat._types import FloatArray
+from irtcat.fitting._mstep import Constraints
+from irtcat.latent import round_up
+
+__all__ = ["ItemFill"]
+
+FEWEST_ITEMS = 8
+"""Smallest number of items of a program."""
+
+
+class ItemFill:
+    """Fills items up to a round number, and cuts results back.
+
+    Large problems stay as they are: they take longer to run than to compile.
+    """
+
+    def __init__(self, n_items: int, n_rows: float):
+        self.n = n_items
+        total = round_up(n_items, FEWEST_ITEMS) if n_items * n_rows <= LARGE else n_items
+        self.more = total - n_items
+
+    def items(self, tree: Any, axis: int = 0) -> Any:
+        """Arrays with copies of the last item added along an axis."""
+        return jax.tree.map(lambda leaf: self._filled(leaf, axis, mode="edge"), tree)
+
+    def weights(self, weights: Array | FloatArray) -> Any:
+        """Weights of items, 0 for those that are added."""
+        return self._filled(weights, 0, mode="constant")
+
+    def constraints(self, constraints: Constraints) -> Constraints:
+        """Constraints; items that are added have no prior and are not estimated."""
+        shared = constraints.shared
+        return constraints._replace(
+            prior_mean=self.items(constraints.prior_mean),
+            prior_precision=self._filled(constraints.prior_precision, 0, mode="constant"),
+            free=self._filled(constraints.free, 0, mode="constant"),
+            family=None if constraints.family is None else self.items(constraints.family),
+            shared=None if shared is None else shared._replace(labels=self.items(shared.labels)),
+        )
+
+    def _filled(self, leaf: Any, axis: int, mode: Any) -> Any:
+        if not self.more:
+            return leaf
+        leaf = np.asarray(leaf)
+        widths = [(0, 0)] * leaf.ndim
+        widths[axis] = (0, self.more)
+        return np.pad(leaf, widths, mode=mode)
+
+    def cut_square(self, matrix: Any, n_params: int) -> FloatArray:
+        """A matrix of all items' parameters, and of others after them, without those added."""
+        matrix = np.asarray(matrix, float)
+        n_items = (self.n + self.more) * n_params
+        kept = np.r_[: self.n * n_params, n_items : len(matrix)]
+        return matrix[np.ix_(kept, kept)] if self.more else matrix
+
+    def cut(self, tree: Any, axis: int = 0) -> Any:
+        """Arrays without the items that were added along an axis."""
+        if not self.more:
+            return tree
+        return jax.tree.map(lambda leaf: np.asarray(leaf).take(range(self.n), axis), tree)
