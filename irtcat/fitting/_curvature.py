@@ -508,7 +508,7 @@ class OneAbility(Curvature):
         self.is_known = problem.group is None or bool(held.all())
         """Whether no population is estimated: there is one, or all are stated."""
         if problem.group is not None:
-            self.population = Population(*np.asarray(point.population), group=problem.group)
+            self.population = Population(*np.asarray(point.population), problem.group)
         if not self.is_known:
             self.kept = slice(self.free.shape[1])  # with the common slope of a Rasch model
             estimated = np.tile(~held, 2)
@@ -548,14 +548,14 @@ class OneAbility(Curvature):
             return all_gather(total[0]).sum(0), all_gather(total[1]).sum(0)
         return total
 
-    def _complete(self) -> Array:
+    def _complete(self) -> FloatArray:
         belief, problem, fill = self.belief, self.problem, self.problem.fill
         totals = belief.totals if belief.totals.ndim == 1 else fill.items(belief.totals, axis=1)
         information = complete_information(
             *fill.items((problem.template, self.point.params)), fill.items(belief.counts, axis=2),
             totals, fill.constraints(problem.constraints), self.nodes,
         )  # fmt: skip
-        return fill.cut(information)
+        return np.asarray(fill.cut(information))
 
     def observed(self, sandwich: bool) -> tuple[FloatArray, FloatArray | None]:
         """See `Curvature`."""
