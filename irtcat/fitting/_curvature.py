@@ -470,7 +470,9 @@ def covariance_of(curvature: Curvature, which: str) -> Covariance:
     return curvature.by_item(sandwich)
 
 
-def _louis(complete: Array, population: Any, score_covariance: FloatArray) -> FloatArray:
+def _louis(
+    complete: Array | FloatArray, population: Any, score_covariance: FloatArray
+) -> FloatArray:
     """The information of complete data (of each item, and of the population) less the missing."""
     information = -score_covariance
     size = complete.shape[1]
@@ -508,7 +510,8 @@ class OneAbility(Curvature):
         self.is_known = problem.group is None or bool(held.all())
         """Whether no population is estimated: there is one, or all are stated."""
         if problem.group is not None:
-            self.population = Population(*np.asarray(point.population), problem.group)
+            mean, log_sd = map(jax.device_put, np.asarray(point.population))
+            self.population = Population(mean, log_sd, problem.group)
         if not self.is_known:
             self.kept = slice(self.free.shape[1])  # with the common slope of a Rasch model
             estimated = np.tile(~held, 2)
