@@ -7,6 +7,7 @@ too, but omits D there). Integrals are sums over the grid with trapezoid weights
 bounds.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,7 @@ from irtcat._checks import check_choice, check_positive
 from irtcat._registry import Registry
 from irtcat.cat._belief import Estimate
 from irtcat.cat._curves import category_terms
-from irtcat.cat._line import highest, integral, slope_of, value_of, with_error
+from irtcat.cat._line import highest, if_needed, integral, slope_of, value_of, with_error
 from irtcat.cat._parts import as_part
 from irtcat.cat._rows import GROUP, Method
 from irtcat.cat._state import Context
@@ -186,12 +187,13 @@ def estimate(context: Context) -> Estimate:
     if rule.name != "ml":
         return METHODS[rule.name](context, **rule.kwargs())
     all_lowest, all_highest = is_constant(context)
-    plain, constant_rule = ml(context), CONSTANT[context.config.constant]
-    if isinstance(constant_rule, str):
-        other = METHODS[constant_rule](context)
-    else:
-        theta = constant_rule(context, all_highest)
-        other = with_error(context, theta, jnp.zeros_like(theta))
-    return Estimate(
-        *(jnp.where(all_lowest | all_highest, b, a) for a, b in zip(plain, other, strict=True))
-    )
+    constant_rule = CONSTANT[context.config.constant]
+
+    def other() -> Estimate:
+        fresh = dataclasses.replace(context)  # what it caches is not to be used outside
+        if isinstance(constant_rule, str):
+            return METHODS[constant_rule](fresh)
+        theta = constant_rule(fresh, all_highest)
+        return with_error(fresh, theta, jnp.zeros_like(theta))
+
+    return if_needed(all_lowest | all_highest, other, ml(context))
