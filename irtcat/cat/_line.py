@@ -10,7 +10,7 @@ its standard error is infinite.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -39,6 +39,8 @@ __all__ = [
 
 Curve = Callable[[Array], Array]
 """A function of ability."""
+
+Inputs, Result = TypeVar("Inputs"), TypeVar("Result")
 
 Carry = tuple[Array, Array, Array, Array, Array]
 """Estimate, ends of its bracket, whether it is done, and number of steps."""
@@ -221,23 +223,30 @@ def highest(
         other = jnp.argmax(others)
         close = others[other] >= height[best] - HEIGHT_ERROR * context.state.scored
 
-        def higher() -> Array:
+        def higher(other: Array) -> Array:
             second = polished(other, jnp.asarray(True))
             return jnp.where(value(second) > value(maximum), second, maximum)
 
-        maximum = if_needed(close & needed, higher, maximum)
+        maximum = if_needed(close & needed, higher, other, maximum)
     return jnp.clip(maximum, nodes[0], nodes[n - 1])
 
 
-def if_needed(needed: Array, function: Callable[[], Any], default: Any) -> Any:
-    """``function()`` where it is needed, else the default.
+def if_needed(
+    needed: Array, function: Callable[[Inputs], Result], inputs: Inputs, default: Result
+) -> Result:
+    """``function(inputs)`` where it is needed, else the default.
 
     A conditional under `jax.vmap` evaluates both; this evaluates the function only if some
     session of the block needs it.
     """
-    return jax.lax.while_loop(
-        lambda carry: carry[0], lambda _: (jnp.zeros_like(needed), function()), (needed, default)
-    )[1]
+
+    def body(carry: tuple[Array, Result]) -> tuple[Array, Result]:
+        # Inputs that seem to change with the loop keep the compiler from evaluating the function
+        # before it.
+        waiting, here = jax.lax.optimization_barrier((carry[0], inputs))
+        return ~waiting, function(here)
+
+    return jax.lax.while_loop(lambda carry: carry[0], body, (needed, default))[1]
 
 
 def value_of(context: Context, kind: str) -> Curve:
@@ -284,7 +293,8 @@ def _polished(
     low, high = nodes[jnp.maximum(first - 1, 0)], nodes[jnp.minimum(last + 1, end)]
     g_low, g_high = if_needed(
         (first == 0) | (last == end),
-        lambda: (slope(nodes[0]), slope(nodes[end])),
+        lambda at: (slope(at[0]), slope(at[1])),
+        (nodes[0], nodes[end]),
         (jnp.zeros_like(start), jnp.zeros_like(start)),
     )
     at_low, at_high = (first == 0) & (g_low <= 0), (last == end) & (g_high >= 0)

@@ -189,11 +189,11 @@ def estimate(context: Context) -> Estimate:
     all_lowest, all_highest = is_constant(context)
     constant_rule = CONSTANT[context.config.constant]
 
-    def other() -> Estimate:
-        fresh = dataclasses.replace(context)  # what it caches is not to be used outside
+    def other(log_like: Array) -> Estimate:
+        fresh = dataclasses.replace(context, log_like=log_like)  # without what is cached outside
         if isinstance(constant_rule, str):
             return METHODS[constant_rule](fresh)
         theta = constant_rule(fresh, all_highest)
         return with_error(fresh, theta, jnp.zeros_like(theta))
 
-    return if_needed(all_lowest | all_highest, other, ml(context))
+    return if_needed(all_lowest | all_highest, other, context.log_like, ml(context))
