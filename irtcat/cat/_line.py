@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from irtcat._first import first_best
 from irtcat._registry import Registry
 from irtcat.cat._belief import Belief, Estimate
 from irtcat.cat._curves import Matrices, answer_terms, information_at
@@ -216,18 +217,18 @@ def highest(
         start = nodes[peak] + jnp.where(tied[peak], 0.0, shift[peak] * step)
         return _polished(context, slope, *bracket, start, needed)
 
-    best = jnp.argmax(height)
+    best = first_best(height)
     maximum = polished(best, jnp.asarray(needed))
     if value is not None:
         others = jnp.where(number == best, -jnp.inf, height)
-        other = jnp.argmax(others)
+        other = first_best(others)
         close = others[other] >= height[best] - HEIGHT_ERROR * context.state.scored
 
-        def higher(other: Array) -> Array:
-            second = polished(other, jnp.asarray(True))
-            return jnp.where(value(second) > value(maximum), second, maximum)
+        def higher(rivals: tuple[Array, Array]) -> Array:
+            first, second = rivals[0], polished(rivals[1], jnp.asarray(True))
+            return jnp.where(value(second) > value(first), second, first)
 
-        maximum = if_needed(close & needed, higher, other, maximum)
+        maximum = if_needed(close & needed, higher, (maximum, other), maximum)
     return jnp.clip(maximum, nodes[0], nodes[n - 1])
 
 
