@@ -23,7 +23,7 @@ from irtcat.cat._curves import Matrices, answer_terms, information_at
 from irtcat.cat._rows import GROUP, Prior
 from irtcat.cat._state import Context
 from irtcat.models import ItemModel, take
-from irtcat.scoring import bias_slope, tied_nodes
+from irtcat.scoring import tied_nodes
 
 __all__ = [
     "PRIORS",
@@ -32,9 +32,8 @@ __all__ = [
     "if_needed",
     "integral",
     "log_likelihood_of",
-    "slope_of",
+    "mode",
     "terms_of",
-    "value_of",
     "with_error",
 ]
 
@@ -118,9 +117,7 @@ class Line(Belief):
 
     def mode(self, context: Context) -> Estimate:
         """The highest peak; SE from the information plus that of the prior."""
-        objective = context.log_like + self.log_prior(context)
-        theta = highest(context, objective, slope_of(context, "map"), value_of(context, "map"))
-        return with_error(context, theta, _information_of_prior(context, theta))
+        return mode(context, 1.0)
 
 
 def log_likelihood_of(context: Context) -> Curve:
@@ -153,22 +150,38 @@ def _answered(context: Context) -> ItemModel:
     return take(context.pool.model, jnp.maximum(context.state.items, 0))
 
 
-def _information_of_prior(context: Context, theta: Array) -> Array:
-    """Minus the second derivative of the log-prior."""
-    if context.config.prior == "normal":
-        return 1 / context.state.prior[1] ** 2
-    if context.config.prior == "uniform":
-        return jnp.zeros_like(theta)
+def mode(context: Context, prior_weight: Any) -> Estimate:
+    """The mode of the likelihood times the prior to a power.
 
-    terms = terms_of(context)
+    Args:
+        context: the session.
+        prior_weight: the power: 1 for the posterior, 0 for the likelihood.
+    """
+    config, prior = context.config, context.state.prior
+    likelihood, terms = log_likelihood_of(context), terms_of(context)
+    log_density = PRIORS[config.prior].function
 
-    def half_log(t: Array) -> Array:
-        return jeffreys(context.state.prior, terms(t)[1], t)
+    def prior_slope(theta: Array) -> Array:
+        if config.prior == "uniform":
+            return jnp.zeros_like(theta)
+        if config.prior == "normal":
+            return -(theta - prior[0]) / prior[1] ** 2
 
-    def rate(t: Array) -> Array:
-        return jax.jvp(half_log, (t,), (jnp.ones_like(t),))[1]
+        def log_prior(t: Array) -> Array:
+            return log_density(prior, terms(t)[1], t)
 
-    return -jax.jvp(rate, (theta,), (jnp.ones_like(theta),))[1]
+        return jax.jvp(log_prior, (theta,), (jnp.ones_like(theta),))[1]
+
+    def slope(theta: Array) -> Array:
+        return terms(theta)[0] + prior_weight * prior_slope(theta)
+
+    def value(theta: Array) -> Array:
+        return likelihood(theta) + prior_weight * log_density(prior, terms(theta)[1], theta)
+
+    on_grid = context.log_like + prior_weight * context.pool.belief.log_prior(context)
+    theta = highest(context, on_grid, slope, value)
+    bend = jax.jvp(prior_slope, (theta,), (jnp.ones_like(theta),))[1]
+    return with_error(context, theta, -prior_weight * bend)
 
 
 def integral(context: Context, slope: Array) -> Array:
@@ -270,40 +283,6 @@ def if_needed(
         return ~waiting, function(here)
 
     return jax.lax.while_loop(lambda carry: carry[0], body, (needed, default))[1]
-
-
-def value_of(context: Context, kind: str) -> Curve:
-    """The log-likelihood ("ml") or log-posterior ("map") at any ability."""
-    log_likelihood, terms = log_likelihood_of(context), terms_of(context)
-    if kind == "ml":
-        return log_likelihood
-
-    def value(theta: Array) -> Array:
-        log_prior = PRIORS[context.config.prior](context.state.prior, terms(theta)[1], theta)
-        return log_likelihood(theta) + log_prior
-
-    return value
-
-
-def slope_of(context: Context, kind: str) -> Curve:
-    """The slope of the objective of "ml", "map" or "wle" at any ability."""
-    terms = terms_of(context)
-
-    def slope(theta: Array) -> Array:
-        score, information, warm = terms(theta)
-        if kind == "wle":
-            return score + bias_slope(warm, information)
-        if kind == "ml" or context.config.prior == "uniform":
-            return score
-        if context.config.prior == "normal":
-            return score - (theta - context.state.prior[0]) / context.state.prior[1] ** 2
-
-        def half_log(t: Array) -> Array:
-            return jeffreys(context.state.prior, terms(t)[1], t)
-
-        return score + jax.jvp(half_log, (theta,), (jnp.ones_like(theta),))[1]
-
-    return slope
 
 
 def _polished(
