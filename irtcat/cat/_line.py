@@ -40,7 +40,8 @@ __all__ = [
 Curve = Callable[[Array], Array]
 """A function of ability."""
 
-Inputs, Result = TypeVar("Inputs"), TypeVar("Result")
+Inputs = TypeVar("Inputs")
+Result = TypeVar("Result")
 
 Carry = tuple[Array, Array, Array, Array, Array]
 """Estimate, ends of its bracket, whether it is done, and number of steps."""
@@ -233,10 +234,10 @@ def highest(
     height = jnp.where(is_peak, height, -jnp.inf)
 
     def polished(peak: Array, needed: Array) -> Array:
-        bracket = (jnp.where(tied[peak], end, peak) for end in (first, last))
+        low, high = (jnp.where(tied[peak], end, peak) for end in (first, last))
         shifted = jnp.where(tied[peak], 0.0, _interpolated(objective, peak, shift[peak]))
         start = nodes[peak] + shifted * step
-        return _polished(context, slope, *bracket, start, needed)
+        return _polished(context, slope, low, high, start, needed)
 
     best = first_best(height)
     maximum = polished(best, jnp.asarray(needed))

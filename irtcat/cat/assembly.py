@@ -147,12 +147,12 @@ def best_form(values: FloatArray, rules: Rules, required: BoolArray) -> IntArray
     if rules.testlet is None or (rules.testlet[candidates] < 0).all():
         try:
             return _branch_and_bound(values, rules, required, candidates)
-        except _TooManyNodes:
+        except _TooManyNodesError:
             pass
     return _by_integer_program(values, rules, required, candidates)
 
 
-class _TooManyNodes(Exception):
+class _TooManyNodesError(Exception):
     """The search was given up."""
 
 
@@ -205,7 +205,7 @@ def _branch_and_bound(
         if not len(violated):
             return np.sort(np.concatenate([taken, free[form]]))
         if number > MOST_NODES:
-            raise _TooManyNodes
+            raise _TooManyNodesError
         of_set = enemies[:, violated[0]]
         best = np.argmax(form & of_set)
         only_best = usable & ~of_set

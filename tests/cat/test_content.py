@@ -438,8 +438,10 @@ def test_the_best_form_is_that_of_the_integer_program(seed):
     worth = np.where(np.isfinite(values), values, 0.0)
     assert worth[form].sum() == pytest.approx(worth[wanted].sum(), rel=1e-8)
     counts = np.bincount(group[form], minlength=n_groups)
-    assert len(set(form)) == rules.length and required[form].sum() == required.sum()
-    assert (counts >= rules.low).all() and (counts <= rules.high).all()
+    assert len(set(form)) == rules.length
+    assert required[form].sum() == required.sum()
+    assert (counts >= rules.low).all()
+    assert (counts <= rules.high).all()
     assert (enemies[form].sum(axis=0) <= 1).all()
 
 
