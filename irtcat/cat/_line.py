@@ -10,39 +10,47 @@ its standard error is infinite.
 """
 
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from irtcat._first import first_best
 from irtcat._registry import Registry
 from irtcat.cat._belief import Belief, Estimate
-from irtcat.cat._curves import Matrices, category_terms, information_at
+from irtcat.cat._curves import Matrices, answer_terms, information_at
 from irtcat.cat._rows import GROUP, Prior
 from irtcat.cat._state import Context
-from irtcat.models import take
-from irtcat.scoring import bias_slope, tied_nodes
+from irtcat.models import ItemModel, take
+from irtcat.scoring import tied_nodes
 
 __all__ = [
     "PRIORS",
     "Line",
-    "answered_terms",
     "highest",
+    "if_needed",
     "integral",
-    "slope_of",
-    "value_of",
+    "log_likelihood_of",
+    "mode",
+    "terms_of",
     "with_error",
 ]
 
 Curve = Callable[[Array], Array]
 """A function of ability."""
 
+Inputs = TypeVar("Inputs")
+Result = TypeVar("Result")
+
 Carry = tuple[Array, Array, Array, Array, Array]
 """Estimate, ends of its bracket, whether it is done, and number of steps."""
 
-PEAKS = 2
-"""Number of peaks of the objective that are polished and compared."""
+HEIGHT_ERROR = 1.25**2 / 32
+"""Most that the height of a peak on the grid can be off, for each answer: the log-probability bends
+by at most ``a^2 / 4``, and the log-odds change by at most 1.25 between nodes (`_prepare`)."""
 
+INTERPOLATION_STEPS = 3
 MOST_STEPS = 60
 TOLERANCE = 1e-12
 
@@ -110,47 +118,88 @@ class Line(Belief):
 
     def mode(self, context: Context) -> Estimate:
         """The highest peak; SE from the information plus that of the prior."""
-        objective = context.log_like + self.log_prior(context)
-        theta = highest(context, objective, slope_of(context, "map"), value_of(context, "map"))
-        return with_error(context, theta, _information_of_prior(context, theta))
+        return mode(context, 1.0)
 
 
-def answered_terms(context: Context, theta: Array) -> tuple[Array, Array, Array, Array]:
-    """Log-likelihood of the scored answers at any ability, its slope, information and Warm's J."""
-    state = context.state
-    model = take(context.pool.model, jnp.maximum(state.items, 0))
-    log_p, d1, information, warm = jax.vmap(category_terms, (0, None))(model, theta)
-    scored = context.is_scored
-    answer = jnp.maximum(state.answers, 0)[:, None]
-    answer_terms = [jnp.take_along_axis(term, answer, axis=1)[:, 0] for term in (log_p, d1)]
-    return tuple(jnp.where(scored, term, 0).sum() for term in (*answer_terms, information, warm))  # type: ignore[return-value]
+def log_likelihood_of(context: Context) -> Curve:
+    """Exact log-likelihood of the scored answers at any ability."""
+    state, answered = context.state, _answered(context)
+
+    def log_likelihood(theta: Array) -> Array:
+        log_p = jax.vmap(lambda item: item.log_probs(theta[None]))(answered)
+        answer = jnp.maximum(state.answers, 0)[:, None]
+        log_p_answer = jnp.take_along_axis(log_p, answer, axis=1)[:, 0]
+        return jnp.where(context.is_scored, log_p_answer, 0).sum()
+
+    return log_likelihood
 
 
-def _information_of_prior(context: Context, theta: Array) -> Array:
-    """Minus the second derivative of the log-prior."""
-    if context.config.prior == "normal":
-        return 1 / context.state.prior[1] ** 2
-    if context.config.prior == "uniform":
-        return jnp.zeros_like(theta)
+def terms_of(context: Context) -> Callable[[Array], tuple[Array, Array, Array]]:
+    """Its slope, and information and Warm's J of the scored answers."""
+    state, answered, is_scored = context.state, _answered(context), context.is_scored
 
-    def half_log(t: Array) -> Array:
-        return jeffreys(context.state.prior, answered_terms(context, t)[2], t)
+    def terms(theta: Array) -> tuple[Array, Array, Array]:
+        items = answer_terms(answered, state.answers, theta)
+        slope, information, warm = (jnp.where(is_scored, term, 0).sum() for term in items)
+        return slope, information, warm
 
-    def rate(t: Array) -> Array:
-        return jax.jvp(half_log, (t,), (jnp.ones_like(t),))[1]
+    return terms
 
-    return -jax.jvp(rate, (theta,), (jnp.ones_like(theta),))[1]
+
+def _answered(context: Context) -> ItemModel:
+    """The items asked, in order; after them the first of the bank."""
+    return take(context.pool.model, jnp.maximum(context.state.items, 0))
+
+
+def mode(context: Context, prior_weight: Any) -> Estimate:
+    """The mode of the likelihood times the prior to a power.
+
+    Args:
+        context: the session.
+        prior_weight: the power: 1 for the posterior, 0 for the likelihood.
+    """
+    config, prior = context.config, context.state.prior
+    likelihood, terms = log_likelihood_of(context), terms_of(context)
+    log_density = PRIORS[config.prior].function
+
+    def prior_slope(theta: Array) -> Array:
+        if config.prior == "uniform":
+            return jnp.zeros_like(theta)
+        if config.prior == "normal":
+            return -(theta - prior[0]) / prior[1] ** 2
+
+        def log_prior(t: Array) -> Array:
+            return log_density(prior, terms(t)[1], t)
+
+        return jax.jvp(log_prior, (theta,), (jnp.ones_like(theta),))[1]
+
+    def slope(theta: Array) -> Array:
+        return terms(theta)[0] + prior_weight * prior_slope(theta)
+
+    def value(theta: Array) -> Array:
+        return likelihood(theta) + prior_weight * log_density(prior, terms(theta)[1], theta)
+
+    on_grid = context.log_like + prior_weight * context.pool.belief.log_prior(context)
+    theta = highest(context, on_grid, slope, value)
+    bend = jax.jvp(prior_slope, (theta,), (jnp.ones_like(theta),))[1]
+    return with_error(context, theta, -prior_weight * bend)
 
 
 def integral(context: Context, slope: Array) -> Array:
-    """An objective on the grid, integrated from its slope by the trapezoid rule."""
+    """An objective on the grid, integrated from its slope by the trapezoid rule.
+
+    The rule's error is known from the differences of the slope, and corrected (Euler-Maclaurin).
+    """
     nodes = context.pool.nodes
-    cells = 0.5 * (nodes[1] - nodes[0]) * (slope[1:] + slope[:-1])
-    return jnp.concatenate([jnp.zeros_like(cells[:1]), jnp.cumsum(cells)])
+    step = nodes[1] - nodes[0]
+    rises = jnp.diff(slope)
+    cells = 0.5 * step * (slope[1:] + slope[:-1])
+    rates = 0.5 * (jnp.append(rises, rises[-1]) + jnp.append(rises[:1], rises))
+    return jnp.append(jnp.zeros_like(cells[:1]), jnp.cumsum(cells)) - step / 12 * (rates - rates[0])
 
 
 def with_error(context: Context, theta: Array, extra: Array) -> Estimate:
-    information = answered_terms(context, theta)[2] + extra
+    information = terms_of(context)(theta)[1] + extra
     informative = information > 0
     return Estimate(
         theta, jnp.where(informative, 1 / jnp.sqrt(jnp.where(informative, information, 1)), jnp.inf)
@@ -158,7 +207,7 @@ def with_error(context: Context, theta: Array, extra: Array) -> Estimate:
 
 
 def highest(
-    context: Context, objective: Array, slope: Curve, value: Curve | None = None
+    context: Context, objective: Array, slope: Curve, value: Curve | None = None, needed: Any = True
 ) -> Float[Array, ""]:
     """The global maximum of an objective: found on the grid, then polished.
 
@@ -168,6 +217,7 @@ def highest(
         slope: its exact slope at any ability.
         value: the exact objective, to compare the peaks; by default their heights on the grid are
             compared.
+        needed: whether the result is used; otherwise it is only as exact as the grid.
     """
     nodes = context.pool.nodes
     n, step = nodes.shape[0], nodes[1] - nodes[0]
@@ -182,55 +232,80 @@ def highest(
     is_peak = (objective >= before) & (objective >= after)
     is_peak = jnp.where(tied, number == (first + last) // 2, is_peak)
     height = jnp.where(is_peak, height, -jnp.inf)
-    _, best = jax.lax.top_k(height, PEAKS)
-    lows, highs = (jnp.where(tied[best], end, best) for end in (first, last))
-    starts = nodes[best] + jnp.where(tied[best], 0.0, shift[best] * step)
-    maxima = jax.vmap(lambda *peak: _polished(context, slope, *peak))(lows, highs, starts)
-    values = height[best]
+
+    def polished(peak: Array, needed: Array) -> Array:
+        low, high = (jnp.where(tied[peak], end, peak) for end in (first, last))
+        shifted = jnp.where(tied[peak], 0.0, _interpolated(objective, peak, shift[peak]))
+        start = nodes[peak] + shifted * step
+        return _polished(context, slope, low, high, start, needed)
+
+    best = first_best(height)
+    maximum = polished(best, jnp.asarray(needed))
     if value is not None:
-        values = jnp.where(jnp.isfinite(values), jax.vmap(value)(maxima), -jnp.inf)
-    return jnp.clip(maxima[jnp.argmax(values)], nodes[0], nodes[n - 1])
+        others = jnp.where(number == best, -jnp.inf, height)
+        other = first_best(others)
+        close = others[other] >= height[best] - HEIGHT_ERROR * context.state.scored
+
+        def higher(rivals: tuple[Array, Array]) -> Array:
+            first, second = rivals[0], polished(rivals[1], jnp.asarray(True))
+            return jnp.where(value(second) > value(first), second, first)
+
+        maximum = if_needed(close & needed, higher, (maximum, other), maximum)
+    return jnp.clip(maximum, nodes[0], nodes[n - 1])
 
 
-def value_of(context: Context, kind: str) -> Curve:
-    """The log-likelihood ("ml") or log-posterior ("map") at any ability."""
+def _interpolated(objective: Array, peak: Array, shift: Array) -> Array:
+    """Where the polynomial through five nodes has its maximum, in cells from the peak.
 
-    def value(theta: Array) -> Array:
-        log_like, _, information, _ = answered_terms(context, theta)
-        if kind == "ml":
-            return log_like
-        return log_like + PRIORS[context.config.prior](context.state.prior, information, theta)
-
-    return value
-
-
-def slope_of(context: Context, kind: str) -> Curve:
-    """The slope of the objective of "ml", "map" or "wle" at any ability."""
-
-    def slope(theta: Array) -> Array:
-        _, score, information, warm = answered_terms(context, theta)
-        if kind == "wle":
-            return score + bias_slope(warm, information)
-        if kind == "ml" or context.config.prior == "uniform":
-            return score
-        if context.config.prior == "normal":
-            return score - (theta - context.state.prior[0]) / context.state.prior[1] ** 2
-
-        def half_log(t: Array) -> Array:
-            return jeffreys(context.state.prior, answered_terms(context, t)[2], t)
-
-        return score + jax.jvp(half_log, (theta,), (jnp.ones_like(theta),))[1]
-
-    return slope
+    By Newton steps from the maximum of the parabola through three; so exact a start saves one of
+    the evaluations of `_polished`.
+    """
+    middle = jnp.clip(peak, 2, objective.shape[0] - 3)
+    f = jax.lax.dynamic_slice(objective, (middle - 2,), (5,)) - objective[middle]
+    odd, even = f[3] - f[1], f[3] + f[1]
+    odd2, even2 = f[4] - f[0], f[4] + f[0]
+    c1, c2 = (8 * odd - odd2) / 12, (16 * even - even2) / 12
+    c3, c4 = (odd2 - 2 * odd) / 4, (even2 - 4 * even) / 6
+    offset = (peak - middle).astype(f.dtype)
+    t = shift + offset
+    for _ in range(INTERPOLATION_STEPS):
+        slope, bend = c1 + t * (c2 + t * (c3 + t * c4)), c2 + t * (2 * c3 + t * 3 * c4)
+        t = t - slope / jnp.where(bend < 0, bend, -jnp.inf)
+    return jnp.clip(t - offset, shift - 0.5, shift + 0.5)
 
 
-def _polished(context: Context, slope: Curve, first: Array, last: Array, start: Array) -> Array:
+def if_needed(
+    needed: Array, function: Callable[[Inputs], Result], inputs: Inputs, default: Result
+) -> Result:
+    """``function(inputs)`` where it is needed, else the default.
+
+    A conditional under `jax.vmap` evaluates both; this evaluates the function only if some
+    session of the block needs it.
+    """
+
+    def body(carry: tuple[Array, Result]) -> tuple[Array, Result]:
+        # Inputs that seem to change with the loop keep the compiler from evaluating the function
+        # before it.
+        waiting, here = jax.lax.optimization_barrier((carry[0], inputs))
+        return ~waiting, function(here)
+
+    return jax.lax.while_loop(lambda carry: carry[0], body, (needed, default))[1]
+
+
+def _polished(
+    context: Context, slope: Curve, first: Array, last: Array, start: Array, needed: Array
+) -> Array:
     """Newton steps on the exact slope of the objective, between the neighbours of a peak."""
     nodes = context.pool.nodes
     end, step = nodes.shape[0] - 1, nodes[1] - nodes[0]
     tolerance = jnp.asarray(max(TOLERANCE, 4 * float(jnp.finfo(nodes.dtype).eps)), nodes.dtype)
     low, high = nodes[jnp.maximum(first - 1, 0)], nodes[jnp.minimum(last + 1, end)]
-    g_low, g_high = slope(nodes[0]), slope(nodes[end])
+    g_low, g_high = if_needed(
+        (first == 0) | (last == end),
+        lambda at: (slope(at[0]), slope(at[1])),
+        (nodes[0], nodes[end]),
+        (jnp.zeros_like(start), jnp.zeros_like(start)),
+    )
     at_low, at_high = (first == 0) & (g_low <= 0), (last == end) & (g_high >= 0)
     unknown = at_low & at_high & (g_low == 0) & (g_high == 0)
     at_low, at_high = at_low & ((g_low < 0) | ~at_high), at_high & ((g_high > 0) | ~at_low)
@@ -247,9 +322,11 @@ def _polished(context: Context, slope: Curve, first: Array, last: Array, start: 
         # Across tied nodes, Newton steps are far too short or too long: bisect instead.
         inside = (proposal >= low) & (proposal <= high) & (h < 0) & (high - low <= 2.5 * step)
         proposal = jnp.where(inside, proposal, 0.5 * (low + high))
-        done = jnp.abs(proposal - theta) <= tolerance
-        return proposal, low, high, done, n + 1
+        move = jnp.abs(proposal - theta)
+        # The error after a Newton step is of the order of its square over the width of the curves.
+        error = jnp.where(inside, jnp.minimum(move, move**2 / step), move)
+        return proposal, low, high, error <= tolerance, n + 1
 
-    at_end = at_low | at_high | unknown
-    carry = (jnp.clip(start, low, high), low, high, at_end, jnp.asarray(0))
+    done = at_low | at_high | unknown | ~needed
+    carry = (jnp.clip(start, low, high), low, high, done, jnp.asarray(0))
     return jax.lax.while_loop(going, newton, carry)[0]

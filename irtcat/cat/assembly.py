@@ -5,10 +5,16 @@
                at most one item of each set of enemies,  all items of a testlet or none,
                x_i = 1 for required items.
 
-Solved by HiGHS through ``scipy.optimize.milp``. Candidates are pruned without loss: of the items of
-a content group outside enemy sets and testlets, an optimal form takes those of the greatest value.
+Candidates are pruned without loss: of the items of a content group outside enemy sets and testlets,
+an optimal form takes those of the greatest value. Without enemies and testlets the best form takes
+the least number of each group, and then the best of what the groups' bounds leave: this relaxation
+is solved first. Where it holds enemies, branch and bound on them with the same relaxation usually
+ends after a few nodes. What it does not solve, and forms with testlets, HiGHS solves
+(``scipy.optimize.milp``).
 """
 
+import heapq
+import itertools
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,6 +25,9 @@ from scipy.sparse import csr_matrix, vstack
 from irtcat._types import BoolArray, FloatArray, IntArray
 
 __all__ = ["Constraints", "Rules", "best_form", "conflict"]
+
+MOST_NODES = 200
+"""Nodes after which branch and bound gives up: they take as long as one integer program."""
 
 
 class Constraints(NamedTuple):
@@ -135,6 +144,82 @@ def best_form(values: FloatArray, rules: Rules, required: BoolArray) -> IntArray
         Positions of the items, or None if no form satisfies the rules.
     """
     candidates = _candidates(values, rules, required)
+    if rules.testlet is None or (rules.testlet[candidates] < 0).all():
+        try:
+            return _branch_and_bound(values, rules, required, candidates)
+        except _TooManyNodesError:
+            pass
+    return _by_integer_program(values, rules, required, candidates)
+
+
+class _TooManyNodesError(Exception):
+    """The search was given up."""
+
+
+def _branch_and_bound(
+    values: FloatArray, rules: Rules, required: BoolArray, candidates: IntArray
+) -> IntArray | None:
+    """Best-first search over items to leave out, for rules without testlets.
+
+    Of the items of a set of enemies in a relaxed form, either the best one excludes the others of
+    the set, or it is left out.
+    """
+    taken = np.flatnonzero(required)
+    closed = rules.enemies[taken].sum(axis=0)
+    if (closed > 1).any():
+        return None
+    free = candidates[~required[candidates]]
+    free = free[~(rules.enemies[free] & (closed > 0)).any(axis=1)]
+    free = free[np.argsort(-values[free], kind="stable")]
+    worth, group, enemies = values[free], rules.group[free], rules.enemies[free]
+    members = group[:, None] == np.arange(len(rules.low))
+    asked = np.bincount(rules.group[taken], minlength=len(rules.low))
+    least, most = np.maximum(rules.low - asked, 0), rules.high - asked
+    rest = rules.length - len(taken) - least.sum()
+    if rest < 0 or (most < 0).any():
+        return None
+
+    def relaxed(usable: BoolArray) -> tuple[float, BoolArray] | None:
+        """Total value of the best form of usable items without regard to enemies, and the form."""
+        ranks = np.cumsum(members & usable[:, None], axis=0)
+        rank = ranks[np.arange(len(free)), group]
+        form: BoolArray = usable & (rank <= least[group])
+        others = np.flatnonzero(usable & ~form & (rank <= most[group]))[: int(rest)]
+        if (ranks[-1:] < least).any() or len(others) < rest:
+            return None
+        form[others] = True
+        return float(worth[form].sum()), form
+
+    order = itertools.count()  # of nodes with equal values
+    nodes: list[tuple[float, int, BoolArray, BoolArray]] = []
+
+    def add(usable: BoolArray) -> None:
+        best = relaxed(usable)
+        if best is not None:
+            heapq.heappush(nodes, (-best[0], next(order), best[1], usable))
+
+    add(np.ones(len(free), bool))
+    while nodes:
+        _, number, form, usable = heapq.heappop(nodes)
+        violated = np.flatnonzero(enemies[form].sum(axis=0) > 1)
+        if not len(violated):
+            return np.sort(np.concatenate([taken, free[form]]))
+        if number > MOST_NODES:
+            raise _TooManyNodesError
+        of_set = enemies[:, violated[0]]
+        best = np.argmax(form & of_set)
+        only_best = usable & ~of_set
+        only_best[best] = True
+        add(only_best)
+        without = usable.copy()
+        without[best] = False
+        add(without)
+    return None
+
+
+def _by_integer_program(
+    values: FloatArray, rules: Rules, required: BoolArray, candidates: IntArray
+) -> IntArray | None:
     cost = -np.where(np.isfinite(values[candidates]), values[candidates], 0.0)
     largest = np.abs(cost).max() if len(cost) and np.abs(cost).max() > 0 else 1.0
     constraints = rules.constraints(candidates)

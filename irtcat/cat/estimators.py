@@ -7,6 +7,7 @@ too, but omits D there). Integrals are sums over the grid with trapezoid weights
 bounds.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,7 @@ from irtcat._checks import check_choice, check_positive
 from irtcat._registry import Registry
 from irtcat.cat._belief import Estimate
 from irtcat.cat._curves import category_terms
-from irtcat.cat._line import highest, integral, slope_of, value_of, with_error
+from irtcat.cat._line import highest, if_needed, integral, mode, terms_of, with_error
 from irtcat.cat._parts import as_part
 from irtcat.cat._rows import GROUP, Method
 from irtcat.cat._state import Context
@@ -44,8 +45,7 @@ def ml(context: Context) -> Estimate:
         Lord (1980), Applications of Item Response Theory, section 4.13; Samejima (1973),
         Psychometrika 38, 221-233 (several maxima under the 3PL).
     """
-    theta = highest(context, context.log_like, slope_of(context, "ml"), value_of(context, "ml"))
-    return with_error(context, theta, jnp.zeros_like(theta))
+    return mode(context, 0.0)
 
 
 def map_(context: Context) -> Estimate:
@@ -70,9 +70,14 @@ def wle(context: Context) -> Estimate:
     References:
         Warm (1989), Psychometrika 54, 427-450, eq. 8.
     """
-    state = context.state
+    state, terms = context.state, terms_of(context)
+
+    def slope(theta: Array) -> Array:
+        score, information, warm = terms(theta)
+        return score + bias_slope(warm, information)
+
     weight = integral(context, bias_slope(state.warm, state.information))
-    theta = highest(context, context.log_like + weight, slope_of(context, "wle"))
+    theta = highest(context, context.log_like + weight, slope)
     return with_error(context, theta, jnp.zeros_like(theta))
 
 
@@ -186,12 +191,16 @@ def estimate(context: Context) -> Estimate:
     if rule.name != "ml":
         return METHODS[rule.name](context, **rule.kwargs())
     all_lowest, all_highest = is_constant(context)
-    plain, constant_rule = ml(context), CONSTANT[context.config.constant]
-    if isinstance(constant_rule, str):
-        other = METHODS[constant_rule](context)
-    else:
-        theta = constant_rule(context, all_highest)
-        other = with_error(context, theta, jnp.zeros_like(theta))
-    return Estimate(
-        *(jnp.where(all_lowest | all_highest, b, a) for a, b in zip(plain, other, strict=True))
-    )
+    is_constant_pattern = all_lowest | all_highest
+    constant_rule = CONSTANT[context.config.constant]
+    if constant_rule == "map":  # one search for sessions of both kinds
+        return mode(context, is_constant_pattern.astype(context.log_like.dtype))
+
+    def other(log_like: Array) -> Estimate:
+        fresh = dataclasses.replace(context, log_like=log_like)  # without what is cached outside
+        if isinstance(constant_rule, str):
+            return METHODS[constant_rule](fresh)
+        theta = constant_rule(fresh, all_highest)
+        return with_error(fresh, theta, jnp.zeros_like(theta))
+
+    return if_needed(is_constant_pattern, other, context.log_like, ml(context))

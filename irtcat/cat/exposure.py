@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array
 
 from irtcat._checks import argument_error, check_count
+from irtcat._first import first_best
 from irtcat._registry import Registry
 from irtcat.cat._parts import Part, Settings
 from irtcat.cat._pool import Counts
@@ -49,17 +50,6 @@ def check_rate(rate: float) -> None:
     """Raise unless a maximum rate is a proportion above 0."""
     if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 < rate <= 1:
         raise argument_error("rate", "a proportion above 0, at most 1", rate)
-
-
-def first_best(values: Array) -> Array:
-    """Position of the greatest value; the first if several are equal.
-
-    Uses vectorised passes; argmax is not vectorised on the CPU.
-    """
-    n = len(values)
-    ranks = jnp.arange(n, 0, -1).astype(values.dtype)
-    ranks_of_best = jax.lax.optimization_barrier(jnp.where(values == values.max(), ranks, 0))
-    return jnp.int32(n) - ranks_of_best.max().astype(jnp.int32)
 
 
 Choice = tuple[Array, Any]

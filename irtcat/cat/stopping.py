@@ -26,7 +26,7 @@ from irtcat._checks import (
     is_number,
 )
 from irtcat._registry import Registry
-from irtcat.cat._line import answered_terms
+from irtcat.cat._line import log_likelihood_of
 from irtcat.cat._parts import Part, as_part, part
 from irtcat.cat._rows import GROUP, StoppingRule, Word
 from irtcat.cat._state import Context
@@ -116,7 +116,7 @@ def _check_errors(delta: float, alpha: float, beta: float) -> None:
 def sprt_ratios(context: Context, cuts: tuple[float, ...], delta: float) -> Array:
     """``ln L(c + delta) - ln L(c - delta)`` of every cut, on the exact curves."""
     points = jnp.asarray([[c + delta, c - delta] for c in cuts], context.theta.dtype)
-    values = jax.vmap(jax.vmap(lambda t: answered_terms(context, t)[0]))(points)
+    values = jax.vmap(jax.vmap(log_likelihood_of(context)))(points)
     return values[:, 0] - values[:, 1]
 
 
@@ -127,7 +127,7 @@ def glr_ratios(context: Context, cuts: tuple[float, ...], delta: float) -> Array
     grid's nodes refined by parabolas and the two points themselves.
     """
     edges = jnp.asarray([[c + delta, c - delta] for c in cuts], context.theta.dtype)
-    at_edges = jax.vmap(jax.vmap(lambda t: answered_terms(context, t)[0]))(edges)
+    at_edges = jax.vmap(jax.vmap(log_likelihood_of(context)))(edges)
     nodes, ll = context.pool.nodes, context.log_like
     left, right = jnp.roll(ll, 1).at[0].set(ll[0]), jnp.roll(ll, -1).at[-1].set(ll[-1])
     bend = jnp.minimum(left - 2 * ll + right, -1e-30)

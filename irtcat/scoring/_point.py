@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from irtcat._compile import jit
+from irtcat._first import first_best
 from irtcat.models import CategoricalModel, ItemModel, in_precision, steepest_slope
 from irtcat.scoring._posterior import row_blocks
 
@@ -222,7 +223,8 @@ def _estimate(
 
 def _ends(inside: Array) -> tuple[Array, Array]:
     """First and last marked node of each row."""
-    return jnp.argmax(inside, axis=1), inside.shape[1] - 1 - jnp.argmax(inside[:, ::-1], axis=1)
+    marks = inside.astype(jnp.float32)
+    return first_best(marks), inside.shape[1] - 1 - first_best(marks[:, ::-1])
 
 
 def tied_nodes(objective: Float[Array, "rows nodes"]) -> tuple[Array, Array]:
@@ -232,7 +234,7 @@ def tied_nodes(objective: Float[Array, "rows nodes"]) -> tuple[Array, Array]:
     ties = objective >= objective.max(axis=1, keepdims=True) - exact
     first, last = _ends(ties)
     # Separate maxima do not tie.
-    best, together = jnp.argmax(objective, axis=1), ties.sum(axis=1) == last - first + 1
+    best, together = first_best(objective), ties.sum(axis=1) == last - first + 1
     return jnp.where(together, first, best), jnp.where(together, last, best)
 
 

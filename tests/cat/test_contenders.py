@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from irtcat import ItemBank
+from irtcat._first import first_best
 from irtcat._precision import precision
 from irtcat.cat import Config, engine, prepare, simulate
 from irtcat.cat._contenders import _peaks, contending
-from irtcat.cat.exposure import first_best
 from irtcat.information import fisher_information
 
 from . import helpers as ref

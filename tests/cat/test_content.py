@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from irtcat import InputError, ItemBank, Responses
-from irtcat.cat import Config, Session, Store, content_plan, prepare, replay, simulate
+from irtcat.cat import Config, Session, Store, assembly, content_plan, prepare, replay, simulate
 from irtcat.cat._log import document_digest
 from irtcat.cat._plan import OTHERS
 from irtcat.cat.assembly import Rules, best_form, conflict
@@ -407,3 +407,52 @@ def test_the_plan_is_for_the_length_that_is_certain():
     assert (config.full_length, config.least_length, config.total_items) == (10, 3, 20)
     assert replace(config, stopping="se<0.3").full_length == 20
     assert replace(config, stopping="n>=4", min_items=6).least_length == 6
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_best_form_is_that_of_the_integer_program(seed):
+    """Random bounds, overlapping sets of enemies across groups, and required items."""
+    rng = np.random.default_rng(seed)
+    n, n_groups, n_sets = 60, 4, int(rng.integers(0, 30))
+    group = rng.integers(0, n_groups, n)
+    enemies = np.zeros((n, n_sets), bool)
+    for s in range(n_sets):
+        enemies[rng.choice(n, rng.integers(2, 6), replace=False), s] = True
+    values = np.where(rng.random(n) < 0.9, rng.gamma(2.0, size=n), -np.inf)
+    low = rng.integers(0, 4, n_groups).astype(float)
+    rules = Rules(
+        length=int(rng.integers(8, 16)),
+        group=group,
+        low=low,
+        high=low + rng.integers(0, 6, n_groups),
+        enemies=enemies,
+    )
+    required = np.zeros(n, bool)
+    required[rng.choice(n, rng.integers(0, 4), replace=False)] = True
+    candidates = assembly._candidates(values, rules, required)
+    wanted = assembly._by_integer_program(values, rules, required, candidates)
+    form = best_form(values, rules, required)
+    if wanted is None:
+        assert form is None
+        return
+    worth = np.where(np.isfinite(values), values, 0.0)
+    assert worth[form].sum() == pytest.approx(worth[wanted].sum(), rel=1e-8)
+    counts = np.bincount(group[form], minlength=n_groups)
+    assert len(set(form)) == rules.length
+    assert required[form].sum() == required.sum()
+    assert (counts >= rules.low).all()
+    assert (counts <= rules.high).all()
+    assert (enemies[form].sum(axis=0) <= 1).all()
+
+
+def test_a_form_too_hard_for_the_search_is_found_by_the_integer_program(monkeypatch):
+    rng = np.random.default_rng(0)
+    enemies = rng.random((60, 40)) < 0.08
+    rules = Rules(
+        length=10, group=np.zeros(60, int), low=np.zeros(1), high=np.full(1, 60.0), enemies=enemies
+    )
+    values, none = rng.gamma(2.0, size=60), np.zeros(60, bool)
+    form = best_form(values, rules, none)
+    monkeypatch.setattr(assembly, "MOST_NODES", 1)
+    given_up = best_form(values, rules, none)
+    assert values[form].sum() == pytest.approx(values[given_up].sum(), rel=1e-8)
