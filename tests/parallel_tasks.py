@@ -39,3 +39,9 @@ def killed_at_three(shared, task):
     if task == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     return task
+
+
+def nearest(X_train, y_train, X, seed):
+    """A learner: labels of the nearest example."""
+    distance = ((X[:, None] - X_train[None]) ** 2).sum(axis=2)
+    return y_train[distance.argmin(axis=1)]
