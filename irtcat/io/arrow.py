@@ -102,11 +102,15 @@ def _dataset_table(dataset: Any) -> ArrowTable:
     name = "the dataset"
 
     def batches(rows: int, names: list[str]) -> Iterator[Any]:
-        # By default 64 batches are read ahead.
-        few = {"batch_readahead": 1, "fragment_readahead": 1}
+        # File by file, with little read ahead: a scan of all of them holds up to a gigabyte where
+        # the batches are used more slowly than they are read.
+        options = {"columns": names, "batch_readahead": 1, "fragment_readahead": 1}
         with _reading(name):
-            for batch in dataset.to_batches(columns=names, batch_size=rows, **few):
-                yield from [batch] if batch.num_rows else []
+            for part in _fragments(dataset):
+                # A file's own schema has no columns of partitions.
+                schema = {} if part is dataset else {"schema": dataset.schema}
+                for batch in part.to_batches(batch_size=rows, **schema, **options):
+                    yield from [batch] if batch.num_rows else []
 
     with _reading(name):
         n_rows, partitions = dataset.count_rows(), _partitions(dataset)
@@ -121,11 +125,19 @@ def _partitions(dataset: Any) -> set[str]:
     if partitioning is not None:
         names = set(partitioning.schema.names)
         return names if names < set(dataset.schema.names) else set()  # all of them if there is none
+    found: set[str] = set()
+    for fragment in _fragments(dataset):
+        if fragment is not dataset:
+            found.update(get_partition_keys(fragment.partition_expression))
+    return found
+
+
+def _fragments(dataset: Any) -> Any:
+    """The files of a dataset; a filtered one has none, and is returned whole."""
     try:
-        expressions = [fragment.partition_expression for fragment in dataset.get_fragments()]
-    except ValueError:  # not of filtered ones
-        return set()
-    return {name for expression in expressions for name in get_partition_keys(expression)}
+        return dataset.get_fragments()
+    except ValueError:
+        return [dataset]
 
 
 def _relation_table(relation: Any) -> ArrowTable:
@@ -203,10 +215,10 @@ def _wide(table: ArrowTable, read_bytes: int) -> ArrowBlocks:
                 known = ids[start : start + batch.num_rows]
                 _check_order(table, text_objects(columns.pop(0)), known)
                 start += batch.num_rows
-            out = np.empty((batch.num_rows, len(items)), np.int8)
+            codes = np.empty((len(items), batch.num_rows), np.int64)
             for j, column in enumerate(columns):
-                out[:, j] = _column_codes(table, items[j], column)
-            yield out
+                codes[j] = _integers(table, items[j], column)
+            yield np.ascontiguousarray(byte_codes(codes).T)
 
     return ArrowBlocks(table.n_rows, ids, items, blocks)
 
@@ -251,7 +263,7 @@ def _long(table: ArrowTable, columns: list[str], read_bytes: int, known_items: A
             rows = row + np.cumsum(is_new)
             _check_order(table, subjects.filter(pa.array(is_new)).to_pylist(), ids[rows[is_new]])
             row, last = int(rows[-1]), [subjects[-1].as_py()]
-            codes = _column_codes(table, columns[2], batch.column(2))
+            codes = byte_codes(_integers(table, columns[2], batch.column(2)))
             places = pc.index_in(items, value_set=positions).fill_null(-1).to_numpy()
             if (places < 0).any():
                 raise _changed(table)
@@ -343,16 +355,18 @@ def _check_codes(table: ArrowTable, name: str) -> None:
         raise InputError(f"{table.name}: column {name} must be of integers. Got {kind}.")
 
 
-def _column_codes(table: ArrowTable, name: str, column: Any) -> np.ndarray:
-    """A column of codes as int8, -1 for missing."""
+def _integers(table: ArrowTable, name: str, column: Any) -> np.ndarray:
+    """A column of codes as integers, -1 for missing."""
     import pyarrow as pa
 
-    try:
-        values = column.cast(pa.int64()).fill_null(-1)
-    except pa.ArrowInvalid:
-        got = "a number of more than 63 bits"
-        raise InputError(f"{table.name}: column {name}: expected codes. Got {got}.") from None
-    return byte_codes(values.to_numpy(zero_copy_only=False))
+    if column.null_count or pa.types.is_uint64(column.type):
+        try:
+            column = column.cast(pa.int64()).fill_null(-1)
+        except pa.ArrowInvalid:
+            got = "a number of more than 63 bits"
+            raise InputError(f"{table.name}: column {name}: expected codes. Got {got}.") from None
+    values: np.ndarray = column.to_numpy(zero_copy_only=False)
+    return values
 
 
 def byte_codes(block: np.ndarray) -> np.ndarray:
