@@ -45,3 +45,14 @@ def nearest(X_train, y_train, X, seed):
     """A learner: labels of the nearest example."""
     distance = ((X[:, None] - X_train[None]) ** 2).sum(axis=2)
     return y_train[distance.argmin(axis=1)]
+
+
+def slow_nearest(X_train, y_train, X, seed):
+    """The same, slowly enough for a worker to be killed on the way."""
+    time.sleep(0.01)
+    return nearest(X_train, y_train, X, seed)
+
+
+def fails(X_train, y_train, X, seed):
+    """A learner that fails."""
+    raise ZeroDivisionError("no luck")
