@@ -1,4 +1,4 @@
-"""Sources from Arrow datasets and DuckDB relations: the rows of the tables, in bounded memory."""
+"""Sources from Arrow datasets: the rows of the tables, in bounded memory."""
 
 import json
 import subprocess
@@ -14,36 +14,8 @@ import pytest
 
 from irtcat import InputError, as_responses, fit, score
 from irtcat.io import open_source
-from irtcat.io.source import chunks
 
-RNG = np.random.default_rng(0)
-X = RNG.integers(-1, 2, (103, 7)).astype(np.int8)
-SUBJECTS = [f"m{i:03}" for i in range(103)]
-ITEMS = [f"q{j}" for j in range(7)]
-
-
-def rows(source, size=20):
-    return np.concatenate(list(chunks(source, size)))[: source.n_subjects]
-
-
-def wide(x=X, subjects=SUBJECTS, **columns):
-    masked = {
-        name: pa.array(x[:, j].astype(np.int64), mask=x[:, j] == -1) for j, name in enumerate(ITEMS)
-    }
-    return pa.table({"model": subjects, **masked, **columns})
-
-
-def long(x=X, subjects=SUBJECTS):
-    """A row per response; a subject without any keeps one missing response."""
-    table = [
-        (subjects[i], ITEMS[j], int(x[i, j]))
-        for i in range(len(x))
-        for j in RNG.permutation(7)
-        if x[i, j] != -1
-    ]
-    return pa.table(
-        dict(zip(("model", "question", "score"), zip(*table, strict=True), strict=True))
-    )
+from .arrow_tables import ITEMS, RNG, SUBJECTS, X, long, rows, wide, write_parts
 
 
 @pytest.fixture(params=["small", "all"])
@@ -52,16 +24,6 @@ def bytes_at_once(request, monkeypatch):
     if request.param == "small":
         monkeypatch.setattr("irtcat.io.source.READ_BYTES", 2000)
     return request.param
-
-
-def write_parts(folder, table, filesystem=None, **options):
-    """Hive partitions of consecutive rows, each of several files."""
-    part = np.arange(len(table)) * 3 // len(table)
-    ds.write_dataset(
-        table.append_column("part", pa.array(part)), folder, format="parquet",
-        partitioning=["part"], partitioning_flavor="hive", filesystem=filesystem,
-        max_rows_per_file=15, max_rows_per_group=15, **options,
-    )  # fmt: skip
 
 
 @pytest.mark.usefixtures("bytes_at_once")
@@ -227,65 +189,6 @@ def test_a_fit_is_that_of_memory(tmp_path):
     np.testing.assert_allclose(theta, score(whole.bank, memory).theta, atol=1e-6)
     with pytest.raises(InputError, match="responses in memory"):
         as_responses(dataset)
-
-
-duckdb = pytest.importorskip("duckdb", reason="needs the extra duckdb")
-
-
-@pytest.fixture
-def connection():
-    with duckdb.connect() as connection:
-        connection.execute("set threads = 2")
-        yield connection
-
-
-@pytest.mark.usefixtures("bytes_at_once")
-def test_duckdb_wide(tmp_path, connection):
-    write_parts(tmp_path, wide(**{'odd "name"': pa.array(X[:, 0] == 1)}))
-    relation = connection.sql(
-        f"select * exclude (part) from '{tmp_path}/*/*.parquet' order by model"
-    )
-    source = open_source(relation)
-    assert source.item_ids.tolist() == [*ITEMS, 'odd "name"']
-    assert source.subject_ids.tolist() == SUBJECTS
-    for _ in range(2):
-        found = rows(source)
-        np.testing.assert_array_equal(found[:, :7], X)
-        np.testing.assert_array_equal(found[:, 7], X[:, 0] == 1)
-    assert connection.sql("select 1").fetchall() == [(1,)], "no result is left open"
-
-
-@pytest.mark.usefixtures("bytes_at_once")
-def test_duckdb_long(tmp_path, connection):
-    """From rows in any order, which the query orders."""
-    table = long()
-    pq.write_table(table.take(RNG.permutation(len(table))), tmp_path / "x.parquet")
-    query = f"select model, question, score from '{tmp_path}/x.parquet'"
-    with pytest.raises(InputError, match="the DuckDB relation: the rows of a subject must be tog"):
-        open_source(connection.sql(query))
-    source = open_source(connection.sql(f"{query} order by model"))
-    at = [SUBJECTS.index(name) for name in source.subject_ids]
-    np.testing.assert_array_equal(rows(source), X[at])
-    fitted = fit(source, "rasch", precision="float64")
-    memory = fit(source.read(), "rasch", precision="float64")
-    np.testing.assert_allclose(fitted.bank.parameters(), memory.bank.parameters(), atol=1e-5)
-
-
-def test_duckdb_errors(connection):
-    connection.sql("create table t as select range::varchar as model, 1 as q from range(100)")
-    source = open_source(connection.sql("select * from t order by random()"))
-    with pytest.raises(InputError, match="the rows must be the same in every pass"):
-        rows(source)
-    relation = connection.sql("select * from t")
-    source = open_source(relation)
-    connection.sql("drop table t")
-    with pytest.raises(InputError, match="the DuckDB relation cannot be read"):
-        rows(source)
-    with pytest.raises(InputError, match=r"column q must be of integers. Got decimal"):
-        open_source(connection.sql("select 'a' as model, 1.5 as q"))
-    connection.sql("create table t as select 'a' as model, 1 as q")
-    relation = connection.sql("select * from t")
-    assert as_responses(relation).shape == (1, 1), "in memory without open_source"
 
 
 MEMORY = """

@@ -1,7 +1,10 @@
 """Crowds on Dask, Ray and joblib: the members of one process, also when workers are killed."""
 
 import os
+import shutil
 import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -10,10 +13,11 @@ import pytest
 
 from irtcat import InputError
 from irtcat.training import crowd
-from tests.parallel_tasks import nearest, slow_nearest
 
 if "IRTCAT_PARALLEL" not in os.environ:
     pytest.skip("Dask, Ray and MPI: make test-parallel", allow_module_level=True)
+
+from tests.parallel_tasks import fails, nearest, slow_nearest
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -111,8 +115,6 @@ def test_the_dask_cluster_is_lost(alone, tmp_path):
 def test_a_member_that_fails_on_dask():
     from dask.distributed import Client
 
-    from tests.parallel_tasks import fails
-
     with cluster() as running, Client(running) as client:
         with pytest.raises(InputError, match=r"Member \d+ of the crowd .*ZeroDivisionError"):
             crowd.build(fails, (X, Y), 20, size=10, executor=client.get_executor())
@@ -134,8 +136,6 @@ def test_ray(alone, recipe):
         with RayExecutor(num_cpus=1) as executor:
             found = crowd.build(nearest, (X, Y), 300, **SETTINGS, executor=executor)
             np.testing.assert_array_equal(found.predictions, alone.predictions[:300])
-            from tests.parallel_tasks import fails
-
             with pytest.raises(InputError, match="ZeroDivisionError"):
                 crowd.build(fails, (X, Y), 20, size=10, executor=executor)
     finally:
@@ -173,6 +173,30 @@ def test_a_loky_worker_is_killed(tmp_path, alone):
             slow_nearest, (X, Y), MEMBERS, **SETTINGS, executor=executor, folder=folder
         )
     same(found, alone)
+
+
+MPI = """
+import numpy as np
+from mpi4py.futures import MPIPoolExecutor
+from irtcat.training import crowd
+from tests.parallel_tasks import nearest
+
+if __name__ == "__main__":
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    y = (X[:, 0] > 0).astype(int)
+    with MPIPoolExecutor() as executor:
+        there = crowd.build(nearest, (X, y), 40, executor=executor)
+    print((there.predictions == crowd.build(nearest, (X, y), 40).predictions).all())
+"""
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="needs Open MPI's mpirun")
+def test_mpi(tmp_path):
+    (tmp_path / "script.py").write_text(MPI)
+    command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "3", sys.executable]
+    command += ["-m", "mpi4py.futures", str(tmp_path / "script.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.stdout.strip() == "True", done.stderr[-3000:]
 
 
 def test_the_blocks_of_the_guide_run(tmp_path):
