@@ -33,6 +33,9 @@ LEAST_SUBMITTED = 64
 """Tasks that are submitted and not finished: enough for 32 workers to have one task waiting each.
 With more workers there are two for each that has answered. Tasks may hold large arrays."""
 
+MOST_WITHOUT = 3
+"""Submissions of a task without the data, for processes that lack them: then it carries them."""
+
 KEPT = 2
 """Shared data that a process keeps of the calls that it has worked for."""
 
@@ -163,11 +166,11 @@ def _collected(
     """Submit tasks, answer requests for the data, and yield results."""
     pending: dict[Future[_Answer], _Submitted] = {}
     workers: set[tuple[Any, int]] = set()
-    lacking: set[tuple[str, int]] = set()  # processes that were without the data
+    sent: dict[tuple[str, int], Future[_Answer]] = {}  # the last submission with data for each
     numbered = enumerate(tasks)
     pickled: bytes | None = None
 
-    def submit(submitted: _Submitted, data: bytes | None = None) -> None:
+    def submit(submitted: _Submitted, data: bytes | None = None) -> Future[_Answer]:
         # The name makes each submission different: Dask would return what it has of an equal one.
         name = f"{submitted.number}.{submitted.times}"
         try:
@@ -175,6 +178,7 @@ def _collected(
         except Exception as error:
             raise _broken(error, advice) from error
         pending[future] = submitted
+        return future
 
     try:
         while True:
@@ -196,14 +200,14 @@ def _collected(
                 if answer.error is not None:
                     failure = failure or answer.error
                 elif answer.is_missing:
-                    # Once for each process; it may not be the one that takes it.
-                    is_new = answer.process not in lacking or submitted.times > 1
-                    lacking.add(answer.process)
-                    if is_new and pickled is None:
-                        pickled = _pickled(job)
-                    submit(
-                        submitted._replace(times=submitted.times + 1), pickled if is_new else None
-                    )
+                    again = submitted._replace(times=submitted.times + 1)
+                    last = sent.get(answer.process)
+                    # Another process may have taken what was sent for this one.
+                    if last is None or last.done() or submitted.times > MOST_WITHOUT:
+                        pickled = pickled or _pickled(job)
+                        sent[answer.process] = submit(again, pickled)
+                    else:
+                        submit(again)
                 else:
                     yield submitted.number, answer.value
             if failure is not None:
