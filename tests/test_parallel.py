@@ -161,7 +161,7 @@ def test_a_killed_worker_is_a_sentence():
         assert re.match(r"The executor failed \(BrokenProcessPool.*Go on\.", str(error))
         with pytest.raises(InputError, match="executor failed"):
             in_order(scaled, {"factor": 1}, [1], executor)
-    assert got <= {0, 1, 2}
+    assert 3 not in got
 
 
 def test_an_executor_that_was_shut_down():
