@@ -14,7 +14,7 @@ import threading
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import partial
 from itertools import islice
 from multiprocessing.connection import wait as wait_for
@@ -153,10 +153,11 @@ def in_order(
         progress: called with the number of tasks done.
     """
     results: dict[int, Result] = {}
-    for number, result in results_of(function, shared, tasks, executor):
-        results[number] = result
-        if progress is not None:
-            progress(len(results))
+    with closing(results_of(function, shared, tasks, executor)) as finished:
+        for number, result in finished:
+            results[number] = result
+            if progress is not None:
+                progress(len(results))
     return [results[number] for number in range(len(results))]
 
 
@@ -189,6 +190,7 @@ def _collected(
                 return
             done, _ = wait(pending, return_when=FIRST_COMPLETED)
             failure: Exception | None = None
+            missing: list[tuple[_Submitted, tuple[str, int]]] = []
             for future in done:
                 submitted = pending.pop(future)
                 try:
@@ -200,18 +202,20 @@ def _collected(
                 if answer.error is not None:
                     failure = failure or answer.error
                 elif answer.is_missing:
-                    again = submitted._replace(times=submitted.times + 1)
-                    last = sent.get(answer.process)
-                    # Another process may have taken what was sent for this one.
-                    if last is None or last.done() or submitted.times > MOST_WITHOUT:
-                        pickled = pickled or _pickled(job)
-                        sent[answer.process] = submit(again, pickled)
-                    else:
-                        submit(again)
+                    missing.append((submitted, answer.process))
                 else:
                     yield submitted.number, answer.value
             if failure is not None:
                 raise failure
+            for submitted, process in missing:
+                again = submitted._replace(times=submitted.times + 1)
+                last = sent.get(process)
+                # Another process may have taken what was sent for this one.
+                if last is None or last.done() or submitted.times > MOST_WITHOUT:
+                    pickled = pickled or _pickled(job)
+                    sent[process] = submit(again, pickled)
+                else:
+                    submit(again)
     finally:
         for future in pending:
             future.cancel()
