@@ -144,8 +144,8 @@ def _relation_table(relation: Any) -> ArrowTable:
     name = "the DuckDB relation"
 
     def reader(relation: Any, rows: int) -> Any:
-        # The former name before DuckDB 1.4.
-        read = getattr(relation, "to_arrow_reader", None) or relation.fetch_record_batch
+        # The second name is that before DuckDB 2.
+        read = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
         return read(rows)
 
     def batches(rows: int, names: list[str]) -> Iterator[Any]:
