@@ -109,8 +109,7 @@ def _dataset_table(dataset: Any) -> ArrowTable:
             for part in _fragments(dataset):
                 # A file's own schema has no columns of partitions.
                 schema = {} if part is dataset else {"schema": dataset.schema}
-                for batch in part.to_batches(batch_size=rows, **schema, **options):
-                    yield from [batch] if batch.num_rows else []
+                yield from part.to_batches(batch_size=rows, **schema, **options)
 
     with _reading(name):
         n_rows, partitions = dataset.count_rows(), _partitions(dataset)
@@ -190,6 +189,10 @@ def blocks_of(
         raise InputError(f"{table.name}: expected a table with rows and columns. Got an empty one.")
     header = Table(table.name, tuple(table.schema.names), lambda row, column: ("", ""))
     columns = find_long_columns(header, options)
+    read = table.batches
+    table = table._replace(  # filters and empty files give batches without rows
+        batches=lambda rows, names: (batch for batch in read(rows, names) if batch.num_rows)
+    )
     if columns is None:
         return _wide(table, read_bytes)
     names = [table.schema.names[column] for column in columns]
@@ -261,6 +264,8 @@ def _long(table: ArrowTable, columns: list[str], read_bytes: int, known_items: A
             subjects, items = (_texts(table, batch, k, columns) for k in (0, 1))
             is_new = _is_new(subjects, last)
             rows = row + np.cumsum(is_new)
+            if rows[-1] >= len(ids):
+                raise _changed(table)
             _check_order(table, subjects.filter(pa.array(is_new)).to_pylist(), ids[rows[is_new]])
             row, last = int(rows[-1]), [subjects[-1].as_py()]
             codes = byte_codes(_integers(table, columns[2], batch.column(2)))

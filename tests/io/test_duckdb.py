@@ -65,6 +65,11 @@ def test_duckdb_errors(connection):
     source = open_source(connection.sql("select * from t order by random()"))
     with pytest.raises(InputError, match="the rows must be the same in every pass"):
         rows(source)
+    connection.sql("create table log as select 'a' as model, 'q' as item, 1 as score")
+    source = open_source(connection.sql("from log order by model"))
+    connection.sql("insert into log values ('b', 'q', 1)")
+    with pytest.raises(InputError, match="the rows must be the same in every pass"):
+        rows(source)
     relation = connection.sql("select * from t")
     source = open_source(relation)
     connection.sql("drop table t")
