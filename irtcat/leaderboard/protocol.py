@@ -311,8 +311,8 @@ def _check_features(plan: _Plan, responses: Responses) -> None:
 
 def _fold(plan: _Plan, responses: Responses, split: str, seed: int, last: _Fold | None) -> _Fold:
     """Split and calibrate; reuse the last fold if the split does not depend on the seed."""
-    depends_on_seed = split.startswith(("random", "metadata:"))
-    if last is not None and last.split == split and not depends_on_seed:
+    is_known = last is not None and last.split == split
+    if last is not None and is_known and not split.startswith(("random", "metadata:")):
         return last._replace(seed=seed)
     calibration, held_out = split_subjects(responses, split, seed, plan.share)
     bank: ItemBank | None = None
