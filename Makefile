@@ -12,7 +12,7 @@ INSTALL = $(PIP) uv && $(BIN)/python -m uv pip install --quiet -c constraints.tx
 
 TORCH ?= torch==2.13.0
 
-.PHONY: demo demo-service test test-all test-service test-training check lint bench docs dist clean
+.PHONY: demo demo-service test test-all test-service test-training test-parallel check lint bench docs dist clean
 
 demo: .venv/.demo
 	$(BIN)/irtcat demo --out demo-output
@@ -23,7 +23,7 @@ demo-service: .venv/.service
 	$(BIN)/irtcat serve demo-service.db --example $(DEMO_SERVICE)
 
 # The workers fill the cores: threads of numpy's would wait for each other, up to a hundred times as long.
-test test-all test-service test-training: export OPENBLAS_NUM_THREADS = 1
+test test-all test-service test-training test-parallel: export OPENBLAS_NUM_THREADS = 1
 
 # A worker that crashes ends the run: xdist 3.8 waits forever for what a replaced worker had done.
 PYTEST = $(BIN)/python -m pytest -n auto --dist loadfile --max-worker-restart 0
@@ -44,6 +44,12 @@ test-training: export OMP_NUM_THREADS = 1
 test-training: .venv/.training-test
 	IRTCAT_TRAINING=1 $(PYTEST) -rs tests/training_integrations \
 		irtcat/training/torch.py irtcat/training/huggingface.py
+
+# Crowds on Dask, Ray, joblib and MPI, also when workers are killed, and fits in two processes. The
+# tests of MPI need Open MPI (Debian: openmpi-bin). One after the other: each starts its processes.
+test-parallel: export OMP_NUM_THREADS = 1
+test-parallel: .venv/.parallel-test
+	IRTCAT_PARALLEL=1 $(BIN)/python -m pytest -rs tests/parallel_integrations
 
 # The import layers (tests/test_layers.py) are among all tests too.
 check: lint
@@ -91,6 +97,10 @@ requirements.lock: pyproject.toml constraints.txt | .venv/.release
 
 .venv/.release: pyproject.toml constraints.txt | .venv/bin/python
 	$(call INSTALL,release)
+	touch $@
+
+.venv/.parallel-test: pyproject.toml constraints.txt | .venv/bin/python
+	$(call INSTALL,parallel-test)
 	touch $@
 
 # First PyTorch, alone: as it is installed the rest takes it. On Linux the registry's build has

@@ -1,5 +1,6 @@
 """Calibration of the Sympson-Hetter rule by simulation."""
 
+from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +31,8 @@ def calibrate_exposure(
     seed: int = 0,
     precision: str = "auto",
     progress: Progress | bool | None = None,
+    *,
+    executor: Executor | None = None,
 ) -> ExposureParameters:
     """Calibrate the probabilities of the Sympson-Hetter rule by simulation.
 
@@ -48,6 +51,7 @@ def calibrate_exposure(
         precision: as for `simulate`.
         progress: True to show the time left on stderr, or a function that is called with the number
             of rounds done and the total.
+        executor: as for `simulate`; the rounds follow each other.
 
     Returns:
         The parameters, to pass as ``counts`` to `simulate`, `run`, `Session.begin` or
@@ -91,8 +95,9 @@ def calibrate_exposure(
     share, averaged, settling = np.zeros(n), 0, min(SETTLING, rounds // 3)
     for number in range(rounds):
         report = simulate(
-            bank, points, config, seed + number, counts=parameters, precision=precision
-        )
+            bank, points, config, seed + number, counts=parameters, precision=precision,
+            executor=executor,
+        )  # fmt: skip
         rates = report.exposure()["rate"].to_numpy()
         selected = rates / parameters.limit  # P(A) = K P(S)
         averaged = averaged + 1 if number > settling else 1

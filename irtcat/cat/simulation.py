@@ -3,6 +3,7 @@
 import functools
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from jaxtyping import Array
 from irtcat._bank_moves import in_unused_categories
 from irtcat._checks import ability_points, argument_error, check_count
 from irtcat._compile import jit
+from irtcat._parallel import check_executor, in_order
 from irtcat._precision import choose_precision
 from irtcat._precision import precision as in_width
 from irtcat._progress import counted, with_progress
@@ -152,6 +154,32 @@ def _replayed(
     return _run(pool, config, priors, allowed, seeds, respond, x)
 
 
+class _Inputs(NamedTuple):
+    """A block of subjects: priors, allowed items, seeds, and abilities or recorded answers."""
+
+    priors: FloatArray
+    allowed: BoolArray | None
+    seeds: np.ndarray
+    values: np.ndarray
+
+
+class _Shared(NamedTuple):
+    """What the blocks share in other processes."""
+
+    pool: Pool
+    config: Config
+    program: Callable[..., tuple[Sessions, Array]]
+    width: str
+
+
+def _in_worker(shared: _Shared, inputs: _Inputs) -> tuple[Sessions, np.ndarray]:
+    """Compute a block, in any process."""
+    with in_width(shared.width):
+        results = shared.program(shared.pool, shared.config, *inputs)
+        sessions, eligible = jax.tree.map(np.asarray, results)
+    return sessions, eligible
+
+
 @dataclass(frozen=True)
 class _Plan:
     """How a simulation is divided into blocks."""
@@ -160,45 +188,60 @@ class _Plan:
     block: int
     program: Callable[..., tuple[Sessions, Array]]
     progress: Progress | None
+    executor: Executor | None
 
     def run(
         self, pool: Pool, config: Config, priors: FloatArray, allowed: BoolArray | None,
         inputs: np.ndarray, seed: int,
     ) -> tuple[Sessions, Counts]:  # fmt: skip
         """Run all blocks, all of the same shape, and update the counts of exposure."""
+        updates = EXPOSURE[config.exposure.name].updates
         blocks: list[Sessions] = []
         words = np.random.SeedSequence(seed).generate_state(2 * self.n).reshape(-1, 2)
         starts = range(0, self.n, self.block)
+
+        def inputs_from(start: int) -> _Inputs:
+            rows = np.minimum(start + np.arange(self.block), self.n - 1)
+            return _Inputs(
+                priors=priors[rows].astype(pool.nodes.dtype),
+                allowed=None if allowed is None else allowed[rows],
+                seeds=words[rows].astype(np.uint32),
+                values=inputs[rows],
+            )
+
+        running: deque[tuple[Sessions, Any]] = deque()
+        if self.executor is not None:
+            arrays = jax.tree.map(np.asarray, pool)  # pickled arrays of JAX lose their float64
+            shared = _Shared(arrays, config, self.program, str(pool.nodes.dtype))
+            tasks = map(inputs_from, starts)
+            running.extend(in_order(_in_worker, shared, tasks, self.executor, self._report))
         # Blocks that do not depend on each other's counts are computed two at a time.
-        ahead = 1 if EXPOSURE[config.exposure.name].updates else AHEAD
-        running: deque[tuple[Sessions, Array]] = deque()
-        sent = 0
+        ahead = 1 if updates else AHEAD
+        sent = 0 if self.executor is None else len(starts)
         for begin in starts:
             while sent < len(starts) and len(running) < ahead:
-                rows = np.minimum(starts[sent] + np.arange(self.block), self.n - 1)
-                mask = None if allowed is None else jnp.asarray(allowed[rows])
-                running.append(self.program(
-                    pool, config, jnp.asarray(priors[rows], pool.nodes.dtype), mask,
-                    jnp.asarray(words[rows].astype(np.uint32)), jnp.asarray(inputs[rows]),
-                ))  # fmt: skip
+                running.append(self.program(pool, config, *inputs_from(starts[sent])))
                 sent += 1
             padded, eligible = running.popleft()
             n_real = int(min(self.block, self.n - begin))
             block_sessions = Sessions(*(np.asarray(leaf)[:n_real] for leaf in padded))
             blocks.append(block_sessions)
-            eligible_here = (
-                np.asarray(eligible)[:n_real] if EXPOSURE[config.exposure.name].updates else None
-            )
+            eligible_here = np.asarray(eligible)[:n_real] if updates else None
             cells = _cells(pool, config, block_sessions, priors[begin : begin + n_real])
             added = tally(config.exposure, pool.n_items, block_sessions.items, cells, eligible_here)
             counts = updated(pool.counts, config.exposure, *added)
             pool = pool._replace(
                 counts=Counts(*(jnp.asarray(leaf, pool.nodes.dtype) for leaf in counts))
             )
-            if self.progress is not None:
-                self.progress(begin + n_real, self.n)
+            if self.executor is None:
+                self._report(begin // self.block + 1)
         sessions = Sessions(*(np.concatenate(leaves) for leaves in zip(*blocks, strict=True)))
         return sessions, pool.counts
+
+    def _report(self, n_blocks: int) -> None:
+        """Report that so many blocks are done."""
+        if self.progress is not None:
+            self.progress(min(n_blocks * self.block, self.n), self.n)
 
 
 def _cells(pool: Pool, config: Config, sessions: Sessions, priors: FloatArray) -> IntArray:
@@ -228,6 +271,18 @@ def _block_size(pool: Pool, config: Config, n: int, block: int | None) -> int:
     return -(-n // -(-n // most))  # blocks of equal size
 
 
+def _plan(
+    pool: Pool, config: Config, n: int, block: int | None, program: Any,
+    progress: Progress | None, executor: Executor | None,
+) -> _Plan:  # fmt: skip
+    """The plan of a simulation; raises for an executor that cannot be used."""
+    check_executor(executor)
+    if executor is not None and EXPOSURE[config.exposure.name].updates:
+        must = f"None with the exposure rule {config.exposure.name}, which uses the counts so far"
+        raise argument_error("executor", must, type(executor).__name__)
+    return _Plan(n, _block_size(pool, config, n, block), program, progress, executor)
+
+
 def simulate(
     bank: ItemBank,
     theta: Any,
@@ -238,6 +293,7 @@ def simulate(
     counts: Counts | ExposureParameters | None = None,
     block: int | None = None,
     precision: str = "auto",
+    executor: Executor | None = None,
     progress: Progress | bool | None = None,
 ) -> Report:
     """Simulate adaptive sessions for subjects of known ability.
@@ -260,6 +316,9 @@ def simulate(
             exposure rule uses the counts so far (a rate then exceeds its maximum by at most 50 over
             the number of subjects).
         precision: "float64", "float32", or "auto" (float32 from a million cells on).
+        executor: computes the blocks, in parallel: any `concurrent.futures.Executor` (not with an
+            exposure rule that uses the counts so far). The result is the same. By default the
+            current process.
         progress: True to show the time left on stderr, or a function that is called with the number
             of subjects done and the total, after every block.
 
@@ -281,7 +340,7 @@ def simulate(
     check_count("seed", seed, 0)
     dtype = choose_precision(precision, len(truth) * bank.n_items)
     pool = _with_counts(prepare(bank, config, dtype), counts_for(bank, config, counts))
-    plan = _Plan(len(truth), _block_size(pool, config, len(truth), block), _simulated, progress)
+    plan = _plan(pool, config, len(truth), block, _simulated, progress, executor)
     with in_width(dtype) as width:
         priors = prior_rows(bank, prior, len(truth))
         pool.belief.check_priors(priors)
@@ -299,6 +358,7 @@ def replay(
     counts: Counts | ExposureParameters | None = None,
     block: int | None = None,
     precision: str = "auto",
+    executor: Executor | None = None,
     progress: Progress | bool | None = None,
 ) -> Report:
     """Simulate adaptive sessions of real subjects with their recorded answers.
@@ -314,6 +374,7 @@ def replay(
         counts: as for `simulate`.
         block: as for `simulate`.
         precision: as for `simulate`.
+        executor: as for `simulate`.
         progress: as for `simulate`.
 
     Returns:
@@ -346,7 +407,7 @@ def replay(
         raise argument_error("responses", must, "some missing")
     dtype = choose_precision(precision, values.size)
     pool = _with_counts(prepare(bank, config, dtype), counts_for(bank, config, counts))
-    plan = _Plan(len(values), _block_size(pool, config, len(values), block), _replayed, progress)
+    plan = _plan(pool, config, len(values), block, _replayed, progress, executor)
     with in_width(dtype):
         priors = prior_rows(bank, prior, len(values))
         pool.belief.check_priors(priors)

@@ -1,6 +1,7 @@
 """Number of dimensions of a test, and the loadings of its items."""
 
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import argument_error, check_count
+from irtcat._parallel import check_executor, in_order
 from irtcat._progress import counted, with_progress
 from irtcat._types import FloatArray
 from irtcat.diagnose._correlations import (
@@ -84,6 +86,7 @@ def parallel_analysis(
     n: int = 50,
     percentile: float = 95.0,
     seed: int = 0,
+    executor: Executor | None = None,
     progress: Callable[[int, int], Any] | bool | None = None,
 ) -> ParallelAnalysis:
     """Eigenvalues of the correlations compared with those of data without common factors.
@@ -98,6 +101,8 @@ def parallel_analysis(
         n: number of shuffled data sets.
         percentile: percentile of their eigenvalues, between 0 and 100; 50 is close to Horn's mean.
         seed: random seed of the shuffles.
+        executor: correlates the shuffled data sets, in parallel: any `concurrent.futures.Executor`.
+            The result is the same. By default the current process.
         progress: True to show the time left on stderr, or a function that is called as
             ``progress(done, n)``.
 
@@ -122,6 +127,7 @@ def parallel_analysis(
         return with_progress(parallel_analysis, "Parallel analysis", locals(), counted("data sets"))
     check_count("n", n)
     check_count("seed", seed, least=0)
+    check_executor(executor)
     if not 0 < percentile < 100:
         raise argument_error("percentile", "between 0 and 100", percentile)
     _, kind = check_codes(responses, kind)
@@ -129,18 +135,19 @@ def parallel_analysis(
     kept = responses.subset(items=list(real.raw.index))
     codes, missing = np.asarray(kept.values), ~kept.observed
     rng = np.random.default_rng(seed)
-    size = codes.shape[1]
-    random = np.empty((n, size))
-    for draw in range(n):
-        estimates = correlate_codes(
-            _shuffled(codes, missing, rng), kind, kept.n_categories, 0.5, errors=False
-        )
-        # Undefined correlations become 0, the expectation in shuffled data.
-        matrix = square(np.nan_to_num(estimates.r), size)
-        random[draw] = np.linalg.eigvalsh(matrix)[::-1]
-        if progress is not None:
-            progress(draw + 1, n)
-    return _parallel(real, random, percentile)
+    shuffled = (_shuffled(codes, missing, rng) for _ in range(n))
+    report = None if progress is None else (lambda done: progress(done, n))
+    random = in_order(_eigenvalues, (kind, kept.n_categories), shuffled, executor, report)
+    return _parallel(real, np.array(random), percentile)
+
+
+def _eigenvalues(shared: tuple[str, int], codes: np.ndarray) -> FloatArray:
+    """Eigenvalues of the correlations of shuffled data, decreasing."""
+    kind, n_categories = shared
+    estimates = correlate_codes(codes, kind, n_categories, 0.5, errors=False)
+    # Undefined correlations become 0, the expectation in shuffled data.
+    matrix = square(np.nan_to_num(estimates.r), codes.shape[1])
+    return np.linalg.eigvalsh(matrix)[::-1]
 
 
 def _parallel(real: Correlations, random: FloatArray, percentile: float) -> ParallelAnalysis:

@@ -546,7 +546,7 @@ class OneAbility(Curvature):
             first, second = (fill.cut_square(part, params.shape[1]) for part in total)
             total = first, second
         else:
-            total = total[0], fill.cut(total[1])
+            total = total[0], np.asarray(fill.cut(total[1]), float)
         if isinstance(problem.engine, Sharded):
             return all_gather(total[0]).sum(0), all_gather(total[1]).sum(0)
         return total

@@ -43,12 +43,12 @@ class ItemFill:
 
     def constraints(self, constraints: Constraints) -> Constraints:
         """Constraints; items that are added have no prior and are not estimated."""
-        shared = constraints.shared
+        shared, family = constraints.shared, constraints.family
         return constraints._replace(
             prior_mean=self.items(constraints.prior_mean),
             prior_precision=self._filled(constraints.prior_precision, 0, mode="constant"),
             free=self._filled(constraints.free, 0, mode="constant"),
-            family=None if constraints.family is None else self.items(constraints.family),
+            family=family if family is None else self._filled(family, 0, mode="constant"),
             shared=None if shared is None else shared._replace(labels=self.items(shared.labels)),
         )
 

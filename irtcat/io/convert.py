@@ -21,6 +21,7 @@ from irtcat._table import (
     normalized,
     read_wide,
 )
+from irtcat.io.arrow import is_dataset
 from irtcat.io.files import read_responses
 from irtcat.io.source import ResponseSource, as_source, open_source
 from irtcat.responses import Responses, frame_table, long_responses, responses_of
@@ -173,7 +174,8 @@ def _converted(
     data: Any, options: Options, codes: Any, ids: dict[int, Any] | None, name: str
 ) -> Responses:
     """`as_responses`, by the type of the data."""
-    if isinstance(data, ResponseSource) or callable(getattr(data, "blocks", None)):
+    is_source = isinstance(data, ResponseSource) or callable(getattr(data, "blocks", None))
+    if is_source or is_dataset(data):
         must = "responses in memory"
         raise argument_error(name, must, "a source that is read in passes")
     frame = as_pandas(data)
@@ -201,7 +203,7 @@ def as_responses_or_source(data: Any, name: str, **options: Any) -> Responses | 
     """`as_responses`, but data that are made to be read in passes become a source.
 
     These are sources, objects with ``n_subjects``, ``n_items`` and ``blocks()``, memory-mapped
-    arrays, and paths of ``.npy`` files and of wide Parquet tables of integers.
+    arrays, datasets of Arrow, and paths of ``.npy`` files and of wide Parquet tables of integers.
     """
     if isinstance(data, Responses):
         return data
@@ -211,7 +213,7 @@ def as_responses_or_source(data: Any, name: str, **options: Any) -> Responses | 
             return open_source(data)
         if suffix in (".parquet", ".pq"):
             try:
-                return open_source(data)
+                return open_source(data, format="wide")
             except InputError:  # a long table, or one of fractions
                 return as_responses(data, name=name, **options)
     else:

@@ -5,25 +5,26 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from irtcat._archives import map_npy
-from irtcat._checks import InputError, argument_error, brief, check_count, check_ids
+from irtcat._checks import InputError, argument_error, brief, check_choice, check_count, check_ids
 from irtcat._matrix import aligned_empty
-from irtcat._reading import check_regular
-from irtcat.io.parquet import is_text, open_parquet, parquet_batches, reading_parquet, text_objects
+from irtcat._reading import check_path, check_regular
+from irtcat._table import Options
+from irtcat.io.arrow import blocks_of, byte_codes, is_dataset, table_of
+from irtcat.responses import Responses
 
 __all__ = ["ResponseSource", "as_source", "chunks", "open_source"]
 
 READ_BYTES = 2**25
 """Approximate number of bytes read from a file at once."""
 
-BYTES_PER_ID = 64
-"""Assumed size of an id in memory, for the number of ids read at once."""
+READ_ROWS = 1024
+"""Rows of a block when all are read into memory."""
 
 
 class NumberedIds(Sequence[str]):
@@ -111,6 +112,16 @@ class ResponseSource:
     def __repr__(self) -> str:
         return f"ResponseSource({self.n_subjects} subjects x {self.n_items} items)"
 
+    def read(self) -> Responses:
+        """Read all responses into memory."""
+        values = np.concatenate(list(chunks(self, min(self.n_subjects, READ_ROWS))))
+        return Responses.from_array(
+            values[: self.n_subjects],
+            self.subject_ids,
+            self.item_ids,
+            codes=range(self.n_categories),
+        )
+
     @property
     def items(self) -> pd.DataFrame:
         """Metadata of the items: a frame without columns."""
@@ -118,53 +129,97 @@ class ResponseSource:
 
 
 def open_source(
-    path: str | os.PathLike[str],
+    data: Any,
     *,
+    subject: str = "subject",
+    item: str = "item",
+    response: str = "response",
+    format: str | None = None,
     item_ids: Any = None,
     subject_ids: Any = None,
     n_categories: int = 2,
 ) -> ResponseSource:
-    """Open a file of responses without reading it into memory.
+    """Open responses without reading them into memory.
+
+    | data | what |
+    |---|---|
+    | path of a ``.npy`` file | a matrix of integers or truth values, subjects x items |
+    | path of a ``.parquet`` file | a table |
+    | path of a folder | the tables of all Parquet files in it and in its folders |
+    | `pyarrow.dataset.Dataset` | a table in files of any format that Arrow reads, also on object \
+storage (through fsspec) |
+    | DuckDB relation | the table that the query gives; it is run in every pass |
+
+    A wide table has a row per subject: its first column contains the subject ids if it is text, and
+    every other column is an item, but for columns that are parts of paths
+    (``part=1/file.parquet``). A long table has a row per response, in columns named subject (model,
+    user, ...), item (question, ...) and response (score, correct, ...), with the rows of each
+    subject together. Rows must come in the same order in every pass: order a query by the subjects.
 
     Args:
-        path: a ``.npy`` matrix of integers or truth values, subjects x items (-1 = missing; 0, 1
-            or codes 0..n_categories - 1), or a Parquet table of one row per subject, whose first
-            column contains the subject ids if it is text; every other column is an item.
-        item_ids: ids of the items; by default the columns of a table, or i1, i2, ....
+        data: one of the above.
+        subject: name of the subject column of a long table, if it is not detected.
+        item: name of its item column.
+        response: name of its response column.
+        format: "wide" or "long" for the layout of a table; detected by default.
+        item_ids: ids of the items; by default the columns of a wide table, the items of a long one
+            (sorted; its items, which need not all occur, if they are given), or i1, i2, ....
         subject_ids: ids of the subjects; by default the table's, or s1, s2, ....
-        n_categories: number of categories; 2 for right/wrong.
+        n_categories: number of categories; 2 for right/wrong. Codes are 0..n_categories - 1, and
+            -1 or a missing value for missing.
 
     Returns:
         The source; its rows are read and checked in every pass.
 
     Raises:
-        InputError: the file is not such a matrix or table, or does not have the size that its
-            header declares.
+        InputError: the data are not such a matrix or table, or cannot be read.
 
     Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "big.npy"
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "big.npy"
         >>> np.save(path, np.zeros((1000, 20), np.int8))
         >>> open_source(path)
         ResponseSource(1000 subjects x 20 items)
     """
-    file = check_regular(path)
-    options = {"item_ids": item_ids, "subject_ids": subject_ids, "n_categories": n_categories}
-    if file.suffix.lower() == ".npy":
-        return _array_source(map_npy(file), str(path), options)
-    if file.suffix.lower() in (".parquet", ".pq"):
-        return _parquet_source(file, options)
-    raise argument_error("path", "a .npy or .parquet file", str(path))
+    if format is not None:
+        check_choice("format", format, ("wide", "long"))
+    if isinstance(data, (str, os.PathLike)):
+        data = check_path(data)
+        suffix = data.suffix.lower()
+        if not data.is_dir():
+            check_regular(data)
+            if suffix == ".npy":
+                options = {"item_ids": item_ids, "subject_ids": subject_ids}
+                options["n_categories"] = n_categories
+                return _array_source(map_npy(data), str(data), options)
+            if suffix not in (".parquet", ".pq"):
+                raise argument_error("data", "a .npy or .parquet file, or a folder", str(data))
+    table = table_of(data)
+    if table is None:
+        must = "the path of a file or folder, a pyarrow Dataset or a DuckDB relation"
+        raise argument_error("data", must, type(data).__name__)
+    layout = Options(subject, item, response, format)
+    found = blocks_of(table, layout, READ_BYTES, item_ids)
+    return ResponseSource(
+        n_subjects=found.n_subjects,
+        n_items=len(found.item_ids),
+        blocks=found.blocks,
+        item_ids=found.item_ids if item_ids is None else item_ids,
+        subject_ids=found.subject_ids if subject_ids is None else subject_ids,
+        n_categories=n_categories,
+    )
 
 
 def as_source(responses: Any) -> ResponseSource | None:
     """Convert the ``responses`` argument of `irtcat.fit` to a source; None if it is not one.
 
-    A source is a path, a memory-mapped array, or an object with n_subjects, n_items and
-    ``blocks()``.
+    A source is a path, a memory-mapped array, a ``pyarrow.dataset.Dataset``, or an object with
+    n_subjects, n_items and ``blocks()``.
     """
     if isinstance(responses, ResponseSource):
         return responses
+    if is_dataset(responses):
+        return open_source(responses)
     if isinstance(responses, (str, os.PathLike)):
         return open_source(responses)
     if isinstance(responses, np.memmap):
@@ -199,68 +254,11 @@ def _array_source(matrix: np.ndarray, name: str, options: dict[str, Any]) -> Res
                 flat = np.fromfile(
                     matrix.filename, matrix.dtype, count * matrix.shape[1], offset=offset
                 )
-                yield _codes(flat.reshape(count, -1))
+                yield byte_codes(flat.reshape(count, -1))
             else:
-                yield _codes(np.asarray(matrix[start : start + count]))
+                yield byte_codes(np.asarray(matrix[start : start + count]))
 
     return ResponseSource(n, matrix.shape[1], blocks, **options)
-
-
-def _codes(block: np.ndarray) -> np.ndarray:
-    """Convert integers to int8; a value out of range becomes -2, which `_check_block` rejects."""
-    if block.dtype in (np.int8, np.bool_):
-        return block.astype(np.int8, copy=False)
-    # 126 is the greatest code, that of 127 categories.
-    fits = (block >= -1) & (block <= 126) if block.dtype.kind == "i" else block <= 126
-    return np.where(fits, block, -2).astype(np.int8)
-
-
-def _parquet_source(path: Path, options: dict[str, Any]) -> ResponseSource:
-    """The rows of a Parquet table of one row per subject, in batches."""
-    file = open_parquet(path)
-    import pyarrow as pa
-
-    schema = file.schema_arrow
-    names = list(schema.names)
-    if not names:
-        raise InputError(f"{path}: expected a table with rows and columns. Got an empty one.")
-    has_ids = is_text(schema.types[0])
-    first = 1 if has_ids else 0
-    items = names[first:]
-    for name, kind in zip(items, schema.types[first:], strict=True):
-        if not (pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
-            raise InputError(f"{path}: column {name} must be of integers. Got {kind}.")
-    n = file.metadata.num_rows
-    if not n or not items:
-        raise InputError(f"{path}: expected a table with rows and columns. Got an empty one.")
-    if has_ids and options["subject_ids"] is None:
-        options["subject_ids"] = _text_column(path, file, names[0])
-    if options["item_ids"] is None:
-        options["item_ids"] = items
-    step = max(1, READ_BYTES // (8 * len(items)))  # each column is cast to 8-byte integers
-
-    def blocks() -> Iterator[np.ndarray]:
-        for batch in parquet_batches(path, open_parquet(path), step, items):
-            out = np.empty((batch.num_rows, len(items)), np.int8)
-            for j, column in enumerate(batch.columns):
-                try:
-                    values = column.cast(pa.int64()).fill_null(-1)
-                except pa.ArrowInvalid:
-                    got = "a number of more than 63 bits"
-                    raise InputError(
-                        f"{path}: column {items[j]}: expected codes. Got {got}."
-                    ) from None
-                out[:, j] = _codes(values.to_numpy(zero_copy_only=False))
-            yield out
-
-    return ResponseSource(n, len(items), blocks, **options)
-
-
-def _text_column(path: Path, file: Any, name: str) -> np.ndarray:
-    """Read a text column; missing texts are None."""
-    with reading_parquet(path):
-        batches = parquet_batches(path, file, READ_BYTES // BYTES_PER_ID, [name])
-        return np.concatenate([text_objects(batch.column(0)) for batch in batches])
 
 
 def chunks(source: ResponseSource, rows: int) -> Iterator[np.ndarray]:

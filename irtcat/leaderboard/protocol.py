@@ -2,12 +2,14 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from irtcat._checks import InputError, argument_error, check_choice, check_count, check_interval
+from irtcat._parallel import check_executor, in_order
 from irtcat._progress import with_progress
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
@@ -74,6 +76,35 @@ class _Fold(NamedTuple):
     flags: tuple[str, ...]
 
 
+class _HoldOuts:
+    """What all hold-outs share.
+
+    Attributes:
+        plan: the checked arguments.
+        responses: the responses, without duplicate rows.
+        report: called with the subsets done since the last call and a text; None in an executor.
+        last: the last fold of this process.
+    """
+
+    def __init__(
+        self, plan: _Plan, responses: Responses, report: Callable[[int, str], None] | None
+    ) -> None:
+        self.plan, self.responses, self.report = plan, responses, report
+        self.last: _Fold | None = None
+
+    def evaluate(self, task: tuple[str, int]) -> "list[tuple[dict[str, Any], Run | None]]":
+        """The rows and runs of one hold-out: a split and a seed."""
+        split, seed = task
+        report = self.report or (lambda done, text: None)
+        report(0, f"seed {seed}: splitting and calibrating")
+        self.last = fold = _fold(self.plan, self.responses, split, seed, self.last)
+        results: list[tuple[dict[str, Any], Run | None]] = []
+        for strategy, k in itertools.product(self.plan.strategies, self.plan.n_items):
+            results += _rows(self.plan, fold, strategy, k)
+            report(1, f"seed {seed}: {strategy}, k = {k}")
+        return results
+
+
 def evaluate(
     responses: Responses | Any,
     strategies: Sequence[str] | str | None = None,
@@ -89,6 +120,7 @@ def evaluate(
     tau: float | None = None,
     level: float = 0.95,
     top: int = 10,
+    executor: Executor | None = None,
     progress: Progress | bool | None = None,
 ) -> Leaderboard:
     """Hold subjects out, choose items without them, predict their full scores, and compare.
@@ -131,6 +163,8 @@ def evaluate(
         tau: threshold of the difficulty filters.
         level: probability of the intervals, whose coverage is measured.
         top: number of best held-out subjects for ``top_overlap``.
+        executor: evaluates the hold-outs, in parallel: any `concurrent.futures.Executor`. The
+            result is the same. By default the current process.
         progress: True to show the time left on stderr, or a function that is called as
             ``progress(done, total, text)``.
 
@@ -175,28 +209,28 @@ def evaluate(
         expect=expect,
         subject_features=subject_features,
     )
+    check_executor(executor)
     responses = as_responses(responses, name="responses")
     unique = _check(plan, responses)
     splits: list[str] = [split]
     too_small: list[str] = []
     if isinstance(split, str) and split.startswith(LEAVE_OUT):
         splits, too_small = left_out_groups(unique, split)
-    report = progress or (lambda done, total, text: None)
-    total = len(splits) * len(plan.seeds) * len(plan.strategies) * len(plan.n_items)
-    rows: list[dict[str, Any]] = []
-    runs: list[Run] = []
+    tasks = list(itertools.product(splits, plan.seeds))
+    n_subsets = len(plan.strategies) * len(plan.n_items)
     done = 0
-    for split_name in splits:
-        fold = None
-        for seed in plan.seeds:
-            report(done, total, f"seed {seed}: splitting and calibrating")
-            fold = _fold(plan, unique, split_name, seed, fold)
-            for strategy, k in itertools.product(plan.strategies, plan.n_items):
-                for row, run in _rows(plan, fold, strategy, k):
-                    rows.append(row)
-                    runs += [] if run is None else [run]
-                done += 1
-                report(done, total, f"seed {seed}: {strategy}, k = {k}")
+
+    def report(n: int, text: str) -> None:
+        nonlocal done
+        done += n
+        if progress is not None:
+            progress(done, len(tasks) * n_subsets, text)
+
+    hold_outs = _HoldOuts(plan, unique, report if executor is None else None)
+    finished = None if executor is None else (lambda n: report(n_subsets, f"hold-out {n}"))
+    results = in_order(_HoldOuts.evaluate, hold_outs, tasks, executor, finished)
+    rows = [row for hold_out in results for row, _ in hold_out]
+    runs = [run for hold_out in results for _, run in hold_out if run is not None]
     n_duplicates = responses.n_subjects - unique.n_subjects
     flags = (f"groups never held out, too small: {', '.join(too_small)}",) if too_small else ()
     table = pd.DataFrame(rows)
@@ -277,7 +311,8 @@ def _check_features(plan: _Plan, responses: Responses) -> None:
 
 def _fold(plan: _Plan, responses: Responses, split: str, seed: int, last: _Fold | None) -> _Fold:
     """Split and calibrate; reuse the last fold if the split does not depend on the seed."""
-    if last is not None and not split.startswith(("random", "metadata:")):
+    is_known = last is not None and last.split == split
+    if last is not None and is_known and not split.startswith(("random", "metadata:")):
         return last._replace(seed=seed)
     calibration, held_out = split_subjects(responses, split, seed, plan.share)
     bank: ItemBank | None = None

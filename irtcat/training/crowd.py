@@ -5,8 +5,9 @@ gives response patterns for a whole training set (Lalor, Wu & Yu 2019).
 """
 
 import os
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +17,15 @@ import pandas as pd
 from irtcat._checks import argument_error, check_choice, check_count
 from irtcat._matrix import row_blocks
 from irtcat._metadata import align_metadata
+from irtcat._parallel import executor_of, results_of
 from irtcat._progress import progress as progress_bar
 from irtcat._types import FloatArray, IntArray
 from irtcat.responses import Responses
 from irtcat.training._checkpoints import Checkpoints, Dependence, from_checkpoints
 from irtcat.training._crowd_data import read_data, read_item_ids, read_labels, read_learners
 from irtcat.training._crowd_store import Store, as_text, digest
-from irtcat.training._design import Member, assignments, check_graders, draw_members
-from irtcat.training._learners import NONE, Answers, Setup, name_of
-from irtcat.training._pool import train_all
+from irtcat.training._design import Assignment, Member, assignments, check_graders, draw_members
+from irtcat.training._learners import NONE, Answers, Setup, name_of, train
 from irtcat.training._predictions import read_predictions
 
 __all__ = ["Checkpoints", "Crowd", "Dependence", "build", "from_checkpoints", "from_predictions"]
@@ -33,6 +34,8 @@ Progress = Callable[[int, int, str], Any]
 
 FEW_GRADERS = 5
 """Items with fewer graders are flagged."""
+
+RESUME = "With `folder`, finished members are kept, and the same call resumes from them."
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,6 +147,7 @@ def build(
     item_ids: Any = None,
     probabilities: str = "gold",
     min_graders: int = 1,
+    executor: Executor | None = None,
     workers: int = 1,
     folder: str | os.PathLike[str] | None = None,
     progress: Progress | bool = False,
@@ -156,8 +160,8 @@ def build(
     subset of one class, an item of another class replaces one of its items (so that items of a
     rare class are left out less often than others), and if noise would make all labels equal, one
     of them is not replaced. All random draws of a member depend only on ``seed`` and its number:
-    results are the same for any number of workers, and a larger crowd begins with the members of a
-    smaller one.
+    results are the same for any executor and number of workers, and a larger crowd begins with the
+    members of a smaller one.
 
     Args:
         fit_predict: an estimator with ``fit(X, y)`` and ``predict(X)`` (a copy is trained; its
@@ -178,9 +182,13 @@ def build(
             label), "all" (every class; members x items x classes of memory) or "none".
         min_graders: minimum number of members that must leave out each item; checked before
             training, without the items that replace others.
-        workers: number of processes; 1 trains in the current one. With several, ``fit_predict``
-            must be importable and the calling script needs ``if __name__ == "__main__":``; each
-            process computes on one thread.
+        executor: trains the members, in parallel: any `concurrent.futures.Executor`, such as
+            joblib's or Dask's ``client.get_executor()``. ``fit_predict`` must be a function of a
+            module that its processes can import, or picklable (with cloudpickle also a function of
+            a notebook). The data are sent once to each process. By default the current process.
+        workers: without an executor: number of processes to start; 1 trains in the current one. The
+            calling script needs ``if __name__ == "__main__":``; each process computes on one
+            thread.
         folder: saves each finished member in a file there; the same call resumes from them after
             an interruption, also with more members. The code of a function is not compared.
         progress: True for a progress line on the terminal, or called as ``progress(done, total,
@@ -190,8 +198,8 @@ def build(
         The crowd; pass its `responses` to `irtcat.fit`.
 
     Raises:
-        InputError: for invalid arguments, a folder of another crowd, or a learner that fails
-            (finished members stay in the folder).
+        InputError: for invalid arguments, a folder of another crowd, or a learner or an executor
+            that fails (finished members stay in the folder).
 
     Example:
         >>> def nearest_mean(X_train, y_train, X, seed):
@@ -212,7 +220,7 @@ def build(
     ids = read_item_ids(item_ids, len(labels))
     check_count("n_members", n_members)
     check_count("seed", seed, 0)
-    check_count("workers", workers)
+    parallel = executor_of(executor, workers)
     check_count("min_graders", min_graders, 0)
     check_choice("probabilities", probabilities, ("none", "gold", "all"))
     members = draw_members(n_members, len(labels), size, label_noise, seed, len(learners))
@@ -232,11 +240,10 @@ def build(
         }  # fmt: skip
         store = Store(folder, settings)
     setup = Setup(learners, X, labels, classes, probabilities)
-    if progress and not callable(progress):
-        with progress_bar("Training the crowd") as line:
-            return _train_members(setup, members, ids, names, seed, workers, store, line)
     report = progress if callable(progress) else None
-    return _train_members(setup, members, ids, names, seed, workers, store, report)
+    bar = progress_bar("Training the crowd") if progress and report is None else nullcontext(report)
+    with parallel as trainer, bar as line:
+        return _train_members(setup, members, ids, names, seed, trainer, store, line)
 
 
 def from_predictions(
@@ -305,7 +312,7 @@ def _train_members(
     ids: np.ndarray,
     names: Sequence[str],
     seed: int,
-    workers: int,
+    executor: Executor | None,
     store: Store | None,
     progress: Any,
 ) -> Crowd:
@@ -314,7 +321,9 @@ def _train_members(
     trained = np.zeros((n, (n_items + 7) // 8), np.uint8)
     answers: dict[int, Answers] = {}
 
-    def remaining_tasks() -> Any:
+    numbers: list[int] = []
+
+    def remaining_tasks() -> Iterator[Assignment]:
         for task in assignments(members, setup.labels, len(setup.classes), seed):
             number = task.member.number
             mask = np.zeros(n_items, bool)
@@ -323,10 +332,13 @@ def _train_members(
             if store is not None and store.has(number):
                 answers[number] = store.load(number, n_items)
             else:
+                numbers.append(number)
                 yield task
 
-    with closing(train_all(setup, remaining_tasks(), workers)) as finished:
-        for number, member_answers in finished:
+    results = results_of(train, setup, remaining_tasks(), executor, advice=RESUME)
+    with closing(results):
+        for position, member_answers in results:
+            number = numbers[position]
             answers[number] = member_answers
             if store is not None:
                 store.save(number, member_answers)

@@ -37,6 +37,6 @@ def test_pythons_that_are_named_are_those_that_are_tested():
 
 def test_every_extra_is_explained():
     text = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
-    of_work_on_irtcat = {"dev", "docs", "release", "service-test", "training-test"}
+    of_work_on_irtcat = {"dev", "docs", "release", "service-test", "training-test", "parallel-test"}
     for extra in set(PROJECT["project"]["optional-dependencies"]) - of_work_on_irtcat:
         assert f"`irtcat[{extra}]`" in text, extra

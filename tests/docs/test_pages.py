@@ -62,7 +62,7 @@ def test_the_blocks_of_a_page_run(path, tmp_path, registries):
     page = code.Page(name_of(path), tmp_path)
     blocks = list(code.find_blocks(path.read_text(encoding="utf-8")))
     if missing := sorted({name for block in blocks for name in block.missing}):
-        pytest.skip(f"needs {', '.join(missing)}: make test-training")
+        pytest.skip(f"needs {', '.join(missing)}: make test-training, test-parallel")
     outputs = [
         (block, page.run(block)) for block in code.find_blocks(path.read_text(encoding="utf-8"))
     ]

@@ -2,8 +2,11 @@
 
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +57,12 @@ class Estimator:
 
     def predict_proba(self, X):
         return (self.predict(X)[:, None] == self.classes_).astype(float)
+
+
+def with_lock(lock, X_train, y_train, X, seed):
+    """A learner that cannot be pickled, since a lock cannot."""
+    with lock:
+        return nearest(X_train, y_train, X, seed)
 
 
 def same(one, two):
@@ -175,6 +184,14 @@ def importable(monkeypatch):
 @pytest.mark.usefixtures("importable")
 def test_any_number_of_workers_gives_the_same(built):
     same(crowd.build(nearest, (X, Y), 12, **SETTINGS, workers=2), built)
+
+
+def test_an_executor_gives_the_same(built):
+    """Of threads, to which functions of any kind and the data are not sent."""
+    with ThreadPoolExecutor(3) as executor:
+        same(crowd.build(nearest, (X, Y), 12, **SETTINGS, executor=executor), built)
+        locked = partial(with_lock, threading.Lock())
+        crowd.build(locked, (X, Y), 3, size=10, executor=executor)
 
 
 def test_a_larger_crowd_begins_with_the_smaller(built):
@@ -340,7 +357,9 @@ def test_bad_input():
         (lambda *a: Y[:3], (X, Y), {}, "120 labels"),
         (lambda *a: np.full((N, 3), 7.0), (X, Y), {}, "from 0 to 1"),
         (lambda *a: np.ones((N, 2)), (X, Y), {}, "120 x 3 probabilities"),
-        (lambda *a: Y, (X, Y), {"workers": 2}, "can be pickled"),
+        (partial(with_lock, threading.Lock()), (X, Y), {"workers": 2}, "can be pickled"),
+        (nearest, (X, Y), {"workers": 0}, "workers"),
+        (nearest, (X, Y), {"executor": 2}, "concurrent.futures.Executor"),
     ]:
         with pytest.raises(InputError, match=words):
             crowd.build(learner, data, 3, **more)
