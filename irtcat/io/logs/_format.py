@@ -259,8 +259,9 @@ class Run:
             cells = self._cells[column] = [], []
         number = score_number(value)
         if number is None or not (number != number or 0.0 <= number <= 1.0):
-            must = f"expected {metric or source} to be a score from 0 to 1. Got {shorten(value)}."
-            self._flaws.setdefault(column, f"{location or self.file}: {must}")
+            if column not in self._flaws:
+                must = f"expected {metric or source} to be a score from 0 to 1"
+                self._flaws[column] = f"{location or self.file}: {must}. Got {shorten(value)}."
             number = np.nan
         cells[0].append(item)
         cells[1].append(number)
