@@ -85,9 +85,9 @@ def open_parquet(path: Path) -> Any:
     with opened(path):  # raises with the reason if it cannot be opened
         pass
     with reading_parquet(path):
-        schema = parquet.ParquetFile(path).schema_arrow
-        texts = [field.name for field in schema if is_text(field.type)]
-        return parquet.ParquetFile(path, read_dictionary=texts)
+        file = parquet.ParquetFile(path)
+        texts = [field.name for field in file.schema_arrow if is_text(field.type)]
+        return parquet.ParquetFile(path, metadata=file.metadata, read_dictionary=texts)
 
 
 @contextmanager

@@ -241,19 +241,28 @@ def _parquet_source(path: Path, options: dict[str, Any]) -> ResponseSource:
 
     def blocks() -> Iterator[np.ndarray]:
         for batch in parquet_batches(path, open_parquet(path), step, items):
-            out = np.empty((batch.num_rows, len(items)), np.int8)
-            for j, column in enumerate(batch.columns):
-                try:
-                    values = column.cast(pa.int64()).fill_null(-1)
-                except pa.ArrowInvalid:
-                    got = "a number of more than 63 bits"
-                    raise InputError(
-                        f"{path}: column {items[j]}: expected codes. Got {got}."
-                    ) from None
-                out[:, j] = _codes(values.to_numpy(zero_copy_only=False))
-            yield out
+            yield _batch_codes(batch)
 
     return ResponseSource(n, len(items), blocks, **options)
+
+
+def _batch_codes(batch: Any) -> np.ndarray:
+    """Convert a batch of integers and truth values to int8, -1 where missing.
+
+    Columns of one type are converted together: 28,000 columns one by one take four times as long.
+    """
+    frame = batch.to_pandas(ignore_metadata=True)
+    out = np.empty(frame.shape, np.int8)
+    kinds = frame.dtypes.to_numpy()
+    for kind in frame.dtypes.unique():
+        columns = np.flatnonzero(kinds == kind)
+        values = frame.iloc[:, columns].to_numpy()
+        if kind.kind not in "biu":  # floats, or objects of truth values: some are missing
+            numbers = values.astype(float)
+            numbers[np.isnan(numbers)] = -1
+            values = np.clip(numbers, -2, 127).astype(np.int64)
+        out[:, columns] = _codes(values)
+    return out
 
 
 def _text_column(path: Path, file: Any, name: str) -> np.ndarray:
