@@ -53,10 +53,11 @@ BLOCK = 16
 """Columns of Sigma that are computed at a time, for the items that are likely to be chosen next:
 one matrix product is several times faster than as many products with a vector."""
 
-POOL = 256
-"""Items with the greatest gains among which the next `BLOCK` choices are looked for. Of 5,000 x
-30,000 simulated responses, 300 items then take 314 columns, in half the time of the 523 for the
-greatest gains themselves; with 1,024 items the search costs more than it saves."""
+POOL, SMALL = 128, 2**20
+"""Items with the greatest gains among which the next `BLOCK` choices are looked for, and the number
+of responses below which the greatest gains themselves are taken. Of 5,000 x 30,000 simulated
+responses, 300 items then take 350 columns and half the time of the 523 for the greatest gains; for
+300 x 500 the search would take longer than the columns."""
 
 TIE = 1e-6
 """Gains with a smaller relative difference are ties: they are computed in single precision."""
@@ -158,20 +159,15 @@ def conditioned(
         item = int(items[best])
         if d[item] > least_variance:  # else nothing is left to condition on
             if item not in columns:
-                following = (
-                    first[step:][:BLOCK].tolist()
-                    if step < 0
-                    else _next_choices(
-                        sigma,
-                        items[np.argsort(-value, kind="stable")[:POOL]],
-                        d,
-                        t,
-                        diagonal,
-                        unit,
-                        factor[:rank],
-                    )
-                )
-                batch = np.array([item, *(j for j in following if j != item and j not in columns)])
+                top = items[np.argsort(-value, kind="stable")[:POOL]]
+                if step < 0:
+                    following = first[step:]
+                elif x.size < SMALL:
+                    following = top
+                else:
+                    following = _next_choices(sigma, top, d, t, diagonal, unit, factor[:rank])
+                others = [j for j in following[:BLOCK] if j != item and j not in columns]
+                batch = np.array([item, *others])
                 products = sigma.shared(np.ascontiguousarray(x[:, batch]))
                 products -= factor[:rank, batch].T @ factor[:rank]
                 columns.update(zip(batch.tolist(), ((rank, row) for row in products), strict=True))
@@ -212,7 +208,7 @@ def _next_choices(
     diagonal: FloatArray,
     unit: FloatArray,
     factor: FloatArray,
-) -> list[int]:
+) -> IntArray:
     """The next `BLOCK` choices if they are all among these items and no constraint binds.
 
     The same conditioning as in `conditioned`, on the covariance of these items alone.
@@ -228,13 +224,14 @@ def _next_choices(
         best = int(np.argmax(gain / unit))
         if gain[best] <= 0:
             break
-        row = covariance[best] / np.sqrt(d[best])
-        t = t - row * (t[best] / np.sqrt(d[best]))
+        sd = float(np.sqrt(d[best]))
+        row = covariance[best] / sd  # float32
+        t = t - row * (t[best] / sd)
         covariance -= np.outer(row, row)
         d = np.maximum(d - row**2, 0.0)
         d[best] = 0.0
-        chosen.append(int(items[best]))
-    return chosen
+        chosen.append(best)
+    return items[chosen]
 
 
 def greedy(
