@@ -11,8 +11,10 @@ INSTALL = $(PIP) uv && $(BIN)/python -m uv pip install --quiet -c constraints.tx
 	|| $(PIP) -c constraints.txt -e '.[$(1)]'
 
 TORCH ?= torch==2.13.0
+JAX_GPU ?= jax[cuda13]
 
-.PHONY: demo demo-service test test-all test-service test-training test-parallel check lint bench docs dist clean
+.PHONY: demo demo-service test test-all test-service test-training test-parallel check lint bench \
+	bench-gpu docs dist clean
 
 demo: .venv/.demo
 	$(BIN)/irtcat demo --out demo-output
@@ -63,6 +65,10 @@ lint: .venv/.dev
 bench: .venv/.dev
 	$(BIN)/python experiments/benchmarks/fit_speed.py
 
+# On a GPU, with the JAX for it (about 3 GB to install). GPU_OPTIONS="--only 2pl" and the like.
+bench-gpu: .venv/.gpu
+	$(BIN)/python experiments/gpu/run.py $(GPU_OPTIONS)
+
 # The site is in site/, and opens from the disk. Without the network, but for the installation.
 docs: export OPENBLAS_NUM_THREADS = 1
 docs: .venv/.docs
@@ -89,6 +95,10 @@ requirements.lock: pyproject.toml constraints.txt | .venv/.release
 
 .venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
 	$(call INSTALL,dev)
+	touch $@
+
+.venv/.gpu: .venv/.dev
+	$(PIP) -c constraints.txt '$(JAX_GPU)'
 	touch $@
 
 .venv/.service-test: pyproject.toml constraints.txt | .venv/bin/python

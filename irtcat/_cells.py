@@ -62,34 +62,26 @@ def block_numbers(block: pd.DataFrame, report: Report) -> np.ndarray:
         block: columns of numbers, truth values or (where pandas could not read a number) text.
         report: called with the row and column of the first cell that is not a number; raises.
     """
-    plain = [pd.api.types.is_numeric_dtype(dtype) for dtype in block.dtypes]
-    if all(plain):
+    is_number = {dtype: pd.api.types.is_numeric_dtype(dtype) for dtype in block.dtypes.unique()}
+    plain = np.array([is_number[dtype] for dtype in block.dtypes])
+    if plain.all():
         return block.to_numpy(dtype=np.float64, na_value=np.nan)
     numbers = np.empty(block.shape, dtype=np.float64)
     numbers[:, plain] = block.loc[:, plain].to_numpy(dtype=np.float64, na_value=np.nan)
-    invalid: list[tuple[int, int]] = []
-    for column in np.flatnonzero(~np.array(plain)).tolist():
-        values = _column_numbers(block.iloc[:, column])
-        if isinstance(values, int):
-            invalid.append((values, column))
-        else:
-            numbers[:, column] = values
-    if invalid:
-        report(*min(invalid), EXPECTED)
-    return numbers
-
-
-def _column_numbers(column: pd.Series) -> np.ndarray | int:
-    """Numbers of a text column, or the position of the first cell that is not a number."""
+    others = np.flatnonzero(~plain)
+    cells = block.iloc[:, others].to_numpy(dtype=object).ravel()
     try:
-        codes, texts = pd.factorize(column.to_numpy(dtype=object))
+        codes, texts = pd.factorize(cells)
     except TypeError:  # unhashable cells, such as lists
-        codes, texts = np.arange(len(column)), column.to_numpy(dtype=object)
-    numbers = [cell_number(text) for text in texts]
-    invalid = [position for position, number in enumerate(numbers) if number is None]
+        codes, texts = np.arange(len(cells)), cells
+    values = [cell_number(text) for text in texts]
+    invalid = [position for position, number in enumerate(values) if number is None]
     if invalid:
-        return int(np.argmax(np.isin(codes, invalid)))
-    return np.array([*numbers, np.nan], dtype=np.float64)[codes]  # code -1, missing, is the last
+        row, column = divmod(int(np.argmax(np.isin(codes, invalid))), len(others))
+        report(row, int(others[column]), EXPECTED)
+    missing_last = np.array([*values, np.nan], dtype=np.float64)  # code -1 is a missing cell
+    numbers[:, others] = missing_last[codes].reshape(len(block), len(others))
+    return numbers
 
 
 def compact(numbers: np.ndarray) -> np.ndarray:

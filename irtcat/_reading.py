@@ -6,6 +6,7 @@ import select
 import stat
 import tempfile
 import time
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -138,7 +139,7 @@ def numbered_lines(path: Any) -> Iterator[tuple[int, bytes, bool]]:
             if len(raw) > MOST_LINE:
                 most = f"{MOST_LINE // 2**20} MB"
                 raise InputError(f"{path}, line {number}: expected a line of at most {most}.")
-            if raw.strip():
+            if not raw.isspace():
                 yield number, raw, raw.endswith(b"\n")
 
 
@@ -248,6 +249,10 @@ def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return record
 
 
+DECODER = json.JSONDecoder(object_pairs_hook=_unique_names)
+"""`json.loads` builds one for each document, in a third of the time that a line of a log takes."""
+
+
 def parse_json(data: bytes, where: str, max_bytes: int | None = None) -> Any:
     """Parse a JSON document; NaN and infinities are accepted as Python writes them.
 
@@ -267,8 +272,9 @@ def parse_json(data: bytes, where: str, max_bytes: int | None = None) -> Any:
         if needed > most:
             raise too_large(f"{where}: the JSON document", most)
     try:
-        document = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_unique_names)
-        return _replace_surrogates(document) if b"\\ud" in data.lower() else document
+        document = DECODER.decode(data.removeprefix(BOM_UTF8).decode())
+        escapes = b"\\u" in data and b"\\ud" in data.lower()
+        return _replace_surrogates(document) if escapes else document
     except UnicodeDecodeError:
         raise InputError(f"{where}: expected UTF-8 text.") from None
     except json.JSONDecodeError as error:

@@ -123,7 +123,10 @@ def find_long_columns(table: Table, options: Options) -> tuple[int, int, int] | 
         "item": (options.item, ITEM_NAMES),
         "response": (options.response, RESPONSE_NAMES),
     }
-    candidates_by_role = {role: _candidates(table.header, *names) for role, names in roles.items()}
+    normals = [normalized(name) for name in table.header]
+    candidates_by_role = {
+        role: _candidates(table.header, normals, *names) for role, names in roles.items()
+    }
     explicit = {role: names[0] for role, names in roles.items() if names[0] != role}
     for role, name in explicit.items():
         if name not in table.header:
@@ -152,10 +155,12 @@ def find_long_columns(table: Table, options: Options) -> tuple[int, int, int] | 
     )
 
 
-def _candidates(header: tuple[str, ...], name: str, usual: frozenset[str]) -> list[int]:
+def _candidates(
+    header: tuple[str, ...], normals: list[str], name: str, usual: frozenset[str]
+) -> list[int]:
     """Columns of exactly this name, else those with a usual name."""
     exact = [column for column, text in enumerate(header) if text == name]
-    return exact or [column for column, text in enumerate(header) if normalized(text) in usual]
+    return exact or [column for column, text in enumerate(normals) if text in usual]
 
 
 def check_wide_header(table: Table, options: Options) -> None:

@@ -52,7 +52,7 @@ def parts(fit, responses, repeats=3):
 
         def expectation():
             return e_step(
-                model, x, *ones, layout.wide, layout.narrow, window=layout.window, gaps=False
+                model, x, *ones, layout.wide, layout.narrow, window=layout.window, has_missing=False
             )
 
         belief = expectation()

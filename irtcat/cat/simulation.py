@@ -39,8 +39,9 @@ from irtcat.responses import Responses
 __all__ = ["replay", "simulate"]
 
 BLOCK = 1000
-"""Maximum number of subjects that are simulated at a time: 2,000 take a tenth to a fifth longer,
-since less of their arrays stays in the cache, and 500 as long (500 items, 81 nodes)."""
+"""Maximum number of subjects that are simulated at a time on the CPU: 2,000 take a tenth to a fifth
+longer, since less of their arrays stays in the cache, and 500 as long (500 items, 81 nodes). A GPU,
+which starts as many programs for any number, takes what fits in `BLOCK_BYTES`."""
 
 SMALL_BLOCK = 50
 """The same where an exposure rule uses the counts so far."""
@@ -267,7 +268,9 @@ def _block_size(pool: Pool, config: Config, n: int, block: int | None) -> int:
     width = pool.n_items * pool.p.shape[1] * (16 if config.batch > 1 else 1)
     width *= pool.belief.curves_per_item
     width = max(width, pool.nodes.shape[0] * 4) * pool.nodes.dtype.itemsize
-    most = max(16, min(BLOCK, BLOCK_BYTES // width))
+    most = max(16, BLOCK_BYTES // width)
+    if jax.default_backend() == "cpu":
+        most = min(most, BLOCK)
     return -(-n // -(-n // most))  # blocks of equal size
 
 
@@ -312,9 +315,10 @@ def simulate(
             SDs or the covariance matrix.
         counts: exposure so far (``counts`` of an earlier report); for the rule "sympson-hetter" the
             parameters of `calibrate_exposure` (required).
-        block: subjects at a time; by default 1,000 or what fits in 256 MB, and 50 where an
-            exposure rule uses the counts so far (a rate then exceeds its maximum by at most 50 over
-            the number of subjects).
+BLOCK = 1000
+"""Maximum number of subjects that are simulated at a time on the CPU: 2,000 take a tenth to a fifth
+longer, since less of their arrays stays in the cache, and 500 as long (500 items, 81 nodes). A GPU,
+which starts as many programs for any number, takes what fits in `BLOCK_BYTES`."""
         precision: "float64", "float32", or "auto" (float32 from a million cells on).
         executor: computes the blocks, in parallel: any `concurrent.futures.Executor` (not with an
             exposure rule that uses the counts so far). The result is the same. By default the

@@ -99,8 +99,7 @@ def versions_of(
             new_ids.append(ids[j] if code == 0 else f"{ids[j]} ({label})")
             if parameters is None:
                 break
-    taken = [name for name in new_ids if new_ids.count(name) > 1]
-    if taken:
+    if taken := pd.Index(new_ids)[pd.Index(new_ids).duplicated()].tolist():
         raise argument_error("item ids", "other than those of the items' versions", taken[0])
     at, codes = np.array(items), np.array(group)
     values = np.array(responses.values)[:, at]

@@ -127,8 +127,7 @@ def read_table(path: Any, text: Any = None, **options: Any) -> pd.DataFrame:
     check_widths(file, data, ",", len(header))
     marked = is_marked(header)
     names = [unescape(name) for name in header[:-1]] if marked else header
-    repeated = [name for position, name in enumerate(names) if name in names[:position]]
-    if repeated:
+    if repeated := pd.Index(names)[pd.Index(names).duplicated()].tolist():
         raise InputError(f"{path}, line 1: the column {shorten(repeated[0])} occurs twice.")
     as_is = [i for i, name in enumerate(names) if text is not None and (i in text or name in text)]
     columns = [*as_is, len(header) - 1] if marked else as_is

@@ -2,11 +2,13 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from irtcat._cells import MISSING
@@ -19,8 +21,10 @@ from irtcat.responses import Responses, responses_of
 
 __all__ = ["read_delimited"]
 
-# Parsed at once. At least 1,000 rows: pandas has a cost per column and block.
-BLOCK_CELLS, BLOCK_ROWS = 4_000_000, 1_000
+NO_CELL_HAS, NOT_IN_LINES = "\x1f", re.compile("[\r\n\x1f]")
+
+BLOCK_CELLS = 4_000_000
+"""Cells of a wide table that are parsed at once, so that memory stays close to that of the data."""
 
 
 def read_delimited(
@@ -66,7 +70,7 @@ def read_delimited(
             block = _long_block(data, separator, columns, len(table.header))
             return responses_of(read_long(table, block, columns, options), options.duplicates)
         return responses_of(
-            read_wide(table, _wide_blocks(data, separator, len(table.header)), options),
+            read_wide(table, _wide_blocks(path, data, separator, len(table.header)), options),
             options.duplicates,
         )
     except InputError:
@@ -117,7 +121,6 @@ def _parse(data: bytes, separator: str, **options: Any) -> Any:
     return pd.read_csv(
         io.BytesIO(data),
         sep=separator,
-        header=0,
         index_col=False,
         na_values=MISSING,
         keep_default_na=False,
@@ -126,11 +129,36 @@ def _parse(data: bytes, separator: str, **options: Any) -> Any:
     )
 
 
-def _wide_blocks(data: bytes, separator: str, width: int) -> Iterator[pd.DataFrame]:
-    """Yield blocks of rows, so that memory stays close to the size of the data."""
-    size = max(BLOCK_ROWS, BLOCK_CELLS // width)
-    with _parse(data, separator, names=range(width), dtype={0: object}, chunksize=size) as blocks:
-        yield from blocks
+def _wide_blocks(path: Path, data: bytes, separator: str, width: int) -> Iterator[pd.DataFrame]:
+    """Yield blocks of rows, with the ids in the first column.
+
+    All cells of a block are parsed as one column, of numbers or (if any is not one) of text: pandas
+    has a cost per column, which is several times that of the cells in a table of 28,000 items.
+    """
+    rows = _wide_rows(path, data, separator)
+    one_column: Any = {"header": None, "names": ["cell"], "quoting": csv.QUOTE_NONE}
+    while block := list(islice(rows, max(1, BLOCK_CELLS // width))):
+        ids, cells = zip(*block, strict=True)
+        text = b"\n".join(cells) + b"\n"
+        column = _parse(text, NO_CELL_HAS, skip_blank_lines=False, **one_column)
+        frame = pd.DataFrame(column["cell"].to_numpy().reshape(len(block), width - 1))
+        frame.insert(0, "id", np.array(ids, dtype=object))
+        yield frame
+
+
+def _wide_rows(path: Path, data: bytes, separator: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the id of each row, and its other cells as lines."""
+    plain = data.replace(b"\r\n", b"\n")
+    if b'"' not in plain and b"\r" not in plain:
+        mark = separator.encode()
+        lines = (line for line in io.BytesIO(plain) if line.strip(b" \n"))
+        for line in islice(lines, 1, None):
+            row_id, _, cells = line.removesuffix(b"\n").partition(mark)
+            yield row_id.decode(), cells.replace(mark, b"\n")
+        return
+    for _, record in islice(records(path, data, separator), 1, None):
+        # No number has such a character: a cell that does is refused with or without it.
+        yield record[0], "\n".join(NOT_IN_LINES.sub("?", cell) for cell in record[1:]).encode()
 
 
 def _long_block(
@@ -138,5 +166,6 @@ def _long_block(
 ) -> pd.DataFrame:
     """The subject, item and response columns, in that order."""
     text = {columns[0]: object, columns[1]: object}
-    frame = _parse(data, separator, names=range(width), usecols=list(columns), dtype=text)
+    options: Any = {"header": 0, "names": range(width), "usecols": list(columns), "dtype": text}
+    frame = _parse(data, separator, **options)
     return frame[list(columns)]

@@ -85,9 +85,9 @@ def open_parquet(path: Path) -> Any:
     with opened(path):  # raises with the reason if it cannot be opened
         pass
     with reading_parquet(path):
-        schema = parquet.ParquetFile(path).schema_arrow
-        texts = [field.name for field in schema if is_text(field.type)]
-        return parquet.ParquetFile(path, read_dictionary=texts)
+        file = parquet.ParquetFile(path)
+        texts = [field.name for field in file.schema_arrow if is_text(field.type)]
+        return parquet.ParquetFile(path, metadata=file.metadata, read_dictionary=texts)
 
 
 @contextmanager
@@ -164,16 +164,12 @@ class _Columns:
         index = [name for name in (about or {}).get("index_columns", []) if isinstance(name, str)]
         index = [name for name in index if name in schema.names]
         self._names = [*index, *(name for name in schema.names if name not in index)]
-        self._types = [schema.field(name).type for name in self._names if self._is_unique(name)]
+        if repeated := pd.Index(self._names)[pd.Index(self._names).duplicated()].tolist():
+            raise InputError(f"{path}: the column {repeated[0]!r} occurs twice. Rename one.")
+        self._types = [schema.field(name).type for name in self._names]
         self.header = tuple("subject" if n.startswith(INDEX) else n for n in self._names)
         if not self.rows or not self._names:
             raise InputError(f"{path}: expected a table with rows and columns. Got an empty one.")
-
-    def _is_unique(self, name: str) -> bool:
-        """Raise if a name occurs twice, because its columns cannot be distinguished."""
-        if self._names.count(name) > 1:
-            raise InputError(f"{self.path}: the column {name!r} occurs twice. Rename one.")
-        return True
 
     def is_float(self, column: int) -> bool:
         """Whether a column is of floating-point numbers."""

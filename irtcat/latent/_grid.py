@@ -20,6 +20,7 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Int
 
 from irtcat._compile import jit
+from irtcat.latent._layout import block_bytes
 from irtcat.latent._line import Curves, item_curves, log_likelihood
 from irtcat.models import ItemModel
 
@@ -45,8 +46,6 @@ REACH = 6.0
 # Largest spacing of a grid, and smallest by number of dimensions.
 COARSEST = 0.5
 FINEST = {2: 0.1, 3: 0.3}
-CHUNK = 2**20
-"""Rows x nodes that are processed together."""
 
 LOG_2PI = float(np.log(2 * np.pi))
 
@@ -186,7 +185,8 @@ def grid_rule(dims: int, spacing: float) -> GridQuadrature:
 
 def row_chunks(n_rows: int, n_nodes: int) -> np.ndarray:
     """Row numbers in blocks; the number of rows stands for "no row"."""
-    size = int(min(n_rows, max(16, CHUNK // max(1, n_nodes))))
+    most_cells = block_bytes() // 8  # of float64
+    size = int(min(n_rows, max(16, most_cells // max(1, n_nodes))))
     n_blocks = -(-n_rows // size)
     return np.minimum(np.arange(n_blocks * size), n_rows).reshape(n_blocks, size).astype(np.int32)
 

@@ -9,7 +9,7 @@ import numpy as np
 from irtcat.latent._cells import round_up
 from irtcat.latent._line import LIMIT, N_NODES, SPACING, STENCIL, Blocks
 
-__all__ = ["Layout", "LayoutPlan", "plan_layout"]
+__all__ = ["Layout", "LayoutPlan", "block_bytes", "plan_layout"]
 
 WIDE_SD = SPACING
 """The grid integrates a posterior of this SD or wider to 1e-8 by itself."""
@@ -23,8 +23,16 @@ ROW_COST, CELL_COST, BLOCK_COST = 5e-6, 2e-9, 2e-5
 FEWEST_ROWS, MANY = 32, 200
 """Minimum number of rows in a block; above this many full blocks, blocks fill up anyway."""
 
-BLOCK_BYTES = 2**23
-"""Approximate size of a block of responses in working precision, which fits in the cache."""
+BLOCK_BYTES, DEVICE_BLOCK_BYTES = 2**23, 2**28
+"""Approximate size of a block of responses in working precision, on the CPU and elsewhere.
+
+On the CPU a block fits in the cache. A GPU needs about 0.1 ms to start the twenty or so programs of
+a block, and reads 256 MB in that time (by the numbers of the maker of an H100; not measured)."""
+
+
+def block_bytes() -> int:
+    """Approximate size of a block of responses on the present device."""
+    return BLOCK_BYTES if jax.default_backend() == "cpu" else DEVICE_BLOCK_BYTES
 
 
 class Layout(NamedTuple):
@@ -43,7 +51,7 @@ class LayoutPlan:
 
     def __init__(self, n_subjects: int, n_items: int, itemsize: int):
         self.n_subjects = n_subjects
-        fit = max(32, BLOCK_BYTES // max(1, n_items * itemsize))
+        fit = max(32, block_bytes() // max(1, n_items * itemsize))
         self.rows = int(min(n_subjects, 2 ** int(np.log2(fit))))
         self.window = 28
         self.n_items = n_items

@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float
 from irtcat._compile import jit
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
-from irtcat.latent._layout import BLOCK_BYTES, WIDE_SD
+from irtcat.latent._layout import WIDE_SD, block_bytes
 from irtcat.latent._line import (
     LIMIT,
     N_NODES,
@@ -91,7 +91,7 @@ class Posterior(NamedTuple):
 
 def row_blocks(n_rows: int, n_items: int, itemsize: int) -> np.ndarray:
     """Row numbers in blocks of equal size; ``n_rows`` stands for "no row"."""
-    size = int(min(n_rows, max(16, BLOCK_BYTES // max(1, n_items * itemsize))))
+    size = int(min(n_rows, max(16, block_bytes() // max(1, n_items * itemsize))))
     n_blocks = -(-n_rows // size)
     rows = np.full(n_blocks * size, n_rows, np.int32)
     rows[:n_rows] = np.arange(n_rows)

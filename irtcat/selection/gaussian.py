@@ -50,8 +50,14 @@ LEVELS = 1000
 """Score levels of "rank-optimal", so that pairs of levels take at most 4 MB."""
 
 BLOCK = 16
-"""Columns of Sigma that are computed at a time, for the items with the greatest gains: one matrix
-product is several times faster than as many products with a vector."""
+"""Columns of Sigma that are computed at a time, for the items that are likely to be chosen next:
+one matrix product is several times faster than as many products with a vector."""
+
+POOL, SMALL = 128, 2**20
+"""Items with the greatest gains among which the next `BLOCK` choices are looked for, and the number
+of responses below which the greatest gains themselves are taken. Of 5,000 x 30,000 simulated
+responses, 300 items then take 350 columns and half the time of the 523 for the greatest gains; for
+300 x 500 the search would take longer than the columns."""
 
 TIE = 1e-6
 """Gains with a smaller relative difference are ties: they are computed in single precision."""
@@ -82,9 +88,9 @@ class Covariance(NamedTuple):
     mix: Callable[[FloatArray], FloatArray] | None = None
     scale: float = 1.0
 
-    def shared(self, v: FloatArray) -> FloatArray:
-        """``(1 - s) v' M X``, one row per column of v."""
-        x = self.scores.centred
+    def shared(self, v: FloatArray, x: FloatArray | None = None) -> FloatArray:
+        """``(1 - s) v' M X``, one row per column of v; X is that of all items by default."""
+        x = self.scores.centred if x is None else x
         mixed = v / np.float32(len(x)) if self.mix is None else self.mix(v)
         return np.float32(1 - SHRINKAGE) * (mixed.T @ x)
 
@@ -108,7 +114,8 @@ def conditioned(
     l are the rows of the factor.
 
     All is one loop over arrays, since a cross-validation chooses many times: the constraints are
-    asked again only where minima or a budget may reserve something.
+    asked again only where minima or a budget may reserve something. Columns are computed and
+    conditioned on the choices so far for a block of items at a time (a blocked factorisation).
 
     Args:
         sigma: the covariance of the items.
@@ -130,8 +137,7 @@ def conditioned(
     unit = np.ones(len(d)) if limits.costs is None or not by_cost else limits.costs
     unit = np.maximum(unit, FREE)
     hashes = np.arange(1, len(d) + 1, dtype=np.uint64) * HASH
-    columns: dict[int, FloatArray] = {}
-    is_computed = np.zeros(len(d), bool)
+    columns: dict[int, tuple[int, FloatArray]] = {}  # with the rank at which it was computed
     factor, rank = np.empty((BLOCK, len(d)), np.float32), 0
     chosen: list[int] = []
     gains: list[float] = []
@@ -152,16 +158,23 @@ def conditioned(
             best = np.argmin(filler[items])
         item = int(items[best])
         if d[item] > least_variance:  # else nothing is left to condition on
-            if not is_computed[item]:
-                top = np.argsort(-value, kind="stable")[:BLOCK]
-                batch = np.unique(np.append(items[top], item))
-                batch = batch[~is_computed[batch]]
-                is_computed[batch] = True
+            if item not in columns:
+                top = items[np.argsort(-value, kind="stable")[:POOL]]
+                if step < 0:
+                    following = first[step:]
+                elif x.size < SMALL:
+                    following = top
+                else:
+                    following = _next_choices(sigma, top, d, t, diagonal, unit, factor[:rank])
+                others = [j for j in following[:BLOCK] if j != item and j not in columns]
+                batch = np.array([item, *others])
                 products = sigma.shared(np.ascontiguousarray(x[:, batch]))
-                columns.update(zip(batch.tolist(), products, strict=True))
-            column = columns.pop(item).astype(float)
+                products -= factor[:rank, batch].T @ factor[:rank]
+                columns.update(zip(batch.tolist(), ((rank, row) for row in products), strict=True))
+            start, product = columns.pop(item)
+            column = product.astype(float)
             column[item] += diagonal[item]
-            column -= factor[:rank, item] @ factor[:rank]
+            column -= factor[start:rank, item] @ factor[start:rank]
             sd = np.sqrt(d[item])
             row = column / sd
             t -= row * (t[item] / sd)
@@ -185,6 +198,40 @@ def conditioned(
         else:
             candidates = items[group[items] != group[item]]
     return np.array(chosen, int), np.array(gains)
+
+
+def _next_choices(
+    sigma: Covariance,
+    items: IntArray,
+    d: FloatArray,
+    t: FloatArray,
+    diagonal: FloatArray,
+    unit: FloatArray,
+    factor: FloatArray,
+) -> IntArray:
+    """The next `BLOCK` choices if they are all among these items and no constraint binds.
+
+    The same conditioning as in `conditioned`, on the covariance of these items alone.
+    """
+    x = sigma.scores.centred[:, items]
+    covariance = sigma.shared(x, x) - factor[:, items].T @ factor[:, items]
+    covariance[np.diag_indices(len(items))] += diagonal[items]
+    d, t, unit = d[items], t[items], unit[items]
+    least_variance = LEAST_VARIANCE * d.max()
+    chosen: list[int] = []
+    while len(chosen) < min(BLOCK, len(items)):
+        gain = np.divide(t**2, d, out=np.zeros(len(d)), where=d > least_variance)
+        best = int(np.argmax(gain / unit))
+        if gain[best] <= 0:
+            break
+        sd = float(np.sqrt(d[best]))
+        row = covariance[best] / sd  # float32
+        t = t - row * (t[best] / sd)
+        covariance -= np.outer(row, row)
+        d = np.maximum(d - row**2, 0.0)
+        d[best] = 0.0
+        chosen.append(best)
+    return items[chosen]
 
 
 def greedy(

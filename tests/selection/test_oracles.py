@@ -258,3 +258,29 @@ def test_quotas_are_the_best_subset_of_a_fixed_criterion():
         ]
         best = max(values[list(m)].sum() for m in fits)
         np.testing.assert_allclose(subset.criterion.sum(), best)
+
+
+def test_columns_looked_up_ahead_change_no_choice(monkeypatch):
+    """On large matrices the next choices are looked for first; the choice is that of small ones."""
+    from irtcat.selection import gaussian
+
+    rng = np.random.default_rng(5)
+    theta, slope = rng.normal(size=(80, 2)), rng.normal(size=(2, 400))
+    values = (rng.random((80, 400)) < 1 / (1 + np.exp(-theta @ slope))).astype(np.int8)
+    values[rng.random(values.shape) < 0.1] = -1
+    data = Responses.from_array(values)
+    options = [
+        {},
+        {"groups": np.arange(400) % 4, "quotas": {0: (3, 12)}},
+        {"costs": rng.uniform(0.5, 2, 400), "budget": 40.0},
+    ]
+
+    def chosen(more):
+        subset = select(None, 60, strategy="score-optimal", calibration=data, **more)
+        return subset.item_ids.tolist()
+
+    plain = [chosen(more) for more in options]
+    monkeypatch.setattr(gaussian, "SMALL", 0)
+    assert [chosen(more) for more in options] == plain
+    monkeypatch.setattr(gaussian, "POOL", 3)
+    assert [chosen(more) for more in options] == plain

@@ -124,7 +124,7 @@ def py_irt_data(x):
     )
 
 
-def py_irt_fit(dataset, model, epochs=2000):
+def py_irt_fit(dataset, model, epochs=2000, device="cpu"):
     import pyro
     from py_irt.config import IrtConfig
     from py_irt.training import IrtModelTrainer
@@ -132,7 +132,7 @@ def py_irt_fit(dataset, model, epochs=2000):
     pyro.set_rng_seed(0)
     config = IrtConfig(model_type=model, epochs=epochs, priors="hierarchical")
     trainer = IrtModelTrainer(data_path=None, config=config, dataset=dataset, verbose=False)
-    trainer.train(device="cpu")
+    trainer.train(device=device)
     found = trainer.last_params
     return {
         "a": found["disc"],

@@ -254,14 +254,17 @@ class Run:
             location: file and line, for messages.
         """
         column = (source, metric)
-        items, values = self._cells.setdefault(column, ([], []))
+        cells = self._cells.get(column)
+        if cells is None:
+            cells = self._cells[column] = [], []
         number = score_number(value)
         if number is None or not (number != number or 0.0 <= number <= 1.0):
-            must = f"expected {metric or source} to be a score from 0 to 1. Got {shorten(value)}."
-            self._flaws.setdefault(column, f"{location or self.file}: {must}")
+            if column not in self._flaws:
+                must = f"expected {metric or source} to be a score from 0 to 1"
+                self._flaws[column] = f"{location or self.file}: {must}. Got {shorten(value)}."
             number = np.nan
-        items.append(item)
-        values.append(number)
+        cells[0].append(item)
+        cells[1].append(number)
 
     @cached_property
     def columns(self) -> dict[Column, Answers]:

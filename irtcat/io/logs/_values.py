@@ -58,6 +58,8 @@ def score_number(value: Any) -> float | None:
         >>> [score_number(v) for v in (True, "1.0", "False", None, [1, 2])]
         [1.0, 1.0, 0.0, nan, None]
     """
+    if isinstance(value, float):
+        return value
     if value is None:
         return float("nan")
     if isinstance(value, str):
@@ -65,7 +67,7 @@ def score_number(value: Any) -> float | None:
         if text in ("true", "false"):
             return float(text == "true")
         return float("nan") if text == "nan" else number_in(text)
-    if not isinstance(value, (bool, int, float)):
+    if not isinstance(value, int):  # bool is one
         return None
     try:
         return float(value)

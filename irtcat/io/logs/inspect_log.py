@@ -3,11 +3,11 @@
 import re
 import zipfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from irtcat._archives import Unpacker
 from irtcat._checks import InputError, shorten
@@ -134,13 +134,12 @@ def _from_json(path: Path, max_bytes: int) -> _Log:
 def _from_archive(path: Path, max_bytes: int) -> _Log:
     """Read a log that is an archive; for a run that has not ended, its journal."""
     most = max_bytes // JSON_SHARE
-    opener: Any = zipfile
     try:
-        with zipfile.ZipFile(path) as archive:
+        with ExitStack() as stack:
+            archive: Any = stack.enter_context(zipfile.ZipFile(path))
             needs_zstd = any(info.compress_type == ZSTD for info in archive.infolist())
-        if needs_zstd and not hasattr(zipfile, "ZIP_ZSTANDARD"):
-            opener = _zstd(path)
-        with opener.ZipFile(path) as archive:
+            if needs_zstd and not hasattr(zipfile, "ZIP_ZSTANDARD"):
+                archive = stack.enter_context(_zstd(path).ZipFile(path))
             names = {info.filename: info for info in archive.infolist()}
             unpacker = Unpacker(archive, str(path), most)
             if "header.json" in names:
@@ -263,7 +262,10 @@ def _compare(run: Run, header: dict[str, Any], log: _Log) -> str:
         complete = score.get("unscored_samples") in (None, 0) and not run.unscored
         if answers is None or total is None or np.isnan(total) or answers.flaw or not complete:
             continue
-        per_item = pd.Series(answers.values).groupby(answers.items).mean().mean()
+        scored = ~np.isnan(answers.values)
+        counts = np.bincount(answers.items[scored])
+        sums = np.bincount(answers.items[scored], answers.values[scored])
+        per_item = np.mean(sums[counts > 0] / counts[counts > 0])
         if abs(per_item - total) <= NEAR:
             continue
         message = (

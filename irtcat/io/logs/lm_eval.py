@@ -221,7 +221,7 @@ def _model_in_arguments(config: dict[str, Any]) -> str | None:
     return next((str(arguments[name]) for name in names if arguments.get(name)), None)
 
 
-@dataclass
+@dataclass(slots=True)
 class _Line:
     """One line of a samples file: a document, with its scores under one filter.
 
@@ -231,7 +231,7 @@ class _Line:
         hash: hash of the document; "" if the log has neither it nor the document.
         filter: name of the filter; "" if the log has none.
         scores: values by metric.
-        record: what the item's metadata are taken from.
+        content: document, target and arguments, from which the item's metadata are taken.
     """
 
     location: str
@@ -239,7 +239,7 @@ class _Line:
     hash: str
     filter: str
     scores: dict[str, Any]
-    record: dict[str, Any] = field(repr=False)
+    content: tuple[Any, Any, Any] = field(repr=False)
 
 
 def _read(path: Path, request: Request) -> Iterator[Run]:
@@ -268,10 +268,11 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
         raise InputError(f"{path}: {reason}. Run lm-eval again with sorted --samples.")
     positions: dict[str, int] = {}
     for key, line in zip(keys, lines, strict=True):
-        if key not in positions:
-            positions[key] = _add_item(run, key, line, trust)
+        position = positions.get(key)
+        if position is None:
+            position = positions[key] = _add_item(run, key, line, trust)
         for metric, value in line.scores.items():
-            run.add(positions[key], value, metric, source=line.filter, location=line.location)
+            run.add(position, value, metric, source=line.filter, location=line.location)
     if any(not answers.flaw for answers in run.columns.values()):
         run.unscored = min(int(np.isnan(a.values).sum()) for a in run.columns.values())
     if trust == UNORDERED and lines[0].doc_id is not None:
@@ -341,14 +342,13 @@ def _line(record: dict[str, Any], location: str) -> _Line:
     name = record.get("filter", "")
     if not isinstance(name, str):
         raise InputError(f"{location}: expected filter to be a name. Got {shorten(name)}.")
-    content = {key: record.get(key) for key in ("doc", "target", "arguments")}
     return _Line(
         location=location,
         doc_id=doc_id,
         hash=digest or "",
         filter=name,
         scores=_scores(record, location),
-        record=content,
+        content=(record.get("doc"), record.get("target"), record.get("arguments")),
     )
 
 
@@ -469,9 +469,9 @@ def _trust(ids: list[int | None]) -> int:
 
 def _add_item(run: Run, key: str, line: _Line, trust: int) -> int:
     """Add a line's document to the items of the run; its position."""
-    doc, target = line.record["doc"], line.record["target"]
+    doc, target, arguments = line.content
     text = next((doc[n] for n in TEXTS if doc.get(n)), None) if isinstance(doc, dict) else None
-    text = text or _prompt(line.record["arguments"]) or doc
+    text = text or _prompt(arguments) or doc
     sample = str(line.doc_id) if trust != UNORDERED or not line.hash else None
     return run.item(key, sample=sample, trust=trust, hash=line.hash, text=text, target=target)
 
