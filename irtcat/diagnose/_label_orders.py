@@ -106,14 +106,21 @@ def is_of_learners(subjects: pd.DataFrame) -> bool:
     return set(subjects.columns) >= OF_LEARNERS
 
 
-def best_order(subjects: pd.DataFrame, columns: Iterable[str]) -> str:
-    """The order to use unless a check says otherwise (experiments/label_detectors).
+def best_order(subjects: pd.DataFrame, columns: Iterable[str], checked: bool = False) -> str:
+    """The order to use unless a check says otherwise.
+
+    For crowds by experiments/label_detectors, for other answers by experiments/benchmark_labels:
+    "wrong-key" finds most wrong keys, and "answers" replaces it if there is a check that finds
+    more with it, because there are items unrelated to ability as well.
 
     Args:
         subjects: metadata of the subjects.
         columns: columns of the table of items.
+        checked: whether there is a check.
 
     Example:
+        >>> best_order(pd.DataFrame(), [], checked=True)
+        'wrong-key'
         >>> members = pd.DataFrame(columns=["size", "noise"])
         >>> best_order(pd.DataFrame(), []), best_order(members, []), best_order(members, ["aum"])
         ('answers', 'share', 'share')
@@ -123,7 +130,9 @@ def best_order(subjects: pd.DataFrame, columns: Iterable[str]) -> str:
     for name in ("classes", "confidence"):
         if ORDERS[name].column in columns:
             return name
-    return "share" if is_of_learners(subjects) else "answers"
+    if is_of_learners(subjects):
+        return "share"
+    return "wrong-key" if checked else "answers"
 
 
 def order_keys(table: pd.DataFrame, names: Iterable[str] = ORDERS) -> dict[str, FloatArray]:

@@ -11,7 +11,7 @@ from irtcat._checks import argument_error, check_choice, check_count, check_inte
 from irtcat._progress import Progress, part_of, with_progress
 from irtcat._types import FloatArray, IntArray
 from irtcat.bank import ItemBank
-from irtcat.diagnose._label_answers import answer_evidence
+from irtcat.diagnose._label_answers import answer_evidence, kind_shares
 from irtcat.diagnose._label_check import (
     MIN_GAIN,
     MIN_ITEMS,
@@ -258,7 +258,7 @@ def rank(
         check = _plant_after(data, table, _alternatives(alternatives, responses), seed, parts[1])
     elif by == "auto" and data.planted is not None:
         check = check_planted(order_keys(table), data.planted)
-    default = best_order(responses.subjects, table.columns)
+    default = best_order(responses.subjects, table.columns, check is not None)
     share, checks = np.nan, None
     if check is not None:
         if data.model is not None:
@@ -383,7 +383,7 @@ def _plant_after(
         [name for name in order_keys(table) if name not in fixed],
         predictions=data.predictions,
         model=data.model,
-        prior=(1.0, 0.0) if data.of_learners() else data.prior,
+        prior=(1.0, 0.0) if data.of_learners() else kind_shares(table, data.prior),
         alternatives=alternatives,
         seed=seed,
         progress=progress,
