@@ -106,24 +106,22 @@ def is_of_learners(subjects: pd.DataFrame) -> bool:
     return set(subjects.columns) >= OF_LEARNERS
 
 
-def best_order(subjects: pd.DataFrame, columns: Iterable[str], checked: bool = False) -> str:
+def best_order(subjects: pd.DataFrame, columns: Iterable[str], wrong_keys: bool = False) -> str:
     """The order to use unless a check says otherwise.
 
-    For crowds by experiments/label_detectors, for other answers by experiments/benchmark_labels:
-    "wrong-key" finds most wrong keys, and "answers" replaces it if there is a check that finds
-    more with it, because there are items unrelated to ability as well.
+    For crowds by experiments/label_detectors, for other answers by experiments/benchmark_labels.
 
     Args:
         subjects: metadata of the subjects.
         columns: columns of the table of items.
-        checked: whether there is a check.
+        wrong_keys: whether more of the items have wrong keys than are unrelated to ability.
 
     Example:
-        >>> best_order(pd.DataFrame(), [], checked=True)
-        'wrong-key'
         >>> members = pd.DataFrame(columns=["size", "noise"])
         >>> best_order(pd.DataFrame(), []), best_order(members, []), best_order(members, ["aum"])
         ('answers', 'share', 'share')
+        >>> best_order(pd.DataFrame(), [], wrong_keys=True)
+        'wrong-key'
         >>> best_order(members, ["confidence", "p_other_class"])
         'classes'
     """
@@ -132,7 +130,7 @@ def best_order(subjects: pd.DataFrame, columns: Iterable[str], checked: bool = F
             return name
     if is_of_learners(subjects):
         return "share"
-    return "wrong-key" if checked else "answers"
+    return "wrong-key" if wrong_keys else "answers"
 
 
 def order_keys(table: pd.DataFrame, names: Iterable[str] = ORDERS) -> dict[str, FloatArray]:

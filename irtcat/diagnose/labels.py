@@ -258,7 +258,8 @@ def rank(
         check = _plant_after(data, table, _alternatives(alternatives, responses), seed, parts[1])
     elif by == "auto" and data.planted is not None:
         check = check_planted(order_keys(table), data.planted)
-    default = best_order(responses.subjects, table.columns, check is not None)
+    shares = kind_shares(table, data.prior)
+    default = best_order(responses.subjects, table.columns, plants and shares[0] > shares[1])
     share, checks = np.nan, None
     if check is not None:
         if data.model is not None:
@@ -266,8 +267,9 @@ def rank(
         else:
             share = share_wrong(check.position[default].to_numpy(), len(table))
         # Which wrong answers agree is unknown without predicted classes: orders that were chosen
-        # for such crowds found less than the share right (experiments/label_detectors).
-        gain = NEVER if plants and data.of_learners() and data.model is None else MIN_GAIN
+        # by planted keys found less than the default (experiments/label_detectors for learners,
+        # experiments/benchmark_labels for others).
+        gain = NEVER if plants and data.model is None else MIN_GAIN
         by, checks = choose(check, default, share, gain)
     elif by == "auto":
         by = default
