@@ -145,8 +145,8 @@ def rank(
     difficulties are estimated together and every item is integrated out, since it has too few
     answers for calibration.
 
-    These probabilities are for tests and benchmarks. They assume that answers are independent given
-    ability; similar learners make the same errors. For a crowd of learners
+    These probabilities are for tests and benchmarks. Subjects that err together count less, by the
+    correlations of their residuals; similar learners still make the same errors. For a crowd of learners
     (`irtcat.training.crowd`) the suspicion comes from their probabilities of the classes instead,
     calibrated on the labels, with the confusion of the classes by those who labelled estimated at
     the same time (Rodrigues & Pereira 2018 and Dawid & Skene 1979 are related). If only right and
@@ -154,11 +154,13 @@ def rank(
 
     The order is chosen by a check, since no order is the best for all data: wrong labels are
     planted in the data, all evidence is computed as if they had been there, and the orders are
-    compared by how many of them they find. The default (for predicted classes "classes", for
-    answers of learners "share", otherwise "answers") is replaced by an order that finds more by 2
-    standard errors and 5 points, since planted labels are not quite like wrong ones. They leave no
-    trace in the table. Only right and wrong answers of learners do not say which wrong answers
-    agree: then the order stays "share". With fewer than 40 items there is no check.
+    compared by how many of them they find. The default is "classes" for predicted classes, "share"
+    for answers of learners, and otherwise "wrong-key" if the estimated share of wrong keys among
+    the items is above that of items unrelated to ability, else "answers". With predicted classes it
+    is replaced by an order that finds more by 2 standard errors and 5 points, since planted labels
+    are not quite like wrong ones. They leave no trace in the table. Right and wrong answers alone
+    do not say which wrong answers agree: then the order stays the default. With fewer than 40 items
+    there is no check, and "answers" is the order of tests.
 
     Wrong labels can be planted afterwards only if learners were not trained on the items in
     question. With ``dynamics``, which come from training, the default is "confidence", without a
