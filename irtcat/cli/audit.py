@@ -65,8 +65,8 @@ SHOWN = ["suspicion", "p_wrong_key", "reasons", "share", "n", "a", "feasibility"
 def command(o: Options) -> Output:
     """Rank items by how suspect their labels are.
 
-    The order is chosen by a check: wrong labels are planted in the data, and the orders are
-    compared by how many of them they find.
+    The order follows the kinds of bad items that the answers show; for a crowd it is chosen by a
+    check: wrong labels are planted, and the orders are compared by how many of them they find.
     """
     from irtcat.diagnose import labels
 

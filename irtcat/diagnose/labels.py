@@ -146,11 +146,11 @@ def rank(
     answers for calibration.
 
     These probabilities are for tests and benchmarks. Subjects that err together count less, by the
-    correlations of their residuals; similar learners still make the same errors. For a crowd of learners
-    (`irtcat.training.crowd`) the suspicion comes from their probabilities of the classes instead,
-    calibrated on the labels, with the confusion of the classes by those who labelled estimated at
-    the same time (Rodrigues & Pereira 2018 and Dawid & Skene 1979 are related). If only right and
-    wrong answers of learners are known, it comes from the check, as described below.
+    correlations of their residuals; similar learners still make the same errors. For a crowd of
+    learners (`irtcat.training.crowd`) the suspicion comes from their probabilities of the classes
+    instead, calibrated on the labels, with the confusion of the classes by those who labelled
+    estimated at the same time (Rodrigues & Pereira 2018 and Dawid & Skene 1979 are related). If
+    only right and wrong answers of learners are known, it comes from the check, as described below.
 
     The order is chosen by a check, since no order is the best for all data: wrong labels are
     planted in the data, all evidence is computed as if they had been there, and the orders are
