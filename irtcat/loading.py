@@ -14,6 +14,7 @@ from irtcat.io import as_responses, read_responses
 from irtcat.io._text import read_table
 from irtcat.prediction._short_form import FORMAT, ShortForm
 from irtcat.selection import read_subset
+from irtcat.training.crowd import Crowd
 
 __all__ = ["describe", "load"]
 
@@ -28,6 +29,7 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MOST_BYTES) -> Any:
     |---|---|
     | bank (``.npz``) | `ItemBank` |
     | responses (``.npz``) | `Responses` |
+    | crowd (``.npz``) | `irtcat.training.crowd.Crowd` |
     | chosen items (``.csv``) | `Subset` |
     | other tables (``.csv``) | pandas DataFrame; the first column is the index |
     | sessions (``.db``) | `irtcat.cat.Store` |
@@ -54,8 +56,10 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MOST_BYTES) -> Any:
         return _load_folder(file, max_bytes)
     suffix = file.suffix.lower()
     if suffix == ".npz":
-        if _is_bank(file):
+        if _has(file, "meta"):
             return ItemBank.load(file, max_bytes=max_bytes)
+        if _has(file, "crowd"):
+            return Crowd.load(file, max_bytes=max_bytes)
         return read_responses(file, max_bytes=max_bytes)
     if suffix == ".csv":
         return _load_table(file)
@@ -70,10 +74,11 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MOST_BYTES) -> Any:
     )
 
 
-def _is_bank(file: Path) -> bool:
+def _has(file: Path, name: str) -> bool:
+    """Whether a file is an archive with an array of this name: "meta" of a bank, "crowd" of one."""
     try:
         with zipfile.ZipFile(file) as archive:
-            return "meta.npy" in archive.namelist()
+            return f"{name}.npy" in archive.namelist()
     except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):
         return False
 
@@ -141,7 +146,7 @@ def describe(data: Any) -> Any:
         source         list of one row per subject; item ids = i1, i2, ...
         2 constant items: i1, i2
     """
-    if isinstance(data, (str, os.PathLike)) and _is_bank(Path(data)):
+    if isinstance(data, (str, os.PathLike)) and _has(Path(data), "meta"):
         data = ItemBank.load(data)
     if isinstance(data, ItemBank) or isinstance(getattr(data, "bank", None), ItemBank):
         return data.summary()

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from irtcat import ItemBank, Responses
+from irtcat import ItemBank, Responses, fit
 from irtcat.diagnose import labels
 
 SHARE, N_ITEMS = 0.05, 400
@@ -83,7 +83,9 @@ def case(make, alternatives, folder, draw):
     """One row of the table."""
     rng = np.random.default_rng([draw, 11])
     X, wrong = wrong_keys(make(folder, rng), alternatives, rng)
-    ranking = labels.rank(Responses.from_array(X), alternatives=alternatives, seed=draw)
+    responses = Responses.from_array(X)
+    ranking = labels.rank(responses, alternatives=alternatives, seed=draw)
+    feasibility = fit(responses, "feasibility").bank.to_frame()["d"].to_numpy()
     table = ranking.table.loc[[f"i{i + 1}" for i in range(X.shape[1])]]
     correlation = item_rest(X)
     row = {
@@ -92,6 +94,7 @@ def case(make, alternatives, folder, draw):
         "answers": precision(-table["log_odds"], wrong),
         "wrong-key": precision(-table["log_odds_wrong_key"], wrong),
         "share": precision(table["share"], wrong),
+        "feasibility": precision(feasibility, wrong),
         "auto": 100 * labels.precision_at(ranking, table.index[wrong], int(wrong.sum())),
         "chosen": ranking.by,
     }  # fmt: skip

@@ -190,9 +190,15 @@ def make_steps(rate: float):
 
 
 @jax.jit
+def success_rates(policy: dict[str, jax.Array], *data: jax.Array) -> jax.Array:
+    """Probability of a right answer to each prompt."""
+    return jnp.exp(answer_log_prob(policy, *data))
+
+
+@jax.jit
 def reward(policy: dict[str, jax.Array], *data: jax.Array) -> jax.Array:
     """Mean probability of a right answer."""
-    return jnp.mean(jnp.exp(answer_log_prob(policy, *data)))
+    return jnp.mean(success_rates(policy, *data))
 
 
 @jax.jit
@@ -251,6 +257,8 @@ def train(
             log.append(row)
             return right
 
+        if isinstance(method, Oracle):
+            method.policy = policy
         done = step(method, BATCH, GROUP, answer)
         used = np.flatnonzero(done.used)
         weight = np.concatenate(weights)[used]
@@ -266,6 +274,29 @@ def known_features(task: dict[str, np.ndarray]) -> np.ndarray:
     return (x - x.mean(0)) / x.std(0)
 
 
+class Oracle(Method):
+    """Knows the policy's success rates p: what any choice by p alone could reach.
+
+    `greedy` takes the prompts with the greatest p(1 - p); otherwise prompts are drawn without
+    replacement with probabilities in proportion to it, which also spreads over the prompts.
+    """
+
+    policy: dict[str, jax.Array]
+
+    def __init__(self, task: dict[str, np.ndarray], seed: int, greedy: bool) -> None:
+        super().__init__(N_PROMPTS, seed)
+        self.data = [jnp.asarray(task[k]) for k in ("inputs", "answer", "mask")]
+        self.greedy = greedy
+
+    def next(self, n: int) -> np.ndarray:
+        """The n prompts of the step."""
+        p = np.asarray(success_rates(self.policy, *self.data), float)
+        variance = np.maximum(p * (1 - p), 1e-9)
+        if self.greedy:
+            return np.argsort(-variance, kind="stable")[:n]
+        return self.rng.choice(N_PROMPTS, n, replace=False, p=variance / variance.sum())
+
+
 METHODS = {
     "uniform": lambda t, s: Method(N_PROMPTS, s),
     "dynamic sampling": lambda t, s: DynamicSampling(N_PROMPTS, s),
@@ -279,6 +310,11 @@ METHODS = {
     "irtcat, features": lambda t, s: Ours(
         N_PROMPTS, s, group_size=GROUP, features=known_features(t)
     ),
+}
+# Bounds, not methods; only run if they are named.
+ORACLES = {
+    "oracle, drawn": lambda t, s: Oracle(t, s, greedy=False),
+    "oracle, greedy": lambda t, s: Oracle(t, s, greedy=True),
 }
 
 
@@ -326,7 +362,7 @@ def main() -> None:
             task, held_out, policy, reinforced = prepared(name, seed)
             for label in arguments.methods.split(";"):
                 start = time.perf_counter()
-                method = METHODS[label.strip()](task, seed)
+                method = (METHODS | ORACLES)[label.strip()](task, seed)
                 curve, log = train(task, held_out, policy, method, reinforced, seed, steps)
                 keys = {"task": name, "seed": seed, "method": label, "commit": commit}
                 groups = pd.DataFrame(log)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from irtcat import ItemBank, Responses, ShortForm, Subset
     from irtcat._bank_table import BankTable
+    from irtcat.training.crowd import Crowd
 
 DATASET = "dataset:"
 
@@ -38,6 +39,8 @@ def read(source: str, trials: int | None = None, **options: Any) -> "Responses":
 
     if is_bank(source):
         raise InputError(f"{source}: expected responses. Got an item bank (of irtcat fit).")
+    if is_crowd(source):
+        raise InputError(f"{source}: expected responses. Got a crowd (of Crowd.save).")
     if source.startswith(DATASET):
         responses = datasets.load(source.removeprefix(DATASET))
     else:
@@ -239,13 +242,40 @@ def items_column(items: Path | None, name: str | None) -> Any:
     return name if items is None or name is None else table_column(items, name, "items")
 
 
+def read_crowd(source: str, labels: Path | None) -> "Crowd | None":
+    """Read a crowd: a file, or with the labels a folder of predictions; None for anything else."""
+    from irtcat._checks import InputError
+    from irtcat.training import crowd
+
+    if labels is None:
+        return crowd.Crowd.load(source, max_bytes=max_bytes()) if is_crowd(source) else None
+    values = table_column(labels, "label", "items")
+    if not Path(source).is_dir():
+        must = "with --labels a folder of predictions, a .csv or .npy file for each member"
+        raise InputError(f"{source}: expected {must}.")
+    files = [file for file in Path(source).iterdir() if file.suffix.lower() in (".csv", ".npy")]
+    if not files:
+        raise InputError(f"{source}: expected .csv or .npy files of predictions. Got none.")
+    return crowd.from_predictions(sorted(files), values.to_numpy(), item_ids=list(values.index))
+
+
 def is_bank(path: str) -> bool:
     """Whether a file looks like one written by `ItemBank.save`."""
+    return _has_array(path, "meta")
+
+
+def is_crowd(path: str) -> bool:
+    """Whether a file looks like one written by `irtcat.training.crowd.Crowd.save`."""
+    return _has_array(path, "crowd")
+
+
+def _has_array(path: str, name: str) -> bool:
+    """Whether a file is an archive with an array of this name."""
     if not _is_file(path):  # a pipe cannot be read twice
         return False
     try:
         with zipfile.ZipFile(path) as archive:
-            return "meta.npy" in archive.namelist()
+            return f"{name}.npy" in archive.namelist()
     except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):
         return False
 

@@ -7,10 +7,13 @@ import typer
 
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
-from irtcat.cli._options import ITEMS, RESPONSES, group, option, output, result
+from irtcat.cli._options import ITEMS, RESPONSES_HELP, argument, group, option, output, result
 from irtcat.cli._output import records
 
-EXAMPLE = ("irtcat audit dataset:lsat7",)
+EXAMPLE = (
+    "irtcat audit dataset:lsat7",
+    "irtcat audit predictions/ --labels labels.csv --out suspects.csv",
+)
 
 DRIFT = "irtcat.diagnose.find_drift"
 
@@ -25,7 +28,11 @@ SHOWN = ["suspicion", "p_wrong_key", "reasons", "share", "n", "a", "feasibility"
 
 @command_of(
     "irtcat.diagnose.labels.rank",
-    RESPONSES,
+    argument("responses", read=_input.read, help=f"{RESPONSES_HELP} Or a crowd (Crowd.save)."),
+    option("labels", source="", type=Path,
+           help="CSV of the items' labels (ids first, column label): RESPONSES is then the folder "
+           "of a crowd's predictions, a file for each member (.csv with item, prediction and "
+           "optionally probability and trained; .npy of probabilities)."),
     option("bank", type=Path, read=_input.read_bank),
     option("by", choices="auto irtcat.diagnose.labels.ORDERS all"),
     option("feasibility", type=bool, help="Fit the feasibility model as well."),
@@ -58,21 +65,23 @@ SHOWN = ["suspicion", "p_wrong_key", "reasons", "share", "n", "a", "feasibility"
 def command(o: Options) -> Output:
     """Rank items by how suspect their labels are.
 
-    The order is chosen by a check: wrong labels are planted in the data, and the orders are
-    compared by how many of them they find.
+    The order follows the kinds of bad items that the answers show; for a crowd it is chosen by a
+    check: wrong labels are planted, and the orders are compared by how many of them they find.
     """
     from irtcat.diagnose import labels
 
+    crowd = _input.read_crowd(o.unread["responses"], o.labels)
     missing = {
-        "confidence": o.unread["dynamics"] is None,
+        "confidence": crowd is None and o.unread["dynamics"] is None,
         "feasibility": not o.feasibility and o.unread["bank"] is None,
     }
-    if missing.get(o.by, o.by in OF_CROWD):
-        needs = NEEDS.get(o.by, "a crowd, in Python")
+    if missing.get(o.by, crowd is None and o.by in OF_CROWD):
+        needs = NEEDS.get(o.by, "a crowd")
         raise typer.BadParameter(f"{o.by} needs {needs}.", param_hint="--by")
+    answers = o.responses if crowd is None else crowd.responses()
     if o.known is not None:
-        labels.recall_at(o.responses.item_ids, o.known, 1)  # unknown ids, before the fit
-    ranking = o.call(prior=(o.wrong, o.unrelated))
+        labels.recall_at(answers.item_ids, o.known, 1)  # unknown ids, before the fit
+    ranking = o.call(responses=answers if crowd is None else crowd, prior=(o.wrong, o.unrelated))
     n_items = len(ranking.table)
     o.write("out", ranking.table, "items")
     document = {"n_items": n_items, "by": ranking.by, "suspicion_by": ranking.source, "out": o.out}
@@ -98,7 +107,7 @@ def command(o: Options) -> Output:
         text += [scores, f"Average precision: {average:.3f}"]
     document |= {"items": records(ranking.table)}
     if o.dates is not None:
-        drift_text, drift_document = _drift(o)
+        drift_text, drift_document = _drift(o, answers)
         document |= drift_document
         text += drift_text
     bank = o.unread["bank"]
@@ -106,12 +115,11 @@ def command(o: Options) -> Output:
     return Output(document, text, table=ranking.table, next=after)
 
 
-def _drift(o: Options) -> tuple[list[Any], dict[str, Any]]:
+def _drift(o: Options, responses: Any) -> tuple[list[Any], dict[str, Any]]:
     """The tests of drift and contamination: what is printed, and what the document holds."""
     from irtcat.diagnose import find_drift
     from irtcat.fitting import fit
 
-    responses = o.responses
     if o.subjects is not None:
         responses = _input.with_subjects(responses, o.subjects, o.dates)
     bank = o.bank if o.bank is not None else fit(responses, "2pl", standard_errors="none").bank

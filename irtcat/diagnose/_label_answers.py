@@ -2,22 +2,31 @@
 
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from scipy.special import expit, logsumexp
 
 from irtcat._checks import InputError, argument_error, brief
+from irtcat._precision import precision
 from irtcat._progress import FitProgress, Progress, part_of
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
-from irtcat.diagnose._label_evidence import LONG, Evidence, item_evidence
+from irtcat.diagnose._label_evidence import LONG, Evidence, curves, item_evidence
 from irtcat.diagnose._label_few import few_evidence
 from irtcat.fitting import fit
 from irtcat.fitting._priors import FEW_RESPONSES
 from irtcat.responses import Responses
 from irtcat.scoring import Ability, score
 
-__all__ = ["AnswerEvidence", "answer_evidence", "hypotheses"]
+__all__ = ["AnswerEvidence", "answer_evidence", "hypotheses", "kind_shares"]
+
+MIN_PAIR = 20
+"""Items that two subjects must share for their correlation to count."""
+PSEUDO_ITEMS = 10.0
+"""Weight of the prior in `kind_shares`, in items."""
+MAX_DEPENDENCE_SUBJECTS, MAX_DEPENDENCE_ITEMS = 500, 2000
+"""Larger data are thinned for the dependence of subjects, whose mean square needs no more."""
 
 
 class AnswerEvidence(NamedTuple):
@@ -54,6 +63,7 @@ def answer_evidence(
         evidence = few_evidence(responses.to_numpy(), prior, parts[1 - has_bank])
     else:
         evidence = item_evidence(bank, responses, ability, parts[1 - has_bank])
+    evidence = Evidence(*(effective_share(bank, responses, ability) * part for part in evidence))
     table = hypotheses(evidence, prior).set_axis(pd.Index(responses.item_ids, name="item"))
     frame, X = bank.to_frame(), responses.to_numpy()
     table["a"], table["se_a"] = frame["a"].to_numpy(float), frame["se_a"].to_numpy(float)
@@ -91,6 +101,60 @@ def _feasibility(
         frame = _bank_of(responses, feasibility, "none", None).to_frame()
     d = frame["d"].to_numpy(float)
     return d if (d < 1).any() else np.full(len(d), np.nan)
+
+
+def effective_share(bank: ItemBank, responses: Responses, ability: Ability) -> float:
+    """Effective number of subjects, as a share of their number, by the residual correlations.
+
+    Subjects that err together (models of one family) count less: with the mean square r2 of the
+    correlations of standardised residuals between subjects, beyond what sampling gives, n subjects
+    are worth n / (1 + (n - 1) r2), the participation ratio of the correlation matrix. The evidence
+    on every item is multiplied by it.
+    """
+    rows, items = (
+        np.linspace(0, n - 1, min(n, most)).astype(int)
+        for n, most in (
+            (responses.n_subjects, MAX_DEPENDENCE_SUBJECTS),
+            (responses.n_items, MAX_DEPENDENCE_ITEMS),
+        )
+    )
+    if len(rows) < 3:
+        return 1.0
+    X = responses.to_numpy()[np.ix_(rows, items)]
+    with precision("float64"):
+        p = np.asarray(curves(bank.model, jnp.asarray(np.nan_to_num(ability.theta[rows]))))
+    p = np.clip(p[items].T, 0.02, 0.98)
+    known = ~np.isnan(X)
+    z = np.where(known, (np.nan_to_num(X) - p) / np.sqrt(p * (1 - p)), 0)
+    squares = z**2
+    scale = np.sqrt((squares @ known.T) * (known @ squares.T))
+    both = known.astype(float) @ known.T
+    pairs = (both >= MIN_PAIR) & ~np.eye(len(rows), dtype=bool) & (scale > 0)
+    if not pairs.any():
+        return 1.0
+    r = (z @ z.T)[pairs] / scale[pairs]
+    excess = max(0.0, float(np.mean(r**2 - 1 / both[pairs])))
+    return 1 / (1 + (responses.n_subjects - 1) * excess)
+
+
+def kind_shares(table: pd.DataFrame, prior: tuple[float, float]) -> tuple[float, float]:
+    """Shares of wrong keys and of items unrelated to ability, estimated from all items by EM.
+
+    The prior counts as much as `PSEUDO_ITEMS` items.
+
+    Args:
+        table: with the probabilities p_wrong_key and p_unrelated under the prior.
+        prior: of both.
+    """
+    start = np.array([1 - sum(prior), *prior])
+    p = np.stack([1 - table["suspicion"], table["p_wrong_key"], table["p_unrelated"]])
+    likelihood = p / start[:, None]
+    shares = start
+    for _ in range(200):
+        joint = likelihood * shares[:, None]
+        counts = (joint / joint.sum(axis=0)).sum(axis=1)
+        shares = (counts + PSEUDO_ITEMS * start) / (p.shape[1] + PSEUDO_ITEMS)
+    return float(shares[1]), float(shares[2])
 
 
 def hypotheses(evidence: Evidence, prior: tuple[float, float]) -> pd.DataFrame:

@@ -28,7 +28,7 @@ from irtcat.models import expected_responses
 from irtcat.responses import Responses
 from irtcat.scoring import Ability
 
-__all__ = ["LONG", "Evidence", "item_evidence", "top_subjects", "unrelated"]
+__all__ = ["LONG", "Evidence", "curves", "item_evidence", "top_subjects", "unrelated"]
 
 SPREAD = 0.5
 """SD of the logarithm of sound items' slopes."""
@@ -45,7 +45,7 @@ BLOCK = 1 << 22
 BINS = 60
 """Bins of ability in `top_subjects`, which bound its cost."""
 
-_curves = jit(expected_responses)
+curves = jit(expected_responses)
 
 
 class Evidence(NamedTuple):
@@ -101,7 +101,7 @@ def _predicted(
     if x.shape[1] > LONG:
         return weights[:, None, :] @ curve
     with precision("float64"):
-        p = np.asarray(_curves(bank.model, jnp.asarray(nodes.ravel()))).reshape(-1, n, q)
+        p = np.asarray(curves(bank.model, jnp.asarray(nodes.ravel()))).reshape(-1, n, q)
     p = np.moveaxis(p, 0, 1)  # rows x items x nodes
     answer = x[:, :, None]
     likelihood = np.where(np.isnan(answer), 1.0, np.where(answer > 0, p, 1 - p))

@@ -106,24 +106,31 @@ def is_of_learners(subjects: pd.DataFrame) -> bool:
     return set(subjects.columns) >= OF_LEARNERS
 
 
-def best_order(subjects: pd.DataFrame, columns: Iterable[str]) -> str:
-    """The order to use unless a check says otherwise (experiments/label_detectors).
+def best_order(subjects: pd.DataFrame, columns: Iterable[str], wrong_keys: bool = False) -> str:
+    """The order to use unless a check says otherwise.
+
+    For crowds by experiments/label_detectors, for other answers by experiments/benchmark_labels.
 
     Args:
         subjects: metadata of the subjects.
         columns: columns of the table of items.
+        wrong_keys: whether more of the items have wrong keys than are unrelated to ability.
 
     Example:
         >>> members = pd.DataFrame(columns=["size", "noise"])
         >>> best_order(pd.DataFrame(), []), best_order(members, []), best_order(members, ["aum"])
         ('answers', 'share', 'share')
+        >>> best_order(pd.DataFrame(), [], wrong_keys=True)
+        'wrong-key'
         >>> best_order(members, ["confidence", "p_other_class"])
         'classes'
     """
     for name in ("classes", "confidence"):
         if ORDERS[name].column in columns:
             return name
-    return "share" if is_of_learners(subjects) else "answers"
+    if is_of_learners(subjects):
+        return "share"
+    return "wrong-key" if wrong_keys else "answers"
 
 
 def order_keys(table: pd.DataFrame, names: Iterable[str] = ORDERS) -> dict[str, FloatArray]:

@@ -11,7 +11,7 @@ from irtcat._checks import argument_error, check_choice, check_count, check_inte
 from irtcat._progress import Progress, part_of, with_progress
 from irtcat._types import FloatArray, IntArray
 from irtcat.bank import ItemBank
-from irtcat.diagnose._label_answers import answer_evidence
+from irtcat.diagnose._label_answers import answer_evidence, kind_shares
 from irtcat.diagnose._label_check import (
     MIN_GAIN,
     MIN_ITEMS,
@@ -145,20 +145,22 @@ def rank(
     difficulties are estimated together and every item is integrated out, since it has too few
     answers for calibration.
 
-    These probabilities are for tests and benchmarks. They assume that answers are independent given
-    ability; similar learners make the same errors. For a crowd of learners
-    (`irtcat.training.crowd`) the suspicion comes from their probabilities of the classes instead,
-    calibrated on the labels, with the confusion of the classes by those who labelled estimated at
-    the same time (Rodrigues & Pereira 2018 and Dawid & Skene 1979 are related). If only right and
-    wrong answers of learners are known, it comes from the check, as described below.
+    These probabilities are for tests and benchmarks. Subjects that err together count less, by the
+    correlations of their residuals; similar learners still make the same errors. For a crowd of
+    learners (`irtcat.training.crowd`) the suspicion comes from their probabilities of the classes
+    instead, calibrated on the labels, with the confusion of the classes by those who labelled
+    estimated at the same time (Rodrigues & Pereira 2018 and Dawid & Skene 1979 are related). If
+    only right and wrong answers of learners are known, it comes from the check, as described below.
 
     The order is chosen by a check, since no order is the best for all data: wrong labels are
     planted in the data, all evidence is computed as if they had been there, and the orders are
-    compared by how many of them they find. The default (for predicted classes "classes", for
-    answers of learners "share", otherwise "answers") is replaced by an order that finds more by 2
-    standard errors and 5 points, since planted labels are not quite like wrong ones. They leave no
-    trace in the table. Only right and wrong answers of learners do not say which wrong answers
-    agree: then the order stays "share". With fewer than 40 items there is no check.
+    compared by how many of them they find. The default is "classes" for predicted classes, "share"
+    for answers of learners, and otherwise "wrong-key" if the estimated share of wrong keys among
+    the items is above that of items unrelated to ability, else "answers". With predicted classes it
+    is replaced by an order that finds more by 2 standard errors and 5 points, since planted labels
+    are not quite like wrong ones. They leave no trace in the table. Right and wrong answers alone
+    do not say which wrong answers agree: then the order stays the default. With fewer than 40 items
+    there is no check, and "answers" is the order of tests.
 
     Wrong labels can be planted afterwards only if learners were not trained on the items in
     question. With ``dynamics``, which come from training, the default is "confidence", without a
@@ -258,7 +260,8 @@ def rank(
         check = _plant_after(data, table, _alternatives(alternatives, responses), seed, parts[1])
     elif by == "auto" and data.planted is not None:
         check = check_planted(order_keys(table), data.planted)
-    default = best_order(responses.subjects, table.columns)
+    shares = kind_shares(table, data.prior)
+    default = best_order(responses.subjects, table.columns, plants and shares[0] > shares[1])
     share, checks = np.nan, None
     if check is not None:
         if data.model is not None:
@@ -266,8 +269,9 @@ def rank(
         else:
             share = share_wrong(check.position[default].to_numpy(), len(table))
         # Which wrong answers agree is unknown without predicted classes: orders that were chosen
-        # for such crowds found less than the share right (experiments/label_detectors).
-        gain = NEVER if plants and data.of_learners() and data.model is None else MIN_GAIN
+        # by planted keys found less than the default (experiments/label_detectors for learners,
+        # experiments/benchmark_labels for others).
+        gain = NEVER if plants and data.model is None else MIN_GAIN
         by, checks = choose(check, default, share, gain)
     elif by == "auto":
         by = default
@@ -383,7 +387,7 @@ def _plant_after(
         [name for name in order_keys(table) if name not in fixed],
         predictions=data.predictions,
         model=data.model,
-        prior=(1.0, 0.0) if data.of_learners() else data.prior,
+        prior=(1.0, 0.0) if data.of_learners() else kind_shares(table, data.prior),
         alternatives=alternatives,
         seed=seed,
         progress=progress,

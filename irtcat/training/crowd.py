@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,12 @@ from irtcat._matrix import row_blocks
 from irtcat._metadata import align_metadata
 from irtcat._parallel import executor_of, results_of
 from irtcat._progress import progress as progress_bar
+from irtcat._reading import MOST_BYTES
 from irtcat._types import FloatArray, IntArray
 from irtcat.responses import Responses
 from irtcat.training._checkpoints import Checkpoints, Dependence, from_checkpoints
 from irtcat.training._crowd_data import read_data, read_item_ids, read_labels, read_learners
+from irtcat.training._crowd_file import read_crowd_file, write_crowd_file
 from irtcat.training._crowd_store import Store, as_text, digest
 from irtcat.training._design import Assignment, Member, assignments, check_graders, draw_members
 from irtcat.training._learners import NONE, Answers, Setup, name_of, train
@@ -125,6 +128,42 @@ class Crowd:
     def to_frame(self) -> pd.DataFrame:
         """The table of members."""
         return self.members.copy()
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the crowd to one file, atomically and without pickle.
+
+        Args:
+            path: ends in ``.npz``; an existing file is replaced. `load` and `irtcat.load` read it,
+                and ``irtcat audit`` ranks its labels.
+
+        Returns:
+            The path.
+
+        Raises:
+            InputError: the path does not end in ``.npz`` or cannot be written, the labels are
+                neither text nor numbers, or the table of members has other cells than text,
+                numbers, truth values and dates.
+        """
+        return write_crowd_file(self, path)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str], *, max_bytes: int = MOST_BYTES) -> "Crowd":
+        """Read a crowd written by `save`.
+
+        Args:
+            path: the file.
+            max_bytes: see `irtcat.ItemBank.load`.
+
+        Raises:
+            InputError: the file is missing, damaged, too large or not a crowd.
+
+        Example:
+            >>> import tempfile
+            >>> path = Path(tempfile.mkdtemp()) / "crowd.npz"
+            >>> Crowd.load(from_predictions([["cat", "dog"]], ["cat", "cow"]).save(path))
+            Crowd(1 members x 2 items)
+        """
+        return Crowd(**read_crowd_file(path, max_bytes))
 
     def _items(self, graded: IntArray) -> pd.DataFrame:
         flags = np.where(graded < FEW_GRADERS, f"graded by fewer than {FEW_GRADERS}", "").astype(

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from irtcat import ItemBank, Responses
 from irtcat.cli._app import app
-from irtcat.training import filters, labels
+from irtcat.training import crowd, filters, labels
 
 BANK = ItemBank.from_parameters(a=1.2, b=np.linspace(-2, 2, 8))
 
@@ -146,3 +146,37 @@ def test_audit_writes_suspects_and_counts_the_known():
     result = run("audit", "answers.csv", "--known", "nothing.txt", "--force")
     assert result.exit_code == 1
     assert "expected a line for each item. Got an empty file." in result.stderr
+
+
+def test_audit_reads_a_crowd():
+    rng = np.random.default_rng(0)
+    names, y = [f"x{i}" for i in range(50)], rng.integers(0, 3, 50)
+    labelled = y.copy()
+    labelled[:4] = (y[:4] + 1) % 3
+    Path("predictions").mkdir()
+    for member in range(10):
+        predicted = np.where(rng.random(50) < 0.8, y, rng.integers(0, 3, 50))
+        frame = pd.DataFrame({"item": names, "prediction": predicted})
+        frame = frame.assign(trained=(rng.random(50) < 0.1).astype(int))
+        frame.to_csv(f"predictions/m{member}.csv", index=False)
+    pd.DataFrame({"item": names, "label": labelled}).to_csv("labels.csv", index=False)
+    files = sorted(Path("predictions").iterdir())
+    built = crowd.from_predictions(files, labelled, item_ids=names)
+    built.save("crowd.npz")
+    expected = labels.rank(built, seed=3)
+    for source in (("crowd.npz",), ("predictions", "--labels", "labels.csv")):
+        out = json.loads(run_ok("audit", *source, "--seed", 3, "--json"))
+        assert (out["by"], out["suspicion_by"]) == (expected.by, "classes")
+        assert [row["item"] for row in out["items"]] == expected.table.index.tolist()
+        assert set(expected.table.index[:4]) == {"x0", "x1", "x2", "x3"}
+    known = run_ok("audit", "crowd.npz", "--by", "margin", "--out", "suspects.csv")
+    assert "Ordered by difference between the learners' probability" in known
+    assert pd.read_csv("suspects.csv")["suggested"].notna().all()
+    for arguments, words in [
+        (("audit", "bank.npz", "--labels", "labels.csv"), "with --labels a folder"),
+        (("audit", ".", "--labels", "labels.csv"), "labels.csv"),
+        (("fit", "crowd.npz"), "Got a crowd"),
+    ]:
+        result = run(*arguments, "--force")
+        assert result.exit_code == 1
+        assert words in result.stderr

@@ -41,7 +41,8 @@ def test_wrong_keys_come_first(large):
     assert (found.first(4)["suspicion"] > 0.95).all()
     assert (found.first(4)["a"] < 0).all()
     assert found.table["suspicion"].iloc[4:].mean() < 0.05
-    assert found.table["log_odds"].is_monotonic_decreasing
+    assert found.by == "wrong-key"
+    assert found.table["log_odds_wrong_key"].is_monotonic_decreasing
     words = found.table.loc[bad[0], "reasons"]
     assert "clearly negative discrimination" in words
     assert "answers are those to another key" in words

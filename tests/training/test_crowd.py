@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
+import irtcat
 from irtcat import InputError, fit
 from irtcat.training import crowd, dynamics
 from irtcat.training._crowd_store import digest
@@ -543,3 +544,42 @@ def ours(process):
         return state != "Z" and b"spawn_main" in (process / "cmdline").read_bytes()
     except OSError:
         return False
+
+
+@pytest.mark.parametrize("labels", [Y, np.arange(N) % 2, np.array([*Y], dtype=object)])
+def test_a_saved_crowd_is_read_back(labels, tmp_path):
+    built = crowd.build(nearest, (X, labels), 4, probabilities="all", seed=1)
+    path = built.save(tmp_path / "crowd.npz")
+    for loaded in (crowd.Crowd.load(path), irtcat.load(path)):
+        for name in ("item_ids", "classes", "labels", "predictions", "trained_on"):
+            np.testing.assert_array_equal(getattr(loaded, name), getattr(built, name))
+        for name in ("gold", "probabilities"):
+            np.testing.assert_array_equal(getattr(loaded, name), getattr(built, name))
+        pd.testing.assert_frame_equal(loaded.members, built.members, check_column_type=False)
+        assert loaded.responses() == built.responses()
+
+
+def test_damaged_crowds_are_refused(tmp_path):
+    built = crowd.build(nearest, (X, Y), 3, seed=1)
+    path = built.save(tmp_path / "crowd.npz")
+    with pytest.raises(InputError, match=r"ends in \.npz"):
+        built.save(tmp_path / "crowd.csv")
+    built.responses().save(tmp_path / "other.npz")
+    with pytest.raises(InputError, match="this is not a crowd"):
+        crowd.Crowd.load(tmp_path / "other.npz")
+    arrays = dict(np.load(path))
+    changes = {
+        "labels": arrays["labels"] + 3,
+        "predictions": arrays["predictions"][:, 1:],
+        "classes": arrays["classes"][::-1],
+        "item_ids": np.full(N, "same"),
+        "trained_on": arrays["trained_on"].astype(float),
+        "crowd": np.array("{}"),
+    }
+    for name, values in changes.items():
+        np.savez(path, **arrays | {name: values})
+        with pytest.raises(InputError, match="the file of the crowd is damaged"):
+            crowd.Crowd.load(path)
+    np.savez(path, **{name: values for name, values in arrays.items() if name != "labels"})
+    with pytest.raises(InputError, match="the array labels is missing"):
+        crowd.Crowd.load(path)
