@@ -315,10 +315,9 @@ def simulate(
             SDs or the covariance matrix.
         counts: exposure so far (``counts`` of an earlier report); for the rule "sympson-hetter" the
             parameters of `calibrate_exposure` (required).
-BLOCK = 1000
-"""Maximum number of subjects that are simulated at a time on the CPU: 2,000 take a tenth to a fifth
-longer, since less of their arrays stays in the cache, and 500 as long (500 items, 81 nodes). A GPU,
-which starts as many programs for any number, takes what fits in `BLOCK_BYTES`."""
+        block: subjects at a time; by default what fits in 256 MB, on a CPU at most 1,000, and 50
+            where an exposure rule uses the counts so far (a rate then exceeds its maximum by at
+            most 50 over the number of subjects).
         precision: "float64", "float32", or "auto" (float32 from a million cells on).
         executor: computes the blocks, in parallel: any `concurrent.futures.Executor` (not with an
             exposure rule that uses the counts so far). The result is the same. By default the
