@@ -70,7 +70,7 @@ from irtcat.latent import (
     scores_of,
     transformed_nodes,
 )
-from irtcat.models import ItemModel, as_points, pack, unpack
+from irtcat.models import ItemModel, LinkModel, Mixed, as_points, pack, unpack
 
 __all__ = ["Curvature", "Multidimensional", "OneAbility", "complete_information", "covariance_of"]
 
@@ -180,7 +180,8 @@ def _add_scores(
         full: whether to sum over all parameters together, or over each item's.
         factors: the items by link, and the derivatives of their predictors, for `_factored`: its
             products are of rows x predictors, not of rows x parameters. 1000 subjects, 24 2PL items
-            of three abilities, 21 nodes a dimension: .5 s instead of 3.9 s.
+            of three abilities, 21 nodes a dimension: .5 s instead of 3.9 s; 50 2PL items of one
+            ability: a fit takes .07 s instead of .27.
     """
     statistics, mask = responses
     answered = jnp.ones_like(statistics[0]) if mask is None else mask
@@ -262,6 +263,9 @@ def _line_sums(
     if population is not None and not known:
         by_population = _line_density(population, nodes)
     tables = _tables(template, params, nodes[:, None], by_population)
+    factors = None
+    if isinstance(template, LinkModel | Mixed):
+        factors = parts_of(unpack(template, params)), chain_of(template, params)
     n_contrasts = tables.slopes.shape[2] - 1
 
     def add(sums: Sums, rows: Array, first: Array, local: bool) -> Sums:
@@ -278,7 +282,7 @@ def _line_sums(
         group = jnp.zeros_like(rows)
         if population is not None and not known:
             group = population.group[safe]
-        return _add_scores(sums, here, post, (statistics, mask), weight, group, full)
+        return _add_scores(sums, here, post, (statistics, mask), weight, group, full, factors)
 
     sums = _zeros(params, by_population.shape[2], full)
     for blocks, local in ((wide, False), (narrow, True)):
