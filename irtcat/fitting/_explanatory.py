@@ -15,14 +15,17 @@ variances only. For items it is the maximum of the likelihood after a Laplace ap
 integral over each item's parameters.
 """
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from irtcat._checks import InputError, argument_error, brief
+from irtcat._compile import jit
 from irtcat._types import FloatArray, IntArray
 from irtcat.features import Design
 from irtcat.fitting._covariance import Covariance
@@ -36,7 +39,7 @@ from irtcat.fitting._regression import Column, NormalData, Regression, gram_of, 
 from irtcat.fitting.em import EMPoint, EMProblem, EMState
 from irtcat.models import ItemModel, column_names, field_columns, pack, unpack
 
-__all__ = ["FIRST_TOLERANCE", "Explained", "check_explained", "explain", "with_uncertain_means"]
+__all__ = ["FIRST_ITERATIONS", "Explained", "check_explained", "explain", "with_uncertain_means"]
 
 FIXED_SHARE = {"ability": 0.2, "intercept": 0.2, "location": 0.2, "slope": 0.0}
 """Columns of numbers have fixed coefficients up to this many per row, else random ones.
@@ -66,11 +69,14 @@ SAMPLED_ROWS = 500
 MANY_ROUNDS, LOOSE = 10, 1e-2
 """After so many rounds this share is enough: few subjects leave EM's own tolerance visible."""
 
-QUICK_ITERATIONS, NEAR = 3, 0.1
-"""Until the means change by less than this share, EM takes so many E-steps a round."""
+QUICK_ITERATIONS, NEAR = 2, 0.1
+"""Until the means change by less than this share, EM takes so many E-steps a round.
 
-FIRST_TOLERANCE = 0.05
-"""Tolerance of the fit without features, from which the rounds begin."""
+With 1 the parameters of the items are never extrapolated, and fits take more E-steps in all.
+"""
+
+FIRST_ITERATIONS = 2
+"""E-steps without features, from whose estimates the rounds begin."""
 
 FULL_ROUNDS = 6
 """After so many rounds the scale moves half of the way: with few subjects and slopes without a
@@ -131,6 +137,12 @@ class Explained:
     note: str
 
 
+@jit
+def _rescaled(template: ItemModel, params: Array, free: Array, mean: Array, sd: Array) -> Array:
+    """Free parameters on the scale on which abilities of this mean and SD have mean 0 and SD 1."""
+    return jnp.where(free, pack(unpack(template, params).rescale(mean, sd)), params)
+
+
 class _Rounds:
     """The rounds of a fit with features."""
 
@@ -176,7 +188,7 @@ class _Rounds:
         self.is_held = False
         self.data: tuple[FloatArray, FloatArray] = (np.zeros((0, 0, 0)), np.zeros((0, 0)))
 
-    @property
+    @functools.cached_property
     def explained(self) -> dict[str, int]:
         """Columns of the item parameters that features explain."""
         if self.features.item is None:
@@ -184,7 +196,7 @@ class _Rounds:
         columns, tied = _explained_columns(self.problem.template), self.problem.tied
         return {name: column for name, column in columns.items() if column not in tied}
 
-    @property
+    @functools.cached_property
     def untied(self) -> list[int]:
         """Columns of the parameters that items do not share."""
         return [p for p in range(len(self.names)) if p not in self.problem.tied]
@@ -309,9 +321,7 @@ class _Rounds:
     def _rescaled(self, params: Any) -> Any:
         """The items on the scale on which all subjects have mean 0 and SD 1."""
         mean, sd = (jnp.asarray(value, self.problem.dtype) for value in (self.mean, self.sd))
-        moved = pack(unpack(self.problem.template, params).rescale(mean, sd))
-        free = self.problem.constraints.free
-        return jnp.where(free, moved, params)
+        return _rescaled(self.problem.template, params, self.problem.constraints.free, mean, sd)
 
     def _rescale_priors(self) -> None:
         """The means of the items' priors on that scale, and their SDs."""
