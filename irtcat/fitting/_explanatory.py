@@ -390,6 +390,9 @@ class _Rounds:
             near = is_last or change < NEAR
             self.ended = run_em(self.problem, state, settings if near else quick, progress)
             n_iterations += self.ended.n_iterations
+            if not self.explained and not self.ended.converged:
+                image = self.ended.update.plain.params
+                self.ended = self.ended._replace(point=self.ended.point._replace(params=image))
             if is_last:
                 break
         self.ended = self.ended._replace(n_iterations=n_iterations)

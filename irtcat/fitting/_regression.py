@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, eigh
+from scipy.linalg import cho_factor, cho_solve, cholesky, eigh
 from scipy.linalg.blas import dsyrk, ssyrk
 from scipy.linalg.lapack import dpotri, spotri
 
@@ -173,7 +173,7 @@ def _solve(
     ridge = np.zeros(z.shape[1])
     ridge[~is_fixed] = 1 / variances[1:][block[~is_fixed]]
     # dsyrk computes one triangle only: half of the work that matters for wide tables.
-    information = dsyrk(1.0, z * np.sqrt(d)[:, None], trans=1, lower=1)
+    information = dsyrk(1.0, (z * np.sqrt(d)[:, None]).T, lower=1)
     information += np.tril(information, -1).T
     # A column that no response informs has no estimate: the smallest weight keeps it at 0.
     jitter = 1e-12 * max(float(np.diagonal(information).max()), 1e-12)
@@ -204,7 +204,7 @@ def gram_of(x: FloatArray) -> FloatArray | None:
     if len(x) < x.shape[1] or len(x) * x.shape[1] ** 2 <= LARGEST_WORK:
         return None
     z = np.insert(x.astype(np.float32), 0, 1.0, axis=1)
-    return ssyrk(1.0, z, trans=1, lower=1)
+    return ssyrk(1.0, z.T, lower=1)
 
 
 def _iterate(
@@ -268,25 +268,42 @@ def _objective(
     residual = dy - d * (z @ coefficients)
     square = (dy * data.weighted / data.precision).sum() - dy @ (z @ coefficients)
     log_det = np.log1p(data.precision * tau2).sum() + np.log(kappa2[block[~is_fixed]]).sum()
-    traced, log_det_columns = solution.inverse, solution.log_det
+    integrated, inverse, log_det_columns = (
+        np.ones(z.shape[1], bool),
+        solution.inverse,
+        solution.log_det,
+    )
     if not reml:
-        at = np.flatnonzero(~is_fixed)
-        traced, log_det_columns = np.zeros_like(traced), 0.0
-        if len(at):
-            inner = cho_factor(solution.information[np.ix_(at, at)], lower=True)
-            log_det_columns = 2 * np.log(np.diagonal(inner[0])).sum()
-            traced[np.ix_(at, at)] = cho_solve(inner, np.eye(len(at)))
+        integrated, inverse, log_det_columns = ~is_fixed, np.zeros((0, 0)), 0.0
+        if integrated.any():
+            inner = cholesky(solution.information[np.ix_(integrated, integrated)], lower=True)
+            log_det_columns = 2 * np.log(np.diagonal(inner)).sum()
+            inverse = _inverse(inner)
     objective = 0.5 * (log_det + log_det_columns + square)
     gradient = np.zeros(len(log_sd))
-    weighted = z * d[:, None]
-    leverage = ((weighted @ traced) * weighted).sum(axis=1)
-    gradient[0] = tau2 * (d.sum() - leverage.sum() - (residual**2).sum())
+    weighted = (z if reml else z[:, integrated]) * d[:, None]
+    leverage = np.vdot(weighted @ inverse, weighted)
+    gradient[0] = tau2 * (d.sum() - leverage - (residual**2).sum())
     for number in range(len(kappa2)):
         at = np.flatnonzero((block == number) & ~is_fixed)
         if len(at):
-            lengths = (coefficients[at] ** 2).sum() + np.diagonal(traced)[at].sum()
+            spread = np.diagonal(inverse)[block[integrated] == number].sum()
+            lengths = (coefficients[at] ** 2).sum() + spread
             gradient[1 + number] = len(at) - lengths / kappa2[number]
     return float(objective), gradient
+
+
+def _units(data: NormalData, block: np.ndarray, log_sd: FloatArray) -> FloatArray:
+    """About the standard errors of the log SDs, as units in which L-BFGS takes Newton's step.
+
+    That of tau is the one for known coefficients, that of a block's SD the one for known
+    coefficients of its columns.
+    """
+    tau2 = np.exp(2 * log_sd[0])
+    squares = (_weights(data, tau2)[0] * tau2) ** 2
+    sizes = np.bincount(block + 1, minlength=len(log_sd))
+    sizes = np.append(squares.sum(), sizes[1:])
+    return 1 / np.sqrt(2 * np.maximum(sizes, 0.5))
 
 
 def regress(
@@ -338,18 +355,20 @@ def regress(
         block, is_fixed = _columns(layout, bases)
         here = NormalData(data.precision[sample], data.weighted[sample])
 
+        unit = _units(here, block, log_sd)[estimated]
+
         def objective(free: FloatArray) -> tuple[float, FloatArray]:
             at = log_sd.copy()
-            at[estimated] = free
+            at[estimated] = unit * free
             value, gradient = _objective(z, here, block, at, is_fixed, reml)
-            return value, gradient[estimated]
+            return value, unit * gradient[estimated]
 
-        bounds = [(np.log(LEAST_SD), np.log(LARGEST_SD))] * len(estimated)
+        ends = np.log([LEAST_SD, LARGEST_SD])
         best = minimize(
-            objective, log_sd[estimated], jac=True, method="L-BFGS-B", bounds=bounds,
-            options={"ftol": 1e-11, "gtol": 1e-5},
+            objective, log_sd[estimated] / unit, jac=True, method="L-BFGS-B",
+            bounds=ends / unit[:, None], options={"ftol": 1e-11, "gtol": 1e-5},
         )  # fmt: skip
-        log_sd[estimated] = best.x
+        log_sd[estimated] = unit * best.x
     known = np.flatnonzero(data.precision > 0)
     bases = _bases(x, layout, known if len(known) else np.arange(1))
     z, _ = _rotated(x, layout, bases)
