@@ -35,7 +35,15 @@ from irtcat.fitting._latent import is_covered, recentred
 from irtcat.fitting._loop import Ended, Progress, Settings, run_em
 from irtcat.fitting._mstep import Constraints
 from irtcat.fitting._priors import PriorTable
-from irtcat.fitting._regression import Column, NormalData, Regression, gram_of, regress, sample_size
+from irtcat.fitting._regression import (
+    Column,
+    NormalData,
+    Regression,
+    WideTable,
+    regress,
+    sample_size,
+    wide_table,
+)
 from irtcat.fitting.em import EMPoint, EMProblem, EMState
 from irtcat.models import ItemModel, column_names, field_columns, pack, unpack
 
@@ -174,7 +182,7 @@ class _Rounds:
         self.items: dict[str, Regression] = {}
         self.item_layouts: dict[str, Column] = {}
         self.pseudo_data: dict[str, NormalData] = {}
-        self.gram: FloatArray | None = None
+        self.wide: WideTable | None = None
         if features.subject is not None:
             has_rows = int((self.weights > 0).sum())
             self.subject_layout = _layout(features.subject[0], has_rows, "ability")
@@ -183,7 +191,7 @@ class _Rounds:
             all_fixed = not features.has_residual
             for name in self.explained:
                 self.item_layouts[name] = _layout(design, len(x), name, all_fixed)
-            self.gram = gram_of(x)
+            self.wide = wide_table(x)
         self.mean, self.sd, self.n_rounds = 0.0, 1.0, 0
         self.is_held = False
         self.data: tuple[FloatArray, FloatArray] = (np.zeros((0, 0, 0)), np.zeros((0, 0)))
@@ -240,7 +248,9 @@ class _Rounds:
             known = likelihood > 1e-8 * information[:, at, at]
             data = NormalData(np.where(known, likelihood, 0.0), np.where(known, data_weighted, 0.0))
             self.pseudo_data[name] = data
-            self.items[name] = self._regressed(name, self.gram)
+            self.items[name] = self._regressed(
+                name, self.wide is None or not self.features.has_residual
+            )
         for name, column in self.explained.items():
             mean[:, column] = self.items[name].mean(self.features.item[1])
             precision[:, column] = self.items[name].residual_sd ** -2
@@ -253,12 +263,13 @@ class _Rounds:
         everyone = jnp.ones_like(self.problem.item_weights)
         self.problem = self.problem._replace(constraints=constraints, item_weights=everyone)
 
-    def _regressed(self, name: str, gram: FloatArray | None) -> Regression:
+    def _regressed(self, name: str, has_covariance: bool) -> Regression:
         """The regression of a parameter of the items on their features."""
         assert self.features.item is not None
         return regress(
             self.features.item[1], self.pseudo_data[name], self.item_layouts[name],
-            residual=self.features.has_residual, start=self.items.get(name), gram=gram,
+            residual=self.features.has_residual, start=self.items.get(name),
+            wide=self.wide, has_covariance=has_covariance,
         )  # fmt: skip
 
     def move_items(self, old: Constraints) -> None:
@@ -357,8 +368,10 @@ class _Rounds:
             assert self.features.item is not None
             x = self.features.item[1]
             rows = np.linspace(0, len(x) - 1, min(len(x), SAMPLED_ROWS)).astype(int)
-            variance = float(regression.variance(x[rows]).mean())
-            parts += [mean / np.sqrt(variance + regression.residual_sd**2)]
+            variance = regression.residual_sd**2
+            if len(regression.covariance):  # wide tables leave it out, which is stricter
+                variance += float(regression.variance(x[rows]).mean())
+            parts += [mean / np.sqrt(variance)]
             if self.features.has_residual:
                 parts += [np.log([regression.residual_sd])]
         return np.concatenate(parts)
@@ -396,8 +409,8 @@ class _Rounds:
             if is_last:
                 break
         self.ended = self.ended._replace(n_iterations=n_iterations)
-        if self.gram is not None:
-            self.items = {name: self._regressed(name, None) for name in self.items}
+        if self.wide is not None:
+            self.items = {name: self._regressed(name, True) for name in self.items}
         return is_last and self.ended.converged
 
 

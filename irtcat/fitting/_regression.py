@@ -22,14 +22,23 @@ from scipy.linalg.lapack import dpotri, spotri
 
 from irtcat._types import BoolArray, FloatArray
 
-__all__ = ["Column", "NormalData", "Regression", "gram_of", "regress", "sample_size"]
+__all__ = [
+    "Column",
+    "NormalData",
+    "Regression",
+    "WideTable",
+    "regress",
+    "sample_size",
+    "wide_table",
+]
 
 LARGEST_SAMPLE, LARGEST_WORK = 1000, 2e9
 """Variances are estimated from this many rows (a sampling error of about 5 %) where a product of
 all rows would take more multiplications."""
 
-SOLVED, MOST_STEPS = 1e-7, 200
-"""Conjugate gradients end at this share of the right side's length, or after so many steps."""
+SOLVED, MOST_STEPS = 1e-6, 200
+"""Conjugate gradients end at this share of the right side's length (what float32 resolves: 1e-3
+standard errors of predictions or less), or after so many steps."""
 
 LEAST_SD, LARGEST_SD = 1e-3, 30.0
 """Range of the estimated standard deviations; the least one stands for 0."""
@@ -196,56 +205,104 @@ def sample_size(n_rows: int, n_columns: int) -> int:
     return min(n_rows, LARGEST_SAMPLE) if n_rows * n_columns**2 > LARGEST_WORK else n_rows
 
 
-def gram_of(x: FloatArray) -> FloatArray | None:
-    """X'X with an intercept for `regress`; None where an exact solution is as quick.
+class WideTable(NamedTuple):
+    """A table of so many cells that conjugate gradients are quicker than an exact solution.
 
-    In float32, since it only guides conjugate gradients.
+    In float32, which halves what every product reads.
+
+    Attributes:
+        z: the columns, the intercept first.
+        gram: lower triangle of z'z.
     """
+
+    z: FloatArray
+    gram: FloatArray
+
+
+def wide_table(x: FloatArray) -> WideTable | None:
+    """The table for `regress`; None where an exact solution is as quick."""
     if len(x) < x.shape[1] or len(x) * x.shape[1] ** 2 <= LARGEST_WORK:
         return None
-    z = np.insert(x.astype(np.float32), 0, 1.0, axis=1)
-    return ssyrk(1.0, z.T, lower=1)
+    z = np.empty((len(x), 1 + x.shape[1]), np.float32)
+    z[:, 0], z[:, 1:] = 1.0, x
+    return WideTable(z, ssyrk(1.0, z.T, lower=1))
+
+
+def _factor(table: WideTable, weight: float, ridge: FloatArray) -> FloatArray:
+    """Cholesky factor of the information where all rows have one weight."""
+    typical = table.gram * np.float32(weight)
+    jitter = 1e-6 * max(float(np.diagonal(typical).max()), 1e-6)
+    typical[np.diag_indices_from(typical)] += (ridge + jitter).astype(np.float32)
+    return cho_factor(typical, lower=True, overwrite_a=True, check_finite=False)[0]
+
+
+def _wide_covariance(
+    table: WideTable, weight: float, d: FloatArray, ridge: FloatArray, factor: FloatArray
+) -> FloatArray:
+    """Covariance of the coefficients, for the one weight that stands for all.
+
+    For rows that are independent of their weights ``(Z'DZ + R)^-1`` is near ``C = (wZ'Z + R)^-1``
+    with ``mean(d / (1 + ds)) = w / (1 + ws)`` and ``s = tr(Z'ZC) / n`` (deterministic equivalents,
+    Couillet & Debbah 2011, Random Matrix Methods for Wireless Communications, theorem 6.1). One
+    step from the mean weight leaves 0.2 to 0.4 % of the variances of predictions where the log
+    weights have an SD of 0.4 (3000 rows, 500 columns), and 1 to 2 % where it is 0.8.
+    """
+    inverse = _inverse(factor)
+    spread = (len(inverse) - float(ridge @ np.diagonal(inverse))) / (len(d) * weight)
+    mean = float((d / (1 + d * spread)).mean())
+    return _inverse(_factor(table, mean / (1 - mean * spread), ridge))
 
 
 def _iterate(
-    z: FloatArray,
+    table: WideTable,
     data: NormalData,
     block: np.ndarray,
     log_sd: FloatArray,
     is_fixed: BoolArray,
-    gram: FloatArray,
     start: FloatArray,
+    has_covariance: bool,
 ) -> tuple[FloatArray, FloatArray]:
-    """The coefficients of `_solve` by conjugate gradients, and the covariance for the mean weight.
+    """The coefficients of `_solve` by conjugate gradients, and their covariance (or none).
 
-    The preconditioner is that covariance: weights differ by much less than the lengths of the
-    directions of X'X do.
+    The preconditioner is the covariance for the mean weight: weights differ by much less than the
+    lengths of the directions of X'X do.
     """
     variances = np.exp(2 * log_sd)
     d, dy = _weights(data, variances[0])
-    ridge = np.zeros(z.shape[1])
+    ridge = np.zeros(table.z.shape[1])
     ridge[~is_fixed] = 1 / variances[1:][block[~is_fixed]]
-    typical = gram * np.float32(d.mean())
-    jitter = 1e-6 * max(float(np.diagonal(typical).max()), 1e-6)
-    typical[np.diag_indices_from(typical)] += (ridge + jitter).astype(np.float32)
-    factor = cho_factor(typical, lower=True, overwrite_a=True, check_finite=False)
-    right = z.T @ dy
+    weight = float(d.mean())
+    factor = _factor(table, weight, ridge)
+
+    def transposed(rows: FloatArray) -> FloatArray:
+        return (rows.astype(np.float32) @ table.z).astype(float)
+
+    def image_of(vector: FloatArray) -> FloatArray:
+        return transposed(d * (table.z @ vector.astype(np.float32))) + ridge * vector
+
+    def smoothed(vector: FloatArray) -> FloatArray:
+        solved = cho_solve((factor, True), vector.astype(np.float32), check_finite=False)
+        return solved.astype(float)
+
+    right = transposed(dy)
     coefficients = start.copy()
-    residual = right - z.T @ (d * (z @ coefficients)) - ridge * coefficients
+    residual = right - image_of(coefficients)
     enough = SOLVED * float(np.linalg.norm(right))
-    smooth = cho_solve(factor, residual.astype(np.float32), check_finite=False).astype(float)
-    direction, size = smooth, float(residual @ smooth)
+    direction = smooth = smoothed(residual)
+    size = float(residual @ smooth)
     for _ in range(MOST_STEPS):
         if np.linalg.norm(residual) <= enough:
             break
-        image = z.T @ (d * (z @ direction)) + ridge * direction
+        image = image_of(direction)
         length = size / float(direction @ image)
         coefficients = coefficients + length * direction
         residual = residual - length * image
-        smooth = cho_solve(factor, residual.astype(np.float32), check_finite=False).astype(float)
+        smooth = smoothed(residual)
         last, size = size, float(residual @ smooth)
         direction = smooth + size / last * direction
-    return coefficients, _inverse(factor[0])
+    if not has_covariance:
+        return coefficients, np.zeros((0, 0))
+    return coefficients, _wide_covariance(table, weight, d, ridge, factor)
 
 
 def _objective(
@@ -268,16 +325,14 @@ def _objective(
     residual = dy - d * (z @ coefficients)
     square = (dy * data.weighted / data.precision).sum() - dy @ (z @ coefficients)
     log_det = np.log1p(data.precision * tau2).sum() + np.log(kappa2[block[~is_fixed]]).sum()
-    integrated, inverse, log_det_columns = (
-        np.ones(z.shape[1], bool),
-        solution.inverse,
-        solution.log_det,
-    )
-    if not reml:
+    if reml:
+        integrated = np.ones(z.shape[1], bool)
+        inverse, log_det_columns = solution.inverse, solution.log_det
+    else:
         integrated, inverse, log_det_columns = ~is_fixed, np.zeros((0, 0)), 0.0
         if integrated.any():
             inner = cholesky(solution.information[np.ix_(integrated, integrated)], lower=True)
-            log_det_columns = 2 * np.log(np.diagonal(inner)).sum()
+            log_det_columns = 2 * float(np.log(np.diagonal(inner)).sum())
             inverse = _inverse(inner)
     objective = 0.5 * (log_det + log_det_columns + square)
     gradient = np.zeros(len(log_sd))
@@ -314,7 +369,8 @@ def regress(
     reml: bool = True,
     residual: bool = True,
     start: "Regression | None" = None,
-    gram: FloatArray | None = None,
+    wide: WideTable | None = None,
+    has_covariance: bool = True,
 ) -> Regression:
     """Estimate coefficients and variances.
 
@@ -325,8 +381,9 @@ def regress(
         reml: whether variances maximise the restricted likelihood.
         residual: whether rows differ from what the features say; otherwise tau is 0.
         start: the estimates of an earlier round.
-        gram: see `gram_of`. With it, the coefficients are found by conjugate gradients, and their
-            covariance is that of rows of equal weight.
+        wide: see `wide_table`. With it, the coefficients are found by conjugate gradients, and
+            their covariance is that for one weight.
+        has_covariance: whether that covariance is needed.
 
     Returns:
         The estimates.
@@ -371,13 +428,12 @@ def regress(
         log_sd[estimated] = unit * best.x
     known = np.flatnonzero(data.precision > 0)
     bases = _bases(x, layout, known if len(known) else np.arange(1))
-    z, _ = _rotated(x, layout, bases)
     block, is_fixed = _columns(layout, bases)
-    if gram is not None and all(basis is None for basis in bases):
-        before = np.zeros(z.shape[1]) if start is None else start.coefficients
-        solution, covariance = _iterate(z, data, block, log_sd, is_fixed, gram, before)
+    if wide is not None and all(basis is None for basis in bases):
+        before = np.zeros(len(block)) if start is None else start.coefficients
+        solution, covariance = _iterate(wide, data, block, log_sd, is_fixed, before, has_covariance)
     else:
-        exact = _solve(z, data, block, log_sd, is_fixed)
+        exact = _solve(_rotated(x, layout, bases)[0], data, block, log_sd, is_fixed)
         solution, covariance = exact.coefficients, exact.inverse
     coefficients, at = [solution[:1]], 1
     for number, basis in enumerate(bases):

@@ -531,18 +531,20 @@ def test_wide_tables_are_solved_by_conjugate_gradients(fixed, monkeypatch):
     data = regression.NormalData(precision, precision * y)
     layout = regression.Column(np.zeros(30, int), np.array([fixed]))
     exact = regression.regress(x, data, layout)
-    assert regression.gram_of(x) is None
+    assert regression.wide_table(x) is None
     monkeypatch.setattr(regression, "LARGEST_WORK", 1e4)
     monkeypatch.setattr(regression, "LARGEST_SAMPLE", 400)
-    gram = regression.gram_of(x)
-    assert gram is not None
-    near = regression.regress(x, data, layout, gram=gram)
+    wide = regression.wide_table(x)
+    assert wide is not None
+    near = regression.regress(x, data, layout, wide=wide)
     np.testing.assert_allclose(near.coefficients, exact.coefficients, atol=1e-5)
     assert near.residual_sd == pytest.approx(exact.residual_sd, rel=1e-5)
-    np.testing.assert_allclose(near.errors, exact.errors, rtol=0.15)
+    np.testing.assert_allclose(near.errors, exact.errors, rtol=0.1)
+    new = rng.standard_normal((200, 30))
+    np.testing.assert_allclose(near.variance(new).mean(), exact.variance(new).mean(), rtol=0.02)
     equal = regression.NormalData(np.full(400, 2.0), 2 * y)
     np.testing.assert_allclose(
-        regression.regress(x, equal, layout, gram=gram).errors,
+        regression.regress(x, equal, layout, wide=wide).errors,
         regression.regress(x, equal, layout).errors,
         rtol=1e-3,
     )
