@@ -12,6 +12,7 @@ coefficients (Patterson & Thompson 1971). Blocks with more columns than rows are
 left singular vectors: the same model, in as many columns as rows.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -348,7 +349,61 @@ def _objective(
     return float(objective), gradient
 
 
-def _units(data: NormalData, block: np.ndarray, log_sd: FloatArray) -> FloatArray:
+def _kernel_objective(
+    z: FloatArray,
+    kernels: Mapping[int, FloatArray],
+    data: NormalData,
+    log_sd: FloatArray,
+    reml: bool,
+) -> tuple[float, FloatArray]:
+    """`_objective` by the covariance of the rows, which is smaller where they are few.
+
+    Args:
+        z: the fixed columns, the intercept first.
+        kernels: X X' of each random block, by number.
+        data: the pseudo-data.
+        log_sd: logarithm of tau and of the SDs of the blocks.
+        reml: whether the likelihood is the restricted one.
+    """
+    variances, y = np.exp(2 * log_sd), data.weighted / data.precision
+    covariance = np.diag(1 / data.precision + variances[0])
+    for number, kernel in kernels.items():
+        covariance += variances[1 + number] * kernel
+    factor = cholesky(covariance, lower=True, overwrite_a=True, check_finite=False)
+    inverse = _inverse(factor)
+    weighted = inverse @ z
+    information = z.T @ weighted
+    information[np.diag_indices_from(information)] *= 1 + 1e-12
+    inner = cho_factor(information, lower=True)
+    residual = inverse @ y - weighted @ cho_solve(inner, weighted.T @ y)
+    objective = np.log(np.diagonal(factor)).sum() + 0.5 * (y @ residual)
+    if reml:
+        objective += np.log(np.diagonal(inner[0])).sum()
+        inverse -= weighted @ cho_solve(inner, weighted.T)
+    gradient = np.zeros(len(log_sd))
+    gradient[0] = variances[0] * (np.trace(inverse) - residual @ residual)
+    for number, kernel in kernels.items():
+        change = np.vdot(inverse, kernel) - residual @ kernel @ residual
+        gradient[1 + number] = variances[1 + number] * change
+    return float(objective), gradient
+
+
+def _objective_of(
+    x: FloatArray, data: NormalData, layout: Column, reml: bool
+) -> Callable[[FloatArray], tuple[float, FloatArray]]:
+    """The objective as a function of the log SDs, by columns or by rows, whichever are fewer."""
+    if x.shape[1] > len(x):
+        fixed = layout.fixed[layout.block]
+        blocks = {number: x[:, layout.block == number] for number in np.flatnonzero(~layout.fixed)}
+        kernels = {int(number): block @ block.T for number, block in blocks.items()}
+        z = np.insert(x[:, fixed], 0, 1.0, axis=1)
+        return lambda log_sd: _kernel_objective(z, kernels, data, log_sd, reml)
+    bases = (None,) * len(layout.fixed)
+    z, (block, is_fixed) = _rotated(x, layout, bases)[0], _columns(layout, bases)
+    return lambda log_sd: _objective(z, data, block, log_sd, is_fixed, reml)
+
+
+def _units(data: NormalData, layout: Column, log_sd: FloatArray) -> FloatArray:
     """About the standard errors of the log SDs, as units in which L-BFGS takes Newton's step.
 
     That of tau is the one for known coefficients, that of a block's SD the one for known
@@ -356,8 +411,8 @@ def _units(data: NormalData, block: np.ndarray, log_sd: FloatArray) -> FloatArra
     """
     tau2 = np.exp(2 * log_sd[0])
     squares = (_weights(data, tau2)[0] * tau2) ** 2
-    sizes = np.bincount(block + 1, minlength=len(log_sd))
-    sizes = np.append(squares.sum(), sizes[1:])
+    columns = np.bincount(layout.block, minlength=len(layout.fixed))
+    sizes = np.append(squares.sum(), np.minimum(columns, len(data.precision)))
     return 1 / np.sqrt(2 * np.maximum(sizes, 0.5))
 
 
@@ -406,18 +461,14 @@ def regress(
     if estimated and len(sample):
         from scipy.optimize import minimize  # slow to import
 
-        part = x[sample]
-        bases = _bases(part, layout, np.arange(len(part)))
-        z, _ = _rotated(part, layout, bases)
-        block, is_fixed = _columns(layout, bases)
         here = NormalData(data.precision[sample], data.weighted[sample])
-
-        unit = _units(here, block, log_sd)[estimated]
+        value_of = _objective_of(x[sample], here, layout, reml)
+        unit = _units(here, layout, log_sd)[estimated]
 
         def objective(free: FloatArray) -> tuple[float, FloatArray]:
             at = log_sd.copy()
             at[estimated] = unit * free
-            value, gradient = _objective(z, here, block, at, is_fixed, reml)
+            value, gradient = value_of(at)
             return value, unit * gradient[estimated]
 
         ends = np.log([LEAST_SD, LARGEST_SD])
