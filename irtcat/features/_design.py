@@ -83,11 +83,14 @@ class Design:
         parts = []
         if len(self.centre):
             numbers = _numbers(table[list(self.centre.index)], self.argument)
-            z = (numbers - self.centre.to_numpy()) / self.scale.to_numpy()
-            parts.append(np.nan_to_num(z, nan=0.0))
+            z = numbers - self.centre.to_numpy()
+            z /= self.scale.to_numpy()  # in place: tables may have a gigabyte
+            parts.append(np.nan_to_num(z, copy=False, nan=0.0))
         for name, levels in self.levels.items():
             codes = pd.Index(levels).get_indexer(pd.Index(_texts(table[name]), dtype=object))
             parts.append((codes[:, None] == np.arange(len(levels))).astype(float))
+        if len(parts) == 1:
+            return parts[0]
         return np.concatenate(parts, axis=1) if parts else np.zeros((len(table), 0))
 
 
@@ -184,11 +187,12 @@ def design_of(table: pd.DataFrame, argument: str) -> Design:
     values = _numbers(table[numeric], argument)
     seen = ~np.isnan(values)
     n = np.maximum(seen.sum(axis=0), 1)
-    centre = np.where(seen, values, 0.0).sum(axis=0) / n
-    off = np.where(seen, values - centre, 0.0)
-    most = np.abs(off).max(axis=0)
+    centre = values.sum(axis=0, where=seen) / n
+    off = np.subtract(values, centre, out=np.zeros_like(values), where=seen)
+    most = np.maximum(off.max(axis=0, initial=0.0), -off.min(axis=0, initial=0.0))
     unit = np.where(most > 0, most, 1.0)  # squares of very large or small numbers are no numbers
-    scale = unit * np.sqrt(((off / unit) ** 2).sum(axis=0) / n)
+    off /= unit
+    scale = unit * np.sqrt(np.einsum("ij,ij->j", off, off) / n)
     varies = scale > 1e-12 * np.abs(centre)
     dropped = [name for name, keep in zip(numeric, varies, strict=True) if not keep]
     kept = [name for name, keep in zip(numeric, varies, strict=True) if keep]

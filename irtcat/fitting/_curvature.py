@@ -107,6 +107,19 @@ def complete_information(
     return -hessian + curvature[..., None] * eye
 
 
+@jit
+def _item_gradient(
+    template: ItemModel,
+    params: Array,
+    counts: Array,
+    totals: Array,
+    constraints: Constraints,
+    nodes: Array,
+) -> Float[Array, "items params"]:
+    """Gradient of each item's complete-data log-posterior, by counts at nodes."""
+    return penalised_terms(template, params, counts, totals, constraints, nodes)[1]
+
+
 # --- the scores of subjects, summed over a posterior
 
 
@@ -598,10 +611,10 @@ class OneAbility(Curvature):
     def item_gradient(self) -> FloatArray:
         """Gradient of the log-posterior by each item's parameters, by Fisher's identity."""
         problem, belief = self.problem, self.belief
-        gradient = penalised_terms(
+        gradient = _item_gradient(
             problem.template, self.point.params, belief.counts, belief.totals,
             problem.constraints, self.nodes,
-        )[1]  # fmt: skip
+        )  # fmt: skip
         return np.asarray(gradient, float)
 
     def _by_group(self) -> tuple[Any, FloatArray, FloatArray]:

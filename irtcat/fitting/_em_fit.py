@@ -16,7 +16,7 @@ from irtcat.fitting._checkpoint import Checkpoint, Identity, digest
 from irtcat.fitting._curvature import OneAbility, covariance_of
 from irtcat.fitting._directions import MOST_ITEMS, MOST_ROWS, highest_start, item_directions
 from irtcat.fitting._explanatory import (
-    FIRST_TOLERANCE,
+    FIRST_ITERATIONS,
     Explained,
     check_explained,
     explain,
@@ -276,7 +276,7 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         checkpoint = _checkpoint(problem, cls, settings, options, rows, held)
         first = settings
         if options.features is not None:
-            first = settings._replace(tolerance=max(FIRST_TOLERANCE, settings.tolerance))
+            first = settings._replace(max_iterations=min(FIRST_ITERATIONS, settings.max_iterations))
         problem, ended = run_covered(problem, state, first, options.progress, checkpoint)
         most = blank.trials if isinstance(blank, Binomial) else 1.0
         share = float((start.item_n / most).sum() / (rows.weights.sum() * rows.x.shape[1]))

@@ -15,14 +15,17 @@ variances only. For items it is the maximum of the likelihood after a Laplace ap
 integral over each item's parameters.
 """
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from irtcat._checks import InputError, argument_error, brief
+from irtcat._compile import jit
 from irtcat._types import FloatArray, IntArray
 from irtcat.features import Design
 from irtcat.fitting._covariance import Covariance
@@ -32,11 +35,19 @@ from irtcat.fitting._latent import is_covered, recentred
 from irtcat.fitting._loop import Ended, Progress, Settings, run_em
 from irtcat.fitting._mstep import Constraints
 from irtcat.fitting._priors import PriorTable
-from irtcat.fitting._regression import Column, NormalData, Regression, gram_of, regress, sample_size
+from irtcat.fitting._regression import (
+    Column,
+    NormalData,
+    Regression,
+    WideTable,
+    regress,
+    sample_size,
+    wide_table,
+)
 from irtcat.fitting.em import EMPoint, EMProblem, EMState
 from irtcat.models import ItemModel, column_names, field_columns, pack, unpack
 
-__all__ = ["FIRST_TOLERANCE", "Explained", "check_explained", "explain", "with_uncertain_means"]
+__all__ = ["FIRST_ITERATIONS", "Explained", "check_explained", "explain", "with_uncertain_means"]
 
 FIXED_SHARE = {"ability": 0.2, "intercept": 0.2, "location": 0.2, "slope": 0.0}
 """Columns of numbers have fixed coefficients up to this many per row, else random ones.
@@ -66,11 +77,14 @@ SAMPLED_ROWS = 500
 MANY_ROUNDS, LOOSE = 10, 1e-2
 """After so many rounds this share is enough: few subjects leave EM's own tolerance visible."""
 
-QUICK_ITERATIONS, NEAR = 3, 0.1
-"""Until the means change by less than this share, EM takes so many E-steps a round."""
+QUICK_ITERATIONS, NEAR = 2, 0.1
+"""Until the means change by less than this share, EM takes so many E-steps a round.
 
-FIRST_TOLERANCE = 0.05
-"""Tolerance of the fit without features, from which the rounds begin."""
+With 1 the parameters of the items are never extrapolated, and fits take more E-steps in all.
+"""
+
+FIRST_ITERATIONS = 2
+"""E-steps without features, from whose estimates the rounds begin."""
 
 FULL_ROUNDS = 6
 """After so many rounds the scale moves half of the way: with few subjects and slopes without a
@@ -131,6 +145,12 @@ class Explained:
     note: str
 
 
+@jit
+def _rescaled(template: ItemModel, params: Array, free: Array, mean: Array, sd: Array) -> Array:
+    """Free parameters on the scale on which abilities of this mean and SD have mean 0 and SD 1."""
+    return jnp.where(free, pack(unpack(template, params).rescale(mean, sd)), params)
+
+
 class _Rounds:
     """The rounds of a fit with features."""
 
@@ -162,7 +182,7 @@ class _Rounds:
         self.items: dict[str, Regression] = {}
         self.item_layouts: dict[str, Column] = {}
         self.pseudo_data: dict[str, NormalData] = {}
-        self.gram: FloatArray | None = None
+        self.wide: WideTable | None = None
         if features.subject is not None:
             has_rows = int((self.weights > 0).sum())
             self.subject_layout = _layout(features.subject[0], has_rows, "ability")
@@ -171,12 +191,12 @@ class _Rounds:
             all_fixed = not features.has_residual
             for name in self.explained:
                 self.item_layouts[name] = _layout(design, len(x), name, all_fixed)
-            self.gram = gram_of(x)
+            self.wide = wide_table(x)
         self.mean, self.sd, self.n_rounds = 0.0, 1.0, 0
         self.is_held = False
         self.data: tuple[FloatArray, FloatArray] = (np.zeros((0, 0, 0)), np.zeros((0, 0)))
 
-    @property
+    @functools.cached_property
     def explained(self) -> dict[str, int]:
         """Columns of the item parameters that features explain."""
         if self.features.item is None:
@@ -184,7 +204,7 @@ class _Rounds:
         columns, tied = _explained_columns(self.problem.template), self.problem.tied
         return {name: column for name, column in columns.items() if column not in tied}
 
-    @property
+    @functools.cached_property
     def untied(self) -> list[int]:
         """Columns of the parameters that items do not share."""
         return [p for p in range(len(self.names)) if p not in self.problem.tied]
@@ -228,7 +248,9 @@ class _Rounds:
             known = likelihood > 1e-8 * information[:, at, at]
             data = NormalData(np.where(known, likelihood, 0.0), np.where(known, data_weighted, 0.0))
             self.pseudo_data[name] = data
-            self.items[name] = self._regressed(name, self.gram)
+            self.items[name] = self._regressed(
+                name, self.wide is None or not self.features.has_residual
+            )
         for name, column in self.explained.items():
             mean[:, column] = self.items[name].mean(self.features.item[1])
             precision[:, column] = self.items[name].residual_sd ** -2
@@ -241,12 +263,13 @@ class _Rounds:
         everyone = jnp.ones_like(self.problem.item_weights)
         self.problem = self.problem._replace(constraints=constraints, item_weights=everyone)
 
-    def _regressed(self, name: str, gram: FloatArray | None) -> Regression:
+    def _regressed(self, name: str, has_covariance: bool) -> Regression:
         """The regression of a parameter of the items on their features."""
         assert self.features.item is not None
         return regress(
             self.features.item[1], self.pseudo_data[name], self.item_layouts[name],
-            residual=self.features.has_residual, start=self.items.get(name), gram=gram,
+            residual=self.features.has_residual, start=self.items.get(name),
+            wide=self.wide, has_covariance=has_covariance,
         )  # fmt: skip
 
     def move_items(self, old: Constraints) -> None:
@@ -309,9 +332,7 @@ class _Rounds:
     def _rescaled(self, params: Any) -> Any:
         """The items on the scale on which all subjects have mean 0 and SD 1."""
         mean, sd = (jnp.asarray(value, self.problem.dtype) for value in (self.mean, self.sd))
-        moved = pack(unpack(self.problem.template, params).rescale(mean, sd))
-        free = self.problem.constraints.free
-        return jnp.where(free, moved, params)
+        return _rescaled(self.problem.template, params, self.problem.constraints.free, mean, sd)
 
     def _rescale_priors(self) -> None:
         """The means of the items' priors on that scale, and their SDs."""
@@ -347,8 +368,10 @@ class _Rounds:
             assert self.features.item is not None
             x = self.features.item[1]
             rows = np.linspace(0, len(x) - 1, min(len(x), SAMPLED_ROWS)).astype(int)
-            variance = float(regression.variance(x[rows]).mean())
-            parts += [mean / np.sqrt(variance + regression.residual_sd**2)]
+            variance = regression.residual_sd**2
+            if len(regression.covariance):  # wide tables leave it out, which is stricter
+                variance += float(regression.variance(x[rows]).mean())
+            parts += [mean / np.sqrt(variance)]
             if self.features.has_residual:
                 parts += [np.log([regression.residual_sd])]
         return np.concatenate(parts)
@@ -380,11 +403,14 @@ class _Rounds:
             near = is_last or change < NEAR
             self.ended = run_em(self.problem, state, settings if near else quick, progress)
             n_iterations += self.ended.n_iterations
+            if not self.explained and not self.ended.converged:
+                image = self.ended.update.plain.params
+                self.ended = self.ended._replace(point=self.ended.point._replace(params=image))
             if is_last:
                 break
         self.ended = self.ended._replace(n_iterations=n_iterations)
-        if self.gram is not None:
-            self.items = {name: self._regressed(name, None) for name in self.items}
+        if self.wide is not None:
+            self.items = {name: self._regressed(name, True) for name in self.items}
         return is_last and self.ended.converged
 
 

@@ -196,8 +196,11 @@ def features_of(
         table = check_features(subject_features, "subject_features", "subject")
         table = _rows_for(table, responses.subject_ids, "subject_features", "subject")
         design = design_of(table, "subject_features")
-        x, which = np.unique(design.matrix(table), axis=0, return_inverse=True)
-        subject, codes = (design, x), which.ravel().astype(np.int32)
+        matrix = design.matrix(table)
+        # Several times quicker than np.unique with axis=0, which sorts the rows.
+        codes, _ = pd.factorize(np.array([row.tobytes() for row in matrix], object))
+        x = matrix[np.unique(codes, return_index=True)[1]]
+        subject, codes = (design, x), codes.astype(np.int32)
     if item_features is not None:
         table = check_features(item_features, "item_features", "item")
         known = _rows_for(table, responses.item_ids, "item_features", "item")

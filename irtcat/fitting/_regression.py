@@ -12,24 +12,34 @@ coefficients (Patterson & Thompson 1971). Blocks with more columns than rows are
 left singular vectors: the same model, in as many columns as rows.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, eigh
+from scipy.linalg import cho_factor, cho_solve, cholesky, eigh
 from scipy.linalg.blas import dsyrk, ssyrk
 from scipy.linalg.lapack import dpotri, spotri
 
 from irtcat._types import BoolArray, FloatArray
 
-__all__ = ["Column", "NormalData", "Regression", "gram_of", "regress", "sample_size"]
+__all__ = [
+    "Column",
+    "NormalData",
+    "Regression",
+    "WideTable",
+    "regress",
+    "sample_size",
+    "wide_table",
+]
 
 LARGEST_SAMPLE, LARGEST_WORK = 1000, 2e9
 """Variances are estimated from this many rows (a sampling error of about 5 %) where a product of
 all rows would take more multiplications."""
 
-SOLVED, MOST_STEPS = 1e-7, 200
-"""Conjugate gradients end at this share of the right side's length, or after so many steps."""
+SOLVED, MOST_STEPS = 1e-6, 200
+"""Conjugate gradients end at this share of the right side's length (what float32 resolves: 1e-3
+standard errors of predictions or less), or after so many steps."""
 
 LEAST_SD, LARGEST_SD = 1e-3, 30.0
 """Range of the estimated standard deviations; the least one stands for 0."""
@@ -173,7 +183,7 @@ def _solve(
     ridge = np.zeros(z.shape[1])
     ridge[~is_fixed] = 1 / variances[1:][block[~is_fixed]]
     # dsyrk computes one triangle only: half of the work that matters for wide tables.
-    information = dsyrk(1.0, z * np.sqrt(d)[:, None], trans=1, lower=1)
+    information = dsyrk(1.0, (z * np.sqrt(d)[:, None]).T, lower=1)
     information += np.tril(information, -1).T
     # A column that no response informs has no estimate: the smallest weight keeps it at 0.
     jitter = 1e-12 * max(float(np.diagonal(information).max()), 1e-12)
@@ -196,56 +206,104 @@ def sample_size(n_rows: int, n_columns: int) -> int:
     return min(n_rows, LARGEST_SAMPLE) if n_rows * n_columns**2 > LARGEST_WORK else n_rows
 
 
-def gram_of(x: FloatArray) -> FloatArray | None:
-    """X'X with an intercept for `regress`; None where an exact solution is as quick.
+class WideTable(NamedTuple):
+    """A table of so many cells that conjugate gradients are quicker than an exact solution.
 
-    In float32, since it only guides conjugate gradients.
+    In float32, which halves what every product reads.
+
+    Attributes:
+        z: the columns, the intercept first.
+        gram: lower triangle of z'z.
     """
+
+    z: FloatArray
+    gram: FloatArray
+
+
+def wide_table(x: FloatArray) -> WideTable | None:
+    """The table for `regress`; None where an exact solution is as quick."""
     if len(x) < x.shape[1] or len(x) * x.shape[1] ** 2 <= LARGEST_WORK:
         return None
-    z = np.insert(x.astype(np.float32), 0, 1.0, axis=1)
-    return ssyrk(1.0, z, trans=1, lower=1)
+    z = np.empty((len(x), 1 + x.shape[1]), np.float32)
+    z[:, 0], z[:, 1:] = 1.0, x
+    return WideTable(z, ssyrk(1.0, z.T, lower=1))
+
+
+def _factor(table: WideTable, weight: float, ridge: FloatArray) -> FloatArray:
+    """Cholesky factor of the information where all rows have one weight."""
+    typical = table.gram * np.float32(weight)
+    jitter = 1e-6 * max(float(np.diagonal(typical).max()), 1e-6)
+    typical[np.diag_indices_from(typical)] += (ridge + jitter).astype(np.float32)
+    return cho_factor(typical, lower=True, overwrite_a=True, check_finite=False)[0]
+
+
+def _wide_covariance(
+    table: WideTable, weight: float, d: FloatArray, ridge: FloatArray, factor: FloatArray
+) -> FloatArray:
+    """Covariance of the coefficients, for the one weight that stands for all.
+
+    For rows that are independent of their weights ``(Z'DZ + R)^-1`` is near ``C = (wZ'Z + R)^-1``
+    with ``mean(d / (1 + ds)) = w / (1 + ws)`` and ``s = tr(Z'ZC) / n`` (deterministic equivalents,
+    Couillet & Debbah 2011, Random Matrix Methods for Wireless Communications, theorem 6.1). One
+    step from the mean weight leaves 0.2 to 0.4 % of the variances of predictions where the log
+    weights have an SD of 0.4 (3000 rows, 500 columns), and 1 to 2 % where it is 0.8.
+    """
+    inverse = _inverse(factor)
+    spread = (len(inverse) - float(ridge @ np.diagonal(inverse))) / (len(d) * weight)
+    mean = float((d / (1 + d * spread)).mean())
+    return _inverse(_factor(table, mean / (1 - mean * spread), ridge))
 
 
 def _iterate(
-    z: FloatArray,
+    table: WideTable,
     data: NormalData,
     block: np.ndarray,
     log_sd: FloatArray,
     is_fixed: BoolArray,
-    gram: FloatArray,
     start: FloatArray,
+    has_covariance: bool,
 ) -> tuple[FloatArray, FloatArray]:
-    """The coefficients of `_solve` by conjugate gradients, and the covariance for the mean weight.
+    """The coefficients of `_solve` by conjugate gradients, and their covariance (or none).
 
-    The preconditioner is that covariance: weights differ by much less than the lengths of the
-    directions of X'X do.
+    The preconditioner is the covariance for the mean weight: weights differ by much less than the
+    lengths of the directions of X'X do.
     """
     variances = np.exp(2 * log_sd)
     d, dy = _weights(data, variances[0])
-    ridge = np.zeros(z.shape[1])
+    ridge = np.zeros(table.z.shape[1])
     ridge[~is_fixed] = 1 / variances[1:][block[~is_fixed]]
-    typical = gram * np.float32(d.mean())
-    jitter = 1e-6 * max(float(np.diagonal(typical).max()), 1e-6)
-    typical[np.diag_indices_from(typical)] += (ridge + jitter).astype(np.float32)
-    factor = cho_factor(typical, lower=True, overwrite_a=True, check_finite=False)
-    right = z.T @ dy
+    weight = float(d.mean())
+    factor = _factor(table, weight, ridge)
+
+    def transposed(rows: FloatArray) -> FloatArray:
+        return (rows.astype(np.float32) @ table.z).astype(float)
+
+    def image_of(vector: FloatArray) -> FloatArray:
+        return transposed(d * (table.z @ vector.astype(np.float32))) + ridge * vector
+
+    def smoothed(vector: FloatArray) -> FloatArray:
+        solved = cho_solve((factor, True), vector.astype(np.float32), check_finite=False)
+        return solved.astype(float)
+
+    right = transposed(dy)
     coefficients = start.copy()
-    residual = right - z.T @ (d * (z @ coefficients)) - ridge * coefficients
+    residual = right - image_of(coefficients)
     enough = SOLVED * float(np.linalg.norm(right))
-    smooth = cho_solve(factor, residual.astype(np.float32), check_finite=False).astype(float)
-    direction, size = smooth, float(residual @ smooth)
+    direction = smooth = smoothed(residual)
+    size = float(residual @ smooth)
     for _ in range(MOST_STEPS):
         if np.linalg.norm(residual) <= enough:
             break
-        image = z.T @ (d * (z @ direction)) + ridge * direction
+        image = image_of(direction)
         length = size / float(direction @ image)
         coefficients = coefficients + length * direction
         residual = residual - length * image
-        smooth = cho_solve(factor, residual.astype(np.float32), check_finite=False).astype(float)
+        smooth = smoothed(residual)
         last, size = size, float(residual @ smooth)
         direction = smooth + size / last * direction
-    return coefficients, _inverse(factor[0])
+    if not has_covariance:
+        return coefficients, np.zeros((0, 0))
+    return coefficients, _wide_covariance(table, weight, d, ridge, factor)
 
 
 def _objective(
@@ -268,25 +326,94 @@ def _objective(
     residual = dy - d * (z @ coefficients)
     square = (dy * data.weighted / data.precision).sum() - dy @ (z @ coefficients)
     log_det = np.log1p(data.precision * tau2).sum() + np.log(kappa2[block[~is_fixed]]).sum()
-    traced, log_det_columns = solution.inverse, solution.log_det
-    if not reml:
-        at = np.flatnonzero(~is_fixed)
-        traced, log_det_columns = np.zeros_like(traced), 0.0
-        if len(at):
-            inner = cho_factor(solution.information[np.ix_(at, at)], lower=True)
-            log_det_columns = 2 * np.log(np.diagonal(inner[0])).sum()
-            traced[np.ix_(at, at)] = cho_solve(inner, np.eye(len(at)))
+    if reml:
+        integrated = np.ones(z.shape[1], bool)
+        inverse, log_det_columns = solution.inverse, solution.log_det
+    else:
+        integrated, inverse, log_det_columns = ~is_fixed, np.zeros((0, 0)), 0.0
+        if integrated.any():
+            inner = cholesky(solution.information[np.ix_(integrated, integrated)], lower=True)
+            log_det_columns = 2 * float(np.log(np.diagonal(inner)).sum())
+            inverse = _inverse(inner)
     objective = 0.5 * (log_det + log_det_columns + square)
     gradient = np.zeros(len(log_sd))
-    weighted = z * d[:, None]
-    leverage = ((weighted @ traced) * weighted).sum(axis=1)
-    gradient[0] = tau2 * (d.sum() - leverage.sum() - (residual**2).sum())
+    weighted = (z if reml else z[:, integrated]) * d[:, None]
+    leverage = np.vdot(weighted @ inverse, weighted)
+    gradient[0] = tau2 * (d.sum() - leverage - (residual**2).sum())
     for number in range(len(kappa2)):
         at = np.flatnonzero((block == number) & ~is_fixed)
         if len(at):
-            lengths = (coefficients[at] ** 2).sum() + np.diagonal(traced)[at].sum()
+            spread = np.diagonal(inverse)[block[integrated] == number].sum()
+            lengths = (coefficients[at] ** 2).sum() + spread
             gradient[1 + number] = len(at) - lengths / kappa2[number]
     return float(objective), gradient
+
+
+def _kernel_objective(
+    z: FloatArray,
+    kernels: Mapping[int, FloatArray],
+    data: NormalData,
+    log_sd: FloatArray,
+    reml: bool,
+) -> tuple[float, FloatArray]:
+    """`_objective` by the covariance of the rows, which is smaller where they are few.
+
+    Args:
+        z: the fixed columns, the intercept first.
+        kernels: X X' of each random block, by number.
+        data: the pseudo-data.
+        log_sd: logarithm of tau and of the SDs of the blocks.
+        reml: whether the likelihood is the restricted one.
+    """
+    variances, y = np.exp(2 * log_sd), data.weighted / data.precision
+    covariance = np.diag(1 / data.precision + variances[0])
+    for number, kernel in kernels.items():
+        covariance += variances[1 + number] * kernel
+    factor = cholesky(covariance, lower=True, overwrite_a=True, check_finite=False)
+    inverse = _inverse(factor)
+    weighted = inverse @ z
+    information = z.T @ weighted
+    information[np.diag_indices_from(information)] *= 1 + 1e-12
+    inner = cho_factor(information, lower=True)
+    residual = inverse @ y - weighted @ cho_solve(inner, weighted.T @ y)
+    objective = np.log(np.diagonal(factor)).sum() + 0.5 * (y @ residual)
+    if reml:
+        objective += np.log(np.diagonal(inner[0])).sum()
+        inverse -= weighted @ cho_solve(inner, weighted.T)
+    gradient = np.zeros(len(log_sd))
+    gradient[0] = variances[0] * (np.trace(inverse) - residual @ residual)
+    for number, kernel in kernels.items():
+        change = np.vdot(inverse, kernel) - residual @ kernel @ residual
+        gradient[1 + number] = variances[1 + number] * change
+    return float(objective), gradient
+
+
+def _objective_of(
+    x: FloatArray, data: NormalData, layout: Column, reml: bool
+) -> Callable[[FloatArray], tuple[float, FloatArray]]:
+    """The objective as a function of the log SDs, by columns or by rows, whichever are fewer."""
+    if x.shape[1] > len(x):
+        fixed = layout.fixed[layout.block]
+        blocks = {number: x[:, layout.block == number] for number in np.flatnonzero(~layout.fixed)}
+        kernels = {int(number): block @ block.T for number, block in blocks.items()}
+        z = np.insert(x[:, fixed], 0, 1.0, axis=1)
+        return lambda log_sd: _kernel_objective(z, kernels, data, log_sd, reml)
+    bases = (None,) * len(layout.fixed)
+    z, (block, is_fixed) = _rotated(x, layout, bases)[0], _columns(layout, bases)
+    return lambda log_sd: _objective(z, data, block, log_sd, is_fixed, reml)
+
+
+def _units(data: NormalData, layout: Column, log_sd: FloatArray) -> FloatArray:
+    """About the standard errors of the log SDs, as units in which L-BFGS takes Newton's step.
+
+    That of tau is the one for known coefficients, that of a block's SD the one for known
+    coefficients of its columns.
+    """
+    tau2 = np.exp(2 * log_sd[0])
+    squares = (_weights(data, tau2)[0] * tau2) ** 2
+    columns = np.bincount(layout.block, minlength=len(layout.fixed))
+    sizes = np.append(squares.sum(), np.minimum(columns, len(data.precision)))
+    return 1 / np.sqrt(2 * np.maximum(sizes, 0.5))
 
 
 def regress(
@@ -297,7 +424,8 @@ def regress(
     reml: bool = True,
     residual: bool = True,
     start: "Regression | None" = None,
-    gram: FloatArray | None = None,
+    wide: WideTable | None = None,
+    has_covariance: bool = True,
 ) -> Regression:
     """Estimate coefficients and variances.
 
@@ -308,8 +436,9 @@ def regress(
         reml: whether variances maximise the restricted likelihood.
         residual: whether rows differ from what the features say; otherwise tau is 0.
         start: the estimates of an earlier round.
-        gram: see `gram_of`. With it, the coefficients are found by conjugate gradients, and their
-            covariance is that of rows of equal weight.
+        wide: see `wide_table`. With it, the coefficients are found by conjugate gradients, and
+            their covariance is that for one weight.
+        has_covariance: whether that covariance is needed.
 
     Returns:
         The estimates.
@@ -332,33 +461,30 @@ def regress(
     if estimated and len(sample):
         from scipy.optimize import minimize  # slow to import
 
-        part = x[sample]
-        bases = _bases(part, layout, np.arange(len(part)))
-        z, _ = _rotated(part, layout, bases)
-        block, is_fixed = _columns(layout, bases)
         here = NormalData(data.precision[sample], data.weighted[sample])
+        value_of = _objective_of(x[sample], here, layout, reml)
+        unit = _units(here, layout, log_sd)[estimated]
 
         def objective(free: FloatArray) -> tuple[float, FloatArray]:
             at = log_sd.copy()
-            at[estimated] = free
-            value, gradient = _objective(z, here, block, at, is_fixed, reml)
-            return value, gradient[estimated]
+            at[estimated] = unit * free
+            value, gradient = value_of(at)
+            return value, unit * gradient[estimated]
 
-        bounds = [(np.log(LEAST_SD), np.log(LARGEST_SD))] * len(estimated)
+        ends = np.log([LEAST_SD, LARGEST_SD])
         best = minimize(
-            objective, log_sd[estimated], jac=True, method="L-BFGS-B", bounds=bounds,
-            options={"ftol": 1e-11, "gtol": 1e-5},
+            objective, log_sd[estimated] / unit, jac=True, method="L-BFGS-B",
+            bounds=ends / unit[:, None], options={"ftol": 1e-11, "gtol": 1e-5},
         )  # fmt: skip
-        log_sd[estimated] = best.x
+        log_sd[estimated] = unit * best.x
     known = np.flatnonzero(data.precision > 0)
     bases = _bases(x, layout, known if len(known) else np.arange(1))
-    z, _ = _rotated(x, layout, bases)
     block, is_fixed = _columns(layout, bases)
-    if gram is not None and all(basis is None for basis in bases):
-        before = np.zeros(z.shape[1]) if start is None else start.coefficients
-        solution, covariance = _iterate(z, data, block, log_sd, is_fixed, gram, before)
+    if wide is not None and all(basis is None for basis in bases):
+        before = np.zeros(len(block)) if start is None else start.coefficients
+        solution, covariance = _iterate(wide, data, block, log_sd, is_fixed, before, has_covariance)
     else:
-        exact = _solve(z, data, block, log_sd, is_fixed)
+        exact = _solve(_rotated(x, layout, bases)[0], data, block, log_sd, is_fixed)
         solution, covariance = exact.coefficients, exact.inverse
     coefficients, at = [solution[:1]], 1
     for number, basis in enumerate(bases):

@@ -79,6 +79,51 @@ def test_linear_logistic_test_model_is_mirts(mirt):
     assert f.bank.population_sd**2 == pytest.approx(theirs["variance"], abs=1e-3)
 
 
+@pytest.fixture(scope="module")
+def lme4(reference):
+    data = reference("lme4_explanatory")
+    r = Responses.from_array([[int(answer) for answer in row] for row in data["responses"]])
+    subjects = pd.DataFrame({"x1": data["x1"], "x2": data["x2"]}, index=r.subject_ids)
+    items = pd.DataFrame({"w1": data["w1"], "w2": data["w2"]}, index=r.item_ids)
+    return data, r, {"subject_features": subjects}, {"item_features": items, "item_residual": False}
+
+
+def raw_errors(regression):
+    """Standard errors of the coefficients of the columns as given."""
+    return regression.to_frame()["se"].iloc[1:].to_numpy() / regression.design.scale.to_numpy()
+
+
+def test_latent_regression_is_lme4s(lme4):
+    data, r, subjects, _ = lme4
+    theirs = data["latent_regression"]
+    f = fit(r, "rasch", **subjects, **NO_ERRORS)
+    slopes, at_zero = raw(f.subject_regression)
+    ours = np.r_[f.bank.parameters()[:, -1] + at_zero, slopes]
+    np.testing.assert_allclose(ours, theirs["coefficients"], atol=5e-4)
+    assert f.subject_regression.residual_sd == pytest.approx(theirs["sd"], abs=5e-4)
+    assert f.log_likelihood == pytest.approx(theirs["log_likelihood"], abs=5e-3)
+    np.testing.assert_allclose(raw_errors(f.subject_regression), theirs["errors"][12:], rtol=0.02)
+
+
+@pytest.mark.parametrize("name", ["lltm", "both"])
+def test_item_covariates_are_lme4s(lme4, name):
+    data, r, subjects, items = lme4
+    theirs = data[name]
+    f = fit(r, "rasch", **items, **(subjects if name == "both" else {}), **NO_ERRORS)
+    by_items = f.item_regressions["intercept"]
+    slopes, intercept = raw(by_items)
+    ours, errors, sd = slopes, raw_errors(by_items), f.bank.population_sd
+    if name == "both":
+        of_subjects, at_zero = raw(f.subject_regression)
+        intercept, sd = intercept + at_zero, f.subject_regression.residual_sd
+        ours = np.r_[slopes, of_subjects]
+        errors = np.r_[errors, raw_errors(f.subject_regression)]
+    np.testing.assert_allclose([intercept, *ours], theirs["coefficients"], atol=5e-4)
+    assert sd == pytest.approx(theirs["sd"], abs=5e-4)
+    assert f.log_likelihood == pytest.approx(theirs["log_likelihood"], abs=5e-3)
+    np.testing.assert_allclose(errors, theirs["errors"][1:], rtol=0.05)
+
+
 def brute_log_likelihood(params, x, mean, sd):
     """Marginal log-likelihood with a population for each subject, as a plain sum."""
     z = np.linspace(-8, 8, 801)
@@ -531,18 +576,20 @@ def test_wide_tables_are_solved_by_conjugate_gradients(fixed, monkeypatch):
     data = regression.NormalData(precision, precision * y)
     layout = regression.Column(np.zeros(30, int), np.array([fixed]))
     exact = regression.regress(x, data, layout)
-    assert regression.gram_of(x) is None
+    assert regression.wide_table(x) is None
     monkeypatch.setattr(regression, "LARGEST_WORK", 1e4)
     monkeypatch.setattr(regression, "LARGEST_SAMPLE", 400)
-    gram = regression.gram_of(x)
-    assert gram is not None
-    near = regression.regress(x, data, layout, gram=gram)
+    wide = regression.wide_table(x)
+    assert wide is not None
+    near = regression.regress(x, data, layout, wide=wide)
     np.testing.assert_allclose(near.coefficients, exact.coefficients, atol=1e-5)
     assert near.residual_sd == pytest.approx(exact.residual_sd, rel=1e-5)
-    np.testing.assert_allclose(near.errors, exact.errors, rtol=0.15)
+    np.testing.assert_allclose(near.errors, exact.errors, rtol=0.1)
+    new = rng.standard_normal((200, 30))
+    np.testing.assert_allclose(near.variance(new).mean(), exact.variance(new).mean(), rtol=0.02)
     equal = regression.NormalData(np.full(400, 2.0), 2 * y)
     np.testing.assert_allclose(
-        regression.regress(x, equal, layout, gram=gram).errors,
+        regression.regress(x, equal, layout, wide=wide).errors,
         regression.regress(x, equal, layout).errors,
         rtol=1e-3,
     )

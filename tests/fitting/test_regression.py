@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from irtcat.fitting._regression import Column, NormalData, _objective, regress
+from irtcat.fitting._regression import Column, NormalData, _objective, _objective_of, regress
 
 N, P = 60, 5
 
@@ -75,6 +75,25 @@ def test_the_gradient_is_that_of_the_objective(reml):
         step = 1e-5 * (np.arange(3) == k)
         difference = (value(at + step)[0] - value(at - step)[0]) / 2e-5
         assert abs(value(at)[1][k] - difference) < 1e-5
+
+
+@pytest.mark.parametrize("reml", [True, False])
+def test_rows_and_columns_give_one_objective(reml):
+    """With more columns than rows the covariance of the rows is used: same values and gradients."""
+    x, _, data, layout = mixed_data(3)
+    wide = np.c_[x, np.random.default_rng(0).normal(size=(N, N))]
+    layout = Column(np.r_[layout.block, np.full(N, 2)], np.append(layout.fixed, False))
+    seen = data.precision > 0
+    rows = NormalData(data.precision[seen], data.weighted[seen])
+    by_rows = _objective_of(wide[seen], rows, layout, reml)
+    is_fixed = np.append(layout.fixed, True)[np.r_[-1, layout.block]]
+    z = np.insert(wide[seen], 0, 1.0, axis=1)
+    points = [np.array(at) for at in ([-0.3, 0.0, -0.2, -1.0], [0.1, 0.0, -0.5, -0.7])]
+    ours = [by_rows(at) for at in points]
+    theirs = [_objective(z, rows, np.r_[-1, layout.block], at, is_fixed, reml) for at in points]
+    assert ours[1][0] - ours[0][0] == pytest.approx(theirs[1][0] - theirs[0][0], abs=1e-7)
+    for (_, mine), (_, other) in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(mine, other, atol=1e-7)
 
 
 def test_a_block_wider_than_the_rows_is_kriging():
