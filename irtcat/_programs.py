@@ -16,6 +16,7 @@ import platform
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import FunctionType
@@ -293,9 +294,10 @@ def _store(path: Path, program: Any) -> None:
         calls_lapack = '"lapack_' in program.as_text()
         body = pickle.dumps((payload, skeleton, calls_lapack))
         _make_room(path.parent)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(hashlib.sha256(body).digest() + body)
-        os.replace(file.name, path)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            whole = Path(folder, path.name)
+            whole.write_bytes(hashlib.sha256(body).digest() + body)
+            whole.replace(path)  # processes that look for it meanwhile find all of it or nothing
     except Exception:  # a full disk, or a program that cannot be serialised
         return
 
@@ -313,10 +315,11 @@ def _prepare_lapack() -> None:
 @functools.cache
 def _make_room(folder: Path) -> None:
     """Delete the programs that were not used for longest, once in a process."""
-    files = [(entry.stat(), entry.path) for entry in os.scandir(folder) if entry.is_file()]
-    size = sum(status.st_size for status, _ in files)
-    for status, path in sorted(files, key=lambda file: file[0].st_mtime):
-        if size <= MOST_BYTES:
-            return
-        os.unlink(path)
-        size -= status.st_size
+    with suppress(OSError):  # another process may be doing the same
+        files = [(entry.stat(), entry.path) for entry in os.scandir(folder) if entry.is_file()]
+        size = sum(status.st_size for status, _ in files)
+        for status, path in sorted(files, key=lambda file: file[0].st_mtime):
+            if size <= MOST_BYTES:
+                return
+            os.unlink(path)
+            size -= status.st_size
