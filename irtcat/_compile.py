@@ -16,8 +16,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
+import numpy as np
 
-from irtcat._programs import load_or_compile, programs_folder, signature_of
+from irtcat._programs import CHECKS, SETTINGS, Signature, load_or_compile, programs_folder
 
 __all__ = ["forget_programs", "jit"]
 
@@ -42,47 +43,72 @@ def jit(
     plain = jax.jit(function, static_argnames=names)
     quick = jax.jit(function, static_argnames=names, compiler_options=QUICK)
     parameters = list(inspect.signature(function).parameters)
+    # From the last, as they are taken out of a list.
+    positions = [i for i, name in reversed(list(enumerate(parameters))) if name in names]
     programs = _Programs()
     _programs.add(programs)
 
-    def call_program(args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
-        """Call the program for these arguments, from the disk or newly compiled."""
+    def compiled(signature: Signature, arguments: Any, args: Any, kwargs: Any) -> Callable[..., T]:
         folder = programs_folder()
-        named = list(zip(parameters, args, strict=False))
-        arguments = (
-            tuple(x for name, x in named if name not in names),
-            {name: x for name, x in kwargs.items() if name not in names},
+        assert folder is not None
+        return load_or_compile(
+            function, signature, arguments, lambda: quick.lower(*args, **kwargs).compile(), folder
         )
-        static = (
-            tuple(x for name, x in named if name in names),
-            {name: x for name, x in kwargs.items() if name in names},
-        )
-        signature = None if folder is None else signature_of(arguments, static)
-        if folder is None or signature is None or len(named) < len(args):
-            return quick(*args, **kwargs)
-        if signature not in programs:
-            programs[signature] = load_or_compile(
-                function,
-                signature,
-                arguments,
-                lambda: quick.lower(*args, **kwargs).compile(),
-                folder,
-            )
-        return programs[signature](*arguments[0], **arguments[1])
 
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> T:
-        # XLA accepts options for a whole program only, not for a traced part of one.
-        traced = any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((args, kwargs)))
-        if traced or not _accepts_options():
-            return plain(*args, **kwargs)
+    def call_without_folder(args: Any, kwargs: Any) -> T:
         try:
-            return call_program(args, kwargs)
+            return quick(*args, **kwargs)
         except jax.errors.JaxRuntimeError as error:
             if "No such compile option" not in str(error):
                 raise
         _unsupported.append(jax.__version__)
         return plain(*args, **kwargs)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> T:
+        # One loop without calls of Python functions: small programs are called thousands of times.
+        positional, named = list(args), dict(kwargs)
+        static: list[tuple[str | int, type, Any]] = []
+        for i in positions:
+            if i < len(positional):
+                value = positional.pop(i)
+                static.append((i, type(value), value))
+        for name in names:
+            if name in named:
+                value = named.pop(name)
+                static.append((name, type(value), value))
+        leaves, tree = jax.tree.flatten((tuple(positional), named))
+        shapes: list[Any] = []
+        is_kept = True
+        for x in leaves:
+            if isinstance(x, jax.Array):
+                if isinstance(x, jax.core.Tracer):
+                    # XLA accepts options for a whole program only, not for a traced part of one.
+                    return plain(*args, **kwargs)
+                # Keys of random numbers have no weakness.
+                shapes.append((x.shape, x.dtype, getattr(x, "weak_type", False)))
+            elif isinstance(x, np.ndarray | np.generic) and x.dtype.kind in "biuf":
+                shapes.append((x.shape, x.dtype, False))
+            elif isinstance(x, bool | int | float):
+                shapes.append(((), type(x), True))
+            else:
+                is_kept = False
+        if _unsupported or jax.default_backend() != "cpu":
+            return plain(*args, **kwargs)
+        config = jax.config.values
+        is_kept = is_kept and programs_folder() is not None and jax.device_count() == 1
+        if not is_kept or any(map(config.__getitem__, CHECKS)):
+            return call_without_folder(args, kwargs)
+        settings = tuple(map(config.__getitem__, SETTINGS))
+        signature = Signature(tree, tuple(shapes), tuple(static), settings)
+        program = programs.get(signature)
+        if program is None:
+            try:
+                program = compiled(signature, (tuple(positional), named), args, kwargs)
+            except jax.errors.JaxRuntimeError:
+                return call_without_folder(args, kwargs)
+            programs[signature] = program
+        return program(*positional, **named)
 
     counted: list[Any] = [plain, quick]
     call._cache_size = lambda: (  # type: ignore[attr-defined]
@@ -109,7 +135,3 @@ def forget_programs() -> None:
 
 _unsupported: list[str] = []
 """The version of JAX, once it has rejected the options."""
-
-
-def _accepts_options() -> bool:
-    return not _unsupported and jax.default_backend() == "cpu"

@@ -29,10 +29,11 @@ from jax.experimental import serialize_executable
 from irtcat._cache import writable_folder
 
 __all__ = [
+    "CHECKS",
+    "SETTINGS",
     "Signature",
     "load_or_compile",
     "programs_folder",
-    "signature_of",
 ]
 
 MOST_BYTES = 2**29
@@ -76,46 +77,14 @@ class Signature(NamedTuple):
     Attributes:
         tree: structure of the arguments.
         leaves: shape, type and weakness of the type of every array.
-        static: types and values of the static arguments.
+        static: name or position, type and value of the static arguments.
         settings: JAX's settings.
     """
 
     tree: Any
     leaves: tuple[Any, ...]
-    static: Any
+    static: tuple[tuple[str | int, type, Any], ...]
     settings: tuple[Any, ...]
-
-
-def signature_of(
-    arguments: Any, static: tuple[tuple[Any, ...], dict[str, Any]]
-) -> Signature | None:
-    """The signature of a call; None where its program is not to be kept.
-
-    Args:
-        arguments: what the program is called with, a pytree of arrays and numbers.
-        static: the static arguments, by position and by name.
-    """
-    config = jax.config.values
-    if jax.device_count() > 1 or any(config[name] for name in CHECKS):
-        return None
-    leaves, tree = jax.tree.flatten(arguments)
-    described = tuple(map(_leaf, leaves))
-    if None in described:
-        return None
-    by_position, by_name = static
-    named = sorted(by_name.items())
-    values = tuple((type(x), x) for x in (*by_position, *(x for _, x in named)))
-    settings = tuple(config[name] for name in SETTINGS)
-    return Signature(tree, described, (tuple(k for k, _ in named), values), settings)
-
-
-def _leaf(x: Any) -> tuple[Any, ...] | None:
-    """Shape, type and weakness of the type of an argument; None for what is no array."""
-    if isinstance(x, jax.Array):
-        return x.shape, x.dtype, getattr(x, "weak_type", False)  # keys of random numbers have none
-    if isinstance(x, np.ndarray | np.generic):
-        return (x.shape, x.dtype, False) if x.dtype.kind in "biuf" else None
-    return ((), type(x), True) if type(x) in (bool, int, float) else None
 
 
 class _UnknownError(Exception):
@@ -211,14 +180,12 @@ def _sources() -> Iterable[str]:
 
 def _key(function: Callable[..., Any], signature: Signature) -> str | None:
     """Name of the program's file; None where it is not to be kept."""
-    names, values = signature.static
     try:
         parts = [
             _name(function),
             _write_tree(signature.tree),
             repr([(shape, str(dtype), weak) for shape, dtype, weak in signature.leaves]),
-            _write(names),
-            _write([value for _, value in values]),
+            _write([(name, value) for name, _, value in signature.static]),
             repr(signature.settings),
         ]
     except _UnknownError:

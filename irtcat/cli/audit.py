@@ -10,10 +10,7 @@ from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import ITEMS, RESPONSES_HELP, argument, group, option, output, result
 from irtcat.cli._output import records
 
-EXAMPLE = (
-    "irtcat audit dataset:lsat7",
-    "irtcat audit predictions/ --labels labels.csv --out suspects.csv",
-)
+EXAMPLE = ("irtcat audit dataset:lsat7",)
 
 DRIFT = "irtcat.diagnose.find_drift"
 

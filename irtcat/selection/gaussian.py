@@ -13,6 +13,7 @@ with ``n_items`` columns.
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -138,6 +139,7 @@ def conditioned(
     unit = np.maximum(unit, FREE)
     hashes = np.arange(1, len(d) + 1, dtype=np.uint64) * HASH
     columns: dict[int, tuple[int, FloatArray]] = {}  # with the rank at which it was computed
+    is_computed = np.zeros(len(d), bool)
     factor, rank = np.empty((BLOCK, len(d)), np.float32), 0
     chosen: list[int] = []
     gains: list[float] = []
@@ -166,11 +168,13 @@ def conditioned(
                     following = top
                 else:
                     following = _next_choices(sigma, top, d, t, diagonal, unit, factor[:rank])
-                others = [j for j in following[:BLOCK] if j != item and j not in columns]
-                batch = np.array([item, *others])
+                is_computed[item] = True
+                others = np.asarray(following[:BLOCK], int)
+                batch = np.append(item, others[~is_computed[others]])
+                is_computed[batch] = True
                 products = sigma.shared(np.ascontiguousarray(x[:, batch]))
                 products -= factor[:rank, batch].T @ factor[:rank]
-                columns.update(zip(batch.tolist(), ((rank, row) for row in products), strict=True))
+                columns.update(zip(batch.tolist(), zip(repeat(rank), products), strict=True))
             start, product = columns.pop(item)
             column = product.astype(float)
             column[item] += diagonal[item]
