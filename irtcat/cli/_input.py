@@ -91,7 +91,10 @@ def subject_column(path: Path, column: str) -> "pd.Series":
 
 def read_table(path: Path, kind: str) -> "pd.DataFrame":
     """Read a CSV table of subjects or items, with their ids in its first column."""
+    import pandas as pd
+
     from irtcat._checks import InputError, shorten
+    from irtcat._id_index import first_repeated
     from irtcat.io._text import read_table as read
 
     frame = read(path, text=(0,))  # an id may be "NA"
@@ -99,8 +102,7 @@ def read_table(path: Path, kind: str) -> "pd.DataFrame":
     for number, name in enumerate(frame.columns[1:], 2):
         if not str(name).strip() or str(name) == f"Unnamed: {number - 1}":
             raise InputError(f"{path}: the column {number} has no name. Name it or remove it.")
-    if frame.iloc[:, 0].duplicated().any():
-        repeated = frame.loc[frame.iloc[:, 0].duplicated()].iloc[0, 0]
+    if (repeated := first_repeated(pd.Index(frame.iloc[:, 0]))) is not None:
         raise InputError(f"{path}: the id {shorten(repeated)} occurs twice.")
     if not len(frame):
         raise InputError(f"{path}: expected a row for each of the {kind}. Got only a header.")

@@ -12,6 +12,7 @@ import pandas as pd
 
 from irtcat._checks import InputError, argument_error
 from irtcat._frames import as_pandas
+from irtcat._id_index import IdIndex
 from irtcat._types import IntArray
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "arrow_batches",
     "columns_of",
     "find_kind",
+    "ids_by_text",
     "kind_of",
     "pyarrow",
     "rows_at",
@@ -184,14 +186,24 @@ def rows_at(data: Any, items: pd.Index, key: str | None) -> tuple[Kind, IntArray
         return kind, np.arange(len(items))
     if key not in kind.names(data):
         raise argument_error("key", f"a column ({', '.join(map(str, kind.names(data)))})", key)
-    ids = items.astype(str)
-    if not ids.is_unique:
-        repeated = ids[ids.duplicated()][0]
-        raise argument_error("key", "None for items whose ids repeat as text", repeated)
-    positions = ids.get_indexer(pd.Index(kind.column(data, key)).astype(str))
+    texts = pd.Index(kind.column(data, key)).astype(str)
+    positions = ids_by_text(items).positions(texts)
     if (positions < 0).all():
-        raise InputError(f"No row has the id of an item in {key!r}. The first item is {ids[0]!r}.")
+        first = str(items[0])
+        raise InputError(f"No row has the id of an item in {key!r}. The first item is {first!r}.")
     return kind, positions
+
+
+def ids_by_text(items: pd.Index) -> IdIndex:
+    """Positions of items by the text of their ids.
+
+    Raises:
+        InputError: if two ids have the same text.
+    """
+    index = IdIndex(items)
+    if index.repeated is not None:
+        raise argument_error("key", "None for items whose ids repeat as text", index.repeated)
+    return index
 
 
 def take(data: Any, positions: IntArray, ascending: bool = False) -> Any:

@@ -17,7 +17,7 @@ from irtcat._files import replacing
 from irtcat._reading import check_regular, numbered_lines, parse_json
 from irtcat._types import BoolArray, IntArray
 from irtcat.io.parquet import parquet_batches, reading_parquet
-from irtcat.training._data import arrow_batches, pyarrow
+from irtcat.training._data import arrow_batches, ids_by_text, pyarrow
 
 __all__ = ["RowsWritten", "write_ids", "write_rows"]
 
@@ -136,53 +136,13 @@ def _long_fields() -> Iterator[None]:
         csv.field_size_limit(previous)
 
 
-class _Ids:
-    """Positions of items by the text of their ids, in 20 bytes an item beside the ids.
-
-    Hashes of 64 bits are looked up instead of a dictionary, and the texts at the positions are
-    compared.
-    """
-
-    def __init__(self, ids: pd.Index) -> None:
-        self._ids = ids
-        hashes = np.concatenate([_hashes(ids[start : start + BATCH]) for start in
-                                 range(0, len(ids), BATCH)])  # fmt: skip
-        self._order = np.argsort(hashes, kind="stable").astype(np.int64)
-        self._hashes = hashes[self._order]
-        equal = np.flatnonzero(self._hashes[1:] == self._hashes[:-1])
-        # Different texts with one hash: one pair in 400,000 sets of ten million ids.
-        same = np.union1d(self._order[equal], self._order[equal + 1])
-        self._others: dict[str, int] = {}
-        for k in same:
-            if self._others.setdefault(str(ids[k]), int(k)) != k:
-                raise argument_error("key", "None for items whose ids repeat as text", ids[k])
-
-    def positions(self, texts: list[str]) -> IntArray:
-        """The position of each text; -1 for others."""
-        index = pd.Index(texts, dtype=self._ids.dtype)
-        hashes = _hashes(index)
-        at = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
-        found = np.where(self._hashes[at] == hashes, self._order[at], -1)
-        same = np.asarray(self._ids.take(np.maximum(found, 0)) == index, bool)
-        found = np.where(same, found, -1)
-        if self._others:
-            found = np.array(
-                [self._others.get(text, k) for text, k in zip(texts, found, strict=True)]
-            )
-        return found
-
-
-def _hashes(texts: pd.Index) -> np.ndarray:
-    return pd.util.hash_array(np.asarray(texts, object), categorize=False)
-
-
 class _Match:
     """Which rows are kept, and their counts."""
 
     def __init__(self, ids: pd.Index, kept: BoolArray, key: str | None, source: str):
         self.key, self.kept, self.source, self.n = key, kept, source, len(ids)
         self._first = str(ids[0])
-        self._ids = None if key is None else _Ids(ids.astype(str))
+        self._ids = None if key is None else ids_by_text(ids)
         self._matched = np.zeros(len(ids), bool)
         self.read = self.written = self.unknown = self.repeated = 0
 

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import InputError, argument_error, shorten
+from irtcat._id_index import first_repeated
 from irtcat._rules import Rule
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank, one_ability
@@ -67,8 +68,7 @@ def read_items(items: Any, rule: Rule | None, name: str) -> Items:
         index = index.astype(object)
     if not len(index) or index.hasnans:
         raise argument_error("items", "items, each with an id", "none" if not len(index) else "NaN")
-    if not index.is_unique:
-        repeated = index[index.duplicated()][0]
+    if (repeated := first_repeated(index)) is not None:
         raise argument_error("items", "items with unique ids", f"{repeated!r} twice")
     if value is None or rule is None:
         value = np.full(len(index), np.nan)
