@@ -319,8 +319,8 @@ def choose_ids(name: str, ids: Any, labels: Any, n: int, kind: str) -> np.ndarra
     return check_ids(name, ids, n, kind)
 
 
-def positions(name: str, selection: Any, ids: np.ndarray) -> np.ndarray | None:
-    """Convert ids, integer positions, a slice or a mask to positions; None stays None.
+def positions(name: str, selection: Any, ids: np.ndarray) -> np.ndarray:
+    """Convert ids, integer positions, a slice or a mask to positions.
 
     Raises:
         InputError: an id is unknown, a position is out of range or repeated, or the selection is
@@ -330,8 +330,6 @@ def positions(name: str, selection: Any, ids: np.ndarray) -> np.ndarray | None:
         >>> positions("items", ["b", "a"], np.array(["a", "b", "c"])).tolist()
         [1, 0]
     """
-    if selection is None:
-        return None
     if isinstance(selection, slice):
         selection = np.arange(len(ids))[selection]
     if isinstance(selection, (str, int, np.integer)):

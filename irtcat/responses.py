@@ -411,7 +411,10 @@ class Responses:
     @property
     def has_missing(self) -> bool:
         """Whether any response is missing."""
-        return any(not observed(self.values[rows]).all() for rows in row_blocks(self.shape))
+        is_complete = True
+        for rows in row_blocks(self.values.shape):
+            is_complete = is_complete and bool(observed(self.values[rows]).all())
+        return not is_complete
 
     def to_numpy(self) -> np.ndarray:
         """Return a float64 copy of the category codes or fractions, NaN where missing."""
@@ -459,8 +462,8 @@ class Responses:
             >>> r.subset(subjects=["s2"], items=[2, 0]).item_ids.tolist()
             ['i3', 'i1']
         """
-        rows = positions("subjects", subjects, self.subject_ids)
-        columns = positions("items", items, self.item_ids)
+        rows = None if subjects is None else positions("subjects", subjects, self.subject_ids)
+        columns = None if items is None else positions("items", items, self.item_ids)
         values = self.values if rows is None else self.values[rows]
         values = values if columns is None else values[:, columns]
         trials = self.trials

@@ -186,7 +186,8 @@ def test_equating_solves_its_equation():
     target = rng.dirichlet(np.full(50, 5.0))
     x = (rng.random((6, 10)) < 0.5).astype(float)
     x[0, :3] = np.nan
-    ours, sd = equating_of(curves, target, chosen, weights)(x)
+    equating = equating_of(curves, target, chosen, weights)
+    ours, sd = equating.scores(equating.means(x))
     for row, told in zip(x, ours, strict=True):
         seen = ~np.isnan(row)
         w = weights[seen] * target[chosen][seen]
@@ -200,7 +201,7 @@ def test_equating_solves_its_equation():
         assert told == pytest.approx(target @ curves(np.array([at]))[:, 0], abs=1e-4)
     assert (sd > 0).all()
     even = equating_of(curves, np.full(50, 1 / 50), np.arange(50), target)
-    everything = even(np.ones((1, 50)))
+    everything = even.scores(even.means(np.ones((1, 50))))
     assert everything[1][0] == 0  # all items were run
 
 

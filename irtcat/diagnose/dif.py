@@ -313,7 +313,7 @@ def _chosen(
     ids = responses.item_ids
     anchored: set[int] = set()
     if anchors is not None:
-        anchored = set(np.asarray(positions("anchors", anchors, ids)).tolist())
+        anchored = set(positions("anchors", anchors, ids).tolist())
     elif scheme == "add":
         advice = "Name items that are equal in all groups, or use scheme='drop'."
         raise argument_error("anchors", 'passed with scheme="add"', None, advice)
@@ -321,7 +321,7 @@ def _chosen(
     if unusable:
         got = f"{ids[unusable[0]]} ({reasons[unusable[0]]})"
         raise argument_error("anchors", "items that can be compared between the groups", got)
-    requested = range(len(ids)) if items is None else np.asarray(positions("items", items, ids))
+    requested = range(len(ids)) if items is None else positions("items", items, ids)
     both = [str(ids[j]) for j in requested if j in anchored]
     if items is not None and both:
         raise argument_error("items", "other than the anchors", both)

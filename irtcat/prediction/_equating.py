@@ -6,7 +6,6 @@ read there. This only assumes that easy items stay easier than hard ones, so it 
 subjects beyond the calibrated ones. `Equating.posterior` adds what is expected of such subjects.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -47,7 +46,7 @@ def full_score_curve(curves: ScoreCurves, item_weights: FloatArray) -> FloatArra
     return total
 
 
-class _Mean(NamedTuple):
+class SameItems(NamedTuple):
     """Means of subjects who answered the same items, and their distribution given the full score.
 
     Attributes:
@@ -63,6 +62,18 @@ class _Mean(NamedTuple):
     n: float
     expected: FloatArray
     variance: FloatArray
+
+
+class Means(NamedTuple):
+    """Means of subjects, by the items that they answered.
+
+    Attributes:
+        n_subjects: number of subjects.
+        groups: those who answered an item that has weight.
+    """
+
+    n_subjects: int
+    groups: list[SameItems]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +92,7 @@ class Equating:
     in_score: FloatArray
     full_score: FloatArray
 
-    def __call__(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def scores(self, means: Means) -> tuple[FloatArray, FloatArray]:
         """Full scores and their sampling SDs.
 
         With ``g(t) = sum_S w_j p_j(t)`` and ``s(t) = sum_U t_j p_j(t)`` the score is ``s(t)`` at
@@ -90,13 +101,13 @@ class Equating:
         items.
 
         Args:
-            x: answers to the items, subjects x items; NaN where missing.
+            means: the means of the subjects' answers.
 
         Returns:
             Score and SD of each subject; NaN without an answer that has weight.
         """
-        score, sd = np.full(len(x), np.nan), np.full(len(x), np.nan)
-        for rows, mean, n, expected, variance in self._means(x):
+        score, sd = np.full((2, means.n_subjects), np.nan)
+        for rows, mean, n, expected, variance in means.groups:
             g = np.maximum.accumulate(expected) + 1e-10 * np.arange(len(GRID))  # strictly rising
             at = np.clip(mean, LEAST_ERROR / n, 1 - LEAST_ERROR / n)
             score[rows] = np.interp(at, g, self.full_score)
@@ -106,7 +117,7 @@ class Equating:
         return score, sd
 
     def posterior(
-        self, x: FloatArray, priors: list[tuple[FloatArray, float]], level: float
+        self, means: Means, priors: list[tuple[FloatArray, float]], level: float
     ) -> FloatArray:
         """Mean, SD and interval of the full score given the weighted mean of the answers.
 
@@ -117,7 +128,7 @@ class Equating:
         are not known well.
 
         Args:
-            x: answers to the items, subjects x items; NaN where missing.
+            means: the means of the subjects' answers.
             priors: probability of each point of `GRID`, and r, for each kind of subject.
             level: probability of the interval.
 
@@ -125,9 +136,9 @@ class Equating:
             Mean, SD, lower and upper end of the equal-tailed interval, priors x 4 x subjects; NaN
             without an answer that has weight.
         """
-        out = np.full((len(priors), 4, len(x)), np.nan)
+        out = np.full((len(priors), 4, means.n_subjects), np.nan)
         tail = (1 - level) / 2
-        for rows, mean, n, expected, variance in self._means(x):
+        for rows, mean, n, expected, variance in means.groups:
             for number, (prior, error_ratio) in enumerate(priors):
                 total = error_ratio**2 * variance + (CONTINUITY / n) ** 2
                 log_density = -0.5 * ((mean[:, None] - expected) ** 2 / total + np.log(total))
@@ -153,9 +164,14 @@ class Equating:
         """Expected answers of subjects with these full scores, subjects x items."""
         return self.curves(logit(np.clip(score, EDGE, 1 - EDGE))).T
 
-    def _means(self, x: FloatArray) -> Iterator[_Mean]:
-        """The subjects by the items that they answered; without those that answered none."""
+    def means(self, x: FloatArray) -> Means:
+        """Means of the answers.
+
+        Args:
+            x: answers to the items, subjects x items; NaN where missing.
+        """
         p, in_score = self.on_grid, self.in_score
+        groups = []
         for is_answered, rows in patterns(x):
             w = np.where(is_answered, self.weights * in_score, 0.0)
             if w.sum() <= 0:  # no answered item counts in the score
@@ -164,10 +180,12 @@ class Equating:
                 continue
             w = w / w.sum()
             unanswered = 1 - in_score[is_answered].sum()
-            yield _Mean(
+            group = SameItems(
                 rows=rows,
                 mean=np.where(is_answered, x[rows], 0) @ w,
                 n=1 / (w**2).sum(),
                 expected=w @ p,
                 variance=(w**2) @ (p * (1 - p)) * max(unanswered, 0),
             )
+            groups.append(group)
+        return Means(len(x), groups)

@@ -139,7 +139,7 @@ class ScoreRule:
     def _placed(self, x: FloatArray, expect: str, level: float) -> Estimate:
         """For subjects who are expected to be stronger, or weaker: the posterior."""
         score, _, lower, upper = self.equating.posterior(
-            x, end_priors(self.scores, [expect]), level
+            self.equating.means(x), end_priors(self.scores, [expect]), level
         )[0]
         is_stronger = EXPECTATIONS[expect].direction > 0
         contradicts = upper < self.median if is_stronger else lower > self.median
@@ -168,7 +168,8 @@ class ScoreRule:
         """
         blend = self.blend
         assert blend is not None
-        equated, equated_sd = self.equating(x)
+        means = self.equating.means(x)
+        equated, equated_sd = self.equating.scores(means)
         is_missing, answers = np.isnan(x), x
         if is_missing.any():  # they are replaced by their expectations
             answers = np.where(is_missing, self.equating.expected(equated), x)
@@ -178,7 +179,7 @@ class ScoreRule:
         flags = _reasons(new, below, blend.range, q)
         mean = blend.weight * new.regression + (1 - blend.weight) * equated
         if expect is None:
-            ends = self.equating.posterior(x, end_priors(self.scores), level)
+            ends = self.equating.posterior(means, end_priors(self.scores), level)
             is_upper = below > 0.5
             outside = np.where(is_upper, ends[0, 0], ends[1, 0])
             outside_sd = np.where(is_upper, ends[0, 1], ends[1, 1])

@@ -248,7 +248,8 @@ def _predict(task: Task, has_shared_prior: bool) -> Estimate:
         else:
             estimates.append(_with_prior(mixture, *run.prior, task.level))
     order = np.argsort(np.concatenate(rows))
-    return Estimate(*(np.concatenate(column)[order] for column in zip(*estimates, strict=True)))
+    columns = [np.concatenate(column)[order] for column in zip(*estimates, strict=True)]
+    return Estimate(*columns)
 
 
 def learn_rule(task: Task, levels: Sequence[float]) -> ScoreRule:
@@ -280,7 +281,9 @@ def _learn(
         return rule
     similar = np.arange(len(y))
     if run.is_tailored:
-        nearest = np.argsort(np.abs(y - equating(run.x)[0].mean()), kind="stable")
+        nearest = np.argsort(
+            np.abs(y - equating.scores(equating.means(run.x))[0].mean()), kind="stable"
+        )
         similar = nearest[: max(FEWEST_NEAREST, int(len(y) * NEAREST))]
     held_out, by_end, penalty, w = _cross_validated(task, calibrated, run, similar, begin)
     calibrated_range = Range.of(held_out)
@@ -340,9 +343,10 @@ def _cross_validated(
         intercepts, slopes = ridge_path(x[np.ix_(~is_out, items)], y[~is_out], PENALTIES)
         path[:, is_out] = (intercepts + answers @ slopes).T
         equating = placement.equating(items, weights)
-        equated[is_out], sd[is_out] = equating(answers)
+        means = equating.means(answers)
+        equated[is_out], sd[is_out] = equating.scores(means)
         priors = end_priors(placement.summary)
-        by_end[:, is_out] = equating.posterior(answers, priors, task.level)[:, 0]
+        by_end[:, is_out] = equating.posterior(means, priors, task.level)[:, 0]
     r, e, w = (path - y)[:, similar], (equated - y)[similar], BLENDS
     # Mean of (w r + (1 - w) e)^2 for all penalties (rows) and weights (columns).
     loss = np.outer((r**2).mean(axis=1), w**2) + (e**2).mean() * (1 - w) ** 2

@@ -35,10 +35,9 @@ class Scores(NamedTuple):
     @property
     def variances(self) -> FloatArray:
         """Variance of each item over the subjects, after imputation (divisor: subjects)."""
-        total = np.zeros(self.centred.shape[1])
-        for rows in row_blocks(self.centred.shape):
-            total += np.einsum("ij,ij->j", self.centred[rows], self.centred[rows], dtype=float)
-        return total / len(self.centred)
+        # einsum casts a buffer at a time, so that no copy in float64 is made.
+        x = self.centred
+        return np.einsum("ij,ij->j", x, x, dtype=float) / len(x)
 
 
 def centred_scores(responses: Responses) -> Scores:

@@ -38,11 +38,11 @@ def data():
 
 
 def test_predict_as_in_the_readme(data):
-    """Five folds, each with a choice of its own and both ends of the range: at most 480 calls."""
+    """Five folds, each with a choice of its own and both ends of the range: at most 400 calls."""
     calibration, new = data
     subset = select(None, 30, calibration=calibration)
     answers = new.subset(items=subset.item_ids)
-    assert calls(lambda: predict(calibration, subset, answers)) <= 480
+    assert calls(lambda: predict(calibration, subset, answers)) <= 400
 
 
 def test_a_greedy_choice_makes_no_calls_for_each_item(data):

@@ -82,7 +82,9 @@ def test_the_posterior_is_that_of_brute_force_integration(calibration):
         share[items],
         full_score_curve(curves, share),
     )
-    mean, sd, lower, upper = equating.posterior(answers, [(prior, 1.3)], 0.9)[0, :, 0]
+    mean, sd, lower, upper = equating.posterior(equating.means(answers), [(prior, 1.3)], 0.9)[
+        0, :, 0
+    ]
 
     logits = logit(np.clip(x.mean(axis=1), 0.005, 0.995))
     edge, scale = np.quantile(logits, 0.9), logits.std() / 2
