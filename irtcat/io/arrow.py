@@ -235,7 +235,9 @@ def _long(table: ArrowTable, columns: list[str], read_bytes: int, known_items: A
     batch_rows = read_bytes // (3 * BYTES_PER_ID)
     starts: list[str] = []
     found: set[str] = set()
+    n_rows = 0
     for batch in table.batches(batch_rows, columns[:2]):
+        n_rows += batch.num_rows
         subjects, items = (_texts(table, batch, k, columns) for k in (0, 1))
         starts += subjects.filter(pa.array(_is_new(subjects, starts[-1:]))).to_pylist()
         found.update(pc.unique(items).to_pylist())
@@ -260,7 +262,9 @@ def _long(table: ArrowTable, columns: list[str], read_bytes: int, known_items: A
 
     def blocks() -> Iterator[np.ndarray]:
         out, first, row, last = _empty(step, n_items), 0, -1, list[str]()
+        n_read = 0
         for batch in table.batches(batch_rows, columns):
+            n_read += batch.num_rows
             subjects, items = (_texts(table, batch, k, columns) for k in (0, 1))
             is_new = _is_new(subjects, last)
             rows = row + np.cumsum(is_new)
@@ -281,6 +285,8 @@ def _long(table: ArrowTable, columns: list[str], read_bytes: int, known_items: A
                     yield out
                     out, first = _empty(step, n_items), first + step
                 begin = end
+        if n_read != n_rows:
+            raise _changed(table)
         yield out[: len(ids) - first]
 
     return ArrowBlocks(len(ids), ids, item_ids, blocks)
