@@ -1,8 +1,8 @@
 """How long a 2PL fit takes, against the floor of two bare matrix products per iteration.
 
-Every size runs in processes of its own: first cold without a compilation cache, then cold with
-one that the run before has filled, then warm (median of several fits in one process, after one
-that compiles). Prints a table and saves it.
+Every size runs in processes of its own: first cold without compiled programs on disk, then cold
+with those of the run before, then warm (median of several fits in one process, after one that
+compiles). Prints a table and saves it.
 
     python experiments/benchmarks/fit_speed.py [--sizes 1000x50,5000x200] [--out table.csv]
 
@@ -92,11 +92,6 @@ def work(task):
     n_subjects, n_items, mode = task["subjects"], task["items"], task["mode"]
     begin = time.perf_counter()
     import jax
-
-    if task.get("cache"):
-        jax.config.update("jax_compilation_cache_dir", task["cache"])
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-        jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
     import numpy as np
 
     import irtcat
@@ -145,14 +140,14 @@ def work(task):
     print(json.dumps(out))
 
 
-def run(task):
-    """Run `work` in a fresh process."""
+def run(task, cache=""):
+    """Run `work` in a fresh process, with the folder of compiled programs; "" for none."""
     done = subprocess.run(
         [sys.executable, __file__, "--task", json.dumps(task)],
         capture_output=True,
         text=True,
         check=True,
-        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+        env={**os.environ, "PYTHONWARNINGS": "ignore", "IRTCAT_CACHE": cache},
     )
     return json.loads(done.stdout.strip().splitlines()[-1])
 
@@ -174,8 +169,8 @@ def main():
         task = {"subjects": n_subjects, "items": n_items}
         with tempfile.TemporaryDirectory() as cache:
             cold = run({**task, "mode": "cold"})
-            run({**task, "mode": "cold", "cache": cache})
-            cached = run({**task, "mode": "cold", "cache": cache})
+            run({**task, "mode": "cold"}, cache)
+            cached = run({**task, "mode": "cold"}, cache)
         warm = run({**task, "mode": "warm"})
         rows.append(
             {
