@@ -54,6 +54,7 @@ __all__ = [
     "local_quadrature",
     "log_likelihood",
     "on_grid_scale",
+    "place_locally",
     "posterior_on_grid",
     "row_priors",
     "scan_blocks",
@@ -208,7 +209,6 @@ def local_quadrature(
     log_lik: Float[Array, "rows window"],
     left: Float[Array, ""],
     rounds: int,
-    points: np.ndarray = Z_NODES,
     prior: Prior = STANDARD,
 ) -> tuple[Float[Array, "rows points"], Float[Array, "rows points"], Array, Array, Array]:
     """Integrate each row's posterior on local nodes.
@@ -218,23 +218,28 @@ def local_quadrature(
         left: ability at the first of them.
         rounds: number of placements of the nodes: first by the curvature at the mode, then by the
             posterior moments.
-        points: nodes in SDs around the mean, equally spaced.
         prior: each row's population.
 
     Returns:
         Nodes, posterior weights, the log of the normaliser, and for the transpose of the
         interpolation the stencils' nodes and weights.
     """
-    z = jnp.asarray(points, log_lik.dtype)
+    mean, sd = place_locally(log_lik, left, rounds, prior)
+    return integrate_locally(log_lik, left, mean, sd, jnp.asarray(Z_NODES, log_lik.dtype), prior)
+
+
+def place_locally(
+    log_lik: Float[Array, "rows window"], left: Float[Array, ""], rounds: int, prior: Prior
+) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
+    """Middle and unit of the nodes of the last of several placements (see `local_quadrature`)."""
+    z = jnp.asarray(Z_NODES, log_lik.dtype)
     mean, sd = _mode(log_lik, left, prior)
-    for round_number in range(rounds):
-        out = integrate_locally(log_lik, left, mean, sd, z, prior)
-        if round_number + 1 < rounds:
-            theta, weight = out[:2]
-            mean = (weight * theta).sum(1)
-            spread = jnp.sqrt((weight * (theta - mean[:, None]) ** 2).sum(1))
-            sd = jnp.maximum(spread, 0.3 * sd)
-    return out
+    for _ in range(rounds - 1):
+        theta, weight, *_ = integrate_locally(log_lik, left, mean, sd, z, prior)
+        mean = (weight * theta).sum(1)
+        spread = jnp.sqrt((weight * (theta - mean[:, None]) ** 2).sum(1))
+        sd = jnp.maximum(spread, 0.3 * sd)
+    return mean, sd
 
 
 def integrate_locally(

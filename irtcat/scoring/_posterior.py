@@ -15,6 +15,7 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Array, Bool, Float
 
 from irtcat._compile import jit
+from irtcat._matrix import row_blocks as slices
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.latent._layout import WIDE_SD, block_bytes
@@ -27,8 +28,8 @@ from irtcat.latent._line import (
     grid_nodes,
     integrate_locally,
     item_curves,
-    local_quadrature,
     log_likelihood,
+    place_locally,
 )
 from irtcat.models import ItemModel, filled, in_precision, steepest_slope
 
@@ -120,6 +121,9 @@ def _support(log_lik: Array, nodes: Array, prior: Prior) -> tuple[Array, Array, 
     return (low + high) / 2, (high - low) / 12, sd >= WIDE_SD
 
 
+QUANTILE_CELLS = 2**18
+"""Cells of the posteriors of which quantiles are computed at a time, so that they stay in cache."""
+
 SMALL = 2**20
 """Up to this many responses the items are padded: similar banks then share one program."""
 
@@ -162,13 +166,11 @@ def _posterior(
         )
         log_lik = log_likelihood(statistics, mask, curves)
         row_prior = prior_of(prior, safe)
-        narrow = local_quadrature(log_lik, left, rounds=3, points=FINE_NODES, prior=row_prior)
-        mean, sd, is_wide = _support(log_lik, nodes, row_prior)
+        narrow = place_locally(log_lik, left, rounds=3, prior=row_prior)
+        *wide, is_wide = _support(log_lik, nodes, row_prior)
+        mean, sd = (jnp.where(is_wide, w, n) for w, n in zip(wide, narrow, strict=True))
         points = jnp.asarray(FINE_NODES, like.dtype)
-        wide = integrate_locally(log_lik, left, mean, sd, points, row_prior)
-        column = is_wide[:, None]
-        theta, weights = (jnp.where(column, wide[k], narrow[k]) for k in (0, 1))
-        log_z = jnp.where(is_wide, wide[2], narrow[2])
+        theta, weights, log_z, *_ = integrate_locally(log_lik, left, mean, sd, points, row_prior)
         beyond = _is_cut_off(log_lik + row_prior.log_density(nodes))
         coarse = jnp.zeros_like(beyond)
         mean, sd = _moments(theta, weights)
@@ -325,7 +327,7 @@ def posterior(
     if steep:
         out = summed(np.arange(n_rows), LIMIT, n_cells)
     else:
-        rows = jax.device_put(row_blocks(n_rows, n_items, dtype.itemsize))
+        rows = jax.device_put(row_blocks(n_rows, max(n_items, N_NODES), dtype.itemsize))
         result = _posterior(
             items, answers, rows, has_missing=has_missing, like=np.zeros((), dtype),
             prior=priors,
@@ -350,9 +352,17 @@ def quantile(post: Posterior, probability: float | FloatArray) -> FloatArray:
     ``probability`` is one number, or a column with one for each subject.
     """
     probability = np.broadcast_to(probability, (len(post.nodes), 1))
-    step = post.nodes[:, 1:] - post.nodes[:, :-1]
+    parts = [
+        _quantile(post.nodes[rows], post.weights[rows], probability[rows])
+        for rows in slices(post.nodes.shape, QUANTILE_CELLS)
+    ]
+    return np.concatenate([np.empty(0), *parts])
+
+
+def _quantile(nodes: FloatArray, weights: FloatArray, probability: FloatArray) -> FloatArray:
+    step = nodes[:, 1:] - nodes[:, :-1]
     width = step.max(axis=1, keepdims=True)  # some steps are 0: nodes stop at the grid's end
-    density = post.weights / width
+    density = weights / width
     cell = 0.5 * (density[:, 1:] + density[:, :-1]) * step
     cumulative = np.concatenate([np.zeros((len(cell), 1)), np.cumsum(cell, axis=1)], axis=1)
     cumulative /= cumulative[:, -1:]
@@ -363,4 +373,4 @@ def quantile(post: Posterior, probability: float | FloatArray) -> FloatArray:
     slope = np.divide(f1 - f0, h, out=np.zeros_like(h), where=h > 0)
     root = np.sqrt(np.maximum(f0**2 + 2 * slope * rest, 0))
     move = 2 * rest / np.maximum(f0 + root, 1e-300)
-    return post.nodes[row, at] + np.clip(move, 0, h)
+    return nodes[row, at] + np.clip(move, 0, h)
