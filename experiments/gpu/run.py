@@ -260,12 +260,21 @@ def measure(case: Case) -> dict[str, Any]:
     return row
 
 
+def available_memory() -> float:
+    """Bytes that a program can have: with those of cached files, which the system gives up."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(1024.0 * int(s.split()[1]) for s in lines if s.startswith("MemAvailable"))
+    except (OSError, StopIteration):  # not Linux
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+
+
 def probe() -> dict[str, Any]:
     """What there is to run on: platform, device, and free bytes."""
     import jax
 
     device = jax.devices()[0]
-    host = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    host = available_memory()
     free = (device.memory_stats() or {}).get("bytes_limit", host)
     return {
         "platform": device.platform, "device": device.device_kind, "free": free, "host": host,
