@@ -403,11 +403,11 @@ def draw(table: pd.DataFrame, path: Path) -> None:
 
 
 def commit() -> str:
-    """The commit of this checkout, "+" if files were changed."""
+    """The commit of this checkout, "+" if the package was changed."""
     git = ["git", "-C", str(HERE)]
     head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
     changed = subprocess.run(
-        [*git, "status", "--porcelain", "-uno"], capture_output=True, text=True
+        [*git, "status", "--porcelain", "-uno", ":/irtcat"], capture_output=True, text=True
     )
     return (head.stdout.strip() or "unknown") + ("+" if changed.stdout.strip() else "")
 

@@ -341,11 +341,11 @@ def with_shares(rows: list[dict[str, Any]], options: argparse.Namespace) -> pd.D
 
 
 def commit() -> str:
-    """The commit of this checkout, "+" if files were changed."""
+    """The commit of this checkout, "+" if the package was changed."""
     git = ["git", "-C", str(HERE)]
     ran = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
     changed = subprocess.run(
-        [*git, "status", "--porcelain", "-uno"], capture_output=True, text=True
+        [*git, "status", "--porcelain", "-uno", ":/irtcat"], capture_output=True, text=True
     )
     return (ran.stdout.strip() or "unknown") + ("+" if changed.stdout.strip() else "")
 
