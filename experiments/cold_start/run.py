@@ -44,6 +44,9 @@ imported = time.perf_counter() - start
 model, n, m, options = json.loads(sys.argv[1])
 rng = np.random.default_rng(0)
 theta, a, b = rng.normal(size=(n, 1)), rng.lognormal(0, 0.3, m), rng.normal(size=m)
+parts = 4 if options.get("pattern") else options.get("dims", 0)
+if parts:  # items of a part share an ability
+    theta = theta + rng.normal(size=(n, parts))[:, np.arange(m) % parts]
 def answers(shift):
     return (rng.random((n, m)) < 1 / (1 + np.exp(-a * (theta - b - shift)))).astype(int)
 x = answers(0)
@@ -95,10 +98,11 @@ def measure(case, repeats):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="two cases, once each")
+    parser.add_argument("--only", type=int, nargs="+", help="numbers of cases, from 0")
     parser.add_argument("--out", type=Path, help="also write the table as CSV")
     arguments = parser.parse_args()
-    rows = []
-    for case in QUICK if arguments.quick else CASES:
+    rows, cases = [], QUICK if arguments.quick else CASES
+    for case in cases if arguments.only is None else [cases[i] for i in arguments.only]:
         rows.append(measure(case, 1 if arguments.quick else 3))
         print(pd.DataFrame(rows[-1:]).round(2).to_string(index=False, header=len(rows) == 1))
     if arguments.out:

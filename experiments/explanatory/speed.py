@@ -4,10 +4,11 @@
 
 Warm seconds (best of three, without standard errors) of a 2PL with 20 features of subjects, of
 items, and of both, over the plain fit. ``--wide``: 30,000 items with 5,000 columns, 200 subjects
-(one run; about 4 GB).
+(one run; about 4 GB). The column ``blas_threads`` is OPENBLAS_NUM_THREADS, "all" where it is not set.
 """
 
 import argparse
+import os
 import time
 
 import numpy as np
@@ -71,6 +72,7 @@ def main() -> None:
                     "subjects": n,
                     "items": n_items,
                     "columns": columns,
+                    "blas_threads": os.environ.get("OPENBLAS_NUM_THREADS", "all"),
                     "features_of": kind,
                     "plain_s": round(plain, 3),
                     "seconds": round(took, 3),
