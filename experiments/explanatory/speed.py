@@ -4,7 +4,7 @@
 
 Warm seconds (best of three, without standard errors) of a 2PL with 20 features of subjects, of
 items, and of both, over the plain fit. ``--wide``: 30,000 items with 5,000 columns, 200 subjects
-(one run; about 4 GB). The column ``blas_threads`` is OPENBLAS_NUM_THREADS, "all" where it is not set.
+(one run; about 4 GB). The column ``blas_threads`` is OPENBLAS_NUM_THREADS ("all" if it is not set).
 """
 
 import argparse
