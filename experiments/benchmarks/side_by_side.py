@@ -136,6 +136,7 @@ def measure(python: str, case: str, repeats: int) -> dict[str, float]:
         done = subprocess.run(
             [python, "-c", f"{code}measured(call, {repeats})"], capture_output=True, text=True,
             env={**os.environ, "IRTCAT_CACHE": cache, "IRTCAT_PROGRESS": "0"},
+            cwd=cache,  # Python looks for packages in the current folder first
         )  # fmt: skip
     if done.returncode:
         print(case, "with", python, "failed:", done.stderr.strip().splitlines()[-1])
@@ -153,6 +154,13 @@ def main() -> None:
     given = parser.parse_args()
     # Not resolved: the interpreter of a virtual environment is a link.
     pythons = {"now": sys.executable, "before": str(Path(given.before).absolute())}
+    where = "import irtcat; print(irtcat.__file__)"
+    files = [
+        subprocess.run([python, "-c", where], capture_output=True, cwd="/", check=True).stdout
+        for python in pythons.values()
+    ]
+    if files[0] == files[1]:
+        parser.error("both interpreters have the same irtcat")
     rows = []
     for case in (case for case in CASES if case.startswith(tuple(given.only))):
         runs = [
