@@ -50,6 +50,7 @@ from irtcat.fitting._record import (
 from irtcat.fitting._result import Fit
 from irtcat.fitting._rows import Rows
 from irtcat.fitting._setup import read_data, set_up
+from irtcat.fitting._sizes import ItemFill
 from irtcat.fitting._start import Start, further_start, points_of
 from irtcat.fitting._steep import steep_likelihood
 from irtcat.fitting.em import EMProblem, EMState, run_e_step
@@ -161,6 +162,7 @@ def _problem(
         group=None if n_groups is None else jax.device_put(rows.group),
         held=jax.device_put(np.full(n_groups or 1, n_groups is None)),
         scaled=prior.scaled,
+        fill=ItemFill(len(prior.aside), len(rows.weights) if engine is None else np.inf),
         engine=engine,
     )
 

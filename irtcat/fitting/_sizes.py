@@ -5,6 +5,7 @@ the data are read, and items, for the length of a call, with copies of the last 
 they have weight 0 in the abilities, are not estimated, and are cut off the results.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -32,6 +33,7 @@ class ItemFill:
         self.n = n_items
         total = round_up(n_items, FEWEST_ITEMS) if n_items * n_rows <= LARGE else n_items
         self.more = total - n_items
+        self._last: list[tuple[Any, Any]] = [(None, None)] * 4
 
     def items(self, tree: Any, axis: int = 0) -> Any:
         """Arrays with copies of the last item added along an axis."""
@@ -52,6 +54,20 @@ class ItemFill:
             shared=None if shared is None else shared._replace(labels=self.items(shared.labels)),
         )
 
+    def constants(
+        self, template: Any, x: Array, item_weights: Array, constraints: Constraints
+    ) -> tuple[Any, ...]:
+        """What seldom changes from one iteration to the next; filled where it has changed."""
+        fills = (self.items, partial(self.items, axis=1), self.weights, self.constraints)
+        values = (template, x, item_weights, constraints)
+        if not self.more:
+            return values
+        self._last = [
+            last if last[0] is value else (value, jax.device_put(fill(value)))
+            for last, value, fill in zip(self._last, values, fills, strict=True)
+        ]
+        return tuple(filled for _, filled in self._last)
+
     def _filled(self, leaf: Any, axis: int, mode: Any) -> Any:
         if not self.more:
             return leaf
@@ -68,12 +84,11 @@ class ItemFill:
         return matrix[np.ix_(kept, kept)] if self.more else matrix
 
     def cut(self, tree: Any, axis: int = 0) -> Any:
-        """Arrays without the items that were added along an axis."""
+        """Arrays without the items that were added along an axis.
+
+        They stay in numpy, which costs nothing: a slice by JAX is a program for every shape.
+        """
         if not self.more:
             return tree
-
-        def cut(leaf: Any) -> Array:
-            # In numpy: JAX would compile a program for every shape.
-            return jax.device_put(np.asarray(leaf).take(range(self.n), axis))
-
-        return jax.tree.map(cut, tree)
+        kept = (slice(None),) * axis + (slice(self.n),)
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[kept], tree)

@@ -76,6 +76,7 @@ class EMProblem(NamedTuple):
         group: group of each row; None where the one population is N(0, 1) by definition.
         held: groups whose mean and SD are not estimated (unless the scale is expanded).
         scaled: whether the latent mean and SD depend on priors.
+        fill: fills the items up to a round number, where the rows are in memory.
         engine: runs the passes over the responses where they are not all in the memory of one
             device (``x`` is then None); otherwise None.
         transform: position of the grid on the scale of the parameters; None where the two scales
@@ -95,6 +96,7 @@ class EMProblem(NamedTuple):
     group: Array | None
     held: Array
     scaled: bool
+    fill: ItemFill
     engine: Any = None
     transform: ScaleTransform | None = None
     stated: bool = False
@@ -103,12 +105,6 @@ class EMProblem(NamedTuple):
     def n_latent(self) -> int:
         """How many means and SDs of groups are estimated."""
         return 2 * int((~np.asarray(self.held)).sum())
-
-    @property
-    def fill(self) -> ItemFill:
-        """What fills the items up to a round number, where the rows are in memory."""
-        n_rows = len(self.weights) if self.engine is None else np.inf
-        return ItemFill(len(self.item_weights), n_rows)
 
     def laid_out(self, mean: FloatArray, sd: FloatArray) -> Iterable[tuple[RowBlock, Layout]]:
         """The rows in blocks, each with the layout for posteriors of these means and SDs."""
@@ -444,16 +440,19 @@ def run_e_step(problem: EMProblem, state: EMState, slack: float, n_steps: int, e
         return problem.engine.em_map(problem, state, slack, n_steps, expand)
     layout = problem.plan.layout(state.mean, state.spread, slack)
     fill = problem.fill
+    template, x, item_weights, constraints = fill.constants(
+        problem.template, problem.x, problem.item_weights, problem.constraints
+    )
     update, belief = em_map(
         state.point._replace(params=fill.items(state.point.params)),
-        fill.items(problem.template),
-        fill.items(problem.x, axis=1),
+        template,
+        x,
         problem.weights,
-        fill.weights(problem.item_weights),
+        item_weights,
         problem.group,
         layout.wide,
         layout.narrow,
-        fill.constraints(problem.constraints),
+        constraints,
         problem.held,
         np.int32(n_steps),
         np.bool_(expand),
