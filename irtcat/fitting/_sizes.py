@@ -58,7 +58,8 @@ class ItemFill:
         self, template: Any, x: Array, item_weights: Array, constraints: Constraints
     ) -> tuple[Any, ...]:
         """What seldom changes from one iteration to the next; filled where it has changed."""
-        fills = (self.items, partial(self.items, axis=1), self.weights, self.constraints)
+        of_columns = partial(self.items, axis=1)
+        fills: tuple[Any, ...] = (self.items, of_columns, self.weights, self.constraints)
         values = (template, x, item_weights, constraints)
         if not self.more:
             return values
