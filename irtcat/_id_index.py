@@ -68,7 +68,7 @@ def first_repeated(ids: pd.Index) -> Any:
     """
     if isinstance(ids.dtype, pd.StringDtype):
         return IdIndex(ids).repeated
-    return None if ids.is_unique else ids[ids.duplicated()][0]
+    return None if ids.is_unique else ids[ids.duplicated()].tolist()[0]
 
 
 def _hashes(texts: pd.Index) -> np.ndarray:

@@ -38,7 +38,7 @@ def test_first_repeated_is_the_first_that_occurred_before():
 
 
 def test_ids_that_are_no_texts():
-    assert first_repeated(pd.Index([2, 1, 3, 1, 2])) == 1
+    assert repr(first_repeated(pd.Index([2, 1, 3, 1, 2]))) == "1"
     assert first_repeated(pd.Index([1, "1"], dtype=object)) is None
     assert IdIndex(pd.Index([1, "1"], dtype=object)).repeated == "1"
     assert IdIndex(pd.Index([30, 10, 20])).positions(["10", "30", "3"]).tolist() == [1, 0, -1]
