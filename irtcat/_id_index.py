@@ -14,7 +14,7 @@ BATCH = 1 << 16
 
 
 class IdIndex:
-    """Positions by the text of ids.
+    """Positions by the text of ids, of which there is at least one.
 
     Hashes of 64 bits are sorted and looked up instead of a dictionary of objects, and the texts at
     the positions found are compared.
@@ -41,7 +41,7 @@ class IdIndex:
                 break
 
     def positions(self, texts: pd.Index | list[str]) -> IntArray:
-        """The position of each text; -1 for others."""
+        """The position of each text, from 0; -1 for texts that are no id, and for missing ones."""
         index = pd.Index(texts, dtype=self._ids.dtype)
         starts = range(0, len(index), BATCH)
         parts = [self._positions(index[start : start + BATCH]) for start in starts]

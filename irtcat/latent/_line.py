@@ -231,7 +231,10 @@ def local_quadrature(
 def place_locally(
     log_lik: Float[Array, "rows window"], left: Float[Array, ""], rounds: int, prior: Prior
 ) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
-    """Middle and unit of the nodes of the last of several placements (see `local_quadrature`)."""
+    """Middle and unit (an SD) of each row's nodes at the last of several placements.
+
+    The arguments are those of `local_quadrature`, which integrates on these nodes.
+    """
     z = jnp.asarray(Z_NODES, log_lik.dtype)
     mean, sd = _mode(log_lik, left, prior)
     for _ in range(rounds - 1):

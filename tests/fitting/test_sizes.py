@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from irtcat import fit
-from irtcat.fitting import _rows, _sizes, em
+from irtcat.fitting import _mstep, _rows, _sizes, em
 from irtcat.latent import round_up
 
 RNG = np.random.default_rng(3)
@@ -77,3 +77,17 @@ def test_sizes_are_few_and_at_most_a_quarter_more(fewest):
     assert ((sizes - n) / n)[n > 4 * fewest].max() <= 0.25
     assert len(set(sizes)) <= 4 * np.log2(3000 / fewest) + 5
     assert [round_up(int(k), fewest) for k in set(sizes)] == list(set(sizes))
+
+
+def test_what_has_not_changed_is_filled_once():
+    fill = _sizes.ItemFill(M, N)
+    template, x, weights = np.arange(M), np.zeros((N, M), np.int8), np.ones(M)
+    bounds = np.full((2, 1), [[-9.0], [9.0]])
+    table = _mstep.Constraints(*np.ones((2, M, 1)), np.ones((M, 1), bool), *bounds)
+    first = fill.constants(template, x, weights, table)
+    assert first[1].shape == (N, 16)
+    assert first[2].tolist() == [1.0] * M + [0.0] * (16 - M)
+    assert not first[3].free[M:].any()
+    again = fill.constants(template, x, np.zeros(M), table)
+    assert [a is b for a, b in zip(first, again, strict=True)] == [True, True, False, True]
+    assert again[2].tolist() == [0.0] * 16
