@@ -519,7 +519,7 @@ class OneAbility(Curvature):
         if problem.transform is not None:
             mean, sd = map(np.asarray, problem.transform)
             nodes = mean + sd * nodes
-        self.nodes = jax.device_put(nodes)
+        self.nodes = nodes
         self.free = np.asarray(problem.constraints.free)
         self.population = None
         estimated = np.zeros(0, bool)

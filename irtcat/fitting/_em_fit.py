@@ -149,18 +149,26 @@ def _problem(
     """Everything that is constant during the iterations."""
     size = dtype.itemsize
     plan = engine.make_plan(size) if engine else LayoutPlan(*rows.shape, size)
+    weights, item_weights, group, held = jax.device_put(
+        (
+            rows.weights.astype(dtype),
+            (~prior.aside).astype(dtype),
+            None if n_groups is None else rows.group,
+            np.full(n_groups or 1, n_groups is None),
+        )
+    )
     return EMProblem(
         template=template,
         x=x,
-        weights=jax.device_put(rows.weights.astype(dtype)),
-        item_weights=jax.device_put((~prior.aside).astype(dtype)),
+        weights=weights,
+        item_weights=item_weights,
         has_missing=rows.has_missing,
         constraints=prior.constraints,
         tied=tied,
         plan=plan,
         dtype=dtype,
-        group=None if n_groups is None else jax.device_put(rows.group),
-        held=jax.device_put(np.full(n_groups or 1, n_groups is None)),
+        group=group,
+        held=held,
         scaled=prior.scaled,
         fill=ItemFill(len(prior.aside), len(rows.weights) if engine is None else np.inf),
         engine=engine,

@@ -1,8 +1,7 @@
 """Anderson acceleration of the EM map, on the host, as its vectors are short."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from irtcat._types import FloatArray
@@ -105,11 +104,11 @@ class Extrapolation:
     def _point(self, vector: FloatArray, like: EMPoint) -> EMPoint:
         """Undo `_flat`, free parameters within the bounds."""
         size = like.params.size
-        params = vector[:size].reshape(like.params.shape)
+        params: Any = vector[:size].reshape(like.params.shape)
         params = np.where(self.free, np.clip(params, *self.bounds), params)
-        population = vector[size:].reshape(like.population.shape)
+        population: Any = vector[size:].reshape(like.population.shape)
         dtype = like.params.dtype
-        return EMPoint(jnp.asarray(params, dtype), jnp.asarray(population, dtype))
+        return EMPoint(params.astype(dtype), population.astype(dtype))
 
     def accepted(self) -> None:
         """The last proposal raised the objective: damp less."""

@@ -257,9 +257,9 @@ def start_on_scale(
         Problem and state; a problem without groups and anchors is unchanged.
     """
     first = np.where(np.isnan(fixed), start.params, fixed)
-    params = jax.device_put(first.astype(problem.dtype))
     if problem.group is None:
-        return problem, EMState(problem.start(params), start.mean, start.sd)
+        return problem, EMState(problem.start(first), start.mean, start.sd)
+    params = jax.device_put(first.astype(problem.dtype))
     weights, group = np.asarray(problem.weights, float), np.asarray(problem.group)
     population = _by_group(start.mean, weights, group, len(problem.held))
     point = EMPoint(params, jnp.asarray(population, problem.dtype))

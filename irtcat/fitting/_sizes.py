@@ -6,7 +6,7 @@ they have weight 0 in the abilities, are not estimated, and are cut off the resu
 """
 
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -37,20 +37,20 @@ class ItemFill:
 
     def items(self, tree: Any, axis: int = 0) -> Any:
         """Arrays with copies of the last item added along an axis."""
-        return jax.tree.map(lambda leaf: self._filled(leaf, axis, mode="edge"), tree)
+        return jax.tree.map(lambda leaf: self._filled(leaf, axis, added="last"), tree)
 
     def weights(self, weights: Array | FloatArray) -> Any:
         """Weights of items, 0 for those that are added."""
-        return self._filled(weights, 0, mode="constant")
+        return self._filled(weights, 0, added="zeros")
 
     def constraints(self, constraints: Constraints) -> Constraints:
         """Constraints; items that are added have no prior and are not estimated."""
         shared, family = constraints.shared, constraints.family
         return constraints._replace(
             prior_mean=self.items(constraints.prior_mean),
-            prior_precision=self._filled(constraints.prior_precision, 0, mode="constant"),
-            free=self._filled(constraints.free, 0, mode="constant"),
-            family=family if family is None else self._filled(family, 0, mode="constant"),
+            prior_precision=self._filled(constraints.prior_precision, 0, added="zeros"),
+            free=self._filled(constraints.free, 0, added="zeros"),
+            family=family if family is None else self._filled(family, 0, added="zeros"),
             shared=None if shared is None else shared._replace(labels=self.items(shared.labels)),
         )
 
@@ -69,13 +69,13 @@ class ItemFill:
         ]
         return tuple(filled for _, filled in self._last)
 
-    def _filled(self, leaf: Any, axis: int, mode: Any) -> Any:
+    def _filled(self, leaf: Any, axis: int, added: Literal["last", "zeros"]) -> Any:
         if not self.more:
             return leaf
         leaf = np.asarray(leaf)
-        widths = [(0, 0)] * leaf.ndim
-        widths[axis] = (0, self.more)
-        return np.pad(leaf, widths, mode=mode)
+        last = leaf[(slice(None),) * axis + (slice(-1, None),)]
+        one = last if added == "last" else np.zeros_like(last)
+        return np.concatenate([leaf, np.repeat(one, self.more, axis)], axis)
 
     def cut_square(self, matrix: Any, n_params: int) -> FloatArray:
         """A matrix of all items' parameters, and of others after them, without those added."""

@@ -48,7 +48,7 @@ __all__ = [
 
 
 class EMPoint(NamedTuple):
-    """The parameters that EM estimates.
+    """The parameters that EM estimates; between the iterations as arrays of numpy.
 
     Attributes:
         params: unconstrained item parameters, items x params.
@@ -116,10 +116,9 @@ class EMProblem(NamedTuple):
 
     def start(self, params: FloatArray | Array) -> EMPoint:
         """The point with these item parameters and standard populations."""
-        return EMPoint(
-            jax.device_put(np.asarray(params, self.dtype)),
-            jax.device_put(np.zeros((2, len(self.held)), self.dtype)),
-        )
+        values: Any = np.asarray(params, self.dtype)
+        populations: Any = np.zeros((2, len(self.held)), self.dtype)
+        return EMPoint(values, populations)
 
 
 class EMState(NamedTuple):

@@ -343,8 +343,8 @@ def adaptive_sums(
 
 def sums_of_block(
     rule: Quadrature,
-    params: Array,
-    population: Array,
+    params: Array | np.ndarray,
+    population: Array | np.ndarray,
     template: ItemModel,
     block: RowBlock,
     item_weights: Array,

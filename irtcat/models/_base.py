@@ -125,13 +125,13 @@ def item_categories(model: "ItemModel") -> np.ndarray:
 def in_precision(model: "ModelT", dtype: Any) -> "ModelT":
     """The model with its floats in this precision, on the device; integers keep their dtype."""
 
-    def convert(leaf: Any) -> Array:
+    def convert(leaf: Any) -> Any:
         kind = np.dtype(leaf.dtype).kind
         if isinstance(leaf, np.ndarray):  # converted here, not by a program for its shape
-            return jax.device_put(leaf.astype(dtype if kind == "f" else leaf.dtype))
+            return leaf.astype(dtype if kind == "f" else leaf.dtype)
         return jnp.asarray(leaf, dtype if kind == "f" else None)
 
-    return jax.tree.map(convert, model)
+    return jax.device_put(jax.tree.map(convert, model))
 
 
 def free_parameters(model: "ItemModel") -> np.ndarray:
