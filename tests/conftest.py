@@ -14,8 +14,6 @@ import typer.testing
 from jaxtyping import install_import_hook
 from scipy.special import expit
 
-from irtcat._compile import forget_programs
-
 # Shapes written in annotations are enforced from here on (jaxtyping with beartype).
 MATHS = [
     "models",
@@ -166,6 +164,8 @@ def pytest_runtest_teardown():
     maps = Path("/proc/self/maps")
     if _compiled_since_count < PROGRAMS_BETWEEN or not maps.exists():
         return
+    from irtcat._compile import forget_programs  # after the settings above are made
+
     _compiled_since_count = 0
     if maps.read_bytes().count(b"\n") > MOST_MAPS:
         forget_programs()

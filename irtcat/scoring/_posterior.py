@@ -14,7 +14,7 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Bool, Float
 
-from irtcat._compile import jit
+from irtcat._compile import BEST, jit
 from irtcat._matrix import row_blocks as slices
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
@@ -145,7 +145,7 @@ def _moments(nodes: Array, weights: Array) -> tuple[Array, Array]:
     return mean, jnp.sqrt((weights * (nodes - mean[:, None]) ** 2).sum(1))
 
 
-@functools.partial(jit, static_argnames=("has_missing",))
+@functools.partial(jit, static_argnames=("has_missing",), options=BEST)  # a quarter faster
 def _posterior(
     model: ItemModel,
     x: Array,
