@@ -188,6 +188,35 @@ def _posterior(
     return jax.tree.map(lambda array: array.reshape(-1, *array.shape[2:]), out)
 
 
+CURVE_CELLS = 2**22
+"""Nodes times items whose curves are in memory at a time."""
+
+
+def _log_likelihood_in_parts(
+    model: ItemModel, x: Array, nodes: Float[Array, " nodes"], has_missing: bool
+) -> Float[Array, "rows nodes"]:
+    """Log-likelihood of each row at each node, summed over parts of the items."""
+
+    def of_part(part: tuple[ItemModel, Array]) -> Array:
+        items, answers = part
+        curves = item_curves(items, nodes)
+        statistics, mask = items.sufficient_statistics(
+            answers.T, curves.contrast.shape[0], has_missing, nodes.dtype
+        )
+        return log_likelihood(statistics, mask, curves)
+
+    parts, size = (model, x.T), max(1, CURVE_CELLS // len(nodes))
+    n = x.shape[1] // size * size
+    if n == 0:
+        return of_part(parts)
+    whole = jax.tree.map(lambda leaf: leaf[:n].reshape(-1, size, *leaf.shape[1:]), parts)
+    zero = jnp.zeros((len(x), len(nodes)), nodes.dtype)
+    total = jax.lax.scan(lambda total, part: (total + of_part(part), None), zero, whole)[0]
+    if n == x.shape[1]:
+        return total
+    return total + of_part(jax.tree.map(lambda leaf: leaf[n:], parts))
+
+
 @functools.partial(jit, static_argnames=("has_missing",))
 def _summed(
     model: ItemModel,
@@ -203,15 +232,11 @@ def _summed(
     The sum is exact to rounding where the items change slowly within a cell; the edge of a steeper
     one is off by half a cell at most. Posteriors narrower than ``least_sd`` are marked as coarse.
     """
-    curves = item_curves(model, nodes)
     step = nodes[1] - nodes[0]
 
     def block(rows: Array) -> Posterior:
         safe = jnp.minimum(rows, x.shape[0] - 1)
-        statistics, mask = model.sufficient_statistics(
-            x[safe], curves.contrast.shape[0], has_missing, nodes.dtype
-        )
-        log_post = log_likelihood(statistics, mask, curves) + jnp.log(step)
+        log_post = _log_likelihood_in_parts(model, x[safe], nodes, has_missing) + jnp.log(step)
         log_post = log_post + prior_of(prior, safe).log_density(nodes)
         log_z = logsumexp(log_post, axis=1)
         fine = jnp.exp(log_post - log_z[:, None])
@@ -304,7 +329,8 @@ def posterior(
         least = np.asarray(least_sd_for(model, 2 * limit / n_cells), dtype)
         rows = np.full(2 ** int(np.ceil(np.log2(len(which)))) + 1, n_rows, np.int32)
         rows[: len(which)] = which  # few distinct lengths, so that compiled programs are reused
-        blocks = rows[row_blocks(len(rows) - 1, max(n_items, n_cells), dtype.itemsize)]
+        width = max(min(n_items, CURVE_CELLS // n_cells), n_cells)
+        blocks = rows[row_blocks(len(rows) - 1, width, dtype.itemsize)]
         out = _summed(
             items,
             answers,

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.special import log_expit
@@ -11,7 +12,7 @@ from irtcat import ItemBank, Responses, score, sum_score_table
 from irtcat._precision import precision
 from irtcat.cat import Config, exact_distribution
 from irtcat.models import Design, in_precision, model_from_key, take
-from irtcat.scoring import METHODS
+from irtcat.scoring import METHODS, _posterior
 
 SLOPES, PLACES = (0.01, 1.0, 5.0, 25.0, 300.0), (0.0, -2.0, 2.0, -50.0, 50.0, -1000.0, 1000.0)
 
@@ -212,6 +213,24 @@ def test_steeper_than_any_grid():
     density = np.exp(-0.5 * t**2)
     assert found.theta[0] == pytest.approx(density @ t / density.sum(), abs=1e-3)
     assert sum_score_table(bank).theta[1] == pytest.approx(found.theta[0], abs=1e-9)
+
+
+@pytest.mark.parametrize("has_missing", [False, True])
+@pytest.mark.parametrize("cells", [40, 33 * 7, 33 * 12, 10**6])  # 1, 7, 12 and all 24 items
+def test_curves_of_parts_of_the_items_add_up(has_missing, cells, monkeypatch):
+    rng = np.random.default_rng(0)
+    bank = ItemBank.from_parameters(a=rng.lognormal(size=24), b=rng.normal(size=24))
+    x = rng.integers(-1 if has_missing else 0, 2, (9, 24)).astype(np.int8)
+    nodes = np.linspace(-4, 4, 33)
+    monkeypatch.setattr(_posterior, "CURVE_CELLS", cells)
+    with precision("float64") as dtype:
+        model = in_precision(bank.model, dtype)
+        at = jnp.asarray(nodes)
+        found = _posterior._log_likelihood_in_parts(model, jnp.asarray(x), at, has_missing)
+    z = np.asarray(bank.model.slope) * nodes[:, None] + np.asarray(bank.model.intercept)
+    right, wrong = x[:, None] == 1, x[:, None] == 0
+    expected = (right * log_expit(z) + wrong * log_expit(-z)).sum(-1)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
 def test_adaptive_estimates_follow_the_exact_slope():
