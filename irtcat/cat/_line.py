@@ -19,7 +19,12 @@ from jaxtyping import Array, Float
 from irtcat._first import first_best
 from irtcat._registry import Registry
 from irtcat.cat._belief import Belief, Estimate
-from irtcat.cat._curves import Matrices, answer_terms, information_at
+from irtcat.cat._curves import (
+    Matrices,
+    answer_terms,
+    has_logistic_information,
+    information_at,
+)
 from irtcat.cat._rows import GROUP, Prior
 from irtcat.cat._state import Context
 from irtcat.models import ItemModel, take
@@ -27,6 +32,7 @@ from irtcat.scoring import tied_nodes
 
 __all__ = [
     "PRIORS",
+    "STEEPEST_CELL",
     "Line",
     "highest",
     "if_needed",
@@ -46,9 +52,8 @@ Result = TypeVar("Result")
 Carry = tuple[Array, Array, Array, Array, Array]
 """Estimate, ends of its bracket, whether it is done, and number of steps."""
 
-HEIGHT_ERROR = 1.25**2 / 32
-"""Most that the height of a peak on the grid can be off, for each answer: the log-probability bends
-by at most ``a^2 / 4``, and the log-odds change by at most 1.25 between nodes (`_prepare`)."""
+STEEPEST_CELL = 1.25
+"""Largest change of the log-odds of an item between two nodes, as long as they are not too many."""
 
 INTERPOLATION_STEPS = 3
 MOST_STEPS = 60
@@ -244,7 +249,7 @@ def highest(
     if value is not None:
         others = jnp.where(number == best, -jnp.inf, height)
         other = first_best(others)
-        close = others[other] >= height[best] - HEIGHT_ERROR * context.state.scored
+        close = others[other] >= height[best] - _height_error(context)
 
         def higher(rivals: tuple[Array, Array]) -> Array:
             first, second = rivals[0], polished(rivals[1], jnp.asarray(True))
@@ -252,6 +257,20 @@ def highest(
 
         maximum = if_needed(close & needed, higher, (maximum, other), maximum)
     return jnp.clip(maximum, nodes[0], nodes[n - 1])
+
+
+def _height_error(context: Context) -> Array:
+    """Most that the height of a peak on the grid can be off.
+
+    The log-probability of an answer bends by at most ``a^2 / 4``, and a peak is half a cell from
+    its node at most.
+    """
+    nodes, model = context.pool.nodes, context.pool.model
+    step = nodes[1] - nodes[0]
+    if not has_logistic_information(model):
+        return context.state.scored * STEEPEST_CELL**2 / 32
+    parameters: Any = _answered(context).irt_parameters()
+    return jnp.where(context.is_scored, (parameters["a"] * step) ** 2, 0).sum() / 32
 
 
 def _interpolated(objective: Array, peak: Array, shift: Array) -> Array:

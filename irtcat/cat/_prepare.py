@@ -30,7 +30,7 @@ from irtcat.cat._curves import (
     tabulate,
     trapezoid,
 )
-from irtcat.cat._line import PRIORS, Line
+from irtcat.cat._line import PRIORS, STEEPEST_CELL, Line
 from irtcat.cat._parts import as_part
 from irtcat.cat._plan import content_plan, plan_arrays
 from irtcat.cat._pool import Counts, Pool
@@ -48,9 +48,6 @@ from irtcat.models import CategoricalModel, in_precision, item_categories, steep
 __all__ = ["prepare", "strata_of"]
 
 LEAST_NODES = 81
-STEEPEST_CELL = 1.25
-"""Largest change of the log-odds of an item between two nodes."""
-
 REACH = 5.0
 """Default theta bounds, in SDs of the population."""
 
