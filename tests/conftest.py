@@ -146,6 +146,19 @@ SLOW_PATTERNS = [
     r"test_continuous\.py::(test_one_trial_is_the_2pl|test_degenerate_items\[beta|test_beta_is)",
     r"test_known\.py::test_other_models_end_at_a_maximum.*\[beta",
     r"test_graded\.py::.*\[(gpcm|rsm)\]",
+    r"test_progress\.py::.*\[labels (of few subjects|with feasibility)\]",
+    r"test_pages\.py::test_the_blocks_of_a_page_run\[guides/explanatory",
+    r"cat/test_multidimensional\.py::test_every_item_model\[(?!4pl|nominal)\S+-5\]",
+    r"cat/test_multidimensional\.py::test_bifactor_and_two_tier_banks\[2\]",
+    r"cat/test_reference\.py::test_several_categories\[(NRM|GPCM)\]",
+    r"cat/test_points\.py::test_estimates_are_the_global_maxima\[(ml-3pl|map|wle-4pl)",
+    r"test_duckdb\.py::test_duckdb_long\[small\]",
+    r"test_betting\.py::test_coverage_at_all_times_together\[(0\.5|0\.95)\]",
+    r"leaderboard/test_comparison\.py::test_intervals_cover_and_false_alarms_are_rare\[(15|200)\]",
+    r"test_sizes\.py::test_the_fit_is_that_of_the_data_alone\[True-(3pl|graded|rsm|nominal)",
+    r"test_scale_edges\.py::test_removed_items_beside_any_bank\[3pl\]",
+    r"scale/test_guessing\.py::test_statistics_are_those_of_refits\[gaps",
+    r"test_continuous\.py::test_standard_errors_hold_the_truth\[beta\]",
 ]
 """Cases that are marked slow where the other cases of the same test are quick enough."""
 

@@ -80,6 +80,7 @@ def ran(tmp_path_factory):
     return json.loads(run.stdout), folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
 def test_the_cells_run(path, ran):
     told, folder = ran

@@ -249,8 +249,10 @@ def apply(
     row = RULES[rule]
     usable = np.isfinite(candidates.value)
     if not usable.any():
-        raise argument_error(
-            "items", f"items with a value of {'pc' if row.statistic == 'pc' else 'b'}", "none"
+        statistic = "pc" if row.statistic == "pc" else "b"
+        raise InputError(
+            f"The `items` argument must have a value of {statistic} for one item or more. "
+            f"Got {len(usable)} items without one."
         )
     if tau is None:
         pool = usable

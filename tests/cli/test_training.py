@@ -148,6 +148,7 @@ def test_audit_writes_suspects_and_counts_the_known():
     assert "expected a line for each item. Got an empty file." in result.stderr
 
 
+@pytest.mark.slow
 def test_audit_reads_a_crowd():
     rng = np.random.default_rng(0)
     names, y = [f"x{i}" for i in range(50)], rng.integers(0, 3, 50)

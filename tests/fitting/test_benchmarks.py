@@ -58,6 +58,7 @@ def test_the_structure_is_chosen_by_left_out_subjects():
     assert f.correlations.iloc[0, 2] == pytest.approx(0, abs=0.08)
 
 
+@pytest.mark.slow
 def test_benchmarks_that_were_not_run_are_predicted_with_honest_intervals():
     inside, width = [], {}
     for seed in range(4):

@@ -169,6 +169,7 @@ def members():
     return crowd.build(nearest, (X, y), 40, **sizes, probabilities="all"), wrong
 
 
+@pytest.mark.slow
 def test_the_default_order_depends_on_what_is_given(responses, bank, seen, members):
     assert labels.rank(responses, bank).by == "answers"
     assert labels.rank(responses, bank, dynamics=seen).by == "confidence"
@@ -197,6 +198,7 @@ def test_an_order_in_words(responses, bank):
     assert "mean rank" in labels.rank(responses, bank, by="all").order
 
 
+@pytest.mark.slow
 def test_planted_labels_leave_no_trace(members):
     found, _ = members
     first = labels.rank(found, seed=1)

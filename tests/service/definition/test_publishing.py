@@ -281,6 +281,7 @@ def test_answers_to_pretest_items_do_not_enter_the_score():
     assert figures[0] == pytest.approx(figures[1], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_items_with_several_categories():
     b = np.sort(DRAW.normal(size=(60, 3)), axis=1) + DRAW.normal(size=(60, 1))
     bank = ItemBank.from_thresholds(DRAW.lognormal(0.1, 0.3, 60), b)
