@@ -167,7 +167,7 @@ def test_input_is_left_alone_and_refused():
         (TABLE.assign(b=np.inf), "ub", {"keep": 1}, "finite difficulties"),
         (TABLE.assign(b="hard"), "ub", {"keep": 1}, "'hard' in column b"),
         (pd.concat([TABLE, TABLE]), "ub", {"keep": 1}, "'q0' twice"),
-        (TABLE.assign(b=np.nan), "ub", {"keep": 1}, "with a value"),
+        (TABLE.assign(b=np.nan), "ub", {"keep": 1}, "have a value of b"),
         (TABLE, "ub", {"keep": 1, "balanced_by": "colour"}, "column of the table"),
         (bank, "pcub", {"keep": 1}, "records proportions"),
         (load("lsat7"), "ub", {"keep": 1}, "Calibrate"),
