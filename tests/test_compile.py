@@ -23,9 +23,8 @@ def test_alone_and_within_others(doubled):
 
 
 def test_a_version_without_the_settings_compiles_without_them(monkeypatch):
-    monkeypatch.setattr(_compile, "QUICK", {"xla_no_such_setting": True})
     monkeypatch.setattr(_compile, "_unsupported", [])
-    function = _compile.jit(lambda x: x + 1)
+    function = _compile.jit(lambda x: x + 1, options={"xla_no_such_setting": True})
     assert not _compile._unsupported
     assert float(function(1.0)) == 2.0
     assert float(function(2.0)) == 3.0

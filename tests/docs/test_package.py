@@ -28,7 +28,7 @@ def test_the_version_is_that_of_the_build_or_the_fallback():
 
 def test_pythons_that_are_named_are_those_that_are_tested():
     workflow = (ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8")
-    tested = re.findall(r'"(3\.\d+)"', workflow)
+    tested = list(dict.fromkeys(re.findall(r'"(3\.\d+)"', workflow)))
     label = "Programming Language :: Python :: "
     named = [name.removeprefix(label) for name in PROJECT["project"]["classifiers"]]
     assert [name for name in named if name.startswith("3.")] == tested
