@@ -72,14 +72,7 @@ from irtcat.latent import (
 )
 from irtcat.models import ItemModel, LinkModel, Mixed, as_points, pack, unpack
 
-__all__ = [
-    "Curvature",
-    "Multidimensional",
-    "OneAbility",
-    "complete_information",
-    "covariance_of",
-    "line_sums",
-]
+__all__ = ["Curvature", "Multidimensional", "OneAbility", "complete_information", "covariance_of"]
 
 FULL_WORK = 3e10
 """Maximum number of operations for the full matrix with "auto" (about a second)."""
@@ -254,7 +247,7 @@ def _line_density(population: Population, theta: Array) -> Float[Array, "nodes g
 
 
 @functools.partial(jit, static_argnames=("window", "has_missing", "full", "is_known"))
-def line_sums(
+def _line_sums(
     template: ItemModel,
     params: Array,
     x: Array,
@@ -548,7 +541,7 @@ class OneAbility(Curvature):
         n_cells = len(self.problem.weights) * len(self.nodes)
         return which == "full" or n_cells * float(n_params) ** 2 <= FULL_WORK
 
-    def sums(self, full: bool) -> tuple[FloatArray, FloatArray]:
+    def _sums(self, full: bool) -> tuple[FloatArray, FloatArray]:
         """Sums over all subjects."""
         problem = self.problem
         mean, sd = (np.asarray(array, float) for array in (self.belief.mean, self.belief.sd))
@@ -557,7 +550,7 @@ class OneAbility(Curvature):
         items = fill.items((problem.template, params))
         item_weights = fill.weights(np.ones_like(params[:, 0]))
         blocks = [
-            line_sums(
+            _line_sums(
                 *items, fill.items(block.x, axis=1), block.weights, item_weights,
                 layout.wide, layout.narrow,
                 self.population, problem.transform, window=layout.window,
@@ -586,7 +579,7 @@ class OneAbility(Curvature):
 
     def observed(self, sandwich: bool) -> tuple[FloatArray, FloatArray | None]:
         """See `Curvature`."""
-        score_covariance, outer = self.sums(full=True)
+        score_covariance, outer = self._sums(full=True)
         population: Any = 0.0
         if not self.is_known:
             n, z, variance = self._by_group()
@@ -599,7 +592,7 @@ class OneAbility(Curvature):
     def by_item(self, sandwich: bool) -> Covariance:
         """See `Curvature`; the uncertainty of the latent mean and SD is added to every block."""
         tied = self.problem.tied if self.problem.constraints.shared is None else ()
-        outer = self.sums(full=False)[1] if sandwich else None
+        outer = self._sums(full=False)[1] if sandwich else None
         covariance = inverse_blocks(self.item_information(), self.free, tied, outer)
         covariance = covariance + self._of_the_scale()
         latent = None if self.is_known else self._of_the_populations(covariance[0])

@@ -12,7 +12,6 @@ from jaxtyping import Array
 from irtcat._checks import argument_error
 from irtcat._precision import precision
 from irtcat._types import BoolArray, FloatArray, IntArray
-from irtcat.fitting._ahead import compile_ahead
 from irtcat.fitting._checkpoint import Checkpoint, Identity, digest
 from irtcat.fitting._curvature import OneAbility, covariance_of
 from irtcat.fitting._directions import MOST_ITEMS, MOST_ROWS, highest_start, item_directions
@@ -281,9 +280,9 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         others: list[Start] = []
         if _may_have_modes(problem, options):
             others = _other_starts(setup.guess, rows, categories, ~prior.aside)
-        begun = [begin(start_values) for start_values in (start, *others)]
-        ahead = compile_ahead(*begun[0], options.standard_errors)
-        problem, state, note = highest_start(begun, settings)
+        problem, state, note = highest_start(
+            [begin(start_values) for start_values in (start, *others)], settings
+        )
         checkpoint = _checkpoint(problem, cls, settings, options, rows, held)
         first = settings
         if options.features is not None:
@@ -315,8 +314,6 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         ended = steep_likelihood(
             problem, ended, alone if problem.group is None else group_populations
         )
-        if ahead is not None:
-            ahead.join()
         curvature = OneAbility(problem, ended.point, ended.belief, share)
         covariance = covariance_of(curvature, options.standard_errors)
         if explained is not None and options.features is not None:
