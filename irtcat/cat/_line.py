@@ -259,18 +259,19 @@ def highest(
     return jnp.clip(maximum, nodes[0], nodes[n - 1])
 
 
-def _height_error(context: Context) -> Array:
-    """Most that the height of a peak on the grid can be off.
+def _height_error(context: Context) -> Float[Array, ""]:
+    """Most that the difference of the heights of two peaks on the grid can be off, in log units.
 
-    The log-probability of an answer bends by at most ``a^2 / 4``, and a peak is half a cell from
-    its node at most.
+    A peak is half a cell h from its node at most, and the log-probability of an answer bends by at
+    most ``a^2 / 4``: each height is off by ``sum a^2 h^2 / 32`` at most. A Normal or uniform prior
+    adds nothing, as the parabola through three nodes is exact for it.
     """
     nodes, model = context.pool.nodes, context.pool.model
     step = nodes[1] - nodes[0]
-    if not has_logistic_information(model):
-        return context.state.scored * STEEPEST_CELL**2 / 32
+    if not has_logistic_information(model) or context.config.prior not in ("normal", "uniform"):
+        return 2 * context.state.scored * STEEPEST_CELL**2 / 32
     parameters: Any = _answered(context).irt_parameters()
-    return jnp.where(context.is_scored, (parameters["a"] * step) ** 2, 0).sum() / 32
+    return 2 * jnp.where(context.is_scored, (parameters["a"] * step) ** 2, 0).sum() / 32
 
 
 def _interpolated(objective: Array, peak: Array, shift: Array) -> Array:

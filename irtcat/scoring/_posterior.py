@@ -195,7 +195,10 @@ CURVE_CELLS = 2**22
 def _log_likelihood_in_parts(
     model: ItemModel, x: Array, nodes: Float[Array, " nodes"], has_missing: bool
 ) -> Float[Array, "rows nodes"]:
-    """Log-likelihood of each row at each node, summed over parts of the items."""
+    """Log-likelihood of each row (rows x items) at each node, summed over parts of the items.
+
+    The curves of all items on a fine grid would take gigabytes.
+    """
 
     def of_part(part: tuple[ItemModel, Array]) -> Array:
         items, answers = part

@@ -66,7 +66,6 @@ def small():
     return out
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("options", "least"), [(1, 0.75), (3, 0.45)])
 def test_ten_subjects(options, least, small):
     """Average precision of chance would be about .15; suspicions stay cautious."""
