@@ -49,9 +49,9 @@ def unused_categories(bank: Any) -> BoolArray:
     if (
         bank.model.n_categories > 2
         and category_parameters(bank.model)
-        and "flags" in bank.statistics
+        and "flag" in bank.statistics
     ):
-        for item, flags in enumerate(bank.statistics["flags"].astype(str)):
+        for item, flags in enumerate(bank.statistics["flag"].astype(str)):
             for number in re.findall(NEVER_USED.format(r"(\d+)"), flags):
                 unused[item, int(number) - 1] = True
     return unused

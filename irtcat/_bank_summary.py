@@ -67,7 +67,7 @@ def summarise_bank(bank: Any) -> BankSummary:
     frame = bank.to_frame()
     numbers = frame[[name for name in PARAMETERS if name in frame]].astype(float)
     ranges = numbers.replace([np.inf, -np.inf], np.nan).describe().T
-    texts = bank.statistics["flags"] if "flags" in bank.statistics else pd.Series(dtype=str)
+    texts = bank.statistics["flag"] if "flag" in bank.statistics else pd.Series(dtype=str)
     flags = pd.Series([flag for text in texts for flag in str(text).split("; ") if flag], dtype=str)
     return BankSummary(
         n_items=bank.n_items,

@@ -150,9 +150,9 @@ def _with_graded_curves(bank: Any, at: BoolArray) -> Any:
 
 def predicted_items(bank: Any) -> BoolArray:
     """Which items of a bank are predicted from features."""
-    if "flags" not in bank.statistics:
+    if "flag" not in bank.statistics:
         return np.zeros(bank.n_items, bool)
-    flags = bank.statistics["flags"].astype(str)
+    flags = bank.statistics["flag"].astype(str)
     return flags.str.contains(PREDICTED, regex=False).to_numpy(bool)
 
 

@@ -62,7 +62,7 @@ class ItemBank:
         covariance: covariance of each item's unconstrained parameters (items x params x params),
             or None where it was not estimated; NaN for a parameter that was not estimated.
         items: metadata of the items, indexed by item id.
-        statistics: per item ``n_responses``, ``proportion_correct`` and ``flags`` (text, empty
+        statistics: per item ``n_responses``, ``proportion_correct`` and ``flag`` (text, empty
             where nothing is flagged) of the calibration data; may have no columns.
         provenance: the origin of the bank (model, method, log-likelihood, priors, ...).
         correlations: correlations of the abilities in the population, dims x dims (each ability
@@ -310,7 +310,7 @@ class ItemBank:
             a parameter was not estimated); then the statistics and the metadata; metadata columns
             with the name of an earlier column get the suffix ``_item``. b is NaN for an item with
             slope 0. Parameters that an item does not have are NaN, and so are the thresholds
-            (nominal: ak and d) of a category that nobody used in calibration, which ``flags`` name;
+            (nominal: ak and d) of a category that nobody used in calibration, which ``flag`` names;
             b is then the mean of the thresholds between the lowest and the highest used category.
             SEs come from those of the unconstrained parameters by the delta method.
         """
@@ -402,7 +402,7 @@ class ItemBank:
             The bank; itself where no item is predicted.
 
         Example:
-            >>> flags = {"flags": ["", "predicted"]}
+            >>> flags = {"flag": ["", "predicted"]}
             >>> bank = ItemBank.from_parameters(a=[1.0, 1.0], b=[0.0, 0.0], item_ids=["x", "y"])
             >>> unsure = np.array([np.zeros((2, 2)), np.diag([0.0, 1.0])])
             >>> table = pd.DataFrame(flags, index=["x", "y"])
@@ -445,7 +445,7 @@ class ItemBank:
                 "bank", "one with a covariance of its estimates", "none",
                 'Fit it with standard_errors other than "none".',
             )  # fmt: skip
-        flags = self.statistics.get("flags", pd.Series("", self.statistics.index)).astype(str)
+        flags = self.statistics.get("flag", pd.Series("", self.statistics.index)).astype(str)
         bad = flags.str.contains("no standard error").to_numpy()
         if bad.any() and unknown == "refuse":
             raise argument_error(

@@ -44,7 +44,7 @@ print(responses.summary())
 old, new = leaderboard.split_subjects(responses, "random", share=0.25, seed=0)
 fit = irtcat.fit(old, "2pl")
 print(fit)
-fit.bank.to_frame()[["a", "b", "se_b", "proportion_correct", "flags"]].round(2).head()
+fit.bank.to_frame()[["a", "b", "se_b", "proportion_correct", "flag"]].round(2).head()
 
 # %% [markdown]
 # Where does the benchmark measure well? Information is high, and the standard error low, where

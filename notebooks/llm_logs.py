@@ -67,7 +67,7 @@ responses.items[["task", "text", "target"]].head(3)
 # %%
 fit = irtcat.fit(responses)
 print(fit)
-table = fit.bank.to_frame()[["a", "b", "se_b", "proportion_correct", "flags"]].round(2)
+table = fit.bank.to_frame()[["a", "b", "se_b", "proportion_correct", "flag"]].round(2)
 table["text"] = responses.items["text"].to_numpy()
 table.sort_values("b").iloc[[1, 2, 99, 100, -3, -2]]
 

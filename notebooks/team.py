@@ -113,7 +113,7 @@ quality(prediction.groups)
 cheap = [item for item in subset.item_ids if items.loc[item, "benchmark"] != "agent"]
 without = irtcat.predict(old, cheap, new, bank=fit.bank, estimator="irt", groups="benchmark").groups
 print(f"${items.loc[cheap, 'cost'].sum():.2f}")
-print(without.loc[without["group"] == "agent", "flags"].unique())
+print(without.loc[without["group"] == "agent", "flag"].unique())
 quality(without)
 
 # %% [markdown]

@@ -95,7 +95,7 @@ def test_no_collapse_beyond_the_calibrated_subjects(calibration, beyond):
     assert error(told, beyond) < 1.1 * error(mean, beyond)
     frame = told.to_frame()
     assert (frame["estimator"] == "auto: equating").mean() > 0.9
-    assert frame.loc[frame["estimator"] == "auto: equating", "flags"].str.contains("best").all()
+    assert frame.loc[frame["estimator"] == "auto: equating", "flag"].str.contains("best").all()
     truth = full_scores(beyond)
     assert ((told.lower <= truth) & (truth <= told.upper)).mean() >= 0.85
 
@@ -120,7 +120,7 @@ def test_few_subjects(bank, alike):
     few = bank.simulate(np.linspace(-1, 1, 5), seed=1)
     told = predict(few, select(None, 20, strategy="random", calibration=few), alike)
     assert (told.to_frame()["estimator"] == "auto: weighted mean").all()
-    assert all("fewer than 8" in flag for flag in told.flags)
+    assert all("fewer than 8" in flag for flag in told.flag)
 
 
 @pytest.mark.parametrize("kind", ["constant items", "all alike", "fractions", "gaps"])

@@ -394,14 +394,14 @@ def test_degenerate_items(key):
     assert result.converged
     assert np.isfinite(result.bank.parameters()).all()
     assert np.isfinite(result.log_likelihood)
-    assert frame.loc["i4", "flags"].startswith("no responses")
+    assert frame.loc["i4", "flag"].startswith("no responses")
     for item in ("i1", "i2") + (("i3",) if key == "beta" else ()):
-        assert "constant" in frame.loc[item, "flags"]
-        assert "weak prior" in frame.loc[item, "flags"]
-    assert frame.loc["i0", "flags"] == ""
+        assert "constant" in frame.loc[item, "flag"]
+        assert "weak prior" in frame.loc[item, "flag"]
+    assert frame.loc["i0", "flag"] == ""
     ability = score(result.bank, responses)
     assert np.isfinite(ability.theta).all()
-    assert ability.flags[3] == "no responses"
+    assert ability.flag[3] == "no responses"
 
 
 @pytest.mark.slow
@@ -412,8 +412,8 @@ def test_scores_at_0_and_1():
     responses = Responses.from_array(x, item_ids=bank.item_ids)
     result = fit(responses, "beta")
     assert result.bank.model.edge.tolist() == [0.5 / 400] * N_ITEMS
-    assert "% of scores at 0 or 1" in result.bank.to_frame()["flags"].iloc[0]
-    assert result.bank.to_frame()["flags"].iloc[1] == ""
+    assert "% of scores at 0 or 1" in result.bank.to_frame()["flag"].iloc[0]
+    assert result.bank.to_frame()["flag"].iloc[1] == ""
     edge = result.bank.model.edge[0]
     expected = marginal("beta", result.bank.parameters(), responses, edge)
     assert result.log_likelihood == pytest.approx(expected, abs=2e-3)
@@ -441,7 +441,7 @@ def test_abilities_by_brute_force(key, data):
     np.testing.assert_allclose(eap.theta, mean, atol=1e-6)
     np.testing.assert_allclose(eap.se, sd, atol=1e-6)
     ml = score(result.bank, responses, "ml")
-    inside = np.flatnonzero((ml.flags == "") & (np.abs(ml.theta) < 5.9))
+    inside = np.flatnonzero((ml.flag == "") & (np.abs(ml.theta) < 5.9))
     assert len(inside) > 200
     np.testing.assert_allclose(
         ml.theta[inside], NODES[log_lik[inside].argmax(1)], atol=0.0101

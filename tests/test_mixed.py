@@ -254,7 +254,7 @@ def test_degenerate_items_are_fitted_under_priors_and_flagged(responses):
     found = fit(r, ["2pl", "2pl", "2pl", "graded", "graded"], standard_errors="none")
     assert np.isfinite(found.bank.parameters()).all()
     assert np.isfinite(found.log_likelihood)
-    flags = found.bank.statistics["flags"]
+    flags = found.bank.statistics["flag"]
     assert "constant" in flags["a"]
     assert "no responses" in flags["c"]
     assert "category 2 of its answers never used" in flags["d"]

@@ -180,3 +180,30 @@ def test_banks_and_fits_draw_themselves(fit):
     assert fit.plot("item_curves", items=["i1", "i2"]).axes
     with pytest.raises(InputError, match="`kind` argument must be one of information_curve"):
         fit.bank.plot("pie")
+
+
+def test_the_flag_of_a_row_is_read_as_an_attribute(fit, responses):
+    """`DataFrame.flags` is pandas' own: a column of that name is hidden by it."""
+    from irtcat.diagnose import item_fit, model_fit
+    from irtcat.leaderboard import compare
+    from irtcat.prediction import predict
+    from irtcat.scoring import score
+
+    items = responses.item_ids[:8].tolist()
+    abilities = score(fit.bank, responses, "ml")
+    predicted = predict(responses[10:], items, responses[:10])
+    tables = [
+        fit.bank.statistics,
+        fit.bank.to_frame(),
+        abilities.to_frame(),
+        predicted.to_frame(),
+        item_fit(fit.bank, responses),
+        model_fit(fit.bank, responses[10:]).to_frame(),
+        compare(responses[10:], items, responses[:2], "m0", "m1").to_frame(),
+    ]
+    for table in tables:
+        assert "flags" not in table
+        assert isinstance(table.flag, pd.Series)
+        assert table.flag.map(type).eq(str).all()
+    assert abilities.to_frame().flag.tolist() == abilities.flag.tolist()
+    assert predicted.to_frame().flag.tolist() == predicted.flag.tolist()

@@ -269,7 +269,7 @@ def test_bounds_ranks_and_table(bank, calibration, new, chosen, estimator):
     ):
         assert ranks.tolist() == [1 + sum(field > s + 1e-10) for s in scores]
     table = told.to_frame()
-    columns = ["score", "lower", "upper", "rank", "rank_lower", "rank_upper", "estimator", "flags"]
+    columns = ["score", "lower", "upper", "rank", "rank_lower", "rank_upper", "estimator", "flag"]
     assert table.columns.tolist() == columns
     assert table.index.tolist() == gaps.subject_ids.tolist()
     assert table["estimator"].str.split(": ").str[0].eq(estimator).all()
@@ -327,7 +327,7 @@ def test_an_absent_column_is_missing(bank, calibration, new, chosen, estimator):
         for r in (gaps, absent)
     )
     pd.testing.assert_frame_equal(one.to_frame(), two.to_frame())
-    assert {flag.split("; ")[0] for flag in one.flags} == {f"2 of {K} responses missing"}
+    assert {flag.split("; ")[0] for flag in one.flag} == {f"2 of {K} responses missing"}
 
 
 def test_no_responses(bank, calibration, new, chosen, estimator):
@@ -335,8 +335,8 @@ def test_no_responses(bank, calibration, new, chosen, estimator):
     X[0] = np.nan
     gaps = Responses.from_array(X, new.subject_ids, new.item_ids)
     told = predict(calibration, as_drawn(estimator, chosen), gaps, bank=bank, estimator=estimator)
-    assert told.flags[0].startswith("no responses")
-    assert not any("response" in flag for flag in told.flags[1:])
+    assert told.flag[0].startswith("no responses")
+    assert not any("response" in flag for flag in told.flag[1:])
     assert not np.isnan(told.score[1:]).any()
     if estimator in ("pirt", "gpirt"):
         assert told.score[0] == pytest.approx(bank.probability(0.0).mean(), abs=1e-5)
@@ -393,15 +393,15 @@ def test_no_recompilation(bank, calibration, new, chosen):
 def test_means_of_picked_items_are_flagged(bank, calibration, new, chosen):
     for name, expected in (("mean", "items not drawn at random"), ("irt", "")):
         picked = predict(calibration, subset_of(chosen), new, bank=bank, estimator=name)
-        assert set(picked.flags) == {expected}
+        assert set(picked.flag) == {expected}
     for source in (subset_of(chosen, probability=0.2), chosen):
-        assert set(predict(calibration, source, new, estimator="mean").flags) == {""}
+        assert set(predict(calibration, source, new, estimator="mean").flag) == {""}
 
 
 def test_flags_are_joined(calibration, new, chosen):
     absent = new.subset(items=chosen[1:])
     told = predict(calibration, subset_of(chosen), absent, estimator="mean")
-    assert set(told.flags) == {f"1 of {K} responses missing; items not drawn at random"}
+    assert set(told.flag) == {f"1 of {K} responses missing; items not drawn at random"}
 
 
 def test_a_bank_is_fitted_where_none_is_given(calibration, new, chosen):
@@ -703,7 +703,7 @@ def test_samples_under_quotas_weigh_by_their_probabilities(calibration, new):
         p = subset.probabilities
         np.testing.assert_allclose(subset.weights, 1 / p / (1 / p).sum())
         told = predict(calibration, subset, new, estimator="weighted")
-        assert not told.flags.any()
+        assert not told.flag.any()
         plain = predict(calibration, subset, new, estimator="mean").score
         raw = new.subset(items=subset.item_ids).to_numpy().mean(axis=1)
         np.testing.assert_allclose(plain, raw)
@@ -716,7 +716,7 @@ def test_a_sample_of_some_items_is_no_sample_of_all(calibration, new):
     for subset, flag in ((some, "items not drawn at random"), (every, "")):
         read = subset_of(subset.item_ids, probability=subset.probabilities[0])
         for source in (subset, read):
-            assert set(predict(calibration, source, new, estimator="mean").flags) == {flag}
+            assert set(predict(calibration, source, new, estimator="mean").flag) == {flag}
 
 
 def test_aipw_is_not_certain_where_it_knows_least(calibration, new, chosen):
@@ -760,4 +760,4 @@ def test_no_score_without_a_flag(calibration, new, chosen):
     weights = np.where(np.isin(calibration.item_ids, chosen), 0.0, 1.0)
     told = predict(calibration, chosen, new, estimator="mean", weights=weights)
     assert np.isnan(told.score).all()
-    assert all("no answer that counts in the score" in flag for flag in told.flags)
+    assert all("no answer that counts in the score" in flag for flag in told.flag)

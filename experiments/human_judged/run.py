@@ -50,7 +50,7 @@ def table(name, responses, model, seeds):
     board = leaderboard.evaluate(
         responses, STRATEGIES, ks, seeds=range(seeds), model=model, estimators=["mean", "irt"]
     )
-    found = board.summary()[["kendall", "mae", "pairwise_2_to_5", "coverage", "width", "flags"]]
+    found = board.summary()[["kendall", "mae", "pairwise_2_to_5", "coverage", "width", "flag"]]
     found = found.assign(gap=leaderboard.reliable_gaps(board)["gap"]).reset_index()
     found.insert(0, "judgement", name)
     found.insert(1, "model", model)

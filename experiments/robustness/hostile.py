@@ -294,7 +294,7 @@ class Found:
 
     def unflagged(self, what: str, frame: Any, names: list[str]) -> None:
         """Count rows with NaN or infinity that have no flag."""
-        flags = frame["flags"].astype(str).to_numpy() if "flags" in frame else ""
+        flags = frame["flag"].astype(str).to_numpy() if "flag" in frame else ""
         for name in names:
             if name in frame:
                 values = frame[name].to_numpy(float, na_value=np.nan)
@@ -384,7 +384,7 @@ def _parameters(found: Found, fitted: Any) -> None:
     if bank.covariance is not None:
         errors = np.diagonal(np.asarray(bank.covariance, float), axis1=1, axis2=2)
         found.fault("negative_variance", "parameters", (errors < 0).sum())
-        absent = np.isnan(errors).all(axis=1) & (table["flags"].astype(str) == "").to_numpy()
+        absent = np.isnan(errors).all(axis=1) & (table["flag"].astype(str) == "").to_numpy()
         found.fault("nan", "bank: standard errors", absent.sum())
     curves = found.run("curves", lambda: bank.category_probabilities(np.linspace(-8, 8, 41)))
     if curves is not None:

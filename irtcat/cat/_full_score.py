@@ -49,7 +49,7 @@ class FullScore:
         rank_lower: best rank in the interval.
         rank_upper: worst rank in the interval.
         n_calibrated: number of calibrated subjects.
-        flags: notes of the estimator; empty without any.
+        flag: notes of the estimator; empty without any.
     """
 
     score: float
@@ -61,11 +61,11 @@ class FullScore:
     rank_lower: int | None = None
     rank_upper: int | None = None
     n_calibrated: int = 0
-    flags: str = ""
+    flag: str = ""
 
     def __str__(self) -> str:
         if not np.isfinite(self.score):
-            return f"no score ({self.flags or 'no responses'})"
+            return f"no score ({self.flag or 'no responses'})"
         interval = f"{self.level:.0%} interval {self.lower:.1%} to {self.upper:.1%}"
         source = "the bank's curves" if self.estimator == BANK else self.estimator
         return f"{self.score:.1%} ({interval}), by {source}"
@@ -100,7 +100,7 @@ def score_by_bets(bets: Bets, estimator: str, level: float) -> FullScore:
 def score_by_prediction(prediction: "Prediction") -> FullScore:
     """The only row of a `Prediction`; that items were not asked is no flag of an adaptive test."""
     row = 0
-    flags = [flag for flag in str(prediction.flags[row]).split("; ") if flag]
+    flags = [flag for flag in str(prediction.flag[row]).split("; ") if flag]
     ranks = {
         name: _as_rank(float(getattr(prediction, name)[row]))
         for name in ("rank", "rank_lower", "rank_upper")
@@ -112,7 +112,7 @@ def score_by_prediction(prediction: "Prediction") -> FullScore:
         level=prediction.level,
         estimator=str(prediction.methods[row]),
         n_calibrated=prediction.n_calibrated,
-        flags="; ".join(flag for flag in flags if not flag.endswith("responses missing")),
+        flag="; ".join(flag for flag in flags if not flag.endswith("responses missing")),
         **ranks,
     )
 

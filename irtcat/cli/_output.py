@@ -38,7 +38,7 @@ SHORTEST = 18
 """Texts are shortened to this many letters before a column is left out."""
 NUMBER = re.compile(r"(beyond )?-?[\d.]*( %)?|inf")
 """Cells of columns that are justified on the right."""
-FLAGS = "flags"
+FLAGS = "flag"
 """The column with what is uncertain about a row; it is always shown."""
 GAP = 2
 """Spaces between columns."""

@@ -134,7 +134,7 @@ def _drift(o: Options, responses: Any) -> tuple[list[Any], dict[str, Any]]:
             o.write(name, table, "tests")
         worst = table[table[verdict]].sort_values("p", kind="stable")
         if len(worst):
-            text.append(Table(worst.drop(columns=["p", verdict, "flags"]), rows=o.first))
+            text.append(Table(worst.drop(columns=["p", verdict, "flag"]), rows=o.first))
     return text, document
 
 

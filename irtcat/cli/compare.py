@@ -35,9 +35,9 @@ def command(o: Options) -> Output:
     if not o.for_programs:
         for flag in comparison.flags:
             warn(flag)
-    shown = frame.drop(columns=["verdict", "flags"]).iloc[0].to_dict()
+    shown = frame.drop(columns=["verdict", "flag"]).iloc[0].to_dict()
     return Output(
-        {**records(frame)[0], "flags": comparison.flags, "out": o.out},
+        {**records(frame.drop(columns="flag"))[0], "flags": comparison.flags, "out": o.out},
         [str(comparison), figures(shown)],
         WORSE if o.gate and comparison.verdict == "worse" else 0,
         table=frame,

@@ -81,7 +81,7 @@ def command(o: Options) -> Output:
             )
     else:
         o.write("out", selection)
-    kept = selection.table.iloc[selection.indices].drop(columns=["kept", "flags"])
+    kept = selection.table.iloc[selection.indices].drop(columns=["kept", "flag"])
 
     def document() -> dict[str, Any]:  # of millions of items it takes gigabytes
         return {

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 EXAMPLE = ("irtcat fit dataset:lsat7 --model 2pl",)
 
 FAMILIES = {"normal": "N", "lognormal": "LogNormal", "beta": "Beta"}
-IMPORTANT = ("b", "proportion_correct", "se_b", "a", "flags", "se_a", "c", "d")
+IMPORTANT = ("b", "proportion_correct", "se_b", "a", "flag", "se_a", "c", "d")
 """The columns of items that are printed first."""
 UNCERTAIN = 1.0
 """Standard errors of difficulties above it are reported: the SD of the subjects."""

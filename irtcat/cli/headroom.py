@@ -9,7 +9,7 @@ from irtcat.cli._input import items_column
 from irtcat.cli._options import BANK, FIGURE, ITEMS, RESPONSES_OPTION, option, result
 from irtcat.cli._output import records
 
-SHOWN = ("n_items", "headroom", "se", "expected_score", "information", "flags", "theta")
+SHOWN = ("n_items", "headroom", "se", "expected_score", "information", "flag", "theta")
 
 EXAMPLE = (
     "irtcat fit dataset:lsat7",

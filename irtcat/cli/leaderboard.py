@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = ("irtcat leaderboard dataset:lsat7 --strategies random,fisher -k 2,3 --seeds 2",)
 
-SHOWN = ("kendall", "spearman", "mae", "pairwise_2_to_5", "coverage", "width", "gap", "flags")
+SHOWN = ("kendall", "spearman", "mae", "pairwise_2_to_5", "coverage", "width", "gap", "flag")
 
 
 def _split(text: str) -> str:
@@ -76,7 +76,7 @@ def command(o: Options) -> Output:
     table = board.to_frame()
     summary = board.summary().assign(gap=gaps["gap"])
     if o.bootstrap is not None:
-        summary = summary.join(board.intervals(o.bootstrap).drop(columns="flags"))
+        summary = summary.join(board.intervals(o.bootstrap).drop(columns="flag"))
     o.write("out", table, "table")
     if o.figure is not None:
         by_gap = o.metric == "gap"
@@ -84,7 +84,7 @@ def command(o: Options) -> Output:
         o.write("figure", figure, "figure")
     for note in board.flags:
         warn(note)
-    for flag, count in table.loc[table["flags"] != "", "flags"].value_counts().items():
+    for flag, count in table.loc[table["flag"] != "", "flag"].value_counts().items():
         warn(f"{count} of {len(table)} rows are flagged {flag!r}.")
     document = {"out": o.out, "figure": o.figure, "rows": records(table)}
     document["recommendation"] = advice.to_json()

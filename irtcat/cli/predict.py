@@ -76,7 +76,7 @@ def command(o: Options) -> Output:
         "subjects": records(frame), "groups": None if groups is None else records(groups),
     }  # fmt: skip
     best = frame.sort_values("score", ascending=False, kind="stable")
-    columns = ["rank", *SHARES, "rank_lower", "rank_upper", "flags", "estimator"]
+    columns = ["rank", *SHARES, "rank_lower", "rank_upper", "flag", "estimator"]
     text = [_headline(prediction), Table(best[columns], rows=SUMMARY_ROWS, percent=SHARES)]
     if groups is not None:
         text.append(Table(groups.set_index(["subject", "group"]), percent=SHARES))

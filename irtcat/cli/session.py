@@ -173,9 +173,10 @@ def status(o: Options) -> Output:
     pairs = zip(np.atleast_1d(known["theta"]), np.atleast_1d(known["se"]), strict=True)
     theta = ", ".join(f"{t:.3f} (SE {s:.3f})" for t, s in pairs)
     flags = [*now.flags]
-    flags += [f"{text[:1].upper()}{text[1:]}." for text in score.flags.split("; ") if text]
+    flags += [f"{text[:1].upper()}{text[1:]}." for text in score.flag.split("; ") if text]
     lines = list(dict.fromkeys([*filter(None, [now.plan_text]), *flags]))  # a flag may repeat it
-    more = {**known, **asdict(score), "answers": records(table), "flags": flags}
+    about = {name: value for name, value in asdict(score).items() if name != "flag"}
+    more = {**known, **about, "answers": records(table), "flags": flags}
     if plan is not None:
         more["plan"] = records(plan)
     state = _state(o, now, f"theta {theta}; score {score}", *lines, table, **more)

@@ -31,7 +31,7 @@ class Correlations:
         kind: "tetrachoric", "polychoric" or "pearson".
         smoothed: whether ``matrix`` differs from ``raw``.
         excluded: item id -> reason for its exclusion.
-        pairs: one row per pair: n, r, se, flags ("half a subject added" if one cell of the
+        pairs: one row per pair: n, r, se, flag ("half a subject added" if one cell of the
             two-way table was empty, "perfect" if r is +-1).
     """
 
@@ -273,5 +273,5 @@ def _pair_table(estimates: PairCorrelations, n: FloatArray, ids: np.ndarray) -> 
     flags[n[rows, columns] == 0] = "nobody answered both"
     index = pd.MultiIndex.from_arrays([ids[rows], ids[columns]], names=["item", "other"])
     counts = n[rows, columns].astype(int)
-    table = {"n": counts, "r": estimates.r, "se": estimates.se, "flags": flags}
+    table = {"n": counts, "r": estimates.r, "se": estimates.se, "flag": flags}
     return pd.DataFrame(table, index=index)

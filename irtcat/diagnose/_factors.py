@@ -113,7 +113,7 @@ class Factors:
     """The result of `factors`.
 
     Attributes:
-        loadings: one row per item: F1, F2, ..., h2 (communality), flags.
+        loadings: one row per item: F1, F2, ..., h2 (communality), flag.
         correlations: of the factors.
         explained: share of all items' variance that each factor explains (for correlated
             factors: loadings times correlations with the items, which sum to the mean of h2).
@@ -222,7 +222,7 @@ def _loading_table(
 ) -> pd.DataFrame:
     columns = {f"F{i + 1}": loadings[:, i] for i in range(loadings.shape[1])}
     h2 = np.einsum("ji,ik,jk->j", loadings, between, loadings)
-    return pd.DataFrame({**columns, "h2": h2, "flags": flags}, index=items.rename("item"))
+    return pd.DataFrame({**columns, "h2": h2, "flag": flags}, index=items.rename("item"))
 
 
 def _factors(table: pd.DataFrame, between: FloatArray, **fields: Any) -> Factors:
@@ -253,7 +253,7 @@ def _by_likelihood(
         bank = bank if rotation == "none" else rotate(bank, rotation, **rotation_options)
         loadings = factor_loadings(bank).to_numpy()[:, :n_factors]
     between = np.eye(n_factors) if bank.correlations is None else bank.correlations
-    flags = bank.statistics.get("flags", pd.Series("", bank.statistics.index))
+    flags = bank.statistics.get("flag", pd.Series("", bank.statistics.index))
     table = _loading_table(loadings, between, bank.statistics.index, flags.to_numpy())
     converged = result.converged and bool(bank.provenance.get("rotation_converged", True))
     return _factors(

@@ -105,8 +105,8 @@ def _possible(bank: ItemBank) -> BoolArray:
     Excludes those of unused categories, and of items without answers or with equal answers.
     """
     possible = np.array(free_parameters(bank.model))
-    if "method" in bank.provenance and "flags" in bank.statistics:
-        flags = bank.statistics["flags"].astype(str).str.split("; ")
+    if "method" in bank.provenance and "flag" in bank.statistics:
+        flags = bank.statistics["flag"].astype(str).str.split("; ")
         possible[[bool(UNINFORMED & set(texts)) for texts in flags]] = False
     unused = unused_categories(bank)
     if unused.any():
@@ -126,7 +126,7 @@ def _with_errors(bank: ItemBank) -> BoolArray:
     if bank.covariance is None:
         return np.ones((bank.n_items, len(column_names(bank.model))), bool)
     known = ~np.isnan(np.diagonal(np.asarray(bank.covariance), axis1=1, axis2=2))
-    flags = bank.statistics.get("flags")
+    flags = bank.statistics.get("flag")
     if flags is not None:
         without = flags.astype(str).str.contains("no standard error").to_numpy()
         known[without] = True

@@ -53,7 +53,7 @@ class Pairs:
             InputError: for a column that is not in the table.
         """
         name = self.main if column is None else column
-        check_choice("column", name, [c for c in self.table.columns[2:] if c != "flags"])
+        check_choice("column", name, [c for c in self.table.columns[2:] if c != "flag"])
         n = len(self.item_ids)
         out = np.full((n, n), np.nan)
         upper = np.triu_indices(n, 1)
@@ -65,7 +65,7 @@ class Pairs:
     def largest(self, n: int = 10, column: str | None = None) -> pd.DataFrame:
         """The n pairs with the largest absolute values."""
         name = self.main if column is None else column
-        check_choice("column", name, [c for c in self.table.columns[2:] if c != "flags"])
+        check_choice("column", name, [c for c in self.table.columns[2:] if c != "flag"])
         order = self.table[name].abs().sort_values(ascending=False, kind="stable").index[:n]
         return self.table.loc[order]
 
@@ -106,7 +106,7 @@ def ld_statistics(bank: ItemBank, responses: Responses, estimated: str = "auto")
         Pairs with item_1, item_2, n, x2, g2, df, p (of x2), p_holm, p_bh (adjusted over all pairs);
         sign, +1 if the codes correlate more than expected and -1 if less; v, Cramer's V
         ``sqrt(x2 / (n min(K_i - 1, K_j - 1)))`` with that sign; z, the standardised
-        ``sign (x2 - df) / sqrt(2 df)``; g2_p; and flags. NaN (flagged) if nobody answered both, or
+        ``sign (x2 - df) / sqrt(2 df)``; g2_p; and flag. NaN (flagged) if nobody answered both, or
         one of them is constant there. mirt takes the sign from the gamma correlations, which differ
         from these only near 0; its lower triangle is x2, its upper v.
 
@@ -155,7 +155,7 @@ def ld_statistics(bank: ItemBank, responses: Responses, estimated: str = "auto")
         "sign": sign,
         "v": v,
         "z": sign * (x2 - df) / np.sqrt(2 * df),
-        "flags": flags,
+        "flag": flags,
     }
     return _pairs(data, columns, "v")
 
@@ -250,7 +250,7 @@ def q3(
         abilities: an `Ability` of the same subjects, or one number each (NaN leaves one out).
 
     Returns:
-        Pairs with item_1, item_2, n, q3, q3_star, p, p_holm, p_bh and flags. p is two-sided, of
+        Pairs with item_1, item_2, n, q3, q3_star, p, p_holm, p_bh and flag. p is two-sided, of
         ``(atanh(q3) - atanh(mean q3)) sqrt(n - 3)`` as a normal deviate: approximate (on 20 items 6
         to 9 % of independent pairs have p < .05), since pairs differ in their expected value. NaN
         (flagged) if fewer than 4 subjects answered both, or the residuals of one are constant.
@@ -290,7 +290,7 @@ def q3(
         "p": p,
         "p_holm": holm(p),
         "p_bh": benjamini_hochberg(p),
-        "flags": flags,
+        "flag": flags,
     }
     return _pairs(data, columns, "q3")
 

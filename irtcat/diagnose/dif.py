@@ -49,8 +49,8 @@ class DIF:
     Attributes:
         table: one row per item: statistic, df, p, p_adjusted, dif (whether p_adjusted is below
             alpha), signed, unsigned, signed_area, unsigned_area (of the group furthest from the
-            reference), size, p_slope (Wald only: slopes only, that is, non-uniform DIF), flags. NaN
-            if the item was not tested (see flags).
+            reference), size, p_slope (Wald only: slopes only, that is, non-uniform DIF), flag. NaN
+            if the item was not tested (see flag).
         effects: the effect sizes of every group against the reference, indexed by item and group.
         parameters: a, b, ... of the tested items in every group, on the reference group's scale.
         groups: mean and SD of ability in each group, with free items with DIF.
@@ -384,7 +384,7 @@ def _result(
     out = out.reindex(pd.Index(ids, name="item"))
     out["dif"] = out["dif"].eq(True)
     out["size"] = out["size"].fillna("")
-    out["flags"] = [flags[j] for j in range(len(ids))]
+    out["flag"] = [flags[j] for j in range(len(ids))]
     population = plan.fits.fit(base).groups
     assert population is not None
     names = plan.fits.responses.item_ids

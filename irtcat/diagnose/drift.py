@@ -53,11 +53,11 @@ class Drift:
     Attributes:
         items: one row per item: n; drift, by how much easier the item becomes per year for subjects
             of the same ability, in units of ability; se, z, two-sided p, p_adjusted; drifts
-            (p_adjusted below alpha); flags. NaN where it was not tested.
+            (p_adjusted below alpha); flag. NaN where it was not tested.
         subjects: one row per subject: n_before and n_after, answers to items from before and from
             after its date; excess, by how much more able it is on the former; points, the same as
             a difference of scores in percentage points; se, z, p (one-sided), p_adjusted;
-            contaminated; flags. None without dates of the items.
+            contaminated; flag. None without dates of the items.
         trend: by how much ability rises per year.
         alpha: level of ``drifts`` and ``contaminated``.
         correction: of the p-values.
@@ -309,7 +309,7 @@ def _item_tests(
         index=pd.Index(responses.item_ids, dtype=object, name="item"),
     )
     frame["drifts"] = frame["p_adjusted"] < alpha
-    frame["flags"] = np.where(n < FEWEST_ANSWERS, "few answers", "")
+    frame["flag"] = np.where(n < FEWEST_ANSWERS, "few answers", "")
     return frame
 
 
@@ -354,7 +354,7 @@ def _subject_tests(
         index=pd.Index(responses.subject_ids, dtype=object, name="subject"),
     )
     frame["contaminated"] = frame["p_adjusted"] < alpha
-    frame["flags"] = np.select(
+    frame["flag"] = np.select(
         [~np.isfinite(released), ~enough],
         ["no date", "few answers to items from before or from after its date"],
         "",

@@ -49,8 +49,8 @@ def grouped_fit(
 
     Returns:
         Indexed by item: x2, g2, df (of both), p_x2, p_g2, rmsea_x2, rmsea_g2, n_groups (used), n
-        and flags. df counts all cells, for G2 also empty ones (mirt excludes these from the df of
-        G2). NaN if there is no test, see ``flags``.
+        and flag. df counts all cells, for G2 also empty ones (mirt excludes these from the df of
+        G2). NaN if there is no test, see ``flag``.
 
     Raises:
         InputError: for a multidimensional bank, an unknown method or center, or abilities of other
@@ -91,7 +91,7 @@ def grouped_fit(
     for name in ("x2", "g2"):
         columns[f"p_{name}"] = chi_square_p(columns[name], df)
         columns[f"rmsea_{name}"] = rmsea(columns[name], df, total)
-    columns |= {"n_groups": used.astype(int), "n": n.astype(int), "flags": flags}
+    columns |= {"n_groups": used.astype(int), "n": n.astype(int), "flag": flags}
     return pd.DataFrame(columns, index=item_index(data))
 
 

@@ -60,8 +60,8 @@ def s_x2(
             covariance; none for a bank built from known parameters), "all" or "none".
 
     Returns:
-        Indexed by item: s_x2, df, p, p_holm, p_bh (adjusted over the items), rmsea, n and flags.
-        s_x2, p and rmsea are NaN if there is no test; ``flags`` has the reason.
+        Indexed by item: s_x2, df, p, p_holm, p_bh (adjusted over the items), rmsea, n and flag.
+        s_x2, p and rmsea are NaN if there is no test; ``flag`` has the reason.
 
     Raises:
         InputError: for fewer than 2 items or 2 complete rows, or items that are neither right/wrong
@@ -168,7 +168,7 @@ def _test_table(
         "p_bh": benjamini_hochberg(p),
         "rmsea": rmsea(value, df, n),
         "n": n,
-        "flags": flags,
+        "flag": flags,
     }
     return pd.DataFrame(columns, index=index)
 
@@ -194,7 +194,7 @@ def infit_outfit(
         abilities: an `Ability` of the same subjects, or one number each (NaN leaves one out).
 
     Returns:
-        Indexed by item: outfit, outfit_z, infit, infit_z, n and flags. NaN without answers; z also
+        Indexed by item: outfit, outfit_z, infit, infit_z, n and flag. NaN without answers; z also
         if the mean square cannot vary. Unlike in mirt, v has no lower bound, so that a very
         unlikely answer enters outfit at its full size.
 
@@ -223,7 +223,7 @@ def infit_outfit(
     assert total is not None  # at least one subject has an ability
     constant = np.where(data.constant(), "constant", "")
     flags = np.where(total.n == 0, "no responses", constant)
-    columns = mean_squares(total) | {"n": total.n.astype(int), "flags": flags}
+    columns = mean_squares(total) | {"n": total.n.astype(int), "flag": flags}
     return pd.DataFrame(columns, index=item_index(data))
 
 
@@ -249,7 +249,7 @@ def item_fit(
 
     Returns:
         Indexed by item: s_x2, df, p, p_holm, p_bh, rmsea, n_complete (complete rows, used by
-        S-X2), x2, g2, df_x2, p_x2, p_g2, outfit, outfit_z, infit, infit_z, n (answers) and flags.
+        S-X2), x2, g2, df_x2, p_x2, p_g2, outfit, outfit_z, infit, infit_z, n (answers) and flag.
         With fewer than two complete rows, or one item, the columns of S-X2 are NaN and flagged.
 
     Raises:
@@ -271,13 +271,13 @@ def item_fit(
         tests = s_x2(bank, responses, min_expected, estimated)
     else:
         tests = pd.DataFrame(np.nan, squares.index, ["s_x2", "df", "p", "p_holm", "p_bh", "rmsea"])
-        tests = tests.assign(df=0, n=0, flags="no complete rows")
-    tables = [tests.drop(columns="flags").rename(columns={"n": "n_complete"})]
+        tests = tests.assign(df=0, n=0, flag="no complete rows")
+    tables = [tests.drop(columns="flag").rename(columns={"n": "n_complete"})]
     if n_groups and data.bank.model.dims == 1:
         grouped = grouped_fit(
             bank, responses, n_groups, abilities=theta, estimated=estimated
         ).rename(columns={"df": "df_x2"})
         tables.append(grouped[["x2", "g2", "df_x2", "p_x2", "p_g2"]])
-    tables.append(squares.drop(columns="flags"))
-    flags = squares["flags"].where(squares["flags"] != "", tests["flags"])
-    return pd.concat([*tables, flags.rename("flags")], axis=1)
+    tables.append(squares.drop(columns="flag"))
+    flags = squares["flag"].where(squares["flag"] != "", tests["flag"])
+    return pd.concat([*tables, flags.rename("flag")], axis=1)

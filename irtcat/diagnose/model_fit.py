@@ -97,7 +97,7 @@ class ModelFit:
 
     def to_frame(self) -> pd.DataFrame:
         """The figures as a table of one row."""
-        return pd.DataFrame([self.to_dict()])
+        return pd.DataFrame([self.to_dict()]).rename(columns={"flags": "flag"})
 
     def __str__(self) -> str:
         return (

@@ -62,8 +62,8 @@ def person_fit(
     Returns:
         Indexed by subject: theta (multidimensional: theta_1, ...), n_items, lz, lz_star, p (lower
         tail of lz*), p_bh (adjusted over the subjects), outfit, outfit_z, infit, infit_z and
-        flags. NaN without answers, for lz* of an estimate at its bound, and if a measure
-        cannot vary; see flags.
+        flag. NaN without answers, for lz* of an estimate at its bound, and if a measure
+        cannot vary; see flag.
 
     Raises:
         InputError: for an unknown method, or abilities of other subjects.
@@ -100,7 +100,7 @@ def person_fit(
     columns: dict[str, Any] = dict(zip(names, points.T, strict=True))
     columns |= {"n_items": n_items, "lz": measures.pop("lz"), "lz_star": measures.pop("lz_star")}
     columns |= {"p": p, "p_bh": benjamini_hochberg(p), **measures}
-    columns["flags"] = _flags(data, theta, n_items, min_items, at_bound)
+    columns["flag"] = _flags(data, theta, n_items, min_items, at_bound)
     index = pd.Index(data.responses.subject_ids, dtype=object, name="subject")
     return pd.DataFrame(columns, index=index)
 
@@ -113,7 +113,7 @@ def _estimates(data: Coded, method: str, abilities: Any) -> tuple[FloatArray, st
     theta = abilities_of(data, abilities, method)
     if not isinstance(abilities, Ability):
         return theta, "", np.zeros(len(theta), bool)
-    flags = pd.Series(np.asarray(abilities.flags, dtype=object)).astype(str)
+    flags = pd.Series(np.asarray(abilities.flag, dtype=object)).astype(str)
     return theta, abilities.method, flags.str.contains("bound").to_numpy()
 
 

@@ -95,7 +95,7 @@ def compare_populations(
         the easiest, ties share the mean rank), rank_change (second minus first: positive if the
         item is harder for the second), difference of the b, se, z, p, p_adjusted, differs,
         gap (mean over the first population of its expected response minus that in the
-        second), rmsd (root of the mean square), linking (whether it was used for the link), flags.
+        second), rmsd (root of the mean square), linking (whether it was used for the link), flag.
         With several thresholds b is their mean. NaN: b of an item with slope 0; se, z and p if a
         bank has no covariance. Flags: "negative slope in <name>" (b is then not a difficulty, and
         not ranked), "no difficulty in <name>", and the flags of the banks.
@@ -184,7 +184,7 @@ def _table(
     out["p_adjusted"] = adjust(out["p"].to_numpy())
     out["differs"] = out["p_adjusted"] < alpha
     out["gap"], out["rmsd"] = linked.items["difference"], linked.items["rmsd"]
-    out["linking"], out["flags"] = linked.items["used"], flags
+    out["linking"], out["flag"] = linked.items["used"], flags
     return out
 
 
@@ -193,7 +193,7 @@ def _flags(frames: list[pd.DataFrame], names: tuple[str, str]) -> list[str]:
     columns = []
     for frame, name in zip(frames, names, strict=True):
         a = frame["a"] if "a" in frame else pd.Series(1.0, frame.index)
-        flags = frame["flags"].astype(str) if "flags" in frame else pd.Series("", frame.index)
+        flags = frame["flag"].astype(str) if "flag" in frame else pd.Series("", frame.index)
         columns.append(
             [
                 [f"negative slope in {name}"] * (slope < 0)

@@ -206,7 +206,7 @@ def item_analysis(responses: Responses, missing: str = "listwise") -> pd.DataFra
 
     Returns:
         Indexed by item: n, mean, sd (in codes from 0), item_total and item_rest correlation,
-        alpha_if_dropped and flags. Correlations with a constant item, total or rest are NaN
+        alpha_if_dropped and flag. Correlations with a constant item, total or rest are NaN
         (flagged), as is alpha if fewer than 2 items would remain.
 
     Raises:
@@ -243,7 +243,7 @@ def item_analysis(responses: Responses, missing: str = "listwise") -> pd.DataFra
         "item_total": _ratio(with_total, variance * total),
         "item_rest": _ratio(with_total - variance, variance * rest_variance),
         "alpha_if_dropped": [_alpha(covariance[np.ix_(rest, rest)]) for rest in others],
-        "flags": np.select([*flags.values()], [*flags], ""),
+        "flag": np.select([*flags.values()], [*flags], ""),
     }
     index = pd.Index(responses.item_ids, dtype=object, name="item")
     return pd.DataFrame(columns, index=index)

@@ -121,7 +121,7 @@ def _statistics(
     columns = {
         "n_responses": start.item_n.round().astype(int),
         "proportion_correct": share,
-        "flags": flags,
+        "flag": flags,
     }
     return pd.DataFrame(columns, index=pd.Index(responses.item_ids, dtype=object))
 

@@ -301,7 +301,7 @@ def predicted_bank(
             values = known[has[:, column], column]
             params[:, column], variance[:, column] = np.mean(values), np.var(values)
     statistics = pd.DataFrame(
-        {"n_responses": 0, "proportion_correct": np.nan, "flags": PREDICTED}, index=table.index
+        {"n_responses": 0, "proportion_correct": np.nan, "flag": PREDICTED}, index=table.index
     )
     return ItemBank(
         model=unpack(new, params),

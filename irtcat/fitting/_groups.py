@@ -151,7 +151,7 @@ def score_groups(
         upper=column("upper"),
         percentile=population_percentile(theta, bank.population_mean, bank.population_sd),
         n_items=column("n_items"),
-        flags=column("flags"),
+        flag=column("flag"),
         method=first.method,
         level=first.level,
         nodes=column("nodes"),

@@ -397,9 +397,9 @@ def with_anchors(bank: ItemBank, anchors: Anchors) -> ItemBank:
         if anchors.bank.covariance is not None:
             covariance[np.ix_(at, columns, columns)] = anchors.bank.covariance
     statistics = bank.statistics.copy()
-    flags = statistics["flags"].to_numpy(copy=True)
+    flags = statistics["flag"].to_numpy(copy=True)
     flags[at] = ["; ".join(filter(None, ["anchored", text])) for text in flags[at]]
-    statistics["flags"] = flags
+    statistics["flag"] = flags
     return replace(
         bank,
         model=unpack(bank.model, params),

@@ -88,7 +88,7 @@ def _observed(responses: Responses | ResponseSource) -> Iterator[BoolArray]:
 def _blocks(result: Fit, options: Options) -> IntArray:
     """The block of each item of a fit."""
     bank = result.bank
-    flags = bank.statistics["flags"].astype(str)
+    flags = bank.statistics["flag"].astype(str)
     constant = flags.str.contains("constant").to_numpy()
     informative = (bank.statistics["n_responses"] > 0).to_numpy() & ~constant
     anchors = () if options.anchors is None else options.anchors.item_ids
@@ -154,7 +154,7 @@ def _repeats_note(responses: Responses | ResponseSource) -> str:
 def with_notes(result: Fit, options: Options) -> Fit:
     """The fit with further notes in its message, its notes and the items' flags."""
     statistics, item_ids = result.bank.statistics.copy(), result.bank.item_ids
-    flags = statistics["flags"].astype(str).tolist()
+    flags = statistics["flag"].astype(str).tolist()
     notes = [*result.notes, _bounds_note(flags, item_ids), _repeats_note(result.responses)]
     if category_parameters(result.bank.model):
         notes.append(_unused_note(flags, item_ids))
@@ -164,8 +164,8 @@ def with_notes(result: Fit, options: Options) -> Fit:
             notes.append(_blocks_note(blocks, item_ids, options.groups is not None))
             apart = [f"block {k} of {blocks.max()}" if k > 1 else "" for k in blocks]
             pairs = zip(flags, apart, strict=True)
-            statistics["flags"] = ["; ".join(filter(None, pair)) for pair in pairs]
-            statistics.insert(list(statistics).index("flags"), "block", blocks)
+            statistics["flag"] = ["; ".join(filter(None, pair)) for pair in pairs]
+            statistics.insert(list(statistics).index("flag"), "block", blocks)
     notes = [note for note in notes if note]
     if not notes:
         return result

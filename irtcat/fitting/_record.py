@@ -107,7 +107,7 @@ def item_statistics(
         columns["n_trials"] = responses.trials.sum(axis=0, dtype=np.int64)
     if (categories > 2).any():
         columns["n_categories"] = categories
-    columns["flags"] = flags
+    columns["flag"] = flags
     return pd.DataFrame(columns, index=pd.Index(responses.item_ids, dtype=object))
 
 

@@ -71,7 +71,7 @@ def update_items(bank: Any, responses: Responses, *, prior: Any = None) -> ItemB
     Example:
         >>> import pandas as pd
         >>> known = ItemBank.from_parameters(b=np.linspace(-2, 2, 20))
-        >>> flags = pd.DataFrame({"flags": [""] * 19 + ["predicted"]}, index=known.item_ids)
+        >>> flags = pd.DataFrame({"flag": [""] * 19 + ["predicted"]}, index=known.item_ids)
         >>> unsure = np.zeros((20, 2, 2))
         >>> unsure[19] = np.diag([0.1, 1.0])
         >>> bank = replace(known, covariance=unsure, statistics=flags)

@@ -45,12 +45,12 @@ def score_by_form(session: Session, form: ShortForm, level: float) -> FullScore:
     try:
         return score_by_prediction(form.predict(data, expect=session.config.expect, level=level))
     except InputError as error:
-        return FullScore(np.nan, 0.0, 1.0, level, "auto", flags=str(error).rstrip("."))
+        return FullScore(np.nan, 0.0, 1.0, level, "auto", flag=str(error).rstrip("."))
 
 
 def unlike_warning(outcome: FullScore, p: float | None, lz_star: float | None) -> str:
     """A warning if the model appears unlike the calibrated ones; else empty."""
-    flags = outcome.flags.split("; ")
+    flags = outcome.flag.split("; ")
     reasons = [reason for flag, reason in OUT_OF_RANGE.items() if flag in flags]
     if p is not None and p < UNLIKELY:
         reasons.append(

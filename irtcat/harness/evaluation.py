@@ -349,7 +349,7 @@ def _evaluation(
         n_items=int(estimates["n_items"]), n_bank=n_bank, reason=session.reason,
         seconds=float(table["seconds"].sum()), cost=cost, full_cost=full_cost, lz_star=lz_star,
         unlike=unlike_warning(outcome, p, lz_star),
-        notes=(*notes, *session.flags(), *_score_notes(outcome.flags)),
+        notes=(*notes, *session.flags(), *_score_notes(outcome.flag)),
         items=table,
     )  # fmt: skip
 

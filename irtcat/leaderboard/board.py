@@ -111,8 +111,8 @@ class Leaderboard:
             ``top`` best that are predicted to be; coverage, the share of full scores within their
             interval, and width, its mean width in points. NaN only for those that ``undefined``
             names: a pairwise accuracy without such a pair, top_overlap if at most ``top`` are held
-            out, and those that ``flags`` explains. Then n_calibration, n_held_out, n_benchmark and
-            flags (empty without any).
+            out, and those that ``flag`` explains. Then n_calibration, n_held_out, n_benchmark and
+            flag (empty without any).
         """
         return self.table.copy()
 
@@ -140,9 +140,7 @@ class Leaderboard:
                 dict.fromkeys(name for text in texts for name in text.split(", ") if name)
             )
         )
-        columns["flags"] = grouped["flags"].agg(
-            lambda texts: "; ".join(filter(None, texts.unique()))
-        )
+        columns["flag"] = grouped["flag"].agg(lambda texts: "; ".join(filter(None, texts.unique())))
         return pd.DataFrame(columns)
 
     def intervals(
@@ -208,7 +206,7 @@ class Leaderboard:
                 else:
                     undefined.append(name)
                 row[f"{name}_lower"], row[f"{name}_upper"] = ends
-            row["flags"] = f"not defined: {', '.join(undefined)}" if undefined else ""
+            row["flag"] = f"not defined: {', '.join(undefined)}" if undefined else ""
             rows.append(row)
         table = pd.DataFrame(rows).set_index(KEYS)
         keys = pd.MultiIndex.from_frame(self.table[KEYS].drop_duplicates())

@@ -56,7 +56,7 @@ def reliable_gaps(
     Returns:
         Indexed by strategy, estimator and n_items: gap, lower and upper in points (infinite if the
         held-out pairs never reach it), n_pairs, widest_gap (points; the greatest gap of a pair) and
-        flags.
+        flag.
 
     Raises:
         InputError: for numbers out of range, or a board without pairs of different scores.
@@ -88,7 +88,7 @@ def reliable_gaps(
         row: dict[str, Any] = dict(zip(KEYS, key, strict=True))
         if not len(gap):
             infinite = dict.fromkeys(("gap", "lower", "upper"), np.inf)
-            rows.append({**row, **infinite, "n_pairs": 0, "widest_gap": 0.0, "flags": "no pairs"})
+            rows.append({**row, **infinite, "n_pairs": 0, "widest_gap": 0.0, "flag": "no pairs"})
             continue
         estimate = smallest_gap(*order_curve(gap, right), confidence)
         resampled = [
@@ -103,7 +103,7 @@ def reliable_gaps(
             else f"no gap is ranked right with probability {confidence:g}"
         )
         row |= {"gap": 100 * estimate, "lower": 100 * low, "upper": 100 * high}
-        row |= {"n_pairs": len(gap), "widest_gap": 100 * gap.max(), "flags": flags}
+        row |= {"n_pairs": len(gap), "widest_gap": 100 * gap.max(), "flag": flags}
         rows.append(row)
     if not any(row["n_pairs"] for row in rows):
         raise argument_error("board", "a board with held-out subjects of different scores", board)
@@ -123,7 +123,7 @@ def items_needed(gaps: pd.DataFrame, gap: float = 0.02) -> pd.DataFrame:
         gap: gap between full scores, in score units (.02 is 2 points).
 
     Returns:
-        Indexed by strategy and estimator: n_items (whole; NaN beyond the measured k), and flags.
+        Indexed by strategy and estimator: n_items (whole; NaN beyond the measured k), and flag.
 
     Example:
         >>> index = pd.MultiIndex.from_product([["random"], ["mean"], [25, 100]],
@@ -137,7 +137,7 @@ def items_needed(gaps: pd.DataFrame, gap: float = 0.02) -> pd.DataFrame:
     for key, by_k in gaps["gap"].groupby(["strategy", "estimator"], sort=False):
         by_k = by_k.droplevel(["strategy", "estimator"]).sort_index()
         needed, flag = smallest_k(by_k.index.to_numpy(float), by_k.to_numpy(float), 100 * gap)
-        rows.append({"strategy": key[0], "estimator": key[1], "n_items": needed, "flags": flag})
+        rows.append({"strategy": key[0], "estimator": key[1], "n_items": needed, "flag": flag})
     return pd.DataFrame(rows).set_index(["strategy", "estimator"])
 
 

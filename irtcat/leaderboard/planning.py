@@ -258,7 +258,7 @@ def design_gaps(
         seed: seed of the subsample of very many subjects.
 
     Returns:
-        Indexed by n_items: gap in points (infinite if no pair is far enough apart) and flags.
+        Indexed by n_items: gap in points (infinite if no pair is far enough apart) and flag.
 
     Example:
         >>> from irtcat.bank import ItemBank
@@ -277,7 +277,7 @@ def design_gaps(
         curve = order_curve(pairs.gap[keep], pairs.chances(k, unique.n_items)[keep])
         smallest = smallest_gap(*curve, confidence)
         note = [] if np.isfinite(smallest) else ["no pair is far enough apart"]
-        rows.append({"n_items": k, "gap": 100 * smallest, "flags": "; ".join([*flags, *note])})
+        rows.append({"n_items": k, "gap": 100 * smallest, "flag": "; ".join([*flags, *note])})
     return pd.DataFrame(rows).set_index("n_items")
 
 

@@ -145,7 +145,7 @@ def evaluate(
         responses: who answered what on the full benchmark; of any kind that `irtcat.as_responses`
             takes.
         strategies: names of `irtcat.selection.STRATEGIES`, or "all". With "all", a strategy that is
-            not possible with these data gives a row that ``flags`` explains. By default the
+            not possible with these data gives a row that ``flag`` explains. By default the
             strategy of `irtcat.select`, "stratified" and "random".
         n_items: subset sizes, each from 1 to the number of items.
         split: "random", "ability", or "metadata:", "before:" or "leave-out:" with a column of
@@ -429,5 +429,5 @@ def _row(
         "n_calibration": fold.calibration.n_subjects,
         "n_held_out": fold.held_out.n_subjects,
         "n_benchmark": fold.calibration.n_items,
-        "flags": "; ".join([*fold.flags, *flags]),
+        "flag": "; ".join([*fold.flags, *flags]),
     }

@@ -52,7 +52,7 @@ def headroom(
         Indexed by test set, in decreasing order of headroom: n_items; headroom and headroom_se, SD
         over items / sqrt(n_items) (NaN for one item); expected_score of the best subject, 0 to 1;
         mean information of an item at theta; b_p05, b_p25, b_p50, b_p75, b_p95 and likewise a_...:
-        quantiles over items; share_negative, of slopes below 0 at theta; theta; and flags.
+        quantiles over items; share_negative, of slopes below 0 at theta; theta; and flag.
 
     Raises:
         InputError: for a multidimensional bank, groups that do not match the items, or neither or
@@ -122,7 +122,7 @@ def _describe(bank: ItemBank, theta: float, flag: str) -> dict[str, Any]:
             row[f"{name}_{label}"] = float(np.quantile(finite, q)) if len(finite) else float("nan")
     row["share_negative"] = float((slope < 0).mean())
     row["theta"] = theta
-    row["flags"] = "; ".join(filter(None, flags))
+    row["flag"] = "; ".join(filter(None, flags))
     return row
 
 

@@ -118,7 +118,7 @@ def as_prediction(
         rank=rank(score),
         rank_lower=rank(upper),
         rank_upper=rank(lower),
-        flags=_flags(is_observed, estimate),
+        flag=_flags(is_observed, estimate),
         estimator=estimator,
         level=level,
         field=field,
@@ -135,7 +135,7 @@ def _flags(is_observed: BoolArray, estimate: Estimate) -> np.ndarray:
         flags[row] = "no responses" if missing == k else f"{missing} of {k} responses missing"
     for row in np.flatnonzero(np.isnan(estimate.score) & (n_answered > 0)):
         flags[row] = "; ".join(filter(None, (flags[row], "no answer that counts in the score")))
-    return flags if estimate.flags is None else joined(flags, estimate.flags)
+    return flags if estimate.flag is None else joined(flags, estimate.flag)
 
 
 def joined(first: np.ndarray, second: np.ndarray) -> np.ndarray:

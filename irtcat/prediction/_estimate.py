@@ -16,14 +16,14 @@ class Estimate(NamedTuple):
         score: estimated full score, 0 to 1; NaN without information.
         lower: lower end of the interval; NaN for the lowest possible score.
         upper: upper end; NaN for the highest possible score.
-        flags: text per subject, or None without flags.
+        flag: text per subject, or None without flags.
         how: method used for each subject, or None if there is only one.
     """
 
     score: FloatArray
     lower: FloatArray
     upper: FloatArray
-    flags: np.ndarray | None = None
+    flag: np.ndarray | None = None
     how: np.ndarray | None = None
 
 

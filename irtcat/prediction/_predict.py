@@ -327,9 +327,9 @@ def _by_group(
         group_task = replace(task, item_weights=weights, progress=of_group)
         prediction = _prediction_of(group_task, estimator)
         has_answer = (~np.isnan(task.x[:, in_group[task.chosen]])).any(axis=1)
-        flags = joined(np.where(has_answer, "", UNANSWERED_GROUP), prediction.flags)
+        flags = joined(np.where(has_answer, "", UNANSWERED_GROUP), prediction.flag)
         columns = {"subject": prediction.subject_ids, "group": label, "score": prediction.score}
-        columns |= {"lower": prediction.lower, "upper": prediction.upper, "flags": flags}
+        columns |= {"lower": prediction.lower, "upper": prediction.upper, "flag": flags}
         tables.append(pd.DataFrame(columns))
     return pd.concat(tables, ignore_index=True)
 

@@ -19,18 +19,18 @@ class Prediction:
     Attributes:
         subject_ids: one id per new subject.
         score: predicted mean response over all items of the calibration matrix, 0 to 1; NaN only
-            where ``flags`` has "no responses".
+            where ``flag`` has "no responses".
         lower: lower end of the score's interval.
         upper: upper end.
         rank: rank among the calibrated subjects and this one, 1 = best; NaN without a score.
         rank_lower: best rank in the interval (that of ``upper``).
         rank_upper: worst rank in the interval (that of ``lower``).
-        flags: text per subject, empty without flags.
+        flag: text per subject, empty without flags.
         estimator: name of the estimator.
         level: probability of the interval.
         field: full scores of the calibrated subjects that the ranks refer to, by subject id.
         how: method used for each subject, if the estimator has several ("auto").
-        groups: scores by group of items (columns subject, group, score, lower, upper, flags), or
+        groups: scores by group of items (columns subject, group, score, lower, upper, flag), or
             None if no groups were given.
     """
 
@@ -41,7 +41,7 @@ class Prediction:
     rank: FloatArray
     rank_lower: FloatArray
     rank_upper: FloatArray
-    flags: np.ndarray
+    flag: np.ndarray
     estimator: str
     level: float
     field: pd.Series
@@ -92,12 +92,12 @@ class Prediction:
         return card(repr(self), frame, frame.shape, self.score, "predicted score of each subject")
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per subject: score, lower, upper, the three ranks, estimator, flags."""
+        """One row per subject: score, lower, upper, the three ranks, estimator, flag."""
         table = pd.DataFrame(index=pd.Index(self.subject_ids, dtype=object, name="subject"))
         for name in ("score", "lower", "upper"):
             table[name] = getattr(self, name)
         for name in ("rank", "rank_lower", "rank_upper"):  # whole numbers, <NA> where unknown
             table[name] = pd.array(getattr(self, name), dtype="Int64")
         table["estimator"] = self.methods
-        table["flags"] = self.flags
+        table["flag"] = self.flag
         return table

@@ -60,7 +60,7 @@ class Mixture(NamedTuple):
         outside: mean out of range.
         outside_sd: SD out of range.
         q: probability of being out of range.
-        flags: text per subject.
+        flag: text per subject.
         is_empty: subjects without any answer.
     """
 
@@ -69,7 +69,7 @@ class Mixture(NamedTuple):
     outside: FloatArray
     outside_sd: FloatArray
     q: FloatArray
-    flags: np.ndarray
+    flag: np.ndarray
     is_empty: BoolArray
 
     def estimate(self, level: float) -> Estimate:
@@ -88,7 +88,7 @@ class Mixture(NamedTuple):
             score=score,
             lower=np.minimum(lower, score),
             upper=np.maximum(upper, score),
-            flags=self.flags,
+            flag=self.flag,
             how=np.where(self.q > 0.5, "equating", "regression").astype(object),
         )
 
@@ -147,7 +147,7 @@ class ScoreRule:
             score=score,
             lower=np.minimum(lower, score),
             upper=np.maximum(upper, score),
-            flags=np.where(contradicts, EXPECTED[expect], "").astype(object),
+            flag=np.where(contradicts, EXPECTED[expect], "").astype(object),
             how=np.full(len(score), "equating", dtype=object),
         )
 
@@ -192,7 +192,7 @@ class ScoreRule:
             outside=outside,
             outside_sd=np.maximum(outside_sd, blend_sd),
             q=q,
-            flags=flags,
+            flag=flags,
             is_empty=np.asarray(is_missing.all(axis=1)),
         )
 

@@ -39,7 +39,7 @@ def predict_for_few(task: Task) -> Estimate:
     """The weighted mean, flagged: the calibration has fewer than `LEAST_SUBJECTS`."""
     note = np.full(len(task.x), f"fewer than {LEAST_SUBJECTS} calibrated subjects", dtype=object)
     how = np.full(len(task.x), "weighted mean", dtype=object)
-    return predict_weighted(task)._replace(flags=note, how=how)
+    return predict_weighted(task)._replace(flag=note, how=how)
 
 
 def _weighted_mean(task: Task, weights: FloatArray) -> Estimate:

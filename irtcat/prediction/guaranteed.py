@@ -85,7 +85,7 @@ def _predicted(task: Task, is_normal: bool) -> Estimate:
         score=score,
         lower=lower,
         upper=upper,
-        flags=np.where(is_skipped, note, "").astype(object),
+        flag=np.where(is_skipped, note, "").astype(object),
         how=np.full(len(score), ASYMPTOTIC if is_normal else FINITE, dtype=object),
     )
 

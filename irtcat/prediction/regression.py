@@ -256,4 +256,4 @@ def predict_aipw(task: Task) -> Estimate:
         half = z * np.sqrt(np.maximum(variance, model_error))
         return score, score - half, score + half
 
-    return _by_pattern(task, rule)._replace(flags=task.note_of_design())
+    return _by_pattern(task, rule)._replace(flag=task.note_of_design())

@@ -71,9 +71,9 @@ def bank_section(
     """
     frame = bank.to_frame().iloc[:, : -bank.items.shape[1] or None]
     notes = _notes(bank, frame, names or {})
-    if "flags" in frame:
+    if "flag" in frame:
         frame = frame.assign(
-            flags=without(frame["flags"], list(common_flags(split_flags(frame["flags"]))))
+            flag=without(frame["flag"], list(common_flags(split_flags(frame["flag"]))))
         )
     blocks: list[Block] = []
     if bank.model.dims == 1:
@@ -131,7 +131,7 @@ def _notes(bank: ItemBank, frame: pd.DataFrame, names: Mapping[str, str]) -> lis
     if bank.provenance.get("converged") is False:
         text = "The calibration did not converge: its numbers are not final."
         notes.append(Note(text, "Items", serious=True))
-    rows = split_flags(frame["flags"]) if "flags" in frame else []
+    rows = split_flags(frame["flag"]) if "flag" in frame else []
     common = common_flags(rows)
     n_subjects = bank.provenance.get("n_subjects")
     few = isinstance(n_subjects, int) and n_subjects < FEW_SUBJECTS
@@ -207,7 +207,7 @@ def _map(frame: pd.DataFrame, bank: ItemBank) -> Block:
     if undefined:
         subject = "item has" if undefined == 1 else "items have"
         description += f" {undefined:,} {subject} no difficulty and no dot."
-    flagged = frame["flags"].fillna("").astype(str).ne("") if "flags" in frame else None
+    flagged = frame["flag"].fillna("").astype(str).ne("") if "flag" in frame else None
     x, y = ("b", "a") if bank.model.dims == 1 else ("mdiff", "mdisc")
     figure = points(
         "Difficulty and discrimination", words(x), words(y), ((), ()), (), description,
@@ -226,7 +226,7 @@ def item_table(
     columns = [column("item", frame.index)]
     for key in frame.columns:
         name = str(key)
-        if name == "flags" or _is_trivial(name, frame[key]):
+        if name == "flag" or _is_trivial(name, frame[key]):
             continue
         share = name == "proportion_correct"
         minor = name.startswith("se_") or name in ("n_responses",)
@@ -243,8 +243,8 @@ def item_table(
     if subset is not None:
         chosen = np.isin(bank.item_ids, np.asarray(subset, str))
         columns.append(column("chosen", np.where(chosen, "selected", ""), "Selected"))
-    if "flags" in frame and not _is_trivial("flags", frame["flags"]):
-        columns.append(column("flags", frame["flags"]))
+    if "flag" in frame and not _is_trivial("flag", frame["flag"]):
+        columns.append(column("flag", frame["flag"]))
     columns += _metadata(bank.items, {c["k"] for c in columns})
     curve_data = item_curves(bank, frame, curves)
     numeric = {c["k"]: c["v"] for c in columns if c.get("kind") == "num"}

@@ -59,7 +59,7 @@ LABELS = {
     "n_items": "Items",
     "proportion_correct": "Share right",
     "percentile": "Percentile",
-    "flags": "Flags",
+    "flag": "Flag",
     "p_holm": "p (Holm)",
     "mdiff": "Difficulty (MDIFF)",
     "mdisc": "Discrimination (MDISC)",
@@ -171,7 +171,7 @@ def column(
             block["percent"] = 1
         return block
     texts = ["" if value is None or value != value else str(value) for value in series.tolist()]
-    block["kind"] = "flag" if key == "flags" else "text"
+    block["kind"] = "flag" if key == "flag" else "text"
     if long:
         return {**block, "long": 1, "v": texts}
     levels = list(dict.fromkeys(texts))

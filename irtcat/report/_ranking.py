@@ -257,7 +257,7 @@ def _predicted(result: Result, n_items: int | None) -> list[Standing]:
     frame = result.value
     out = []
     for row in frame.to_dict("records"):
-        flags = [flag for flag in str(_text(row.get("flags"))).split("; ") if flag]
+        flags = [flag for flag in str(_text(row.get("flag"))).split("; ") if flag]
         out.append(
             Standing(
                 name=str(row["subject"]),
@@ -316,7 +316,7 @@ def session_score(session: "Session", responses: Responses | None) -> FullScore:
 
 
 def _as_standing(session: "Session", score: FullScore, source: str) -> Standing:
-    flags = [flag for flag in score.flags.split("; ") if flag]
+    flags = [flag for flag in score.flag.split("; ") if flag]
     if not session.is_over:
         flags.append("the session is not over")
     return Standing(
@@ -344,7 +344,7 @@ def _abilities(result: Result) -> list[Standing]:
     has_ends = {"lower", "upper"} <= set(frame)
     lower = frame["lower"].to_numpy(float) if has_ends else theta - half
     upper = frame["upper"].to_numpy(float) if has_ends else theta + half
-    flags = [_text(value) for value in frame["flags"]] if "flags" in frame else [""] * len(frame)
+    flags = [_text(value) for value in frame["flag"]] if "flag" in frame else [""] * len(frame)
     counts = frame["n_items"].tolist() if "n_items" in frame else [None] * len(frame)
     return [
         Standing(
@@ -431,7 +431,7 @@ def ranking_section(ranking: Ranking, word: str, truth: pd.Series | None) -> Sec
     common = _common_flags(rows)
     flags = ["; ".join(flag for flag in row.flags if flag not in common) for row in rows]
     if any(flags):
-        columns.append(column("flags", flags, "To check", minor=True))
+        columns.append(column("flag", flags, "To check", minor=True))
     columns += [column("lower", lower, percent=percent, hidden=True),
                 column("upper", upper, percent=percent, hidden=True)]  # fmt: skip
     blocks: list[Block] = []

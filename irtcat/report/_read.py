@@ -146,7 +146,7 @@ def read(source: Any) -> Result:
 def read_csv(path: Path) -> pd.DataFrame:
     """Read a table written by the commands; ids remain text."""
     # As text, because an id may be "NA", and an empty cell means no flags.
-    texts = ("subject", "item", "flags", "reasons", "undefined", "new", "old")
+    texts = ("subject", "item", "flag", "reasons", "undefined", "new", "old")
     return _with_numbers(read_table(path, texts), str(path))
 
 

@@ -48,9 +48,9 @@ Z = 1.959964
 
 def table_flag_notes(table: pd.DataFrame, unit: str) -> tuple[Note, ...]:
     """One note per flag in a table, with the number of its rows."""
-    if "flags" not in table:
+    if "flag" not in table:
         return ()
-    counts = Counter(flag for flags in split_flags(table["flags"]) for flag in set(flags))
+    counts = Counter(flag for flags in split_flags(table["flag"]) for flag in set(flags))
     return tuple(
         Note(f"{n:,} of {len(table):,} {unit}: {flag}.", "Models" if unit == "subjects" else "Runs")
         for flag, n in counts.most_common()
@@ -59,10 +59,10 @@ def table_flag_notes(table: pd.DataFrame, unit: str) -> tuple[Note, ...]:
 
 def distinct_flags(table: pd.DataFrame) -> pd.DataFrame:
     """The table without the flags of most rows, which are said once."""
-    if "flags" not in table:
+    if "flag" not in table:
         return table
-    common = common_flags(split_flags(table["flags"]))
-    return table.assign(flags=without(table["flags"], list(common)))
+    common = common_flags(split_flags(table["flag"]))
+    return table.assign(flag=without(table["flag"], list(common)))
 
 
 def scores(name: str, table_: pd.DataFrame, ranked: bool = False) -> Section:
@@ -87,13 +87,13 @@ def scores(name: str, table_: pd.DataFrame, ranked: bool = False) -> Section:
     first, last = frame["theta"].max(), frame["theta"].min()
     description = f"{len(frame):,} subjects from {last:.2f} to {first:.2f}, each with its interval."
     figure = _caterpillar("Abilities, ranked", "Ability θ", frame, "theta", description)
-    keys = [k for k in ("percentile", "n_items", "flags") if k in frame and _has_values(frame[k])]
+    keys = [k for k in ("percentile", "n_items", "flag") if k in frame and _has_values(frame[k])]
     columns = [column("subject", frame["subject"]), column("place", frame["place"], "Rank"),
                column("theta", frame["theta"], main=True),
                bar("lower", "theta", "upper", "Ability with interval"),
                column("se", frame["se"], main=True),
                column("lower", frame["lower"]), column("upper", frame["upper"]),
-               *(column(k, frame[k], minor=k != "flags") for k in keys)]  # fmt: skip
+               *(column(k, frame[k], minor=k != "flag") for k in keys)]  # fmt: skip
     shown = table("Subjects by ability", columns, sort=("place", 1), name="subjects")
     facts = {"Subjects": f"{len(frame):,}", "Mean ability": f"{frame['theta'].mean():.3f}",
              "SD": f"{frame['theta'].std():.3f}",
@@ -150,7 +150,7 @@ def predictions(name: str, table_: pd.DataFrame, truth: pd.Series | None = None)
         f"{100 * (frame['upper'] - frame['lower']).mean():.1f} points"
     )
     columns.insert(2, bar("lower", "score", "upper", "Score with interval", mark))
-    for key in ("estimator", "flags"):
+    for key in ("estimator", "flag"):
         if key in frame and _has_values(frame[key]):
             columns.append(column(key, frame[key], minor=key == "estimator"))
     description = "Predicted full scores in order, each with its interval."

@@ -35,7 +35,7 @@ class Scale:
         items: one row per item of the subscale: status (retained or removed), round and reason of
             removal, n, proportion_correct (in categories: mean category / highest category),
             model, the parameters on the final scale (removed items are calibrated on it),
-            communality, flags (of the calibration), s_x2, df, p, p_holm.
+            communality, flag (of the calibration), s_x2, df, p, p_holm.
         factors: comparison of one and two dimensions; None if skipped.
         guessing: test of c = 0 of each item.
         fit: M2 (or C2) of the final calibration; None if it cannot be computed.

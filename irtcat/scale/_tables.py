@@ -84,9 +84,9 @@ def items(
                 table.loc[ids, column] = frame[column].to_numpy()
         if source is removed and "c" in table:  # some retained items are 3PL
             table.loc[ids, "c"] = 0.0
-        if source is bank and "flags" in frame:
-            table["flags"] = ""
-            table.loc[ids, "flags"] = frame["flags"].to_numpy()
+        if source is bank and "flag" in frame:
+            table["flag"] = ""
+            table.loc[ids, "flag"] = frame["flag"].to_numpy()
         table.loc[ids, "communality"] = communality(source)
     if bank is not None:
         _add_fit(table, bank, responses, min_expected)

@@ -32,7 +32,7 @@ CHUNK_CELLS = 2**26
 
 UNUSED_CATEGORY = "used a category that nobody used in calibration"
 
-PER_SUBJECT = ["subject_ids", "theta", "se", "lower", "upper", "percentile", "n_items", "flags"]
+PER_SUBJECT = ["subject_ids", "theta", "se", "lower", "upper", "percentile", "n_items", "flag"]
 
 
 class _Task(NamedTuple):
@@ -54,7 +54,7 @@ class _Estimate(NamedTuple):
     se: FloatArray
     lower: FloatArray
     upper: FloatArray
-    flags: np.ndarray
+    flag: np.ndarray
     post: Posterior | None = None
 
 
@@ -143,7 +143,7 @@ def _eap(task: _Task) -> _Estimate:
     tail = (1 - task.level) / 2
     lower, upper = quantile(post, tail), quantile(post, 1 - tail)
     flags = _grid_flags(post.beyond, post.coarse)
-    return _Estimate(theta=post.mean, se=post.sd, lower=lower, upper=upper, flags=flags, post=post)
+    return _Estimate(theta=post.mean, se=post.sd, lower=lower, upper=upper, flag=flags, post=post)
 
 
 def _grid_flags(beyond: BoolArray, coarse: BoolArray) -> np.ndarray:
@@ -180,7 +180,7 @@ def _point(task: _Task, kind: str) -> _Estimate:
     upper = np.where(by_fall, np.where(open_high, np.inf, out.upper), theta + z * se)
     flags[at_low], flags[at_high] = "at the lower bound", "at the upper bound"
     flags[flat] = "flat likelihood"
-    return _Estimate(theta=theta, se=se, lower=lower, upper=upper, flags=flags)
+    return _Estimate(theta=theta, se=se, lower=lower, upper=upper, flag=flags)
 
 
 def _map(task: _Task) -> _Estimate:
@@ -195,7 +195,7 @@ def _likelihood_only(task: _Task, kind: str) -> _Estimate:
     values = (np.nan, np.nan, -np.inf, np.inf)
     columns = zip(values, estimate[:4], strict=True)
     theta, se, lower, upper = (np.where(none, value, column) for value, column in columns)
-    return _Estimate(theta=theta, se=se, lower=lower, upper=upper, flags=estimate.flags)
+    return _Estimate(theta=theta, se=se, lower=lower, upper=upper, flag=estimate.flag)
 
 
 def _ml(task: _Task) -> _Estimate:
@@ -233,7 +233,7 @@ def _eapsum(task: _Task) -> _Estimate:
         for name, column in columns.items():
             column[rows] = table[name][points[rows]]
     flags = _grid_flags(columns.pop("beyond"), columns.pop("coarse"))
-    return _Estimate(**columns, flags=flags)
+    return _Estimate(**columns, flag=flags)
 
 
 def _flag_unused(flags: np.ndarray, bank: ItemBank, matched: Responses) -> np.ndarray:
@@ -346,7 +346,7 @@ def score(
     dtype = choose_precision(precision, matched.values.size)
     if bank.model.dims > 1:
         several = score_multidimensional(bank, matched, method, float(level), dtype)
-        return replace(several, flags=_flag_unused(several.flags, bank, matched))
+        return replace(several, flag=_flag_unused(several.flag, bank, matched))
     subject_prior = None if prior is None else subject_priors(prior, matched.subject_ids)
     task = _Task(bank, matched, float(level), (low, high), dtype, prior=subject_prior)
     return _ability(task, METHODS[method](task), method)
@@ -390,7 +390,7 @@ def _ability(task: _Task, estimate: _Estimate, method: str) -> Ability:
     """The abilities of an estimator, with flags and percentiles."""
     bank, matched = task.bank, task.responses
     n_items = matched.observed.sum(axis=1)
-    flags = np.where(n_items == 0, "no responses", estimate.flags)
+    flags = np.where(n_items == 0, "no responses", estimate.flag)
     flags = _flag_unused(flags, bank, matched)
     percentile = population_percentile(estimate.theta, bank.population_mean, bank.population_sd)
     post = estimate.post
@@ -402,7 +402,7 @@ def _ability(task: _Task, estimate: _Estimate, method: str) -> Ability:
         upper=estimate.upper,
         percentile=percentile,
         n_items=n_items,
-        flags=flags,
+        flag=flags,
         method=method,
         level=task.level,
         nodes=None if post is None else post.nodes,
@@ -450,7 +450,7 @@ def score_under_density(
     )
     lower, upper = quantile(post, 0.025), quantile(post, 0.975)
     flags = _no_flags(len(theta))
-    estimate = _Estimate(theta=theta, se=sd, lower=lower, upper=upper, flags=flags, post=post)
+    estimate = _Estimate(theta=theta, se=sd, lower=lower, upper=upper, flag=flags, post=post)
     return _ability(task, estimate, "eap")
 
 

@@ -150,7 +150,7 @@ def score_multidimensional(
         upper=theta + half,
         percentile=population_percentile(theta, 0.0, 1.0),
         n_items=n_items,
-        flags=flags,
+        flag=flags,
         method=method,
         level=level,
         covariance=estimate.covariance,

@@ -18,13 +18,13 @@ class Ability:
 
     Attributes:
         subject_ids: one id per subject.
-        theta: estimate on the bank's scale; NaN only where ``flags`` says why.
+        theta: estimate on the bank's scale; NaN only where ``flag`` says why.
         se: standard error (posterior SD for ``eap`` and ``eapsum``).
         lower: lower end of the interval.
         upper: upper end of the interval.
         percentile: 100 * Phi((theta - mean) / sd) in the bank's calibration population, 0-100.
         n_items: number of items answered.
-        flags: text per subject, empty where nothing is flagged.
+        flag: text per subject, empty where nothing is flagged.
         method: how theta was estimated.
         level: probability of the interval.
         nodes: nodes of the posterior, subjects x nodes (None for ``ml`` and ``wle``).
@@ -41,7 +41,7 @@ class Ability:
     upper: FloatArray
     percentile: FloatArray
     n_items: np.ndarray
-    flags: np.ndarray
+    flag: np.ndarray
     method: str
     level: float
     nodes: FloatArray | None = None
@@ -60,13 +60,13 @@ class Ability:
         return card(repr(self), frame, frame.shape, self.theta, "ability of each subject")
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per subject: theta, se, lower, upper, percentile, n_items, flags.
+        """One row per subject: theta, se, lower, upper, percentile, n_items, flag.
 
         In several dimensions theta_1, theta_2, ..., se_1, ... in place of theta, se, ....
         """
         index = pd.Index(self.subject_ids, dtype=object, name="subject")
         columns: dict[str, np.ndarray] = {}
-        for name in ("theta", "se", "lower", "upper", "percentile", "n_items", "flags"):
+        for name in ("theta", "se", "lower", "upper", "percentile", "n_items", "flag"):
             value = getattr(self, name)
             if value.ndim == 1:
                 columns[name] = value

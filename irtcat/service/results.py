@@ -127,8 +127,8 @@ def result_table(service: Service, test: str) -> pd.DataFrame:
             row |= {"theta": result.theta, "se": result.se, "n_items": result.n_items}
             for field in ("score", "lower", "upper", "level", "probability"):
                 row[field] = getattr(result.scaled, field)
-        row["flags"] = "; ".join(flags_of(attempt))
+        row["flag"] = "; ".join(flags_of(attempt))
         rows.append(row)
     columns = ["attempt", "person", "started", "finished", "reason", "seconds", "theta", "se",
-               "n_items", "score", "lower", "upper", "level", "probability", "flags"]  # fmt: skip
+               "n_items", "score", "lower", "upper", "level", "probability", "flag"]  # fmt: skip
     return pd.DataFrame(rows, columns=columns)

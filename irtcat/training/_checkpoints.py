@@ -78,7 +78,7 @@ class Checkpoints:
         item_ids: the examples.
         log_probabilities: checkpoints x items, in nats, at most 0; NaN where missing.
         table: one row per checkpoint, in the order of runs and steps: run, step, n (items with a
-            value), loss (their mean), flags.
+            value), loss (their mean), flag.
         items: metadata of the examples; may have no columns.
     """
 
@@ -352,7 +352,7 @@ def from_checkpoints(
     loss[n > 0] = -np.nanmean(logs[n > 0].astype(float), axis=1)
     table = pd.DataFrame(
         {"run": read.runs, "step": read.steps, "n": n, "loss": loss,
-         "flags": np.where(n > 0, "", "no values").astype(object)},
+         "flag": np.where(n > 0, "", "no values").astype(object)},
         index=pd.Index(read.ids, dtype=object, name="subject"),
     )  # fmt: skip
     metadata = align_metadata("items", items, read.item_ids)

@@ -84,7 +84,7 @@ class Crowd:
                 are missing for it, since it may have memorised them.
 
         Returns:
-            Members x items, with the members' table and the items' (label, graded, flags) as
+            Members x items, with the members' table and the items' (label, graded, flag) as
             metadata.
 
         Raises:
@@ -121,7 +121,7 @@ class Crowd:
         return self.gold.copy() if in_sample else np.where(self.in_sample(), np.nan, self.gold)
 
     def items(self) -> pd.DataFrame:
-        """One row per item: label, graded (members that answered out of sample), flags."""
+        """One row per item: label, graded (members that answered out of sample), flag."""
         graded = ((self.predictions != NONE) & ~self.in_sample()).sum(axis=0)
         return self._items(graded)
 
@@ -171,7 +171,7 @@ class Crowd:
         )
         flags[graded == 0] = "graded by nobody"
         index = pd.Index(self.item_ids, dtype=object, name="item")
-        columns = {"label": self.classes[self.labels], "graded": graded, "flags": flags}
+        columns = {"label": self.classes[self.labels], "graded": graded, "flag": flags}
         return pd.DataFrame(columns, index=index)
 
 

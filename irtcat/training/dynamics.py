@@ -62,7 +62,7 @@ class Dynamics:
         table: one row per item: n (epochs with data), confidence, variability, correctness,
             forgotten (number of times), learned (first epoch with a correct answer, counted over
             the epochs with data; NaN: never correct), loss (in nats), aum (in logits), el2n (from 0
-            to sqrt 2), flags. NaN for items without data; correctness, forgotten and learned also
+            to sqrt 2), flag. NaN for items without data; correctness, forgotten and learned also
             if correctness is unknown, aum and el2n without probabilities of all classes.
     """
 
@@ -266,7 +266,7 @@ class Accumulator:
                 index=self.ids,
                 copy=True,
             )
-        table["flags"] = _flags(self._n, known & (self._correct == 0))
+        table["flag"] = _flags(self._n, known & (self._correct == 0))
         return Dynamics(table)
 
 
@@ -385,15 +385,15 @@ def average(runs: Sequence[Dynamics]) -> Dynamics:
         if len(run.table) != len(index) or not run.table.index.isin(index).all():
             raise argument_error("runs", "of the same items", f"others in run {number}")
     tables = [run.table.reindex(index) for run in runs]
-    values = np.stack([table.drop(columns="flags").to_numpy(float) for table in tables])
+    values = np.stack([table.drop(columns="flag").to_numpy(float) for table in tables])
     known = ~np.isnan(values)
     total, count = np.where(known, values, 0).sum(axis=0), known.sum(axis=0)
     mean = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
-    table = pd.DataFrame(mean, index=index, columns=tables[0].columns.drop("flags"))
+    table = pd.DataFrame(mean, index=index, columns=tables[0].columns.drop("flag"))
     table["n"] = np.sum([table["n"].to_numpy() for table in tables], axis=0)
     never_learned = np.any([table["correctness"].notna() for table in tables], axis=0)
     never_learned &= (table["correctness"] == 0).to_numpy()
-    table["flags"] = _flags(table["n"].to_numpy(), never_learned)
+    table["flag"] = _flags(table["n"].to_numpy(), never_learned)
     return Dynamics(table)
 
 

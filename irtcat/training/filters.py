@@ -55,7 +55,7 @@ class Filtered:
             own (see ``bounds``).
         indices: positions of the kept items, ascending.
         table: one row per item in input order: value (|b|, b or pc), kept, class if the filter
-            was balanced, and flags ("no value": never kept).
+            was balanced, and flag ("no value": never kept).
         bounds: one row per class ("all" if the filter was not balanced): n with a value, kept,
             tau, and tied, the number left out with the value of the last item kept.
         seed: seed of a random sample.
@@ -63,7 +63,7 @@ class Filtered:
     Example:
         >>> bank = ItemBank.from_parameters(b=[-2.0, -0.1, 0.3, 1.8])
         >>> apply(bank, "avi", tau=1).table
-              value   kept flags
+              value   kept flag
         item
         i1      2.0  False
         i2      0.1   True
@@ -108,7 +108,7 @@ class Filtered:
         codes = np.zeros(len(self.table), int)
         if classes is not None:
             codes = pd.Index(names).get_indexer(pd.Index(classes))
-        pool = (self.table["flags"] == "").to_numpy()
+        pool = (self.table["flag"] == "").to_numpy()
         items = Items(self.table.index, self.table["value"].to_numpy(), codes, names)
         return _random_sample(
             items, pool, self.bounds["kept"].to_numpy(int), seed, classes is not None
@@ -120,7 +120,7 @@ class Filtered:
         Raises:
             InputError: for another extension, or a file that cannot be written.
         """
-        kept = self.table.iloc[self.indices].drop(columns=["kept", "flags"])
+        kept = self.table.iloc[self.indices].drop(columns=["kept", "flag"])
         return write_ids(kept, Path(path))
 
     def save_rows(
@@ -338,7 +338,7 @@ def _filtered(
     table = pd.DataFrame({"value": items.value, "kept": kept}, index=items.ids)
     if balanced:
         table["class"] = np.asarray(items.classes, dtype=object)[items.codes]
-    table["flags"] = np.array(["no value", ""], object)[usable.astype(int)]
+    table["flag"] = np.array(["no value", ""], object)[usable.astype(int)]
     indices = np.sort(chosen)
     indices.flags.writeable = False
     return Filtered(rule=rule, tau=tau, indices=indices, table=table, bounds=bounds, seed=int(seed))

@@ -125,7 +125,7 @@ def test_skipped_items_widen_the_interval_on_both_sides():
     assert score.lower == pytest.approx(values.mean())
     assert score.upper == pytest.approx(values.mean() + 3 / 40)
     assert score.lower <= score.score <= score.upper
-    assert "skipped items count as 0 in the lower end" in score.flags
+    assert "skipped items count as 0 in the lower end" in score.flag
 
 
 def test_a_wrong_bank_still_covers():

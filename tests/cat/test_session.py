@@ -473,7 +473,7 @@ def test_answers_in_categories_unused_in_calibration_are_flagged():
     """Live and simulated: scoring flags them too."""
     bank = ItemBank.from_thresholds(a=[1.0, 1.5, 1.2], b=[[-1.0, 1.0]] * 3)
     flags = ["", "category 2 of its answers never used", ""]
-    bank = replace(bank, statistics=pd.DataFrame({"flags": flags}, index=bank.item_ids))
+    bank = replace(bank, statistics=pd.DataFrame({"flag": flags}, index=bank.item_ids))
     config = Config(max_items=3)
     session = Session.begin(bank, config, seed=1)
     while not session.is_over:

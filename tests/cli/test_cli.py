@@ -302,7 +302,7 @@ def test_score_writes_what_the_library_gives(bank, bank_file):
 def test_score_json_has_null_for_open_ends(bank_file):
     document = run_json("score", bank_file, LSAT7, "--method", "ml")
     assert document["n_subjects"] == len(document["subjects"]) == 1000
-    at_bound = [row for row in document["subjects"] if row["flags"] == "at the lower bound"]
+    at_bound = [row for row in document["subjects"] if row["flag"] == "at the lower bound"]
     assert at_bound[0]["lower"] is None
 
 

@@ -37,7 +37,7 @@ WIDE = pd.DataFrame(
         "b": np.linspace(-8, 8, N),
         "proportion_correct": np.linspace(0, 1, N),
         **{f"column_{i}": np.arange(N) * 0.1 for i in range(9)},
-        "flags": ["constant", *[""] * (N - 1)],
+        "flag": ["constant", *[""] * (N - 1)],
     },
     index=pd.Index([f"{'task' * 12}/{i:04}" for i in range(N)], name="item"),
 )
@@ -49,7 +49,7 @@ def test_a_table_fits_the_terminal(printed, width):
     assert max(map(len, lines)) <= max(width, 80)
     heading = lines[0].split()
     assert heading[:2] == ["item", "difficulty"]
-    assert heading[-1] == "flags"
+    assert heading[-1] == "flag"
     assert len(lines[1:11]) == 10
     assert all(line.split()[0].endswith(f"/{i:04}") for i, line in enumerate(lines[1:11]))
     assert "... and 20 more rows" in lines
@@ -86,7 +86,7 @@ def test_values_a_person_can_read(printed):
 
 
 def test_a_flag_of_all_rows_is_said_once(printed):
-    frame = WIDE.assign(flags="few subjects")
+    frame = WIDE.assign(flag="few subjects")
     lines, _ = printed(Terminal(), Table(frame, rows=5))
     assert sum("few subjects" in line for line in lines) == 1
     assert "Flagged 'few subjects': 30 of 30" in lines

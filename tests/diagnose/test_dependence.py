@@ -119,13 +119,13 @@ def test_constant_items_and_pairs_nobody_answered(small):
     X[:30, 1], X[30:, 2] = np.nan, np.nan
     found, residual = (check(bank, Responses.from_array(X)) for check in (ld_statistics, q3))
     table = found.table.set_index(["item_1", "item_2"])
-    assert (table.loc["i1", "flags"] == "constant").all()
-    assert table.loc[("i2", "i3"), "flags"] == "nobody answered both"
-    untested = table["flags"] != ""
+    assert (table.loc["i1", "flag"] == "constant").all()
+    assert table.loc[("i2", "i3"), "flag"] == "nobody answered both"
+    untested = table["flag"] != ""
     assert untested.sum() == 8
     assert table[untested][["x2", "g2", "p", "p_holm", "v", "z"]].isna().all(axis=None)
     assert table[~untested].notna().all(axis=None)
-    assert residual.table.set_index(["item_1", "item_2"])["flags"][("i2", "i3")] != ""
+    assert residual.table.set_index(["item_1", "item_2"])["flag"][("i2", "i3")] != ""
     assert np.isnan(found.matrix().loc["i2", "i3"])
 
 
@@ -135,7 +135,7 @@ def test_refused(small):
         with pytest.raises(InputError, match="at least 2 items"):
             check(bank.subset([0]), responses)
     with pytest.raises(InputError, match="The `column` argument"):
-        ld_statistics(bank, responses).matrix("flags")
+        ld_statistics(bank, responses).matrix("flag")
     with pytest.raises(InputError, match="The `method` argument"):
         q3(bank, responses, method="x")
 

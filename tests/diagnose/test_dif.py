@@ -170,7 +170,7 @@ def test_degenerate_items():
     X[:3, 3] = 1
     odd = Responses.from_array(X)
     found = find_dif(odd, labels, "rasch")
-    flags = found.table["flags"]
+    flags = found.table["flag"]
     assert flags["i1"] == "constant"
     assert flags["i2"] == "constant in group g0"
     assert flags["i3"] == "no answers in group g1"
@@ -263,7 +263,7 @@ def test_an_item_all_of_a_group_got_right_spoils_nothing():
     X[here, 2], gap[here, 2] = 1, np.nan
     found = find_dif(Responses.from_array(X.astype(int)), labels)
     assert found.converged
-    assert found.table.loc["i3", "flags"] == "constant in group a"
+    assert found.table.loc["i3", "flag"] == "constant in group a"
     assert not found.table.loc["i2":, "dif"].any()
     left_out = find_dif(Responses.from_array(gap), labels).table
     columns = ["statistic", "p", "unsigned"]

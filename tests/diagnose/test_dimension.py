@@ -194,7 +194,7 @@ def test_degenerate_items_are_named():
     assert found.raw.loc["a", "twin"] == 1
     assert found.smoothed
     assert np.linalg.eigvalsh(found.matrix)[0] > 0
-    flags = found.to_frame()["flags"]
+    flags = found.to_frame()["flag"]
     assert flags["a", "twin"] == "perfect"
     assert flags["late", "early"] == "nobody answered both"
     assert np.isfinite(factors(gaps_and_oddities(), 1).loadings["F1"]).all()

@@ -124,11 +124,11 @@ def test_what_cannot_be_tested_is_flagged():
     holes = Responses.from_array(x)
     fitted = fit(holes, "2pl", standard_errors="none")
     result = find_drift(fitted, holes, dates, published)
-    assert result.items["flags"].iloc[0] == "few answers"
+    assert result.items["flag"].iloc[0] == "few answers"
     assert np.isnan(result.items["z"].iloc[0])
     assert abs(np.nan_to_num(result.items["z"].iloc[1])) < 3
     assert result.subjects["p"].isna().all()
-    assert result.subjects["flags"].iloc[5] == "no date"
+    assert result.subjects["flag"].iloc[5] == "no date"
     assert not result.subjects["contaminated"].any()
 
 

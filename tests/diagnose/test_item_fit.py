@@ -38,7 +38,7 @@ def test_s_x2_is_mirts(lsat, data, model):
         want = np.array(theirs[name], float)
         np.testing.assert_allclose(found[name][tested], want[tested], rtol=5e-6, atol=2e-6)
     assert found["s_x2"][~tested].isna().all()
-    assert (found["flags"][~tested] == "too few cells").all()
+    assert (found["flag"][~tested] == "too few cells").all()
 
 
 @pytest.mark.parametrize("model", ["rasch", "2pl", "3pl"])
@@ -225,7 +225,7 @@ def test_gaps_are_left_out_and_counted(small):
     with pytest.raises(InputError, match="at least 2 subjects without missing answers"):
         s_x2(bank, Responses.from_array(X))
     partly = item_fit(bank, Responses.from_array(X), n_groups=4)
-    assert (partly["flags"] == "no complete rows").all()
+    assert (partly["flag"] == "no complete rows").all()
     assert partly["s_x2"].isna().all()
     assert np.isfinite(partly["infit"]).all()
 
@@ -235,16 +235,16 @@ def test_constant_items_and_perfect_subjects_are_flagged(small):
     X = responses.to_numpy()
     X[:, 2] = 1
     found = item_fit(bank, Responses.from_array(X), n_groups=4)
-    assert found.loc["i3", "flags"] == "constant"
+    assert found.loc["i3", "flag"] == "constant"
     assert np.isnan(found.loc["i3", "s_x2"])
     assert found.drop("i3")["s_x2"].notna().all()
     perfect = Responses.from_array(np.vstack([np.ones((5, 8)), np.zeros((5, 8))]))
     found = item_fit(bank, perfect, n_groups=2)
-    assert (found["flags"] == "too few cells").all()
+    assert (found["flag"] == "too few cells").all()
     assert found["s_x2"].isna().all()
     X[:, 4] = np.nan
     empty = infit_outfit(bank, Responses.from_array(X))
-    assert empty.loc["i5", "flags"] == "no responses"
+    assert empty.loc["i5", "flag"] == "no responses"
     assert empty.loc["i5", SQUARES].isna().all()
 
 

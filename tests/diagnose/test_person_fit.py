@@ -23,7 +23,7 @@ def test_lsat_is_mirts(lsat, data, model):
     # Outfit of a lone answer against the odds magnifies the seventh digit of the parameters.
     np.testing.assert_allclose(found[MEASURES], want, rtol=2e-5, atol=2e-5)
     assert found["lz_star"].isna().all()  # the correction is not for EAP
-    assert found["flags"].str.contains("fewer than 10 items").all()
+    assert found["flag"].str.contains("fewer than 10 items").all()
 
 
 # --- lz* by its definition
@@ -111,16 +111,16 @@ def test_perfect_empty_and_short_rows_are_flagged(small):
     X[0], X[1], X[2] = 1, 0, np.nan
     X[3, 2:] = np.nan
     found = person_fit(bank, Responses.from_array(X), "ml", min_items=5)
-    assert found["flags"].iloc[0] == "highest answers only; ability at its bound"
-    assert found["flags"].iloc[1] == "lowest answers only; ability at its bound"
-    assert found["flags"].iloc[2] == "no responses"
-    assert "fewer than 5 items" in found["flags"].iloc[3]
+    assert found["flag"].iloc[0] == "highest answers only; ability at its bound"
+    assert found["flag"].iloc[1] == "lowest answers only; ability at its bound"
+    assert found["flag"].iloc[2] == "no responses"
+    assert "fewer than 5 items" in found["flag"].iloc[3]
     assert (found["n_items"].iloc[:4] == [8, 8, 0, 2]).all()
     assert found["lz_star"].iloc[:3].isna().all()
     empty = found.iloc[2][["theta", "lz", "p", "p_bh", *MEASURES]]
     assert empty.isna().all()
     ordinary = found.iloc[4:]
-    ordinary = ordinary[ordinary["flags"] == ""]
+    ordinary = ordinary[ordinary["flag"] == ""]
     assert ordinary.notna().all(axis=None)
 
 

@@ -88,7 +88,7 @@ def test_odd_items():
         a=[1, 1, 1, 0, 1], b=[-1, 0.1, 0.5, 1, 2], item_ids=["i1", "i2", "i3", "i4", "q"]
     )
     found = compare_populations(one, two, names=NAMES, method="haebara")
-    flags = found.table["flags"]
+    flags = found.table["flag"]
     assert flags["i3"] == "negative slope in people"
     assert flags["i4"] == "no difficulty in systems"
     odd = found.table.loc[["i3", "i4"]]
@@ -103,7 +103,7 @@ def test_flags_of_the_banks(people):
     X = people.responses.to_numpy()
     X[:, 0] = 1
     found = compare_populations(people, fit(Responses.from_array(X), "2pl"), names=NAMES)
-    assert "in systems" in found.table.loc["i1", "flags"]
+    assert "in systems" in found.table.loc["i1", "flag"]
 
 
 @pytest.mark.slow

@@ -110,7 +110,7 @@ def test_what_has_none(small):
     X = responses.to_numpy()
     X[:, 1] = 1
     table = item_analysis(Responses.from_array(X))
-    assert table.loc["i2", "flags"] == "constant"
+    assert table.loc["i2", "flag"] == "constant"
     assert table.loc["i2", ["item_rest", "item_total"]].isna().all()
     assert table.drop("i2").notna().all(axis=None)
     assert np.isnan(coefficient_alpha(Responses.from_array(np.ones((5, 3)))))
@@ -148,8 +148,8 @@ def test_an_item_whose_rest_is_constant_is_flagged():
     """Two items, one of them constant: the other has no item-rest correlation."""
     found = item_analysis(Responses.from_array([[0, 1], [1, 1], [1, 1]]))
     assert found["item_rest"].isna().all()
-    assert found["flags"].tolist() == ["constant rest", "constant"]
+    assert found["flag"].tolist() == ["constant rest", "constant"]
     opposed = item_analysis(Responses.from_array([[0, 1], [1, 0], [1, 0]]))
     assert opposed["item_total"].isna().all()
     assert opposed["item_rest"].tolist() == pytest.approx([-1, -1])
-    assert opposed["flags"].tolist() == ["constant total"] * 2
+    assert opposed["flag"].tolist() == ["constant total"] * 2

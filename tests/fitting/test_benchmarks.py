@@ -76,7 +76,7 @@ def test_benchmarks_that_were_not_run_are_predicted_with_honest_intervals():
             p = p[p["group"] == "b1"]
             inside += ((p["lower"] <= truth) & (truth <= p["upper"])).tolist()
             width.setdefault(kind, []).append((p["upper"] - p["lower"]).mean())
-            flagged = p["flags"].str.contains("no answer in this group").all()
+            flagged = p["flag"].str.contains("no answer in this group").all()
             assert flagged == (kind == "not run")
     assert 0.91 <= np.mean(inside) <= 0.98
     assert np.mean(width["not run"]) > 1.2 * np.mean(width["run"])

@@ -79,7 +79,7 @@ def assert_sound(result):
     assert np.isfinite(table[named]).all(axis=None)
     errors = np.diagonal(bank.covariance, axis1=1, axis2=2)
     finite = np.isfinite(errors).all(axis=1) & (errors > 0).all(axis=1)
-    assert (finite | (table["flags"] != "")).all(), table[~finite]
+    assert (finite | (table["flag"] != "")).all(), table[~finite]
     ability = result.abilities
     for values in (ability.theta, ability.se, ability.lower, ability.upper, ability.percentile):
         assert np.isfinite(values).all()
@@ -101,14 +101,14 @@ def test_hard_data(key, what):
         assert result.converged, result.message
     assert result.converged == result.message.startswith("Converged")
     assert_sound(result)
-    flags = result.bank.to_frame()["flags"].to_numpy()
+    flags = result.bank.to_frame()["flag"].to_numpy()
     seen = ~np.isnan(X)
     for j in range(X.shape[1]):
         column = X[seen[:, j], j]
         assert ("no responses" in flags[j]) == (len(column) == 0)
         assert ("constant" in flags[j]) == (len(column) > 0 and column.min() == column.max())
     empty = ~seen.any(axis=1)
-    np.testing.assert_array_equal(result.abilities.flags == "no responses", empty)
+    np.testing.assert_array_equal(result.abilities.flag == "no responses", empty)
 
 
 @pytest.mark.parametrize("key", ["rasch", "2pl", "4pl"])
@@ -126,7 +126,7 @@ def test_without_weak_priors(what):
     result = fit(Responses.from_array(HARD[what]), "2pl", weak_priors=False)
     assert np.isfinite(result.bank.parameters()).all()
     assert np.isfinite(result.abilities.theta).all()
-    flags = result.bank.to_frame()["flags"].to_numpy()
+    flags = result.bank.to_frame()["flag"].to_numpy()
     constant = np.ptp(HARD[what], axis=0) == 0
     assert all("constant" in flag for flag in flags[constant])
 
@@ -192,14 +192,14 @@ def test_scores_of_hard_subjects(key, method):
         **columns[key],
     )
     ability = score(bank, Responses.from_array(X), method=method)
-    flagged = ability.flags != ""
+    flagged = ability.flag != ""
     assert np.isfinite(ability.theta[~flagged]).all()
     assert np.isfinite(ability.se[~flagged]).all()
     assert (ability.lower[~flagged] <= ability.theta[~flagged]).all()
     assert (ability.theta[~flagged] <= ability.upper[~flagged]).all()
-    assert ability.flags[2] == "no responses"
+    assert ability.flag[2] == "no responses"
     if method == "ml":
-        assert ability.flags[:2].tolist() == ["at the upper bound", "at the lower bound"]
+        assert ability.flag[:2].tolist() == ["at the upper bound", "at the lower bound"]
         assert np.isinf([ability.upper[0], ability.lower[1]]).all()
     if method in ("eap", "map", "eapsum"):
         assert np.isfinite(ability.theta).all()

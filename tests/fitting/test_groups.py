@@ -247,7 +247,7 @@ def test_anchored_brute_force(far, oracle):
     np.testing.assert_allclose(mine, errors[:4], rtol=1e-2)
     row = result.groups.iloc[0]
     np.testing.assert_allclose([row.se_mean, row.se_sd / sd], errors[4:], rtol=1e-2)
-    assert result.bank.to_frame()["flags"].tolist() == ["anchored", "", "anchored", ""]
+    assert result.bank.to_frame()["flag"].tolist() == ["anchored", "", "anchored", ""]
     assert np.isnan(result.bank.covariance[[0, 2]]).all()
     assert result.n_parameters == 6
 

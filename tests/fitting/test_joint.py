@@ -113,7 +113,7 @@ def test_turned_items_stay_negative_and_the_scale_points_up():
     X[:, 3] = 1 - X[:, 3]
     result = fit(Responses.from_array(X), "2pl", method="joint")
     assert (result.bank.parameters()[:, 0] < 0).tolist() == [j == 3 for j in range(SHAPE[1])]
-    assert "negative slope" in result.bank.to_frame()["flags"].iloc[3]
+    assert "negative slope" in result.bank.to_frame()["flag"].iloc[3]
     assert np.corrcoef(result.abilities.theta, X.mean(axis=1))[0, 1] > 0.8
 
 
@@ -127,7 +127,7 @@ def test_degenerate_data():
         assert np.isfinite(result.bank.parameters()).all()
         assert np.isfinite(result.bank.covariance).all()
         assert np.isfinite(result.abilities.theta).all()
-        assert result.bank.to_frame()["flags"].tolist()[:2] == ["constant", "constant"]
+        assert result.bank.to_frame()["flag"].tolist()[:2] == ["constant", "constant"]
 
 
 def test_honest_about_stopping_early():

@@ -214,8 +214,8 @@ def test_a_scale_where_less_is_better_and_items_that_say_nothing():
     frame = odd.bank.to_frame()
     assert odd.converged
     assert np.isfinite(odd.bank.parameters()).all()
-    assert "constant" in frame["flags"].iloc[0]
-    assert "no responses" in frame["flags"].iloc[1]
+    assert "constant" in frame["flag"].iloc[0]
+    assert "no responses" in frame["flag"].iloc[1]
     assert odd.priors.keys() <= {"slope", "intercept"}
 
 

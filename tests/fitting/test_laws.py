@@ -262,7 +262,7 @@ def test_empty_rows_and_columns_change_nothing(key, X):
     np.testing.assert_allclose(
         other.bank.covariance[:-1], plain.bank.covariance, rtol=1e-3, atol=1e-7
     )
-    assert other.bank.to_frame()["flags"].iloc[-1].startswith("no responses")
+    assert other.bank.to_frame()["flag"].iloc[-1].startswith("no responses")
 
 
 def test_repeated_patterns_are_only_quicker():
@@ -312,7 +312,7 @@ def test_sign_with_reversed_keys(n_reversed, X):
     assert np.corrcoef(result.abilities.theta, keyed.mean(axis=1))[0, 1] > 0
     negative = result.bank.model.slope < 0
     np.testing.assert_array_equal(negative, reverse if n_reversed == 2 else ~reverse)
-    flagged = result.bank.to_frame()["flags"].str.contains("negative slope").to_numpy()
+    flagged = result.bank.to_frame()["flag"].str.contains("negative slope").to_numpy()
     np.testing.assert_array_equal(flagged, negative)
     plain = run(X, **EXACT)
     np.testing.assert_allclose(
@@ -327,7 +327,7 @@ def test_positive(X):
     X[:, 0] = 1 - X[:, 0]
     result = run(X, positive=True)
     assert (result.bank.model.slope > 0).all()
-    assert "slope at its bound" in result.bank.to_frame()["flags"].iloc[0]
+    assert "slope at its bound" in result.bank.to_frame()["flag"].iloc[0]
 
 
 def test_rasch_is_the_one_parameter_model_on_another_scale(X):

@@ -78,8 +78,8 @@ def test_a_subject_in_an_unused_category_is_scored_and_flagged():
         ability = score(found.bank, new, method=method)
         assert np.isfinite(ability.theta).all()
         assert ability.theta[0] < ability.theta[1]
-        assert "nobody used" in ability.flags[0]
-        assert "nobody used" not in ability.flags[1]
+        assert "nobody used" in ability.flag[0]
+        assert "nobody used" not in ability.flag[1]
 
 
 def test_partial_credit_keeps_the_scores_around_an_unused_category():
@@ -120,7 +120,7 @@ def test_blocks_without_common_subjects_are_reported(method):
     assert "2 blocks of items" in found.message
     statistics = found.bank.statistics
     assert statistics["block"].tolist() == [1] * 16 + [2] * 10
-    assert (statistics["flags"].str.contains("block 2 of 2") == (statistics["block"] == 2)).all()
+    assert (statistics["flag"].str.contains("block 2 of 2") == (statistics["block"] == 2)).all()
     assert found.bank.provenance["notes"] == list(found.notes)
 
 
@@ -189,7 +189,7 @@ def guttman():
 def test_parameters_at_a_bound_are_named(method, more):
     found = fit(guttman(), "2pl", method=method, **more)
     assert "At a bound" in found.message
-    flags = found.bank.statistics["flags"]
+    flags = found.bank.statistics["flag"]
     named = found.bank.item_ids[flags.str.contains("slope at its bound")]
     assert f"slope of {named[0]}, {named[1]}" in found.message
 

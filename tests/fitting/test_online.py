@@ -28,7 +28,7 @@ def setting(seed, n=30, rasch=False):
     covariance[at] = np.diag(sds**2)
     bank = ItemBank.from_parameters(a=stated[:, 0], b=-stated[:, 1] / stated[:, 0])
     flags = [""] * (N_ITEMS - N_PREDICTED) + ["predicted"] * N_PREDICTED
-    statistics = pd.DataFrame({"flags": flags, "n_responses": 0}, index=bank.item_ids)
+    statistics = pd.DataFrame({"flag": flags, "n_responses": 0}, index=bank.item_ids)
     bank = replace(bank, covariance=covariance, statistics=statistics)
     responses = Responses.from_array(x.astype(int), item_ids=bank.item_ids)
     return bank, np.column_stack([slope, intercept]), responses, at
@@ -40,8 +40,8 @@ def test_one_item_has_the_posterior_of_brute_force_integration():
     # Only this item is predicted, so that the curves of the others are known.
     covariance = np.zeros_like(np.array(bank.covariance))
     covariance[item] = np.diag(SDS**2)
-    flags = bank.statistics.assign(flags="")
-    flags.loc[bank.item_ids[item], "flags"] = "predicted"
+    flags = bank.statistics.assign(flag="")
+    flags.loc[bank.item_ids[item], "flag"] = "predicted"
     bank = replace(bank, covariance=covariance, statistics=flags)
     new = update_items(bank, responses)
 
@@ -96,7 +96,7 @@ def test_step_by_step_is_nearly_all_at_once():
     difference = at_once.parameters()[at, 1] - stepwise.parameters()[at, 1]
     assert np.abs(difference).mean() < 0.1
     assert stepwise.statistics["n_responses"].iloc[-1] == 60
-    assert (stepwise.statistics["flags"].iloc[at] == "predicted").all()
+    assert (stepwise.statistics["flag"].iloc[at] == "predicted").all()
 
 
 def test_one_answer_moves_an_item_a_little_and_what_is_known_counts():

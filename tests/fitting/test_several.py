@@ -476,7 +476,7 @@ def test_echelon_form(exploratory):
     held = np.column_stack([pattern == 0, np.zeros(16, bool)])
     np.testing.assert_array_equal(np.isnan(variance), held)
     assert (variance[~held] > 0).all()
-    flags = exploratory.bank.to_frame()["flags"]
+    flags = exploratory.bank.to_frame()["flag"]
     assert (flags == "").all()
 
 
@@ -498,7 +498,7 @@ def test_odd_items_and_subjects():
     result = fit(Responses.from_array(X), "m2pl", pattern=pattern, correlated=True)
     assert result.converged
     assert np.isfinite(result.bank.parameters()).all()
-    flags = result.bank.to_frame()["flags"]
+    flags = result.bank.to_frame()["flag"]
     assert flags.iloc[0].startswith("constant; weak prior")
     assert flags.iloc[4].startswith("no responses; weak prior")
     assert result.n_sparse == 2
@@ -510,7 +510,7 @@ def test_odd_items_and_subjects():
     np.testing.assert_allclose(rest, others.bank.parameters(), atol=1e-3)
     abilities = result.abilities
     assert np.isfinite(abilities.theta).all()
-    assert abilities.flags[-1] == "no responses"
+    assert abilities.flag[-1] == "no responses"
     np.testing.assert_allclose(abilities.theta[-1], 0, atol=1e-6)
     np.testing.assert_allclose(abilities.covariance[-1], result.bank.correlations, atol=1e-6)
 

@@ -35,7 +35,7 @@ def test_fixed_asymptotes_are_the_smaller_model(lsat):
     assert fixed.log_posterior == pytest.approx(fixed.log_likelihood)
     np.testing.assert_allclose(fixed.bank.covariance[:, :2, :2], two.bank.covariance, rtol=1e-4)
     assert np.isnan(fixed.bank.covariance[:, 2]).all()
-    assert (fixed.bank.to_frame()["flags"] == "").all()
+    assert (fixed.bank.to_frame()["flag"] == "").all()
 
 
 def test_fixed_by_item(lsat, oracle):

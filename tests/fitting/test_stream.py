@@ -44,7 +44,7 @@ def same(ours, theirs):
     np.testing.assert_allclose(ours.bank.parameters(), theirs.bank.parameters(), atol=1e-6)
     np.testing.assert_allclose(ours.bank.covariance, theirs.bank.covariance, atol=1e-6)
     ours_, theirs_ = ours.bank.statistics, theirs.bank.statistics
-    assert ours_["flags"].tolist() == theirs_["flags"].tolist()
+    assert ours_["flag"].tolist() == theirs_["flag"].tolist()
     assert ours_["n_responses"].tolist() == theirs_["n_responses"].tolist()
 
 
@@ -61,7 +61,7 @@ def test_the_answer_is_that_of_memory(model, shape, gaps):
     assert ours.subject_ids.tolist() == theirs.subject_ids.tolist()
     for name in ("theta", "se", "lower", "upper", "percentile"):
         np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), atol=1e-6)
-    assert ours.flags.tolist() == theirs.flags.tolist()
+    assert ours.flag.tolist() == theirs.flag.tolist()
 
 
 def test_how_often_the_responses_are_read():

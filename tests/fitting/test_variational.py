@@ -282,7 +282,7 @@ def test_turned_items_stay_negative_and_the_scale_points_up():
     X[:, 3] = 1 - X[:, 3]
     result = run(X)
     assert (result.bank.parameters()[:, 0] < 0).tolist() == [j == 3 for j in range(SHAPE[1])]
-    assert "negative slope" in result.bank.to_frame()["flags"].iloc[3]
+    assert "negative slope" in result.bank.to_frame()["flag"].iloc[3]
     assert np.corrcoef(result.abilities.theta, np.delete(X, 3, 1).mean(axis=1))[0, 1] > 0.9
 
 
@@ -298,9 +298,9 @@ def test_degenerate_data(key, priors):
     """Constant items, an item and a subject without a response, perfect subjects."""
     result = run(degenerate(), key, priors=priors)
     assert_sound(result)
-    assert result.bank.to_frame()["flags"].str.contains("constant")[:2].all()
-    assert "no responses" in result.bank.to_frame()["flags"].iloc[2]
-    assert result.abilities.flags[2] == "no responses"
+    assert result.bank.to_frame()["flag"].str.contains("constant")[:2].all()
+    assert "no responses" in result.bank.to_frame()["flag"].iloc[2]
+    assert result.abilities.flag[2] == "no responses"
 
 
 @pytest.mark.slow

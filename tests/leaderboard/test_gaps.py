@@ -137,8 +137,8 @@ def test_items_needed_between_and_beyond_the_k_measured():
     table = items_needed(gaps, 0.03)
     assert table.loc[("a", "mean"), "n_items"] == np.ceil(40 * (4 / 3) ** 2)
     assert np.isnan(table.loc[("b", "mean"), "n_items"])
-    assert "more than the 160" in table.loc[("b", "mean"), "flags"]
-    assert "or fewer" in items_needed(gaps, 0.09).loc[("a", "mean"), "flags"]
+    assert "more than the 160" in table.loc[("b", "mean"), "flag"]
+    assert "or fewer" in items_needed(gaps, 0.09).loc[("a", "mean"), "flag"]
 
 
 def test_ties_and_equal_subjects_are_flagged():

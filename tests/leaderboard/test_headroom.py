@@ -34,7 +34,7 @@ def test_scores_by_hand(bank):
         assert row["b_p25"] == pytest.approx(rows["b"].quantile(0.25))
         assert row["a_p50"] == pytest.approx(rows["a"].median())
         assert row["share_negative"] == 0
-        assert row["flags"] == ""
+        assert row["flag"] == ""
 
 
 @pytest.mark.parametrize(
@@ -70,16 +70,16 @@ def test_the_best_subject_is_found(bank):
     abilities = score(bank, r)
     table = headroom(bank, "set", abilities=abilities)
     assert table["theta"].iloc[0] == abilities.theta.max()
-    assert table["flags"].iloc[0] == "best subject: s2"
+    assert table["flag"].iloc[0] == "best subject: s2"
     pd.testing.assert_frame_equal(table, headroom(bank, "set", abilities=r))
 
 
 def test_what_is_odd_is_flagged():
     odd = ItemBank.from_parameters(a=[1.0, 0.0, -1.0], b=[0.0, 0.0, 0.0])
     table = headroom(odd, ["x", "y", "y"], theta=0.5)
-    assert "one item" in table.loc["x", "flags"]
+    assert "one item" in table.loc["x", "flag"]
     assert table.loc["y", "share_negative"] == 0.5
-    assert "1 items without b" in table.loc["y", "flags"]
+    assert "1 items without b" in table.loc["y", "flag"]
 
 
 def test_figure_shows_the_table(bank):

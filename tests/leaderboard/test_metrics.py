@@ -124,7 +124,7 @@ def test_intervals_are_seeded_and_hold_the_summary(board, over):
     for name in ("kendall", "mae", "pairwise_over_5"):
         inside = summary[name].between(table[f"{name}_lower"], table[f"{name}_upper"])
         assert inside.mean() > 0.7
-    assert set(table["flags"]) == {""}
+    assert set(table["flag"]) == {""}
 
 
 def test_interval_over_subjects_is_the_sampling_spread():
@@ -212,7 +212,7 @@ def test_what_is_not_defined_is_said(responses):
     missing = {name for name in METRICS if np.isnan(row[name])}
     assert set(row["undefined"].split(", ")) == missing
     assert {"kendall", "pairwise_over_5", "top_overlap"} <= missing
-    assert "kendall" in board.intervals(n=20)["flags"].iloc[0]
+    assert "kendall" in board.intervals(n=20)["flag"].iloc[0]
     assert "kendall" in board.summary()["undefined"].iloc[0]
 
 
@@ -221,8 +221,8 @@ def test_what_all_brings_in_and_cannot_be_done_is_a_flagged_row(responses, monke
     monkeypatch.setattr(protocol, "STRATEGIES", kept)
     given = dict(n_items=[5], seeds=[0], estimators=["mean"], tau=0.0)
     table = evaluate(responses, "all", **given).to_frame().set_index("strategy")
-    assert "0 items to choose from" in table.loc["pcub", "flags"]
+    assert "0 items to choose from" in table.loc["pcub", "flag"]
     assert np.isnan(table.loc["pcub", "mae"])
-    assert table.loc["random", "flags"] == ""
+    assert table.loc["random", "flag"] == ""
     with pytest.raises(InputError, match="0 items to choose from"):
         evaluate(responses, ["random", "pcub"], **given)

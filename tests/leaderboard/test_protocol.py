@@ -18,7 +18,7 @@ N, ITEMS = 103, 150
 COLUMNS = (
     "split seed strategy estimator n_items kendall spearman pearson mae rmse pairwise_under_2 "
     "pairwise_2_to_5 pairwise_over_5 top_overlap coverage width undefined "
-    "n_calibration n_held_out n_benchmark flags"
+    "n_calibration n_held_out n_benchmark flag"
 )
 
 
@@ -134,7 +134,7 @@ def test_table(board):
     assert table.columns.tolist() == COLUMNS.split()
     assert len(table) == 4 * 3 * 3 * 2
     assert not table.isna().any(axis=None)
-    assert set(table["flags"]) == {""}
+    assert set(table["flag"]) == {""}
     table["mae"] = 0.0
     assert (board.to_frame()["mae"] > 0).all()  # a copy was handed out
     text = (
@@ -259,8 +259,8 @@ def test_undefined_correlations_are_flagged():
     table = evaluate(Responses.from_array(X), ["random"], [3], seeds=[0], estimators=["mean"])
     row = table.to_frame().iloc[0]
     assert np.isnan(row["kendall"])
-    assert "all full scores are equal" in row["flags"]
-    assert "all full scores are equal" in table.summary()["flags"].iloc[0]
+    assert "all full scores are equal" in row["flag"]
+    assert "all full scores are equal" in table.summary()["flag"].iloc[0]
 
 
 def test_subjects_that_cannot_be_compared_are_left_out_and_flagged(responses):
@@ -270,7 +270,7 @@ def test_subjects_that_cannot_be_compared_are_left_out_and_flagged(responses):
     X[held, [0, 1, 2]] = 1  # they have a full score, and no response to the subset
     board = evaluate(Responses.from_array(X), ["random"], [10], seeds=[0], estimators=["mean"])
     row = board.to_frame().iloc[0]
-    assert row["flags"] == "held-out subjects left out: 3"
+    assert row["flag"] == "held-out subjects left out: 3"
     assert row["n_held_out"] == 25
     assert np.isfinite(row["kendall"])
 
@@ -282,14 +282,14 @@ def test_nobody_left_to_compare(responses):
     X[held, [0, 1]] = 1  # both have a full score, but no response to the subset
     board = evaluate(Responses.from_array(X), ["random"], [1], seeds=[0], estimators=["mean"])
     row = board.to_frame().iloc[0]
-    assert "fewer than 2 subjects to compare" in row["flags"]
+    assert "fewer than 2 subjects to compare" in row["flag"]
     assert np.isnan(row["mae"])
 
 
 def test_calibration_that_did_not_converge_is_flagged(responses, monkeypatch):
     monkeypatch.setattr(module, "fit", lambda *a, **k: fit(*a, **k, max_iterations=1))
     table = evaluate(responses, ["random"], [10], seeds=[0], estimators=["mean", "irt"]).to_frame()
-    assert set(table["flags"]) == {"calibration not converged"}
+    assert set(table["flag"]) == {"calibration not converged"}
 
 
 # --- bad input ----------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ def board_of(errors, coverage=0.95, level=0.95):
                 if isinstance(coverage, dict):
                     row["coverage"] = coverage[strategy]
                 about = {"split": "random", "seed": seed, "strategy": strategy, "n_items": k}
-                rows.append({**row, **about, "estimator": estimator, "undefined": "", "flags": ""})
+                rows.append({**row, **about, "estimator": estimator, "undefined": "", "flag": ""})
     responses = Responses.from_array(np.tile([[0, 1], [1, 0]], (2, 100)))
     return Leaderboard(pd.DataFrame(rows), (), responses, 0, 10, level)
 

@@ -82,8 +82,8 @@ def test_missing_answers_count_as_both():
     p = predict(OLD, sample(50), some, estimator="guaranteed")
     low = np.nansum(values[1]) / 50
     assert (p.lower[1], p.upper[1]) == pytest.approx((low, low + 2 / 50))
-    assert "skipped items count as 0" in p.flags[1]
-    assert not any("skipped" in flag for flag in np.delete(p.flags, 1))
+    assert "skipped items count as 0" in p.flag[1]
+    assert not any("skipped" in flag for flag in np.delete(p.flag, 1))
     # With fewer items the interval contains that of either completion.
     subset = sample(30, seed=1)
     p = predict(OLD, subset, some, estimator="guaranteed")
@@ -97,7 +97,7 @@ def test_a_subject_without_answers_has_the_whole_range():
     some = Responses.from_array(values, NEW.subject_ids, NEW.item_ids)
     p = predict(OLD, sample(10), some, estimator="guaranteed")
     assert (p.lower[0], p.upper[0]) == (0, 1)
-    assert "no responses" in p.flags[0]
+    assert "no responses" in p.flag[0]
 
 
 def test_few_or_useless_calibrated_subjects():

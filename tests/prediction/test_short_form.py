@@ -44,7 +44,7 @@ def same(ours, theirs):
         np.testing.assert_allclose(
             getattr(ours, name), getattr(theirs, name), atol=1e-8, rtol=0, err_msg=name
         )
-    assert ours.flags.tolist() == theirs.flags.tolist()
+    assert ours.flag.tolist() == theirs.flag.tolist()
     assert ours.methods.tolist() == theirs.methods.tolist()
 
 
@@ -116,9 +116,9 @@ def test_missing_answers(form, calibration, new):
     assert subset.item_ids.tolist() == form.item_ids.tolist()
     ours = form.predict(some)
     same(ours, predict(calibration, subset, some))
-    assert ours.flags[0].startswith("2 of 20 responses missing")
+    assert ours.flag[0].startswith("2 of 20 responses missing")
     assert np.isnan(ours.score[1])
-    assert "no responses" in ours.flags[1]
+    assert "no responses" in ours.flag[1]
     values[2, :7] = np.nan
     many = Responses.from_array(values, item_ids=form.item_ids, subject_ids=new.subject_ids)
     with pytest.raises(InputError, match=r"90% of the form's items\. Got '7 of 20 missing for s3'"):

@@ -51,7 +51,7 @@ def bank():
         "topic": [f"topic {i % 5}" for i in range(N)],
         "question": [f"Question {i}: which of these? <b>{'x' * 300}</b>" for i in range(N)],
     })  # fmt: skip
-    return replace(made, statistics=pd.DataFrame({"flags": flags}), items=items)
+    return replace(made, statistics=pd.DataFrame({"flag": flags}), items=items)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def path(bank, tmp_path_factory):
     score = np.sort(rng.uniform(size=60))[::-1]
     predictions = pd.DataFrame({
         "subject": [f"model {i}" for i in range(60)], "score": score, "lower": score - 0.05,
-        "upper": score + 0.05, "rank": np.arange(1, 61), "flags": "",
+        "upper": score + 0.05, "rank": np.arange(1, 61), "flag": "",
     })  # fmt: skip
     scores = pd.DataFrame({"subject": [f"m{i}" for i in range(60)], "theta": score * 4, "se": 0.2})
     board = pd.DataFrame([
@@ -147,11 +147,11 @@ def test_search_and_filters(page, bank):
     heard(page, "of 1 ")
     assert first_cells(table) == ["item0123"]
     section.get_by_label("Search items").fill("")
-    section.get_by_label("Flags").select_option("negative slope")
+    section.get_by_label("Flag").select_option("negative slope")
     section.get_by_label("Topic").select_option("topic 2")
     section.get_by_label("Difficulty b, at least").fill("0.5")
     frame = bank.to_frame()
-    fits = frame[(frame["flags"] != "") & (frame["topic"] == "topic 2") & (frame["b"] >= 0.5)]
+    fits = frame[(frame["flag"] != "") & (frame["topic"] == "topic 2") & (frame["b"] >= 0.5)]
     text = f"of {len(fits)} (of 5,000)"
     heard(page, text)
     assert first_cells(table, 99) == fits.index[:25].tolist()

@@ -28,7 +28,7 @@ def predictions(score, half=0.02, **more):
     names = [f"m{i}" for i in range(len(score))]
     return pd.DataFrame({"subject": names, "score": score, "lower": score - half,
                          "upper": score + half, "rank": 1 + np.arange(len(score)),
-                         "estimator": "auto: regression", "flags": "", **more})  # fmt: skip
+                         "estimator": "auto: regression", "flag": "", **more})  # fmt: skip
 
 
 def opening(results, responses=None):
@@ -148,7 +148,7 @@ def test_notes_are_said_once_and_the_serious_first(tmp_path):
         replace(bank, provenance={"converged": False}).save(tmp_path / f"{name}.npz")
     flags = ["", "not sure", "answers unlike those of the calibrated subjects"]
     page = report.build([tmp_path / "one.npz", tmp_path / "two.npz",
-                         predictions([0.9, 0.5, 0.4], flags=flags)])  # fmt: skip
+                         predictions([0.9, 0.5, 0.4], flag=flags)])  # fmt: skip
     check = page.split('<section id="check"')[1].split("</section>")[0]
     assert check.count("The calibration did not converge") == 1
     note = next(part for part in check.split("<li") if "did not converge" in part)
@@ -166,7 +166,7 @@ def test_long_groups_are_folded():
     [group] = grouped(notes)
     assert [one.text for one in group.notes] == [f"Note {i}." for i in range(7)]
     flags = [f"flag {i}" for i in range(7)]
-    page = report.build(predictions(np.linspace(0.9, 0.1, 7), flags=flags))
+    page = report.build(predictions(np.linspace(0.9, 0.1, 7), flag=flags))
     check = page.split('<section id="check"')[1].split("</section>")[0]
     assert "<summary>3 more</summary>" in check
     assert check.count("<li>") == 7
@@ -175,14 +175,14 @@ def test_long_groups_are_folded():
 def test_what_holds_of_most_items_is_said_once_and_not_marked():
     X = np.random.default_rng(0).integers(0, 2, (5, 40))
     fitted = irtcat.fit(irtcat.Responses.from_array(X)).bank
-    flags = fitted.to_frame()["flags"].str.split("; ")
+    flags = fitted.to_frame()["flag"].str.split("; ")
     assert (flags.map(lambda one: "weak prior" in one)).all()
     page = report.build(fitted)
     text = "The bank was calibrated on 5 subjects only: take its numbers as rough; most of its "
     assert page.count(text) == 1
     assert "are flagged “weak prior”" not in page
     items = tables_of(page)["Items"]
-    marked = values_of(items, "flags") if any(c["k"] == "flags" for c in items["cols"]) else []
+    marked = values_of(items, "flag") if any(c["k"] == "flag" for c in items["cols"]) else []
     assert not any("weak prior" in text for text in marked)
     data = json.loads(re.findall(r'id="data">(.*?)</script>', page)[0])
     [figure] = [block for section in data for block in section if block["t"] == "points"]
@@ -192,7 +192,7 @@ def test_what_holds_of_most_items_is_said_once_and_not_marked():
 
 def test_texts_stand_for_hashes_and_for_nothing_else():
     items = pd.DataFrame({"question": [f"What is {i} + 1?" for i in range(10)]})
-    statistics = pd.DataFrame({"flags": ["negative slope", *[""] * 9]})
+    statistics = pd.DataFrame({"flag": ["negative slope", *[""] * 9]})
     make = ItemBank.from_parameters
     hashed = replace(make(b=np.arange(10.0), item_ids=HASHES), items=items, statistics=statistics)
     page = report.build(hashed)

@@ -82,7 +82,7 @@ def bank():
     bank = ItemBank.from_parameters(rng.uniform(0.5, 2, 40), rng.normal(size=40), 0.1, 0.97, ids)
     items = pd.DataFrame({"topic": ["x", "y"] * 20, "question": [f"What is {i}?" for i in ids]})
     flags = ["negative slope" if i == 3 else "" for i in range(40)]
-    statistics = pd.DataFrame({"n_responses": 100, "proportion_correct": 0.5, "flags": flags})
+    statistics = pd.DataFrame({"n_responses": 100, "proportion_correct": 0.5, "flag": flags})
     return replace(bank, items=items, statistics=statistics)
 
 
@@ -93,7 +93,7 @@ def predictions():
     return pd.DataFrame({
         "subject": [f"m{i}" for i in range(n)], "score": score, "lower": score - 0.1,
         "upper": score + 0.1, "rank": np.arange(1, n + 1), "rank_lower": 1, "rank_upper": n,
-        "estimator": "auto", "flags": ["few responses", *[""] * (n - 1)],
+        "estimator": "auto", "flag": ["few responses", *[""] * (n - 1)],
     })  # fmt: skip
 
 
@@ -101,7 +101,7 @@ def predictions():
 def board():
     rows = [
         {"split": "random", "seed": seed, "strategy": s, "estimator": e, "n_items": k,
-         "kendall": 0.5 + k / 300 + seed / 50, "mae": 9 - k / 20, "flags": ""}
+         "kendall": 0.5 + k / 300 + seed / 50, "mae": 9 - k / 20, "flag": ""}
         for seed in (0, 1) for s in ("random", "balanced") for e in ("mean", "auto")
         for k in (10, 30, 100)
     ]  # fmt: skip
@@ -138,9 +138,9 @@ def test_the_policy_knows_script_and_style_by_hash(bank):
 def test_user_text_is_never_markup(predictions):
     bank = ItemBank.from_parameters(b=[0.0, 1.0], item_ids=[EVIL, "b"])
     bank = replace(bank, items=pd.DataFrame({"question": [EVIL, "x"], EVIL: ["p", "q"]}),
-                   statistics=pd.DataFrame({"flags": [EVIL, ""]}),
+                   statistics=pd.DataFrame({"flag": [EVIL, ""]}),
                    provenance={"method": EVIL})  # fmt: skip
-    mine = predictions.assign(subject=EVIL, flags=EVIL)
+    mine = predictions.assign(subject=EVIL, flag=EVIL)
     html = report.build([bank, mine], title=EVIL)
     elements = Elements(html)
     assert not elements.of("img")
@@ -169,7 +169,7 @@ def test_five_thousand_items_stay_below_a_megabyte():
     se = rng.uniform(0.01, 0.2, (n, 3, 3)) * np.eye(3)
     bank = replace(bank, covariance=se, statistics=pd.DataFrame({
         "n_responses": rng.integers(10, 5000, n), "proportion_correct": rng.uniform(size=n),
-        "flags": np.where(rng.uniform(size=n) < 0.1, "few responses", "")}),
+        "flag": np.where(rng.uniform(size=n) < 0.1, "few responses", "")}),
         items=pd.DataFrame({"task": rng.choice(["a", "b", "c"], n), "text": texts}))  # fmt: skip
     html = report.build(bank)
     assert 500_000 < len(html.encode()) < report.LIMIT
@@ -218,7 +218,7 @@ def test_many_items_of_any_model_stay_below_a_megabyte():
 def test_what_items_bring_along_keeps_its_names_and_changes_no_number():
     """Metadata called as parameters or columns of the table are; more of them than are shown."""
     made = ItemBank.from_parameters(a=[1.0, 2.0], b=[0.5, -0.5], item_ids=["x", "y"])
-    own = {"b": ["hard", "easy"], "item": ["u", "v"], "n": [7, 8], "flags": ["", "odd"]}
+    own = {"b": ["hard", "easy"], "item": ["u", "v"], "n": [7, 8], "flag": ["", "odd"]}
     bank = replace(made, items=pd.DataFrame(own | {f"m{k}": [k, k] for k in range(9)}))
     frame = bank.to_frame()
     assert frame["b"].tolist() == [0.5, -0.5]
@@ -277,7 +277,7 @@ def test_numbers_are_the_packages(bank):
     information = next(one for one in blocks_in(blocks, "lines") if "information" in one["title"])
     [line] = information["series"]
     np.testing.assert_allclose(line["y"], irtcat.test_information(bank, line["x"]), rtol=1e-3)
-    assert column_of(table, "flags")[3] == "negative slope"
+    assert column_of(table, "flag")[3] == "negative slope"
     assert "1 item is flagged “negative slope”: q3." in html
 
 
@@ -545,7 +545,7 @@ def test_several_abilities_are_listed():
 
 def test_an_id_called_na_stays(tmp_path):
     path = tmp_path / "scores.csv"
-    path.write_text("subject,theta,se,flags\nNA,0.1,0.2,\n007,0.3,0.2,odd\n")
+    path.write_text("subject,theta,se,flag\nNA,0.1,0.2,\n007,0.3,0.2,odd\n")
     assert report.read(path).value["subject"].tolist() == ["NA", "007"]
     assert "1 of 2 subjects: odd (007)." in report.build(path)
 

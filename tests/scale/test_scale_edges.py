@@ -72,10 +72,10 @@ def test_report_lists_excluded_items_and_requested_factors(found):
 
 def test_subjects_who_lack_a_part(found):
     table = found["a/b"].abilities
-    assert (table["flags"][:20] == "no responses").all()
+    assert (table["flag"][:20] == "no responses").all()
     assert (table["n"][:20] == 0).all()
     assert np.isfinite(table["theta"]).all()
-    assert found["a/b"].items["flags"].eq("").all()
+    assert found["a/b"].items["flag"].eq("").all()
 
 
 def test_idle_and_filling_items_with_gaps(responses):

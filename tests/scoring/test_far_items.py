@@ -64,7 +64,7 @@ def responses(bank, X):
 
 def test_eap_is_the_integral_or_flagged(bank, X, brute):
     ability = score(bank, responses(bank, X))
-    good = ability.flags == ""
+    good = ability.flag == ""
     np.testing.assert_allclose(ability.theta[good], brute[0][good], atol=1e-3)
     np.testing.assert_allclose(ability.se[good], brute[1][good], atol=1e-3)
     assert np.isfinite(ability.theta).all()
@@ -80,7 +80,7 @@ def test_sum_score_tables_are_the_integral_or_flagged(bank, X, brute):
     rows = [*range(14, 28), *range(35 + 14, 35 + 28), 70, 71, 72]
     ability = score(bank, responses(bank, X[rows]), method="eapsum")
     alone = (~np.isnan(X[rows])).sum(1) == 1
-    good = ability.flags == ""
+    good = ability.flag == ""
     np.testing.assert_allclose(ability.theta[alone & good], brute[0][rows][alone & good], atol=1e-3)
     np.testing.assert_allclose(ability.se[alone & good], brute[1][rows][alone & good], atol=1e-3)
     assert np.isfinite(ability.theta).all()
@@ -111,9 +111,9 @@ def test_ml_is_the_maximum_or_the_bound_on_its_side(bank, X, name):
     np.testing.assert_allclose(ability.theta[known], expected[known], atol=tolerance)
     at = np.abs(expected) > 6 - 1e-9
     np.testing.assert_allclose(ability.theta[at], expected[at])
-    assert (ability.flags[at] != "").all()
-    assert (ability.flags[~known] != "").all()
-    assert np.isin(ability.flags, ["", "at the lower bound", "at the upper bound",
+    assert (ability.flag[at] != "").all()
+    assert (ability.flag[~known] != "").all()
+    assert np.isin(ability.flag, ["", "at the lower bound", "at the upper bound",
                                    "flat likelihood"]).all()  # fmt: skip
     assert not np.isnan(np.stack([ability.theta, ability.se, ability.lower, ability.upper])).any()
 
@@ -126,7 +126,7 @@ def test_wle_goes_to_its_root_or_the_bound_on_its_side(bank, X):
     sign = np.repeat([1.0, -1.0], n)
     root = np.tile(-intercept / slope, 2) + sign * np.log(3) / np.tile(slope, 2)
     np.testing.assert_allclose(ability.theta[: 2 * n], np.clip(root, -6, 6), atol=1e-6)
-    assert ((ability.flags != "") | np.isfinite(ability.se)).all()
+    assert ((ability.flag != "") | np.isfinite(ability.se)).all()
     assert not np.isnan(ability.theta).any()
 
 
@@ -134,7 +134,7 @@ def test_map_at_a_bound_is_flagged(bank, X):
     ability = score(bank, responses(bank, X), method="map")
     assert np.isfinite(ability.se).all()
     outside = np.abs(ability.theta) >= 6
-    np.testing.assert_array_equal(ability.flags != "", outside)
+    np.testing.assert_array_equal(ability.flag != "", outside)
     assert outside.any()
 
 
@@ -143,7 +143,7 @@ def test_the_case_that_was_found():
     bank = ItemBank.from_parameters(a=5.0, b=[-2, -2.2, -1.8, -2.5, -1.5, -2])
     for method, flag in (("ml", "at the upper bound"), ("wle", "")):
         found = score(bank, Responses.from_array([[1] * 6]), method=method)
-        assert found.flags[0] == flag
+        assert found.flag[0] == flag
         assert (found.theta[0] == 6.0) == (method == "ml")
 
 
@@ -198,11 +198,11 @@ def test_every_model_ends_on_the_right_side(name):
             )
         found = score(bank, given, method=method)
         assert np.isfinite(found.theta).all(), method
-        assert ((found.flags != "") | np.isfinite(found.se)).all()
+        assert ((found.flag != "") | np.isfinite(found.se)).all()
         assert found.theta[0] >= found.theta[1] - 1e-9
         if method == "ml":
             assert found.theta[0] == 6.0
-            assert found.flags[0] == "at the upper bound"
+            assert found.flag[0] == "at the upper bound"
 
 
 def test_steeper_than_any_grid():

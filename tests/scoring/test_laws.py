@@ -99,16 +99,16 @@ def test_point_estimates_are_global(bank, X, oracle, method):
     if method == "map":
         assert not at_bound.any()
     else:
-        np.testing.assert_array_equal(ability.flags != "", at_bound)
-        assert np.isinf(ability.lower[ability.flags == "at the lower bound"]).all()
-        assert np.isinf(ability.upper[ability.flags == "at the upper bound"]).all()
+        np.testing.assert_array_equal(ability.flag != "", at_bound)
+        assert np.isinf(ability.lower[ability.flag == "at the lower bound"]).all()
+        assert np.isinf(ability.upper[ability.flag == "at the upper bound"]).all()
 
 
 def test_bounds_are_kept(bank, X):
     ability = score(bank, responses(bank, X[:50]), method="ml", theta_bounds=(-1.0, 0.5))
     assert ability.theta.min() == -1.0
     assert ability.theta.max() == 0.5
-    assert "at the upper bound" in ability.flags
+    assert "at the upper bound" in ability.flag
 
 
 @pytest.mark.slow

@@ -41,7 +41,7 @@ def test_maximum_likelihood(case, oracle):
     bank, patterns, theirs = case
     ability = score(bank, patterns, method="ml")
     theta, se = np.array(theirs["ml"], float).T
-    at_bound = ability.flags != ""
+    at_bound = ability.flag != ""
     # Where theirs has no finite maximum ours is flagged. Where both are finite they agree, but
     # for a pattern of the 3PL where theirs is a local maximum.
     assert at_bound[np.isnan(theta)].all()

@@ -216,7 +216,7 @@ def test_answers_that_contradict_the_expectation_are_flagged(bank, calibration):
     new, _ = simulated(bank, [-3.0, 2.0], 4)
     for expect, expected in (("stronger", [True, False]), ("weaker", [False, True])):
         subset = select(None, 60, calibration=calibration, expect=expect)
-        flags = predict(calibration, subset, new).flags
+        flags = predict(calibration, subset, new).flag
         assert [EXPECTED[expect] in flag for flag in flags] == expected
 
 
@@ -233,7 +233,7 @@ def test_all_answers_and_no_answer(bank, calibration):
     p = predict(calibration, subset, holes)
     assert np.isfinite(p.score[0])
     assert np.isnan(p.score[1])
-    assert "no responses" in p.flags[1]
+    assert "no responses" in p.flag[1]
 
 
 def test_subsets_in_files_keep_the_expectation(tmp_path, calibration):

@@ -130,7 +130,7 @@ def test_absent_rows_and_empty_cells_are_missing(tmp_path):
     # A checkpoint that diverged.
     diverged = LOSS.copy()
     diverged[2] = np.nan
-    assert from_checkpoints(diverged, "loss").table["flags"].tolist()[2] == "no values"
+    assert from_checkpoints(diverged, "loss").table["flag"].tolist()[2] == "no values"
 
 
 def test_runs_and_metadata():

@@ -319,7 +319,7 @@ def test_every_item_is_graded_or_it_is_refused():
         crowd.build(nearest, (X, Y), 4, size=0.9)
     found = crowd.build(nearest, (X, Y), 4, size=0.9, min_graders=0)
     items = found.items()
-    assert set(items["flags"]) == {"graded by nobody", "graded by fewer than 5"}
+    assert set(items["flag"]) == {"graded by nobody", "graded by fewer than 5"}
     assert (items["graded"] == 0).sum() == N - 48
     whole = crowd.build(nearest, (X, Y), 2, size=1.0, min_graders=0)
     with pytest.raises(InputError, match="True if every member"):

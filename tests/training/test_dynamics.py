@@ -77,10 +77,10 @@ def test_what_is_not_known_is_nan_and_flagged():
     assert table["n"].tolist() == [2, 0, 1]
     assert table["correctness"].isna().all()
     assert table["forgotten"].isna().all()
-    assert table["flags"].tolist() == ["", "never seen", "seen once"]
+    assert table["flag"].tolist() == ["", "never seen", "seen once"]
     assert np.isnan(table["confidence"].iloc[1])
     wrong = dynamics.from_probabilities(p[:, :1], correct=[[0], [0]]).table
-    assert wrong["flags"].tolist() == ["never learned"]
+    assert wrong["flag"].tolist() == ["never learned"]
 
 
 def test_regions_are_the_extremes():
@@ -259,7 +259,7 @@ def test_average_is_over_the_runs_that_know():
     other = dynamics.from_probabilities([[0.4, np.nan, np.nan]], correct=[[0, np.nan, np.nan]])
     table = dynamics.average([one, other]).table
     np.testing.assert_allclose(table["confidence"], [0.3, np.nan, 0.4])
-    assert table["flags"].tolist() == ["never learned", "never seen", "seen once"]
+    assert table["flag"].tolist() == ["never learned", "never seen", "seen once"]
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def test_items_without_a_value_are_flagged_and_never_kept():
     for found in (filters.apply(table, "ub", keep=1.0), filters.apply(table, "lb", tau=-9)):
         assert 3 not in found.indices
         assert len(found) == N - 1
-        assert found.table["flags"].to_dict()["q3"] == "no value"
+        assert found.table["flag"].to_dict()["q3"] == "no value"
         assert 3 not in found.control().indices
     flat = ItemBank.from_parameters(a=[1.0, 0.0], b=[0.5, 1.0])
     assert filters.apply(flat, "lb", keep=1.0).indices.tolist() == [0]

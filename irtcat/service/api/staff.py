@@ -676,7 +676,7 @@ class ResultRow(Out):
     upper: float | None
     level: str | None
     probability: float | None
-    flags: str
+    flag: str
 
 
 class Results(Page):

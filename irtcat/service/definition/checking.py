@@ -270,12 +270,10 @@ def _warnings(
         section = definition.sections[at - 1]
         assert isinstance(section, Adaptive)
         yield from _pool_warnings(section, at, pool, definition)
-    flags = (
-        bank.statistics.get("flags", pd.Series("", bank.statistics.index)).fillna("").astype(str)
-    )
+    flags = bank.statistics.get("flag", pd.Series("", bank.statistics.index)).fillna("").astype(str)
     flagged = bank.item_ids[(flags != "").to_numpy()].tolist()
     if flagged:
-        yield f"Items are flagged in the bank: {shorten(flagged)}. See its `flags`."
+        yield f"Items are flagged in the bank: {shorten(flagged)}. See its `flag` column."
 
 
 def _scale_warnings(definition: TestDefinition, bank: ItemBank) -> Iterable[str]:

@@ -360,9 +360,9 @@ def test_a_population_that_is_not_standard():
 
 
 def test_flagged_items():
-    flags = pd.DataFrame({"flags": ["", "no standard error", *[""] * 58]})
+    flags = pd.DataFrame({"flag": ["", "no standard error", *[""] * 58]})
     warnings = check_definition(test_of(), replace(BANK, statistics=flags))
-    assert warnings == ("Items are flagged in the bank: i2. See its `flags`.",)
+    assert warnings == ("Items are flagged in the bank: i2. See its `flag` column.",)
 
 
 def test_matching_cuts_of_a_classification_rule_are_silent():
