@@ -10,7 +10,8 @@ import pandas as pd
 from irtcat._checks import check_count
 from irtcat._compile import jit
 from irtcat._precision import precision
-from irtcat.bank import ItemBank
+from irtcat.bank import ItemBank, as_bank
+from irtcat.cat._arguments import check_prepared
 from irtcat.cat._pool import Pool
 from irtcat.cat._state import CatState
 from irtcat.cat.config import Config
@@ -56,6 +57,8 @@ def explain(
         >>> explain(bank, pool, config, start(pool, config), 2)["rank"].tolist()
         [1, 2]
     """
+    check_prepared(pool, config, state)
+    bank = as_bank(bank)
     check_count("n", n)
     with precision(str(pool.nodes.dtype)):
         asked = np.asarray(state.asked)

@@ -12,6 +12,7 @@ from scipy.sparse import csr_matrix, hstack, identity, vstack
 from irtcat._checks import InputError, argument_error
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
+from irtcat.cat._arguments import checked_bank
 from irtcat.cat._columns import column_of, enemies_of, first_of, item_testlets, pretest_of
 from irtcat.cat._pool import Plan
 from irtcat.cat.assembly import Constraints, Rules, conflict
@@ -109,6 +110,7 @@ def content_plan(bank: ItemBank, config: Config) -> ContentPlan | None:
         >>> print(content_plan(bank, config))
         Content plan for 5 scored items: x 3, y 2, (other groups) 0 (rounded to whole items: x, y).
     """
+    bank = checked_bank(bank, config)
     testlet = item_testlets(bank, config)
     first = first_of(bank, config)
     if not (config.targets or config.enemies or (testlet >= 0).any() or len(first)):

@@ -13,6 +13,7 @@ from irtcat._precision import precision as in_width
 from irtcat._registry import Registry
 from irtcat._types import FloatArray, IntArray
 from irtcat.bank import ItemBank
+from irtcat.cat._arguments import checked_bank
 from irtcat.cat._belief import Belief
 from irtcat.cat._columns import (
     check_pretest,
@@ -67,15 +68,16 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
         The pool, the first argument of `start` and `step`.
 
     Raises:
-        InputError: for a bank of counts or continuous scores, an unknown column, group or id, or a
-            configuration that the bank cannot satisfy or whose rules are not defined for several
-            abilities.
+        InputError: for an object that is no bank or no configuration, a bank of counts or
+            continuous scores, an unknown column, group or id, or a configuration that the bank
+            cannot satisfy or whose rules are not defined for several abilities.
 
     Example:
         >>> bank = ItemBank.from_parameters(a=[1.0, 1.5], b=[0.0, 1.0])
         >>> prepare(bank, Config(max_items=2)).n_items
         2
     """
+    bank = checked_bank(bank, config)
     if not isinstance(bank.model, CategoricalModel):
         raise argument_error("bank", "a bank of items with categories", bank.model.key)
     bank = bank.expected_curves()

@@ -10,6 +10,7 @@ from irtcat._bank_arrays import bank_hash
 from irtcat._checks import ability_points, argument_error, check_count
 from irtcat._progress import counted, with_progress
 from irtcat.bank import ItemBank
+from irtcat.cat._arguments import checked_bank
 from irtcat.cat._exposure_parameters import ExposureParameters
 from irtcat.cat.config import Config
 from irtcat.cat.exposure import greatest_rate
@@ -76,6 +77,7 @@ def calibrate_exposure(
         return with_progress(
             calibrate_exposure, "Calibrating exposure", locals(), counted("rounds")
         )
+    bank = checked_bank(bank, config)
     if config.exposure.name != "sympson-hetter":
         raise argument_error(
             "config", "a configuration with the exposure rule sympson-hetter", config.exposure.name

@@ -52,6 +52,9 @@ def conditional_errors(report: Report, at: Any = None, *, bins: int = BINS) -> p
         Weiss & Kingsbury (1984), Journal of Educational Measurement 21, 361-375; Green et al.
         (1984), the same 21, 347-360.
     """
+    if not isinstance(report, Report):
+        must = "a report of `simulate` or `replay`"
+        raise argument_error("report", must, type(report).__name__)
     if report.truth.ndim != 1:
         raise argument_error("report", "a report of one ability", f"{report.truth.shape[1]}")
     return errors_by_ability(report.truth, report.theta, report.se, report.n_items, at, bins)

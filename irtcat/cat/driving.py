@@ -7,6 +7,7 @@ from typing import Any
 
 from irtcat._checks import InputError, argument_error, check_choice
 from irtcat.bank import ItemBank
+from irtcat.cat._arguments import checked_bank
 from irtcat.cat._exposure_parameters import ExposureParameters
 from irtcat.cat._pool import Counts
 from irtcat.cat._prepare import prepare
@@ -28,6 +29,7 @@ def begin(
     bank: ItemBank, config: Config, store: Store | None, resume: str = "same", **settings: Any
 ) -> Session:
     """A new session, or a session of the store to continue."""
+    bank = checked_bank(bank, config)
     check_choice("resume", resume, RESUME)
     if store is None:
         settings["seed"] = settings.get("seed") or 0

@@ -9,8 +9,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from irtcat._betting import bet, no_bets
+from irtcat._checks import argument_error
 from irtcat._compile import jit
 from irtcat._precision import precision
+from irtcat.cat._arguments import check_prepared
 from irtcat.cat._contenders import contending
 from irtcat.cat._parts import Settings
 from irtcat.cat._pool import Pool
@@ -428,11 +430,16 @@ def start(
         >>> state = step(pool, config, state, [1])
         >>> state.asked.tolist(), round(float(state.theta), 2)
         ([2], 0.64)
+
+    Raises:
+        InputError: for a pool that `prepare` did not return, another configuration than a `Config`,
+            or a mask of another length.
     """
+    check_prepared(pool, config)
     row = prior_row(prior, pool.model.dims)
     pool.belief.check_priors(row)
     with precision(str(pool.nodes.dtype)) as dtype:
-        mask = None if allowed is None else jnp.asarray(np.asarray(allowed, bool))
+        mask = None if allowed is None else jnp.asarray(_mask(allowed, pool.n_items))
         return start_compiled(
             pool,
             config,
@@ -461,7 +468,30 @@ def step(
     Returns:
         The new state. Its ``stop`` is 0 while the session is running, else 1 + the number of the
         stopping rule that ended it (then: the maximum length, no item left).
+
+    Raises:
+        InputError: for a pool or state of another kind, or answers that are not one code for each
+            item asked.
     """
+    check_prepared(pool, config, state)
     with precision(str(pool.nodes.dtype)) as dtype:
-        answers = jnp.asarray(np.broadcast_to(np.asarray(responses, np.int32), (config.batch,)))
+        answers = jnp.asarray(_codes(responses, config.batch))
         return step_compiled(pool, config, state, answers, jnp.asarray(seconds, dtype))
+
+
+def _mask(allowed: Any, n: int) -> np.ndarray:
+    """The mask of the items that may be asked."""
+    mask = np.asarray(allowed)
+    if mask.dtype != bool or mask.shape != (n,):
+        raise argument_error("allowed", f"a boolean mask of the {n} items of the bank", allowed)
+    return mask
+
+
+def _codes(responses: Any, batch: int) -> np.ndarray:
+    """The codes of the answers to the items asked."""
+    codes = np.asarray(responses)
+    is_whole = codes.dtype.kind in "iubf" and bool((codes == np.floor(codes)).all())
+    if not is_whole or codes.shape not in ((), (batch,)):
+        must = f"{batch} category codes (whole numbers from 0, or -1), one for each item asked"
+        raise argument_error("responses", must, responses)
+    return np.broadcast_to(codes.astype(np.int32), (batch,))

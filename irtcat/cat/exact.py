@@ -15,6 +15,7 @@ from irtcat._compile import jit
 from irtcat._precision import precision
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank, one_ability
+from irtcat.cat._arguments import checked_bank
 from irtcat.cat._pool import Pool
 from irtcat.cat._prepare import prepare
 from irtcat.cat.config import Config
@@ -85,12 +86,14 @@ def exact_distribution(
     References:
         Magis (2014), Applied Psychological Measurement 38, 105-121.
     """
+    config = Config() if config is None else config
+    bank = checked_bank(bank, config)
     one_ability(bank, "exact errors")
     ids = list(items)
     test = bank.subset(bank.positions(ids))
     if not ids or not np.isfinite(theta):
         raise argument_error("items and theta", "ids of items and a finite ability", (ids, theta))
-    config = _estimator_only(Config() if config is None else config, len(ids))
+    config = _estimator_only(config, len(ids))
     n_categories = item_categories(test.model)
     if np.prod(n_categories.astype(float)) > MOST_PATTERNS:
         raise argument_error("items", f"few enough for {MOST_PATTERNS} patterns", len(ids))

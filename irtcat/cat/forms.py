@@ -17,7 +17,7 @@ from irtcat._checks import (
     shorten,
 )
 from irtcat._types import FloatArray
-from irtcat.bank import ItemBank, one_ability
+from irtcat.bank import ItemBank, as_bank, one_ability
 from irtcat.cat.assembly import Rules, conflict
 from irtcat.information import fisher_information
 
@@ -102,6 +102,7 @@ def assemble(
     References:
         van der Linden (2005), Linear Models for Optimal Test Design, chapters 5 and 6.
     """
+    bank = as_bank(bank)
     one_ability(bank, "form assembly")
     check_count("n_items", n_items, 1, bank.n_items)
     check_count("forms", forms)

@@ -31,7 +31,8 @@ from irtcat._checks import (
 )
 from irtcat._compile import jit
 from irtcat._precision import precision
-from irtcat.bank import ItemBank
+from irtcat.bank import ItemBank, as_bank
+from irtcat.cat._arguments import check_prepared, checked_bank
 from irtcat.cat._explain import explain
 from irtcat.cat._exposure_parameters import ExposureParameters, session_counts
 from irtcat.cat._full_score import (
@@ -166,6 +167,9 @@ class Session:
         Raises:
             InputError: as `prepare` does, or for an invalid id, seed, prior or counts.
         """
+        bank = checked_bank(bank, config)
+        if pool is not None:
+            check_prepared(pool, config)
         checked = session_counts(bank, config, counts)
         started = utc_text(clock()[0])
         head = head_of(bank, config, seed, prior, session_id, subject, checked, started)
@@ -556,6 +560,7 @@ class Session:
             Traceback (most recent call last):
             irtcat._checks.InputError: The `document` argument must be as to_json wrote it, ...
         """
+        bank = as_bank(bank)
         _check_document(bank, document, as_key(key))
         head = {k: v for k, v in document.items() if k not in ("events", "digest")}
         try:

@@ -21,6 +21,7 @@ from irtcat._precision import precision as in_width
 from irtcat._progress import counted, with_progress
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
+from irtcat.cat._arguments import checked_bank
 from irtcat.cat._exposure_parameters import ExposureParameters, counts_for
 from irtcat.cat._plan import content_plan
 from irtcat.cat._pool import Counts, Pool
@@ -339,6 +340,7 @@ def simulate(
     """
     if isinstance(progress, bool):
         return with_progress(simulate, "Simulating sessions", locals(), counted("subjects"))
+    bank = checked_bank(bank, config)
     truth = ability_points(theta, bank.model.dims)
     check_count("seed", seed, 0)
     dtype = choose_precision(precision, len(truth) * bank.n_items)
@@ -400,7 +402,7 @@ def replay(
         return with_progress(replay, "Replaying sessions", locals(), counted("subjects"))
     from irtcat.scoring import match, score
 
-    bank, matched = match(bank, responses)
+    bank, matched = match(checked_bank(bank, config), responses)
     check_count("seed", seed, 0)
     values = matched.values
     if matched.is_fractional:

@@ -18,6 +18,7 @@ from uuid import uuid4
 
 from irtcat._checks import InputError, argument_error
 from irtcat.bank import ItemBank
+from irtcat.cat._arguments import check_prepared, checked_bank
 from irtcat.cat._database import Database
 from irtcat.cat._exposed import Tally, read_counts
 from irtcat.cat._exposure_parameters import ExposureParameters, session_counts
@@ -184,6 +185,9 @@ class Store(StoreFile):
             StoreError: if it cannot be written.
             InputError: for an id that is taken, and as `Session.begin` does.
         """
+        bank = checked_bank(bank, config)
+        if pool is not None:
+            check_prepared(pool, config)
         drawn = int.from_bytes(os.urandom(4), "big") if seed is None else seed
         digest = bank_hash(bank)
         self._banks.setdefault(digest, bank)

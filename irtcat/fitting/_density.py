@@ -78,17 +78,20 @@ def _settled(problem: MultiProblem, state: EMState, mass: FloatArray) -> FloatAr
     """
     nodes: Any = problem.rule.nodes  # type: ignore[union-attr]
     model = unpack(problem.template, state.point.params)
-    n = mass.sum()
+    n, held = mass.sum(), mass > 0  # a node without subjects stays without any
     blocks = []
     for block in problem.blocks():
         log_lik = np.asarray(log_likelihoods(model, block.x, nodes, problem.has_missing), float)
+        log_lik = log_lik[:, held]
         likelihood = np.exp(log_lik - log_lik.max(axis=1, keepdims=True))
         blocks.append((likelihood, np.asarray(block.weights, float)))
-    p = np.where(mass > 0, mass / n, 0.0)
+    p = mass[held] / n
     for _ in range(INNER_STEPS):
         total = sum(p * ((w / (likelihood @ p)) @ likelihood) for likelihood, w in blocks)
         p = total / n
-    return n * p
+    settled = np.zeros(len(mass))
+    settled[held] = n * p
+    return settled
 
 
 def _density_step(
@@ -105,8 +108,8 @@ def _density_step(
     if density.degree:
         gain = float(mass @ (density.log_probabilities(new) - old))
         return float(np.sqrt(2 * max(gain, 0.0)))
-    excess = mass / n / np.exp(old) - 1
-    gap = n * max(float(np.nanmax(np.where(np.isfinite(excess), excess, 0.0))), 0.0)
+    held = mass > 0  # nodes whose probability underflows to 0 have no subjects
+    gap = n * max(float(np.expm1(np.log(mass[held] / n) - old[held]).max()), 0.0)
     return tolerance * gap / LEVEL_GAP
 
 

@@ -347,3 +347,15 @@ def test_what_cannot_be_is_refused_by_name(model, arguments, words):
     with pytest.raises(InputError, match="one item at least"):
         fit(Responses.from_array(X), groups=["a", "b"] * 20, invariance=dict.fromkeys(
             [f"i{j}" for j in range(1, 7)], "none"))  # fmt: skip
+
+
+def test_a_histogram_with_empty_nodes_divides_by_nothing():
+    """Extrapolated probabilities may underflow to 0, where there are no subjects either."""
+    theta = np.random.default_rng(0).exponential(size=200) - 1
+    responses = ItemBank.from_parameters(a=2.0, b=np.linspace(-2, 2, 12)).simulate(theta, seed=1)
+    with np.errstate(all="raise", under="ignore"):
+        found = fit(responses, "2pl", density="empirical")
+    assert found.converged
+    probability = found.density["probability"]
+    assert (probability >= 0).all()
+    assert probability.sum() == pytest.approx(1)
