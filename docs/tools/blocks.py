@@ -32,7 +32,7 @@ from unittest.mock import patch
 
 import pandas as pd
 
-__all__ = ["DOCS", "Block", "Output", "Page", "find_blocks"]
+__all__ = ["DOCS", "Block", "Output", "Page", "find_blocks", "without_options"]
 
 DOCS = Path(__file__).resolve().parents[1]
 CODE_BLOCK = re.compile(r"^( *)```([a-z]*)([^\n`]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
@@ -84,6 +84,17 @@ def find_blocks(text: str) -> Iterator[Block]:
         body = textwrap.dedent(body) if indent else body
         line = text.count("\n", 0, match.start()) + 2
         yield Block(language, options.strip(), body, line, match.span())
+
+
+def without_options(block: str) -> str:
+    """A block as MkDocs reads it, which shows one with an option that it does not know as text.
+
+    Example:
+        >>> without_options('```python needs="torch" alt="A curve"\n1\n```').split("\n")[0]
+        '```python'
+    """
+    heading, line, rest = block.partition("\n")
+    return re.sub(r' (?:alt|needs)="[^"]*"', "", heading) + line + rest
 
 
 @dataclass

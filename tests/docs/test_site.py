@@ -109,6 +109,12 @@ def test_formulas_are_drawn_by_the_browser(site):
     assert "$`" not in text
 
 
+def test_no_fence_is_in_the_text(site, tmp_path):
+    assert make_site.stray_fences(site) == []
+    (tmp_path / "page.html").write_text("<p>One</p><pre>```</pre><p>```python needs=x\n1</p>")
+    assert make_site.stray_fences(tmp_path) == ["page.html: One```python needs=x"]
+
+
 def test_the_search_works_from_the_disk(site):
     index = (site / "search" / "search_index.js").read_text(encoding="utf-8")
     assert index.startswith("var __index = ")
