@@ -87,7 +87,7 @@ def find_blocks(text: str) -> Iterator[Block]:
 
 
 def without_options(block: str) -> str:
-    """A block as MkDocs reads it, which shows one with an option that it does not know as text.
+    r"""A block as MkDocs reads it, which shows one with an option that it does not know as text.
 
     Example:
         >>> without_options('```python needs="torch" alt="A curve"\n1\n```').split("\n")[0]

@@ -15,9 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 from latex2mathml.converter import convert
 
@@ -25,13 +23,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import pictures
 import reference
 from blocks import CODE_BLOCK, DOCS, Output, Page, find_blocks, without_options
+from fences import stray_fences
 
 ROOT = DOCS.parent
 PAGES = ROOT / "build" / "docs"
 SITE = ROOT / "site"
 NOT_PAGES = ("tools", "__pycache__")
-FENCE = re.compile(r"```|~~~")
-APART = ("pre", "script", "style", "textarea")
 PICTURE = re.compile(r"!\[[^\]]*\]\(((?:\.\./)*pictures/([a-z0-9-]+)\.svg)\)")
 
 
@@ -116,39 +113,11 @@ def build_site(pages: Path, site: Path) -> None:
         env=environment,
         check=True,
     )
-    if stray := stray_fences(site):
-        raise SystemExit("Fences that are not rendered:\n" + "\n".join(stray))
+    for path in sorted(site.rglob("*.html")):
+        if stray := stray_fences(path.read_text(encoding="utf-8")):
+            raise SystemExit(f"{path}: a fence is not rendered: {stray[0]}")
     (site / "llms.txt").write_text(reference.llms_txt(pages, ROOT / "mkdocs.yml"), encoding="utf-8")
     print(f"Wrote the documentation to {site}")
-
-
-def stray_fences(site: Path) -> list[str]:
-    """The lines of pages with a fence (``` or ~~~) among the text: its block is not rendered."""
-    found = []
-    for path in sorted(site.rglob("*.html")):
-        text = Text(path.read_text(encoding="utf-8")).text
-        lines = (line.strip() for line in text.splitlines() if FENCE.search(line))
-        found += [f"{path.relative_to(site)}: {line[:100]}" for line in lines]
-    return found
-
-
-class Text(HTMLParser):
-    """The text of a page, without its code, scripts and styles, but with short code in a line."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.text, self._apart = "", 0
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        self._apart += tag in APART
-
-    def handle_endtag(self, tag: str) -> None:
-        self._apart -= tag in APART
-
-    def handle_data(self, data: str) -> None:
-        if not self._apart:
-            self.text += data
 
 
 if __name__ == "__main__":

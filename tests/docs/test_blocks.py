@@ -1,6 +1,5 @@
 """The tool that runs code blocks: its rules, on small pages."""
 
-import re
 import sys
 from pathlib import Path
 
@@ -68,20 +67,6 @@ def test_blocks_that_need_a_module(tmp_path):
     without, block = code.find_blocks(text)
     assert (without.missing, block.missing) == (["no_such_module"], [])
     assert [output and output.text for output in run(text, tmp_path)] == [None, "2\n"]
-
-
-PAGES = sorted((Path(__file__).parents[2] / "docs").rglob("*.md"))
-
-
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_mkdocs_knows_the_heading_of_every_block(path):
-    """What it does not know, it shows as text: the fence, and the code as prose."""
-    text = code.CODE_BLOCK.sub(
-        lambda match: code.without_options(match[0]), path.read_text(encoding="utf-8")
-    )
-    lines = [line.strip() for line in text.splitlines() if line.lstrip().startswith(("```", "~~~"))]
-    assert [line for line in lines if not re.fullmatch(r"```(?:[a-z]+)?", line)] == []
-    assert len(lines) == 2 * len(list(code.find_blocks(text)))
 
 
 def test_options_of_a_block_are_not_shown():
