@@ -11,7 +11,15 @@ import pandas as pd
 
 from irtcat._numbers import number_in
 
-__all__ = ["MISSING", "block_numbers", "cell_number", "compact", "is_missing_text", "stack"]
+__all__ = [
+    "MISSING",
+    "block_numbers",
+    "cell_number",
+    "compact",
+    "is_missing_text",
+    "same_kind",
+    "stack",
+]
 
 EXPECTED = "0/1, true/false, a fraction, an integer code or nothing"
 Report = Callable[[int, int, str], NoReturn]  # raises for (row, column, what was expected)
@@ -98,14 +106,19 @@ def compact(numbers: np.ndarray) -> np.ndarray:
     return numbers
 
 
-def stack(blocks: Iterable[np.ndarray]) -> np.ndarray:
-    """Concatenate compacted blocks of rows; the result is int8 if all of them are."""
-    arrays = list(blocks)
+def same_kind(arrays: list[np.ndarray]) -> list[np.ndarray]:
+    """Compacted arrays, all as floats if one of them is."""
     if any(block.dtype.kind == "f" for block in arrays):
-        arrays = [
+        return [
             block
             if block.dtype.kind == "f"
             else np.where(block == -1, np.nan, block.astype(np.float64))
             for block in arrays
         ]
+    return arrays
+
+
+def stack(blocks: Iterable[np.ndarray]) -> np.ndarray:
+    """Concatenate compacted blocks of rows; the result is int8 if all of them are."""
+    arrays = same_kind(list(blocks))
     return np.concatenate(arrays) if len(arrays) > 1 else arrays[0]

@@ -201,6 +201,13 @@ def check_positive(name: str, value: Any) -> None:
         raise argument_error(name, "a finite number above 0", value)
 
 
+LEAVE_OUT = (
+    "If the column is no item, leave it out with ignore=, or keep it as a column of the subjects "
+    "with subject_columns=."
+)
+"""Advice about a column without responses; arguments of the functions that read tables."""
+
+
 class ResponseError(InputError):
     """An invalid response and its position, so that a file reader can name the line.
 

@@ -7,13 +7,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, ResponseError, argument_error, brief, check_ids, shorten
+from irtcat._checks import (
+    LEAVE_OUT,
+    InputError,
+    ResponseError,
+    argument_error,
+    brief,
+    check_ids,
+    shorten,
+)
 
 __all__ = [
     "aligned_empty",
     "as_matrix",
     "as_numbers",
     "check_codes",
+    "check_items_only",
     "choose_ids",
     "encode_responses",
     "observed",
@@ -81,14 +90,87 @@ def check_codes(codes: Any) -> tuple[int, ...] | None:
     return values
 
 
+LEAST_ROWS, FIRST_ROWS = 10, 64
+"""Rows without which no column is taken for a total, and rows in which candidates are found."""
+
+
+def check_items_only(X: np.ndarray, names: np.ndarray) -> None:
+    """Raise if a column is no item but a total of the others: their sum, mean or percentage.
+
+    A column is one if it equals the total in every row, of at least 10: a sum or percentage with a
+    value above all of theirs, or a mean where they differ in 10 rows. Missing responses are left
+    out of the total; a mean and a percentage may be rounded. The others are all other columns, or
+    those whose highest value is the most frequent one (so a sum and a percentage are both found).
+
+    Args:
+        X: subjects x items of integers (-1 = missing) or floats (NaN = missing).
+        names: ids of the columns.
+
+    Raises:
+        ResponseError: naming the columns.
+
+    Example:
+        >>> items = np.random.default_rng(0).integers(0, 2, (20, 4))
+        >>> total = np.column_stack([items, items.sum(axis=1)])
+        >>> check_items_only(total, np.array(["a", "b", "c", "d", "Total"]))
+        Traceback (most recent call last):
+        irtcat._checks.ResponseError: ...Got the column 'Total', the sum of the others...
+    """
+    if X.dtype.kind not in "iuf" or len(X) < LEAST_ROWS or X.shape[1] < 4:
+        return
+    found = _totals(X[:FIRST_ROWS])
+    if found and len(X) > FIRST_ROWS:
+        again = _totals(X)
+        found = {column: what for column, what in found.items() if again.get(column) == what}
+    if found:
+        (column, what), *rest = found.items()
+        got = f"the column {shorten(str(names[column]))}, {what} of the others"
+        got += f" (and {shorten([str(names[j]) for j, _ in rest])})" if rest else ""
+        advice = "Leave it out; when the data are read, with ignore=."
+        raise ResponseError("responses to items only", got, advice=advice)
+
+
+def _totals(X: np.ndarray) -> dict[int, str]:
+    """Columns that are the sum, the mean or a percentage of others, with what they are."""
+    numbers = X.astype(np.float64)
+    if X.dtype.kind != "f":
+        numbers[X < 0] = np.nan
+    known = ~np.isnan(numbers)
+    values = np.where(known, numbers, 0.0)
+    top = np.where(known, numbers, -np.inf).max(axis=0)
+    tops, counts = np.unique(top, return_counts=True)
+    usual = top == tops[np.argmax(counts)]
+    answered = known.sum(axis=0)
+    found: dict[int, str] = {}
+    for items in (np.ones(len(top), bool), usual):
+        own = np.where(items, values, 0.0)
+        others = own.sum(axis=1)[:, None] - own
+        n_others = (known & items).sum(axis=1)[:, None] - (known & items)
+        mean = np.divide(others, n_others, out=np.zeros_like(others), where=n_others > 0)
+        second, first = np.sort(top[items])[-2:] if items.sum() > 1 else (np.inf, np.inf)
+        is_above = top > np.where(items & (top == first), second, first)
+        spread = np.ptp(np.where(known & items, numbers, mean), axis=1)
+        varied = np.count_nonzero(spread > 0.02) >= LEAST_ROWS
+        forms = {"the sum": (others, 1e-6, is_above),
+                 "the percentage": (100 * mean, 0.51, is_above),
+                 "the mean": (mean, 0.006, np.full(len(top), varied))}  # fmt: skip
+        for what, (expected, rounding, possible) in forms.items():
+            is_same = (np.abs(values - expected) <= rounding) | ~known
+            for j in np.flatnonzero(is_same.all(axis=0) & possible & (answered >= LEAST_ROWS)):
+                if np.ptp(expected[known[:, j], j]) > 0:
+                    found.setdefault(int(j), what)
+    return found
+
+
 def encode_responses(
-    X: np.ndarray, codes: tuple[int, ...] | None = None
+    X: np.ndarray, codes: tuple[int, ...] | None = None, names: np.ndarray | None = None
 ) -> tuple[np.ndarray, tuple[int, ...]]:
     """Check a numeric matrix and convert it to category codes or fractions.
 
     Args:
         X: subjects x items of bool, integers (-1 = missing) or floats (NaN = missing).
         codes: the codes a response can have; None infers them from X.
+        names: ids of the columns, for messages.
 
     Returns:
         A new matrix, int8 codes 0..K-1 with -1 = missing or float32 fractions with
@@ -109,12 +191,24 @@ def encode_responses(
     low, high, all_whole = _float_range(X) if X.dtype.kind == "f" else _integer_range(X)
     if not all_whole:
         if high > 1:
-            _refuse(X, lambda block: block > 1, "fractions within [0, 1], or of integer codes only")
+            must = "fractions within [0, 1], or of integer codes only"
+            _refuse(X, lambda block: block > 1, must, LEAVE_OUT)
         return _encode_fractions(X), (0, 1)
     if high - low + 1 > 127:
         got = f"codes from {low:g} to {high:g}"
-        raise ResponseError("consecutive codes of at most 127 categories", got)
-    return _encode_codes(X, int(low), int(high))
+        advice = _with_codes_from(X, 127, names)
+        raise ResponseError("consecutive codes of at most 127 categories", got, advice=advice)
+    return _encode_codes(X, int(low), int(high), names=names)
+
+
+def _with_codes_from(X: np.ndarray, low: int, names: np.ndarray | None) -> str:
+    """Which columns have the codes from ``low`` on, where these are not most of the columns."""
+    has = np.zeros(X.shape[1], bool)
+    for rows in row_blocks(X.shape):
+        has |= (X[rows] >= low).any(axis=0)
+    if names is None or 2 * has.sum() > len(has):
+        return ""
+    return f"Codes above {low - 1} are in {shorten(names[has].tolist())} only. {LEAVE_OUT}"
 
 
 def _refuse(X: np.ndarray, test: Callable[[Any], Any], must: str, advice: str = "") -> None:
@@ -193,7 +287,7 @@ def _encode_declared(X: np.ndarray, codes: tuple[int, ...]) -> tuple[np.ndarray,
 
 
 def _encode_codes(
-    X: np.ndarray, low: int, high: int, declared: bool = False
+    X: np.ndarray, low: int, high: int, declared: bool = False, names: np.ndarray | None = None
 ) -> tuple[np.ndarray, tuple[int, ...]]:
     """Copy integer responses to int8 categories counted from the lowest code."""
     if high <= 1:
@@ -215,7 +309,8 @@ def _encode_codes(
         raise ResponseError(
             "consecutive integer codes",
             got,
-            advice="Recode them as consecutive numbers, or declare all with codes=.",
+            advice="Recode them as consecutive numbers, or declare all with codes=. "
+            + _with_codes_from(X, min(absent), names),
         )
     return values, tuple(range(low, high + 1))
 

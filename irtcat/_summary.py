@@ -1,6 +1,5 @@
 """Summary of a response matrix before a fit: counts, shares and warnings."""
 
-import hashlib
 import html
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,11 +10,16 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import shorten
+from irtcat._repeats import earlier_equal
 
-__all__ = ["Flag", "ResponsesSummary", "find_flags", "find_repeats", "mean_shares", "share_bands"]
-
-KEY_COLUMNS = 64
-"""Columns by which rows are first compared: 6000 x 28,632 take .02 s, digests of all .3 s."""
+__all__ = [
+    "Flag",
+    "ResponsesSummary",
+    "find_flags",
+    "mean_shares",
+    "rare_cells",
+    "share_bands",
+]
 
 BAND_EDGES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """Shares of right answers between which items are counted."""
@@ -27,8 +31,9 @@ class Flag:
 
     Attributes:
         name: "constant items", "subjects all right", "subjects all wrong", "repeated rows",
-            "items without a response" or "subjects without a response".
-        ids: the items or subjects concerned.
+            "items without a response", "subjects without a response" or "cells with a rare code"
+            (see `rare_cells`).
+        ids: the items, subjects or cells concerned.
     """
 
     name: str
@@ -36,7 +41,7 @@ class Flag:
 
     @property
     def count(self) -> int:
-        """Number of items or subjects concerned."""
+        """Number of items, subjects or cells concerned."""
         return len(self.ids)
 
     def __str__(self) -> str:
@@ -100,9 +105,10 @@ class ResponsesSummary:
 
 
 def find_flags(
-    values: np.ndarray, subjects: np.ndarray, items: np.ndarray, top: int
+    values: np.ndarray, subjects: np.ndarray, items: np.ndarray, codes: tuple[int, ...]
 ) -> Iterator[Flag]:
-    """Yield the flags that apply; ``top`` is the highest possible response."""
+    """Yield the flags that apply; ``codes`` are the original codes of the categories."""
+    top = 1 if values.dtype.kind == "f" else len(codes) - 1
     item_low, item_high = _extremes(values, axis=0)
     low, high = _extremes(values, axis=1)
     table = [
@@ -113,13 +119,45 @@ def find_flags(
         ),  # of one subject all are
         ("subjects all right", subjects, low == top),
         ("subjects all wrong", subjects, high == 0),
-        ("repeated rows", subjects, find_repeats(values)),
+        ("repeated rows", subjects, earlier_equal(values) >= 0),
         ("items without a response", items, item_low > item_high),
         ("subjects without a response", subjects, low > high),
     ]
     for name, ids, hit in table:
         if hit.any():
             yield Flag(name, tuple(ids[hit].tolist()))
+    if cells := rare_cells(values, subjects, items, codes):
+        yield Flag("cells with a rare code", tuple(cells))
+
+
+RARE_CELLS, RARE_SHARE = 3, 0.02
+"""A code in more cells, or in a greater share of the responses, is not rare."""
+
+
+def rare_cells(
+    values: np.ndarray, subjects: np.ndarray, items: np.ndarray, codes: tuple[int, ...]
+) -> list[str]:
+    """The cells with a code that at most three cells have, and at most 2 % of the responses.
+
+    Such a code may be a slip, as a single 2 among 0 and 1. Right/wrong responses have none.
+
+    Example:
+        >>> values = np.zeros((20, 5), np.int8)
+        >>> values[::2], values[3, 1] = 1, 2
+        >>> ids = np.array([f"s{n}" for n in range(20)]), np.array(list("abcde"))
+        >>> rare_cells(values, *ids, (0, 1, 2))
+        ['code 2 in row 4 (subject s3), column 2 (item b)']
+    """
+    if len(codes) < 3 or values.dtype.kind == "f":
+        return []
+    counts = np.array([np.count_nonzero(values == k) for k in range(len(codes))])
+    rare = (counts > 0) & (counts <= min(RARE_CELLS, RARE_SHARE * counts.sum()))
+    return [
+        f"code {codes[k]} in row {row + 1} (subject {subjects[row]}), "
+        f"column {column + 1} (item {items[column]})"
+        for k in np.flatnonzero(rare)
+        for row, column in np.argwhere(values == k)
+    ]
 
 
 def _extremes(values: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
@@ -129,30 +167,6 @@ def _extremes(values: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
         return low, np.fmax.reduce(values, axis=axis, initial=-np.inf)
     # As an unsigned byte a missing -1 is 255, above every code, so the minimum needs no mask.
     return values.view(np.uint8).min(axis=axis).astype(np.int16), values.max(axis=axis)
-
-
-def find_repeats(values: np.ndarray, trials: np.ndarray | None = None) -> np.ndarray:
-    """Mask of the rows that equal an earlier row; rows are compared by a 128-bit digest.
-
-    Only rows that equal another one in `KEY_COLUMNS` columns are digested: the rows of a long test
-    that differ do so there.
-
-    Args:
-        values: the responses.
-        trials: numbers of trials, if any, which must be equal too.
-    """
-    repeated = np.zeros(len(values), dtype=bool)
-    keys = np.ascontiguousarray(values[:, :: -(-values.shape[1] // KEY_COLUMNS)])
-    keys = keys.view(np.dtype((np.void, keys.dtype.itemsize * keys.shape[1])))[:, 0]
-    _, group, size = np.unique(keys, return_inverse=True, return_counts=True)
-    digests: set[bytes] = set()
-    for position in np.flatnonzero(size[group] > 1):
-        content = values[position].tobytes()
-        content += b"" if trials is None else trials[position].tobytes()
-        digest = hashlib.blake2b(content, digest_size=16).digest()
-        repeated[position] = digest in digests
-        digests.add(digest)
-    return repeated
 
 
 def mean_shares(responses: Any, axis: int) -> np.ndarray:

@@ -25,6 +25,7 @@ from irtcat._matrix import (
     as_matrix,
     as_numbers,
     check_codes,
+    check_items_only,
     choose_ids,
     encode_responses,
     observed,
@@ -32,9 +33,18 @@ from irtcat._matrix import (
     row_blocks,
 )
 from irtcat._metadata import align_metadata, frame_to_plain
+from irtcat._repeats import earlier_equal
 from irtcat._split import held_out_subjects
-from irtcat._summary import Flag, ResponsesSummary, find_flags, find_repeats
-from irtcat._table import CellMatrix, Options, Table, find_long_columns, read_long
+from irtcat._summary import Flag, ResponsesSummary, find_flags
+from irtcat._table import (
+    CellMatrix,
+    Options,
+    Table,
+    find_long_columns,
+    names_of,
+    read_long,
+    subject_columns,
+)
 from irtcat._trials import check_trials, count_shares, spread_trials
 
 __all__ = [
@@ -218,7 +228,9 @@ class Responses:
         subject_metadata = align_metadata("subjects", subjects, rows)
         item_metadata = align_metadata("items", items, columns)
         try:
-            values, codes = encode_responses(as_numbers(matrix), check_codes(codes))
+            numbers = as_numbers(matrix)
+            check_items_only(numbers, columns)
+            values, codes = encode_responses(numbers, check_codes(codes), columns)
         except ResponseError as error:
             raise _with_ids(error, rows, columns) from None
         trial_matrix = None if trials is None else spread_trials(trials, rows, columns)
@@ -252,6 +264,8 @@ class Responses:
         response: str = "response",
         *,
         duplicates: str = "refuse",
+        ignore: Any = (),
+        subject_columns: Any = (),
         codes: Any = None,
         subjects: pd.DataFrame | None = None,
         items: pd.DataFrame | None = None,
@@ -269,6 +283,9 @@ class Responses:
                 fractions, integer codes, or such numbers as text.
             duplicates: what to do with a pair that occurs twice with different responses: "refuse"
                 or "first" (keep the first).
+            ignore: names of columns that are not detected as one of the three.
+            subject_columns: names of columns with what is known of the subjects, one value for
+                each; they become ``subjects``.
             codes: see `from_array`.
             subjects: see `from_array`.
             items: see `from_array`.
@@ -300,7 +317,15 @@ class Responses:
                 frame = pd.DataFrame(table)
             except (TypeError, ValueError):
                 raise argument_error("table", "a data frame", table) from None
-        options = Options(subject, item, response, "long", duplicates)
+        options = Options(
+            subject=subject,
+            item=item,
+            response=response,
+            layout="long",
+            duplicates=duplicates,
+            ignore=names_of("ignore", ignore),
+            subject_columns=names_of("subject_columns", subject_columns),
+        )
         if len(facets):
             frame, items = with_facets(name, frame, options, facets, items)
         return long_responses(name, frame, options, codes=codes, subjects=subjects, items=items)
@@ -391,11 +416,6 @@ class Responses:
         if self.is_fractional:
             return "fractions"
         return "right/wrong" if self.is_binary else f"{self.n_categories} categories"
-
-    @property
-    def _top(self) -> int:
-        """The highest value a response can take."""
-        return 1 if self.is_fractional else self.n_categories - 1
 
     @property
     def observed(self) -> np.ndarray:
@@ -515,12 +535,15 @@ class Responses:
     def without_duplicate_subjects(self) -> "Responses":
         """Drop subjects whose row equals an earlier one in every cell, including missing ones.
 
+        Different people may answer alike: dropping them from a short test or a questionnaire biases
+        its calibration. `irtcat.fit` notes the rows whose equality is no coincidence.
+
         Example:
             >>> r = Responses.from_array([[1, 0], [1, 0], [0, 0]])
             >>> r.without_duplicate_subjects().subject_ids.tolist()
             ['s1', 's3']
         """
-        return self.subset(subjects=~find_repeats(self.values, self.trials))
+        return self.subset(subjects=earlier_equal(self.values, self.trials) < 0)
 
     def summary(self) -> "ResponsesSummary":
         """Summarise the responses before a fit: counts, mean and possible problems.
@@ -540,7 +563,7 @@ class Responses:
             total = float(np.nansum(self.values, dtype=np.float64))
         else:  # each missing -1 is added back
             total = float(self.values.sum(dtype=np.int64)) + missing
-        flags = find_flags(self.values, self.subject_ids, self.item_ids, self._top)
+        flags = find_flags(self.values, self.subject_ids, self.item_ids, self.codes)
         return ResponsesSummary(
             n_subjects=self.n_subjects,
             n_items=self.n_items,
@@ -637,7 +660,9 @@ def long_responses(
     subject, item, response = (table.header[column] for column in columns)
     roles = f"subject = {subject}, item = {item}, response = {response}"
     return responses_of(
-        read_long(table, frame.iloc[:, list(columns)], columns, options),
+        read_long(
+            table, frame.iloc[:, [*columns, *subject_columns(table, options)]], columns, options
+        ),
         options.duplicates,
         origin=f"{name} of one row per response; {roles}",
         **metadata,
@@ -700,6 +725,11 @@ def responses_of(
         responses = Responses.from_array(
             cells.matrix, cells.subjects, cells.items, duplicates=duplicates, **options
         )
+        if cells.about is not None:
+            _, kept = resolve_duplicates("subject_ids", cells.subjects, duplicates)
+            about = cells.about if kept is None else cells.about.iloc[kept]
+            about = about.set_axis(responses.subjects.index, axis=0)
+            responses = replace(responses, subjects=about)
         return replace(responses, origin=origin)
     except ResponseError as error:
         cause = error

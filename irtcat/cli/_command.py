@@ -91,7 +91,7 @@ class Options:
             word
             for row in rows
             if self.unread[row.name] != row.default
-            for word in (row.label, str(self.unread[row.name]))
+            for word in (row.label, _word(self.unread[row.name]))
         ]
 
     def values_of(self, source: str, but: Iterable[str] = ()) -> dict[str, Any]:
@@ -299,6 +299,11 @@ class Command:
                     raise typer.BadParameter(
                         f"{shorten(str(path))} is {conflict}. Write to another file."
                     )
+
+
+def _word(value: Any) -> str:
+    """A value as on the command line."""
+    return ",".join(value) if isinstance(value, list) else str(value)
 
 
 def no_progress(done: int, total: int | None, description: str) -> None:

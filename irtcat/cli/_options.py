@@ -18,6 +18,7 @@ from irtcat.cli._input import (
     read_form,
     read_scores,
     read_subset,
+    split_texts,
 )
 from irtcat.cli._source import REQUIRED, load
 
@@ -326,6 +327,10 @@ _reader = partial(option, source="irtcat.read_responses", group=READING_FILES)
 READING = (
     *map(_reader, ("format", "subject", "item", "response")),
     _reader("duplicates", choices="irtcat._checks.DUPLICATES"),
+    _reader("ignore", type=str, default=None, parse=split_texts,
+            help="Leave these columns of a table out: names, comma-separated."),
+    _reader("subject_columns", type=str, default=None, parse=split_texts,
+            help="Columns of a table with what is known of the subjects: names, comma-separated."),
     option("trials", source="", type=int, min=1, group=READING_FILES,
            help="Number of trials of every response (binomial model)."),
 )  # fmt: skip

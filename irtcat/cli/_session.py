@@ -46,12 +46,14 @@ def with_options(text: str) -> str:
     """A message of the library with the command's options instead of the library's arguments.
 
     An argument is recognised in backticks, as name=value, or, if it has an underscore, by its name
-    alone: a name such as "level" is also a word.
+    alone: a name such as "level" is also a word. Of a mapping, the option with the file of a table.
 
     Example:
         >>> token = LABELS.set({"max_iterations": "--max-iterations", "resume": "--resume"})
         >>> with_options("Raise max_iterations, or pass resume=True.")
         'Raise --max-iterations, or pass --resume.'
+        >>> with_options('Or resume={"a": [1], "b": [2]}.')
+        'Or in Python resume={"a": [1], "b": [2]}.'
         >>> LABELS.reset(token)
     """
     labels = LABELS.get()
@@ -64,6 +66,8 @@ def with_options(text: str) -> str:
             return found[0]
         if groups["stated"]:
             return f"{labels[name]} {'option' if labels[name][:1] == '-' else 'argument'}"
+        if groups["mapping"]:  # an option takes the file of a table instead: model, --models
+            return labels.get(f"{name}s", f"in Python {found[0]}")
         value = (groups["value"] or "").strip("\"'")
         return labels[name] if value in ("", "True") else f"{labels[name]} {value}"
 
@@ -73,7 +77,8 @@ def with_options(text: str) -> str:
 ARGUMENT = re.compile(
     r"`(?P<stated>\w+)` argument|`(?P<quoted>\w+)`"
     r"|(?<![\w./`=-])(?:"
-    r"(?P<set>[a-z]\w*)=(?!=)(?P<value>\"[^\"]*\"|'[^']*'|\w+(?:\.\w+)?)?"
+    r"(?P<set>[a-z]\w*)=(?!=)(?:(?P<value>\"[^\"]*\"|'[^']*'|\w+(?:\.\w+)?)"
+    r"|(?P<mapping>[{\[(][^{}()]*[}\])]))?"
     r"|(?P<bare>[a-z]+_\w+)(?![\w/`(-]|\.\w))"
 )
 """How messages name arguments."""

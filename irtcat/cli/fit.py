@@ -171,8 +171,13 @@ def _with_facets(o: Options) -> Any:
     from irtcat.io._text import read_table
     from irtcat.responses import long_responses, with_facets
 
-    subject, item, response = (o.reading[name] for name in ("subject", "item", "response"))
-    reading = Reading(subject, item, response, "long", o.reading["duplicates"])
+    names: dict[str, Any] = {
+        name: o.reading[name] for name in ("subject", "item", "response", "duplicates")
+    }
+    aside: dict[str, Any] = {
+        name: tuple(o.reading[name] or ()) for name in ("ignore", "subject_columns")
+    }
+    reading = Reading(layout="long", **names, **aside)
     path = o.unread["responses"]
     table = read_table(path, dtype=str)  # ids such as 007 stay as they are
     frame, items = with_facets(path, table, reading, o.facets, None)

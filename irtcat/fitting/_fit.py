@@ -16,6 +16,7 @@ from irtcat._checks import (
 )
 from irtcat._progress import FitProgress, with_progress
 from irtcat._registry import documented
+from irtcat._summary import rare_cells
 from irtcat.bank import ItemBank, as_bank
 from irtcat.fitting._checkpoint import check_checkpoint
 from irtcat.fitting._directions import MIN_GAIN, REPORTED_GAIN
@@ -181,10 +182,16 @@ def _check_categories(responses: Responses | ResponseSource, cls: type[ItemModel
     if cls.takes != "graded" and responses.n_categories != 2:
         graded = ", ".join(name for name, other in MODELS.items() if other.takes == "graded")
         codes = getattr(responses, "codes", range(responses.n_categories))
+        rare = []
+        if isinstance(responses, Responses):
+            rare = rare_cells(
+                responses.values, responses.subject_ids, responses.item_ids, responses.codes
+            )
+        slips = f" Only {'; '.join(rare)}." if rare else ""
         advice = f"use a model for graded items ({graded})" if graded else "use a graded model"
         raise InputError(
             f"The {cls.key} model is for 2 categories, but the responses have "
-            f"{responses.n_categories} (codes {', '.join(map(str, codes))}). "
+            f"{responses.n_categories} (codes {', '.join(map(str, codes))}).{slips} "
             f"Score them right/wrong first, or {advice}; {HOW_TO_MIX}."
         )
     if cls.takes == "graded" and isinstance(responses, Responses) and responses.is_fractional:

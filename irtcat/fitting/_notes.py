@@ -8,13 +8,12 @@ import numpy as np
 
 from irtcat._bank_moves import NEVER_USED
 from irtcat._checks import shorten
-from irtcat._matrix import observed
-from irtcat._summary import find_repeats
+from irtcat._repeats import suspect_repeats
+from irtcat._summary import rare_cells
 from irtcat._types import BoolArray, IntArray
 from irtcat.fitting._options import Options
 from irtcat.fitting._record import AT_BOUND
 from irtcat.fitting._result import Fit
-from irtcat.fitting._rows import MANY_ITEMS_FOR_PATTERNS
 from irtcat.fitting._shard import all_gather
 from irtcat.io.source import ResponseSource
 from irtcat.models import category_parameters
@@ -136,26 +135,34 @@ def _unused_note(flags: Iterable[str], item_ids: np.ndarray) -> str:
 
 
 def _repeats_note(responses: Responses | ResponseSource) -> str:
-    """The note on subjects who answered everything as an earlier one did."""
-    if isinstance(responses, ResponseSource) or responses.n_items <= MANY_ITEMS_FOR_PATTERNS:
-        return ""  # equal answers to a few items are to be expected
-    rows = np.flatnonzero(find_repeats(responses.values, responses.trials))
-    answered = observed(responses.values[rows]).sum(axis=1)
-    rows = rows[answered > MANY_ITEMS_FOR_PATTERNS]
+    """The note on subjects who are probably an earlier one again (see `suspect_repeats`)."""
+    if isinstance(responses, ResponseSource):
+        return ""
+    rows = suspect_repeats(responses.values, responses.subject_ids, responses.trials)
     if not len(rows):
         return ""
     who = shorten(responses.subject_ids[rows])
+    again = "1 subject has" if len(rows) == 1 else f"{len(rows)} subjects have"
     return (
-        f"{len(rows)} subjects have the same responses as an earlier one ({who}) and count "
-        "as further subjects. Responses.without_duplicate_subjects drops them."
+        f"{again} the same responses as an earlier one ({who}), which is no coincidence. If they "
+        "are the same again, Responses.without_duplicate_subjects drops them."
     )
+
+
+def _rare_note(responses: Responses | ResponseSource) -> str:
+    """The note on cells with a code that hardly any other has."""
+    if isinstance(responses, ResponseSource):
+        return ""
+    cells = rare_cells(responses.values, responses.subject_ids, responses.item_ids, responses.codes)
+    return f"Hardly used: {'; '.join(cells)}. Check these responses." if cells else ""
 
 
 def with_notes(result: Fit, options: Options) -> Fit:
     """The fit with further notes in its message, its notes and the items' flags."""
     statistics, item_ids = result.bank.statistics.copy(), result.bank.item_ids
     flags = statistics["flag"].astype(str).tolist()
-    notes = [*result.notes, _bounds_note(flags, item_ids), _repeats_note(result.responses)]
+    notes = [*result.notes, _bounds_note(flags, item_ids)]
+    notes += [_repeats_note(result.responses), _rare_note(result.responses)]
     if category_parameters(result.bank.model):
         notes.append(_unused_note(flags, item_ids))
     if options.theta is None:

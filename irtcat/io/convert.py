@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,23 @@ import numpy as np
 import pandas as pd
 
 from irtcat._cells import cell_number
-from irtcat._checks import DUPLICATES, InputError, argument_error, check_choice
+from irtcat._checks import (
+    DUPLICATES,
+    InputError,
+    argument_error,
+    check_choice,
+    resolve_duplicates,
+)
 from irtcat._frames import as_pandas, frame_kind
 from irtcat._table import (
+    ID_NAMES,
     ITEM_NAMES,
     SUBJECT_NAMES,
     Options,
+    checked_names,
     find_long_columns,
+    has_ids,
+    names_of,
     normalized,
     read_wide,
 )
@@ -28,10 +39,10 @@ from irtcat.responses import Responses, frame_table, long_responses, responses_o
 
 __all__ = ["as_responses", "as_responses_or_source"]
 
-ID_NAMES = SUBJECT_NAMES | {"id", "name"}
 ROWS_ARE_SUBJECTS = "one row per subject"
 ROWS_ARE_ITEMS = "one row per item, transposed"
 
+ARGUMENTS = "duplicates|codes|format|subject|item|response|ignore|subject_columns"
 KINDS = (
     "Responses, an array, a data frame, a mapping or list of responses, or the path of a file or "
     "folder"
@@ -46,6 +57,8 @@ def as_responses(
     response: str = "response",
     format: str | None = None,
     duplicates: str = "refuse",
+    ignore: Any = (),
+    subject_columns: Any = (),
     codes: Any = None,
     item_ids: Any = None,
     name: str = "data",
@@ -56,7 +69,8 @@ def as_responses(
     |---|---|
     | array, list of lists | rows are subjects; ids s1, s2, ... and i1, i2, ... |
     | wide data frame | rows are subjects, other columns items; subject ids are the index, or a \
-column named subject, model, user, id, ..., or a first column of text |
+column named subject, model, user, id, ..., or a first column of text or of numbers that are no \
+responses (see `irtcat.read_responses`) |
     | long data frame, list of records | columns named subject (model, user, ...), item \
 (question, doc_id, ...) and response (score, correct, ...) |
     | Series with two index levels | (subject, item) |
@@ -83,6 +97,9 @@ are ids |
             `irtcat.read_responses`); detected by default.
         duplicates: what to do with repeated ids: "refuse", "first" (keep the first) or "suffix"
             (rename the later ones to "id#2").
+        ignore: names of columns of a table to leave out, such as a total.
+        subject_columns: names of columns of a table with what is known of the subjects (see
+            `irtcat.read_responses`).
         codes: all codes that a response can have (see `Responses.from_array`).
         item_ids: ids of the columns, where the data have none.
         name: what messages call the data.
@@ -105,17 +122,26 @@ are ids |
         return data
     if isinstance(data, (str, os.PathLike)):
         responses = read_responses(
-            data, format, subject=subject, item=item, response=response, duplicates=duplicates
-        )
-        return replace(responses, origin=str(data))
+            data, format, subject=subject, item=item, response=response, duplicates=duplicates,
+            ignore=ignore, subject_columns=subject_columns,
+        )  # fmt: skip
+        return replace(responses, origin=": ".join(filter(None, [str(data), responses.origin])))
     if format is not None:
         check_choice("format", format, ("wide", "long"))
-    options = Options(subject, item, response, format, duplicates)
+    options = Options(
+        subject=subject,
+        item=item,
+        response=response,
+        layout=format,
+        duplicates=duplicates,
+        ignore=names_of("ignore", ignore),
+        subject_columns=names_of("subject_columns", subject_columns),
+    )
     try:
         return _converted(data, options, codes, _by_width(item_ids), name)
     except InputError as error:
         message = str(error).replace("The `X` argument", f"The `{name}` argument")
-    if name != "data" and re.search(r"\b(duplicates|codes|format|subject|item|response)=", message):
+    if name != "data" and re.search(rf"\b({ARGUMENTS})=", message):
         message += " Convert the data with irtcat.as_responses, which takes this argument."
     raise InputError(message)
 
@@ -181,6 +207,12 @@ def _converted(
     frame = as_pandas(data)
     if frame is not None:
         return _from_frame(frame, frame_kind(data), options, codes)
+    is_table = isinstance(data, Mapping) or (
+        isinstance(data, (list, tuple)) and len(data) > 0 and isinstance(data[0], Mapping)
+    )
+    for argument in ("ignore", "subject_columns"):
+        if getattr(options, argument) and not is_table:
+            raise argument_error(argument, "given with a table only", f"{type(data).__name__}")
     if isinstance(data, pd.Series):
         return _from_series(data, options, codes)
     if hasattr(data, "dims") and hasattr(data, "coords"):
@@ -234,12 +266,25 @@ def _from_frame(frame: pd.DataFrame, kind: str, options: Options, codes: Any) ->
         frame = frame.reset_index()
     if options.layout == "long" or find_long_columns(frame_table(kind, frame), options) is not None:
         return long_responses(kind, frame, options, codes=codes)
+    _, about = checked_names(kind, map(str, frame.columns), options)
+    names = frame.columns.map(str)
+    known, frame = frame.loc[:, names.isin(about)], frame.loc[:, ~names.isin(options.aside)]
     frame, ids = _with_id_index(frame, kind, options.subject)
     by_item = _is_item_name(frame.index.name) or _is_subject_name(frame.columns.name)
+    if by_item and about:
+        must = "given with a table of one row per subject"
+        raise argument_error("subject_columns", must, ROWS_ARE_ITEMS)
     if by_item:
         frame = frame.T
     origin = f"{kind} of {ROWS_ARE_ITEMS if by_item else ROWS_ARE_SUBJECTS}; ids = {ids}"
-    return _from_wide(frame, kind, options, codes, origin)
+    responses = _from_wide(frame, kind, options, codes, origin)
+    if not about:
+        return responses
+    _, kept = resolve_duplicates(
+        "subject_ids", np.array([str(label) for label in frame.index], object), options.duplicates
+    )
+    known = (known if kept is None else known.iloc[kept]).set_axis(list(about), axis=1)
+    return replace(responses, subjects=known.set_axis(responses.subjects.index, axis=0))
 
 
 def _has_other_role(frame: pd.DataFrame) -> bool:
@@ -259,7 +304,7 @@ def _from_wide(
         return replace(responses, origin=origin)
     table = frame.reset_index(names="id")  # text, objects: cells are read like those of a file
     source = frame_table(kind, table)
-    wide = replace(options, layout="wide")
+    wide = replace(options, layout="wide", ignore=(), subject_columns=())
     return responses_of(
         read_wide(source, [table], wide), options.duplicates, origin=origin, codes=codes
     )
@@ -271,8 +316,7 @@ def _with_id_index(frame: pd.DataFrame, kind: str, subject: str) -> tuple[pd.Dat
         return frame, "its index"
     names = [str(column) for column in frame.columns]
     usual = [i for i, text in enumerate(names) if text == subject or normalized(text) in ID_NAMES]
-    usual = usual or [i for i in range(min(1, len(names))) if _is_item_name(names[i])]
-    if not usual and len(names) > 1 and _is_text(frame.iloc[:, 0]):
+    if not usual and len(names) and (_is_item_name(names[0]) or _has_ids(frame, names, subject)):
         usual = [0]
     if not usual:
         if frame.columns.size and kind.startswith("pandas"):
@@ -283,12 +327,14 @@ def _with_id_index(frame: pd.DataFrame, kind: str, subject: str) -> tuple[pd.Dat
     return frame.set_index(column), f"the column {column}"
 
 
-def _is_text(column: pd.Series) -> bool:
-    """Whether a column has text that is not a response, as ids have."""
-    if pd.api.types.is_numeric_dtype(column.dtype):
+def _has_ids(frame: pd.DataFrame, names: list[str], subject: str) -> bool:
+    """Whether the first column of a table holds ids (see `irtcat._table.has_ids`)."""
+    if len(names) < 2:
         return False
-    texts = [value for value in column.dropna().tolist() if isinstance(value, str)]
-    return bool(texts) and not all(_is_response(text) for text in texts)
+    others = frame.iloc[:, 1:].select_dtypes(["number", "bool"])
+    highest = np.nanmax(others.to_numpy(float, na_value=np.nan), initial=1) if others.size else 1
+    first = [cell for cell in frame.iloc[:, 0].tolist() if isinstance(cell, (str, Real, np.bool_))]
+    return bool(first) and has_ids(names, first, float(highest), subject)
 
 
 def _is_response(text: str) -> bool:

@@ -15,7 +15,14 @@ from irtcat._cells import MISSING
 from irtcat._checks import InputError
 from irtcat._csv import is_marked, unescape
 from irtcat._reading import MOST_BYTES
-from irtcat._table import Options, Table, find_long_columns, read_long, read_wide
+from irtcat._table import (
+    Options,
+    Table,
+    find_long_columns,
+    read_long,
+    read_wide,
+    subject_columns,
+)
 from irtcat.io._text import check_widths, load_text, records
 from irtcat.responses import Responses, responses_of
 
@@ -67,12 +74,13 @@ def read_delimited(
     columns = find_long_columns(table, options)
     try:
         if columns is not None:
-            block = _long_block(data, separator, columns, len(table.header))
-            return responses_of(read_long(table, block, columns, options), options.duplicates)
-        return responses_of(
-            read_wide(table, _wide_blocks(path, data, separator, len(table.header)), options),
-            options.duplicates,
-        )
+            used = (*columns, *subject_columns(table, options))
+            block = _long_block(data, separator, used, len(table.header))
+            cells = read_long(table, block, columns, options)
+        else:
+            blocks = _wide_blocks(path, data, separator, len(table.header))
+            cells = read_wide(table, blocks, options)
+        return responses_of(cells, options.duplicates, origin=cells.origin)
     except InputError:
         raise
     except (ValueError, OverflowError, pd.errors.ParserError):
@@ -161,11 +169,9 @@ def _wide_rows(path: Path, data: bytes, separator: str) -> Iterator[tuple[str, b
         yield record[0], "\n".join(NOT_IN_LINES.sub("?", cell) for cell in record[1:]).encode()
 
 
-def _long_block(
-    data: bytes, separator: str, columns: tuple[int, int, int], width: int
-) -> pd.DataFrame:
-    """The subject, item and response columns, in that order."""
-    text = {columns[0]: object, columns[1]: object}
+def _long_block(data: bytes, separator: str, columns: tuple[int, ...], width: int) -> pd.DataFrame:
+    """The subject, item and response columns, in that order, and further ones of the subjects."""
+    text = {column: object for at, column in enumerate(columns) if at != 2}
     options: Any = {"header": 0, "names": range(width), "usecols": list(columns), "dtype": text}
     frame = _parse(data, separator, **options)
     return frame[list(columns)]

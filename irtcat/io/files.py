@@ -4,10 +4,11 @@ import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from irtcat._checks import DUPLICATES, InputError, argument_error, check_choice, check_count
 from irtcat._reading import MOST_BYTES, check_path, seekable_copy
-from irtcat._table import Options
+from irtcat._table import Options, names_of
 from irtcat.io.delimited import read_delimited
 from irtcat.io.logs import LOG_FORMATS, read_logs
 from irtcat.io.logs._find import is_log
@@ -65,15 +66,22 @@ def read_responses(
     item: str = "item",
     response: str = "response",
     duplicates: str = "refuse",
+    ignore: Any = (),
+    subject_columns: Any = (),
     max_bytes: int = MOST_BYTES,
 ) -> Responses:
     r"""Read who answered what from a file or a folder of logs; its format is detected.
 
-    Formats: CSV and TSV, wide (column 1 the subject id, one column per item) or long (one row
-    per response); ``.npz`` with X, subjects and items, and what `Responses.save` writes; Parquet,
-    wide or long; py-irt's JSON lines. A response is 0/1, true/false, a fraction in [0, 1] or an
-    integer code. Missing is an empty cell, NA, NaN or null in any case, an absent row, and -1 in
-    ``.npz``. Ids are kept as text exactly as in the file, in order of first appearance.
+    Formats: CSV and TSV, wide (column 1 the subject id, one column per item) or long (one row per
+    response); ``.npz`` with X, subjects and items, and what `Responses.save` writes; Parquet, wide
+    or long; py-irt's JSON lines. A response is 0/1, true/false, a fraction in [0, 1] or an integer
+    code. Missing is an empty cell, NA, NaN or null in any case, an absent row, and -1 in ``.npz``.
+    Ids are kept as text exactly as in the file, in order of first appearance.
+
+    In a wide table column 1 holds ids if it is named subject, student, model, id, ... (or has no
+    name), has text, or numbers that are no responses: whole, mostly different, and above those of
+    the other columns. Otherwise all columns are items, and the subjects s1, s2, ...; a warning and
+    ``Responses.origin`` say so. A column with the sum, mean or percentage of the others is refused.
 
     Logs of evaluation harnesses, one file or a folder of them, are read as by
     `irtcat.io.read_logs`, which lists their formats, has options and a report; a warning lists
@@ -92,6 +100,10 @@ def read_responses(
         duplicates: what to do with repeated ids: "refuse", "first" (keep the first) or "suffix"
             (rename the later ones to "id#2"). In a long table "first" also resolves pairs that
             occur twice with different responses.
+        ignore: names of columns of a table to leave out, such as a total.
+        subject_columns: names of columns of a table with what is known of the subjects, such as
+            class, gender and age; they become ``Responses.subjects``. In a long table they have
+            one value for each subject.
         max_bytes: how many bytes a file may have unpacked (256 MiB by default), so that no
             archive, sparse file or endless pipe fills the memory. A file may always be read up to
             its size on disk.
@@ -114,17 +126,35 @@ def read_responses(
     if format is not None and layout is None:
         check_choice("format", format, (*FORMATS, *LOG_FORMATS, "wide", "long"))
     check_count("max_bytes", max_bytes)
-    options = Options(subject, item, response, layout, duplicates)
+    options = Options(
+        subject=subject,
+        item=item,
+        response=response,
+        layout=layout,
+        duplicates=duplicates,
+        ignore=names_of("ignore", ignore),
+        subject_columns=names_of("subject_columns", subject_columns),
+    )
     with seekable_copy(check_path(path), max_bytes) as file:
         if format in LOG_FORMATS or (format is None and is_log(file)):
+            _check_table(options, "a log")
             return _from_logs(file, format or "auto", max_bytes)
         if file.is_dir():
             raise argument_error("path", f"a file, to be read as {format}", f"the folder {file}")
         kind = format if format in FORMATS else _detect(file)
+        if kind not in ("csv", "tsv", "parquet"):
+            _check_table(options, f"a file of the format {kind}")
         try:
             return FORMATS[str(kind)](file, options, max_bytes)
         except OSError as error:
             raise InputError(f"{file}: cannot be opened ({error.strerror}).") from None
+
+
+def _check_table(options: Options, got: str) -> None:
+    """Raise if columns are named of a file that is no table."""
+    for name in ("ignore", "subject_columns"):
+        if getattr(options, name):
+            raise argument_error(name, "given with a table (CSV, TSV or Parquet) only", got)
 
 
 def _from_logs(path: Path, format: str, max_bytes: int) -> Responses:

@@ -2,6 +2,7 @@
 
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,15 @@ import pandas as pd
 
 from irtcat._checks import InputError, shorten
 from irtcat._reading import MOST_BYTES, allowed_bytes, opened, too_large
-from irtcat._table import Options, Table, find_long_columns, read_long, read_wide
+from irtcat._table import (
+    Options,
+    Table,
+    checked_names,
+    find_long_columns,
+    read_long,
+    read_wide,
+    subject_columns,
+)
 from irtcat.responses import Responses, responses_of
 
 __all__ = [
@@ -50,13 +59,18 @@ def read_parquet(
     table = Table(str(path), source.header, source.cell)
     columns = find_long_columns(table, options)
     if columns is not None:
-        source.check(columns, LONG_ROW * source.rows, max_bytes)
-        block = pd.concat(list(source.blocks(columns)), ignore_index=True)
-        return responses_of(read_long(table, block, columns, options), options.duplicates)
-    all_columns = range(len(source.header))
-    width = 8 if any(source.is_float(column) for column in all_columns[1:]) else 1
-    source.check(all_columns, (len(all_columns) * width + WIDE_ROW) * source.rows, max_bytes)
-    return responses_of(read_wide(table, source.blocks(all_columns), options), options.duplicates)
+        used = (*columns, *subject_columns(table, options))
+        source.check(used, LONG_ROW * source.rows, max_bytes)
+        block = pd.concat(list(source.blocks(used)), ignore_index=True)
+        cells = read_long(table, block, columns, options)
+    else:
+        checked_names(table.name, table.header, options)
+        used = tuple(j for j, name in enumerate(table.header) if name not in options.ignore)
+        width = 8 if any(source.is_float(column) for column in used[1:]) else 1
+        source.check(used, (len(used) * width + WIDE_ROW) * source.rows, max_bytes)
+        table, options = table.without(options.ignore), replace(options, ignore=())
+        cells = read_wide(table, source.blocks(used), options)
+    return responses_of(cells, options.duplicates, origin=cells.origin)
 
 
 LONG_ROW, WIDE_ROW = 24, 64

@@ -1143,3 +1143,28 @@ def test_a_gap_is_refused_in_points():
     told = run("plan", LSAT7, "--gap", "200")
     assert told.exit_code == 2
     assert "200 is not a number of points" in told.output
+
+
+def test_columns_of_a_class_list(tmp_path):
+    rows = [f"p{n},{'ab'[n % 2]},{n % 3 // 2},{n % 2},{n % 5 // 3},{n // 30}" for n in range(60)]
+    path = tmp_path / "class.csv"
+    path.write_text("\n".join(["pupil,Class,q1,q2,q3,q4", *rows]))
+    refused = run("fit", path, "--out", tmp_path / "bank.npz")
+    assert refused.exit_code == 1
+    assert "leave it out with --ignore, or keep it as a column of the subjects with --subject-" in (
+        " ".join(refused.stderr.split())
+    )
+    done = run("fit", path, "--subject-columns", "Class", "--out", tmp_path / "bank.npz")
+    assert done.exit_code == 0
+    assert "--subject-columns Class" in done.stdout
+    wrong = run("describe", path, "--ignore", "Class,Klass")
+    assert wrong.exit_code == 1
+    assert "The --ignore option must be names of columns" in wrong.stderr
+
+
+def test_a_mapping_is_not_an_option(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text("\n".join(["subject,q1,q2", *(f"p{n},{n % 3},{n % 2}" for n in range(30))]))
+    refused = run("fit", path, "--out", tmp_path / "bank.npz")
+    assert refused.exit_code == 1
+    assert refused.stderr.rstrip().endswith("give each its own: --models.")
