@@ -16,6 +16,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -811,8 +812,10 @@ def read_config(path: Path) -> Any:
     """The file of ``--config``, through `Config.from_json`."""
     from irtcat.cli._adaptive import read_config as read
 
-    made = read(path, None, None, None, None, None, None, None)
-    return made.to_json()
+    given: Any = SimpleNamespace(
+        config=path, stop=None, max_items=None, values_of=lambda source: {}
+    )
+    return read(given).to_json()
 
 
 def _target(group: Any, *shares: Any) -> list[Any]:
