@@ -75,6 +75,23 @@ programs takes some 20 s, and what is still needed is compiled anew.
 _compiled_since_count = 0
 
 
+NO_TOLERANCE = 1e-200
+"""A tolerance that no step of a fit is within."""
+
+
+@pytest.fixture(scope="session")
+def iterations():
+    """Arguments of `irtcat.fit` for exactly this many iterations.
+
+    Two fits of the same data that end by a tolerance may end an iteration apart, where their sums
+    are rounded differently (other shapes of arrays, another order, another machine): their ends
+    agree to the tolerance only. What should agree to rounding is compared after the same number of
+    iterations: iterate by iterate where both start alike, else after so many that both are at the
+    maximum to rounding.
+    """
+    return lambda n: {"tolerance": NO_TOLERANCE, "max_iterations": n}
+
+
 def _count_compilation(event, seconds, **_):
     global _compiled_since_count
     _compiled_since_count += event == "/jax/core/compile/backend_compile_duration"

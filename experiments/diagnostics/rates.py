@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy.stats import norm
 
 import irtcat
 from irtcat import ItemBank, Responses
-from irtcat.diagnose import ld_statistics, model_fit, person_fit, q3, s_x2
+from irtcat.diagnose import infit_outfit, ld_statistics, model_fit, person_fit, q3, s_x2
 
 HERE = Path(__file__).parent
 ALPHA = 0.05
@@ -128,6 +129,10 @@ def replicate(name: str, rng: np.random.Generator, n: int, n_items: int) -> list
     if "subject" in name:
         is_bad[:] = False
     add("S-X2", items["p"], is_bad, items["s_x2"] / items["df"].clip(1))
+    squares = infit_outfit(bank, responses)
+    for kind in ("infit", "outfit"):
+        z = squares[f"{kind}_z"]
+        add(kind, 2 * norm.sf(z.abs()), is_bad, z)
     first, second = np.triu_indices(n_items, 1)
     pairs_bad = np.array(
         [(i, j) in set(map(_pair, bad)) for i, j in zip(first, second, strict=True)]
@@ -142,6 +147,9 @@ def replicate(name: str, rng: np.random.Generator, n: int, n_items: int) -> list
     persons = person_fit(bank, responses, "wle")
     careless_ones = np.isin(np.arange(n), bad if "subject" in name else [])
     add("lz*", persons["p"], careless_ones, persons["lz_star"])
+    for kind in ("infit", "outfit"):
+        z = persons[f"{kind}_z"]
+        add(f"{kind} of subjects", 2 * norm.sf(z.abs()), careless_ones, z)
     return found
 
 

@@ -15,7 +15,17 @@ from irtcat.diagnose._common import Coded
 from irtcat.models import ItemModel, as_points, log_probabilities
 from irtcat.scoring import METHODS, Ability, score
 
-__all__ = ["Sums", "abilities_of", "blocks", "mean_squares", "row_chunks", "sums"]
+__all__ = [
+    "Null",
+    "Sums",
+    "abilities_of",
+    "blocks",
+    "deviates",
+    "mean_squares",
+    "method_of",
+    "row_chunks",
+    "sums",
+]
 
 BLOCK_CELLS = 2**19
 """Subjects x items x categories per block, which limits memory."""
@@ -35,14 +45,12 @@ class Block(NamedTuple):
         observed: subjects x items, whether there is an answer.
         residual: answer minus its expectation, 0 if missing.
         variance: of the answer under the model, 0 if missing.
-        fourth: its fourth central moment, 0 if missing.
     """
 
     rows: np.ndarray
     observed: BoolArray
     residual: FloatArray
     variance: FloatArray
-    fourth: FloatArray
 
 
 def abilities_of(data: Coded, abilities: Any, method: str) -> FloatArray:
@@ -75,14 +83,21 @@ def abilities_of(data: Coded, abilities: Any, method: str) -> FloatArray:
     return np.asarray(theta, float)
 
 
+def method_of(abilities: Any, method: str) -> str:
+    """How abilities were estimated from the responses; "" if they are numbers: known abilities."""
+    if abilities is None:
+        return method
+    return abilities.method if isinstance(abilities, Ability) else ""
+
+
 @jit
-def _moments(model: ItemModel, theta: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Mean, variance and fourth central moment of all answers, subjects x items."""
+def _moments(model: ItemModel, theta: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Mean and variance of all answers, subjects x items."""
     p = jnp.exp(log_probabilities(model, as_points(theta)))
     codes = jnp.arange(p.shape[-1], dtype=p.dtype)
     mean = p @ codes
     deviation = codes - mean[..., None]
-    return mean.T, (p * deviation**2).sum(-1).T, (p * deviation**4).sum(-1).T
+    return mean.T, (p * deviation**2).sum(-1).T
 
 
 def row_chunks(rows: np.ndarray, n_cells: int) -> Iterator[tuple[np.ndarray, int]]:
@@ -103,7 +118,7 @@ def blocks(data: Coded, theta: FloatArray) -> Iterator[Block]:
     with precision("float64"):
         for rows, n in row_chunks(known, n_cells):
             moments = _moments(data.bank.model, jnp.asarray(theta[rows], float))
-            mean, variance, fourth = (np.asarray(moment)[:n] for moment in moments)
+            mean, variance = (np.asarray(moment)[:n] for moment in moments)
             x = data.values[rows[:n]]
             observed = x >= 0
             yield Block(
@@ -111,7 +126,6 @@ def blocks(data: Coded, theta: FloatArray) -> Iterator[Block]:
                 observed=observed,
                 residual=np.where(observed, x - mean, 0.0),
                 variance=np.where(observed, variance, 0.0),
-                fourth=np.where(observed, fourth, 0.0),
             )
 
 
@@ -123,55 +137,53 @@ class Sums(NamedTuple):
         square: of squared residuals.
         variance: of variances.
         ratio: of squared residuals over their variances.
-        ratio_spread: of fourth moments over squared variances.
-        spread: of fourth moments minus squared variances.
     """
 
     n: FloatArray
     square: FloatArray
     variance: FloatArray
     ratio: FloatArray
-    ratio_spread: FloatArray
-    spread: FloatArray
 
 
 def sums(block: Block, axis: int) -> Sums:
     """The sums of a block over its subjects (axis 0) or items (axis 1)."""
     safe = np.maximum(block.variance, MIN_VARIANCE)
-    ratio = np.where(block.observed, block.residual**2 / safe, 0.0)
-    ratio_spread = np.where(block.observed, block.fourth / safe**2, 0.0)
     return Sums(
         n=block.observed.sum(axis=axis, dtype=float),
         square=(block.residual**2).sum(axis=axis),
         variance=block.variance.sum(axis=axis),
-        ratio=ratio.sum(axis=axis),
-        ratio_spread=ratio_spread.sum(axis=axis),
-        spread=(block.fourth - block.variance**2).sum(axis=axis),
+        ratio=np.where(block.observed, block.residual**2 / safe, 0.0).sum(axis=axis),
     )
 
 
 def mean_squares(total: Sums) -> dict[str, FloatArray]:
-    """Outfit and infit mean squares and their normal deviates; NaN without answers.
+    """Outfit and infit mean squares; NaN without answers.
 
-    ``outfit = mean(r^2 / v)``, ``infit = sum r^2 / sum v``, with r the residual and v its variance;
-    ``z = (m^(1/3) - 1) 3 / q + q / 3``, q the SD of the mean square m under the model.
+    ``outfit = mean(r^2 / v)``, ``infit = sum r^2 / sum v``, with r the residual and v its variance.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        outfit = total.ratio / total.n
-        infit = total.square / total.variance
-        spread_out = np.sqrt(np.maximum(total.ratio_spread / total.n**2 - 1 / total.n, 0.0))
-        spread_in = np.sqrt(np.maximum(total.spread, 0.0)) / total.variance
-        out = {
-            "outfit": outfit,
-            "outfit_z": _deviate(outfit, spread_out),
-            "infit": infit,
-            "infit_z": _deviate(infit, spread_in),
-        }
+        out = {"outfit": total.ratio / total.n, "infit": total.square / total.variance}
     return {name: np.where(total.n > 0, value, np.nan) for name, value in out.items()}
 
 
-def _deviate(mean_square: FloatArray, spread: FloatArray) -> FloatArray:
-    """Wilson and Hilferty's normal deviate of a mean square; NaN if it cannot vary."""
-    q = np.minimum(spread, MAX_SD)
-    z = (np.cbrt(mean_square) - 1) * (3 / q) + q / 3
-    return np.where(q > 0, z, np.nan)
+class Null(NamedTuple):
+    """Moments of mean squares under the model.
+
+    Attributes:
+        mean: expectation.
+        spread: SD, as a share of the expectation.
+    """
+
+    mean: FloatArray
+    spread: FloatArray
+
+
+def deviates(mean_square: FloatArray, null: Null) -> FloatArray:
+    """Wilson and Hilferty's normal deviates of mean squares; NaN where they cannot vary.
+
+    ``z = ((m / E m)^(1/3) - 1) 3 / q + q / 3``, q the SD of m as a share of its expectation.
+    """
+    valid = (null.mean > 0) & (null.spread > 0)
+    q = np.where(valid, np.minimum(null.spread, MAX_SD), 1.0)
+    ratio = mean_square / np.where(valid, null.mean, 1.0)
+    return np.where(valid, (np.cbrt(ratio) - 1) * (3 / q) + q / 3, np.nan)

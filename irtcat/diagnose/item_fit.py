@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import check_positive
+from irtcat._checks import check_choice, check_positive
 from irtcat._types import FloatArray
 from irtcat.agreement import benjamini_hochberg, holm
 from irtcat.bank import ItemBank
@@ -19,11 +19,21 @@ from irtcat.diagnose._common import (
     population_nodes,
     rmsea,
 )
+from irtcat.diagnose._expected_squares import item_nulls
 from irtcat.diagnose._free import free_of
-from irtcat.diagnose._residuals import Sums, abilities_of, blocks, mean_squares, sums
+from irtcat.diagnose._residuals import (
+    Sums,
+    abilities_of,
+    blocks,
+    deviates,
+    mean_squares,
+    method_of,
+    sums,
+)
 from irtcat.diagnose._score_tables import ScoreTable, expected_shares, merged, score_tables
 from irtcat.diagnose.groups import grouped_fit
 from irtcat.responses import Responses
+from irtcat.scoring import METHODS, score
 
 __all__ = [
     "infit_outfit",
@@ -49,7 +59,9 @@ def s_x2(
     out: all subjects there answer alike. df = cells - scores - estimated
     parameters of the item - estimated parameters of the population, as in mirt: a slope or SD that
     all items share counts in full for each, which makes the test somewhat liberal for Rasch and 1PL
-    items (7.6 % of 20 items that fit have p < .05; 2PL 4.6 %, graded 5.6 %).
+    items (7.6 % of 20 items that fit have p < .05; 2PL 4.6 %, graded 5.6 %). For PCM items mirt may
+    merge other cells and have a few df fewer: in 1,129 x 25 answers of three categories 4.9 % of
+    items that fit have p < .05 with the df here, 7 to 14 % with two to six fewer.
 
     Args:
         bank: the calibrated items (right/wrong or graded, of one or more dimensions).
@@ -178,24 +190,37 @@ def infit_outfit(
     responses: Responses,
     method: str = "eap",
     abilities: Any = None,
+    estimated: str = "auto",
 ) -> pd.DataFrame:
     """Infit and outfit mean squares of each item, and their normal deviates.
 
     ``outfit = mean_j r_j^2 / v_j`` and ``infit = sum_j r_j^2 / sum_j v_j``, with
-    ``r_j = x_j - E(x | theta_j)`` and ``v_j = Var(x | theta_j)`` at the estimated abilities. 1 is
-    expected; above it answers are more random than the model predicts, below it less. The deviates
-    z use Wilson and Hilferty's cube root. EAP estimates shrink to the mean and lower the mean
-    squares on short tests; ML estimates raise them.
+    ``r_j = x_j - E(x | theta_j)`` and ``v_j = Var(x | theta_j)`` at the estimated abilities. Above
+    their expectation answers are more random than the model predicts, below it less. At true
+    abilities the expectation is 1. EAP estimates shrink to the mean, which lowers the mean squares;
+    ML and WLE estimates change them, too. The deviates
+    ``z = ((m / E m)^(1/3) - 1) 3 / q + q / 3`` (Wilson and Hilferty) have the expectation E m and
+    the relative SD q of a mean square m *of estimated abilities*: each subject's term is compared
+    with its mean over the answers to this item that the subject could have chosen, with their
+    posterior predictive probabilities given its other answers, and the ability estimated from each.
+    What the terms share with the derivatives of the log-likelihood by the item's own estimated
+    parameters is subtracted. So z is about standard normal if the model holds: |z| > 2 in 3 to 6 %
+    of simulated 2PL and Rasch items (500 or 600 subjects, 10 to 20 items).
 
     Args:
         bank: the calibrated items (right/wrong or graded).
         responses: the responses; missing answers are left out item by item.
-        method: how abilities are estimated (as for `irtcat.score`), unless passed.
+        method: how abilities are estimated (as for `irtcat.score`), unless passed. For z, methods
+            other than "eap" score each answer once more for every other category.
         abilities: an `Ability` of the same subjects, or one number each (NaN leaves one out).
+            Numbers are taken for known abilities, on which the answers have no influence.
+        estimated: which parameters count as estimated from these responses, as for `s_x2`.
 
     Returns:
         Indexed by item: outfit, outfit_z, infit, infit_z, n and flag. NaN without answers; z also
-        if the mean square cannot vary. Unlike in mirt, v has no lower bound, so that a very
+        if the mean square cannot vary, and on a multidimensional bank whose posteriors are too
+        narrow to be integrated (flagged). mirt's z takes estimated abilities for known ones: it has
+        |z| > 2 in most items that fit. Unlike in mirt, v has no lower bound, so that a very
         unlikely answer enters outfit at its full size.
 
     Raises:
@@ -212,7 +237,8 @@ def infit_outfit(
         item2    0.74   0.82
 
     References:
-        Wright & Masters (1982), Rating Scale Analysis, chapter 5.
+        Wright & Masters (1982), Rating Scale Analysis, chapter 5; Neyman (1959), Optimal asymptotic
+        tests of composite statistical hypotheses (C(alpha), the subtraction).
     """
     data = coded(bank, responses)
     theta = abilities_of(data, abilities, method)
@@ -223,7 +249,13 @@ def infit_outfit(
     assert total is not None  # at least one subject has an ability
     constant = np.where(data.constant(), "constant", "")
     flags = np.where(total.n == 0, "no responses", constant)
-    columns = mean_squares(total) | {"n": total.n.astype(int), "flag": flags}
+    nulls = item_nulls(data, theta, method_of(abilities, method), free_of(data.bank, estimated))
+    coarse = np.isnan(nulls["outfit"].spread) & (flags == "")
+    flags = np.where(coarse, "posteriors too narrow for z", flags)
+    columns: dict[str, Any] = {}
+    for name, value in mean_squares(total).items():
+        columns |= {name: value, f"{name}_z": deviates(value, nulls[name])}
+    columns |= {"n": total.n.astype(int), "flag": flags}
     return pd.DataFrame(columns, index=item_index(data))
 
 
@@ -265,8 +297,10 @@ def item_fit(
         item1  4.75   0.96
     """
     data = coded(bank, responses)
-    theta = abilities_of(data, abilities, method)
-    squares = infit_outfit(bank, responses, abilities=theta)
+    if abilities is None:
+        check_choice("method", method, METHODS)
+        abilities = score(bank, responses, method, precision="float64")
+    squares = infit_outfit(bank, responses, abilities=abilities, estimated=estimated)
     if data.bank.n_items > 1 and data.complete.sum() > 1:
         tests = s_x2(bank, responses, min_expected, estimated)
     else:
@@ -275,7 +309,7 @@ def item_fit(
     tables = [tests.drop(columns="flag").rename(columns={"n": "n_complete"})]
     if n_groups and data.bank.model.dims == 1:
         grouped = grouped_fit(
-            bank, responses, n_groups, abilities=theta, estimated=estimated
+            bank, responses, n_groups, abilities=abilities, estimated=estimated
         ).rename(columns={"df": "df_x2"})
         tables.append(grouped[["x2", "g2", "df_x2", "p_x2", "p_g2"]])
     tables.append(squares.drop(columns="flag"))

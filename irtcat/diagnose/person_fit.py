@@ -1,6 +1,7 @@
 """Person fit: subjects whose answers do not fit the model at any ability."""
 
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,16 @@ from irtcat._types import BoolArray, FloatArray
 from irtcat.agreement import benjamini_hochberg
 from irtcat.bank import ItemBank
 from irtcat.diagnose._common import Coded, coded
-from irtcat.diagnose._residuals import abilities_of, blocks, mean_squares, row_chunks, sums
+from irtcat.diagnose._residuals import MIN_VARIANCE as RESIDUAL_VARIANCE
+from irtcat.diagnose._residuals import (
+    Null,
+    abilities_of,
+    blocks,
+    deviates,
+    mean_squares,
+    row_chunks,
+    sums,
+)
 from irtcat.models import ItemModel
 from irtcat.responses import Responses
 from irtcat.scoring import METHODS, Ability, score
@@ -48,7 +58,9 @@ def person_fit(
     ``r_0 + sum (y_ik - P_ik) r_ik = 0``: r_0 = 0 for ``ml``, J / (2 I) for ``wle``, the derivative
     of the log prior for ``map``. If the model holds, lz* is about standard normal on tests of about
     20 items or more; low values are inconsistent answers (guessing, copying, carelessness), high
-    values are answers that are too consistent.
+    values are answers that are too consistent. The deviates of outfit and infit have the same
+    correction at estimated abilities, for every method: their moments are those given the gradient
+    of the log-likelihood at the estimate.
 
     Args:
         bank: the calibrated items (right/wrong or graded, of one or more dimensions).
@@ -56,7 +68,8 @@ def person_fit(
         method: how abilities are estimated, as for `irtcat.score`: lz* is defined for "map", "wle"
             and "ml" (multidimensional: "map"), and NaN for others.
         abilities: an `Ability` of the same subjects (with its method), or one number each, such as
-            true abilities (then without lz*). NaN leaves a subject out.
+            true abilities (then without lz*, and without a correction of z). NaN leaves a subject
+            out.
         min_items: subjects with fewer answers are flagged, at least 1.
 
     Returns:
@@ -88,6 +101,7 @@ def person_fit(
     for block in blocks(data, theta):
         for name, value in mean_squares(sums(block, axis=1)).items():
             measures[name][block.rows] = value
+    _add_deviates(measures, data, theta, bool(method))
     _add_likelihood(measures, data, theta, method)
     measures["lz_star"][at_bound] = np.nan
     p = ndtr(measures["lz_star"])
@@ -145,43 +159,115 @@ def _add_likelihood(
             measures["lz_star"][rows] = _standardised(corrected_difference, residual_variance)
 
 
+def _add_deviates(
+    measures: dict[str, FloatArray], data: Coded, theta: FloatArray, is_estimated: bool
+) -> None:
+    """Add the deviates of outfit and infit."""
+    points = theta.reshape(len(theta), -1)
+    known = np.flatnonzero(np.isfinite(points).all(axis=1))
+    n_cells = data.bank.n_items * data.bank.model.n_categories * (points.shape[1] + 2)
+    with precision("float64"):
+        for rows, n in row_chunks(known, n_cells):
+            x, point = jnp.asarray(data.values[rows]), jnp.asarray(points[rows])
+            means, variances = _mean_square_moments(data.bank.model, x, point, is_estimated)
+            for k, name in enumerate(("outfit", "infit")):
+                mean = np.asarray(means)[:n, k]
+                null = Null(mean, np.sqrt(np.asarray(variances)[:n, k]) / mean)
+                measures[f"{name}_z"][rows[:n]] = deviates(measures[name][rows[:n]], null)
+
+
+@partial(jit, static_argnames="is_estimated")
+def _mean_square_moments(
+    model: ItemModel, x: jax.Array, theta: jax.Array, is_estimated: bool
+) -> tuple[jax.Array, jax.Array]:
+    """Means and variances of outfit and infit of these subjects, subjects x 2.
+
+    Given the estimated ability, the gradient of the log-likelihood is given, too (0 for ``ml``):
+    the part of the mean squares that is linear in it does not vary (Snijders).
+    """
+
+    def one(x: jax.Array, theta: jax.Array) -> tuple[jax.Array, jax.Array]:
+        observed = x >= 0
+        terms = _terms(model, observed, theta)
+        codes = jnp.arange(terms.p.shape[1], dtype=theta.dtype)
+        square = (codes - (terms.p @ codes)[:, None]) ** 2
+        variance = jnp.where(observed, (terms.p * square).sum(axis=1), 0.0)
+        ratio = square / jnp.maximum(variance, RESIDUAL_VARIANCE)[:, None]
+        weights = jnp.stack([ratio / observed.sum(), square / variance.sum()])
+        mean = (terms.p * weights).sum(axis=2)
+        slopes = jnp.zeros((2, len(theta)), theta.dtype)
+        if is_estimated:
+            cross = jnp.einsum("ik,ikd,wik->wd", terms.p, terms.slope, weights)
+            slopes = jnp.linalg.solve(terms.information, cross.T).T
+        gradient = jnp.take_along_axis(terms.slope, _codes(x)[..., None], axis=1)[:, 0].sum(axis=0)
+        residual = weights - mean[..., None] - jnp.einsum("ikd,wd->wik", terms.slope, slopes)
+        return mean.sum(axis=1) + slopes @ gradient, (terms.p * residual**2).sum(axis=(1, 2))
+
+    return jax.vmap(one)(x, theta)
+
+
 def _standardised(difference: FloatArray, variance: FloatArray) -> FloatArray:
     """The difference in units of its SD; NaN if it cannot vary."""
     varies = variance > MIN_VARIANCE
     return np.where(varies, difference / np.sqrt(np.where(varies, variance, 1.0)), np.nan)
 
 
-def _one_subject(
-    model: ItemModel, x: jax.Array, theta: jax.Array, wle: bool
-) -> tuple[jax.Array, ...]:
-    """Terms for one subject: l - E l, its variance, c, Warm's r_0 (or 0), corrected variance."""
-    observed = x >= 0
+class _Terms(NamedTuple):
+    """What the answers of a subject add to its log-likelihood, 0 if missing or impossible.
 
-    def log_p_of(item: Any, point: jax.Array) -> jax.Array:
-        return item.log_probs(point)
+    Attributes:
+        p: items x categories, probabilities.
+        log_p: their logarithms.
+        slope: items x categories x dims, derivatives of these by the abilities.
+        information: dims x dims, of all answers.
+    """
 
-    log_p = jax.vmap(log_p_of, (0, None))(model, theta)
-    slope = jax.vmap(jax.jacfwd(log_p_of, argnums=1), (0, None))(model, theta)
+    p: jax.Array
+    log_p: jax.Array
+    slope: jax.Array
+    information: jax.Array
+
+
+def _log_p(item: Any, point: jax.Array) -> jax.Array:
+    return item.log_probs(point)
+
+
+def _terms(model: ItemModel, observed: jax.Array, theta: jax.Array) -> _Terms:
+    """The terms at an ability."""
+    log_p = jax.vmap(_log_p, (0, None))(model, theta)
+    slope = jax.vmap(jax.jacfwd(_log_p, argnums=1), (0, None))(model, theta)
     p = jnp.exp(log_p)
     possible = (p > 0) & observed[:, None]
     p = jnp.where(possible, p, 0.0)
     log_p = jnp.where(possible, log_p, 0.0)
     slope = jnp.where(possible[..., None], slope, 0.0)
-    codes = jnp.maximum(x, 0)[:, None].astype(jnp.int32)
-    answered = jnp.take_along_axis(log_p, codes, axis=1)[:, 0]
+    information = jnp.einsum("ik,ikd,ike->de", p, slope, slope)
+    ridge = 1e-12 * jnp.eye(len(theta), dtype=p.dtype)  # nothing is explained without information
+    return _Terms(p, log_p, slope, information + ridge)
+
+
+def _codes(x: jax.Array) -> jax.Array:
+    """The answers as positions along the categories; those of missing ones are not used."""
+    return jnp.maximum(x, 0)[:, None].astype(jnp.int32)
+
+
+def _one_subject(
+    model: ItemModel, x: jax.Array, theta: jax.Array, wle: bool
+) -> tuple[jax.Array, ...]:
+    """Terms for one subject: l - E l, its variance, c, Warm's r_0 (or 0), corrected variance."""
+    p, log_p, slope, information = _terms(model, x >= 0, theta)
+    answered = jnp.take_along_axis(log_p, _codes(x), axis=1)[:, 0]
     mean = (p * log_p).sum(axis=1)
     difference = (answered - mean).sum()
     variance = (p * (log_p - mean[:, None]) ** 2).sum()
-    information = jnp.einsum("ik,ikd,ike->de", p, slope, slope)
     cross = jnp.einsum("ik,ikd,ik->d", p, slope, log_p)
-    ridge = 1e-12 * jnp.eye(len(theta), dtype=p.dtype)  # without information c is 0
-    c = jnp.linalg.solve(information + ridge, cross)
+    c = jnp.linalg.solve(information, cross)
     residual = log_p - mean[:, None] - slope @ c
     residual_variance = (p * residual**2).sum()
     r_0 = jnp.zeros_like(theta)
     if wle:
-        hessian = jax.vmap(jax.hessian(log_p_of, argnums=1), (0, None))(model, theta)[..., 0, 0]
-        second = jnp.where(possible, hessian + slope[..., 0] ** 2, 0.0)  # P'' / P
+        hessian = jax.vmap(jax.hessian(_log_p, argnums=1), (0, None))(model, theta)[..., 0, 0]
+        second = jnp.where(p > 0, hessian + slope[..., 0] ** 2, 0.0)  # P'' / P
         warm = (p * slope[..., 0] * second).sum() / (2 * information[0, 0] + 1e-12)
         r_0 = warm[None]
     return difference, variance, c, r_0, residual_variance

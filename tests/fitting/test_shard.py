@@ -134,11 +134,12 @@ def test_two_processes_give_the_answer_of_one(tmp_path):
     np.testing.assert_allclose(first["theta"] + second["theta"], alone["theta"], atol=1e-6)
 
 
-def test_one_device_is_a_mesh_too():
+def test_one_device_is_a_mesh_too(iterations):
     x = (np.random.default_rng(0).random((60, 8)) < 0.6).astype(int)
     r = Responses.from_array(x)
     plain, sharded = (
-        fit(r, "rasch", precision="float64", devices=d) for d in (None, jax.devices()[:1])
+        fit(r, "rasch", precision="float64", devices=d, **iterations(20))
+        for d in (None, jax.devices()[:1])
     )
     assert sharded.log_likelihood == pytest.approx(plain.log_likelihood, abs=1e-9)
     np.testing.assert_allclose(sharded.bank.parameters(), plain.bank.parameters(), atol=1e-9)

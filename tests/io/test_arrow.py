@@ -174,7 +174,7 @@ def test_files_that_change_are_noticed(tmp_path):
         rows(source)
 
 
-def test_a_fit_is_that_of_memory(tmp_path):
+def test_a_fit_is_that_of_memory(tmp_path, iterations):
     """`irtcat.fit` and `score` take a dataset as it is."""
     write_parts(tmp_path, wide())
     dataset = ds.dataset(tmp_path, partitioning="hive")
@@ -182,7 +182,7 @@ def test_a_fit_is_that_of_memory(tmp_path):
     memory = source.read()
     np.testing.assert_array_equal(memory.values, rows(source))
     assert memory.subject_ids.tolist() == source.subject_ids.tolist()
-    options = {"precision": "float64", "tolerance": 1e-6}
+    options = {"precision": "float64", **iterations(40)}
     streamed, whole = (fit(data, "2pl", **options) for data in (dataset, memory))
     assert streamed.log_likelihood == pytest.approx(whole.log_likelihood, abs=1e-6)
     # The curves, as the slope of an item is hardly known (-19).
