@@ -10,13 +10,14 @@ import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from irtcat._checks import InputError
 from irtcat.cat import Session, StoreError
-from irtcat.cat._log import Event, Stopwatch, first_digest
+from irtcat.cat._log import Event, Stopwatch, first_digest, utc_text
 from irtcat.service import tables
 from irtcat.service.context import Loaded, Service, digest_of, new_id, new_secret
 from irtcat.service.definition import Adaptive, Break, Fixed, Instructions, Practice
@@ -24,7 +25,7 @@ from irtcat.service.errors import ConflictError, GoneError, NotFoundError, Unaut
 from irtcat.service.library import PublishedTest, published_test
 from irtcat.service.lti.outbox import grade_changed
 from irtcat.service.metrics import ANSWERS, engine_time
-from irtcat.service.progress import Progress
+from irtcat.service.progress import ABANDONED, COMPLETED, TIME_LIMIT, Progress
 from irtcat.service.webhooks import notify
 
 __all__ = [
@@ -60,7 +61,7 @@ LOCKED_ROW = ROW.with_for_update()
 UPDATE = (
     tables.attempts.update()
     .where(tables.attempts.c.id == sa.bindparam("name"))
-    .values({name: sa.bindparam(name) for name in ("status", "updated", "summary")})
+    .values({name: sa.bindparam(name) for name in ("status", "updated", "summary", "due")})
 )
 
 GRACE = 2.0
@@ -121,7 +122,7 @@ class Attempt:
             "seconds": round(progress.used_test, 1),
             "waiting": sorted(n for n, a in progress.answers.items() if a.code is None),
         }
-        shown = {"status": progress.status, "updated": progress.last}
+        shown = {"status": progress.status, "updated": progress.last, "due": self.due()}
         self.service.database.run(
             UPDATE, {"name": self.id, **shown, "summary": json.dumps(summary)}
         )
@@ -170,6 +171,30 @@ class Attempt:
         """The time that is left (see `Progress.remaining`)."""
         return self.progress.remaining(self.seconds(), self._item_limits)
 
+    def is_left(self) -> bool:
+        """Whether time without a step counts: not in a pause by staff, nor after the end."""
+        progress = self.progress
+        by_taker = progress.status == "paused" and progress.paused_by == "taker"
+        return progress.status == "running" or by_taker
+
+    def due(self) -> str:
+        """When the rules end the test or the section, if nothing happens until then.
+
+        Limits of items are not among them: they pass when the taker next asks, since the next item
+        is shown then. Empty if time does not count.
+        """
+        progress = self.progress
+        if progress.last is None or not self.is_left():
+            return ""
+        seconds = self.test.definition.abandoned_after
+        if progress.status == "running":
+            remaining = progress.remaining(0.0, {})
+            left = remaining.section
+            if not isinstance(progress.part, Break):  # in a break the clock of the test stands
+                left = min(left, remaining.test)
+            seconds = min(seconds, max(left, 0.0) + GRACE)
+        return utc_text(datetime.fromisoformat(progress.last) + timedelta(seconds=seconds))
+
     def session(self) -> Session:
         """The session of the current adaptive section."""
         at = self.progress.section
@@ -180,7 +205,7 @@ class Attempt:
     def enter(self, at: int) -> None:
         """Go to a section; after the last one the attempt is finished."""
         if at >= len(self.test.definition.sections):
-            self.add("finish", reason="completed")
+            self.add("finish", reason=COMPLETED)
             return
         section = self.test.definition.sections[at]
         if isinstance(section, Adaptive):
@@ -206,22 +231,39 @@ class Attempt:
         return session
 
     def apply_time_limits(self, grace: float = 0.0) -> None:
-        """End what a time limit has ended; more than one may have passed meanwhile."""
+        """End what a time limit has ended; more than one may have passed meanwhile.
+
+        An attempt that was abandoned is finished.
+        """
+        idle = self.seconds() if self.is_left() else 0.0
+        if idle >= self.test.definition.abandoned_after and self.remaining().expired not in (
+            "test",
+            "section",
+        ):
+            with self._by_system():
+                self.add("finish", reason=ABANDONED)
         while self.progress.status == "running":
             remaining = self.remaining()
             scope = remaining.expired
             if not scope or getattr(remaining, scope) > -grace:
                 return
-            # The caller's request is still to be carried out: these events are not its own.
-            caller = self.actor, self.request
-            self.actor, self.request = "system", ""
-            self.add("timeout", scope=scope)
-            if scope == "test":
-                self.add("finish", reason="time limit")
-            elif scope == "section":
-                self.enter(self.progress.section + 1)
-            else:
-                self._skip_current()
+            with self._by_system():
+                self.add("timeout", scope=scope)
+                if scope == "test":
+                    self.add("finish", reason=TIME_LIMIT)
+                elif scope == "section":
+                    self.enter(self.progress.section + 1)
+                else:
+                    self._skip_current()
+
+    @contextmanager
+    def _by_system(self) -> Iterator[None]:
+        """Events of the rules: the caller's request is still to be carried out."""
+        caller = self.actor, self.request
+        self.actor, self.request = "system", ""
+        try:
+            yield
+        finally:
             self.actor, self.request = caller
 
     def _skip_current(self) -> None:
@@ -625,6 +667,7 @@ def _begin(service: Service, token: str, key: str) -> Started | None:
             "device": digest_of(device),
             "updated": now,
             "summary": "{}",
+            "due": "",
         }
         service.database.run(tables.attempts.insert(), row)
         used = tables.tickets.update().where(tables.tickets.c.id == ticket.id)

@@ -174,5 +174,5 @@ async def delivering(app: FastAPI) -> AsyncIterator[None]:
     def send_due(is_stopped: Callable[[], bool]) -> None:
         deliver_due(service, private=private, is_stopped=is_stopped)
 
-    async with repeating(send_due, "messages"):
+    async with repeating(send_due, "messages sent"):
         yield

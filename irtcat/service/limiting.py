@@ -9,6 +9,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from irtcat.service.app import HEADERS, problem
+from irtcat.service.auth.csrf import HEADER
 from irtcat.service.context import digest_of
 from irtcat.service.errors import TooManyError
 from irtcat.service.limits import ADDRESS, DEVICE, TICKET, Buckets, Rate
@@ -16,16 +17,26 @@ from irtcat.service.metrics import LIMITED
 
 __all__ = ["RateLimits"]
 
-FAILURES = (401, 403, 404, 410)
-"""Statuses of requests without permission."""
+TICKET_PAGE = re.compile(r"^/(?:t/([^/]+)|api/v1/take/([A-Za-z0-9_-]{16,64}))$")
+"""Paths that open a ticket; other paths of the takers' interface end with shorter words."""
 
-TICKETS = re.compile(r"^/(?:t|api/v1/take)/([A-Za-z0-9_-]{16,64})$")
-"""Paths that open a ticket."""
+PASSWORDS = re.compile(r"^/(?:staff/sign-in|api/v1/(?:tokens|sign-in))$")
+"""Paths to which people send a name and a password."""
 
-TAKING = "/api/v1/take"
-"""Paths of takers' programs, which show a bearer token."""
+OF_TEST = re.compile(r"^/test/([0-9a-f]{16})(?:/|$)")
+"""Pages of a test, by the key of its attempt."""
 
-DEVICE_COOKIE = re.compile(r"(?:^|;\s*)irtcat_device=([^;]+)")
+TAKING = "/api/v1/take/"
+"""Paths of takers' programs."""
+
+DEVICE_COOKIE = re.compile(r"(?:^|;\s*)irtcat_device_\d+_([0-9a-f]{16})=([^;]+)")
+
+
+def _guessed(method: str, path: str) -> str:
+    """What a request has guessed if it fails: a ticket, a password, or a cookie or token."""
+    if method == "POST" and PASSWORDS.match(path):
+        return "password"
+    return "ticket" if TICKET_PAGE.match(path) else "credential"
 
 
 def _network(address: str) -> str:
@@ -40,7 +51,12 @@ def _network(address: str) -> str:
 
 
 class RateLimits:
-    """Middleware that refuses requests over a rate with status 429 and ``Retry-After``."""
+    """Middleware that refuses requests over a rate with status 429 and ``Retry-After``.
+
+    Over the rate of an address, a password is refused before it is looked at, since people choose
+    passwords that can be guessed. Tickets, cookies and tokens are random texts of 192 bits: those
+    that are right open what they open, and those that are wrong get 429.
+    """
 
     def __init__(self, app: ASGIApp, clock: Callable[[], float] = time.monotonic):
         self.app = app
@@ -53,43 +69,56 @@ class RateLimits:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        address = _network((scope.get("client") or ("",))[0])
-        found = self._refusal(scope, address)
+        guessed = _guessed(scope["method"], scope["path"])
+        bucket = f"{guessed} {_network((scope.get('client') or ('',))[0])}"
+        found = self._refusal(scope, guessed, bucket)
         if found is not None:
             await _refuse(*found, scope, receive, send)
             return
+        refused = False
 
         async def counted(message: Message) -> None:
-            if message["type"] == "http.response.start" and message["status"] in FAILURES:
-                self._addresses.take(address)
-            await send(message)
+            nonlocal refused
+            if message["type"] == "http.response.start" and _failed(guessed, message["status"]):
+                wait = self._addresses.take(bucket)
+                if wait:
+                    refused = True
+                    await _refuse(ADDRESS, wait, scope, receive, send)
+            if not refused:
+                await send(message)
 
         await self.app(scope, receive, counted)
 
-    def _refusal(self, scope: Scope, address: str) -> tuple[Rate, float] | None:
-        """The limit that refuses a request, and the seconds until it does not."""
-        device = _device(scope)
-        if device:
-            wait = self._devices.take(digest_of(device))
-            return (DEVICE, wait) if wait else None
-        wait = self._addresses.wait(address)
+    def _refusal(self, scope: Scope, guessed: str, bucket: str) -> tuple[Rate, float] | None:
+        """The limit that refuses a request unseen, and the seconds until it does not."""
+        wait = self._addresses.wait(bucket) if guessed == "password" else 0.0
         if wait:
             return ADDRESS, wait
-        ticket = TICKETS.match(scope["path"])
+        ticket = TICKET_PAGE.match(scope["path"])
         if ticket and scope["method"] == "POST":
-            wait = self._tickets.take(digest_of(ticket[1]))
-            if wait:
-                return TICKET, wait
-        return None
+            wait = self._tickets.take(digest_of(ticket[1] or ticket[2]))
+            return (TICKET, wait) if wait else None
+        device = _device(scope)
+        wait = self._devices.take(digest_of(device)) if device else 0.0
+        return (DEVICE, wait) if wait else None
+
+
+def _failed(guessed: str, status: int) -> bool:
+    """Whether a response says that a guess was wrong."""
+    return status == (404 if guessed == "ticket" else 401)
 
 
 def _device(scope: Scope) -> str:
-    """What a taker's device shows: its cookie, or its bearer token; empty without either."""
+    """What a taker's device shows for the test that a request is about; empty without it."""
     headers = Headers(scope=scope)
-    cookie = DEVICE_COOKIE.search(headers.get("cookie", ""))
-    if cookie:
-        return cookie[1]
-    return headers.get("authorization", "") if scope["path"].startswith(TAKING) else ""
+    cookies = dict(DEVICE_COOKIE.findall(headers.get("cookie", "")))
+    page = OF_TEST.match(scope["path"])
+    if page:
+        return cookies.get(page[1], "")
+    if not scope["path"].startswith(TAKING):
+        return ""
+    token = headers.get("authorization", "") or headers.get(HEADER, "")
+    return token or " ".join(sorted(cookies.values()))
 
 
 async def _refuse(rate: Rate, wait: float, scope: Scope, receive: Receive, send: Send) -> None:

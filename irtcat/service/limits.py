@@ -5,9 +5,10 @@ limit that is too high by the number of workers still stops a flood. Failed sign
 are counted in the database, where all workers share one bucket: guesses must not gain from
 several workers, and they are rare.
 
-A school has one address for hundreds of takers. So an address has no limit on requests, only on
-those that fail for lack of permission (guessed tickets, tokens and passwords), and devices that
-have a test under way have a limit of their own, whatever others do at the same address.
+A school has one address for hundreds of takers, and for the staff beside them. So an address has no
+limit on requests, only on failures to sign in, which are counted by address and by what was guessed
+(see `irtcat.service.limiting`): wrong tickets of a classroom are no wrong passwords. Who shows a
+valid cookie or token is signed in, and is never refused for what others do at the same address.
 """
 
 import time
@@ -49,7 +50,7 @@ DEVICE = Rate("device", burst=60, per_second=5.0)
 """Requests of one device: an answer a second, its page with media, and heartbeats."""
 
 ADDRESS = Rate("address", burst=60, per_second=0.5)
-"""Failed requests of one address. Tickets and tokens have 192 bits: guesses are hopeless anyway."""
+"""Failures of one address to sign in, by what was guessed."""
 
 SIGN_IN = Rate("sign-in", burst=10, per_second=100 / 3600)
 """Failed sign-ins of one account: in the long run 100 an hour, as OWASP's ASVS 4 (2.2.1) permits.

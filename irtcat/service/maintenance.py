@@ -149,6 +149,8 @@ def _row_faults(row: Any, attempt: Attempt) -> Iterator[str]:
         yield "its row differs from its head"
     if (row.status, row.updated) != (progress.status, progress.last):
         yield f"its row says {row.status}, its log {progress.status}"
+    if row.due != attempt.due():
+        yield f"its row says that it is due at {row.due!r}, its log at {attempt.due()!r}"
 
 
 def _session_faults(service: Service, attempt: Attempt) -> Iterator[str]:

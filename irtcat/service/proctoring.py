@@ -14,9 +14,10 @@ from irtcat.service.attempt import attempt_of, opened
 from irtcat.service.audit import record
 from irtcat.service.context import Service
 from irtcat.service.errors import ConflictError
+from irtcat.service.progress import BY_STAFF, COMPLETED
 
-__all__ = ["attempt_events", "board", "extend", "note", "pause", "release", "reopen", "resume",
-           "void"]  # fmt: skip
+__all__ = ["attempt_events", "board", "extend", "finish", "note", "pause", "release", "reopen",
+           "resume", "void"]  # fmt: skip
 
 
 def _act(service: Service, attempt: str, actor: str, action: str, **details: Any) -> None:
@@ -63,6 +64,19 @@ def extend(service: Service, attempt: str, *, seconds: float, actor: str, reason
         _act(service, attempt, actor, "attempt extended", seconds=seconds, reason=reason)
 
 
+def finish(service: Service, attempt: str, *, actor: str, reason: str) -> None:
+    """End an attempt now; the answers so far are scored, as when its time is over.
+
+    Raises:
+        ConflictError: for an attempt that is over.
+    """
+    with opened(service, attempt, actor=actor) as it:
+        if it.progress.is_over:
+            raise ConflictError("The attempt is over.")
+        it.add("finish", reason=BY_STAFF, text=_text("reason", reason))
+        _act(service, attempt, actor, "attempt finished", reason=reason)
+
+
 def void(service: Service, attempt: str, *, actor: str, reason: str) -> None:
     """End an attempt without a result; its log stays.
 
@@ -97,7 +111,7 @@ def reopen(
         progress = it.progress
         if not progress.is_over:
             raise ConflictError(f"The attempt is {progress.status}.")
-        if progress.status == "finished" and progress.reason == "completed":
+        if progress.status == "finished" and progress.reason == COMPLETED:
             raise ConflictError("The attempt is complete: there is nothing left to answer.")
         it.add("reopen", reason=_text("reason", reason), seconds=float(seconds))
         if progress.part is None:

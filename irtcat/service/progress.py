@@ -16,7 +16,10 @@ from irtcat.service.definition import (
     time_factor,
 )
 
-__all__ = ["Answer", "Progress", "Remaining"]
+__all__ = ["ABANDONED", "BY_STAFF", "COMPLETED", "TIME_LIMIT", "Answer", "Progress", "Remaining"]
+
+COMPLETED, TIME_LIMIT, ABANDONED, BY_STAFF = "completed", "time limit", "abandoned", "by staff"
+"""Reasons why an attempt is finished."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,8 @@ class Progress:
 
     def apply(self, event: Event) -> None:
         """Apply the next event of the log."""
-        self._count(float(event["elapsed"]))
+        if (event["kind"], event.get("reason")) != ("finish", ABANDONED):
+            self._count(float(event["elapsed"]))  # nobody took the test after the last step
         self.last = event["at"]
         if "request" in event:
             self.requests.add(event["request"])
@@ -166,7 +170,7 @@ class Progress:
 
     def _timeout(self, event: Event) -> None:
         if event["scope"] in ("section", "test"):
-            self.ended[self.section] = "time limit"
+            self.ended[self.section] = TIME_LIMIT
 
     def _pause(self, event: Event) -> None:
         self.status, self.paused_by = "paused", event["actor"]

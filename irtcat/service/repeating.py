@@ -37,7 +37,7 @@ async def repeating(
     Args:
         send_due: sends the messages that are due. It is called in a thread, with a function that
             says whether it has to stop.
-        what: the messages, for the log.
+        what: what is done, such as "grades sent", for the log.
     """
     stopped = False
 
@@ -47,7 +47,7 @@ async def repeating(
             try:
                 await run_in_threadpool(send_due, lambda: stopped)
             except StoreError as error:  # the database is away
-                log.warning("no %s sent: %s", what, error)
+                log.warning("no %s: %s", what, error)
 
     task = asyncio.create_task(repeat())
     try:

@@ -31,6 +31,7 @@ from irtcat.service.lti.grades import sending
 from irtcat.service.metrics import MULTIPROCESS, add_metrics
 from irtcat.service.observing import Observing
 from irtcat.service.shadow import shadowing
+from irtcat.service.sweeping import sweeping
 from irtcat.service.warming import warming
 
 __all__ = ["ENVIRONMENT", "Settings", "application", "check_start", "serve"]
@@ -96,7 +97,7 @@ def application(settings: Settings | None = None) -> FastAPI:
         yield
         service.close()
 
-    beside = [closing, shadowing, warming, delivering, sending]
+    beside = [closing, shadowing, warming, sweeping, delivering, sending]
     app = create_app(service, secure=settings.secure, beside=beside)
     app.state.private_webhooks = settings.private_webhooks
     add_metrics(app, settings.metrics_token)

@@ -120,8 +120,10 @@ attempts = sa.Table(
     text("device"),
     text("updated"),
     text("summary"),
+    text("due", index=True),
 )
-"""One person's attempt at one test. ``status``, ``updated`` and ``summary`` follow from its log."""
+"""One person's attempt at one test. ``status``, ``updated``, ``summary`` and ``due`` follow from
+its log; the last is when the rules end a section or the test, empty without such a time."""
 
 attempt_events = sa.Table(
     "attempt_events",

@@ -5,9 +5,13 @@ Every function takes the attempt and the secret of its device, and returns the t
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
+import sqlalchemy as sa
+
+from irtcat.service import tables
 from irtcat.service.attempt import (
     GRACE,
     Attempt,
@@ -18,15 +22,16 @@ from irtcat.service.attempt import (
     opened,
     ticket_of,
 )
-from irtcat.service.context import Service
+from irtcat.service.context import Service, digest_of
 from irtcat.service.definition import time_factor
 from irtcat.service.errors import ConflictError
 from irtcat.service.library import published_test
 from irtcat.service.results import taker_report
 from irtcat.service.view import MediaUrl, response_of, taker_view, time_left
 
-__all__ = ["Invitation", "Started", "answer", "begin", "check_device", "current", "finish", "flag",
-           "go", "heartbeat", "invitation", "pause", "proceed", "resume"]  # fmt: skip
+__all__ = ["Invitation", "OpenedTest", "Started", "answer", "attempts_of", "begin", "check_device",
+           "current", "finish", "flag", "go", "heartbeat", "invitation", "pause", "proceed",
+           "resume"]  # fmt: skip
 
 ACTOR = "taker"
 
@@ -70,6 +75,44 @@ def invitation(service: Service, token: str) -> Invitation:
         seconds=None if limit is None or math.isinf(factor) else limit * factor,
         attempt=ticket.attempt,
     )
+
+
+class _Device(Protocol):
+    @property
+    def attempt(self) -> str: ...
+    @property
+    def secret(self) -> str: ...
+
+
+class OpenedTest(NamedTuple):
+    """An attempt that a device has.
+
+    Attributes:
+        attempt: its id.
+        title: name of the test.
+        status: "running", "paused", "finished" or "void".
+    """
+
+    attempt: str
+    title: str
+    status: str
+
+
+def attempts_of(service: Service, devices: Iterable[_Device]) -> list[OpenedTest]:
+    """The attempts that devices have, of those that they name; the oldest first."""
+    digests = {device.attempt: digest_of(device.secret) for device in devices}
+    attempts, tests = tables.attempts.c, tables.tests.c
+    statement = (
+        sa.select(attempts.id, attempts.device, attempts.status, tests.title)
+        .join(tables.tests, tests.id == attempts.test)
+        .where(attempts.id.in_(sorted(digests)))
+        .order_by(attempts.started)
+    )
+    return [
+        OpenedTest(row.id, row.title, row.status)
+        for row in (service.rows(statement) if digests else ())
+        if row.device == digests[row.id]
+    ]
 
 
 def _view(attempt: Attempt, media_url: MediaUrl) -> dict[str, Any]:

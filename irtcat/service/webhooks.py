@@ -25,7 +25,7 @@ __all__ = ["EVENTS", "Webhook", "add_webhook", "change_webhook", "notify", "remo
 
 EVENTS = {
     "attempt.started": "a person began a test",
-    "attempt.finished": "an attempt ended, by its last item or a time limit",
+    "attempt.finished": "an attempt ended, by its last item, a time limit, staff, or abandonment",
     "attempt.voided": "staff voided an attempt",
     "rating.needed": "an attempt ended with responses that people have to score",
     "test.published": "a test was published",

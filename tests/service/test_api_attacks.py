@@ -84,7 +84,7 @@ def test_a_token_of_one_kind_opens_nothing_of_another(app, http, service):
         "client": client(service),
         "staff": staff(service, "admin"),
         "nobody": {},
-        "cookie": {"Cookie": f"irtcat_staff={taker(service)['Authorization'].split()[1]}"},
+        "cookie": {"Cookie": f"irtcat_staff_443={taker(service)['Authorization'].split()[1]}"},
     }
     foreign = {
         "/api/v1/take/": ("client", "staff", "nobody", "cookie"),

@@ -271,14 +271,15 @@ def test_conducting(staff, service, published):
         ("extend", {"seconds": 60, "reason": "noise"}),
         ("notes", {"text": "left the room"}),
         ("release", None),
+        ("finish", {"reason": "went home"}),
         ("void", {"reason": "copied"}),
         ("reopen", {"reason": "did not", "seconds": 5}),
     ):
         proctor("POST", f"{one}/{name}", body, status=204)
         proctor("POST", f"attempts/a_x/{name}", body, status=404)
     kinds = [event["kind"] for event in staff("auditor")("GET", f"{one}/events")["items"]]
-    assert kinds[2:] == ["pause", "resume", "extend", "note", "release", "void", "reopen", "section"
-                         ][: len(kinds) - 2]  # fmt: skip
+    assert kinds[2:] == ["pause", "resume", "extend", "note", "release", "finish", "void", "reopen",
+                         "section"][: len(kinds) - 2]  # fmt: skip
     proctor("POST", f"{one}/resume", status=409)
     proctor("POST", f"{one}/pause", {}, status=422)
     proctor("POST", f"{one}/pause", {"reason": " "}, status=422)

@@ -97,6 +97,12 @@ def browser(app, ticket):
     return it
 
 
+def attempt_in(browser):
+    """The id of the only attempt in a browser."""
+    (value,) = [v for name, v in browser.http.cookies.items() if name.startswith("irtcat_device_")]
+    return value.split(".")[0]
+
+
 def to_adaptive(browser):
     browser.post("proceed")
     browser.answer()
@@ -133,7 +139,7 @@ def test_a_whole_test(browser):
 def test_the_cookie(app, ticket):
     reply = TestClient(app, base_url="https://testserver").post(f"{TAKE}/{ticket}")
     cookie = reply.headers["set-cookie"]
-    for part in ("irtcat_device=", "HttpOnly", "SameSite=strict", "Secure", "Path=/"):
+    for part in ("irtcat_device_443_", "HttpOnly", "SameSite=strict", "Secure", "Path=/"):
         assert part in cookie
     assert "token" not in reply.json()
     assert cookie.split("=")[1].split(";")[0] not in reply.text
@@ -241,7 +247,7 @@ def test_a_pause(app, service, published):
 
 def test_the_heartbeat_writes_nothing(browser, service, clock):
     to_adaptive(browser)
-    attempt = browser.http.cookies["irtcat_device"].split(".")[0]
+    attempt = attempt_in(browser)
     events = len(proctoring.attempt_events(service, attempt))
     clock.move(5)
     beat = browser.post("heartbeat")
@@ -257,7 +263,7 @@ def test_the_heartbeat_writes_nothing(browser, service, clock):
 def test_the_heartbeat_sees_what_others_did(browser, service, clock, database):
     """Staff add time in another process; the cached attempt reads the new events only."""
     to_adaptive(browser)
-    attempt = browser.http.cookies["irtcat_device"].split(".")[0]
+    attempt = attempt_in(browser)
     browser.post("heartbeat")
     other = Service(database, clock=clock)
     proctoring.extend(other, attempt, seconds=60, actor="test", reason="noise")
@@ -268,7 +274,7 @@ def test_another_device_and_release(app, browser, ticket, service):
     second = Browser(app)
     reply = second.http.post(f"{TAKE}/{ticket}")
     assert reply.status_code == 409
-    attempt = browser.http.cookies["irtcat_device"].split(".")[0]
+    attempt = attempt_in(browser)
     proctoring.release(service, attempt, actor="proctor")
     second.take(ticket)
     browser.post("proceed", status=401)
@@ -302,11 +308,37 @@ def test_tickets_that_are_not_valid(app, service, published):
     assert http.post(f"{TAKE}/{revoked.token}", json={"extra": 1}).status_code == 422
 
 
+def test_two_tests_in_one_browser(app, browser, service, published):
+    """The token names the test: an answer of one tab is not recorded in the attempt of another."""
+    to_adaptive(browser)
+    first = attempt_in(browser)
+    other = Browser(app)
+    other.http = browser.http
+    other.take(people.issue_ticket(service, published, actor="test").token)
+    to_adaptive(other)
+    other.answer()
+    assert browser.answer()["saved"] == 2
+    assert len(attempt_of(service, first).progress.answers) == 2
+    current = browser.http.get(f"{TAKE}/current")
+    assert current.status_code == 409
+    for it in (browser, other):
+        reply = it.http.get(f"{TAKE}/current", headers={"X-CSRF-Token": it.csrf})
+        assert reply.json()["saved"] == it.view["saved"]
+        assert reply.headers["X-CSRF-Token"] == it.csrf
+    wrong = browser.http.get(f"{TAKE}/current", headers={"X-CSRF-Token": "x"})
+    assert wrong.status_code == 403
+    assert (
+        browser.http.post(f"{TAKE}/leave", headers={"X-CSRF-Token": browser.csrf}).status_code
+        == 204
+    )
+    assert other.http.get(f"{TAKE}/current").status_code == 200
+
+
 def test_leave(browser):
     headers = {"X-CSRF-Token": browser.csrf}
     reply = browser.http.post(f"{TAKE}/leave", headers=headers)
     assert reply.status_code == 204
-    assert "irtcat_device" not in browser.http.cookies
+    assert not [name for name in browser.http.cookies if name.startswith("irtcat_device_")]
     assert browser.http.get(f"{TAKE}/current").status_code == 401
 
 
@@ -419,5 +451,5 @@ def test_responses_are_whole_on_both_sides_of_a_restart(app, browser, service, c
     other.http.cookies, other.csrf, other.view = browser.http.cookies, browser.csrf, browser.view
     other.answer(key="of-the-other-worker")
     assert browser.http.get(f"{TAKE}/current").json() == other.view
-    attempt = browser.http.cookies["irtcat_device"].split(".")[0]
+    attempt = attempt_in(browser)
     assert len(attempt_of(service, attempt).progress.answers) == 2

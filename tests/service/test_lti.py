@@ -6,6 +6,7 @@ import json
 import re
 
 import httpx
+import lxml.html as lxml_html
 import pytest
 from joserfc import jwt
 from joserfc.jwk import KeySet, OctKey
@@ -17,13 +18,14 @@ from irtcat.service import library, people, proctoring, tables, taking
 from irtcat.service.app import create_app
 from irtcat.service.attempt import attempt_of, opened
 from irtcat.service.audit import audit_entries
-from irtcat.service.auth.devices import COOKIE
+from irtcat.service.auth.devices import attempt_key
 from irtcat.service.context import Service
 from irtcat.service.errors import ConflictError, NotFoundError
 from irtcat.service.lti import platforms as registered
 from irtcat.service.lti.connection import Connection, PlatformError
 from irtcat.service.lti.grades import PAUSES, send_again, send_due
 from irtcat.service.lti.platforms import add_platform
+from irtcat.service.sweeping import end_due
 from tests.service.helpers import HandClock, publish
 from tests.service.lms import (
     CLAIM,
@@ -106,9 +108,23 @@ def state_of_grade(service):
     return row.grade
 
 
+def device_cookie(person):
+    """Name and value of the newest cookie of a device in a browser."""
+    [*_, cookie] = [c for c in person.client.cookies.items() if c[0].startswith("irtcat_device_")]
+    return cookie
+
+
+def test_page(person):
+    """The address of the newest test in a browser."""
+    return f"/test/{attempt_key(device_cookie(person)[1].split('.')[0])}"
+
+
+test_page.__test__ = False
+
+
 def take(service, person, right=2):
     """Finish the test that a browser has; the first answers are right."""
-    attempt, device = person.client.cookies[COOKIE].split(".")
+    attempt, device = device_cookie(person)[1].split(".")
 
     def act(action, **options):
         return getattr(taking, action)(service, attempt, device, lambda name: name, **options)
@@ -177,9 +193,9 @@ def test_learner_takes_the_test_and_the_grade_goes_back(person, service, publish
     assert not attempts(service)  # opening the page begins nothing
     response = person.start(page)
     assert response.status_code == 303
-    assert response.headers["location"] == "/test"
+    assert response.headers["location"] == test_page(person)
     assert "SameSite=strict" in response.headers["set-cookie"]
-    assert "Read" in person.client.get("/test").text
+    assert "Read" in person.client.get(test_page(person)).text
     [attempt] = attempts(service)
     assert send_due(app.state.lti) == 0
     _, view = take(service, person)
@@ -208,13 +224,13 @@ def test_a_second_launch_continues_the_attempt(browser, service, published):
     first.start(first.launch(published))
     again = first.launch(published)
     assert "Continue the test" in again.text
-    before = first.client.cookies[COOKIE]
-    assert first.start(again).headers["location"] == "/test"
-    assert first.client.cookies[COOKIE] == before  # the device that has it keeps it
+    before = device_cookie(first)
+    assert first.start(again).headers["location"] == test_page(first)
+    assert device_cookie(first) == before  # the device that has it keeps it
     second.start(second.launch(published))
     [attempt] = attempts(service)
-    assert second.client.get("/test").status_code == 200
-    assert first.client.get("/test").status_code == 401
+    assert second.client.get(test_page(second)).status_code == 200
+    assert first.client.get(test_page(first)).status_code == 401
     events = logged(service, attempt)
     assert [event["kind"] for event in events].count("device") == 1
     other = browser()
@@ -222,6 +238,20 @@ def test_a_second_launch_continues_the_attempt(browser, service, published):
     other.start(other.launch(published, sub="user-2", resource_link={"id": "link-2"}))
     assert len(set(attempts(service))) == 3
     assert len(people.people_table(service)) == 2
+
+
+def test_two_launches_in_one_browser(person, service, published):
+    """An answer in the first tab is recorded in its attempt, not in that of the second launch."""
+    place = person.start(person.launch(published)).headers["location"]
+    other = person.launch(published, resource_link={"id": "link-2", "title": "Week 2"})
+    assert person.start(other).headers["location"] != place
+    assert len(attempts(service)) == 2
+    first = next(name for name in attempts(service) if place == f"/test/{attempt_key(name)}")
+    before = {name: len(logged(service, name)) for name in attempts(service)}
+    form = lxml_html.fromstring(person.client.get(place).text).forms[0]
+    person.client.post(form.get("action"), data=dict(form.fields))
+    after = {name: len(logged(service, name)) for name in attempts(service)}
+    assert {name for name in after if after[name] > before[name]} == {first}
 
 
 def test_a_finished_attempt_shows_its_result_again(browser, service, published):
@@ -233,7 +263,7 @@ def test_a_finished_attempt_shows_its_result_again(browser, service, published):
     assert "You have finished this test." in page.text
     elsewhere.start(page)
     [attempt] = attempts(service)
-    assert elsewhere.client.get("/test").status_code == 200
+    assert elsewhere.client.get(test_page(elsewhere)).status_code == 200
     assert logged(service, attempt)[-1]["kind"] == "finish"
 
 
@@ -243,7 +273,7 @@ def test_a_voided_attempt_is_not_begun_again(person, service, published):
     [attempt] = attempts(service)
     proctoring.void(service, attempt, actor="test", reason="cheating")
     assert "was ended by the staff" in person.launch(published).text
-    del person.client.cookies[COOKIE]
+    del person.client.cookies[device_cookie(person)[0]]
     assert person.start(page).status_code == 410
     assert attempts(service) == [attempt]
 
@@ -643,11 +673,20 @@ def test_a_change_while_a_grade_is_sent_is_sent_as_well(person, service, publish
     assert second["timestamp"] > first["timestamp"]
 
 
+def test_the_grade_of_an_attempt_out_of_time_is_sent(person, service, published, lms, app, clock):
+    person.start(person.launch(published))
+    clock.move(3600)
+    end_due(service)
+    assert state_of_grade(service) == "waiting"
+    assert send_due(app.state.lti) == 1
+    assert lms.scores[-1]["activityProgress"] == "Completed"
+
+
 def test_an_attempt_that_is_reopened_has_no_grade_until_its_end(
     person, service, published, lms, app, clock
 ):
     person.start(person.launch(published))
-    attempt, device = person.client.cookies[COOKIE].split(".")
+    attempt, device = device_cookie(person)[1].split(".")
     clock.move(601)
     assert taking.current(service, attempt, device, str)["page"] == "finished"
     assert send_due(app.state.lti) == 1
@@ -705,7 +744,7 @@ def test_a_gradebook_that_is_set_up_later_gets_the_grade(person, service, publis
     page = person.launch(published, **{GRADES: None})
     person.start(page)
     take(service, person)
-    del person.client.cookies[COOKIE]
+    del person.client.cookies[device_cookie(person)[0]]
     person.start(person.launch(published))
     assert send_due(app.state.lti) == 1
 
@@ -829,7 +868,7 @@ def test_a_platform_with_its_origin_embeds_the_pages_of_tests(service, published
             assert cookie.endswith("SameSite=None; Secure; Partitioned"), cookie
             assert cookie.lower().count("samesite") == 1
             assert "HttpOnly" in cookie
-    assert person.client.get("/test").status_code == 200
+    assert person.client.get(test_page(person)).status_code == 200
     staff = person.client.get("/staff", follow_redirects=False)
     assert "frame-ancestors 'none'" in staff.headers["content-security-policy"]
     assert staff.headers["x-frame-options"] == "DENY"

@@ -13,14 +13,14 @@ import time
 
 import httpx
 import pytest
-from fastapi import FastAPI, HTTPException
+from fastapi import FastAPI, HTTPException, Request
 from fastapi.testclient import TestClient
 from opentelemetry import trace
 
 from irtcat.cat import Session, StoreError
 from irtcat.service import library, limits, people, warming
 from irtcat.service import server as workers
-from irtcat.service.auth.accounts import add_account, sign_in
+from irtcat.service.auth.accounts import BROWSER, PROGRAM, add_account, issue_token, sign_in
 from irtcat.service.context import Service
 from irtcat.service.errors import TooManyError, UnauthorizedError
 from irtcat.service.limiting import RateLimits
@@ -85,6 +85,22 @@ def limited(clock):
             raise HTTPException(404)
         return "page"
 
+    @app.get("/test/{key}")
+    def test(key: str) -> str:
+        return "test"
+
+    @app.get("/credential/{name}")
+    def credential(name: str) -> str:
+        if name == "wrong":
+            raise HTTPException(401)
+        return "page"
+
+    @app.api_route("/staff/sign-in", methods=["GET", "POST"])
+    def password(request: Request) -> str:
+        if request.method == "POST" and "x-right" not in request.headers:
+            raise HTTPException(401)
+        return "page"
+
     app.add_middleware(RateLimits, clock=clock)
     return app
 
@@ -110,34 +126,81 @@ def test_requests_over_a_limit_are_refused_with_the_time_to_wait():
     assert statuses(client, "POST", "/t/ticket-number-one", 2) == [200, 429]
 
 
-def test_guesses_of_one_address_are_limited_and_devices_beside_them_are_not():
+def test_wrong_tickets_of_an_address_are_limited_and_nothing_else_is():
     app = limited(lambda: 0.0)
     client = TestClient(app)
     n = int(ADDRESS.burst)
+    assert statuses(client, "GET", "/page/bad", 2 * n) == [404] * 2 * n
+    assert statuses(client, "GET", "/t/bad", n + 1) == [404] * n + [429]
+    assert statuses(client, "POST", "/t/bad", 1) == [429]
+    assert statuses(client, "GET", "/t/right", 1) == [200]  # nobody guesses 192 bits
     assert statuses(client, "GET", "/page/fine", 3 * n) == [200] * 3 * n
-    assert statuses(client, "GET", "/page/bad", n + 1) == [404] * n + [429]
-    assert statuses(client, "GET", "/page/fine", 1) == [429]
-    taker = {"headers": {"cookie": "other=1; irtcat_device=secret"}}
-    assert statuses(client, "GET", "/page/fine", 1, **taker) == [200]
+    assert statuses(client, "GET", "/credential/wrong", 1) == [401]
+    assert statuses(client, "POST", "/staff/sign-in", 1) == [401]
     other = TestClient(app, client=("2001:db8::1", 50000))
-    assert statuses(other, "GET", "/page/fine", 1) == [200]
+    assert statuses(other, "GET", "/t/bad", 1) == [404]
+
+
+def test_random_cookies_do_not_pass_the_limits_of_guesses():
+    client = TestClient(limited(lambda: 0.0))
+    for path, code in (("/t/bad", 404), ("/credential/wrong", 401)):
+        got = []
+        for at in range(200):
+            key = f"{at:016x}"
+            cookie = f"irtcat_device=x{at}; irtcat_device_80_{key}=a.{at}"
+            got += statuses(client, "GET", path, 1, headers={"cookie": cookie})
+        assert got == [code] * int(ADDRESS.burst) + [429] * (200 - int(ADDRESS.burst))
+    assert statuses(client, "GET", "/credential/right", 1) == [200]  # who is signed in
+
+
+def test_passwords_over_the_limit_are_not_looked_at():
+    client = TestClient(limited(lambda: 0.0))
+    n = int(ADDRESS.burst)
+    assert statuses(client, "POST", "/staff/sign-in", n) == [401] * n
+    right = {"headers": {"x-right": "1"}}
+    assert statuses(client, "POST", "/staff/sign-in", 1, **right) == [429]
+    assert statuses(client, "GET", "/staff/sign-in", 1) == [200]
 
 
 def test_addresses_of_one_ipv6_network_share_a_limit():
     app = limited(lambda: 0.0)
     for host in range(int(ADDRESS.burst)):
-        TestClient(app, client=(f"2001:db8::{host + 1:x}", 1)).get("/page/bad")
-    assert TestClient(app, client=("2001:db8::ffff", 1)).get("/page/fine").status_code == 429
-    assert TestClient(app, client=("2001:db8:0:1::1", 1)).get("/page/fine").status_code == 200
+        TestClient(app, client=(f"2001:db8::{host + 1:x}", 1)).get("/t/bad")
+    assert TestClient(app, client=("2001:db8::ffff", 1)).get("/t/bad").status_code == 429
+    assert TestClient(app, client=("2001:db8:0:1::1", 1)).get("/t/bad").status_code == 404
 
 
 def test_requests_of_one_device_are_limited():
     client = TestClient(limited(lambda: 0.0))
-    device = {"headers": {"cookie": "irtcat_device=secret"}}
+    one, two = "0" * 16, "1" * 16
+    both = {"headers": {"cookie": f"irtcat_device_80_{one}=a.b; irtcat_device_80_{two}=c.d"}}
     n = int(DEVICE.burst)
-    assert statuses(client, "GET", "/page/fine", n + 1, **device) == [200] * n + [429]
-    other = {"headers": {"cookie": "irtcat_device=another"}}
-    assert statuses(client, "GET", "/page/fine", 1, **other) == [200]
+    assert statuses(client, "GET", f"/test/{one}", n + 1, **both) == [200] * n + [429]
+    assert statuses(client, "GET", f"/test/{two}", 1, **both) == [200]
+    assert statuses(client, "GET", "/page/fine", n + 1, **both) == [200] * (n + 1)
+
+
+def test_a_classroom_with_wrong_tickets(settings):
+    """Whoever is signed in at the same address works on, and a right ticket opens its test."""
+    with Service(settings.address) as service:
+        test = service.rows(library.sa.select(library.tables.tests.c.id))[0][0]
+        right = people.issue_ticket(service, test, actor="test").token
+        proctor = add_account(service, "pia", password=WORDS, roles=["proctor"], actor="test")
+        token, browser = (issue_token(service, proctor, kind=kind) for kind in (PROGRAM, BROWSER))
+    with TestClient(application(settings), client=("203.0.113.9", 5)) as client:
+        n = int(ADDRESS.burst)
+        wrong = [client.get(f"/t/{at:032x}").status_code for at in range(n + 5)]
+        assert wrong == [404] * n + [429] * 5
+        assert client.get("/health/ready").status_code == 200
+        style = re.search(r'href="(/static/[^"]+css)"', client.get("/").text)[1]
+        assert client.get(style).status_code == 200
+        headers = {"Authorization": f"Bearer {token}"}
+        assert client.get("/api/v1/board", headers=headers).status_code == 200
+        cookie = {"cookie": f"irtcat_staff_80={browser}"}
+        assert client.get("/staff/board", headers=cookie).status_code == 200
+        body = {"name": "pia", "password": WORDS}
+        assert client.post("/api/v1/tokens", json=body).status_code == 201
+        assert client.post(f"/api/v1/take/{right}").status_code == 200
 
 
 def test_buckets_do_not_grow_without_end(monkeypatch):

@@ -8,6 +8,7 @@ from irtcat.service import people, proctoring, taking
 from irtcat.service.attempt import attempt_of
 from irtcat.service.context import Service
 from irtcat.service.results import attempt_result
+from irtcat.service.sweeping import end_due
 from tests.service.helpers import HandClock, publish
 
 STEPS = 150
@@ -78,6 +79,8 @@ class Walk:
                 1,
                 lambda: proctoring.extend(self.worker, self.attempt, seconds=30, **reason),
             ),
+            "finish": (0.5, lambda: proctoring.finish(self.worker, self.attempt, **reason)),
+            "sweep": (1, lambda: end_due(self.worker)),
             "void": (0.5, lambda: proctoring.void(self.worker, self.attempt, **reason)),
             "reopen": (
                 2,

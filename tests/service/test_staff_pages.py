@@ -22,7 +22,6 @@ from irtcat.service.auth.accounts import (
     add_account,
     issue_token,
 )
-from irtcat.service.auth.staff import COOKIE
 from irtcat.service.content import Item, ItemSet, Key
 from irtcat.service.context import Service
 from irtcat.service.definition import publish_report
@@ -33,6 +32,7 @@ from tests.service.helpers import HandClock, definition, publish
 from tests.service.test_taking import Taker, to_adaptive
 
 PASSWORD = "a long enough password"
+COOKIE = "irtcat_staff_80"
 ESSAY = "essay"
 
 
@@ -63,7 +63,7 @@ class Browser:
         return lxml_html.fromstring(response.text)
 
     def token(self):
-        if "irtcat_form" not in self.client.cookies:
+        if "irtcat_form_80" not in self.client.cookies:
             self.client.get("/staff/sign-in")
         text = self.client.get("/staff/sign-in").text
         return re.search(r'name="token" value="([^"]+)"', text)[1]
@@ -364,6 +364,10 @@ def test_board_and_actions(app, service, taker, clock):
     assert "<script>alert" not in proctor.get(page).text
     proctor.post(f"{page}/release")
     assert "no device" in proctor.get("/staff/board").text
+    proctor.post(f"{page}/finish", 422, reason=" ")
+    proctor.post(f"{page}/finish", reason="went home")
+    assert attempt_of(service, taker.attempt).progress.reason == "by staff"
+    assert "by staff" in proctor.get(page).text
     proctor.post(f"{page}/void", reason="copied")
     assert attempt_of(service, taker.attempt).progress.status == "void"
     proctor.post(f"{page}/reopen", reason="it was not them", minutes="10")

@@ -15,7 +15,7 @@ from irtcat.service.pages import MESSAGES
 from irtcat.service.pages.catalogues import strings_in_use
 from irtcat.service.pages.translations import catalog, translations
 from tests.service.helpers import HandClock
-from tests.service.site import ADAPTIVE, ESSAY, FIXED, Site, check_no_secret
+from tests.service.site import ADAPTIVE, ESSAY, FIXED, PRACTICE, Site, check_no_secret
 
 UNKNOWN_TAG = "HTML_UNKNOWN_TAG"
 """libxml2 knows the elements of HTML 4; newer ones are no error."""
@@ -55,10 +55,10 @@ class Browser:
     def __init__(self, site, **headers):
         self.site = site
         self.client = TestClient(site.app, headers=headers, base_url="http://testserver")
-        self.response = None
+        self.response, self.test = None, "/test"
 
     def get(self, path):
-        return self.show(self.client.get(path))
+        return self.show(self.client.get(self.address(path)))
 
     def show(self, response):
         assert response.status_code < 500
@@ -68,6 +68,7 @@ class Browser:
         assert "unsafe" not in policy
         assert "default-src 'none'" in policy
         self.root = lxml.html.fromstring(self.html, base_url=str(response.url))
+        self.test = next(iter(self.root.xpath("//body/@data-address")), self.test)
         return self
 
     @property
@@ -78,7 +79,16 @@ class Browser:
         return " ".join(" ".join(e.text_content() for e in self.root.xpath(path)).split())
 
     def form(self, action):
-        return next(f for f in self.root.forms if (f.get("action") or "") == action)
+        """The form of an action; "/test/..." stands for that of this page's attempt."""
+        wanted = self.address(action)
+        return next(f for f in self.root.forms if (f.get("action") or "") == wanted)
+
+    def address(self, path):
+        """The address of a page below that of this page's attempt."""
+        return re.sub("^/test", self.test, path)
+
+    def cookies(self, kind):
+        return [name for name in self.client.cookies if name.startswith(f"irtcat_{kind}_")]
 
     def fields(self, action):
         return dict(self.form(action).fields)
@@ -169,7 +179,7 @@ def test_a_whole_test_without_javascript(site, browser, clock):
     assert "You have 30 minutes for the test." in browser.text()
     assert not site.attempts()  # opening the link has begun nothing
     browser.start(ticket)
-    assert browser.response.url.path == "/test"
+    assert re.fullmatch(r"/test/[0-9a-f]{16}", browser.response.url.path)
     assert browser.heading == "Instructions"
     assert browser.root.xpath("//main//em/text()") == ["calmly"]
     browser.submit("/test/proceed")
@@ -263,7 +273,7 @@ def test_topics_and_missing_scores(browser, site, monkeypatch):
         return {**real(*arguments), "page": "finished", "status": "finished", "report": report}
 
     monkeypatch.setattr(taking, "current", finished)
-    browser.get("/language/de?to=/test")
+    browser.get(f"/language/de?to={browser.test}")
     assert "zu wenige Antworten" in browser.text()
     cells = [e.text_content() for e in browser.root.xpath("//tbody//*[self::td or self::th]")]
     assert cells == ["<b>Algebra", "512,5", "1 bis 2", "3"]
@@ -304,7 +314,11 @@ def test_a_changed_answer_counts(browser, site):
     assert answers_of(site)["secret-text"].response == "16"
     # The page from before, sent with another answer, is another request; sent again, the same.
     for response in ("17", "17"):
-        browser.show(browser.client.post("/test/answer", data={**fields, "response": response}))
+        browser.show(
+            browser.client.post(
+                browser.address("/test/answer"), data={**fields, "response": response}
+            )
+        )
     assert answers_of(site)["secret-text"].response == "17"
 
 
@@ -349,9 +363,11 @@ def test_a_form_sent_twice_counts_once(browser, site):
     browser.to_adaptive(site.ticket())
     fields = {**browser.fields("/test/answer"), "response": "c1"}
     for _ in range(3):
-        browser.show(browser.client.post("/test/answer", data=fields))
+        browser.show(browser.client.post(browser.address("/test/answer"), data=fields))
         assert browser.heading == "Question 2"
-    browser.show(browser.client.post("/test/answer", data={**fields, "response": "c2"}))
+    browser.show(
+        browser.client.post(browser.address("/test/answer"), data={**fields, "response": "c2"})
+    )
     assert browser.response.status_code == 409
     assert browser.heading == "Question 2"
     assert "Your last answer was not recorded" in browser.text("//div[@role='alert']")
@@ -362,7 +378,9 @@ def test_instructions_sent_twice_do_not_skip_the_next_page(browser, site):
     browser.start(site.ticket())
     fields = browser.fields("/test/proceed")
     for extra in ({}, {}, {"request": "another"}):
-        browser.show(browser.client.post("/test/proceed", data={**fields, **extra}))
+        browser.show(
+            browser.client.post(browser.address("/test/proceed"), data={**fields, **extra})
+        )
         assert browser.heading == "Question 1 of 1"
 
 
@@ -371,7 +389,7 @@ def test_answers_for_the_script_come_as_pages(browser, site):
     fields = {**browser.fields("/test/answer"), "response": "c1"}
     headers = {"X-Irtcat-Page": "1"}
     reply = browser.client.post(
-        "/test/answer", data=fields, headers=headers, follow_redirects=False
+        browser.address("/test/answer"), data=fields, headers=headers, follow_redirects=False
     )
     assert reply.status_code == 200
     assert browser.show(reply).heading == "Question 2"
@@ -379,14 +397,14 @@ def test_answers_for_the_script_come_as_pages(browser, site):
 
 def test_time(browser, site, clock):
     browser.to_adaptive(site.ticket(accommodations=["extra_time_50"]))
-    reply = browser.client.get("/test/time").json()
+    reply = browser.client.get(browser.address("/test/time")).json()
     assert reply == {"status": "running", "time": {"item": 450, "section": None, "test": 2700}}
     assert browser.root.xpath("//li[@data-scope='test']/@data-warnings") == ["300 60"]
     assert "45:00" in browser.text("//header")
     fields = {**browser.fields("/test/answer"), "response": "c1"}
     clock.move(460)
-    assert browser.client.get("/test/time").json()["time"]["item"] == 0
-    browser.show(browser.client.post("/test/answer", data=fields))
+    assert browser.client.get(browser.address("/test/time")).json()["time"]["item"] == 0
+    browser.show(browser.client.post(browser.address("/test/answer"), data=fields))
     assert browser.response.status_code == 409
     assert "its time was over" in browser.text()
     assert browser.heading == "Question 2"
@@ -401,16 +419,84 @@ def test_pauses(site, clock):
     fields = {**browser.fields("/test/answer"), "response": "c1"}
     (attempt,) = site.attempts()
     proctoring.pause(site.service, attempt, actor="proctor", reason="alarm")
-    browser.show(browser.client.post("/test/answer", data=fields))
+    browser.show(browser.client.post(browser.address("/test/answer"), data=fields))
     assert browser.response.status_code == 409
     assert "The test is paused. Your last answer was not recorded." in browser.text()
-    assert not [form for form in browser.root.forms if form.get("action") == "/test/resume"]
+    assert not [
+        form for form in browser.root.forms if form.get("action") == browser.address("/test/resume")
+    ]
     # A pause by staff is not ended by the taker, whatever their accommodations.
-    browser.show(browser.client.post("/test/resume", data={"token": fields["token"]}))
+    browser.show(
+        browser.client.post(browser.address("/test/resume"), data={"token": fields["token"]})
+    )
     assert browser.response.status_code == 409
     assert browser.heading == "The test is paused"
     proctoring.resume(site.service, attempt, actor="proctor")
     assert browser.get("/test").heading == "Question 1"
+
+
+def test_two_tickets_in_one_browser(site):
+    """An answer is recorded in the attempt and for the item of the page that it was given on."""
+    first = Browser(site).to_adaptive(site.ticket())
+    second = Browser(site)
+    second.client = first.client  # another tab
+    second.to_adaptive(site.ticket())
+    second.answer(response=second.first())
+    one, two = site.attempts()
+    if attempt_of(site.service, one).progress.answers.keys() > {PRACTICE}:
+        one, two = two, one
+
+    def answers(name):
+        return attempt_of(site.service, name).progress.answers
+
+    before = dict(answers(two))
+    first.answer(response=first.first())
+    assert first.heading == second.heading == "Question 2"
+    assert len(answers(one)) == 2
+    assert answers(two) == before
+    # A form whose address is that of the other attempt is not of an item that is shown there.
+    for number in ("1", "99"):
+        fields = {**first.fields("/test/answer"), "number": number, "response": "c1"}
+        first.client.post(second.address("/test/answer"), data=fields)
+    assert {**answers(two), PRACTICE: before[PRACTICE]} == before
+    assert second.get("/test").heading == "Question 2"
+    listed = first.get("/").root.xpath("//main//a[@class='button']/@href")
+    assert sorted(listed) == sorted([first.test, second.test])
+    assert first.client.get("/test", follow_redirects=False).headers["location"] == "/"
+    proctoring.void(site.service, two, actor="proctor", reason="fraud")
+    assert second.get("/test").heading == "This test was cancelled"
+    second.submit("/test/leave")
+    assert first.get("/test").heading == "Question 2"
+    assert Browser.show(first, first.client.get("/test/" + "0" * 16)).response.status_code == 401
+
+
+def test_a_browser_keeps_only_tests_under_way(site):
+    browser = Browser(site).start(site.ticket())
+    (over,) = site.attempts()
+    proctoring.void(site.service, over, actor="proctor", reason="fraud")
+    browser.start(site.ticket())
+    assert len(browser.cookies("device")) == 1
+    browser.start(site.ticket())
+    assert len(browser.cookies("device")) == 2
+
+
+def test_two_services_on_one_host(site, tmp_path, published):
+    """Browsers send a cookie to every port of a host."""
+    other = Site(str(shutil.copy(published, tmp_path / "other.db")), clock=HandClock(), essay=True)
+    first, second = Browser(site), Browser(other)
+    for browser, port in ((first, 8080), (second, 8081)):
+        browser.client.base_url = f"http://testserver:{port}"
+    second.client._cookies = first.client._cookies
+    first.to_adaptive(site.ticket())
+    second.to_adaptive(other.ticket())
+    for browser in (first, second):
+        browser.answer(response=browser.first())
+        assert browser.heading == "Question 2"
+        browser.get("/language/de?to=/")
+    assert first.get("/").root.get("lang") == "de"
+    names = set(first.client.cookies)
+    assert {name.split("_")[2] for name in names} == {"8080", "8081"}
+    other.service.close()
 
 
 def test_devices(browser, site):
@@ -434,9 +520,9 @@ def test_devices(browser, site):
 def test_a_start_whose_reply_was_lost(browser, site):
     ticket = site.ticket()
     browser.start(ticket)
-    browser.client.cookies.delete("irtcat_device")
+    browser.client.cookies.delete(*browser.cookies("device"))
     assert browser.start(ticket).response.status_code == 200
-    assert "irtcat_device" in browser.client.cookies
+    assert len(browser.cookies("device")) == 1
     assert len(site.attempts()) == 1
 
 
@@ -446,7 +532,7 @@ def test_a_void_test(browser, site):
     proctoring.void(site.service, attempt, actor="proctor", reason="fraud")
     assert browser.get("/test").heading == "This test was cancelled"
     browser.submit("/test/leave")
-    assert "irtcat_device" not in browser.client.cookies
+    assert not browser.cookies("device")
 
 
 def test_forms_of_other_sites_are_refused(browser, site):
@@ -461,7 +547,7 @@ def test_forms_of_other_sites_are_refused(browser, site):
     fields = {**browser.fields("/test/answer"), "response": "c1"}
     for path in ("/test/answer", "/test/go", "/test/proceed", "/test/pause", "/test/resume",
                  "/test/leave", "/", f"/t/{ticket}"):  # fmt: skip
-        reply = browser.client.post(path, data={**fields, "token": stolen})
+        reply = browser.client.post(browser.address(path), data={**fields, "token": stolen})
         assert reply.status_code == 403
     assert len(answers_of(site)) == 1
     client = TestClient(site.app)
@@ -495,13 +581,13 @@ def test_malformed_forms_make_no_server_errors(browser, site):
         {"request": "r" * 100_000, "response": "zz"},
     ]
     for data in wrong:
-        reply = browser.client.post("/test/answer", data={**fields, **data})
+        reply = browser.client.post(browser.address("/test/answer"), data={**fields, **data})
         assert reply.status_code in (200, 409, 422), data
         browser.show(reply)
         assert "<script>alert" not in reply.text
     files = {"response": ("a.txt", b"x"), "token": (None, fields["token"])}
-    assert browser.client.post("/test/answer", files=files).status_code == 409
-    reply = browser.client.post("/test/answer", content=b"\xff\xfe", headers={
+    assert browser.client.post(browser.address("/test/answer"), files=files).status_code == 409
+    reply = browser.client.post(browser.address("/test/answer"), content=b"\xff\xfe", headers={
         "content-type": "multipart/form-data; boundary=x"})  # fmt: skip
     assert reply.status_code == 400
     assert browser.client.get("/language/xx").status_code == 404
@@ -533,7 +619,7 @@ def test_languages(tmp_path, clock):
     assert browser.get("/").root.get("lang") == "de"
     assert browser.start(ticket).root.get("lang") == "es"  # the test's own language
     assert browser.heading == "Instrucciones"
-    browser.get("/language/de?to=/test")
+    browser.get(f"/language/de?to={browser.test}")
     assert browser.heading == "Anleitung"
     browser.submit("/test/proceed")
     browser.answer(response="c1")

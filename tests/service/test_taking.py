@@ -11,12 +11,22 @@ from sqlalchemy import event
 from irtcat._checks import InputError
 from irtcat.cat import Session, StoreError
 from irtcat.service import attempt as attempts
-from irtcat.service import library, people, proctoring, results, taking
+from irtcat.service import (
+    exports,
+    library,
+    people,
+    proctoring,
+    results,
+    tables,
+    taking,
+    webhooks,
+)
 from irtcat.service.attempt import attempt_of, seed_of
 from irtcat.service.context import Service
 from irtcat.service.database import open_database
 from irtcat.service.errors import ConflictError, GoneError, NotFoundError, UnauthorizedError
 from irtcat.service.maintenance import check
+from irtcat.service.sweeping import end_due
 from tests.service.helpers import HandClock, bank, definition, items, publish, report_of
 
 
@@ -344,6 +354,108 @@ def test_tickets(service, published, clock):
     library.retire(service, published, actor="test")
     with pytest.raises(ConflictError, match="retired"):
         ticket(service, published)
+
+
+def row_of(service, name):
+    return service.row(tables.attempts.select().where(tables.attempts.c.id == name))
+
+
+def test_an_attempt_out_of_time_ends_by_itself(service, taker, clock):
+    hook = webhooks.add_webhook(service, "https://a.example/", ["attempt.finished"], actor="test")
+    to_adaptive(taker)
+    taker.answer()
+    clock.move(595)
+    assert end_due(service) == []
+    assert row_of(service, taker.attempt).status == "running"
+    clock.move(10)
+    end_due(service)
+    row = row_of(service, taker.attempt)
+    assert (row.status, row.due) == ("finished", "")
+    (result,) = results.result_table(service, row.test).to_dict("records")
+    assert (result["attempt"], result["reason"]) == (taker.attempt, "time limit")
+    assert result["n_items"] == 1
+    assert exports.responses_of(service, row.test).subject_ids.tolist() == [taker.attempt]
+    sent = service.rows(tables.deliveries.select().where(tables.deliveries.c.webhook == hook.id))
+    assert [json.loads(message.body)["data"]["attempt"] for message in sent] == [taker.attempt]
+    assert taker("current")["page"] == "finished"
+    events = proctoring.attempt_events(service, taker.attempt)
+    assert [e["actor"] for e in events if e["kind"] in ("timeout", "finish")] == ["system"] * 2
+    assert not check(service).faults
+
+
+def test_breaks_and_sections_end_by_themselves_and_items_wait_for_the_taker(service, taker, clock):
+    to_adaptive(taker)
+    clock.move(90)  # the item has 60 s: the next one begins when the taker is there
+    end_due(service)
+    assert len(attempt_of(service, taker.attempt).progress.answers) == 1
+    assert taker("current")["saved"] == 2
+    for _ in range(3):
+        taker.answer()
+    assert taker.view["page"] == "break"
+    clock.move(303)
+    end_due(service)
+    it = attempt_of(service, taker.attempt)
+    assert it.progress.part.kind == "fixed"
+    clock.move(123)
+    end_due(service)
+    it = attempt_of(service, taker.attempt)
+    assert (it.progress.status, it.progress.reason) == ("finished", "completed")
+
+
+def test_an_abandoned_attempt_ends(service, clock):
+    test = publish(service, time_limit=None, abandoned_after=7200)
+    left, paused, held = (
+        Taker(service, ticket(service, test, accommodations=["pause"]).token) for _ in range(3)
+    )
+    for it in (left, paused, held):
+        to_adaptive(it)
+        clock.move(30)
+        it.answer()
+    paused("pause")
+    proctoring.pause(service, held.attempt, actor="proctor", reason="alarm")
+    clock.move(7100)
+    end_due(service)
+    assert {row_of(service, it.attempt).status for it in (left, paused)} == {"running", "paused"}
+    clock.move(200)
+    end_due(service)
+    for it, used in ((left, 30), (paused, 90)):  # the time after the last step is not counted
+        progress = attempt_of(service, it.attempt).progress
+        assert (progress.status, progress.reason) == ("finished", "abandoned")
+        assert progress.used_test == pytest.approx(used)
+    assert row_of(service, held.attempt).status == "paused"
+    proctoring.reopen(service, left.attempt, actor="proctor", reason="came back")
+    assert left("current")["page"] == "item"
+    assert not check(service).faults
+
+
+def test_a_damaged_attempt_does_not_hold_up_others(service, published, clock):
+    broken, whole = (Taker(service, ticket(service, published).token) for _ in range(2))
+    with service.database.writing():
+        service.database.run(
+            tables.attempt_seals.update()
+            .where(tables.attempt_seals.c.attempt == broken.attempt)
+            .values(seal="x")
+        )
+    clock.move(700)
+    assert end_due(Service(service.database, clock=clock)) == [broken.attempt]
+    assert row_of(service, whole.attempt).status == "finished"
+
+
+def test_staff_finish_an_attempt(service, taker, clock):
+    to_adaptive(taker)
+    taker.answer()
+    proctoring.finish(service, taker.attempt, actor="proctor", reason="completed")
+    assert taker("current")["report"]["score"] is not None
+    (result,) = results.result_table(service, row_of(service, taker.attempt).test).to_dict(
+        "records"
+    )
+    assert result["reason"] == "by staff"
+    with pytest.raises(ConflictError):
+        proctoring.finish(service, taker.attempt, actor="proctor", reason="again")
+    # Whatever the reason says, there is more to answer.
+    proctoring.reopen(service, taker.attempt, actor="proctor", reason="by mistake")
+    assert taker("current")["page"] == "item"
+    assert not check(service).faults
 
 
 def test_void_and_reopen(service, taker, clock):

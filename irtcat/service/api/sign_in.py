@@ -17,8 +17,9 @@ from irtcat.service.auth.accounts import (
     revoke_tokens,
     sign_in,
 )
+from irtcat.service.auth.cookies import cookie_name
 from irtcat.service.auth.csrf import check_same_site
-from irtcat.service.auth.oidc import COOKIE, Provider, finish_sign_in, start_sign_in
+from irtcat.service.auth.oidc import KIND, Provider, finish_sign_in, start_sign_in
 from irtcat.service.auth.oidc import LASTS as OIDC_LASTS
 from irtcat.service.auth.staff import account_from, browser_secret, remember_browser, token_of
 from irtcat.service.errors import NotFoundError
@@ -94,8 +95,9 @@ def oidc_login(request: Request) -> Response:
     address, kept = start_sign_in(service, _provider(request), _redirect(request))
     response = RedirectResponse(address, status_code=303)
     # Lax: the provider sends the browser back from another site.
-    response.set_cookie(COOKIE, kept, max_age=OIDC_LASTS, httponly=True, samesite="lax",
-                        secure=request.app.state.secure, path="/auth/oidc")  # fmt: skip
+    response.set_cookie(cookie_name(request, KIND), kept, max_age=OIDC_LASTS, httponly=True,
+                        samesite="lax", secure=request.app.state.secure,
+                        path="/auth/oidc")  # fmt: skip
     return response
 
 
@@ -109,7 +111,7 @@ def oidc_callback(
     service = service_of(request)
     account = finish_sign_in(
         service, _provider(request), _redirect(request),
-        code=code, state=state, cookie=request.cookies.get(COOKIE, ""),
+        code=code, state=state, cookie=request.cookies.get(cookie_name(request, KIND), ""),
     )  # fmt: skip
     token = issue_token(service, account, kind=BROWSER, label="OpenID Connect")
     # A page, not a redirect: a redirect that another site began would not send the strict cookie.
@@ -118,8 +120,8 @@ def oidc_callback(
         f'<meta http-equiv="refresh" content="0;url={escape(HOME)}"><title>irtcat</title></head>'
         f'<body><p><a href="{escape(HOME)}">Continue</a></p></body></html>'
     )
-    remember_browser(page, token, request.app.state.secure)
-    page.delete_cookie(COOKIE, path="/auth/oidc")
+    remember_browser(request, page, token)
+    page.delete_cookie(cookie_name(request, KIND), path="/auth/oidc")
     return page
 
 
@@ -132,5 +134,5 @@ def sign_in_browser(request: Request, response: Response, body: Credentials) -> 
     service = service_of(request)
     account = sign_in(service, body.name, body.password)
     token = issue_token(service, account, kind=BROWSER, label=body.label)
-    remember_browser(response, token, request.app.state.secure)
+    remember_browser(request, response, token)
     return {"name": account.name, "roles": list(account.roles)}

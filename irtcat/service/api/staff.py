@@ -650,6 +650,7 @@ def conducting(name: str, body: type[Body] | None, act: Callable[..., None], sum
 conducting("pause", Reason, proctoring.pause, "Stop the clock of a running attempt.")
 conducting("resume", None, proctoring.resume, "Let the clock of a paused attempt run again.")
 conducting("extend", Extension, proctoring.extend, "Add time to the limits of an attempt.")
+conducting("finish", Reason, proctoring.finish, "End an attempt; the answers so far are scored.")
 conducting("void", Reason, proctoring.void, "End an attempt without a result; its log stays.")
 conducting("reopen", Reopening, proctoring.reopen, "Let a person continue an attempt that is over.")
 conducting("release", None, proctoring.release, "Let the person continue on another device.")

@@ -3,6 +3,9 @@
 A reply never holds a key, an item parameter, an ability, a standard error, the id of an item or the
 reason why it was chosen: the models here list every field that leaves the service.
 
+A browser may have several tests, in several tabs: it holds a cookie for each, and the token in the
+header ``X-CSRF-Token``, which belongs to one of them, names the one that a request is about.
+
 Answers carry their id in the header ``Idempotency-Key``, as in the IETF's draft of that name, not
 in the body: it belongs to the delivery, so that what retries a request need not read its body.
 """
@@ -244,7 +247,7 @@ def _options(*codes: int) -> dict[str, Any]:
     }
 
 
-@router.get("/current", response_model=TakerView, **_options())
+@router.get("/current", response_model=TakerView, **_options(409))
 def current(at: At) -> Any:
     """The page that the taker sees now; time limits that passed are applied."""
     return taking.current(*at.arguments)
@@ -303,9 +306,9 @@ def heartbeat(at: At) -> Any:
 
 @router.post("/leave", status_code=204, **_options())
 def leave(at: At, request: Request, response: Response) -> None:
-    """Delete the cookie of this device; the attempt stays bound to it until staff release it."""
+    """Delete the cookie of this attempt; it stays bound to this device until staff release it."""
     taking.check_device(at.service, at.device.attempt, at.device.secret)
-    forget_device(response, request.app.state.secure)
+    forget_device(request, response, at.device.attempt)
 
 
 # Last, since its path has the form of all others.
@@ -326,7 +329,8 @@ def take(
     """Bind this device to the attempt: the first time it begins, after a release it continues.
 
     A browser gets a cookie that scripts cannot read, and in the header `X-CSRF-Token` the token
-    that its later requests must send back. A program asks for the credential "bearer".
+    that its later requests must send back. Of several tests in one browser it names the one that a
+    request is about; send it with GET, too. A program asks for the credential "bearer".
     """
     check_same_site(request)
     service = service_of(request)
@@ -335,6 +339,6 @@ def take(
     view = taking.current(service, started.attempt, started.device, media)
     if body is not None and body.credential == "bearer":
         return {"view": view, "token": Device(started.attempt, started.device).token}
-    remember_device(response, started, request.app.state.secure)
+    remember_device(request, response, started)
     response.headers[HEADER] = csrf_token(service, started.device)
     return {"view": view}

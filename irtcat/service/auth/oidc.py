@@ -29,9 +29,10 @@ from irtcat.service.auth.accounts import Account, account_from_row
 from irtcat.service.context import Service
 from irtcat.service.errors import UnauthorizedError
 
-__all__ = ["COOKIE", "LASTS", "Provider", "finish_sign_in", "start_sign_in", "subject_of"]
+__all__ = ["KIND", "LASTS", "Provider", "finish_sign_in", "start_sign_in", "subject_of"]
 
-COOKIE = "irtcat_oidc"
+KIND = "oidc"
+"""Kind of the cookie that holds what must survive the way to the provider and back."""
 
 LASTS = 600
 """Seconds that a person has at the provider."""
@@ -158,7 +159,7 @@ def start_sign_in(service: Service, provider: Provider, redirect: str) -> tuple[
         redirect: address of this service to which the provider sends the browser back.
 
     Returns:
-        The provider's address for the browser, and the value of the cookie `COOKIE`.
+        The provider's address for the browser, and the value of the cookie.
 
     Raises:
         UnauthorizedError: if the provider cannot be reached.

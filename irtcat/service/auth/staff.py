@@ -5,15 +5,16 @@ from collections.abc import Callable
 from fastapi import Request, Response
 
 from irtcat.service.auth.accounts import BROWSER, LASTS, PROGRAM, Account, account_of_token
+from irtcat.service.auth.cookies import cookie_name
 from irtcat.service.auth.csrf import HEADER, check_csrf
 from irtcat.service.auth.devices import SAFE
 from irtcat.service.context import Service
 from irtcat.service.errors import UnauthorizedError
 
-__all__ = ["COOKIE", "account_from", "browser_secret", "forget_browser", "permitted",
+__all__ = ["account_from", "browser_secret", "forget_browser", "permitted",
            "remember_browser", "token_of"]  # fmt: skip
 
-COOKIE = "irtcat_staff"
+KIND = "staff"
 
 MOST = 200
 """Longest token that is looked up: those issued are shorter."""
@@ -38,7 +39,7 @@ def token_of(request: Request) -> str:
 
 def browser_secret(request: Request) -> str:
     """The secret in the cookie of a signed-in browser; empty without one."""
-    secret = request.cookies.get(COOKIE, "")
+    secret = request.cookies.get(cookie_name(request, KIND), "")
     return secret if secret.isascii() and secret.isprintable() and len(secret) <= MOST else ""
 
 
@@ -79,19 +80,25 @@ def permitted(permission: str) -> Callable[[Request], Account]:
     return dependency
 
 
-def remember_browser(response: Response, token: str, secure: bool) -> None:
+def remember_browser(request: Request, response: Response, token: str) -> None:
     """Set the cookie of a signed-in browser."""
     response.set_cookie(
-        COOKIE,
+        cookie_name(request, KIND),
         token,
         max_age=int(LASTS[BROWSER].total_seconds()),
         httponly=True,
         samesite="strict",
-        secure=secure,
+        secure=bool(request.app.state.secure),
         path="/",
     )
 
 
-def forget_browser(response: Response, secure: bool) -> None:
+def forget_browser(request: Request, response: Response) -> None:
     """Delete the cookie of a browser that signs out."""
-    response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict", secure=secure)
+    response.delete_cookie(
+        cookie_name(request, KIND),
+        path="/",
+        httponly=True,
+        samesite="strict",
+        secure=bool(request.app.state.secure),
+    )

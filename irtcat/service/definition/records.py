@@ -467,6 +467,10 @@ class Accommodations(Record):
         )
 
 
+LEAST_ABANDONED = 3600.0
+"""Seconds after which an attempt may be abandoned at the earliest."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TestDefinition(Record):
     """A test: its sections, times, rules, and the scale of its scores.
@@ -489,6 +493,9 @@ class TestDefinition(Record):
         score: the reported scale.
         cuts: levels of performance, from the lowest to the highest.
         accommodations: those that a person may be granted.
+        abandoned_after: seconds without an answer or another step after which an attempt is
+            abandoned: it ends, and the answers so far are scored. At least an hour; a pause by
+            staff does not count. Time limits end an attempt earlier.
 
     Example:
         >>> definition = TestDefinition(
@@ -518,10 +525,14 @@ class TestDefinition(Record):
     score: ScoreScale = setting(record(ScoreScale), ScoreScale())
     cuts: tuple[Cut, ...] = setting(list_of(record(Cut), "cuts"), ())
     accommodations: Accommodations = setting(record(Accommodations), Accommodations())
+    abandoned_after: float = setting(duration, 7 * 24 * 3600.0)
 
     def faults(self) -> list[Fault]:
         """What is wrong between the fields."""
         out = self._cut_faults()
+        if self.abandoned_after < LEAST_ABANDONED:
+            must = "at least an hour: an essay takes long without a step"
+            out.append(Fault.of("abandoned_after", must, self.abandoned_after))
         if not self.scored_sections:
             must = "a list with an adaptive section, or a fixed one whose answers are scored"
             out.append(Fault.of("sections", must, [section.kind for section in self.sections]))

@@ -179,5 +179,5 @@ async def sending(app: FastAPI) -> AsyncIterator[None]:
     def send(is_stopped: Callable[[], bool]) -> None:
         send_due(connection, is_stopped=is_stopped)
 
-    async with repeating(send, "grades"):
+    async with repeating(send, "grades sent"):
         yield

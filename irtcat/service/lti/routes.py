@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse, RedirectResponse
 from fastapi.routing import APIRoute
 
 from irtcat.service import taking
-from irtcat.service.auth.devices import COOKIE, remember_device
+from irtcat.service.auth.devices import attempt_key, device_with, remember_device
 from irtcat.service.errors import ServiceError, UnauthorizedError
 from irtcat.service.lti.attempts import attempt_of_launch, link_summary, start, test_of
 from irtcat.service.lti.choosing import choices
@@ -26,7 +26,7 @@ from irtcat.service.lti.launching import (
 )
 from irtcat.service.pages import CheckedForm, language_of, render, service_of
 from irtcat.service.pages._formats import spoken_time
-from irtcat.service.pages.taker import TEST
+from irtcat.service.pages.taker import test_address
 
 __all__ = ["router"]
 
@@ -197,22 +197,20 @@ def begin(request: Request, code: str, form: CheckedForm) -> Response:
     known = launch_of(service, code, request.cookies)
     if known.kind != "test":
         raise LaunchError("This launch opens no test.")
-    response = RedirectResponse(TEST, status_code=303)
     begun = attempt_of_launch(service, known)
     if begun is not None and _has(request, begun.attempt):
-        return response
+        return RedirectResponse(test_address(begun.attempt), status_code=303)
     started = start(service, known)
-    remember_device(response, started, bool(request.app.state.secure))
+    response = RedirectResponse(test_address(started.attempt), status_code=303)
+    remember_device(request, response, started)
     return response
 
 
 def _has(request: Request, attempt: str) -> bool:
     """Whether this browser is the device of an attempt."""
-    known, _, device = request.cookies.get(COOKIE, "").partition(".")
-    if known != attempt:
-        return False
     try:
-        taking.check_device(service_of(request), attempt, device)
+        device = device_with(request, attempt_key(attempt))
+        taking.check_device(service_of(request), attempt, device.secret)
     except UnauthorizedError:
         return False
     return True

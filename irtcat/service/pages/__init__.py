@@ -17,6 +17,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.datastructures import FormData
 
+from irtcat.service.auth.cookies import cookie_name
 from irtcat.service.auth.csrf import check_csrf, csrf_token
 from irtcat.service.context import Service, new_secret
 from irtcat.service.definition import TRANSLATED
@@ -29,17 +30,18 @@ from irtcat.service.pages.translations import (
     translations,
 )
 
-__all__ = ["FORM_COOKIE", "CheckedForm", "error_page", "form_token", "language_of", "local_path",
-           "render", "router", "service_of", "set_cookie", "static_url"]  # fmt: skip
+__all__ = ["TEST", "CheckedForm", "error_page", "form_secret", "form_token", "language_of",
+           "local_path", "render", "router", "service_of", "set_cookie", "static_url"]  # fmt: skip
 
 router = APIRouter(include_in_schema=False)
 
 STATIC = Path(__file__).parent / "static"
 
-FORM_COOKIE = "irtcat_form"
-"""Secret of a browser, to which the tokens of its forms are bound."""
+FORM = "form"
+"""Kind of the cookie with the secret of a browser, to which the tokens of its forms are bound."""
 
-LANGUAGE_COOKIE = "irtcat_language"
+LANGUAGE = "language"
+"""Kind of the cookie with the language that a person chose."""
 
 YEAR = 365 * 24 * 3600
 
@@ -96,7 +98,7 @@ def language_of(request: Request, preferred: str = "") -> str:
         request: the request.
         preferred: language of the content.
     """
-    chosen = request.cookies.get(LANGUAGE_COOKIE, "")
+    chosen = request.cookies.get(cookie_name(request, LANGUAGE), "")
     if chosen in TRANSLATED:
         return chosen
     wanted = [preferred] if preferred else []
@@ -121,7 +123,7 @@ def choose_language(request: Request, tag: str, to: str = "/") -> Response:
     if tag not in TRANSLATED:
         raise NotFoundError("There is no such page.")
     response = RedirectResponse(local_path(to), status_code=303)
-    set_cookie(request, response, LANGUAGE_COOKIE, tag, seconds=YEAR)
+    set_cookie(request, response, LANGUAGE, tag, seconds=YEAR)
     return response
 
 
@@ -131,7 +133,7 @@ def choose_language(request: Request, tag: str, to: str = "/") -> Response:
 def set_cookie(
     request: Request,
     response: Response,
-    name: str,
+    kind: str,
     value: str,
     *,
     seconds: int | None = None,
@@ -142,13 +144,13 @@ def set_cookie(
     Args:
         request: the request.
         response: the response to it.
-        name: name of the cookie.
+        kind: what the cookie holds (see `irtcat.service.auth.cookies`).
         value: its value.
         seconds: how long it lasts; by default until the browser is closed.
         same_site: "lax" for a cookie that a link from another site sends too.
     """
     response.set_cookie(
-        name,
+        cookie_name(request, kind),
         value,
         max_age=seconds,
         httponly=True,
@@ -158,9 +160,14 @@ def set_cookie(
     )
 
 
+def form_secret(request: Request) -> str:
+    """The secret of this browser as it was sent; empty without one."""
+    return request.cookies.get(cookie_name(request, FORM), "")
+
+
 def _form_secret(request: Request) -> str:
     """The secret of this browser; a new one is set with the response."""
-    known = request.cookies.get(FORM_COOKIE) or getattr(request.state, "form_secret", "")
+    known = form_secret(request) or getattr(request.state, "form_secret", "")
     if not known:
         known = request.state.form_secret = new_secret()
     return str(known)
@@ -173,7 +180,7 @@ def form_token(request: Request) -> str:
 
 async def _checked_form(request: Request) -> AsyncIterator[FormData]:
     async with request.form(max_files=MOST_FILES) as form:
-        sent, secret = form.get("token"), request.cookies.get(FORM_COOKIE, "")
+        sent, secret = form.get("token"), form_secret(request)
         try:
             check_csrf(
                 service_of(request), secret, sent if isinstance(sent, str) and secret else ""
@@ -232,7 +239,7 @@ def render(
     made = getattr(request.state, "form_secret", "")
     if made:
         # A link in a mail, opened again, must not change the secret of forms in other tabs.
-        set_cookie(request, response, FORM_COOKIE, made, same_site="lax")
+        set_cookie(request, response, FORM, made, same_site="lax")
     return response
 
 
@@ -280,6 +287,11 @@ MESSAGES = frozenset(
 
 OTHER = message("What you asked for was not done. Go back to the test and try again.")
 
+TEST = "/test"
+"""Path of the pages of tests: each attempt has its own below it."""
+
+OF_TEST = re.compile(rf"{TEST}/[0-9a-f]{{16}}(?=/|$)")
+
 STAFF = "/staff"
 """Path of the staff's pages, which show the messages of errors as they are."""
 
@@ -301,6 +313,7 @@ def error_page(request: Request, status: int, title: str, detail: str) -> Respon
     if not staff:
         title = TITLES.get(status, message("An error occurred"))
         detail = detail if detail in MESSAGES else OTHER
+    of_test = OF_TEST.match(request.url.path)
     return render(
         request,
         "error.html",
@@ -310,5 +323,6 @@ def error_page(request: Request, status: int, title: str, detail: str) -> Respon
         detail=texts.gettext(detail),
         code=status,
         staff=staff,
+        test_page=of_test[0] if of_test else TEST,
         request_id=getattr(request.state, "request_id", ""),
     )

@@ -1,8 +1,10 @@
 """The test taker's pages: sign in by ticket, take the test, read the score report.
 
 Everything works by plain forms: a request that changes something is followed by a redirection to
-the page of the test. The script ``taker.js`` sends the same forms without leaving the page, keeps
-answers while the network is down, and counts the time down between two looks at the server.
+the page of the test. Addresses of these pages, and so their forms, name the attempt: several tabs
+of a browser may have several tests. Forms of answers also name the item. The script ``taker.js``
+sends the same forms without leaving the page, keeps answers while the network is down, and counts
+the time down between two looks at the server.
 """
 
 import hashlib
@@ -16,13 +18,21 @@ from starlette.datastructures import FormData
 
 from irtcat._checks import InputError
 from irtcat.service import taking
-from irtcat.service.auth.devices import COOKIE, forget_device, remember_device
+from irtcat.service.auth.devices import (
+    Device,
+    attempt_key,
+    device_with,
+    devices_of,
+    forget_device,
+    remember_device,
+)
 from irtcat.service.auth.media import media_urls
 from irtcat.service.context import new_id
 from irtcat.service.errors import ConflictError, ServiceError, UnauthorizedError
 from irtcat.service.pages import (
-    FORM_COOKIE,
+    TEST,
     CheckedForm,
+    form_secret,
     language_of,
     render,
     service_of,
@@ -31,11 +41,12 @@ from irtcat.service.pages._formats import clock_text, interval_text, number_text
 from irtcat.service.pages._toggles import with_toggles
 from irtcat.service.pages.translations import translations
 
-__all__ = ["router"]
+__all__ = ["router", "test_address"]
 
 router = APIRouter(include_in_schema=False)
 
-TEST = "/test"
+OF_TEST = f"{TEST}/{{key}}"
+"""The page of the attempt with a key (see `irtcat.service.auth.devices.attempt_key`)."""
 
 POLL_SECONDS = 30
 """Seconds after which the script looks whether staff paused or extended the test."""
@@ -44,25 +55,28 @@ POLL_SECONDS = 30
 # Devices
 
 
-def _device(request: Request) -> tuple[str, str]:
-    """Id of the attempt and secret of the device, from the cookie.
+def test_address(attempt: str) -> str:
+    """The address of the page of an attempt's test."""
+    return f"{TEST}/{attempt_key(attempt)}"
+
+
+test_address.__test__ = False  # type: ignore[attr-defined]  # not one of pytest's
+
+
+def _device(request: Request) -> Device:
+    """This browser's device for the attempt that the address names.
 
     Raises:
-        UnauthorizedError: without a cookie.
+        UnauthorizedError: without its cookie.
     """
-    attempt, _, device = request.cookies.get(COOKIE, "").partition(".")
-    if not attempt or not device:
-        raise UnauthorizedError("This device does not have the test. Open it with the ticket.")
-    return attempt, device
+    return device_with(request, request.path_params["key"])
 
 
 def _has_attempt(request: Request, attempt: str) -> bool:
     """Whether this browser is the device of an attempt."""
     try:
-        known, device = _device(request)
-        if attempt and known != attempt:
-            return False
-        taking.check_device(service_of(request), known, device)
+        device = device_with(request, attempt_key(attempt))
+        taking.check_device(service_of(request), attempt, device.secret)
     except UnauthorizedError:
         return False
     return True
@@ -72,8 +86,9 @@ def _act(
     request: Request, action: Callable[..., dict[str, Any]], /, **options: Any
 ) -> dict[str, Any]:
     """The taker's view after an action of `irtcat.service.taking`."""
-    service, (attempt, device) = service_of(request), _device(request)
-    return action(service, attempt, device, media_urls(service, attempt), **options)
+    service, device = service_of(request), _device(request)
+    media = media_urls(service, device.attempt)
+    return action(service, device.attempt, device.secret, media, **options)
 
 
 # Sign in
@@ -81,12 +96,13 @@ def _act(
 
 @router.get("/")
 def code_page(request: Request) -> Response:
-    """A field for the code of a ticket."""
+    """A field for the code of a ticket, and the tests that are open on this device."""
+    opened = taking.attempts_of(service_of(request), devices_of(request).values())
     return render(
         request,
         "taker_code.html",
         language_of(request),
-        continues=_has_attempt(request, ""),
+        opened=[(test_address(it.attempt), it.title) for it in opened],
     )
 
 
@@ -119,22 +135,32 @@ def start(request: Request, ticket: str, form: CheckedForm) -> Response:
     """Give the test to this device; one that has it continues."""
     service = service_of(request)
     begun = taking.invitation(service, ticket).attempt
-    response = RedirectResponse(TEST, status_code=303)
     if begun and _has_attempt(request, begun):
-        return response
-    started = taking.begin(service, ticket, request.cookies.get(FORM_COOKIE, ""))
-    remember_device(response, started, request.app.state.secure)
+        return RedirectResponse(test_address(begun), status_code=303)
+    started = taking.begin(service, ticket, form_secret(request))
+    response = RedirectResponse(test_address(started.attempt), status_code=303)
+    remember_device(request, response, started)
     return response
 
 
-@router.post(f"{TEST}/leave")
+@router.get(TEST)
+def opened_test(request: Request) -> Response:
+    """The page of the test that is open on this device; the choice, of several."""
+    opened = taking.attempts_of(service_of(request), devices_of(request).values())
+    if not opened:
+        raise UnauthorizedError("This device does not have the test. Open it with the ticket.")
+    path = test_address(opened[0].attempt) if len(opened) == 1 else "/"
+    return RedirectResponse(path, status_code=303)
+
+
+@router.post(f"{OF_TEST}/leave")
 def leave(request: Request, form: CheckedForm) -> Response:
     """Remove a test that is over from this device."""
     view = _act(request, taking.current)
     if view["page"] not in ("finished", "void"):
         raise ConflictError("The test is not over.")
     response = RedirectResponse("/", status_code=303)
-    forget_device(response, request.app.state.secure)
+    forget_device(request, response, _device(request).attempt)
     return response
 
 
@@ -178,7 +204,7 @@ def _page(
         entered: the answer that was sent, to be corrected.
     """
     language = language_of(request, view["language"])
-    attempt = _device(request)[0]
+    address = test_address(_device(request).attempt)
     context: dict[str, Any] = {"entered": entered or {}, "place": None, "prompt": ""}
     item = view["item"]
     if item is not None:
@@ -195,14 +221,15 @@ def _page(
         "taker_test.html",
         language,
         status=status,
-        back=TEST,
+        back=address,
+        address=address,
         view=view,
         item=item,
         section_state=_section_of(view),
         clocks=_clocks(view, language),
         poll=POLL_SECONDS,
-        # Names what the script keeps in the browser; the attempt's id is for the cookie alone.
-        storage=hashlib.sha256(attempt.encode()).hexdigest()[:16],
+        # Names what the script keeps in the browser.
+        storage=request.path_params["key"],
         request_id=new_id("r"),
         notice=notice,
         error=error,
@@ -221,20 +248,20 @@ def _reply(request: Request, view: dict[str, Any]) -> Response:
     """After a change: the page for the script, a redirection to it for a form."""
     if "x-irtcat-page" in request.headers:
         return _page(request, view)
-    return RedirectResponse(TEST, status_code=303)
+    return RedirectResponse(test_address(_device(request).attempt), status_code=303)
 
 
-@router.get(TEST)
+@router.get(OF_TEST)
 def test_page(request: Request) -> Response:
     """The page of the test."""
     return _page(request, _act(request, taking.current))
 
 
-@router.get(f"{TEST}/time")
+@router.get(f"{OF_TEST}/time")
 def time_left(request: Request) -> dict[str, Any]:
     """What the script asks from time to time: whether the test is running, and seconds left."""
-    attempt, device = _device(request)
-    beat = taking.heartbeat(service_of(request), attempt, device)
+    device = _device(request)
+    beat = taking.heartbeat(service_of(request), device.attempt, device.secret)
     left = {scope: beat["time"][scope] for scope in ("item", "section", "test")}
     return {"status": beat["status"], "time": left}
 
@@ -262,7 +289,7 @@ def _entered(form: FormData) -> dict[str, Any]:
     return {"response": values[0] if values else None, "invalid": False}
 
 
-@router.post(f"{TEST}/answer")
+@router.post(f"{OF_TEST}/answer")
 def answer(request: Request, form: CheckedForm) -> Response:
     """Record the answer in a form, and do what its button says.
 
@@ -350,13 +377,13 @@ def _advice(view: dict[str, Any], language: str) -> str:
     return texts.gettext("Enter an answer to continue. It may be too long, or have control marks.")
 
 
-@router.post(f"{TEST}/go")
+@router.post(f"{OF_TEST}/go")
 def go(request: Request, form: CheckedForm) -> Response:
     """Show an item of a section that is reviewed, from the list of answers."""
     return _changed(request, taking.go, place=_whole(form, "place"))
 
 
-@router.post(f"{TEST}/proceed")
+@router.post(f"{OF_TEST}/proceed")
 def proceed(request: Request, form: CheckedForm) -> Response:
     """End instructions, practice, a break, or a section that is reviewed."""
     section = _text(form, "section")
@@ -370,13 +397,13 @@ def _section_of(view: dict[str, Any]) -> str:
     return f"{view['page']}.{view['section']['number']}.{view['section']['title']}"
 
 
-@router.post(f"{TEST}/pause")
+@router.post(f"{OF_TEST}/pause")
 def pause(request: Request, form: CheckedForm) -> Response:
     """Pause the test."""
     return _changed(request, taking.pause)
 
 
-@router.post(f"{TEST}/resume")
+@router.post(f"{OF_TEST}/resume")
 def resume(request: Request, form: CheckedForm) -> Response:
     """Continue after a pause of the taker's own."""
     return _changed(request, taking.resume)

@@ -209,12 +209,14 @@ def upgrade() -> None:
         sa.Column("device", sa.Text(), nullable=False),
         sa.Column("updated", sa.Text(), nullable=False),
         sa.Column("summary", sa.Text(), nullable=False),
+        sa.Column("due", sa.Text(), nullable=False),
         sa.ForeignKeyConstraint(
             ["test"],
             ["tests.id"],
         ),
         sa.PrimaryKeyConstraint("id"),
     )
+    op.create_index(op.f("ix_attempts_due"), "attempts", ["due"], unique=False)
     op.create_index(op.f("ix_attempts_person"), "attempts", ["person"], unique=False)
     op.create_index(op.f("ix_attempts_status"), "attempts", ["status"], unique=False)
     op.create_index(op.f("ix_attempts_test"), "attempts", ["test"], unique=False)

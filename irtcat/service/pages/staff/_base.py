@@ -52,6 +52,7 @@ DONE = {
     "pause": "The attempt is paused.",
     "resume": "The attempt continues.",
     "extend": "The time is extended.",
+    "finish": "The attempt is finished.",
     "void": "The attempt is void.",
     "reopen": "The attempt is open again.",
     "release": "The device is released: the person can continue elsewhere with the same ticket.",

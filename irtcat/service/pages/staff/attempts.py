@@ -25,6 +25,7 @@ from irtcat.service.pages.staff._base import (
     svg,
     whole_number,
 )
+from irtcat.service.progress import COMPLETED
 
 __all__ = ["router"]
 
@@ -164,12 +165,12 @@ def _log(events: list[dict[str, Any]]) -> pd.DataFrame:
 def _actions(progress: Any) -> list[str]:
     """What staff may do with an attempt in this state."""
     if progress.status == "running":
-        return ["pause", "extend", "release", "note", "void"]
+        return ["pause", "extend", "release", "note", "finish", "void"]
     if progress.status == "paused":
-        return ["resume", "extend", "release", "note", "void"]
+        return ["resume", "extend", "release", "note", "finish", "void"]
     if progress.status == "void":
         return ["reopen", "note"]
-    return ["note", "void"] if progress.reason == "completed" else ["reopen", "note", "void"]
+    return ["note", "void"] if progress.reason == COMPLETED else ["reopen", "note", "void"]
 
 
 def _pause(service: Service, attempt: str, actor: str, form: Any) -> None:
@@ -184,6 +185,10 @@ def _extend(service: Service, attempt: str, actor: str, form: Any) -> None:
     minutes = whole_number(form, "minutes", "Minutes", 1, 24 * 60)
     reason = field(form, "reason")
     proctoring.extend(service, attempt, seconds=60 * minutes, actor=actor, reason=reason)
+
+
+def _finish(service: Service, attempt: str, actor: str, form: Any) -> None:
+    proctoring.finish(service, attempt, actor=actor, reason=field(form, "reason"))
 
 
 def _void(service: Service, attempt: str, actor: str, form: Any) -> None:
@@ -208,6 +213,7 @@ ACTIONS: dict[str, Callable[[Service, str, str, Any], None]] = {
     "pause": _pause,
     "resume": _resume,
     "extend": _extend,
+    "finish": _finish,
     "void": _void,
     "reopen": _reopen,
     "release": _release,
@@ -220,7 +226,7 @@ ACTIONS: dict[str, Callable[[Service, str, str, Any], None]] = {
 def act(
     request: Request, account: Conductor, form: CheckedForm, attempt: str, action: str
 ) -> Response:
-    """Pause, resume, extend, void, reopen, release or annotate an attempt."""
+    """Pause, resume, extend, finish, void, reopen, release or annotate an attempt."""
     if action not in ACTIONS:
         raise NotFoundError("There is no such page.")
     ACTIONS[action](service_of(request), attempt, account.actor, form)

@@ -141,7 +141,7 @@ def preview(request: Request, account: Reader, test: str, id: str = "") -> Respo
         section=view["section"], id=id,
         prompt=with_toggles(content["prompt"], []) if hot else content["prompt"], place=None,
         heading="Question 1", error="", response=None, entered=SimpleNamespace(),
-        section_state="", request_id_of_form="",
+        section_state="", request_id_of_form="", address="/test",
     )  # fmt: skip
 
 

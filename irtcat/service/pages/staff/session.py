@@ -63,9 +63,7 @@ def enter(request: Request, form: CheckedForm) -> Response:
     except UnauthorizedError as error:
         return _sign_in_page(request, to, 401, str(error))
     response = RedirectResponse(_target(to), status_code=303)
-    remember_browser(
-        response, issue_token(service, account, kind=BROWSER), request.app.state.secure
-    )
+    remember_browser(request, response, issue_token(service, account, kind=BROWSER))
     return response
 
 
@@ -78,7 +76,7 @@ def leave(request: Request, form: CheckedForm) -> Response:
     except UnauthorizedError:
         pass
     response = RedirectResponse(SIGN_IN, status_code=303)
-    forget_browser(response, request.app.state.secure)
+    forget_browser(request, response)
     return response
 
 

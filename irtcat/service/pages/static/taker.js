@@ -36,10 +36,11 @@ function kept(part) {
   }
 }
 
+// Other tabs may have other tests, whose answers are not sent yet.
 function forgetAll() {
   try {
     for (const key of Object.keys(localStorage))
-      if (key.startsWith(PREFIX)) localStorage.removeItem(key);
+      if (key.startsWith(name(""))) localStorage.removeItem(key);
   } catch {
     // Nothing was stored.
   }
@@ -148,7 +149,7 @@ function randomId() {
 async function refresh() {
   if (busy) return;
   busy = true;
-  const reply = await untilAnswered("/test", {}, "waiting");
+  const reply = await untilAnswered(document.body.dataset.address, {}, "waiting");
   busy = false;
   show(reply.text, "");
 }
@@ -359,7 +360,7 @@ async function poll() {
   if (busy || "over" in document.body.dataset) return;
   const status = document.body.dataset.status;
   try {
-    const reply = await ask("/test/time");
+    const reply = await ask(`${document.body.dataset.address}/time`);
     if (busy || status !== document.body.dataset.status || isBusy(reply.status)) return;
     if (connection.dataset.state) say(message("online"));
     tell("");
