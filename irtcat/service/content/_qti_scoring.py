@@ -122,7 +122,7 @@ def _map_key(item: str, mapping: Element, kind: str, numeric: bool, where: str) 
         points[_numeral(value, where) if numeric else value] = as_number(
             entry.get("mapped-value"), "mapped-value", where
         )
-        cases.add(entry.get("case-sensitive", "true"))
+        cases.add(entry.get("case-sensitive", "false"))  # the default of the standard
     bounds: dict[str, Any] = {
         name: None if mapping.get(f"{name}-bound") is None
         else as_number(mapping.get(f"{name}-bound"), f"{name}-bound", where)

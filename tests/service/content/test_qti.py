@@ -146,7 +146,15 @@ def test_text_entry(package):
     assert (item.kind, item.expected_length, item.pattern) == ("text", 15, "[A-Z].*")
     assert item.prompt.endswith('sun of <span class="blank"></span>.</p>')
     assert [scored(items.keys["q1"], item, text, 2) for text in ("York", "york")] == [1, 0]
-    points = mapping([("York", 1, 'case-sensitive="false"'), ("york", 0.5, "")])
+    for attribute, expected in (
+        ("", 1),
+        ('case-sensitive="false"', 1),
+        ('case-sensitive="true"', 0),
+    ):
+        points = mapping([("York", 1, attribute)])  # without the attribute: false (QTI 3.0)
+        items = read_items(package(item_xml(declaration("single", "string", points), body, MAP)))
+        assert scored(items.keys["q1"], items["q1"], "york", 2) == expected
+    points = mapping([("York", 1, 'case-sensitive="true"'), ("york", 0.5, "")])
     with pytest.raises(InputError, match="the same case-sensitive in all map entries"):
         read_items(package(item_xml(declaration("single", "string", points), body, MAP)))
 
