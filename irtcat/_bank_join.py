@@ -17,7 +17,7 @@ from irtcat.models import (
     unpack,
 )
 
-__all__ = ["join_banks", "mixed_banks"]
+__all__ = ["join_banks", "mixed_banks", "with_room"]
 
 
 def join_banks(one: Any, other: Any, same_scale: bool) -> Any:
@@ -97,19 +97,23 @@ def _in_mixture(bank: Any, keys: tuple[str, ...], top: int) -> Any:
 
 
 def with_room(bank: Any, top: int) -> Any:
-    """The bank with arrays for ``top`` categories."""
+    """The bank with arrays for ``top`` categories, at least as many as its items have.
+
+    A bank that was cut from a wider one keeps the room of items that it no longer holds.
+    """
     if bank.model.n_categories == top:
         return bank
     design = design_of(bank.model)
     blank = type(bank.model).blank(design._replace(top=top))
-    names = column_names(blank)
-    at = np.array([names.index(name) for name in column_names(bank.model)])
-    params = np.zeros((bank.n_items, len(names)))
-    params[:, at] = bank.parameters()
+    new, old = list(column_names(blank)), list(column_names(bank.model))
+    both = [name for name in old if name in new]  # the others are of absent categories
+    source, target = (np.array([names.index(name) for name in both]) for names in (old, new))
+    params = np.zeros((bank.n_items, len(new)))
+    params[:, target] = bank.parameters()[:, source]
     covariance = None
     if bank.covariance is not None:
-        covariance = np.full((bank.n_items, len(names), len(names)), np.nan)
-        covariance[:, at[:, None], at] = bank.covariance
+        covariance = np.full((bank.n_items, len(new), len(new)), np.nan)
+        covariance[:, target[:, None], target] = bank.covariance[:, source[:, None], source]
     model = unpack(blank, params)
     return replace(bank, model=model, covariance=covariance, full_covariance=None)
 

@@ -23,7 +23,16 @@ import pandas as pd
 
 from irtcat._files import replacing
 
-__all__ = ["MARK", "csv_bytes", "csv_escape", "is_marked", "read_csv", "unescape", "write_csv"]
+__all__ = [
+    "FORMULAS",
+    "MARK",
+    "csv_bytes",
+    "csv_escape",
+    "is_marked",
+    "read_csv",
+    "unescape",
+    "write_csv",
+]
 
 ESCAPE = "'"
 MARK = "csv_escape"

@@ -1,5 +1,6 @@
 """What defines the scale of a fit: the only population, the reference group, or anchor items."""
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
+from irtcat._bank_moves import NEVER_USED, unused_categories
 from irtcat._checks import argument_error
 from irtcat._compile import jit
 from irtcat._types import BoolArray, FloatArray, IntArray
@@ -398,7 +400,11 @@ def with_anchors(bank: ItemBank, anchors: Anchors) -> ItemBank:
             covariance[np.ix_(at, columns, columns)] = anchors.bank.covariance
     statistics = bank.statistics.copy()
     flags = statistics["flag"].to_numpy(copy=True)
-    flags[at] = ["; ".join(filter(None, ["anchored", text])) for text in flags[at]]
+    # Which categories have no estimate is a property of the anchors, not of these responses.
+    flags[at] = [
+        "; ".join(["anchored", *_other_flags(text), *map(NEVER_USED.format, unused)])
+        for text, unused in zip(flags[at], _unused_numbers(anchors.bank), strict=True)
+    ]
     statistics["flag"] = flags
     return replace(
         bank,
@@ -407,3 +413,14 @@ def with_anchors(bank: ItemBank, anchors: Anchors) -> ItemBank:
         full_covariance=None,
         statistics=statistics,
     )
+
+
+def _other_flags(text: str) -> list[str]:
+    """The flags of an item other than those of unused categories."""
+    unused = re.compile(NEVER_USED.format(r"\d+"))
+    return [part for part in text.split("; ") if part and not unused.fullmatch(part)]
+
+
+def _unused_numbers(bank: ItemBank) -> list[list[int]]:
+    """The numbers, from 1 on, of the categories of each item that nobody used."""
+    return [(np.flatnonzero(row) + 1).tolist() for row in unused_categories(bank)]

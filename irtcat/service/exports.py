@@ -10,6 +10,7 @@ import pandas as pd
 import sqlalchemy as sa
 from lxml import etree
 
+from irtcat._csv import FORMULAS
 from irtcat.responses import Responses
 from irtcat.service import tables
 from irtcat.service.attempt import Attempt, attempt_of
@@ -24,8 +25,8 @@ QTI = "http://www.imsglobal.org/xsd/imsqti_result_v3p0"
 
 QTI_SCHEMA = "https://purl.imsglobal.org/spec/qti/v3p0/schema/xsd/imsqti_resultv3p0_v1p0.xsd"
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""First characters of a text that spreadsheets would calculate."""
+NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
+"""A text that is a number, such as -5: a sign at its beginning makes no formula."""
 
 NO_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 
@@ -43,12 +44,16 @@ def _finished(service: Service, test: str) -> list[Attempt]:
 
 
 def _csv(frame: pd.DataFrame) -> str:
-    """A table as CSV; texts that a spreadsheet would calculate are marked as text."""
+    """A table as CSV; texts that a spreadsheet would calculate are marked as text.
+
+    Unlike `irtcat._csv`, whose readers undo it, for people's spreadsheets: numbers stay numbers.
+    """
 
     def text(value: Any) -> Any:
         value = "|".join(map(str, value)) if isinstance(value, list) else value
-        is_formula = isinstance(value, str) and value.startswith(FORMULA)
-        return f"'{value}" if is_formula else value
+        if not isinstance(value, str) or NUMBER.fullmatch(value):
+            return value
+        return f"'{value}" if value.startswith(FORMULAS) else value
 
     return frame.map(text).to_csv(index=False, lineterminator="\r\n")
 

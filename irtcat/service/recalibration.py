@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._bank_arrays import bank_hash
+from irtcat._bank_join import with_room
 from irtcat._checks import InputError, argument_error, check_count
 from irtcat._types import IntArray
 from irtcat.bank import ItemBank
@@ -129,7 +130,7 @@ def recalibrate(
     result = fit(responses, bank.model.key, anchors=known)
     calibrated = result.bank.subset(fitted)
     new_bank = _exchanged(bank, calibrated, test, data.n_subjects)
-    warnings = _warnings(result.converged, counts, fitted, bank, values)
+    warnings = _warnings(result.converged, counts, fitted)
     with service.database.writing():
         stored = service.store.add_bank(new_bank)
         record(service, actor, "items recalibrated", test=test, bank=stored, items=fitted)
@@ -149,12 +150,16 @@ def _left_out(
 ) -> dict[str, str]:
     """Items that cannot be calibrated, with the reason."""
     out = {}
+    sizes = item_categories(bank.model)
     for name, at in zip(chosen, bank.positions(chosen), strict=True):
         codes = values[values[:, at] >= 0, at]
+        unused = sorted(set(range(sizes[at])) - set(codes.tolist()))
         if counts[name] < least:
             out[name] = f"{counts[name]} answers, fewer than {least}"
         elif len(np.unique(codes)) < 2:
             out[name] = "all answers are in one category"
+        elif unused:  # the new bank could not score an answer in it
+            out[name] = f"no answer has the score {', '.join(map(str, unused))}"
     return out
 
 
@@ -163,15 +168,15 @@ def _exchanged(bank: ItemBank, calibrated: ItemBank, test: str, n: int) -> ItemB
     new = calibrated.item_ids.tolist()
     stays = [name for name in bank.item_ids.tolist() if name not in set(new)]
     kept = bank.subset(stays)
+    calibrated = with_room(calibrated, bank.model.n_categories)
     if kept.covariance is None and calibrated.covariance is not None:
         shape = (kept.n_items, *np.shape(calibrated.covariance)[1:])
         kept = replace(kept, covariance=np.full(shape, np.nan))
+    # Statistics are of other responses; flags say which categories have no estimate.
     calibrated = replace(
-        calibrated,
-        items=bank.subset(new).items,
-        statistics=pd.DataFrame(index=calibrated.statistics.index),
+        calibrated, items=bank.subset(new).items, statistics=_flags_alone(calibrated)
     )
-    kept = replace(kept, statistics=pd.DataFrame(index=kept.statistics.index))
+    kept = replace(kept, statistics=_flags_alone(kept))
     joined = kept.join(calibrated, same_scale=True).subset(bank.item_ids.tolist())
     provenance = {
         **bank.provenance,
@@ -180,6 +185,11 @@ def _exchanged(bank: ItemBank, calibrated: ItemBank, test: str, n: int) -> ItemB
         },
     }  # fmt: skip
     return replace(joined, provenance=provenance)
+
+
+def _flags_alone(bank: ItemBank) -> pd.DataFrame:
+    flags = bank.statistics.get("flag", pd.Series("", index=bank.statistics.index))
+    return flags.to_frame("flag")
 
 
 def _comparison(
@@ -212,23 +222,13 @@ def _comparison(
     return pd.DataFrame(rows, columns=columns)
 
 
-def _warnings(
-    converged: bool, counts: dict[str, int], fitted: list[str], bank: ItemBank, values: IntArray
-) -> list[str]:
+def _warnings(converged: bool, counts: dict[str, int], fitted: list[str]) -> list[str]:
     out = []
     if not converged:
         out.append("The estimation did not converge.")
     few = [f"{name} ({counts[name]})" for name in fitted if counts[name] < FEW_ANSWERS]
     if few:
         out.append(f"Fewer than {FEW_ANSWERS} answers, so that errors are large: {', '.join(few)}.")
-    sizes = item_categories(bank.model)
-    unused = [
-        name
-        for name, at in zip(fitted, bank.positions(fitted), strict=True)
-        if len(set(values[:, at].tolist()) - {-1}) < sizes[at]
-    ]
-    if unused:
-        out.append(f"Not all categories occur in the answers to {', '.join(unused)}.")
     return out
 
 

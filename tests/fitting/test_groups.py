@@ -8,6 +8,8 @@ from scipy.special import logsumexp, ndtri
 from scipy.stats import norm
 
 from irtcat import InputError, ItemBank, Responses, fit
+from irtcat._bank_join import with_room
+from irtcat.models import item_categories
 
 EXACT = {"tolerance": 1e-7, "precision": "float64", "max_iterations": 20000}
 SHAPE = (120, 4)
@@ -310,6 +312,58 @@ def test_anchored_graded_items_need_not_show_every_category():
     X[0, 4] = 3
     with pytest.raises(InputError, match="0 to 2 for item i5"):
         fit(Responses.from_array(X, codes=range(4)), "graded", anchors=few)
+
+
+@pytest.fixture(scope="module")
+def uneven():
+    """Items of two, three and four categories; a middle category of i6 occurs nowhere."""
+    rng = np.random.default_rng(11)
+    theta = rng.normal(size=800)
+    X = []
+    for k in (2, 2, 3, 3, 4, 4):
+        steps = np.linspace(-1, 1, k - 1) + 0.2 * rng.normal()
+        X.append((theta[:, None] - steps + rng.logistic(size=(800, 1)) > 0).sum(axis=1))
+    X[5] = np.where(X[5] == 1, 2, X[5])
+    return Responses.from_array(np.column_stack(X), codes=range(4))
+
+
+@pytest.fixture(scope="module", params=["graded", "gpcm", "pcm", "nominal"])
+def uneven_fit(request, uneven):
+    return request.param, fit(uneven, request.param, weak_priors=False, **EXACT)
+
+
+@pytest.mark.parametrize(
+    ("kept", "new"),
+    [
+        (["i1", "i2"], ["i3", "i4"]),  # cut from a bank with four categories, room for three
+        (["i1", "i2"], ["i3", "i6"]),
+        (["i1", "i3"], ["i2"]),
+        (["i1", "i2", "i3"], ["i5"]),
+        (["i5", "i6"], ["i1", "i3"]),
+        (["i6", "i1"], ["i2", "i4"]),
+        (["i1", "i2", "i3"], ["i6"]),
+    ],
+)
+def test_anchors_of_fewer_or_more_categories_than_the_new_items(uneven, uneven_fit, kept, new):
+    """A bank that is cut keeps its room for categories, which must change nothing."""
+    key, whole = uneven_fit
+    wide = whole.bank.subset(kept)
+    result = fit(uneven.subset(items=kept + new), key, anchors=wide, **EXACT)
+    assert result.converged
+    known, same = wide.to_frame(), result.bank.subset(kept).to_frame()
+    published = known.columns.str.fullmatch(r"(se_)?(a|b|d|ak)\d*")
+    columns = known.columns[published].intersection(same.columns)
+    pd.testing.assert_frame_equal(same[columns], known[columns], check_dtype=False)
+    own = with_room(wide, max(item_categories(wide.model)))
+    again = fit(uneven.subset(items=kept + new), key, anchors=own, **EXACT)
+    np.testing.assert_array_equal(again.bank.parameters(), result.bank.parameters())
+    # The top of the likelihood of all items, at those of the anchors, is the fit of all.
+    everyone = fit(uneven, key, anchors=own, weak_priors=False, **EXACT)
+    assert everyone.log_likelihood == pytest.approx(whole.log_likelihood, abs=0.01)
+    theta = np.linspace(-2, 2, 9)
+    order = uneven.item_ids.tolist()
+    curves = [b.subset(order).category_probabilities(theta) for b in (everyone.bank, whole.bank)]
+    np.testing.assert_allclose(*curves, atol=0.01)
 
 
 @pytest.mark.parametrize("key", ["rasch", "3pl"])

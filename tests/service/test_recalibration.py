@@ -9,7 +9,8 @@ import pytest
 from irtcat import fit
 from irtcat._checks import InputError
 from irtcat.bank import ItemBank
-from irtcat.service import library, people, recalibration
+from irtcat.responses import Responses
+from irtcat.service import library, people, provision, recalibration
 from irtcat.service.attempt import attempt_of
 from irtcat.service.audit import audit_entries
 from irtcat.service.context import Service
@@ -114,6 +115,71 @@ def test_pretest_items_move_and_anchors_stay(service, published):
     with pytest.raises(InputError, match="another one"):
         recalibration.publish_recalibrated(
             service, published, done.bank, version="1", actor="ada", n_simulated=20
+        )
+
+
+@pytest.fixture
+def example_responses(service, monkeypatch):
+    """The shipped example, published, with 300 simulated answers to each item of its bank."""
+    files = provision.example_files()
+    test, _ = provision.publish_files(service, files, actor="test")
+    answers = files.bank.simulate(np.random.default_rng(5).normal(size=300), seed=6)
+
+    def given(change=None):
+        values = answers.to_numpy().copy()
+        if change is not None:
+            change(values, answers.item_ids.tolist())
+        fixed = Responses.from_array(values, item_ids=answers.item_ids, codes=range(3))
+        monkeypatch.setattr(recalibration, "responses_of", lambda *_: fixed)
+        return test, files.bank, fixed
+
+    return given
+
+
+@pytest.mark.parametrize("chosen", [["m16"], ["m01", "m16"], ["m01", "m02"]])
+def test_the_item_of_three_categories_of_the_example_is_recalibrated(
+    service, example_responses, chosen
+):
+    test, bank, _ = example_responses()
+    done = recalibration.recalibrate(service, test, chosen, actor="ada")
+    assert list(dict.fromkeys(done.items["item"])) == chosen
+    table = done.items[done.items["parameter"].str.startswith(("a", "b"))]
+    assert {"b1", "b2"} <= set(
+        table.loc[table["item"] == "m16", "parameter"]
+    ) or "m16" not in chosen
+    assert (np.abs(table["change"]) < 4).all()  # answers of these very parameters
+    new = service.store.bank(done.bank)
+    stays = [name for name in bank.item_ids if name not in chosen]
+    np.testing.assert_array_equal(new.subset(stays).parameters(), bank.subset(stays).parameters())
+
+
+def test_items_that_are_left_do_not_matter_for_the_others(service, example_responses):
+    """m16 has too few answers, or none in a category: it stays, and m01 is recalibrated."""
+
+    def few(values, names):
+        values[10:, names.index("m16")] = np.nan
+
+    def none_of_two(values, names):
+        at = names.index("m16")
+        values[:, at] = np.minimum(values[:, at], 1)
+
+    def none_of_one(values, names):
+        at = names.index("m16")
+        values[:, at] = np.where(values[:, at] == 1, 2, values[:, at])
+
+    reasons = (
+        (few, "10 answers, fewer than 30"),
+        (none_of_two, "no answer has the score 2"),
+        (none_of_one, "no answer has the score 1"),
+    )
+    for change, reason in reasons:
+        test, bank, _ = example_responses(change)
+        done = recalibration.recalibrate(service, test, ["m16", "m01"], actor="ada")
+        assert done.left == {"m16": reason}
+        assert set(done.items["item"]) == {"m01"}
+        new = service.store.bank(done.bank)
+        np.testing.assert_array_equal(
+            new.subset(["m16"]).parameters(), bank.subset(["m16"]).parameters()
         )
 
 

@@ -64,7 +64,8 @@ def qti_key(item: str, root: Element, declaration: Element, kind: str, rubric: s
     correct, mapping = _declared(declaration, where)
     rule, score = "", 1.0
     for processing in root.findall("{*}qti-response-processing"):
-        rule, score = _rule(processing, declaration.get("identifier", ""), where)
+        default = _default_score(root, where)
+        rule, score = _rule(processing, declaration.get("identifier", ""), default, where)
     if kind == "essay" or (rubric and not rule):
         highest = _highest(root, where)
         return Key(item, "rubric", max_score=highest, rubric=rubric) if highest else None
@@ -122,7 +123,7 @@ def _map_key(item: str, mapping: Element, kind: str, numeric: bool, where: str) 
         points[_numeral(value, where) if numeric else value] = as_number(
             entry.get("mapped-value"), "mapped-value", where
         )
-        cases.add(entry.get("case-sensitive", "true"))
+        cases.add(entry.get("case-sensitive", "false"))  # the default of the standard
     bounds: dict[str, Any] = {
         name: None if mapping.get(f"{name}-bound") is None
         else as_number(mapping.get(f"{name}-bound"), f"{name}-bound", where)
@@ -174,7 +175,16 @@ def _highest(root: Element, where: str) -> float | None:
     return None
 
 
-def _rule(processing: Element, response: str, where: str) -> tuple[str, float]:
+def _default_score(root: Element, where: str) -> float:
+    """The SCORE where no rule sets it; 0 unless its declaration has another default value."""
+    for declaration in root.findall("{*}qti-outcome-declaration"):
+        value = declaration.find("{*}qti-default-value/{*}qti-value")
+        if declaration.get("identifier") == "SCORE" and value is not None:
+            return as_number(value.text, "the default value of SCORE", where)
+    return 0.0
+
+
+def _rule(processing: Element, response: str, default: float, where: str) -> tuple[str, float]:
     """The kind of key, "match" or "map", and the score of a match."""
     check_attributes(processing, "template template-location", where)
     template = processing.get("template", "")
@@ -186,7 +196,9 @@ def _rule(processing: Element, response: str, where: str) -> tuple[str, float]:
     outline = tuple(_outline(child) for child in processing)
     if not outline:
         return "", 1.0
-    score = _match_score(outline, response)
+    wrong, score = _match_scores(outline, response, default)
+    if score is not None and wrong != 0:
+        raise content_error(where, "a SCORE of 0 for a wrong response", f"{wrong:g}")
     if score is not None:
         return "match", score
     if _is_map(outline, response):
@@ -211,8 +223,11 @@ def _outline(element: Element) -> tuple[str, str, tuple]:
     return local_name(element), label, tuple(_outline(child) for child in element)
 
 
-def _match_score(rules: tuple, response: str) -> float | None:
-    """The score of a match, if the rules set it where the response matches and 0 elsewhere."""
+def _match_scores(rules: tuple, response: str, default: float) -> tuple[float | None, float | None]:
+    """The SCORE of a wrong and of a right response, if the rules set it by a match.
+
+    Without an else, a wrong response keeps the default value of SCORE.
+    """
     test = ("qti-match", "",
             (("qti-variable", response, ()), ("qti-correct", response, ())))  # fmt: skip
     swapped = (*test[:2], test[2][::-1])
@@ -220,14 +235,14 @@ def _match_score(rules: tuple, response: str) -> float | None:
         case (("qti-response-condition", _, (("qti-response-if", _, (found, right)), *rest)),):
             match rest:
                 case []:
-                    wrong: float | None = 0.0
+                    wrong: float | None = default
                 case [("qti-response-else", _, (rule,))]:
                     wrong = _set_score(rule)
                 case _:
-                    return None
-            if found in (test, swapped) and wrong == 0:
-                return _set_score(right) or None
-    return None
+                    return None, None
+            if found in (test, swapped) and wrong is not None:
+                return wrong, _set_score(right) or None
+    return None, None
 
 
 def _set_score(rule: tuple) -> float | None:

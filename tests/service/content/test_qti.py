@@ -146,7 +146,15 @@ def test_text_entry(package):
     assert (item.kind, item.expected_length, item.pattern) == ("text", 15, "[A-Z].*")
     assert item.prompt.endswith('sun of <span class="blank"></span>.</p>')
     assert [scored(items.keys["q1"], item, text, 2) for text in ("York", "york")] == [1, 0]
-    points = mapping([("York", 1, 'case-sensitive="false"'), ("york", 0.5, "")])
+    for attribute, expected in (
+        ("", 1),
+        ('case-sensitive="false"', 1),
+        ('case-sensitive="true"', 0),
+    ):
+        points = mapping([("York", 1, attribute)])  # without the attribute: false (QTI 3.0)
+        items = read_items(package(item_xml(declaration("single", "string", points), body, MAP)))
+        assert scored(items.keys["q1"], items["q1"], "york", 2) == expected
+    points = mapping([("York", 1, 'case-sensitive="true"'), ("york", 0.5, "")])
     with pytest.raises(InputError, match="the same case-sensitive in all map entries"):
         read_items(package(item_xml(declaration("single", "string", points), body, MAP)))
 
@@ -249,6 +257,22 @@ MAPPED = """<qti-response-processing><qti-response-condition><qti-response-if><q
   <qti-response-else><qti-set-outcome-value identifier="SCORE">
   <qti-map-response identifier="RESPONSE"/></qti-set-outcome-value></qti-response-else>
   </qti-response-condition></qti-response-processing>"""
+
+
+def with_default_score(rest, default):
+    plain = '<qti-outcome-declaration identifier="SCORE" cardinality="single" base-type="float"/>'
+    value = f"<qti-default-value><qti-value>{default}</qti-value></qti-default-value>"
+    full = plain.replace("/>", f">{value}</qti-outcome-declaration>")
+    return item_xml(processing=CONDITION.replace("{rest}", rest)).replace(plain, full)
+
+
+def test_the_default_of_score_is_the_score_where_no_rule_sets_it(package):
+    """Without an else a wrong response keeps the default value of SCORE, which must be 0."""
+    with pytest.raises(InputError, match=r"a SCORE of 0 for a wrong response\. Got 1"):
+        read_items(package(with_default_score("", 1)))
+    for rest, default in (("", 0), (ZERO, 1)):
+        items = read_items(package(with_default_score(rest, default)))
+        assert items.keys["q1"].max_score == 3
 
 
 @pytest.mark.parametrize("rest", ["", ZERO])
@@ -381,7 +405,7 @@ REFUSED = {
     ),
     "points for a wrong answer": (
         item_xml(processing=CONDITION.format(rest=ZERO.replace(">0<", ">1<"))),
-        "matches the correct response or maps the response. Got other rules",
+        "a SCORE of 0 for a wrong response. Got 1",
     ),
     "points as text": (
         item_xml(declaration("single", "identifier", mapping([("A", "x", "")])), processing=MAP),
