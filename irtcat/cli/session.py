@@ -152,7 +152,7 @@ def answer(o: Options) -> Output:
     "",
     SESSION,
     STORE,
-    option("responses", source="", read=read_plain,
+    option("responses", of="calibration", source="", read=read_plain,
            help="Responses of the calibrated subjects to all items, to predict the full score as "
            "predict does; by default the score is read off the bank's curves."),
     replace(MISMATCH, source="irtcat.predict"),

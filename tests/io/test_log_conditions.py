@@ -366,6 +366,31 @@ def test_inspect_keeps_scorer_version_and_hashes_of_its_texts(tmp_path):
     ]  # fmt: skip
 
 
+def test_messages_are_compared_by_their_texts(tmp_path):
+    """Their ids are drawn anew in every run."""
+
+    def log(name, text, message_id):
+        inspect_log(tmp_path / name, name, [{"match": True}, {"match": False}])
+        path = tmp_path / name / f"{name}.json"
+        document = json.loads(path.read_text())
+        image = {"type": "image", "image": "x.png"}
+        parts = [image, {"type": "text", "text": text}]
+        for sample, content in zip(document["samples"], (parts, [image]), strict=True):
+            sample["input"] = [{"id": message_id, "role": "user", "content": content}]
+        path.write_text(json.dumps(document))
+        return read_logs(path).responses
+
+    one, again, other = (
+        log(*row) for row in (("a", "Who?", 1), ("b", "Who?", 2), ("c", "Why?", 3))
+    )
+    assert one.items["text"].fillna("").tolist() == ["Who?", ""]
+    assert one.items["text_hash"].tolist() == again.items["text_hash"].tolist()
+    assert one.items["text_hash"].isna().tolist() == [False, True]
+    assert irtcat.predict(one, one.item_ids, again, estimator="mean") is not None
+    with pytest.raises(InputError, match=r"hash of the text .* \(quiz/q0\)"):
+        irtcat.predict(one, one.item_ids, other, estimator="mean")
+
+
 def test_formats_that_disagree_about_the_same_items_are_not_mixed(real, tmp_path):
     """Every Eval Ever's rows of the same documents, of another filter."""
     for model in ("a", "b"):

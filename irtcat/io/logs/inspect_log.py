@@ -251,11 +251,16 @@ def _number(value: Any) -> Any:
 
 
 def _text(value: Any) -> Any:
-    """The text of a sample's input: itself, or the contents of a list of messages."""
+    """The text of a sample's input: itself, or the texts in a list of messages.
+
+    Messages without a text have none: their other fields, such as ids, differ by run.
+    """
     if not isinstance(value, list):
         return value
     contents = [message.get("content") for message in value if isinstance(message, dict)]
-    return "\n".join(text for text in contents if isinstance(text, str)) or value
+    parts = [part for each in contents for part in (each if isinstance(each, list) else [each])]
+    texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
+    return "\n".join(text for text in texts if isinstance(text, str)) or None
 
 
 def _compare(run: Run, header: dict[str, Any], log: _Log) -> str:
