@@ -348,8 +348,8 @@ def link(
         Psychological Measurement 7, 201-210; Kolen & Brennan (2014), Test Equating, ch. 6.
     """
     check_choice("method", method, LINKS)
-    check_conditions(reference.items, bank.items, mismatch, name="bank", source="reference")
     task = _task(bank, reference)
+    check_conditions(reference.items, bank.items, mismatch, name="bank", source="reference")
     used = np.ones(task.bank.n_items, bool)
     while True:
         unit, shift, value = LINKS[method](task.only(used))
