@@ -29,7 +29,7 @@ from irtcat.harness._models import is_in_file, model_in_file
 from irtcat.harness._replies import Replies, append
 from irtcat.harness.answers import ON_ERROR, Answer, Progress, ask_until_over
 from irtcat.io.logs._choose import FIRST
-from irtcat.io.logs._values import version_text
+from irtcat.io.logs.lm_eval import task_version
 
 __all__ = ["LmEval"]
 
@@ -260,7 +260,7 @@ class _Running:
             "metric": list(metrics.values()),
             "filter": [row.get("filter") for row in rows.values()],
             "num_fewshot": results.get("n-shot", {}).get(task),
-            "version": version_text(results.get("versions", {}).get(task)) or None,
+            "version": task_version(results.get("versions", {}).get(task)) or None,
             "hash": [row.get("doc_hash") for row in rows.values()],
         }
         table = pd.DataFrame(run, index=pd.Index(list(rows), dtype=object))

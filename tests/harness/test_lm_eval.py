@@ -373,12 +373,15 @@ def test_answers_are_by_the_filter_of_the_calibration(simulated, calibrated, two
         evaluate(bank, LmEval(model, include_path=folder), RULES)  # none of them is the calibrated
 
 
-def test_examples_and_version_are_those_of_the_calibration(simulated, calibrated, quiz):
+def test_examples_and_version_are_those_of_the_calibration(simulated, calibrated, quiz, tmp_path):
     _, bank = calibrated
-    folder = str(quiz)
+    text = (quiz / "quiz.yaml").read_text()
+    (tmp_path / "quiz.yaml").write_text(f"{text}metadata:\n  version: 2.0\n")
+    folder = str(tmp_path)
+    assert "version" not in bank.items  # lm-eval's "Yaml" is none
     for column, value, words in (
         ("num_fewshot", 2, "num_fewshot 0 instead of 2"),
-        ("version", "x", "version Yaml instead of x"),
+        ("version", "x", "version 2 instead of x"),
     ):
         items = bank.items.assign(**{column: value})
         other = irtcat.ItemBank(bank.model, bank.item_ids, items=items)

@@ -30,7 +30,15 @@ from irtcat.io.logs._values import (
     version_text,
 )
 
-__all__ = ["LM_EVAL", "RESULTS", "STAMP", "document_hash", "is_results", "spread_stamp"]
+__all__ = [
+    "LM_EVAL",
+    "RESULTS",
+    "STAMP",
+    "document_hash",
+    "is_results",
+    "spread_stamp",
+    "task_version",
+]
 
 # The time of the run, in the names of its files.
 STAMP = r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}(?:\.\d+)?"
@@ -59,6 +67,8 @@ SETTINGS = (
     *("random_seed", "numpy_seed", "torch_seed", "fewshot_seed"),
 )
 """Keys of the results file's "config" that affect the scores."""
+
+UNVERSIONED = "Yaml"
 
 MAX_PROCESSES = 256
 """More runs of increasing document numbers are not taken for the outputs of parallel processes."""
@@ -234,6 +244,11 @@ class _Results:
         return {name for name, is_higher in higher_is_better.items() if is_higher is False}
 
 
+def task_version(version: Any) -> str:
+    """A task's version as text; empty for a task that has none, which lm-eval calls "Yaml"."""
+    return "" if version == UNVERSIONED else version_text(version)
+
+
 def _model_in_arguments(config: dict[str, Any]) -> str | None:
     """The model in the command-line arguments, for results files that do not name it."""
     arguments = model_arguments(config.get("model_args"))
@@ -309,7 +324,7 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
     run.version = str(results.document.get("lm_eval_version") or "")
     run.settings, run.arguments = results.settings(task), results.arguments()
     run.num_fewshot, run.order = results.num_fewshot(task), results.filter_order(task)
-    run.task_version = version_text(results.version(task))
+    run.task_version = task_version(results.version(task))
     run.lower_is_better = results.lower_is_better(task)
     run.cut = cut_reason or _compare(path, run, results)
     yield run
