@@ -448,6 +448,7 @@ class Report:
         n_items: int | None = None,
         estimator: str | None = None,
         level: float = 0.95,
+        mismatch: str = "refuse",
     ) -> "Prediction":
         """Predict full-benchmark scores and ranks from the first ``n_items`` answers of sessions.
 
@@ -464,6 +465,7 @@ class Report:
             estimator: one of `irtcat.predict`'s; by default "guaranteed" for sessions of
                 `Config.guaranteed`, else "auto".
             level: probability of the intervals.
+            mismatch: as for `irtcat.predict`.
 
         Returns:
             Scores, intervals and ranks, as `irtcat.predict` returns them.
@@ -501,6 +503,7 @@ class Report:
             prior=self._known(bank) if ESTIMATORS[estimator].takes_prior else None,
             level=level,
             drawn=drawn,
+            mismatch=mismatch,
         )
 
     def _known(self, bank: ItemBank) -> tuple[FloatArray, FloatArray] | None:

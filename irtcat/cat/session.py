@@ -391,6 +391,7 @@ class Session:
         *,
         estimator: str | None = None,
         level: float = 0.95,
+        mismatch: str = "refuse",
     ) -> FullScore:
         """The estimated score on the full benchmark, with its interval.
 
@@ -406,6 +407,8 @@ class Session:
                 `Config.guaranteed`, else "auto". Without ``calibration`` only "guaranteed" and
                 "design-based" are used.
             level: probability of the interval.
+            mismatch: as for `irtcat.predict`: whether ``calibration`` may have been answered under
+                other conditions than the bank's items.
 
         Returns:
             Score, interval, rank, and how they were estimated.
@@ -432,7 +435,7 @@ class Session:
             estimates = self.estimate()
             return score_by_bank(estimates["score"], estimates["score_sd"], level)
         prediction = self.to_report().predict(
-            self.bank, calibration, estimator=estimator, level=level
+            self.bank, calibration, estimator=estimator, level=level, mismatch=mismatch
         )
         return score_by_prediction(prediction)
 

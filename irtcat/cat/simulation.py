@@ -15,6 +15,7 @@ from jaxtyping import Array
 from irtcat._bank_moves import in_unused_categories
 from irtcat._checks import ability_points, argument_error, check_count
 from irtcat._compile import jit
+from irtcat._conditions import check_conditions
 from irtcat._parallel import check_executor, in_order
 from irtcat._precision import choose_precision
 from irtcat._precision import precision as in_width
@@ -363,6 +364,7 @@ def replay(
     counts: Counts | ExposureParameters | None = None,
     block: int | None = None,
     precision: str = "auto",
+    mismatch: str = "refuse",
     executor: Executor | None = None,
     progress: Progress | bool | None = None,
 ) -> Report:
@@ -379,6 +381,7 @@ def replay(
         counts: as for `simulate`.
         block: as for `simulate`.
         precision: as for `simulate`.
+        mismatch: as for `irtcat.score`.
         executor: as for `simulate`.
         progress: as for `simulate`.
 
@@ -402,7 +405,9 @@ def replay(
         return with_progress(replay, "Replaying sessions", locals(), counted("subjects"))
     from irtcat.scoring import match, score
 
-    bank, matched = match(checked_bank(bank, config), responses)
+    bank = checked_bank(bank, config)
+    check_conditions(bank.items, responses.items, mismatch, source="bank")
+    bank, matched = match(bank, responses)
     check_count("seed", seed, 0)
     values = matched.values
     if matched.is_fractional:
@@ -418,7 +423,7 @@ def replay(
         pool.belief.check_priors(priors)
         allowed = None if matched.observed.all() else matched.observed
         sessions, new_counts = plan.run(pool, config, priors, allowed, values, seed)
-    truth = np.asarray(score(bank, matched).theta)
+    truth = np.asarray(score(bank, matched, mismatch="accept").theta)
     return _report(bank, config, pool, sessions, new_counts, truth, priors, matched)
 
 

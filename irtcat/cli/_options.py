@@ -315,6 +315,11 @@ SHORT_FORM = option(
     "short_form", source="", read=read_form,
     help="Output of irtcat short-form, or one that is shipped, such as swebench-verified:60.",
 )  # fmt: skip
+MISMATCH = option(
+    "mismatch", choices="irtcat._conditions.MISMATCH",
+    help="Answers under other conditions than those that were calibrated (metric, filter, number "
+    "of examples, version and hash of the data): {names}.",
+)  # fmt: skip
 KEY_FILE = option(
     "key_file", source="", type=Path,
     help="File with the key of the store; or set IRTCAT_STORE_KEY to the key.",

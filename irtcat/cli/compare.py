@@ -1,7 +1,7 @@
 """``irtcat compare``."""
 
 from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._options import CALIBRATION, RESPONSES, SUBSET, option, result
+from irtcat.cli._options import CALIBRATION, MISMATCH, RESPONSES, SUBSET, option, result
 from irtcat.cli._output import figures, records
 from irtcat.cli._session import warn
 
@@ -23,6 +23,7 @@ WORSE = 3
     "old",
     option("method", choices="irtcat.leaderboard.comparison.METHODS"),
     "level",
+    MISMATCH,
     option("gate", type=bool, default=False, help=f"Exit with {WORSE} if the verdict is worse."),
     result("comparison.csv"),
     compiles=False,

@@ -13,6 +13,7 @@ from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import (
     BANK,
     EXPECT,
+    MISMATCH,
     REQUIRED,
     RESPONSES_HELP,
     SEED,
@@ -121,7 +122,9 @@ def _batch_size(text: str) -> int | str:
         option("persistent", source="", type=bool, default=False, needs="shell COMMAND",
                help="Start --command once, and send it the items of every batch."),
         option("name", default=None, help="The model's name in the results; by default --model."),
-        option("metric", help="lm-eval's metric, or Inspect's scorer (or scorer.part)."),
+        option("metric",
+               help="lm-eval's metric, or Inspect's scorer (or scorer.part); by default that of "
+               "the calibration."),
         option("filter", source=LM_EVAL),
         option("include_path", type=Path, help="lm-eval: folder of further task files."),
         option("threshold", source=COMMAND),
@@ -167,6 +170,7 @@ def _batch_size(text: str) -> int | str:
     option("estimator", choices="irtcat.ESTIMATORS",
            help="Estimator of the full score: {names}."),
     EXPECT,
+    MISMATCH,
     "level",
     option("timeout", source=COMMAND, min=0.001),
     option("retries", source=LM_EVAL, min=0),
@@ -265,6 +269,7 @@ def _harness(o: Options, name: str) -> Any:
     options = _harness_options(o, name)
     shared = {"threshold": o.threshold}
     errors = {"retries": o.retries, "on_error": o.on_error}
+    checked = {"mismatch": o.mismatch}
     if name == "command":
         shell = required("--command", o.shell)
         return HARNESSES[name](
@@ -274,7 +279,7 @@ def _harness(o: Options, name: str) -> Any:
         path = None if o.include_path is None else str(o.include_path)
         model = required("--model", o.model)
         return HARNESSES[name](
-            model, o.model_args, o.metric, o.filter, path, options, **errors, **shared
+            model, o.model_args, o.metric, o.filter, path, options, **errors, **shared, **checked
         )
     task, model = required("--task", o.task), required("--model", o.model)
     if o.model_args:
@@ -283,7 +288,7 @@ def _harness(o: Options, name: str) -> Any:
     if o.retries:
         options["retry_on_error"] = o.retries
     return HARNESSES[name](
-        task, model, o.metric, task_args=o.task_args or {}, options=options, **shared
+        task, model, o.metric, task_args=o.task_args or {}, options=options, **shared, **checked
     )
 
 

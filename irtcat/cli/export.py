@@ -43,6 +43,8 @@ def command(o: Options) -> Output:
 
     Also prints the command that runs only these items.
     """
+    from irtcat.harness.exports import NEW_LOGS
+
     sources = o.items
     if sources is None:
         sources = o.bank if o.responses is None else o.responses
@@ -54,9 +56,10 @@ def command(o: Options) -> Output:
     if o.out is not None:
         exported.write(o.out)
         text = [f"{exported}; wrote them to {o.out}"]
-        after = ("predict", o.unread["responses"] or "RESPONSES", o.unread["subset"], "NEW")
+        new = NEW_LOGS if commands else "NEW"
+        after = ("predict", o.unread["responses"] or "RESPONSES", o.unread["subset"], new)
         if hasattr(o.subset, "predict"):
-            after = ("predict", "--short-form", o.unread["subset"], "NEW")
+            after = ("predict", "--short-form", o.unread["subset"], new)
     elif not o.for_programs:
         print(exported.text.removesuffix("\n"))  # unchanged into a pipe
     text += commands

@@ -7,6 +7,7 @@ from irtcat._progress import FitProgress
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import (
+    MISMATCH,
     MODEL,
     RESPONSES,
     check_archive,
@@ -59,6 +60,7 @@ def _pattern(path: Path) -> Any:
                help="CSV table of subjects, ids first; default: that in RESPONSES (npz)."),
         option("anchors", type=Path, read=_input.read_bank,
                help="Bank of fixed items, which define the scale of the others."),
+        MISMATCH,
         option("theta", type=Path, read=_theta,
                help="CSV table of subjects, ids first, with a column theta (as of irtcat score)."),
         "density",

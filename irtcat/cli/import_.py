@@ -32,10 +32,15 @@ SHOWN = 5
            help="Metric; several, comma-separated, in order of preference."),
     option("filter", parse=_input.split_texts),
     option("scorer", parse=_input.split_texts),
+    option("num_fewshot", type=int, min=0,
+           help="Only runs with this number of examples in the prompt."),
     option("runs", choices="irtcat.io.logs.RUNS",
            help="For models run more than once: {names}."),
     option("incomplete", choices="irtcat.io.logs.INCOMPLETE",
            help="Logs of runs that did not end: {names}."),
+    option("mismatch", choices="irtcat.io.logs.MISMATCH",
+           help="Runs under other conditions (filter, number of examples, version) than most runs "
+           "with the same items: {names}."),
     option("log_format", "--format", of="format",
            choices="auto irtcat.io.LOG_FORMATS"),
     result("responses.npz", writes=check_archive, help="Save the responses here (.npz)."),
@@ -56,9 +61,22 @@ def command(o: Options) -> Output:
 
 
 def _by_task(logs: "Logs") -> "pd.DataFrame":
-    """One row per task and metric: runs, responses, mean."""
-    by_task = logs.report.runs.groupby(["task", "metric"], sort=False)
-    return by_task.agg(runs=("file", "size"), responses=("responses", "sum"), mean=("mean", "mean"))
+    """One row per task and metric: runs, and number and mean of the responses that are saved."""
+    import numpy as np
+    import pandas as pd
+
+    runs, responses = logs.report.runs, logs.responses
+    by_task = runs.groupby(["task", "metric"], sort=False).agg(runs=("file", "size"))
+    metric_of = runs.drop_duplicates(["task", "format"]).set_index(["task", "format"])["metric"]
+    of_task = runs.drop_duplicates("task").set_index("task")["metric"]
+    pairs = zip(responses.items["task"], responses.items["format"], strict=True)
+    keys = [(task, metric_of.get((task, format), of_task[task])) for task, format in pairs]
+    index = pd.MultiIndex.from_tuples(keys, names=by_task.index.names)
+    total = np.nansum(responses.to_numpy(), axis=0)
+    items = pd.DataFrame({"responses": responses.observed.sum(axis=0), "total": total}, index=index)
+    saved = items.groupby(level=[0, 1], sort=False).sum().reindex(by_task.index)
+    saved["responses"] = saved["responses"].fillna(0).astype(int)
+    return by_task.assign(responses=saved["responses"], mean=saved["total"] / saved["responses"])
 
 
 def _ranking(responses: "Responses") -> "pd.DataFrame":

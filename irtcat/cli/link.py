@@ -2,7 +2,7 @@
 
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._input import read_bank
-from irtcat.cli._options import argument, check_archive, option, output, result
+from irtcat.cli._options import MISMATCH, argument, check_archive, option, output, result
 from irtcat.cli._output import SUMMARY_ROWS, records
 
 EXAMPLE = (
@@ -18,6 +18,7 @@ EXAMPLE = (
     argument("reference", read=read_bank),
     option("method", choices="irtcat.fitting.LINKS"),
     "drop_outliers",
+    MISMATCH,
     result("linked.npz", writes=check_archive, help="Write the linked bank here."),
     output("table", help="Write the common items to this CSV file."),
 )

@@ -12,6 +12,7 @@ from irtcat.cli._options import (
     CALIBRATION,
     EXPECT,
     ITEMS,
+    MISMATCH,
     RESPONSES,
     SHORT_FORM,
     SUBSET,
@@ -45,6 +46,7 @@ SHARES = ("score", "lower", "upper")
     option("prior", type=Path, read=_input.feature_table("subjects"),
            help="CSV table of subjects, ids first, columns mean and sd: what else is known."),
     "level",
+    MISMATCH,
     *group(
         "Groups of items",
         ITEMS,
@@ -102,7 +104,9 @@ def _by_form(o: Options) -> "Prediction":
         if o.unread[name] not in (None, "auto"):
             hint = f"--{name}"
             raise typer.BadParameter("not with --short-form.", param_hint=hint)
-    prediction: Prediction = o.short_form.predict(o.calibration, expect=o.expect, level=o.level)
+    prediction: Prediction = o.short_form.predict(
+        o.calibration, expect=o.expect, level=o.level, mismatch=o.mismatch
+    )
     return prediction
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
-from irtcat.cli._options import BANK, RESPONSES, option, result
+from irtcat.cli._options import BANK, MISMATCH, RESPONSES, option, result
 from irtcat.cli._output import SUMMARY_ROWS, records
 
 EXAMPLE = (
@@ -21,6 +21,7 @@ EXAMPLE = (
     option("prior", type=Path, read=_input.feature_table("subjects"),
            help="CSV table of subjects, ids first, columns mean and sd: what else is known."),
     "level",
+    MISMATCH,
     result("scores.csv"),
 )  # fmt: skip
 def command(o: Options) -> Output:

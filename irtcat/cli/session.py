@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,7 +11,7 @@ import typer
 from irtcat.cli._adaptive import RULES, read_config
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._input import read_plain
-from irtcat.cli._options import BANK, KEY_FILE, REQUIRED, argument, option
+from irtcat.cli._options import BANK, KEY_FILE, MISMATCH, REQUIRED, argument, option
 from irtcat.cli._output import records
 from irtcat.cli._session import read_key
 
@@ -151,9 +152,10 @@ def answer(o: Options) -> Output:
     "",
     SESSION,
     STORE,
-    option("responses", source="", read=read_plain,
+    option("responses", of="calibration", source="", read=read_plain,
            help="Responses of the calibrated subjects to all items, to predict the full score as "
            "predict does; by default the score is read off the bank's curves."),
+    replace(MISMATCH, source="irtcat.predict"),
     KEY_FILE,
 )  # fmt: skip
 def status(o: Options) -> Output:
@@ -166,7 +168,7 @@ def status(o: Options) -> Output:
     if now is None:
         with _store(o) as opened:
             now = opened.status(o.id)
-            score = opened.resume(o.id).full_score(o.responses)
+            score = opened.resume(o.id).full_score(o.responses, mismatch=o.mismatch)
     else:
         score = now.full_score()
     known, table, plan = now.estimates, now.answers, now.plan

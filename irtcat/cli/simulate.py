@@ -1,11 +1,13 @@
 """``irtcat simulate``."""
 
+from dataclasses import replace
+
 import typer
 
 from irtcat._progress import counted, part_of
 from irtcat.cli._adaptive import RULES, read_config
 from irtcat.cli._command import Options, Output, Table, command_of
-from irtcat.cli._options import BANK, RESPONSES_OPTION, SEED, folder, option, output
+from irtcat.cli._options import BANK, MISMATCH, RESPONSES_OPTION, SEED, folder, option, output
 from irtcat.cli._output import figures, records
 
 EXAMPLE = (
@@ -26,6 +28,7 @@ TABLES = ("sessions", "by_theta", "by_length", "exposure", "summary", "content")
            help="First calibrate the parameters of sympson-hetter on --n subjects, and write them "
            "to this file."),
     RESPONSES_OPTION,
+    replace(MISMATCH, source="irtcat.cat.replay"),
     SEED,
     folder(default_file="simulated", help="Write the tables to this folder."),
 )  # fmt: skip
@@ -57,7 +60,7 @@ def command(o: Options) -> Output:
         counts.save(o.calibrate_exposure)
     shared = {"counts": counts, "progress": show_sessions}
     if o.responses is not None:
-        report = cat.replay(bank, o.responses, config, seed, **shared)
+        report = cat.replay(bank, o.responses, config, seed, mismatch=o.mismatch, **shared)
     else:
         # Not the subjects of the calibration, whose results would be too favourable.
         theta = drawn_abilities(bank, o.n, seed + calibrate)

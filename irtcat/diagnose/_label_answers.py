@@ -58,7 +58,7 @@ def answer_evidence(
     n_parts = 3 - has_bank - (feasibility is not True)
     parts = [part_of(progress, part, n_parts) for part in range(n_parts)]
     bank = _bank_of(responses, bank, standard_errors, parts[0])
-    ability = score(bank, responses)
+    ability = score(bank, responses, mismatch="accept")
     if few:
         evidence = few_evidence(responses.to_numpy(), prior, parts[1 - has_bank])
     else:

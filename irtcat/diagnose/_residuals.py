@@ -62,7 +62,9 @@ def abilities_of(data: Coded, abilities: Any, method: str) -> FloatArray:
     n, dims = data.responses.n_subjects, data.bank.model.dims
     if abilities is None:
         check_choice("method", method, METHODS)
-        theta = score(data.bank, data.responses, method, precision="float64").theta
+        theta = score(
+            data.bank, data.responses, method, precision="float64", mismatch="accept"
+        ).theta
     elif isinstance(abilities, Ability):
         if not np.array_equal(abilities.subject_ids, data.responses.subject_ids):
             raise argument_error("abilities", "of the subjects of the responses", "other subjects")

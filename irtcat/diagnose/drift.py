@@ -212,7 +212,7 @@ def _abilities(bank: ItemBank, responses: Responses, released: FloatArray) -> tu
     sd = np.full(len(d), bank.population_sd)
     slope, before = 0.0, np.full(len(d), np.inf)
     for _ in range(MOST_ROUNDS):
-        ability = score(bank, responses, prior=(mean, sd))
+        ability = score(bank, responses, prior=(mean, sd), mismatch="accept")
         theta, se = np.asarray(ability.theta, float), np.asarray(ability.se, float)
         # What the answers alone say: the prior is divided out of the posterior.
         gain = np.maximum(1 / se**2 - 1 / sd**2, 1e-6)

@@ -123,7 +123,7 @@ def _estimates(data: Coded, method: str, abilities: Any) -> tuple[FloatArray, st
     """Abilities, their method ("" if unknown), and which are at a bound."""
     if abilities is None:
         check_choice("method", method, METHODS)
-        abilities = score(data.bank, data.responses, method, precision="float64")
+        abilities = score(data.bank, data.responses, method, precision="float64", mismatch="accept")
     theta = abilities_of(data, abilities, method)
     if not isinstance(abilities, Ability):
         return theta, "", np.zeros(len(theta), bool)

@@ -14,6 +14,7 @@ from irtcat._checks import (
     check_positive,
     shorten,
 )
+from irtcat._conditions import check_conditions
 from irtcat._progress import FitProgress, with_progress
 from irtcat._registry import documented
 from irtcat._summary import rare_cells
@@ -279,6 +280,7 @@ def fit(
     item_features: Any = None,
     item_residual: bool = True,
     facets: Sequence[str] = (),
+    mismatch: str = "refuse",
 ) -> Fit:
     """Calibrate items: estimate their parameters from the responses of many subjects.
 
@@ -460,6 +462,8 @@ def fit(
             `Responses.from_long`): the many-facet Rasch model ``logit P = theta_i - b_j - c_r``,
             for ratings that of adjacent categories, ``theta_i - b_j - c_r - tau_k``. The
             severities c of a facet sum to 0; `Fit.severities` has them with standard errors.
+        mismatch: where ``anchors`` were calibrated under other conditions (metric, filter, number
+            of examples, ...; see `irtcat.predict`) than the responses: "refuse", or "accept".
 
     Returns:
         The fit: ``bank``, ``abilities``, ``log_likelihood``, ``converged``, ``n_iterations``, ....
@@ -492,6 +496,8 @@ def fit(
     if anchors is not None:
         anchors = as_bank(anchors, "anchors")
     responses = as_responses_like(responses, "responses", anchors, sources=True)
+    if anchors is not None and isinstance(responses, Responses):
+        check_conditions(anchors.items, responses.items, mismatch, source="anchors")
     cls, kinds = model_of_items(model, getattr(responses, "item_ids", ()))
     check_choice("method", method, FITTERS)
     if kinds is not None and method != "em":

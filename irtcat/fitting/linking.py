@@ -14,6 +14,7 @@ from jaxtyping import Array
 from irtcat._bank_moves import published
 from irtcat._checks import InputError, argument_error, check_choice
 from irtcat._compile import jit
+from irtcat._conditions import check_conditions
 from irtcat._precision import precision
 from irtcat._types import BoolArray, FloatArray
 from irtcat.bank import ItemBank
@@ -299,6 +300,7 @@ def link(
     reference: ItemBank,
     method: str = "stocking-lord",
     drop_outliers: bool = False,
+    mismatch: str = "refuse",
 ) -> Link:
     """Put a bank on the scale of another by the items that are in both.
 
@@ -323,6 +325,8 @@ def link(
             difference of the expected responses less their median, over .74 times the
             interquartile range. Banks are linked again, until no further item is left out or fewer
             than three would remain.
+        mismatch: where common items were calibrated under other conditions (metric, filter, number
+            of examples, ...; see `irtcat.predict`): "refuse", or "accept".
 
     Returns:
         The link, whose ``bank`` has its parameters, covariance and population on the reference's
@@ -345,6 +349,7 @@ def link(
     """
     check_choice("method", method, LINKS)
     task = _task(bank, reference)
+    check_conditions(reference.items, bank.items, mismatch, name="bank", source="reference")
     used = np.ones(task.bank.n_items, bool)
     while True:
         unit, shift, value = LINKS[method](task.only(used))

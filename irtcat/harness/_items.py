@@ -1,6 +1,6 @@
 """Items in their harness: task, document, sample."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import InputError, argument_error, brief, shorten
+from irtcat._conditions import CONDITION_COLUMNS
 from irtcat._metadata import HARNESS_COLUMNS
 from irtcat._numbers import whole_number_in
 
-__all__ = ["Item", "metadata_of", "read_ids", "read_items"]
+__all__ = ["Item", "agreed", "known_conditions", "metadata_of", "read_ids", "read_items"]
 
 COLUMNS = {
     **HARNESS_COLUMNS,
@@ -142,6 +143,32 @@ def read_items(ids: Iterable[str], items: Any = None, task: str | None = None) -
         )
     _check_samples(out)
     return out
+
+
+def known_conditions(bank_items: pd.DataFrame, items: Mapping[str, Item]) -> pd.DataFrame:
+    """The conditions under which the items of a bank were calibrated, as far as known.
+
+    Args:
+        bank_items: the metadata of the bank.
+        items: the items to run, whose tasks and hashes are used.
+
+    Returns:
+        A row for each item: task, hash, and those of `CONDITION_COLUMNS` that the bank has.
+    """
+    table = bank_items.set_axis(bank_items.index.map(str), axis=0).reindex(list(items))
+    table = table[[name for name in CONDITION_COLUMNS if name in table]]
+    tasks = np.array([item.task or None for item in items.values()], object)
+    hashes = np.array([item.hash or None for item in items.values()], object)
+    return table.assign(task=tasks, hash=hashes)
+
+
+def agreed(conditions: pd.DataFrame, name: str, task: str | None = None) -> str | None:
+    """The value of a condition that is the same for all items (of a task); None without one."""
+    if name not in conditions:
+        return None
+    column = conditions[name] if task is None else conditions.loc[conditions["task"] == task, name]
+    values = column.dropna().unique()
+    return str(values[0]) if len(values) == 1 else None
 
 
 def _cells(table: pd.DataFrame, columns: tuple[str, ...], ids: list[str]) -> list[str | None]:

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from irtcat._checks import InputError, argument_error, check_interval
+from irtcat._conditions import check_conditions
 from irtcat._csv import write_csv
 from irtcat._folders import OutputFolder, write_json
 from irtcat.bank import ItemBank
@@ -178,6 +179,7 @@ def evaluate(
     estimator: str | None = None,
     expect: str | None = None,
     level: float = 0.95,
+    mismatch: str = "refuse",
     costs: Any = None,
     counts: Counts | ExposureParameters | None = None,
     progress: Progress | None = None,
@@ -212,6 +214,9 @@ def evaluate(
             as the best of them or stronger) or "weaker" (see `irtcat.select`). The default rules
             and the score use it; by default that of ``config``.
         level: probability of the intervals.
+        mismatch: where ``calibration`` was answered under other conditions (metric, filter, ...)
+            than the bank's items: "refuse", or "accept". The harness has its own for the answers of
+            the model.
         costs: cost of each item: a column of the bank's metadata, or a Series or mapping by id.
         counts: exposure so far, or the parameters of `irtcat.cat.calibrate_exposure`; required by
             exposure rules that use them.
@@ -246,6 +251,7 @@ def evaluate(
     prices = read_costs(bank, costs)
     if calibration is not None:
         _check_calibration(bank, calibration)
+        check_conditions(bank.items, calibration.items, mismatch, name="calibration", source="bank")
     harness.check(items_by_id)
     settings = {
         "seed": seed, "prior": prior, "subject": name, "session_id": SESSION, "counts": counts,
@@ -255,7 +261,7 @@ def evaluate(
         _compile(session)
         notes = harness.drive(session, items_by_id, None, progress)
         source = calibration if form is None else form
-        return _evaluation(session, items_by_id, source, estimator, level, prices, notes)
+        return _evaluation(session, items_by_id, source, estimator, level, prices, notes, mismatch)
     # Raise errors before anything is written.
     head = begun_in_memory(bank, rules, counts, seed=seed, prior=prior, subject=name).head
     frozen = {"model": name, "bank": head["bank"], "config": rules.to_json(), "seed": seed}
@@ -268,7 +274,9 @@ def evaluate(
             with _reporting_saved(session, folder.path):
                 notes = harness.drive(session, items_by_id, folder, progress)
             source = calibration if form is None else form
-            evaluation = _evaluation(session, items_by_id, source, estimator, level, prices, notes)
+            evaluation = _evaluation(
+                session, items_by_id, source, estimator, level, prices, notes, mismatch
+            )
         _write(evaluation, folder)
     return evaluation
 
@@ -328,12 +336,13 @@ def _check_calibration(bank: ItemBank, calibration: Responses) -> None:
 def _evaluation(
     session: Session, items_by_id: dict[str, Item], source: Responses | ShortForm | None,
     estimator: str | None, level: float, prices: dict[str, float] | None, notes: list[str],
+    mismatch: str,
 ) -> Evaluation:  # fmt: skip
     """The results of a session that is over; the full score by the calibration or the form."""
     if isinstance(source, ShortForm):
         outcome, n_bank = score_by_form(session, source, level), source.n_items
     else:
-        outcome = session.full_score(source, estimator=estimator, level=level)
+        outcome = session.full_score(source, estimator=estimator, level=level, mismatch=mismatch)
         n_bank = session.bank.n_items
     lz_star, p = fit_of(session)
     table = item_table(session, items_by_id)

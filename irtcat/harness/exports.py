@@ -17,7 +17,10 @@ from irtcat._files import replacing
 from irtcat._numbers import whole_number_in
 from irtcat.harness._items import Item, read_ids, read_items
 
-__all__ = ["EXPORTS", "Export", "export", "inspect_selector"]
+__all__ = ["EXPORTS", "NEW_LOGS", "Export", "export", "inspect_selector"]
+
+NEW_LOGS = "new"
+"""Folder of the logs of the printed commands; not one in which those of the calibration may be."""
 
 LONGEST = 100_000
 """Maximum number of characters of an argument, on any system."""
@@ -115,7 +118,7 @@ def export(subset: Any, to: str = "ids", items: Any = None, task: str | None = N
         >>> reduced.text
         '{"quiz": [4, 7]}'
         >>> print(reduced.commands("few.json", model="hf")[0])
-        lm_eval --model hf --tasks quiz --samples few.json --log_samples --output_path logs
+        lm_eval --model hf --tasks quiz --samples few.json --log_samples --output_path new
     """
     check_choice("to", to, EXPORTS)
     if items is None and isinstance(getattr(subset, "items", None), pd.DataFrame):
@@ -157,7 +160,7 @@ def _to_lm_eval(items: tuple[Item, ...]) -> tuple[str, str]:
 
 def _run_lm_eval(reduced: Export, path: str, model: str) -> list[str]:
     words = ["lm_eval", *_option("--model", model), *_option("--tasks", ",".join(reduced.tasks))]
-    words += [*_option("--samples", path), "--log_samples", "--output_path", "logs"]
+    words += [*_option("--samples", path), "--log_samples", "--output_path", NEW_LOGS]
     return [_command(words)]
 
 
@@ -220,13 +223,19 @@ def _run_inspect(reduced: Export, path: str, model: str) -> list[str]:
         zip(reduced.tasks, reduced.text.splitlines(), strict=True)
     ):
         if len(ids) <= LONGEST:
-            words = [*_option("--model", model), "--log-dir", "logs", *_option("--sample-id", ids)]
+            words = [
+                *_option("--model", model),
+                "--log-dir",
+                NEW_LOGS,
+                *_option("--sample-id", ids),
+            ]
             task_last = ["--", task] if task.startswith("-") else []
             task_first = [] if task_last else [task]
             commands.append(_command(["inspect", "eval", *task_first, *words, *task_last]))
             continue
         sample_ids = f"Path({path!r}).read_text().splitlines()[{number}].split(',')"
-        call = f"inspect_ai.eval({task!r}, model={model!r}, log_dir='logs', sample_id={sample_ids})"
+        settings = f"model={model!r}, log_dir={NEW_LOGS!r}, sample_id={sample_ids}"
+        call = f"inspect_ai.eval({task!r}, {settings})"
         code = f"import inspect_ai; from pathlib import Path; {call}"
         commands.append(_command(["python", "-c", code]))
     return commands

@@ -8,17 +8,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from irtcat._checks import InputError, argument_error, brief, one_line, shorten
+import pandas as pd
+
+from irtcat._checks import InputError, argument_error, brief, check_choice, one_line, shorten
+from irtcat._conditions import MISMATCH, check_conditions, text_hash
 from irtcat._folders import OutputFolder
 from irtcat.cat import Session
 from irtcat.harness._extra import imported
 from irtcat.harness._folder import LOGS
-from irtcat.harness._items import Item
+from irtcat.harness._items import Item, agreed, known_conditions
 from irtcat.harness._models import is_in_file, model_in_file
 from irtcat.harness.answers import Answer, Progress, record
 from irtcat.harness.exports import inspect_selector
+from irtcat.io.logs._values import clip, version_text
 
 __all__ = ["Adaptive", "Inspect"]
+
+ADVICE = "Run the task with the settings and the data of the calibration"
 
 
 class Adaptive:
@@ -41,6 +47,7 @@ class Adaptive:
         metric: str | None = None,
         threshold: float | None = None,
         progress: Progress | None = None,
+        mismatch: str = "refuse",
     ):
         """Hold the samples of a task for a session.
 
@@ -48,10 +55,15 @@ class Adaptive:
             session: the session.
             items: the items of its bank by id; `Item.sample` is the sample's id.
             metric: the scorer whose values are the answers, or "scorer.key" if the value is a
-                mapping; by default the first scorer.
+                mapping; by default that of the calibration, or else the first scorer.
             threshold: scores of at least this count as right, others as wrong.
             progress: called with the number of answers so far, the maximum number, and a text.
+            mismatch: where scorer, version or data differ from those of the calibration, as far as
+                the bank knows these: "refuse", or "accept".
         """
+        check_choice("mismatch", mismatch, MISMATCH)
+        self.mismatch = mismatch
+        self.conditions = known_conditions(session.bank.items, items)
         self.session, self.metric, self.threshold, self.progress = (
             session,
             metric,
@@ -72,6 +84,7 @@ class Adaptive:
         """Check the samples before any of them runs."""
         try:
             self._check(task, {str(sample.id) for sample in samples}, epochs)
+            self._check_data(task, samples)
         except InputError as error:
             self.error = error
             raise
@@ -87,6 +100,26 @@ class Adaptive:
         if epochs != 1:
             raise argument_error("epochs", "1: an item is asked once", epochs)
         self.check_samples(sample_ids)
+
+    def _check_data(self, task: Any, samples: list[Any]) -> None:
+        """Raise where version, data or the requested scorer differ from the calibration."""
+        run: dict[str, Any] = {"task": self.conditions["task"]}
+        run["version"] = version_text(getattr(task, "task_version", None)) or None
+        if self.metric is not None and self.metric != agreed(self.conditions, "scorer"):
+            run["scorer"], _, key = self.metric.partition(".")
+            run["metric"] = key or None
+        hashes = {}
+        for sample in samples:
+            item = self._item_of.get(str(sample.id))
+            if item is not None and isinstance(sample.input, str):
+                hashes[item] = text_hash(str(clip(sample.input)), clip(sample.target))
+        index = self.conditions.index
+        run["text_hash"] = [hashes.get(item) for item in index]
+        self._check_conditions(pd.DataFrame(run, index=index))
+
+    def _check_conditions(self, run: pd.DataFrame) -> None:
+        """Raise where a run is under other conditions than the calibration."""
+        check_conditions(self.conditions, run, self.mismatch, name="task", advice=ADVICE)
 
     def check_samples(self, sample_ids: set[str]) -> None:
         """Raise unless every unanswered item is among the samples."""
@@ -164,22 +197,27 @@ class Adaptive:
         """The value of the chosen score."""
         if not scores:
             raise argument_error("task", "a task that scores its samples", f"no score for {item}")
-        name, _, key = (self.metric or next(iter(scores))).partition(".")
-        if self.metric in scores:
-            name, key = str(self.metric), ""
+        known = agreed(self.conditions, "scorer")
+        default = known if known in scores else next(iter(scores))
+        chosen = str(default if self.metric is None else self.metric)
+        name, _, key = (chosen, "", "") if chosen in scores else chosen.partition(".")
+        if not key and name == known:
+            key = agreed(self.conditions, "metric") or ""
         if name not in scores:
             raise argument_error("metric", f"one of the scorers {shorten(list(scores))}", name)
         value = scores[name].value
         if isinstance(value, Mapping):
-            key = key or next(iter(value), "")
+            is_given, key = bool(key), key or next(iter(value), "")
             if key not in value:
                 have = shorten([f"{name}.{entry}" for entry in value])
                 raise argument_error("metric", f"one of {have}", f"{name}.{key}")
-            if len(value) > 1 and self.metric is None:
+            if len(value) > 1 and self.metric is None and not is_given:
                 others = ", ".join(entry for entry in value if entry != key)
                 self.notes["part"] = f"{brief(name)}: {brief(key)} was used (not {others})."
             value = value[key]
-        if len(scores) > 1 and self.metric is None:
+        run = {"task": self.conditions["task"].get(item), "scorer": name, "metric": key or None}
+        self._check_conditions(pd.DataFrame(run, index=[item]))
+        if len(scores) > 1 and self.metric is None and name != known:
             others = ", ".join(scorer for scorer in scores if scorer != name)
             self.notes["scorer"] = f"Scorer {name} was used (not {others})."
         return value
@@ -199,13 +237,16 @@ class Inspect:
         model: an ``inspect_ai`` model, its name, or ``file.py@name``, a function in a file that
             returns a model, with the option ``model_args`` as its arguments (for a mock with custom
             outputs use ``get_model(..., memoize=False)``, or Inspect reuses the first one created).
-        metric: the scorer whose values are the answers, or "scorer.key"; by default the first.
+        metric: the scorer whose values are the answers, or "scorer.key"; by default that of the
+            calibration, or else the first.
         log_dir: folder of the log; by default "inspect_logs" in the run's folder, or Inspect's
             default without one. Answers are read from the default folder only.
         task_args: arguments of a task given by name.
         options: further arguments of ``inspect_ai.eval`` (temperature, model_args, retry_on_error,
             ...); a ``solver`` may be a name: file.py@name or a registered one.
         threshold: scores of at least this count as right, others as wrong.
+        mismatch: where scorer, version or data differ from those of the calibration, as far as the
+            bank knows these: "refuse", or "accept".
     """
 
     task: Any = field(repr=False)
@@ -215,9 +256,11 @@ class Inspect:
     task_args: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     threshold: float | None = None
+    mismatch: str = "refuse"
 
     def __post_init__(self) -> None:
         """Check the settings."""
+        check_choice("mismatch", self.mismatch, MISMATCH)
         reserved = {"tasks", "model", "log_dir", "epochs", "sample_id", "limit", "max_samples",
                "fail_on_error", "sample_shuffle"} & set(self.options)  # fmt: skip
         if reserved:
@@ -246,7 +289,9 @@ class Inspect:
         if session.is_over:
             return []
         inspect_ai = imported("inspect_ai", "Inspect AI")
-        manager = Adaptive(session, items, self.metric, self.threshold, progress)
+        manager = Adaptive(
+            session, items, self.metric, self.threshold, progress, mismatch=self.mismatch
+        )
         task = self._task(inspect_ai, manager)
         log_dir = self.log_dir
         if folder is not None and not log_dir:

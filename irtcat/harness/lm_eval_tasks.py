@@ -7,6 +7,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+import pandas as pd
+
 from irtcat._checks import (
     InputError,
     argument_error,
@@ -16,21 +18,25 @@ from irtcat._checks import (
     one_line,
     shorten,
 )
+from irtcat._conditions import MISMATCH, check_conditions
 from irtcat._files import replacing
 from irtcat._folders import OutputFolder
 from irtcat._reading import parse_json
 from irtcat.cat import Session
 from irtcat.harness._extra import imported
-from irtcat.harness._items import Item
+from irtcat.harness._items import Item, agreed, known_conditions
 from irtcat.harness._models import is_in_file, model_in_file
 from irtcat.harness._replies import Replies, append
 from irtcat.harness.answers import ON_ERROR, Answer, Progress, ask_until_over
 from irtcat.io.logs._choose import FIRST
+from irtcat.io.logs.lm_eval import task_version
 
 __all__ = ["LmEval"]
 
 OF_MODEL = ("batch_size", "max_batch_size", "device")
 """Options of ``simple_evaluate`` that are arguments of the model."""
+
+ADVICE = "Run it with the settings of the calibration, and the version of its data"
 
 SAMPLES, REPLIES = "samples_{}.jsonl", "lm_eval_replies.jsonl"
 
@@ -40,24 +46,28 @@ class LmEval:
     """A model run by lm-evaluation-harness (0.4.9 or later).
 
     The documents asked run with ``simple_evaluate(..., samples={task: numbers})``, without other
-    tasks; the model is created once. If the bank has hashes of the documents they must match the
-    run. The run's folder stores every sample as lm-eval logs it (``samples_<task>.jsonl``) and each
-    reply of the model (``lm_eval_replies.jsonl``), so that an interrupted batch is not paid for
-    twice. lm-eval's own cache is not used: it contains pickles, which run code when they are read.
+    tasks; the model is created once. If the bank knows under which conditions its items were
+    calibrated (metric, filter, number of examples, version of the task, hashes of the documents),
+    they must match the run. The run's folder stores every sample as lm-eval logs it
+    (``samples_<task>.jsonl``) and each reply of the model (``lm_eval_replies.jsonl``), so that an
+    interrupted batch is not paid for twice. lm-eval's own cache is not used: it contains pickles,
+    which run code when they are read.
 
     Attributes:
         model: an object of lm-eval's class LM, the name of a model type, such as "hf", or
             ``file.py@name``, a class or function in a file that returns such an object.
         model_args: its arguments, "name=value,..." or a mapping, if ``model`` is a name.
-        metric: the metric whose values are the answers; by default the one that `irtcat.read_logs`
-            uses.
-        filter: filter of lm-eval, if a task has several; by default the first.
+        metric: the metric whose values are the answers; by default that of the calibration, or else
+            the one that `irtcat.read_logs` uses.
+        filter: filter of lm-eval, if a task has several; by default that of the calibration, or
+            else the first.
         include_path: folder of additional task files, or several.
         options: further arguments of ``simple_evaluate`` (num_fewshot, batch_size, gen_kwargs,
             apply_chat_template, ...); ``metadata`` are arguments of the tasks.
         retries: number of retries of a failed batch.
         on_error: after that "stop" (the run can be continued later) or "skip" the items.
         threshold: scores of at least this count as right, others as wrong.
+        mismatch: where conditions differ from those of the calibration: "refuse", or "accept".
     """
 
     model: Any = field(repr=False)
@@ -69,9 +79,11 @@ class LmEval:
     retries: int = 0
     on_error: str = "stop"
     threshold: float | None = None
+    mismatch: str = "refuse"
 
     def __post_init__(self) -> None:
         """Check the settings."""
+        check_choice("mismatch", self.mismatch, MISMATCH)
         check_count("retries", self.retries, 0)
         check_choice("on_error", self.on_error, ON_ERROR)
         reserved = {"model", "model_args", "tasks", "samples", "limit", "task_manager",
@@ -111,18 +123,31 @@ class LmEval:
         """Run batches of documents until the session is over."""
         if session.is_over:
             return []
-        running = _Running(self, folder, {item.task for item in items.values()})
+        conditions = known_conditions(session.bank.items, items)
+        self._check_requested(conditions)
+        running = _Running(self, folder, conditions)
         running.forget_samples(session, items)
         skipped = ask_until_over(session, items, running.ask, progress, self.retries, self.on_error,
                                  self.threshold)  # fmt: skip
         return [*running.notes.values(), *skipped]
 
+    def _check_requested(self, known: pd.DataFrame) -> None:
+        """Raise where requested settings differ from the calibration, before anything is run."""
+        requested = {"metric": self.metric, "filter": self.filter}
+        requested["num_fewshot"] = self.options.get("num_fewshot")
+        self._check_conditions(known, known[["task"]].assign(**requested))
+
+    def _check_conditions(self, known: pd.DataFrame, run: pd.DataFrame) -> None:
+        """Raise where a run is under other conditions than the calibration."""
+        check_conditions(known, run, self.mismatch, name="model", advice=ADVICE)
+
 
 class _Running:
     """A run in progress: the model, the task manager, and messages."""
 
-    def __init__(self, harness: LmEval, folder: OutputFolder | None, tasks: set[str]):
-        self.harness, self.folder = harness, folder
+    def __init__(self, harness: LmEval, folder: OutputFolder | None, conditions: pd.DataFrame):
+        self.harness, self.folder, self.conditions = harness, folder, conditions
+        tasks = set(conditions["task"])
         self.notes: dict[str, str] = {}
         self.lm_eval = imported("lm_eval", "lm-evaluation-harness")
         manager = imported("lm_eval.tasks", "lm-evaluation-harness").TaskManager
@@ -171,8 +196,11 @@ class _Running:
             if sorted(rows) != samples[task]:
                 must = f"documents {shorten(samples[task])} of {brief(task)}"
                 raise InputError(f"lm-eval was asked to run {must}. Got {shorten(sorted(rows))}.")
+            metrics = {item.id: self._metric(item, rows[index]) for index, item in numbered.items()}
+            self._check(results, task, {item.id: rows[index] for index, item in numbered.items()},
+                        metrics)  # fmt: skip
             for index, item in numbered.items():
-                yield Answer(item.id, self._value(item, rows[index]), seconds)
+                yield Answer(item.id, rows[index][metrics[item.id]], seconds)
 
     def _store_samples(self, logged: Mapping[str, list[dict[str, Any]]]) -> None:
         """Append the samples to files in the folder, as lm-eval would log them."""
@@ -202,12 +230,14 @@ class _Running:
         filters = list(dict.fromkeys(str(row.get("filter", "")) for row in rows))
         if not filters:
             return {}
-        selected = self.harness.filter or filters[0]
+        known = agreed(self.conditions, "filter", task)
+        is_chosen = self.harness.filter is not None or known in filters
+        selected = self.harness.filter or (known if known in filters else filters[0])
         if selected not in filters and len(filters) > 1:
             raise argument_error(
                 "filter", f"one of {', '.join(filters)} (task {brief(task)})", selected
             )
-        if len(filters) > 1 and self.harness.filter is None:
+        if len(filters) > 1 and not is_chosen:
             others = ", ".join(name for name in filters if name != selected)
             self.notes[f"{task} filter"] = f"{task}: filter {selected} was used (not {others})."
         if selected not in filters:
@@ -217,24 +247,41 @@ class _Running:
             selected = filters[0]
         return {row["doc_id"]: row for row in rows if str(row.get("filter", "")) == selected}
 
-    def _value(self, item: Item, row: Mapping[str, Any]) -> Any:
-        """The value of the metric, after a check that the document is the calibrated one."""
-        if item.hash and row.get("doc_hash") and row["doc_hash"] != item.hash:
-            document = f"document {item.index} of task {brief(item.task)}"
-            fault = f"{document} is not the one calibrated as {brief(item.id)}"
-            advice = "The data of the task have changed: use the version of the calibration."
-            raise InputError(f"In this run {fault} (its hash differs). {advice}")
+    def _check(
+        self,
+        results: Mapping[str, Any],
+        task: str,
+        rows: Mapping[str, Mapping[str, Any]],
+        metrics: Mapping[str, str],
+    ) -> None:
+        """Raise unless the documents, by item, were run under the conditions of the calibration."""
+        run = {
+            "task": task,
+            "metric": list(metrics.values()),
+            "filter": [row.get("filter") for row in rows.values()],
+            "num_fewshot": results.get("n-shot", {}).get(task),
+            "version": task_version(results.get("versions", {}).get(task)) or None,
+            "hash": [row.get("doc_hash") for row in rows.values()],
+        }
+        table = pd.DataFrame(run, index=pd.Index(list(rows), dtype=object))
+        self.harness._check_conditions(self.conditions, table)
+
+    def _metric(self, item: Item, row: Mapping[str, Any]) -> str:
+        """The metric whose value is the answer."""
         metrics = list(row.get("metrics", ()))
-        selected = self.harness.metric or _default_metric(metrics)
+        known = agreed(self.conditions, "metric", item.task)
+        is_chosen = self.harness.metric is not None or known in metrics
+        default = known if known in metrics else _default_metric(metrics)
+        selected = str(self.harness.metric or default)
         if selected not in metrics:
             raise argument_error(
                 "metric", f"one of {', '.join(metrics)} (task {brief(item.task)})", selected
             )
-        if len(metrics) > 1 and self.harness.metric is None:
+        if len(metrics) > 1 and not is_chosen:
             others = ", ".join(name for name in metrics if name != selected)
             note = f"{item.task}: metric {selected} was used (not {others})."
             self.notes[f"{item.task} metric"] = note
-        return row[selected]
+        return selected
 
 
 def _samples_file(task: str) -> str:

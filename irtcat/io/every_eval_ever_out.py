@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import InputError, argument_error
+from irtcat._conditions import condition_text
 from irtcat._files import replacing
 from irtcat.responses import Responses
 
@@ -26,7 +27,7 @@ def write_every_eval_ever(
     folder: str | os.PathLike[str],
     *,
     task: str = "responses",
-    metric: str = "score",
+    metric: str | None = None,
     organization: str = "unknown",
     timestamp: float | None = None,
 ) -> list[Path]:
@@ -41,7 +42,8 @@ def write_every_eval_ever(
             taken from the items' metadata if present (as `read_logs` stores them).
         folder: created if necessary.
         task: name of the task of items without the metadata "task".
-        metric: name of the score.
+        metric: name of the score; by default that of the items' metadata, with its filter, or
+            "score" if they have none.
         organization: who ran the evaluation.
         timestamp: seconds since 1970 written as the time of retrieval; now by default.
 
@@ -72,11 +74,31 @@ def write_every_eval_ever(
         for name in dict.fromkeys(tasks):
             mask = ~np.isnan(values[row]) & np.array([task == name for task in tasks])
             if mask.any():
-                written += _write(responses, row, np.flatnonzero(mask), root, {
-                    "task": name, "metric": metric, "model": subject, "now": f"{now:.6f}",
+                columns = np.flatnonzero(mask)
+                written += _write(responses, row, columns, root, {
+                    "task": name, "model": subject, "now": f"{now:.6f}",
                     "organization": organization, "values": values[row],
+                    **_conditions(responses.items.iloc[columns], metric),
                 })  # fmt: skip
     return written
+
+
+def _conditions(items: pd.DataFrame, metric: str | None) -> dict[str, Any]:
+    """The metric, its id with the filter, and the number of examples, if all items agree."""
+
+    def agreed(name: str) -> Any:
+        values = {value for value in _column(items, name, None) if value is not None}
+        return values.pop() if len(values) == 1 else None
+
+    known = metric is None and agreed("metric")
+    name = str(known or metric or "score")
+    source = agreed("filter") if known else None
+    shots = agreed("num_fewshot")
+    return {
+        "metric": name,
+        "result": f"{name}:{source}" if source is not None else name,
+        "shots": None if shots is None else condition_text(shots),
+    }
 
 
 def _column(frame: pd.DataFrame, name: str, default: Any) -> list[Any]:
@@ -146,11 +168,13 @@ def _document(
         "max_score": 1.0,
     }
     result = {
-        "evaluation_result_id": about["metric"],
+        "evaluation_result_id": about["result"],
         "evaluation_name": about["task"],
         "source_data": {"dataset_name": about["task"], "source_type": "other"},
         "metric_config": config,
     }
+    if about["shots"] is not None:
+        result["generation_config"] = {"additional_details": {"num_fewshot": about["shots"]}}
     return {
         "schema_version": SCHEMA,
         "evaluation_id": evaluation,
@@ -197,7 +221,7 @@ def _rows(
                 "evaluation_id": evaluation,
                 "model_id": about["model"],
                 "evaluation_name": about["task"],
-                "evaluation_result_id": about["metric"],
+                "evaluation_result_id": about["result"],
                 "sample_id": item if samples[column] is None else str(samples[column]),
                 "sample_hash": hashlib.sha256(known.encode("utf-8", "replace")).hexdigest(),
                 "interaction_type": "single_turn",

@@ -10,6 +10,7 @@ import scipy
 from scipy.special import ndtr, ndtri
 
 from irtcat._checks import argument_error, check_choice, check_interval
+from irtcat._conditions import check_conditions
 from irtcat._progress import Progress, Steps, with_progress
 from irtcat._types import FloatArray, IntArray
 from irtcat.io.convert import as_responses_like
@@ -123,6 +124,7 @@ def compare(
     *,
     method: str = "auto",
     level: float = 0.95,
+    mismatch: str = "refuse",
     progress: Progress | bool | None = None,
 ) -> Comparison:
     """Test whether the new model is better than the old one on the full benchmark.
@@ -157,6 +159,8 @@ def compare(
             ``responses``.
         method: "auto", "paired" or "assisted".
         level: probability of the interval; the verdict is "better" or "worse" if 0 is outside.
+        mismatch: where calibration and responses say under which conditions the items were answered
+            (see `irtcat.predict`) and these differ: "refuse", or "accept".
         progress: True to show the time left on stderr, or a function that is called as
             ``progress(done, total, text)`` for the pairs of calibrated models.
 
@@ -164,7 +168,8 @@ def compare(
         The comparison.
 
     Raises:
-        InputError: for an unknown model, item or method, or fewer than 2 items that both answered.
+        InputError: for an unknown model, item or method, fewer than 2 items that both answered, or
+            answers under other conditions than those of the calibration.
 
     Example:
         >>> from irtcat.bank import ItemBank
@@ -187,6 +192,8 @@ def compare(
     calibration = as_responses_like(calibration, "calibration", None)
     responses = as_responses_like(responses, "responses", calibration)
     names, pair, sampled, flags = _read(calibration, subset, responses, new, old)
+    used = calibration.item_ids if pair.known_old is not None else calibration.item_ids[pair.at]
+    check_conditions(calibration.items, responses.items, mismatch, items=used)
     shares = _shares_right(pair)
     columns = _covariates(pair, shares)
     if method == "auto":

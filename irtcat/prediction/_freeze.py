@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import argument_error, check_interval
+from irtcat._conditions import CONDITION_COLUMNS
 from irtcat._dates import as_date, today
 from irtcat._metadata import HARNESS_COLUMNS
 from irtcat._progress import Progress, part_of, with_progress
@@ -140,8 +141,12 @@ def short_form(
 
 
 def _harness_columns(items: pd.DataFrame, ids: np.ndarray) -> pd.DataFrame:
-    """What harnesses need to find the items; other columns, such as texts, may not be passed on."""
-    known = [name for names in HARNESS_COLUMNS.values() for name in names if name in items]
+    """What harnesses need to find the items, and the conditions of their answers.
+
+    Other columns, such as texts, may not be passed on.
+    """
+    names = [*(name for names in HARNESS_COLUMNS.values() for name in names), *CONDITION_COLUMNS]
+    known = [name for name in names if name in items]
     index = pd.Index(ids, dtype=object, name="item")
     table = items.set_axis(items.index.astype(str), axis=0)
     return table.reindex(index.astype(str))[known].set_axis(index, axis=0)

@@ -9,6 +9,7 @@ import pandas as pd
 
 from irtcat._betting import Draw
 from irtcat._checks import argument_error, check_choice, check_interval
+from irtcat._conditions import check_conditions
 from irtcat._progress import Progress, part_of, with_progress
 from irtcat._registry import Registry, documented
 from irtcat._types import FloatArray
@@ -149,6 +150,7 @@ def predict(
     weights: Any = None,
     seed: int = 0,
     drawn: Any = None,
+    mismatch: str = "refuse",
     progress: Progress | bool | None = None,
 ) -> Prediction:
     """Predict full scores and ranks of new subjects from their responses to a few items.
@@ -194,6 +196,9 @@ def predict(
         drawn: for "curves" with adaptive sessions, the probability with which each item was drawn
             for each subject, in the shape of ``responses``; NaN where an item was chosen or not
             asked. For "guaranteed" and "design-based" what `irtcat.cat.Report.draws` returns.
+        mismatch: where calibration, bank and responses say under which conditions the items were
+            answered (metric, filter, number of examples, version and hash of the data, as
+            `irtcat.read_responses` keeps them of logs) and these differ: "refuse", or "accept".
         progress: True to show the time left on stderr, or a function that is called as
             ``progress(done, total, text)`` in cross-validations, and in the calibration of the
             items without a ``bank``.
@@ -207,7 +212,8 @@ def predict(
     Raises:
         InputError: for an unknown estimator or expectation, a level outside (0, 1), a subset with
             items that the calibration does not have, new responses without any item of the subset
-            or in other categories, or a bank that lacks items.
+            or in other categories or under other conditions, or a bank that lacks items or was
+            calibrated under others.
 
     Example:
         >>> from irtcat import ItemBank
@@ -245,6 +251,9 @@ def predict(
     calibration = as_responses_like(calibration, "calibration", bank)
     item_ids, shares, sampled = _read_subset(subset, calibration)
     responses = as_responses_like(responses, "responses", item_ids, calibration)
+    if bank is not None:
+        check_conditions(bank.items, calibration.items, mismatch, name="calibration", source="bank")
+    check_conditions(calibration.items, responses.items, mismatch, items=item_ids)
     answers = align(responses, item_ids, calibration)
     draws = drawn if isinstance(drawn, Draw) else None
     chances = None

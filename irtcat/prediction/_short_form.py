@@ -13,6 +13,7 @@ import pandas as pd
 
 from irtcat._bank_file import frame_to_json, plain
 from irtcat._checks import InputError, argument_error, check_ids, check_unique, is_number, shorten
+from irtcat._conditions import check_conditions
 from irtcat._dates import as_date, today
 from irtcat._files import replacing
 from irtcat._html import card
@@ -83,7 +84,8 @@ class ShortForm:
     Attributes:
         name: its name.
         item_ids: ids of the items to run.
-        items: where harnesses find the items: task, sample and hash, as far as known; by item id.
+        items: where harnesses find the items (task, sample and hash), and the conditions under
+            which they were answered (metric, filter, ...), as far as known; by item id.
         rule: full scores from the answers; see `irtcat.prediction.auto`.
         norms: distribution of the calibrated subjects' full scores.
         n_items: number of items in the full score.
@@ -165,7 +167,12 @@ class ShortForm:
         return pd.DataFrame(columns, index=pd.Index(self.item_ids, dtype=object, name="item"))
 
     def predict(
-        self, responses: Any, *, expect: str | None = None, level: float = 0.95
+        self,
+        responses: Any,
+        *,
+        expect: str | None = None,
+        level: float = 0.95,
+        mismatch: str = "refuse",
     ) -> Prediction:
         """Predict full scores and ranks of new subjects, as `irtcat.predict` with the calibration.
 
@@ -180,18 +187,21 @@ class ShortForm:
                 what the form was made for, if anything.
             level: probability of the intervals: .5, .8, .9, .95 or .99, unless the form was made
                 with other levels.
+            mismatch: as for `irtcat.predict`.
 
         Returns:
             As `irtcat.predict`.
 
         Raises:
-            InputError: for responses without any of its items or in other categories, a subject who
-                lacks more answers, another level, or an unknown expectation.
+            InputError: for responses without any of its items, in other categories or under other
+                conditions, a subject who lacks more answers, another level, or an unknown
+                expectation.
         """
         expect = self.expect if expect is None else expect
         expectation = expectation_of(expect)
         self.check_level(level)
         data = as_responses_like(responses, "responses", self)
+        check_conditions(self.items, data.items, mismatch, source="short form")
         answers = align(data, self.item_ids, self)
         x = answers.to_numpy() / max(self.n_categories - 1, 1)
         if expectation is None or not expectation.direction:

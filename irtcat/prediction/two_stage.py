@@ -22,6 +22,7 @@ def select_next(
     calibration: Responses,
     seed: int = 0,
     allowed: Any = None,
+    mismatch: str = "refuse",
 ) -> Subset:
     """Choose further items for a new subject from its answers to the first ones.
 
@@ -39,6 +40,7 @@ def select_next(
         calibration: calibration responses.
         seed: seed of the sample.
         allowed: ids, or a mask, of the items that may be chosen; all by default.
+        mismatch: as for `irtcat.predict`.
 
     Returns:
         All items, with those of ``subset`` first: ``item_ids[len(subset):]`` are to be run next.
@@ -64,7 +66,7 @@ def select_next(
     check_count("n_items", n_items)
     if bank is not None:
         calibration = calibration.subset(items=bank.item_ids)
-    prediction = predict(calibration, subset, responses, estimator="auto")
+    prediction = predict(calibration, subset, responses, estimator="auto", mismatch=mismatch)
     assert prediction.how is not None
     has_score = ~np.isnan(prediction.score)
     if not has_score.any():

@@ -10,6 +10,7 @@ from scipy.special import ndtri
 
 from irtcat._bank_moves import unused_categories
 from irtcat._checks import argument_error, brief, check_choice, check_count, check_interval
+from irtcat._conditions import check_conditions
 from irtcat._precision import choose_precision, precision
 from irtcat._progress import Progress, Steps, with_progress
 from irtcat._types import BoolArray, FloatArray
@@ -267,6 +268,7 @@ def score(
     level: float = 0.95,
     theta_bounds: tuple[float, float] = (-6.0, 6.0),
     precision: str = "auto",
+    mismatch: str = "refuse",
     progress: Progress | bool | None = None,
 ) -> Ability:
     """Estimate the ability of every subject from its responses to items of the bank.
@@ -291,6 +293,9 @@ def score(
         level: probability of the interval, in (0, 1).
         theta_bounds: range of ``ml``, ``map`` and ``wle`` estimates.
         precision: "float64", "float32", or "auto" (float32 from a million responses on).
+        mismatch: where responses and bank say under which conditions the items were answered
+            (metric, filter, number of examples, version and hash of the data, as
+            `irtcat.read_responses` keeps them of logs) and these differ: "refuse", or "accept".
         progress: True to show the time left on stderr, or a function that is called as
             ``progress(done, total, text)`` for the blocks of a `ResponseSource`; responses in
             memory are scored by one compiled program.
@@ -309,8 +314,8 @@ def score(
         and ``map`` give vectors with their covariance, and normal intervals.
 
     Raises:
-        InputError: for an unknown method, an interval outside (0, 1), bounds out of order, or
-            responses that share no item with the bank.
+        InputError: for an unknown method, an interval outside (0, 1), bounds out of order,
+            responses that share no item with the bank, or answers under other conditions.
 
     Example:
         >>> bank = ItemBank.from_parameters(a=[1.0, 1.0, 2.0], b=[-1.0, 0.0, 1.0])
@@ -342,6 +347,7 @@ def score(
     )
     if not (np.isfinite([low, high]).all() and low < high):
         raise argument_error("theta_bounds", "two finite numbers in rising order", theta_bounds)
+    check_conditions(bank.items, responses.items, mismatch, source="bank")
     bank, matched = match(bank, responses)
     dtype = choose_precision(precision, matched.values.size)
     if bank.model.dims > 1:
@@ -491,7 +497,12 @@ def _in_passes(
 
 
 def plausible_values(
-    bank: ItemBank, responses: Responses, n: int = 5, seed: int = 0, precision: str = "auto"
+    bank: ItemBank,
+    responses: Responses,
+    n: int = 5,
+    seed: int = 0,
+    precision: str = "auto",
+    mismatch: str = "refuse",
 ) -> pd.DataFrame:
     """Draw abilities from every subject's posterior.
 
@@ -501,6 +512,7 @@ def plausible_values(
         n: number of draws per subject, at least 1.
         seed: seed of the draws.
         precision: see `score`.
+        mismatch: see `score`.
 
     Returns:
         One row per subject, columns pv1, pv2, ....
@@ -519,6 +531,7 @@ def plausible_values(
     """
     check_count("n", n)
     one_ability(bank, "plausible values")
+    check_conditions(bank.items, responses.items, mismatch, source="bank")
     bank, matched = match(bank, responses)
     dtype = choose_precision(precision, matched.values.size)
     post = _bank_posterior(_Task(bank, matched, 0.95, (-6.0, 6.0), dtype))

@@ -164,7 +164,9 @@ def _points(task: Task, bank: ItemBank) -> FloatArray:
     """Abilities at which the determinant is averaged, points x dims."""
     dims = bank.model.dims
     if task.responses is not None:
-        theta = score(bank, task.responses).theta.reshape(task.responses.n_subjects, dims)
+        theta = score(bank, task.responses, mismatch="accept").theta.reshape(
+            task.responses.n_subjects, dims
+        )
         theta = theta[np.isfinite(theta).all(axis=1)]
         if len(theta) > POINTS:
             theta = theta[np.sort(task.rng.permutation(len(theta))[:POINTS])]

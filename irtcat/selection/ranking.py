@@ -67,7 +67,7 @@ def choose_fisher(task: Task) -> Choice:
     """
     bank = task.need_bank
     if task.responses is not None:
-        theta = score(bank, task.responses).theta
+        theta = score(bank, task.responses, mismatch="accept").theta
         theta = theta[np.isfinite(theta)]
         return _best(task, summed_information(bank, theta), additive=True)
     middle = (np.arange(POPULATION_NODES) + 0.5) / POPULATION_NODES

@@ -403,7 +403,7 @@ def test_short_forms_on_the_command_line(files):
     text = run_ok("export", "form.json", "--to", "lm-eval", "--out", "few.json")
     numbers = sorted(int(item.split("/")[1]) for item in form.item_ids)
     assert json.loads(Path("few.json").read_text()) == {"quiz": numbers}
-    assert "irtcat predict --short-form form.json NEW" in text
+    assert "irtcat predict --short-form form.json new" in text
     document = json.loads(run_ok("predict", "--short-form", "form.json", "old.npz", "--json"))
     predicted = form.predict(irtcat.load("old.npz")).score
     assert [row["score"] for row in document["subjects"]] == predicted.tolist()

@@ -158,7 +158,7 @@ def test_words_that_begin_with_a_hyphen_are_no_options():
     table = pd.DataFrame({"task": "-quiz", "sample": ["-3", "-5"]}, index=["x", "y"])
     (command,) = export(["x", "y"], "inspect", table).commands(model="-m")
     assert shlex.split(command) == [
-        "inspect", "eval", "--model=-m", "--log-dir", "logs", "--sample-id=-5,-3", "--", "-quiz",
+        "inspect", "eval", "--model=-m", "--log-dir", "new", "--sample-id=-5,-3", "--", "-quiz",
     ]  # fmt: skip
     (command,) = export(["7"], "lm-eval", task="-quiz").commands("-few.json", "-m")
     assert shlex.split(command)[1:4] == ["--model=-m", "--tasks=-quiz", "--samples=-few.json"]

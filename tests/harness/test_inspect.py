@@ -144,7 +144,7 @@ def test_the_printed_command_runs(calibrated, task_file, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert words[0] == "inspect"
     program.main([*words[1:], "--display", "none"], standalone_mode=False)
-    run = read_logs(tmp_path / "logs").responses
+    run = read_logs(tmp_path / "new").responses
     assert set(run.items["sample"]) == set(responses.items.loc[ids, "sample"])
     assert run.values.tolist() == [[0, 0, 0]]  # that task's solver says nothing
 
@@ -267,11 +267,34 @@ def test_trap_memoized_models(inspect_ai):
     assert simulated(0.0, "same") is not simulated(1.0, "same")
 
 
+def test_the_task_is_that_of_the_calibration(calibrated, task_file, tmp_path):
+    """Scorer, version and texts; what is known before the run is checked before it."""
+    _, bank = calibrated
+    assert bank.items["scorer"].unique().tolist() == ["match"]
+    for column, value, words, is_early in (
+        ("version", "7", "version 0 instead of 7", True),
+        ("text_hash", "ab" * 32, r"hash of the text .* instead of abababababab", True),
+        ("scorer", "judge", "scorer match instead of judge", False),
+    ):
+        asked = []
+        items = bank.items.assign(**{column: value})
+        other = irtcat.ItemBank(bank.model, bank.item_ids, items=items)
+        harness = {"log_dir": tmp_path / column}
+        with pytest.raises(InputError, match=f"{words} in task quiz"):
+            evaluate(other, Inspect(task_file, simulated(0.0, "x", asked), **harness), RULES)
+        assert bool(asked) != is_early
+        accepting = Inspect(task_file, simulated(0.0, "x"), mismatch="accept", **harness)
+        assert evaluate(other, accepting, RULES).n_items == RULES.max_items
+
+
 def test_what_cannot_be_run_is_told(calibrated, task_file, tmp_path):
     _, bank = calibrated
     model = simulated(0.0, "x")
     for harness, must in (
-        (Inspect(task_file, model, metric="rouge", log_dir=tmp_path), "one of the scorers match"),
+        (
+            Inspect(task_file, model, metric="rouge", log_dir=tmp_path, mismatch="accept"),
+            "one of the scorers match",
+        ),
         (Inspect("no_such_file.py", model), "no_such_file.py"),
         (Inspect(task_file, "no-such-api/x"), "could not run: .*no-such-api"),
     ):

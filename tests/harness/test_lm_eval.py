@@ -129,7 +129,7 @@ def test_the_printed_command_runs(calibrated, quiz, tmp_path):
         [*program, *words[1:], "--include_path", str(quiz)], cwd=tmp_path, check=True,
         capture_output=True, timeout=300,
     )  # fmt: skip
-    logs = read_logs(tmp_path / "logs")
+    logs = read_logs(tmp_path / "new")
     assert set(logs.responses.item_ids) == {str(responses.item_ids[i]) for i in (3, 17, 30)}
 
 
@@ -328,8 +328,70 @@ def test_other_data_than_the_calibrated_are_refused(simulated, calibrated, quiz,
     text = (quiz / "quiz.yaml").read_text().replace(f"{quiz}/quiz.jsonl", f"{tmp_path}/new.jsonl")
     (tmp_path / "quiz.yaml").write_text(text)
     model = simulated(0.0, "sim/x")
-    with pytest.raises(InputError, match="not the one calibrated as quiz/"):
+    with pytest.raises(InputError, match=r"hash of the data .* instead of .* in task quiz"):
         evaluate(bank, LmEval(model, include_path=str(tmp_path)), RULES)
+    accepting = LmEval(model, include_path=str(tmp_path), mismatch="accept")
+    assert evaluate(bank, accepting, RULES).n_items == RULES.max_items
+
+
+@pytest.fixture
+def two_filters(quiz, tmp_path):
+    """Folder of the task with two filters, the lenient one first."""
+    text = (quiz / "quiz.yaml").read_text() + (
+        "filter_list:\n"
+        "  - name: flexible\n    filter:\n"
+        "      - function: regex\n        regex_pattern: '([0-9]+)'\n"
+        "      - function: take_first\n"
+        "  - name: strict-match\n    filter:\n      - function: take_first\n"
+    )
+    (tmp_path / "quiz.yaml").write_text(text)
+    return tmp_path
+
+
+def test_answers_are_by_the_filter_of_the_calibration(simulated, calibrated, two_filters):
+    """Or refused by name, if another is requested; then nothing is run."""
+
+    class Chatty(simulated):
+        def generate_until(self, requests, disable_tqdm=False):
+            return [f"It is {text}." for text in super().generate_until(requests, disable_tqdm)]
+
+    _, bank = calibrated
+    folder, metrics = str(two_filters), bank.items.assign(filter="strict-match")
+    strict = irtcat.ItemBank(bank.model, bank.item_ids, items=metrics)
+    model = Chatty(9.0, "sim/x")
+    found = evaluate(strict, LmEval(model, include_path=folder), RULES)
+    assert found.items["answer"].sum() == 0
+    assert not found.notes
+    model = Chatty(9.0, "sim/x")
+    other = LmEval(model, include_path=folder, filter="flexible")
+    with pytest.raises(InputError, match="filter flexible instead of strict-match in task quiz"):
+        evaluate(strict, other, RULES)
+    assert model.asked == []
+    accepting = LmEval(model, include_path=folder, filter="flexible", mismatch="accept")
+    assert evaluate(strict, accepting, RULES).items["answer"].sum() == RULES.max_items
+    with pytest.raises(InputError, match="filter flexible instead of none in task quiz"):
+        evaluate(bank, LmEval(model, include_path=folder), RULES)  # none of them is the calibrated
+
+
+def test_examples_and_version_are_those_of_the_calibration(simulated, calibrated, quiz, tmp_path):
+    _, bank = calibrated
+    text = (quiz / "quiz.yaml").read_text()
+    (tmp_path / "quiz.yaml").write_text(f"{text}metadata:\n  version: 2.0\n")
+    folder = str(tmp_path)
+    assert "version" not in bank.items  # lm-eval's "Yaml" is none
+    for column, value, words in (
+        ("num_fewshot", 2, "num_fewshot 0 instead of 2"),
+        ("version", "x", "version 2 instead of x"),
+    ):
+        items = bank.items.assign(**{column: value})
+        other = irtcat.ItemBank(bank.model, bank.item_ids, items=items)
+        model = simulated(0.0, "sim/x")
+        with pytest.raises(InputError, match=f"{words} in task quiz"):
+            evaluate(other, LmEval(model, include_path=folder), RULES)
+    model = simulated(0.0, "sim/x")
+    with pytest.raises(InputError, match="num_fewshot 3 instead of 0 in task quiz"):
+        evaluate(bank, LmEval(model, include_path=folder, options={"num_fewshot": 3}), RULES)
+    assert model.asked == []
 
 
 @pytest.mark.slow  # the same
@@ -342,7 +404,10 @@ def test_what_cannot_be_run_is_told(simulated, calibrated, quiz):
     _, bank = calibrated
     model = simulated(0.0, "sim/x")
     for harness, must in (
-        (LmEval(model, include_path=str(quiz), metric="acc"), "one of exact_match"),
+        (
+            LmEval(model, include_path=str(quiz), metric="acc", mismatch="accept"),
+            "one of exact_match",
+        ),
         (LmEval("no-such-kind", include_path=str(quiz)), "cannot create the model no-such-kind"),
     ):
         with pytest.raises(InputError, match=must):

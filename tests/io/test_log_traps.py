@@ -225,7 +225,8 @@ def test_one_model_run_twice(real, tmp_path):
 def test_runs_that_differ_in_settings_are_noted(real, tmp_path):
     lines, results = real[0]["tiny_mc"], real[1]
     write_run(tmp_path / "m", lines, results)
-    other = {**results, "n-shot": {"tiny_mc": 5}, "date": results["date"] + 5}
+    config = {**results["config"], "gen_kwargs": "temperature=1"}
+    other = {**results, "config": config, "date": results["date"] + 5}
     write_run(tmp_path / "m", lines, other, stamp="2026-11-22T00-00-00.5")
     notes = read_logs(tmp_path).report.notes
     assert "simorg/sim-0, task tiny_mc: runs differ in their settings." in notes

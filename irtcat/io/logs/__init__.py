@@ -1,14 +1,16 @@
 """Logs of evaluation harnesses: one file per format, a table of them, and one reader."""
 
+from irtcat.io.logs._agree import MISMATCH
 from irtcat.io.logs._format import LogFile, LogFormat, Request, Run, Skipped
 from irtcat.io.logs._read import INCOMPLETE, RUNS, Logs, read_logs
 from irtcat.io.logs._report import ImportReport
-from irtcat.io.logs._values import CutError, as_object, as_text, json_lines
+from irtcat.io.logs._values import CutError, as_object, as_text, json_lines, model_arguments
 from irtcat.io.logs.registry import LOG_FORMATS
 
 __all__ = [
     "INCOMPLETE",
     "LOG_FORMATS",
+    "MISMATCH",
     "RUNS",
     "CutError",
     "ImportReport",
@@ -21,5 +23,6 @@ __all__ = [
     "as_object",
     "as_text",
     "json_lines",
+    "model_arguments",
     "read_logs",
 ]

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import InputError, shorten
+from irtcat.io.logs._agree import Used, agreeing, item_conditions
 from irtcat.io.logs._choose import (
     Choice,
     Preferences,
@@ -16,7 +17,7 @@ from irtcat.io.logs._choose import (
     list_columns,
     show_column,
 )
-from irtcat.io.logs._format import Answers, Column, Item, Items, Run
+from irtcat.io.logs._format import Column, Item, Items, Run
 from irtcat.responses import Responses
 
 __all__ = ["RUNS", "assemble"]
@@ -27,11 +28,16 @@ HASH_SHOWN = 16
 RUNS = ("latest", "mean", "separate")
 
 
+WEIGHTS = ("revision", "peft", "delta", "subfolder", "adapter_weights", "delta_weights")
+"""Arguments that always make another model: checkpoints and adapters."""
+
+
 def _select_runs(
     runs: list[Run], selected_columns: dict[str, Column]
-) -> tuple[list[tuple[Run, Answers]], list]:
+) -> tuple[Used, list[tuple[Run, str]]]:
     """The runs with the selected column, and those that lack it or have invalid values."""
-    selected, skipped = [], []
+    selected: Used = []
+    skipped = []
     for run in runs:
         answers = run.columns.get(selected_columns[group_name(run)])
         if answers is None:
@@ -47,18 +53,54 @@ def _select_runs(
     return selected, skipped
 
 
-def _subjects(
-    selected: list[tuple[Run, Answers]], how: str
-) -> dict[str, list[tuple[Run, Answers]]]:
+def _by_model(selected: Used) -> dict[str, Used]:
+    """Runs by model: arguments are added to its name where they tell its runs apart.
+
+    A revision or an adapter makes another model, other arguments only where runs of the same task
+    differ in them.
+    """
+    groups: dict[str, Used] = {}
+    for pair in selected:
+        groups.setdefault(pair[0].model, []).append(pair)
+    out: dict[str, Used] = {}
+    for model, pairs in groups.items():
+        needed = _telling([run for run, _ in pairs])
+        for pair in pairs:
+            known = pair[0].arguments
+            parts = [f"{name}={known[name]}" for name in needed if name in known]
+            out.setdefault(f"{model}@{','.join(parts)}" if parts else model, []).append(pair)
+    return out
+
+
+def _telling(runs: list[Run]) -> list[str]:
+    """Names of the arguments that tell runs of one model apart."""
+
+    def differs(name: str, some: list[Run]) -> bool:
+        return len({run.arguments.get(name) for run in some}) > 1
+
+    by_task: dict[str, list[Run]] = {}
+    for run in runs:
+        by_task.setdefault(group_name(run), []).append(run)
+    return [
+        name
+        for name in sorted({name for run in runs for name in run.arguments})
+        if differs(name, runs)
+        and (name in WEIGHTS or any(differs(name, some) for some in by_task.values()))
+    ]
+
+
+def _subjects(selected: Used, how: str) -> tuple[dict[str, Used], dict[str, str]]:
     """Runs by subject, oldest first; a run without a model's name is a separate subject.
 
     Runs whose model is named after their folder are combined unless a task occurs twice, because
     they may then be runs of different models.
+
+    Returns:
+        The runs by subject, and the model of each subject.
     """
-    by_model: dict[str, list[tuple[Run, Answers]]] = {}
-    for pair in selected:
-        by_model.setdefault(pair[0].model, []).append(pair)
-    out: dict[str, list[tuple[Run, Answers]]] = {}
+    by_model = _by_model(selected)
+    out: dict[str, Used] = {}
+    models: dict[str, str] = {}
     for model, pairs in by_model.items():
         pairs.sort(key=lambda pair: (pair[0].date, pair[0].file))
         tasks = [group_name(run) for run, _ in pairs]
@@ -68,14 +110,15 @@ def _subjects(
         if how == "separate":
             separate = separate or len(set(tasks)) < len(tasks)
         if not separate:
-            out[model] = pairs
+            out[model], models[model] = pairs, model
             continue
         names: dict[str, str] = {}
         for run, answers in pairs:
             key = run.session or run.file
             name = names.setdefault(key, _unique(f"{model}@{run.date or len(names) + 1}", out))
             out.setdefault(name, []).append((run, answers))
-    return out
+            models[name] = model
+    return out, models
 
 
 def _unique(name: str, used_names: Mapping[str, Any]) -> str:
@@ -106,13 +149,13 @@ def _same_documents(items: Items) -> tuple[np.ndarray, int]:
 
 
 def assemble(
-    runs: list[Run], items: Items, preferences: Preferences, how: str
+    runs: list[Run], items: Items, preferences: Preferences, how: str, mismatch: str
 ) -> tuple[Responses, dict[str, Any]]:
     """Assemble responses from runs.
 
     Returns:
-        The responses, and the contents of the report: choices, notes, skipped and used runs, and
-        the selected column of each task and format.
+        The responses, and the contents of the report: choices, notes, skipped and used runs, the
+        selected column of each task and format, and the subject of each run by its `id`.
 
     Raises:
         InputError: no run can be used, or a requested metric does not exist.
@@ -123,28 +166,41 @@ def assemble(
         reasons = " ".join(reason for _, reason in skipped[:3])
         raise InputError(f"No log can be used. {reasons}")
     mapping, n_mapped = _same_documents(items)
+    used, unlike, more = agreeing(used, columns, mapping, preferences, mismatch)
+    skipped += unlike
+    choices += more
     notes = [note for run, _ in used for note in run.notes]
     if n_mapped:
         notes.append(f"{n_mapped} documents without a hash were identified by their numbers.")
-    subjects = _subjects(used, how)
-    _note_runs(subjects, how, choices, notes)
+    subjects, models = _subjects(used, how)
+    _note_runs(subjects, models, how, choices, notes)
     order = _order(used, mapping, items)
     position = np.full(len(items.all), -1)
     position[order] = np.arange(len(order))
     k, n = _fill(subjects, position[mapping], how, len(order))
     ids = _item_ids([items.all[c] for c in order], notes)
+    conditions, several = item_conditions(used, columns, mapping, items.all)
+    for name, mixed in several.items():
+        if mixed[order].any():
+            first = ids[int(np.argmax(mixed[order]))]
+            notes.append(
+                f"{mixed[order].sum()} items, {first} first, have several values of {name}."
+            )
     binary = all(_is_binary(answers.values) for _, answers in used)
     responses = _responses(k, n, binary, list(subjects), ids, notes, {
         "subjects": _about_subjects(subjects),
-        "items": _about_items([items.all[c] for c in order], ids),
+        "items": _about_items(
+            [items.all[c] for c in order], ids, {n: c[order] for n, c in conditions.items()}
+        ),
     })  # fmt: skip
     report = {
         "choices": choices, "notes": notes, "skipped": skipped, "used": used, "columns": columns,
+        "subjects": {id(run): name for name, pairs in subjects.items() for run, _ in pairs},
     }  # fmt: skip
     return responses, report
 
 
-def _order(used: list[tuple[Run, Answers]], mapping: np.ndarray, items: Items) -> list[int]:
+def _order(used: Used, mapping: np.ndarray, items: Items) -> list[int]:
     """Positions of the items used, sorted by task (first appearance), number, first appearance."""
     is_used = np.zeros(len(mapping), bool)
     tasks: dict[str, int] = {}
@@ -162,7 +218,7 @@ def _order(used: list[tuple[Run, Answers]], mapping: np.ndarray, items: Items) -
 
 
 def _fill(
-    subjects: dict[str, list[tuple[Run, Answers]]], position: np.ndarray, how: str, width: int
+    subjects: dict[str, Used], position: np.ndarray, how: str, width: int
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Sums of the scores, NaN where missing, and numbers of trials (None: all are 1)."""
     sums = np.full((len(subjects), width), np.nan, np.float32)
@@ -245,18 +301,21 @@ def _item_ids(abouts: list[Item], notes: list[str]) -> list[str]:
     return ids
 
 
-def _about_items(abouts: list[Item], ids: list[str]) -> pd.DataFrame:
+def _about_items(
+    abouts: list[Item], ids: list[str], conditions: dict[str, np.ndarray]
+) -> pd.DataFrame:
     """Metadata of the items."""
     names = ("sample", "hash", "text", "target")
     table = {
         "task": [about.task for about in abouts],
         "format": [about.format.name for about in abouts],
         **{name: [getattr(about, name) or None for about in abouts] for name in names},
+        **{name: cells.tolist() for name, cells in conditions.items()},
     }
     return pd.DataFrame(table, index=pd.Index(ids, dtype=object))
 
 
-def _about_subjects(subjects: dict[str, list[tuple[Run, Answers]]]) -> pd.DataFrame:
+def _about_subjects(subjects: dict[str, Used]) -> pd.DataFrame:
     """Metadata of the subjects: of the latest run, with the settings of each task."""
     rows = []
     for pairs in subjects.values():
@@ -278,7 +337,8 @@ def _about_subjects(subjects: dict[str, list[tuple[Run, Answers]]]) -> pd.DataFr
 
 
 def _note_runs(
-    subjects: dict[str, list[tuple[Run, Answers]]],
+    subjects: dict[str, Used],
+    models: dict[str, str],
     how: str,
     choices: list[Choice],
     notes: list[str],
@@ -310,7 +370,7 @@ def _note_runs(
             settings = {json.dumps([r.settings, r.version], sort_keys=True) for r in group}
             if len(settings) > 1:
                 notes.append(f"{name}, task {group[0].task}: runs differ in their settings.")
-    split = {n.rsplit("@", 1)[0] for n in subjects if "@" in n} if how == "separate" else set()
+    split = {model for name, model in models.items() if name != model and how == "separate"}
     if repeated or split:
         names = shorten(repeated or sorted(split))
         others = tuple(option for option in RUNS if option != how)

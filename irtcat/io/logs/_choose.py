@@ -1,9 +1,11 @@
 """Selection of a task's metric and filter or scorer: as requested, or by a rule and reported."""
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from irtcat._checks import InputError, argument_error, shorten
+from irtcat._checks import InputError, argument_error, check_count, shorten
 from irtcat.io.logs._format import Column, LogFormat, Run
 
 __all__ = [
@@ -30,6 +32,9 @@ FIRST = (
 )
 """Metrics of right or wrong, which are preferred to others."""
 
+FIRST_FILTERS = ("none", "", "strict-match", "strict")
+"""Filters that are preferred to others, where no log names those of the task in their order."""
+
 Preference = str | Sequence[str] | Mapping[str, str | Sequence[str]] | None
 
 
@@ -39,7 +44,7 @@ class Choice:
 
     Attributes:
         task: the task, and the format of its logs.
-        what: "metric" (with its filter or scorer) or "runs".
+        what: "metric" (with its filter or scorer), "num_fewshot", "version" or "runs".
         taken: the selected option.
         others: the other options.
     """
@@ -61,11 +66,12 @@ class Preferences:
     metric: Preference = None
     filter: Preference = None
     scorer: Preference = None
+    num_fewshot: int | Mapping[str, int] | None = None
 
     def check(self, tasks: Iterable[str]) -> None:
         """Raise if a mapping names a task that is not in the logs."""
         known = set(tasks)
-        for argument in ("metric", "filter", "scorer"):
+        for argument in ("metric", "filter", "scorer", "num_fewshot"):
             preference = getattr(self, argument)
             for task in preference if isinstance(preference, Mapping) else ():
                 if task not in known:
@@ -84,6 +90,15 @@ class Preferences:
             must = "a name, several names, or a mapping of task to names"
             raise argument_error(argument, must, preference)
         return names
+
+    def shots(self, task: str) -> int | None:
+        """The number of examples requested for a task; None if the caller requested none."""
+        number = self.num_fewshot
+        if isinstance(number, Mapping):
+            number = number.get(task)
+        if number is not None:
+            check_count("num_fewshot", number, 0)
+        return number
 
 
 def show_column(column: Column, format: LogFormat) -> str:
@@ -138,7 +153,7 @@ def list_columns(columns: Iterable[Column], format: LogFormat) -> str:
 
 
 def _choose(group: list[Run], counts: dict[Column, int], preferences: Preferences) -> Column:
-    """The column of a task: as requested, else by number of runs, name and order."""
+    """The column of a task: as requested, else by number of runs, name and the task's order."""
     task, format = group[0].task, group[0].format
     candidates = list(counts)
     for index, argument in ((0, format.column), (1, "metric")):
@@ -164,10 +179,18 @@ def _choose(group: list[Run], counts: dict[Column, int], preferences: Preference
     valid = [c for c in usable if not any(c in r.columns and r.columns[c].flaw for r in group)]
     usable = known or valid or usable
 
-    def rank(column: Column) -> tuple[int, int, bool, int]:
+    def place(source: str) -> int:
+        """Position among the task's filters or scorers."""
+        places = [run.order.index(source) for run in group if source in run.order]
+        return min(places, default=sys.maxsize)
+
+    def rank(column: Column) -> tuple[Any, ...]:
+        source = column[0]
         by_name = FIRST.index(column[1]) if column[1] in FIRST else len(FIRST)
         values = [run.columns[column].values for run in group if column in run.columns]
         graded = any(bool(((v > 0) & (v < 1)).any()) for v in values)
-        return -counts[column], by_name, graded, candidates.index(column)
+        first = FIRST_FILTERS.index(source) if source in FIRST_FILTERS else len(FIRST_FILTERS)
+        # No order of lines: logs may be shuffled.
+        return -counts[column], by_name, graded, place(source), first, column
 
     return min(usable, key=rank)

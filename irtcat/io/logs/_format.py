@@ -190,6 +190,10 @@ class Run:
         copied_session: the part of that id that copies of the log have in common, if not all.
         version: version of the harness, or "".
         settings: what affects the scores, as `show_settings` gives it.
+        arguments: what says which model it is, such as a revision, as `model_arguments` gives it.
+        num_fewshot: number of examples in the prompt, or None.
+        task_version: version of the task or its data, or "".
+        order: filters or scorers in the order in which the task names them, as far as known.
         lower_is_better: metrics that are not used as responses.
         name_source: where the model's name comes from: "log"; "made up", if every model
             without a name gets the same; or "folder", if no log contains it.
@@ -209,6 +213,10 @@ class Run:
     copied_session: str = ""
     version: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
+    arguments: dict[str, str] = field(default_factory=dict)
+    num_fewshot: int | None = None
+    task_version: str = ""
+    order: tuple[str, ...] = ()
     lower_is_better: set[str] = field(default_factory=set)
     name_source: str = "log"
     lacks_results: bool = False

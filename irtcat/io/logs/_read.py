@@ -1,5 +1,6 @@
 """Read logs of evaluation harnesses, one file or a folder tree, to responses and a report."""
 
+import json
 import os
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from irtcat._checks import InputError, argument_error, check_choice, check_count
 from irtcat._progress import Progress, with_progress
 from irtcat._reading import MOST_BYTES, check_path
 from irtcat._registry import documented
+from irtcat.io.logs._agree import MISMATCH
 from irtcat.io.logs._assemble import RUNS, assemble
 from irtcat.io.logs._choose import Preference, Preferences, group_name, show_column
 from irtcat.io.logs._find import find_logs
@@ -52,8 +54,10 @@ def read_logs(
     metric: Preference = None,
     filter: Preference = None,
     scorer: Preference = None,
+    num_fewshot: Any = None,
     runs: str = "latest",
     incomplete: str = "skip",
+    mismatch: str = "refuse",
     progress: Progress | bool | None = None,
     max_bytes: int = MOST_BYTES,
 ) -> Logs:
@@ -75,23 +79,31 @@ def read_logs(
         filter: filter of lm-eval (split of HELM), in the same way, if a task has several.
         scorer: scorer of Inspect, in the same way; ``metric`` then names an entry of a score that
             has several.
+        num_fewshot: read only runs with this number of examples in the prompt: a number, or
+            {task: number}. By default see ``mismatch``.
         runs: for a model that was run more than once on a task: "latest" (for each item the
             latest answer), "mean" (all answers, as repeated trials) or "separate" (subjects
             "model@date"). Models that lm-eval gave one made-up name are always separate.
         incomplete: logs of runs that failed, were cancelled or have not ended, and truncated
             files: "skip" and report, "keep" the complete part, or "refuse" with an error
             (which also refuses every damaged file).
+        mismatch: runs that answer the same items under other conditions (metric, filter, number of
+            examples, version of the task) than most runs: "refuse" skips and reports them, "accept"
+            reads all together.
         progress: True to show the time left on stderr, or a function that is called with files
             done, number of files and the current file.
         max_bytes: how many bytes of a file are parsed as one document (256 MiB by default; for
             the members of an archive, a quarter of that).
 
     Returns:
-        The responses and the report. Repeated trials (Inspect's epochs, the n answers of
-        lighteval's avg@n) of right or wrong are shares of trials. Metadata: of
-        subjects model, date, harness, version, runs, settings (JSON by task); of items task,
-        format, sample (the harness's number or id; None if it is not reliable), hash,
-        text, target.
+        The responses and the report. Subjects are models, and their revisions and other arguments
+        where runs of one model differ in them ("org/model@revision=step100"). Repeated
+        trials (Inspect's epochs, the n answers of lighteval's avg@n) of right or wrong are shares
+        of trials. Metadata: of subjects model, date, harness, version, runs, settings (JSON by
+        task); of items task, format, sample (the harness's number or id; None if it is not
+        reliable), hash, text, target, and as far as known the conditions of the answers: metric,
+        filter or scorer, num_fewshot, version (of the task), text_hash (where the harness logs no
+        hash).
 
     Raises:
         InputError: no file can be read, the only file is damaged, or a requested task or metric
@@ -115,7 +127,8 @@ def read_logs(
     check_choice("format", format, ("auto", *LOG_FORMATS))
     check_choice("runs", runs, RUNS)
     check_choice("incomplete", incomplete, INCOMPLETE)
-    preferences = Preferences(metric, filter, scorer)
+    check_choice("mismatch", mismatch, MISMATCH)
+    preferences = Preferences(metric, filter, scorer, num_fewshot)
     check_count("max_bytes", max_bytes)
     root = check_path(path)
     names = _task_names(tasks)
@@ -164,7 +177,8 @@ def read_logs(
     for row, request in requests.items():
         lacking = [run.file for run in all_runs if run.format is row and run.lacks_results]
         notes += _lacking(row, lacking, request.listed if root.is_dir() else {}, names)
-    return _finish(all_runs, items, preferences, runs, skipped, notes, no_logs, root)
+    assembled = assemble(all_runs, items, preferences, runs, mismatch)
+    return _finish(*assembled, skipped, notes, no_logs, root)
 
 
 def _with_positions(run: Run, file: Path, row: LogFormat, items: Items) -> Run:
@@ -230,17 +244,14 @@ def _failure(
 
 
 def _finish(
-    runs: list[Run],
-    items: Items,
-    preferences: Preferences,
-    how: str,
+    responses: Responses,
+    assembly: dict[str, Any],
     skipped: list[Skipped],
     notes: list[str],
     no_logs: list[str],
     root: Path,
 ) -> Logs:
-    """Assemble the responses and the report."""
-    responses, assembly = assemble(runs, items, preferences, how)
+    """The responses with the report."""
     unused = [Skipped(run.file, reason) for run, reason in assembly["skipped"]]
     if unused and root.is_file():
         raise InputError(unused[0].reason)
@@ -251,6 +262,7 @@ def _finish(
                 "file": run.file,
                 "format": run.format.name,
                 "model": run.model,
+                "subject": assembly["subjects"][id(run)],
                 "task": run.task,
                 "metric": show_column(assembly["columns"][group_name(run)], run.format),
                 "date": run.date or None,
@@ -276,7 +288,10 @@ def _without_copies(runs: list[Run], skipped: list[Skipped]) -> list[Run]:
     unique: dict[tuple[str, ...], Run] = {}
     for run in runs:
         session = run.copied_session or run.session or run.file
-        key: tuple[str, ...] = (run.format.name, session, run.task, run.model, run.date)
+        arguments = json.dumps(run.arguments, sort_keys=True)
+        key: tuple[str, ...] = (
+            *(run.format.name, session, run.task, run.model, run.date, arguments),
+        )
         if key in unique and _same_answers(unique[key], run):
             reason = f"{run.file}: a copy of {unique[key].file}."
             skipped.append(Skipped(run.file, reason))

@@ -17,8 +17,9 @@ class ImportReport:
     """What was read, what was skipped, and what was chosen.
 
     Attributes:
-        runs: a row per run that was used: file, format, model, task, metric, date, version,
-            responses, mean, unscored (samples without a score), incomplete (the reason, or None).
+        runs: a row per run that was used: file, format, model, subject, task, metric, date,
+            version, responses, mean, unscored (samples without a score), incomplete (the reason,
+            or None).
         skipped: files that were not read or not used.
         choices: the options selected where there were several.
         notes: further remarks.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from irtcat._checks import InputError, shorten
+from irtcat._conditions import condition_text
 from irtcat._numbers import number_in
 from irtcat._reading import numbered_lines, parse_json
 
@@ -18,8 +19,10 @@ __all__ = [
     "clip",
     "iso_date",
     "json_lines",
+    "model_arguments",
     "score_number",
     "show_settings",
+    "version_text",
 ]
 
 MOST_TEXT = 4000
@@ -116,6 +119,60 @@ def iso_date(value: Any) -> str:
     except (TypeError, ValueError, OverflowError, OSError):
         return ""
     return date.replace(tzinfo=None).isoformat()
+
+
+SURROUNDINGS = {
+    *("device", "device_map", "device_map_option", "parallelize", "max_memory_per_gpu"),
+    *("max_cpu_memory", "offload_folder", "backend", "batch_size", "max_batch_size", "cache_dir"),
+    *("tensor_parallel_size", "data_parallel_size", "pipeline_parallel_size", "pp_size", "tp_size"),
+    *("gpu_memory_utilization", "swap_space", "num_concurrent", "max_retries", "timeout"),
+    *(
+        "base_url",
+        "api_key",
+        "token",
+        "auth_token",
+        "use_auth_token",
+        "header",
+        "trust_remote_code",
+    ),
+}
+"""Arguments that say where and how fast a model runs, or are secret, not which model it is."""
+
+DEFAULTS = {("revision", "main"), ("dtype", "auto")}
+
+
+def model_arguments(arguments: Any) -> dict[str, str]:
+    """The arguments that say which model it is, as short texts; defaults are left out.
+
+    Args:
+        arguments: a mapping, or a text "name=value,name=value"; anything else has none.
+
+    Example:
+        >>> model_arguments("pretrained=org/model,revision=step100,device=cuda:0,peft=None")
+        {'pretrained': 'org/model', 'revision': 'step100'}
+    """
+    if isinstance(arguments, str):
+        arguments = dict(pair.split("=", 1) for pair in arguments.split(",") if "=" in pair)
+    if not isinstance(arguments, dict):
+        return {}
+    known = show_settings((str(name).strip(), value) for name, value in arguments.items())
+    texts = [(name, str(value).strip()) for name, value in known.items()]
+    return {
+        name: text
+        for name, text in texts
+        if name not in SURROUNDINGS and text not in ("", "None") and (name, text) not in DEFAULTS
+    }
+
+
+def version_text(version: Any) -> str:
+    """A version as text, the same for 1 and 1.0; empty if there is none.
+
+    Example:
+        >>> [version_text(version) for version in (1.0, "2-A", 0, None)]
+        ['1', '2-A', '0', '']
+    """
+    is_plain = isinstance(version, (str, int, float)) and not isinstance(version, bool)
+    return condition_text(version) if is_plain else ""
 
 
 def show_settings(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from irtcat._checks import InputError, shorten
+from irtcat._numbers import whole_number_in
 from irtcat._reading import read_json
 from irtcat.io.logs._format import LogFile, LogFormat, Request, Run, Skipped
 from irtcat.io.logs._values import (
@@ -15,6 +16,7 @@ from irtcat.io.logs._values import (
     as_text,
     iso_date,
     json_lines,
+    model_arguments,
     show_settings,
 )
 
@@ -97,7 +99,10 @@ def _run(
         evaluation.get("evaluation_timestamp") or evaluation.get("retrieved_timestamp")
     )
     run.version = f"{library.get('name', '')} {library.get('version', '')}".strip()
-    run.settings = show_settings((("generation_config", _generation(results)),))
+    generation = _generation(results)
+    run.settings = show_settings((("generation_config", generation),))
+    run.num_fewshot = _num_fewshot(generation)
+    run.arguments = _arguments(evaluation.get("model_info") or {})
     for result in results:
         config = result.get("metric_config")
         if isinstance(config, dict) and config.get("lower_is_better") is True:
@@ -109,6 +114,21 @@ def _generation(results: list[dict[str, Any]]) -> Any:
     """Settings of the generation, which every result repeats."""
     configs = (r["generation_config"] for r in results if "generation_config" in r)
     return next(configs, None)
+
+
+def _num_fewshot(generation: Any) -> int | None:
+    """Number of examples in the prompt, which converters note as text."""
+    details = generation.get("additional_details") if isinstance(generation, dict) else None
+    number = details.get("num_fewshot") if isinstance(details, dict) else None
+    return whole_number_in(str(number))
+
+
+def _arguments(model: dict[str, Any]) -> dict[str, str]:
+    """Arguments of the model among its further details, where a converter keeps them."""
+    details = model.get("additional_details")
+    details = details if isinstance(details, dict) else {}
+    named = {name: details.get(name) for name in ("revision", "dtype", "peft")}
+    return {**model_arguments(details.get("model_args")), **model_arguments(named)}
 
 
 def _column(result: Any, record: dict[str, Any]) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 from irtcat._checks import InputError, shorten
 from irtcat._reading import read_json
 from irtcat.io.logs._format import LogFormat, Request, Run, Skipped
-from irtcat.io.logs._values import CutError, as_object, as_text, show_settings
+from irtcat.io.logs._values import CutError, as_object, as_text, model_arguments, show_settings
 
 __all__ = ["HELM"]
 
@@ -47,6 +47,9 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
     task = re.sub(r"(?<=[:,])model=[^,]*,?", "", name).rstrip(":,")
     run = Run(task, model, str(path), session=str(path.parent))
     run.settings = show_settings((key, adapter.get(key)) for key in SETTINGS)
+    run.arguments = model_arguments({"deployment": adapter.get("model_deployment")})
+    shots = adapter.get("max_train_instances")
+    run.num_fewshot = shots if isinstance(shots, int) else None
     metrics = _metrics(spec)
     texts = _texts(path.with_name("scenario_state.json"), request.max_bytes)
     instances = read_json(path, request.max_bytes)

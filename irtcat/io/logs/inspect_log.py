@@ -19,8 +19,10 @@ from irtcat.io.logs._values import (
     as_object,
     as_text,
     iso_date,
+    model_arguments,
     score_number,
     show_settings,
+    version_text,
 )
 
 __all__ = ["INSPECT", "LETTERS"]
@@ -75,6 +77,9 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
         session=str(about.get("run_id") or about.get("eval_id") or path),
         version=_version(about),
         settings=_settings(header, about),
+        arguments=model_arguments(about.get("model_args")),
+        task_version=version_text(about.get("task_version")),
+        order=_scorers(header, about),
     )
     if run.model in NO_MODEL:
         run.name_source = "made up"
@@ -103,6 +108,16 @@ def _reason(header: dict[str, Any]) -> str:
 def _version(about: dict[str, Any]) -> str:
     packages = about.get("packages")
     return str(packages.get("inspect_ai", "")) if isinstance(packages, dict) else ""
+
+
+def _scorers(header: dict[str, Any], about: dict[str, Any]) -> tuple[str, ...]:
+    """Names of the scorers in the order of the task, as the log's header or results have them."""
+    results = header.get("results")
+    scores = results.get("scores") if isinstance(results, dict) else None
+    for entries in (about.get("scorers"), scores):
+        if isinstance(entries, list) and entries:
+            return tuple(str(entry.get("name")) for entry in entries if isinstance(entry, dict))
+    return ()
 
 
 def _settings(header: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
@@ -236,11 +251,16 @@ def _number(value: Any) -> Any:
 
 
 def _text(value: Any) -> Any:
-    """The text of a sample's input: itself, or the contents of a list of messages."""
+    """The text of a sample's input: itself, or the texts in a list of messages.
+
+    Messages without a text have none: their other fields, such as ids, differ by run.
+    """
     if not isinstance(value, list):
         return value
     contents = [message.get("content") for message in value if isinstance(message, dict)]
-    return "\n".join(text for text in contents if isinstance(text, str)) or value
+    parts = [part for each in contents for part in (each if isinstance(each, list) else [each])]
+    texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
+    return "\n".join(text for text in texts if isinstance(text, str)) or None
 
 
 def _compare(run: Run, header: dict[str, Any], log: _Log) -> str:

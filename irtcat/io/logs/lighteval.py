@@ -18,7 +18,9 @@ from irtcat.io.logs._values import (
     as_object,
     as_text,
     clip,
+    model_arguments,
     show_settings,
+    version_text,
 )
 from irtcat.io.logs.lm_eval import STAMP, document_hash, is_results, spread_stamp
 from irtcat.io.parquet import unpacked_bytes
@@ -31,6 +33,8 @@ SETTINGS = (
     *("system_prompt", "override_chat_template", "add_special_tokens"),
     "multichoice_continuations_start_space",
 )
+ARGUMENTS = ("revision", "dtype", "quantization", "subfolder", "adapter_weights", "delta_weights")
+"""Keys of the model's configuration that say which model it is."""
 FIELDS = ("query", "choices", "gold_index", "id", "task_name")
 COLUMNS = [*(f"doc.{name}" for name in FIELDS), "metric"]
 BATCH_ROWS = 256
@@ -89,6 +93,21 @@ class _Totals:
         pairs += [(name, config.get(name)) for name in ("num_fewshots", "hf_repo", "hf_revision")]
         pairs.append(("task_version", config.get("version")))
         return show_settings(pairs)
+
+    def arguments(self) -> dict[str, str]:
+        """Arguments of the model."""
+        model = self.document["config_general"].get("model_config")
+        model = model if isinstance(model, dict) else {}
+        return model_arguments({name: model.get(name) for name in ARGUMENTS})
+
+    def num_fewshot(self, task: str) -> int | None:
+        """Number of examples in the prompt."""
+        number = self._config(task).get("num_fewshots")
+        return number if isinstance(number, int) else None
+
+    def version(self, task: str) -> str:
+        """Version of the task."""
+        return version_text(self._config(task).get("version"))
 
     def splits(self, task: str) -> int:
         """Number of splits of the documents (each split numbers its documents from 0)."""
@@ -224,6 +243,8 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
         run.model = _model_by_folder(path)  # lighteval writes to details/MODEL/DATE
     else:
         run.model, run.settings = totals.model, totals.settings(run.task)
+        run.arguments, run.num_fewshot = totals.arguments(), totals.num_fewshot(run.task)
+        run.task_version = totals.version(run.task)
         run.lower_is_better = totals.lower(run.task)
         remaining.discard(run.task)
         for metric in totals.averaged(run.task):

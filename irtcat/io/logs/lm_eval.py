@@ -24,11 +24,21 @@ from irtcat.io.logs._values import (
     as_text,
     iso_date,
     json_lines,
+    model_arguments,
     score_number,
     show_settings,
+    version_text,
 )
 
-__all__ = ["LM_EVAL", "RESULTS", "STAMP", "document_hash", "is_results", "spread_stamp"]
+__all__ = [
+    "LM_EVAL",
+    "RESULTS",
+    "STAMP",
+    "document_hash",
+    "is_results",
+    "spread_stamp",
+    "task_version",
+]
 
 # The time of the run, in the names of its files.
 STAMP = r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}(?:\.\d+)?"
@@ -57,6 +67,8 @@ SETTINGS = (
     *("random_seed", "numpy_seed", "torch_seed", "fewshot_seed"),
 )
 """Keys of the results file's "config" that affect the scores."""
+
+UNVERSIONED = "Yaml"
 
 MAX_PROCESSES = 256
 """More runs of increasing document numbers are not taken for the outputs of parallel processes."""
@@ -167,12 +179,35 @@ class _Results:
         """Settings of the run that affect the scores."""
         config = self.document.get("config", {})
         keys = ("chat_template_sha", "system_instruction_sha", "fewshot_as_multiturn")
-        shots, versions = (self.document.get(name) for name in ("n-shot", "versions"))
         pairs = [(name, config.get(name)) for name in SETTINGS]
         pairs += [(name, self.document.get(name)) for name in keys]
-        pairs.append(("num_fewshot", shots.get(task) if isinstance(shots, dict) else None))
-        pairs.append(("task_version", versions.get(task) if isinstance(versions, dict) else None))
+        pairs.append(("num_fewshot", self.num_fewshot(task)))
+        pairs.append(("task_version", self.version(task)))
         return show_settings(pairs)
+
+    def arguments(self) -> dict[str, str]:
+        """Arguments of the model, with the revision that the harness logs even by default."""
+        config = self.document.get("config", {})
+        revision = model_arguments({"revision": config.get("model_revision")})
+        return {**revision, **model_arguments(config.get("model_args"))}
+
+    def num_fewshot(self, task: str) -> int | None:
+        """Number of examples in the prompt."""
+        shots = self.document.get("n-shot")
+        number = shots.get(task) if isinstance(shots, dict) else None
+        number = self.entry("configs", task).get("num_fewshot") if number is None else number
+        return number if isinstance(number, int) else None
+
+    def version(self, task: str) -> Any:
+        """Version of the task."""
+        versions = self.document.get("versions")
+        return versions.get(task) if isinstance(versions, dict) else None
+
+    def filter_order(self, task: str) -> tuple[str, ...]:
+        """Names of the task's filters, in the order of its configuration."""
+        filters = self.entry("configs", task).get("filter_list")
+        filters = filters if isinstance(filters, list) else []
+        return tuple(str(entry.get("name")) for entry in filters if isinstance(entry, dict))
 
     def filters(self, task: str, metrics: list[str]) -> list[str]:
         """Names of the task's filters, in the order of the log."""
@@ -209,16 +244,17 @@ class _Results:
         return {name for name, is_higher in higher_is_better.items() if is_higher is False}
 
 
+def task_version(version: Any) -> str:
+    """A task's version as text; empty for a task that has none, which lm-eval calls "Yaml"."""
+    return "" if version == UNVERSIONED else version_text(version)
+
+
 def _model_in_arguments(config: dict[str, Any]) -> str | None:
     """The model in the command-line arguments, for results files that do not name it."""
-    arguments = config.get("model_args")
-    if isinstance(arguments, str):
-        arguments = dict(pair.split("=", 1) for pair in arguments.split(",") if "=" in pair)
-    if not isinstance(arguments, dict):
-        return None
+    arguments = model_arguments(config.get("model_args"))
     # An adapter (peft, delta) comes first: the model that it was trained for is not the subject.
     names = ("peft", "delta", "pretrained", "model", "path", "engine")
-    return next((str(arguments[name]) for name in names if arguments.get(name)), None)
+    return next((arguments[name] for name in names if name in arguments), None)
 
 
 @dataclass(slots=True)
@@ -286,7 +322,9 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
     run.session, run.copied_session = f"{path.parent}/{stamp}", stamp
     run.date = iso_date(results.document.get("date")) or run.date
     run.version = str(results.document.get("lm_eval_version") or "")
-    run.settings = results.settings(task)
+    run.settings, run.arguments = results.settings(task), results.arguments()
+    run.num_fewshot, run.order = results.num_fewshot(task), results.filter_order(task)
+    run.task_version = task_version(results.version(task))
     run.lower_is_better = results.lower_is_better(task)
     run.cut = cut_reason or _compare(path, run, results)
     yield run
