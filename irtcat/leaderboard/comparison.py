@@ -386,6 +386,11 @@ def _read(
     sampled = bool(is_sample(subset, len(all_items)))
     new_id = str(responses.subject_ids[-1] if new is None else new)
     old_id = str(responses.subject_ids[0] if old is None else old)
+    if new_id == old_id and old is None:
+        must = f"given: responses have {new_id} alone, and a calibrated model can be the old one"
+        if responses.n_subjects > 1:
+            must = f"given, as the first model of responses, {new_id}, is the new one"
+        raise argument_error("old", must, "nothing")
     if new_id == old_id:
         raise argument_error("new", "a model other than old", new_id)
     new_row = _row([responses], new_id, calibration, "new")

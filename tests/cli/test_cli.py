@@ -429,6 +429,56 @@ def test_compare_and_its_gate():
     assert run("compare", "known.csv", "two.csv", "two.csv").exit_code == 1
 
 
+def test_compare_asks_for_the_old_model():
+    write_two_models()
+    two = pd.read_csv("two.csv", index_col=0)
+    two.loc[["new"]].to_csv("one.csv")
+    result = run("compare", "known.csv", "i.csv", "one.csv")
+    assert result.exit_code == 1
+    assert "The --old option must be given: responses have new alone" in result.stderr
+
+
+def test_predict_names_the_bank_of_its_data_or_none(bank):
+    """A bank.npz of other data lies in the folder: it is neither used nor reported."""
+    write_two_models()
+    line = ("predict", "known.csv", "i.csv", "two.csv")
+    bank.save("bank.npz")  # of LSAT7
+    assert "Next: irtcat report p.csv" in run_ok(*line, "--out", "p.csv")
+    refused = run(*line, "--bank", "bank.npz", "--out", "q.csv")
+    assert refused.exit_code == 1
+    assert "The --bank option must be a bank of all items of calibration" in refused.stderr
+    irtcat.fit(irtcat.read_responses("known.csv"), "1pl").bank.save("bank.npz")
+    text = run_ok(*line, "--out", "r.csv")
+    assert "Next: irtcat report bank.npz r.csv" in text
+    with open("bank.npz", "wb") as file:
+        file.write(b"PK damaged")
+    assert "Next: irtcat report s.csv" in run_ok(*line, "--out", "s.csv")
+
+
+def test_predict_says_which_models_are_calibrated_already():
+    write_two_models()
+    known = pd.read_csv("known.csv", index_col=0)
+    two = pd.read_csv("two.csv", index_col=0)
+    pd.concat([known.iloc[:1], two]).to_csv("three.csv")
+    text = run_ok("predict", "known.csv", "i.csv", "three.csv", "--out", "p.csv")
+    n = len(known)
+    assert f"among the {n} calibrated; 1 of them calibrated already" in text
+    assert f"ranked among the other {n - 1}" in text
+    text = run_ok("predict", "known.csv", "i.csv", "known.csv", "--out", "q.csv")
+    assert f"calibrated already, ranked among the other {n - 1}" in text
+    assert pd.read_csv("q.csv")["rank"].max() <= n
+
+
+def test_answers_to_a_short_form_are_called_responses():
+    write_two_models()
+    run_ok("short-form", "known.csv", "-k", 20, "--out", "form.json")
+    for name in ("nowhere.csv", "i.csv"):
+        result = run("predict", "--short-form", "form.json", name)
+        assert result.exit_code == 1
+        assert "RESPONSES" in result.stderr
+        assert "CALIBRATION" not in result.stderr
+
+
 def test_headroom_of_groups_and_its_figure(bank, bank_file):
     sets = ["x", "x", "y", "y", "y"]
     pd.DataFrame({"item": bank.item_ids, "set": sets}).to_csv("items.csv", index=False)

@@ -228,7 +228,8 @@ def test_fractions_and_gaps(calibration, both):
     [
         ({"new": "s9"}, "`new` argument"),
         ({"old": "nobody"}, "`old` argument"),
-        ({"new": "s1"}, "a model other than old"),
+        ({"new": "s1"}, "`old` argument must be given, as the first model of responses, s1"),
+        ({"new": "s1", "old": "s1"}, "`new` argument must be a model other than old"),
         ({"method": "luck"}, "`method` argument"),
         ({"level": 1.0}, "`level` argument"),
         ({"subset": ["zz"]}, "items of calibration"),
@@ -243,6 +244,15 @@ def test_refused(calibration, both, given, words):
     start = {"calibration": calibration, "subset": ["i1", "i2"], "responses": both}
     with pytest.raises(InputError, match=words):
         compare(**{**start, **given})
+
+
+def test_one_model_alone_needs_the_name_of_the_old_one(calibration, both):
+    alone = both.subset(subjects=["s2"])
+    renamed = Responses.from_array(alone.to_numpy(), ["mine"], alone.item_ids)
+    subset = list(calibration.item_ids[:30])
+    with pytest.raises(InputError, match="The `old` argument must be given: responses have mine"):
+        compare(calibration, subset, renamed)
+    assert compare(calibration, subset, renamed, old="s7").new == "mine"
 
 
 def test_graded_answers_are_read_in_the_calibrations_codes():
