@@ -355,12 +355,14 @@ def _similar(
 ) -> tuple[_Pair, FloatArray, float]:
     """Two calibrated models on the items that both answered: pair, shares right, difference."""
     both = ~np.isnan(first) & ~np.isnan(second)
-    kept = both[pair.at]
-    weights = pair.weights[kept]
+    run = pair.at
+    kept = both[run]
+    items, weights = run[kept], pair.weights[kept]
+    position = np.cumsum(both) - 1  # among the items that both answered
     similar = pair._replace(
-        difference=(first - second)[pair.at[kept]],
+        difference=(first - second)[items],
         weights=weights / (weights.sum() or 1.0),
-        at=(np.cumsum(both) - 1)[pair.at[kept]],
+        at=position[items],
         n_items=int(both.sum()),
         known_old=None if pair.known_old is None else second[both],
     )

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import io
+import itertools
 import json
 import os
 import re
@@ -318,6 +319,35 @@ def test_select_with_and_without_a_bank(bank, bank_file):
     assert drawn["seed"] == 3
     line = ("select", bank_file, "-k", 1, "--strategy", "lb", "--tau=-2", "--force")
     assert "item" in run_ok(*line)
+
+
+def first_column(text, title):
+    """The ids of the rows of a printed table, in their order."""
+    lines = text.split(title)[1].strip("\n").split("\n")[1:]
+    return [line.split()[0] for line in itertools.takewhile(str.strip, lines)]
+
+
+def test_the_hardest_item_has_a_difficulty():
+    """Not one that fewer strong than weak subjects solve, nor one beyond all subjects."""
+    rng = np.random.default_rng(0)
+    theta = rng.normal(size=400)[:, None]
+    a, b = np.array([1.2, 1.2, -0.8, 1.2, 1.2]), np.array([-1.0, 0.0, 0.8, 1.0, 1.5])
+    X = (rng.random((400, 5)) < 1 / (1 + np.exp(-a * (theta - b)))).astype(int)
+    flat = np.repeat([1, 0], [30, 370])  # rare, and unrelated to ability
+    X = np.column_stack([X, rng.permutation(flat)])
+    ids = ["easy", "middle", "reversed", "hard", "hardest", "flat"]
+    responses = irtcat.Responses.from_array(X, item_ids=ids)
+    responses.save("r.npz")
+    table = irtcat.fit(responses).bank.to_frame()
+    assert table.loc["reversed", "a"] < 0
+    assert table.loc["flat", "a"] < 0 or abs(table.loc["flat", "b"]) > 6
+    shown = first_column(run_ok("fit", "r.npz"), "Items, the hardest first")
+    assert shown[:4] == ["hardest", "hard", "middle", "easy"]
+    assert set(shown[4:6]) == {"reversed", "flat"}
+    bare = irtcat.ItemBank.from_parameters(table["a"], table["b"], item_ids=ids)  # no shares right
+    bare.save("bare.npz")
+    line = ("select", "bare.npz", "-k", 6, "--strategy", "discrimination")
+    assert first_column(run_ok(*line), "the hardest first")[:4] == shown[:4]
 
 
 def test_select_under_constraints(bank_file):
