@@ -54,6 +54,7 @@ COLUMNS = {
     "n_old_only": Column("old only", "items that only the old model has right"),
     "overlap": Column("overlap", "share of items that two sessions have in common"),
     "sd_items": Column("SD items", "standard deviation of the items asked"),
+    "unscored": Column("no score", "samples without a score, such as after an error"),
     "unused": Column("unused", "share of items that were never asked"),
     "more_items": Column("more items", "further items that would separate the two"),
     "n": Column("answers"),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
-from irtcat.cli._options import argument, check_archive, option, output, result
+from irtcat.cli._options import argument, check_archive, group, option, output, result
 from irtcat.cli._output import SUMMARY_ROWS
 from irtcat.cli._session import warn
 
@@ -38,6 +38,17 @@ SHOWN = 5
            help="Logs of runs that did not end: {names}."),
     option("log_format", "--format", of="format",
            choices="auto irtcat.io.LOG_FORMATS"),
+    *group(
+        "Scores",
+        option("unscored", choices="irtcat.io.logs.UNSCORED",
+               help="Samples without a score, such as after an error: {names} (they count 0)."),
+        option("ranges", "--range", parse=_input.split_ranges,
+               help="Scores not from 0 to 1, rescaled: bleu=0:100,judge=1:10."),
+        option("lower_is_better", parse=_input.split_texts,
+               help="Metrics for which lower is better, comma-separated: they are reversed."),
+        option("graded", type=bool, default=False, needs="ranges NAME=LOW:HIGH",
+               help="Keep the whole scores of --range as categories."),
+    ),
     result("responses.npz", writes=check_archive, help="Save the responses here (.npz)."),
     output("report", help="Write a table of all files and why some are unused (CSV)."),
     compiles=False,
@@ -58,7 +69,11 @@ def command(o: Options) -> Output:
 def _by_task(logs: "Logs") -> "pd.DataFrame":
     """One row per task and metric: runs, responses, mean."""
     by_task = logs.report.runs.groupby(["task", "metric"], sort=False)
-    return by_task.agg(runs=("file", "size"), responses=("responses", "sum"), mean=("mean", "mean"))
+    table = by_task.agg(
+        runs=("file", "size"), responses=("responses", "sum"), mean=("mean", "mean")
+    )
+    unscored = by_task["unscored"].sum()
+    return table.assign(unscored=unscored) if unscored.any() else table
 
 
 def _ranking(responses: "Responses") -> "pd.DataFrame":
@@ -70,6 +85,8 @@ def _ranking(responses: "Responses") -> "pd.DataFrame":
     index = pd.Index(responses.subject_ids, dtype=object, name="model")
     answers = responses.observed.sum(axis=1)
     table = pd.DataFrame({"mean": mean_shares(responses, axis=1), "n": answers}, index=index)
+    if responses.subjects["unscored"].any():
+        table["unscored"] = responses.subjects["unscored"].to_numpy()
     return table.sort_values("mean", ascending=False, kind="stable")
 
 

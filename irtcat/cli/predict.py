@@ -132,11 +132,11 @@ def _headline(prediction: "Prediction") -> str:
     subjects = "1 subject" if n == 1 else f"{n} subjects, the best first"
     line = f"{subjects}; ranks among the {prediction.n_calibrated} calibrated"
     if prediction.known is not None:
-        k, others = int(prediction.known.sum()), prediction.n_calibrated - 1
+        k, rest = int(prediction.known.sum()), prediction.n_calibrated - 1
         if k == n:
-            line = f"{subjects}; calibrated already, ranked among the other {others}"
+            line = f"{subjects}; calibrated already, ranked among the other {rest}"
         else:
-            line += f"; {k} of them calibrated already, ranked among the other {others}"
+            line += f"; {k} of them calibrated already, ranked among the other {rest}"
     if n < 2 or np.isnan(prediction.score).all():
         return line
     best = int(np.nanargmax(prediction.score))

@@ -10,7 +10,7 @@ from scipy.special import ndtr, ndtri, stdtrit
 
 from irtcat._checks import argument_error, check_choice, check_interval
 from irtcat._progress import Progress, Steps, with_progress
-from irtcat._types import FloatArray, IntArray
+from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.io.convert import as_responses_like
 from irtcat.prediction._answers import recode
 from irtcat.prediction._task import is_sample
@@ -310,7 +310,7 @@ def _widening(
 ) -> tuple[float, str]:
     """Factor by which intervals must be widened to cover pairs of calibrated models."""
     note = "items not drawn at random"
-    answered = ~np.isnan(pair.field)
+    answered: BoolArray = ~np.isnan(pair.field)
     run = answered[:, pair.at].astype(np.float32)
     common = run @ run.T  # number of the items run that both models of a pair have answered
     least = max(2.0, FEWEST_COMMON * len(pair.at))

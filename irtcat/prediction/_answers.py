@@ -114,7 +114,7 @@ def as_prediction(
     ordered, own = np.sort(full), np.full(len(subject_ids), -np.inf)
     flags = _flags(is_observed, estimate)
     if known is not None:
-        own[known] = full[field.index.get_indexer(np.asarray(subject_ids, object)[known])]
+        own[known] = full[field.index.get_indexer(pd.Index(np.asarray(subject_ids)[known]))]
         flags = joined(np.where(known, KNOWN, ""), flags)
 
     def rank(scores: FloatArray) -> FloatArray:

@@ -591,6 +591,39 @@ def test_import_writes_responses_and_report():
     assert table["skipped"].notna().tolist() == [False, False, True]
 
 
+def test_import_says_where_the_score_stands_that_samples_have_none():
+    """One model that crashed on half of its samples, and a task of which lower is better."""
+    for model, scores in (("one", [1, 1, None, None]), ("two", [1, 0, 0, 1])):
+        os.makedirs(f"logs/{model}")
+        for task, metric in (("quiz", "acc"), ("wiki", "word_perplexity")):
+            lines = [
+                {"doc_id": i, "doc": {"q": f"{task} {i}"}, "metrics": [metric], "filter": "none",
+                 metric: score if task == "quiz" else 10.0 + i}
+                for i, score in enumerate(scores)
+            ]  # fmt: skip
+            name = f"logs/{model}/samples_{task}_2026-11-21T00-00-43.298874.jsonl"
+            Path(name).write_text("\n".join(map(json.dumps, lines)))
+        results = {"results": {}, "model_name": model,
+                   "higher_is_better": {"wiki": {"word_perplexity": False}}}  # fmt: skip
+        path = Path(f"logs/{model}/results_2026-11-21T00-00-43.298874.json")
+        path.write_text(json.dumps(results))
+    result = run("import", "logs")
+    assert result.exit_code == 0
+    assert "Leave the task out with --tasks, or name the metric in --lower-is-better" in (
+        result.stderr
+    )
+    assert re.search(r"one +100\.0 % +2 +2\n", result.stdout)  # mean, answers, no score
+    assert "With --unscored wrong they count as wrong" in result.stdout
+    text = run("import", "logs", "--unscored", "wrong", "--force").stdout
+    assert re.search(r"one +50\.0 % +4 +2\n", text)
+    more = ("--range", "word_perplexity=0:20", "--lower-is-better", "word_perplexity", "--force")
+    document = run_json("import", "logs", *more)
+    assert document["n_items"] == 8
+    means = {(run["model"], run["task"]): run["mean"] for run in document["runs"]}
+    assert means["one", "wiki"] == pytest.approx(1 - 11.5 / 20)
+    assert run("import", "logs", "--range", "bleu", "--force").exit_code == 2
+
+
 def test_logs_are_read_by_every_command():
     write_logs()
     Path("logs", "c.pkl").write_bytes(b"")

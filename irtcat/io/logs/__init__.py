@@ -1,7 +1,7 @@
 """Logs of evaluation harnesses: one file per format, a table of them, and one reader."""
 
 from irtcat.io.logs._format import LogFile, LogFormat, Request, Run, Skipped
-from irtcat.io.logs._read import INCOMPLETE, RUNS, Logs, read_logs
+from irtcat.io.logs._read import INCOMPLETE, RUNS, UNSCORED, Logs, read_logs
 from irtcat.io.logs._report import ImportReport
 from irtcat.io.logs._values import CutError, as_object, as_text, json_lines
 from irtcat.io.logs.registry import LOG_FORMATS
@@ -10,6 +10,7 @@ __all__ = [
     "INCOMPLETE",
     "LOG_FORMATS",
     "RUNS",
+    "UNSCORED",
     "CutError",
     "ImportReport",
     "LogFile",

@@ -1,7 +1,7 @@
 """Read logs of evaluation harnesses, one file or a folder tree, to responses and a report."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,16 +13,17 @@ from irtcat._checks import InputError, argument_error, check_choice, check_count
 from irtcat._progress import Progress, with_progress
 from irtcat._reading import MOST_BYTES, check_path
 from irtcat._registry import documented
-from irtcat.io.logs._assemble import RUNS, assemble
+from irtcat.io.logs._assemble import RUNS, UNSCORED, assemble
 from irtcat.io.logs._choose import Preference, Preferences, group_name, show_column
 from irtcat.io.logs._find import find_logs
 from irtcat.io.logs._format import Items, LogFormat, Request, Run, Skipped
 from irtcat.io.logs._report import ImportReport
+from irtcat.io.logs._scale import Scales
 from irtcat.io.logs._values import CutError, MissingExtraError
 from irtcat.io.logs.registry import LOG_FORMATS
 from irtcat.responses import Responses
 
-__all__ = ["INCOMPLETE", "RUNS", "Logs", "read_logs"]
+__all__ = ["INCOMPLETE", "RUNS", "UNSCORED", "Logs", "read_logs"]
 
 INCOMPLETE = ("skip", "keep", "refuse")
 
@@ -54,6 +55,10 @@ def read_logs(
     scorer: Preference = None,
     runs: str = "latest",
     incomplete: str = "skip",
+    unscored: str = "missing",
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+    lower_is_better: str | Collection[str] | None = None,
+    graded: bool = False,
     progress: Progress | bool | None = None,
     max_bytes: int = MOST_BYTES,
 ) -> Logs:
@@ -81,6 +86,15 @@ def read_logs(
         incomplete: logs of runs that failed, were cancelled or have not ended, and truncated
             files: "skip" and report, "keep" the complete part, or "refuse" with an error
             (which also refuses every damaged file).
+        unscored: samples without a score, such as those that ended in an error, are "missing", or
+            "wrong": they count 0. A model that crashes on hard samples looks better without them.
+        ranges: lowest and highest score of metrics or scorers whose scores are not from 0 to 1, by
+            name or for one task by TASK:NAME: with {"bleu": (0, 100)} a score x becomes
+            (x - 0) / (100 - 0).
+        lower_is_better: metrics or scorers whose scores are reversed, x to 1 - x (after
+            ``ranges``), such as "wer". Without it tasks that have only such metrics are skipped.
+        graded: whether whole scores in ``ranges`` are categories (of a graded model), such as a
+            judge's 1 to 10, and not fractions. All tasks read must then have the same range.
         progress: True to show the time left on stderr, or a function that is called with files
             done, number of files and the current file.
         max_bytes: how many bytes of a file are parsed as one document (256 MiB by default; for
@@ -89,7 +103,8 @@ def read_logs(
     Returns:
         The responses and the report. Repeated trials (Inspect's epochs, the n answers of
         lighteval's avg@n) of right or wrong are shares of trials. Metadata: of
-        subjects model, date, harness, version, runs, settings (JSON by task); of items task,
+        subjects model, date, harness, version, runs, unscored (samples without a score), settings
+        (JSON by task); of items task,
         format, sample (the harness's number or id; None if it is not reliable), hash,
         text, target.
 
@@ -115,7 +130,9 @@ def read_logs(
     check_choice("format", format, ("auto", *LOG_FORMATS))
     check_choice("runs", runs, RUNS)
     check_choice("incomplete", incomplete, INCOMPLETE)
-    preferences = Preferences(metric, filter, scorer)
+    check_choice("unscored", unscored, UNSCORED)
+    scales = Scales.of(ranges, lower_is_better, graded)
+    preferences = Preferences(metric, filter, scorer, scales=scales, unscored=unscored)
     check_count("max_bytes", max_bytes)
     root = check_path(path)
     names = _task_names(tasks)
@@ -161,6 +178,7 @@ def read_logs(
     all_runs = _without_copies(all_runs, skipped)
     if not all_runs:
         raise InputError(_failure(root, names, skipped, unread_tasks, notes))
+    scales.convert(all_runs)
     for row, request in requests.items():
         lacking = [run.file for run in all_runs if run.format is row and run.lacks_results]
         notes += _lacking(row, lacking, request.listed if root.is_dir() else {}, names)
@@ -176,6 +194,7 @@ def _with_positions(run: Run, file: Path, row: LogFormat, items: Items) -> Run:
     positions = np.array([items.add(item, compare) for item in run.items.all], np.int32)
     for answers in run.columns.values():
         answers.items = positions[answers.items]
+    run.unscored = positions[run.unscored].tolist() if run.unscored else []
     run.items = Items()
     return run
 
@@ -257,7 +276,7 @@ def _finish(
                 "version": run.version or None,
                 "responses": int((~np.isnan(answers.values)).sum()),
                 "mean": float(np.nanmean(answers.values)),
-                "unscored": int(np.isnan(answers.values).sum()) + run.unscored,
+                "unscored": run.n_unscored,
                 "incomplete": run.cut or None,
             }
         )
