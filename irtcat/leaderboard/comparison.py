@@ -10,7 +10,7 @@ from scipy.special import ndtr, ndtri, stdtrit
 
 from irtcat._checks import argument_error, check_choice, check_interval
 from irtcat._progress import Progress, Steps, with_progress
-from irtcat._types import BoolArray, FloatArray, IntArray
+from irtcat._types import FloatArray, IntArray
 from irtcat.io.convert import as_responses_like
 from irtcat.prediction._answers import recode
 from irtcat.prediction._task import is_sample
@@ -310,7 +310,7 @@ def _widening(
 ) -> tuple[float, str]:
     """Factor by which intervals must be widened to cover pairs of calibrated models."""
     note = "items not drawn at random"
-    answered: BoolArray = ~np.isnan(pair.field)
+    answered = ~np.isnan(pair.field)
     run = answered[:, pair.at].astype(np.float32)
     common = run @ run.T  # number of the items run that both models of a pair have answered
     least = max(2.0, FEWEST_COMMON * len(pair.at))
@@ -318,7 +318,7 @@ def _widening(
         least = max(least, _covariates(pair, shares).shape[1] + 3.0)
     outside = np.ones(pair.n_items, bool)
     outside[pair.at] = False
-    usable = answered[:, outside].any(axis=1)
+    usable = np.asarray(answered[:, outside].any(axis=1))
     one, other = np.nonzero(np.triu((common >= least) & usable & usable[:, None], 1))
     n_models = len(np.union1d(one, other))
     order = np.random.default_rng(0).permutation(len(one))  # so that ties have no order
