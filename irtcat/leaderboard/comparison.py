@@ -323,7 +323,7 @@ def _widening(
     n_models = len(np.union1d(one, other))
     order = np.random.default_rng(0).permutation(len(one))  # so that ties have no order
     one, other = one[order], other[order]
-    filled = np.where(answered, pair.field, 0.0)[:, pair.at]
+    filled = np.nan_to_num(pair.field[:, pair.at], nan=0.0)
     mean = (filled @ pair.weights) / np.maximum(run @ pair.weights, 1e-12)
     # Pairs that differ by as much as these two on the items run.
     apart = np.abs(np.abs(mean[one] - mean[other]) - abs(pair.weights @ pair.difference))
