@@ -480,6 +480,11 @@ def test_full_scores_of_nothing_are_nan():
             "codes of calibration (0 to 1). Got 2. It is subject s1's.",
         ),
         ({"bank": ItemBank.from_parameters(b=[0, 1]), "estimator": "irt"}, "a bank of all items"),
+        ({"bank": ItemBank.from_parameters(b=[0, 1])}, "a bank of all items"),  # also by "auto"
+        (
+            {"bank": ItemBank.from_parameters(b=[0], item_ids=["z"]), "estimator": "mean"},
+            "a bank of all items of calibration. Got 'one of other items, z first'",
+        ),
     ],
 )
 def test_refused(bank, calibration, new, changes, words):
@@ -659,6 +664,37 @@ def test_a_group_is_a_population_of_its_own(bank, calibration, new, estimator):
     assert width["hard"] > 0.1
     easy = told[told.group == "easy"].score
     np.testing.assert_allclose(easy, new.to_numpy()[:, :20].mean(1), atol=1e-9)
+
+
+def test_calibrated_subjects_are_recognised_and_ranked_among_the_others():
+    X = (np.arange(40) < np.array([10, 16, 22, 28])[:, None]).astype(int)
+    ids = ["a", "b", "c", "d"]
+    calibration = Responses.from_array(X, ids)
+    new = Responses.from_array(X[[1, 3, 2]], ["b", "d", "new"], calibration.item_ids)
+    found = predict(calibration, list(calibration.item_ids), new, estimator="mean")
+    assert found.rank.tolist() == [3, 1, 2]  # b behind c and d, d the best, new beside c
+    assert found.rank_lower.tolist() == found.rank_upper.tolist() == [3, 1, 2]
+    flag = "calibrated already, ranked among the others"
+    assert found.flag.tolist() == [flag, flag, ""]
+    assert found.known.tolist() == [True, True, False]
+    chance = found.beats()
+    assert chance.isna().sum(axis=1).tolist() == [1, 1, 0]
+    assert np.isnan(chance.loc["b", "b"])
+    alone = predict(calibration, list(calibration.item_ids), new.subset(subjects=["new"]))
+    assert alone.known is None
+    two = calibration.subset(subjects=["a", "b"])
+    worst = predict(two, list(two.item_ids[12:20]), two, estimator="mean")
+    assert worst.rank.max() <= 2  # not "rank 3 among the 2"
+
+
+def test_numbers_of_rows_do_not_make_subjects_known(calibration, new, chosen):
+    """Both matrices have no ids of their own: s1 of one is not s1 of the other."""
+    assert calibration.subject_ids[0] == "s1"
+    new = Responses.from_array(new.to_numpy(), item_ids=new.item_ids)
+    assert new.subject_ids[0] == "s1"
+    assert predict(calibration, chosen, new, estimator="mean").known is None
+    same = calibration.subset(subjects=["s2", "s1"])
+    assert predict(calibration, chosen, same, estimator="mean").known.all()
 
 
 def test_probability_of_being_better(bank, calibration, new, chosen):

@@ -48,7 +48,7 @@ class FullScore:
         rank: rank among the calibrated subjects and this one, 1 = best; None without them.
         rank_lower: best rank in the interval.
         rank_upper: worst rank in the interval.
-        n_calibrated: number of calibrated subjects.
+        n_calibrated: number of calibrated subjects other than this one.
         flag: notes of the estimator; empty without any.
     """
 
@@ -111,7 +111,7 @@ def score_by_prediction(prediction: "Prediction") -> FullScore:
         upper=float(prediction.upper[row]),
         level=prediction.level,
         estimator=str(prediction.methods[row]),
-        n_calibrated=prediction.n_calibrated,
+        n_calibrated=prediction.n_calibrated - int(prediction.known is not None),
         flag="; ".join(flag for flag in flags if not flag.endswith("responses missing")),
         **ranks,
     )

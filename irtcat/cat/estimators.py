@@ -171,7 +171,9 @@ def _step(context: Context, up: Array) -> Array:
 
 def _halfway(context: Context, up: Array) -> Array:
     """Halfway from the last estimate to the hardest or easiest item of the pool."""
-    return 0.5 * (context.theta + jnp.where(up, context.pool.b.max(), context.pool.b.min()))
+    end = jnp.where(up, context.pool.b.max(), context.pool.b.min())
+    # Of flat items difficulties are as large as 1e17, and no subject is there.
+    return jnp.clip(0.5 * (context.theta + end), context.pool.nodes[0], context.pool.nodes[-1])
 
 
 CONSTANT: dict[str, Callable[[Context, Array], Array] | str] = {

@@ -1,9 +1,12 @@
 """Headings of the columns of printed tables, and the legend that explains them."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-__all__ = ["BEYOND", "column_of", "is_difficulty", "legend_of_value"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["BEYOND", "column_of", "hardest_first", "is_difficulty", "legend_of_value"]
 
 BEYOND = 6.0
 """Difficulties farther than this from 0 are printed as "beyond": no subject is there."""
@@ -51,6 +54,7 @@ COLUMNS = {
     "n_old_only": Column("old only", "items that only the old model has right"),
     "overlap": Column("overlap", "share of items that two sessions have in common"),
     "sd_items": Column("SD items", "standard deviation of the items asked"),
+    "unscored": Column("no score", "samples without a score, such as after an error"),
     "unused": Column("unused", "share of items that were never asked"),
     "more_items": Column("more items", "further items that would separate the two"),
     "n": Column("answers"),
@@ -99,6 +103,26 @@ def column_of(name: str) -> Column:
 def is_difficulty(name: str) -> bool:
     """Whether a column has difficulties: b, or b1, b2, ... of items in categories."""
     return name == "difficulty" or (name[:1] == "b" and (name == "b" or name[1:].isdigit()))
+
+
+def hardest_first(table: "pd.DataFrame", by: str, slopes: Any = None) -> "pd.DataFrame":
+    """The rows by share of right answers or by difficulty, those without a difficulty last.
+
+    An item whose slope is not positive is no harder for weaker subjects, and a difficulty farther
+    than `BEYOND` from 0 is extrapolated from subjects far from it: neither is the hardest.
+
+    Args:
+        table: a row for each item.
+        by: the column: "proportion_correct", or "b".
+        slopes: the slope of each item; None if not known.
+    """
+    values = table[by]
+    if is_difficulty(by):
+        is_known = values.abs() <= BEYOND
+        if slopes is not None:
+            is_known &= ~(slopes <= 0)
+        values = -values.where(is_known)
+    return table.loc[values.sort_values(kind="stable", na_position="last").index]
 
 
 def legend_of_value(column: str, values: list[str]) -> Iterator[str]:

@@ -317,6 +317,23 @@ def split_quotas(text: str) -> dict[str, tuple[int, int]]:
     return quotas
 
 
+def split_ranges(text: str) -> dict[str, tuple[float, float]]:
+    """Parse names with ranges: NAME=LOW:HIGH, ..."""
+    from irtcat._numbers import number_in
+
+    ranges = {}
+    for entry in text.split(","):
+        name, _, numbers = entry.strip().rpartition("=")
+        low, high = (number_in(number) for number in (f"{numbers}:".split(":")[:2]))
+        if not name.strip() or low is None or high is None or not low < high:
+            must = (
+                f"{entry.strip()!r} is not NAME=LOW:HIGH with LOW below HIGH, such as bleu=0:100."
+            )
+            raise typer.BadParameter(must)
+        ranges[name.strip()] = (low, high)
+    return ranges
+
+
 def split_numbers(text: str) -> dict[str, float]:
     """Parse names with numbers: NAME=NUMBER, ..."""
     from irtcat._numbers import number_in

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from irtcat._progress import FitProgress
 from irtcat.cli import _input
+from irtcat.cli._columns import hardest_first
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import (
     MISMATCH,
@@ -225,11 +226,10 @@ def _tables(items: "pd.DataFrame") -> list[Any]:
     varied = [name for name in map(str, items) if name not in constant]
     columns = [name for name in IMPORTANT if name in varied]
     columns += [name for name in varied if name not in columns]
-    order = {"b": False, right: True}
-    by = next((name for name in order if name in items and items[name].notna().any()), None)
+    by = next((name for name in ("b", right) if name in items and items[name].notna().any()), None)
     table = items[columns]
     if by is not None:
-        table = table.sort_values(by, ascending=order[by], kind="stable")
+        table = hardest_first(table, by, items.get("a"))
     title = "Items" if by is None else "Items, the hardest first"
     shown: list[Any] = [Table(table, title, decimals=2, rows=SUMMARY_ROWS, percent=(right,))]
     if len(items) > SUMMARY_ROWS and right in items and items[right].notna().any():

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
-from irtcat.cli._options import argument, check_archive, option, output, result
+from irtcat.cli._options import argument, check_archive, group, option, output, result
 from irtcat.cli._output import SUMMARY_ROWS
 from irtcat.cli._session import warn
 
@@ -43,6 +43,17 @@ SHOWN = 5
            "with the same items: {names}."),
     option("log_format", "--format", of="format",
            choices="auto irtcat.io.LOG_FORMATS"),
+    *group(
+        "Scores",
+        option("unscored", choices="irtcat.io.logs.UNSCORED",
+               help="Samples without a score, such as after an error: {names} (they count 0)."),
+        option("ranges", "--range", parse=_input.split_ranges,
+               help="Scores not from 0 to 1, rescaled: bleu=0:100,judge=1:10."),
+        option("lower_is_better", parse=_input.split_texts,
+               help="Metrics for which lower is better, comma-separated: they are reversed."),
+        option("graded", type=bool, default=False, needs="ranges NAME=LOW:HIGH",
+               help="Keep the whole scores of --range as categories."),
+    ),
     result("responses.npz", writes=check_archive, help="Save the responses here (.npz)."),
     output("report", help="Write a table of all files and why some are unused (CSV)."),
     compiles=False,
@@ -65,6 +76,8 @@ def _by_task(logs: "Logs") -> "pd.DataFrame":
     import numpy as np
     import pandas as pd
 
+    from irtcat._summary import mean_shares
+
     runs, responses = logs.report.runs, logs.responses
     by_task = runs.groupby(["task", "metric"], sort=False).agg(runs=("file", "size"))
     metric_of = runs.drop_duplicates(["task", "format"]).set_index(["task", "format"])["metric"]
@@ -72,11 +85,14 @@ def _by_task(logs: "Logs") -> "pd.DataFrame":
     pairs = zip(responses.items["task"], responses.items["format"], strict=True)
     keys = [(task, metric_of.get((task, format), of_task[task])) for task, format in pairs]
     index = pd.MultiIndex.from_tuples(keys, names=by_task.index.names)
-    total = np.nansum(responses.to_numpy(), axis=0)
-    items = pd.DataFrame({"responses": responses.observed.sum(axis=0), "total": total}, index=index)
+    n = responses.observed.sum(axis=0)
+    total = np.where(n > 0, mean_shares(responses, axis=0), 0.0) * n
+    items = pd.DataFrame({"responses": n, "total": total}, index=index)
     saved = items.groupby(level=[0, 1], sort=False).sum().reindex(by_task.index)
     saved["responses"] = saved["responses"].fillna(0).astype(int)
-    return by_task.assign(responses=saved["responses"], mean=saved["total"] / saved["responses"])
+    table = by_task.assign(responses=saved["responses"], mean=saved["total"] / saved["responses"])
+    unscored = runs.groupby(["task", "metric"], sort=False)["unscored"].sum()
+    return table.assign(unscored=unscored) if unscored.any() else table
 
 
 def _ranking(responses: "Responses") -> "pd.DataFrame":
@@ -88,6 +104,8 @@ def _ranking(responses: "Responses") -> "pd.DataFrame":
     index = pd.Index(responses.subject_ids, dtype=object, name="model")
     answers = responses.observed.sum(axis=1)
     table = pd.DataFrame({"mean": mean_shares(responses, axis=1), "n": answers}, index=index)
+    if responses.subjects["unscored"].any():
+        table["unscored"] = responses.subjects["unscored"].to_numpy()
     return table.sort_values("mean", ascending=False, kind="stable")
 
 

@@ -32,6 +32,8 @@ EXAMPLE = (
 )
 
 SHARES = ("score", "lower", "upper")
+BANK = "bank.npz"
+"""The file that irtcat fit writes by default."""
 
 
 @command_of(
@@ -82,9 +84,24 @@ def command(o: Options) -> Output:
     text = [_headline(prediction), Table(best[columns], rows=SUMMARY_ROWS, percent=SHARES)]
     if groups is not None:
         text.append(Table(groups.set_index(["subject", "group"]), percent=SHARES))
-    bank = o.unread["bank"] or (_input.is_bank("bank.npz") and "bank.npz")
-    after = ("report", *([bank] if bank else []), o.out)
+    after = ("report", *_bank_of(o), o.out)
     return Output(document, text, table=frame, next=after)
+
+
+def _bank_of(o: Options) -> list[str]:
+    """The bank to report: that of --bank, or the one of irtcat fit if it has the same items."""
+    from irtcat._checks import InputError
+
+    if o.unread["bank"] is not None:
+        return [o.unread["bank"]]
+    if not _input.is_bank(BANK):
+        return []
+    items = o.calibration.item_ids if o.short_form is None else o.short_form.item_ids
+    try:
+        known = _input.read_bank_table(BANK).table.index
+    except InputError:
+        return []
+    return [BANK] if set(map(str, items)) <= set(map(str, known)) else []
 
 
 def _require(o: Options, *names: str) -> None:
@@ -104,8 +121,9 @@ def _by_form(o: Options) -> "Prediction":
         if o.unread[name] not in (None, "auto"):
             hint = f"--{name}"
             raise typer.BadParameter("not with --short-form.", param_hint=hint)
+    o.unread["responses"] = o.unread["calibration"]  # so that messages name it by what it is
     prediction: Prediction = o.short_form.predict(
-        o.calibration, expect=o.expect, level=o.level, mismatch=o.mismatch
+        o.responses, expect=o.expect, level=o.level, mismatch=o.mismatch
     )
     return prediction
 
@@ -117,6 +135,12 @@ def _headline(prediction: "Prediction") -> str:
     n = len(prediction)
     subjects = "1 subject" if n == 1 else f"{n} subjects, the best first"
     line = f"{subjects}; ranks among the {prediction.n_calibrated} calibrated"
+    if prediction.known is not None:
+        k, rest = int(prediction.known.sum()), prediction.n_calibrated - 1
+        if k == n:
+            line = f"{subjects}; calibrated already, ranked among the other {rest}"
+        else:
+            line += f"; {k} of them calibrated already, ranked among the other {rest}"
     if n < 2 or np.isnan(prediction.score).all():
         return line
     best = int(np.nanargmax(prediction.score))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from irtcat.cli import _input
+from irtcat.cli._columns import hardest_first
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import (
     EXPECT,
@@ -99,9 +100,9 @@ def _text(o: Options, subset: "Subset", frame: "pd.DataFrame") -> list[Any]:
     table[["weight", "probability"]] = frame[["weight", "probability"]]
     if np.allclose(table["weight"], table["weight"].iloc[0]):
         del table["weight"]
-    order = dict(zip(columns, (True, False), strict=False))  # the hardest first
-    if order:
-        table = table.sort_values(list(order)[:1], ascending=order[columns[0]], kind="stable")
+    if columns:
+        slopes = all_items.loc[frame.index, "a"] if "a" in all_items else None
+        table = hardest_first(table, columns[0], slopes)
     share = ("proportion_correct",)
     text: list[Any] = [
         f"{len(subset)} of {len(all_items)} items by {subset.strategy}"

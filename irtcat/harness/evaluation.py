@@ -76,7 +76,7 @@ class Evaluation:
         rank: rank among the calibrated models and this one, 1 = best; None without them.
         rank_lower: best rank in the interval.
         rank_upper: worst rank in the interval.
-        n_calibrated: number of calibrated models.
+        n_calibrated: number of calibrated models other than this one.
         n_items: number of items run.
         n_bank: number of items in the bank.
         reason: the rule that ended the session.

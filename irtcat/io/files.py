@@ -85,7 +85,7 @@ def read_responses(
 
     Logs of evaluation harnesses, one file or a folder of them, are read as by
     `irtcat.io.read_logs`, which lists their formats, has options and a report; a warning lists
-    skipped files and which of several metrics was selected.
+    skipped files, which of several metrics was selected, and the number of samples without a score.
 
     A pipe (``/dev/stdin``, a named pipe) is read to its end, once.
 
@@ -167,6 +167,9 @@ def _from_logs(path: Path, format: str, max_bytes: int) -> Responses:
     if chosen := [choice for choice in logs.report.choices if choice.others]:
         more = f" and {len(chosen) - 1} more choices" if len(chosen) > 1 else ""
         messages.append(f"Of several possibilities one was selected: {chosen[0]}{more}.")
+    if n := int(logs.report.runs["unscored"].sum()):
+        samples = "1 sample has" if n == 1 else f"{n} samples have"
+        messages.append(f"{samples} no score, such as after an error, and count as missing.")
     if messages:
         messages.append("irtcat.io.read_logs reports all and lets you choose.")
         warnings.warn(f"{path}: {' '.join(messages)}", UserWarning, stacklevel=3)

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import scipy
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr, ndtri, stdtrit
 
 from irtcat._checks import argument_error, check_choice, check_interval
 from irtcat._conditions import check_conditions
@@ -25,15 +24,18 @@ METHODS = ("auto", "paired", "assisted")
 POWER = 0.8
 """Power to detect the estimated difference that defines the number of further items."""
 
-FLIPS = 4000
-"""Random sign flips of the sign test."""
-
 FEWEST_PER_COVARIATE = 10
 PAIRS_CHECKED = 600
 """Calibrated pairs from which the widening is estimated."""
 
 FEWEST_MODELS = 20
-"""With fewer complete calibrated models the interval is not widened."""
+"""With fewer models the pairs do not show a quantile of their errors, only the mean square."""
+
+PRIOR_PAIRS = 4
+"""Models, less one, that the variance of a random choice of items counts for beside the pairs."""
+
+FEWEST_COMMON = 0.5
+"""Least share of the items run that both models of a calibrated pair have answered."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,9 +49,11 @@ class Comparison:
         lower: lower end of its interval.
         upper: upper end.
         se: its standard error.
-        p_better: probability that new is better, ``Phi(difference / se)``.
-        p_value: p-value of the two-sided exact sign test that neither is better on such items
-            (McNemar's test; for fractions sign flips of the paired differences).
+        p_better: probability that new is better, ``Phi(z)`` with z the centre of the interval in
+            standard errors; z is infinite where the items run decide the sign of the difference,
+            and 0 where centre and difference have different signs.
+        p_value: p-value of the two-sided test of equal full scores, ``2 Phi(-|z|)``: it is below
+            ``1 - level`` where 0 is outside the interval, and only there.
         verdict: "better", "worse" or "cannot tell".
         more_items: number of further items needed to detect the estimated difference with power .8;
             0 if it is detected.
@@ -146,8 +150,10 @@ def compare(
     always agree do not give an interval of width 0; the interval is centred at the mean of the
     extended items, and clipped to the possible range. If the subset is not a probability sample the
     variance ignores the choice of items: then the same comparison is made for pairs of calibrated
-    models, whose difference is known, and the interval is widened to have the nominal coverage for
-    them, and flagged.
+    models on the items that both answered, where their difference is known, and the interval is
+    widened to have the nominal coverage for them, and flagged. With M < 20 models that occur in
+    such pairs the factor is ``t_v sqrt((4 + (M - 1) r^2) / v) / z`` with v = M + 3 degrees of
+    freedom and r^2 the mean squared error of the pairs in standard errors; without any, r is 1.
 
     Args:
         calibration: responses of the calibrated models to all N items.
@@ -183,7 +189,7 @@ def compare(
 
     References:
         Bonett & Price (2012), JEBS 37, 479-488 (paired proportions); Saerndal, Swensson & Wretman
-        (1992), Model Assisted Survey Sampling, chapter 6; McNemar (1947), Psychometrika 12.
+        (1992), Model Assisted Survey Sampling, chapter 6.
     """
     if isinstance(progress, bool):
         return with_progress(compare, "Comparing two models", locals())
@@ -231,11 +237,11 @@ def _conclude(
     upper = float(np.clip(estimate.centre + z * estimate.se, lowest, highest))
     lower, upper = min(lower, difference), max(upper, difference)
     verdict = "better" if lower > 0 else "worse" if upper < 0 else "cannot tell"
-    p_better = (
-        float(ndtr(estimate.centre / estimate.se))
-        if estimate.se > 0
-        else 0.5 + 0.5 * np.sign(difference)
-    )
+    ratio = 0.0
+    if lowest > 0 or highest < 0:  # whatever the items that were not run would give
+        ratio = float(np.copysign(np.inf, lowest))
+    elif estimate.centre * difference > 0 and estimate.se > 0:
+        ratio = estimate.centre / estimate.se
     n_more = 0
     if verdict == "cannot tell" and k < n:
         # The variance is V (1/k - 1/N): solve for the k at which centre = (z + z_power) se.
@@ -249,8 +255,8 @@ def _conclude(
         lower=lower,
         upper=upper,
         se=float(estimate.se),
-        p_better=float(p_better),
-        p_value=_sign_test(d),
+        p_better=float(ndtr(ratio)),
+        p_value=2 * float(ndtr(-abs(ratio))),
         verdict=verdict,
         more_items=n_more,
         n_items=k,
@@ -311,39 +317,63 @@ def _widening(
 ) -> tuple[float, str]:
     """Factor by which intervals must be widened to cover pairs of calibrated models."""
     note = "items not drawn at random"
-    x = pair.field[~np.isnan(pair.field).any(axis=1)]
-    if len(x) < FEWEST_MODELS:
-        return 1.0, f"{note}, and too few complete calibrated models to check the interval"
-    one, other = np.triu_indices(len(x), 1)
+    answered = ~np.isnan(pair.field)
+    run = answered[:, pair.at].astype(np.float32)
+    common = run @ run.T  # number of the items run that both models of a pair have answered
+    least = max(2.0, FEWEST_COMMON * len(pair.at))
+    if method == "assisted":
+        least = max(least, _covariates(pair, shares).shape[1] + 3.0)
+    outside = np.ones(pair.n_items, bool)
+    outside[pair.at] = False
+    usable = np.asarray(answered[:, outside].any(axis=1))
+    one, other = np.nonzero(np.triu((common >= least) & usable & usable[:, None], 1))
+    n_models = len(np.union1d(one, other))
     order = np.random.default_rng(0).permutation(len(one))  # so that ties have no order
     one, other = one[order], other[order]
-    full, run = x.mean(axis=1), x[:, pair.at] @ pair.weights
+    filled = np.nan_to_num(pair.field[:, pair.at], nan=0.0)
+    mean = (filled @ pair.weights) / np.maximum(run @ pair.weights, 1e-12)
     # Pairs that differ by as much as these two on the items run.
-    apart = np.abs(np.abs(run[one] - run[other]) - abs(pair.weights @ pair.difference))
+    apart = np.abs(np.abs(mean[one] - mean[other]) - abs(pair.weights @ pair.difference))
     close = np.argsort(apart, kind="stable")[:PAIRS_CHECKED]
     begin, ratios = Steps(progress, len(close)), []
     for number, at in enumerate(close, start=1):
         begin(f"Pair {number} of {len(close)} of calibrated models")
-        first, second = x[one[at]], x[other[at]]
-        known_old = None if pair.known_old is None else second
-        similar = pair._replace(difference=(first - second)[pair.at], known_old=known_old)
-        estimate = _estimate(similar.difference, similar, _covariates(similar, shares), method)
-        true = full[one[at]] - full[other[at]]
+        models = pair.field[[one[at], other[at]]]
+        similar, similar_shares, true = _similar(pair, shares, *models)
+        if similar.weights.sum() == 0 or len(similar.at) == similar.n_items:
+            continue
+        columns = _covariates(similar, similar_shares)
+        estimate = _estimate(similar.difference, similar, columns, method)
         ratios.append(abs(estimate.centre - true) / max(estimate.se, 1e-12))
-    wider = max(float(np.quantile(ratios, level, method="higher")) / z, 1.0)
-    return wider, f"{note}: interval widened x {wider:.2f}, as calibrated pairs need"
+    if n_models >= FEWEST_MODELS and ratios:
+        wider = float(np.quantile(ratios, level, method="higher")) / z
+    else:
+        df = max(n_models - 1, 0) if ratios else 0
+        freedom = PRIOR_PAIRS + df
+        square = (PRIOR_PAIRS + df * np.mean(np.square(ratios or [1.0]))) / freedom
+        wider = float(stdtrit(freedom, 0.5 + level / 2) * np.sqrt(square)) / z
+    reason = "as calibrated pairs need" if ratios else "without calibrated pairs to check it"
+    wider = max(wider, 1.0)
+    return wider, f"{note}: interval widened x {wider:.2f}, {reason}"
 
 
-def _sign_test(d: FloatArray) -> float:
-    """Two-sided exact sign test if all differences have equal size, else a sign-flip test."""
-    d = d[d != 0]
-    if not len(d):
-        return 1.0
-    if np.ptp(np.abs(d)) == 0:
-        return float(scipy.stats.binomtest(int(np.count_nonzero(d > 0)), len(d)).pvalue)
-    signs = np.random.default_rng(0).integers(0, 2, (FLIPS, len(d))) * 2 - 1
-    as_extreme = np.abs(signs @ d) >= abs(d.sum()) - 1e-9
-    return float((1 + np.count_nonzero(as_extreme)) / (1 + FLIPS))
+def _similar(
+    pair: _Pair, shares: FloatArray, first: FloatArray, second: FloatArray
+) -> tuple[_Pair, FloatArray, float]:
+    """Two calibrated models on the items that both answered: pair, shares right, difference."""
+    both = ~np.isnan(first) & ~np.isnan(second)
+    run = pair.at
+    kept = both[run]
+    items, weights = run[kept], pair.weights[kept]
+    position = np.cumsum(both) - 1  # among the items that both answered
+    similar = pair._replace(
+        difference=(first - second)[items],
+        weights=weights / (weights.sum() or 1.0),
+        at=position[items],
+        n_items=int(both.sum()),
+        known_old=None if pair.known_old is None else second[both],
+    )
+    return similar, shares[both], float((first - second)[both].mean())
 
 
 def _read(
@@ -365,6 +395,11 @@ def _read(
     sampled = bool(is_sample(subset, len(all_items)))
     new_id = str(responses.subject_ids[-1] if new is None else new)
     old_id = str(responses.subject_ids[0] if old is None else old)
+    if new_id == old_id and old is None:
+        must = f"given: responses have {new_id} alone, and a calibrated model can be the old one"
+        if responses.n_subjects > 1:
+            must = f"given, as the first model of responses, {new_id}, is the new one"
+        raise argument_error("old", must, "nothing")
     if new_id == old_id:
         raise argument_error("new", "a model other than old", new_id)
     new_row = _row([responses], new_id, calibration, "new")

@@ -14,6 +14,9 @@ from irtcat.responses import Responses
 
 __all__ = ["align", "as_prediction", "joined", "recode"]
 
+KNOWN = "calibrated already, ranked among the others"
+"""The flag of a subject whose responses are part of the calibration."""
+
 
 def recode(
     values: np.ndarray, new: Responses, calibration: Any, name: str = "responses"
@@ -82,6 +85,7 @@ def as_prediction(
     *,
     estimator: str,
     level: float,
+    known: BoolArray | None = None,
 ) -> Prediction:
     """Clip to the possible range, rank among the calibrated subjects, and flag.
 
@@ -94,6 +98,8 @@ def as_prediction(
         field: full scores of the calibrated subjects.
         estimator: its name.
         level: probability of the intervals.
+        known: whether each new subject is one of the calibrated ones, which is then ranked among
+            the others; None if none is.
     """
     is_observed = ~np.isnan(x)
     lowest = np.where(is_observed, x, 0) @ in_score
@@ -104,11 +110,16 @@ def as_prediction(
     score, lower, upper = np.round(np.clip(np.stack(estimate[:3]), lowest, highest), 12)
     lower = np.where(np.isnan(lower), lowest, lower)
     upper = np.where(np.isnan(upper), highest, upper)
-    ordered = np.sort(np.round(field.to_numpy(), 12))
+    full = np.round(field.to_numpy(), 12)
+    ordered, own = np.sort(full), np.full(len(subject_ids), -np.inf)
+    flag = _flags(is_observed, estimate)
+    if known is not None:
+        own[known] = full[field.index.get_indexer(pd.Index(np.asarray(subject_ids)[known]))]
+        flag = joined(np.where(known, KNOWN, ""), flag)
 
     def rank(scores: FloatArray) -> FloatArray:
         ranks = 1.0 + len(ordered) - np.searchsorted(ordered, scores, side="right")
-        return np.where(np.isnan(scores), np.nan, ranks)
+        return np.where(np.isnan(scores), np.nan, ranks - (own > scores))
 
     return Prediction(
         subject_ids=subject_ids,
@@ -118,11 +129,12 @@ def as_prediction(
         rank=rank(score),
         rank_lower=rank(upper),
         rank_upper=rank(lower),
-        flag=_flags(is_observed, estimate),
+        flag=flag,
         estimator=estimator,
         level=level,
         field=field,
         how=estimate.how,
+        known=known,
     )
 
 

@@ -10,14 +10,15 @@ import pandas as pd
 from irtcat._betting import Draw
 from irtcat._checks import argument_error, check_choice, check_interval
 from irtcat._conditions import check_conditions
+from irtcat._matrix import observed
 from irtcat._progress import Progress, part_of, with_progress
 from irtcat._registry import Registry, documented
-from irtcat._types import FloatArray
+from irtcat._types import BoolArray, FloatArray
 from irtcat.bank import as_bank
 from irtcat.io.convert import as_responses_like
 from irtcat.prediction._answers import align, as_prediction, joined
 from irtcat.prediction._result import Prediction
-from irtcat.prediction._task import Estimator, Task, is_sample
+from irtcat.prediction._task import Estimator, Task, check_bank, is_sample
 from irtcat.prediction._weights import item_groups, item_weights
 from irtcat.prediction.auto import predict_auto, predict_auto_pooled
 from irtcat.prediction.curves import predict_curves
@@ -175,7 +176,7 @@ def predict(
             or those of the calibration if there are as many. A missing answer (NaN, or no such
             column) is allowed and flagged.
         bank: calibrated items, all those of the calibration; by default a 2PL is fitted to
-            ``calibration``. Not used by "mean" and "weighted".
+            ``calibration``. Checked by all estimators, used by those whose table names it.
         estimator: one of the above.
         expect: for auto and auto-pooled, what is known of the new subjects: "similar", "stronger"
             or "weaker" (see `irtcat.select`); by default what ``subset`` was chosen for, if
@@ -206,7 +207,9 @@ def predict(
     Returns:
         Scores, intervals and ranks; `Prediction.beats` returns the probability of a higher score
         than each calibrated subject. ``rank`` is 1 + the number of calibrated subjects with a
-        higher full score (`full_scores`). A subject without any answer is flagged "no responses":
+        higher full score (`full_scores`). A subject whose id is among the calibrated ones (if they
+        are only numbered s1, s2, ...: with the same answers) is flagged "calibrated already" and
+        ranked among the others. A subject without any answer is flagged "no responses":
         "irt" then predicts the population mean, other estimators NaN with the interval [0, 1].
 
     Raises:
@@ -249,6 +252,8 @@ def predict(
     if prior is not None and is_placed and ESTIMATORS[estimator].takes_expect:
         raise argument_error("expect", "None or similar with a prior", expect)
     calibration = as_responses_like(calibration, "calibration", bank)
+    if bank is not None:
+        check_bank(bank, calibration)
     item_ids, shares, sampled = _read_subset(subset, calibration)
     responses = as_responses_like(responses, "responses", item_ids, calibration)
     if bank is not None:
@@ -377,4 +382,26 @@ def _prediction_of(task: Task, estimator: str) -> Prediction:
         field,
         estimator=estimator,
         level=task.level,
+        known=_known(task),
     )
+
+
+def _known(task: Task) -> BoolArray | None:
+    """Which new subjects are calibrated already, by id; None if none is.
+
+    Of subjects that were only numbered (s1, s2, ...) ids say nothing: they also need to have given
+    the same answers.
+    """
+    ids = np.asarray(task.calibration.subject_ids, dtype=str)
+    new_ids = np.asarray(task.answers.subject_ids, dtype=str)
+    rows = pd.Index(ids[task.usable]).get_indexer(pd.Index(new_ids))
+    known = rows >= 0
+    if not known.any():
+        return None
+    if ids.tolist() == [f"s{row}" for row in range(1, len(ids) + 1)]:
+        new = task.answers.values[known]
+        old = task.calibration.values[np.ix_(task.usable[rows[known]], task.chosen)]
+        is_observed = observed(new)
+        same = is_observed.any(axis=1) & ((old == new) | ~is_observed).all(axis=1)
+        known[known] = same
+    return known if known.any() else None

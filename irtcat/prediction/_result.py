@@ -7,7 +7,7 @@ import pandas as pd
 from scipy.special import ndtr, ndtri
 
 from irtcat._html import card
-from irtcat._types import FloatArray
+from irtcat._types import BoolArray, FloatArray
 
 __all__ = ["Prediction"]
 
@@ -22,7 +22,8 @@ class Prediction:
             where ``flag`` has "no responses".
         lower: lower end of the score's interval.
         upper: upper end.
-        rank: rank among the calibrated subjects and this one, 1 = best; NaN without a score.
+        rank: rank among the calibrated subjects and this one, 1 = best; NaN without a score. A
+            subject that is calibrated already is ranked among the others.
         rank_lower: best rank in the interval (that of ``upper``).
         rank_upper: worst rank in the interval (that of ``lower``).
         flag: text per subject, empty without flags.
@@ -32,6 +33,7 @@ class Prediction:
         how: method used for each subject, if the estimator has several ("auto").
         groups: scores by group of items (columns subject, group, score, lower, upper, flag), or
             None if no groups were given.
+        known: whether each subject is one of the calibrated ones; None if none is.
     """
 
     subject_ids: np.ndarray
@@ -47,6 +49,7 @@ class Prediction:
     field: pd.Series
     how: np.ndarray | None = None
     groups: pd.DataFrame | None = None
+    known: BoolArray | None = None
 
     def __len__(self) -> int:
         return len(self.subject_ids)
@@ -70,7 +73,8 @@ class Prediction:
         """Probability that each subject's full score is above each calibrated subject's.
 
         ``Phi((score - s) / sd)``, with the SD of a Normal with the half of the interval on the side
-        of s. With an interval of width 0 it is 1, 0, or 1/2 for equal scores; NaN without a score.
+        of s. With an interval of width 0 it is 1, 0, or 1/2 for equal scores; NaN without a score,
+        and for a calibrated subject beside itself.
 
         Returns:
             Subjects x calibrated subjects.
@@ -83,8 +87,11 @@ class Prediction:
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(half > 0, ahead * z / half, np.sign(ahead) * np.inf)
         ratio = np.where(np.isnan(ratio) & (ahead == 0), 0.0, ratio)
+        chance = ndtr(ratio)
+        for row in [] if self.known is None else np.flatnonzero(self.known):
+            chance[row, self.field.index.get_loc(self.subject_ids[row])] = np.nan
         index = pd.Index(self.subject_ids, dtype=object, name="subject")
-        return pd.DataFrame(ndtr(ratio), index=index, columns=self.field.index)
+        return pd.DataFrame(chance, index=index, columns=self.field.index)
 
     def _repr_html_(self) -> str:
         """The first subjects and a histogram of the estimates."""

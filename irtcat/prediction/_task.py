@@ -23,6 +23,7 @@ __all__ = [
     "FOLDS",
     "Estimator",
     "Task",
+    "check_bank",
     "filled_scores",
     "full_scores",
     "is_sample",
@@ -181,9 +182,6 @@ class Task:
         """The bank of all items, in the order of the calibration.
 
         By default a 2PL is fitted, or a binomial model for shares of trials.
-
-        Raises:
-            InputError: if the bank lacks an item of the calibration, or has other categories.
         """
         if self.calibrated_bank is None:
             model = "2pl" if self.calibration.trials is None else "binomial"
@@ -191,17 +189,26 @@ class Task:
             return fit(self.calibration, model, standard_errors="none", progress=progress).bank
         ids = np.asarray(self.calibration.item_ids, dtype=str)
         if np.array_equal(ids, self.calibrated_bank.item_ids):
-            bank = self.calibrated_bank
-        else:
-            missing = ids[~np.isin(ids, self.calibrated_bank.item_ids)].tolist()
-            if missing:
-                must = "a bank of all items of calibration"
-                raise argument_error("bank", must, f"one without {', '.join(missing[:5])}")
-            bank = self.calibrated_bank.subset(ids)
-        if bank.model.n_categories != self.calibration.n_categories:
-            must = f"a bank for {self.calibration.n_categories} categories, like the calibration"
-            raise argument_error("bank", must, f"{bank.model.n_categories} categories")
-        return bank
+            return self.calibrated_bank
+        return self.calibrated_bank.subset(ids)
+
+
+def check_bank(bank: ItemBank, calibration: Responses) -> None:
+    """Raise for a bank of other items than the calibration's, or for other responses.
+
+    Raises:
+        InputError: if the bank lacks an item of the calibration, or has other categories.
+    """
+    ids = np.asarray(calibration.item_ids, dtype=str)
+    missing = ids[~np.isin(ids, bank.item_ids)].tolist()
+    if missing:
+        got = f"one without {', '.join(missing[:5])}"
+        if len(missing) == len(ids):
+            got = f"one of other items, {bank.item_ids[0]} first"
+        raise argument_error("bank", "a bank of all items of calibration", got)
+    if bank.model.n_categories != calibration.n_categories:
+        must = f"a bank for {calibration.n_categories} categories, like the calibration"
+        raise argument_error("bank", must, f"{bank.model.n_categories} categories")
 
 
 def is_sample(subset: Any, n_items: int) -> bool | None:

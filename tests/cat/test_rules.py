@@ -17,6 +17,7 @@ from irtcat.cat import (
     START,
     STOPPING,
     Config,
+    Session,
     all_of,
     any_of,
     engine,
@@ -209,6 +210,15 @@ def test_constant_patterns(rules, bank30):
         items, answers = ref.padded(np.array(case["items"]) - 1, 30), ref.padded(case["x"], 30)
         theta = program(pool, items, answers, jnp.asarray(case["current_th"]))
         assert float(theta) == pytest.approx(case["theta"], abs=1e-9)
+
+
+def test_halfway_is_not_beyond_all_subjects():
+    """The difficulty of a flat item, 1e17 here, is nobody's ability."""
+    bank = ItemBank.from_parameters(a=[1.0, 1.0, 1e-17], b=[-1.0, 1.0, 1e17])
+    config = Config(method="ml", constant="halfway", max_items=2)
+    session = Session.begin(bank, config)
+    session.answer(session.asked[0], 1)
+    assert abs(session.estimate()["theta"]) <= 6
 
 
 def test_the_best_form(rules, bank30, reference):

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import io
+import itertools
 import json
 import os
 import re
@@ -320,6 +321,35 @@ def test_select_with_and_without_a_bank(bank, bank_file):
     assert "item" in run_ok(*line)
 
 
+def first_column(text, title):
+    """The ids of the rows of a printed table, in their order."""
+    lines = text.split(title)[1].strip("\n").split("\n")[1:]
+    return [line.split()[0] for line in itertools.takewhile(str.strip, lines)]
+
+
+def test_the_hardest_item_has_a_difficulty():
+    """Not one that fewer strong than weak subjects solve, nor one beyond all subjects."""
+    rng = np.random.default_rng(0)
+    theta = rng.normal(size=400)[:, None]
+    a, b = np.array([1.2, 1.2, -0.8, 1.2, 1.2]), np.array([-1.0, 0.0, 0.8, 1.0, 1.5])
+    X = (rng.random((400, 5)) < 1 / (1 + np.exp(-a * (theta - b)))).astype(int)
+    flat = np.repeat([1, 0], [30, 370])  # rare, and unrelated to ability
+    X = np.column_stack([X, rng.permutation(flat)])
+    ids = ["easy", "middle", "reversed", "hard", "hardest", "flat"]
+    responses = irtcat.Responses.from_array(X, item_ids=ids)
+    responses.save("r.npz")
+    table = irtcat.fit(responses).bank.to_frame()
+    assert table.loc["reversed", "a"] < 0
+    assert table.loc["flat", "a"] < 0 or abs(table.loc["flat", "b"]) > 6
+    shown = first_column(run_ok("fit", "r.npz"), "Items, the hardest first")
+    assert shown[:4] == ["hardest", "hard", "middle", "easy"]
+    assert set(shown[4:6]) == {"reversed", "flat"}
+    bare = irtcat.ItemBank.from_parameters(table["a"], table["b"], item_ids=ids)  # no shares right
+    bare.save("bare.npz")
+    line = ("select", "bare.npz", "-k", 6, "--strategy", "discrimination")
+    assert first_column(run_ok(*line), "the hardest first")[:4] == shown[:4]
+
+
 def test_select_under_constraints(bank_file):
     items = irtcat.datasets.load("lsat7").item_ids
     table = pd.DataFrame({"item": items, "topic": list("aabbb"), "cost": [3, 1, 1, 1, 1]})
@@ -429,6 +459,56 @@ def test_compare_and_its_gate():
     assert run("compare", "known.csv", "two.csv", "two.csv").exit_code == 1
 
 
+def test_compare_asks_for_the_old_model():
+    write_two_models()
+    two = pd.read_csv("two.csv", index_col=0)
+    two.loc[["new"]].to_csv("one.csv")
+    result = run("compare", "known.csv", "i.csv", "one.csv")
+    assert result.exit_code == 1
+    assert "The --old option must be given: responses have new alone" in result.stderr
+
+
+def test_predict_names_the_bank_of_its_data_or_none(bank):
+    """A bank.npz of other data lies in the folder: it is neither used nor reported."""
+    write_two_models()
+    line = ("predict", "known.csv", "i.csv", "two.csv")
+    bank.save("bank.npz")  # of LSAT7
+    assert "Next: irtcat report p.csv" in run_ok(*line, "--out", "p.csv")
+    refused = run(*line, "--bank", "bank.npz", "--out", "q.csv")
+    assert refused.exit_code == 1
+    assert "The --bank option must be a bank of all items of calibration" in refused.stderr
+    irtcat.fit(irtcat.read_responses("known.csv"), "1pl").bank.save("bank.npz")
+    text = run_ok(*line, "--out", "r.csv")
+    assert "Next: irtcat report bank.npz r.csv" in text
+    with open("bank.npz", "wb") as file:
+        file.write(b"PK damaged")
+    assert "Next: irtcat report s.csv" in run_ok(*line, "--out", "s.csv")
+
+
+def test_predict_says_which_models_are_calibrated_already():
+    write_two_models()
+    known = pd.read_csv("known.csv", index_col=0)
+    two = pd.read_csv("two.csv", index_col=0)
+    pd.concat([known.iloc[:1], two]).to_csv("three.csv")
+    text = run_ok("predict", "known.csv", "i.csv", "three.csv", "--out", "p.csv")
+    n = len(known)
+    assert f"among the {n} calibrated; 1 of them calibrated already" in text
+    assert f"ranked among the other {n - 1}" in text
+    text = run_ok("predict", "known.csv", "i.csv", "known.csv", "--out", "q.csv")
+    assert f"calibrated already, ranked among the other {n - 1}" in text
+    assert pd.read_csv("q.csv")["rank"].max() <= n
+
+
+def test_answers_to_a_short_form_are_called_responses():
+    write_two_models()
+    run_ok("short-form", "known.csv", "-k", 20, "--out", "form.json")
+    for name in ("nowhere.csv", "i.csv"):
+        result = run("predict", "--short-form", "form.json", name)
+        assert result.exit_code == 1
+        assert "RESPONSES" in result.stderr
+        assert "CALIBRATION" not in result.stderr
+
+
 def test_headroom_of_groups_and_its_figure(bank, bank_file):
     sets = ["x", "x", "y", "y", "y"]
     pd.DataFrame({"item": bank.item_ids, "set": sets}).to_csv("items.csv", index=False)
@@ -509,6 +589,39 @@ def test_import_writes_responses_and_report():
     table = pd.read_csv("report.csv")
     assert table["mean"].tolist()[:2] == [1.0, 0.5]
     assert table["skipped"].notna().tolist() == [False, False, True]
+
+
+def test_import_says_where_the_score_stands_that_samples_have_none():
+    """One model that crashed on half of its samples, and a task of which lower is better."""
+    for model, scores in (("one", [1, 1, None, None]), ("two", [1, 0, 0, 1])):
+        os.makedirs(f"logs/{model}")
+        for task, metric in (("quiz", "acc"), ("wiki", "word_perplexity")):
+            lines = [
+                {"doc_id": i, "doc": {"q": f"{task} {i}"}, "metrics": [metric], "filter": "none",
+                 metric: score if task == "quiz" else 10.0 + i}
+                for i, score in enumerate(scores)
+            ]  # fmt: skip
+            name = f"logs/{model}/samples_{task}_2026-11-21T00-00-43.298874.jsonl"
+            Path(name).write_text("\n".join(map(json.dumps, lines)))
+        results = {"results": {}, "model_name": model,
+                   "higher_is_better": {"wiki": {"word_perplexity": False}}}  # fmt: skip
+        path = Path(f"logs/{model}/results_2026-11-21T00-00-43.298874.json")
+        path.write_text(json.dumps(results))
+    result = run("import", "logs")
+    assert result.exit_code == 0
+    assert "Leave the task out with --tasks, or name the metric in --lower-is-better" in (
+        result.stderr
+    )
+    assert re.search(r"one +100\.0 % +2 +2\n", result.stdout)  # mean, answers, no score
+    assert "With --unscored wrong they count as wrong" in result.stdout
+    text = run("import", "logs", "--unscored", "wrong", "--force").stdout
+    assert re.search(r"one +50\.0 % +4 +2\n", text)
+    more = ("--range", "word_perplexity=0:20", "--lower-is-better", "word_perplexity", "--force")
+    document = run_json("import", "logs", *more)
+    assert document["n_items"] == 8
+    means = {(run["model"], run["task"]): run["mean"] for run in document["runs"]}
+    assert means["one", "wiki"] == pytest.approx(1 - 11.5 / 20)
+    assert run("import", "logs", "--range", "bleu", "--force").exit_code == 2
 
 
 def test_logs_are_read_by_every_command():

@@ -91,7 +91,7 @@ def test_several_abilities():
         found = infit_outfit(bank, bank.simulate(rng.normal(size=(400, 2)), 7))
         z = found[["outfit_z", "infit_z"]]
         assert z.isna().all(axis=None) == is_flagged
-        assert (found["flags"] == ("posteriors too narrow for z" if is_flagged else "")).all()
+        assert (found["flag"] == ("posteriors too narrow for z" if is_flagged else "")).all()
         assert is_flagged or (z.abs() > 2).mean(axis=None) < 0.15
 
 

@@ -44,8 +44,7 @@ def test_paired_by_hand(calibration, both):
     assert found.upper == pytest.approx(p12 - p21 + 1.96 * found.se, abs=1e-4)
     assert found.p_better == pytest.approx(stats.norm.cdf((p12 - p21) / found.se))
     assert (found.n_new_only, found.n_old_only, found.n_items) == (new_only, old_only, 80)
-    mcnemar = stats.binomtest(int(new_only), int(new_only + old_only)).pvalue
-    assert found.p_value == pytest.approx(mcnemar)
+    assert found.p_value == pytest.approx(2 * stats.norm.sf(abs(p12 - p21) / found.se))
     assert (found.new, found.old, found.level) == ("s2", "s1", 0.95)
     turned = compare(calibration, subset, both, new="s1", old="s2", method="paired")
     assert turned.lower == pytest.approx(-found.upper)
@@ -147,8 +146,69 @@ def test_items_picked_are_checked_against_calibrated_pairs(bank, calibration, bo
     assert any("not drawn at random: interval widened" in flag for flag in found.flags)
     plain = compare(calibration, list(subset.item_ids), both)
     assert any("not drawn at random" in flag for flag in plain.flags)
-    few = calibration.subset(subjects=range(5))
-    assert "too few" in " ".join(compare(few, list(subset.item_ids), both).flags)
+
+
+def factor_of(found):
+    (flag,) = (flag for flag in found.flags if "widened x" in flag)
+    return float(flag.split(" x ")[1].split(",")[0])
+
+
+def test_the_test_and_the_interval_agree(bank, calibration):
+    rng = np.random.default_rng(4)
+    close = 0
+    for seed in range(20):
+        pair = bank.simulate([0.0, rng.choice([0.2, 0.5, 0.8])], seed=seed)
+        r = Responses.from_array(pair.to_numpy(), ["old", "new"], pair.item_ids)
+        ids = list(calibration.item_ids[rng.permutation(ITEMS)[: rng.integers(25, 400)]])
+        for method in ("paired", "assisted"):
+            for level in (0.8, 0.95):
+                found = compare(calibration, ids, r, method=method, level=level)
+                assert (found.p_value < 1 - level) == (found.verdict != "cannot tell")
+                assert found.p_value == pytest.approx(
+                    2 * min(found.p_better, 1 - found.p_better), abs=1e-12
+                )
+                close += 0.01 < found.p_value < 0.2
+    assert close > 8  # where two tests could differ
+    old = np.r_[np.zeros(80), np.ones(20)]
+    sure = Responses.from_array([old, np.ones(100)], ["old", "new"])
+    found = compare(sure, list(sure.item_ids[:90]), sure)  # 10 items cannot undo 80
+    assert (found.verdict, found.p_value, found.p_better) == ("better", 0.0, 1.0)
+
+
+def test_few_calibrated_models_widen_as_their_pairs_need(bank, calibration, both):
+    at = np.argsort(-bank.to_frame()["b"].to_numpy())[:60]  # the hardest items
+    ids = list(calibration.item_ids[at])
+    one_pair = calibration.subset(subjects=["s3", "s9"])
+    drawn = Subset(np.array(ids, str), np.full(60, 1 / 60), np.full(60, 60 / ITEMS),
+                   np.zeros(60), "random", 0)  # fmt: skip
+    renamed = Responses.from_array(both.to_numpy(), ["old", "new"], both.item_ids)
+    plain = compare(one_pair, drawn, renamed, method="paired")
+    known = compare(one_pair, drawn, one_pair, method="paired")  # the interval without the choice
+    true = np.diff(one_pair.to_numpy().mean(axis=1))[0]
+    ratio = ((known.lower + known.upper) / 2 - true) / known.se
+    by_hand = stats.t.ppf(0.975, 5) * np.sqrt((4 + ratio**2) / 5) / stats.norm.ppf(0.975)
+    found = compare(one_pair, ids, renamed, method="paired")
+    assert found.se == pytest.approx(by_hand * plain.se)
+    alone = compare(calibration.subset(subjects=["s3"]), ids, renamed, method="paired")
+    by_hand = stats.t.ppf(0.975, 4) / stats.norm.ppf(0.975)
+    assert alone.se == pytest.approx(by_hand * plain.se)
+    assert "without calibrated pairs" in " ".join(alone.flags)
+
+
+def test_pairs_that_lack_a_few_answers_widen_like_complete_ones(bank, calibration, both):
+    at = np.argsort(-bank.to_frame()["b"].to_numpy())[:60]
+    ids = list(calibration.item_ids[at])
+    X = calibration.to_numpy()
+    for row in range(len(X)):
+        X[row, row::101] = np.nan  # no model is complete, as after samples that crashed
+    holes = Responses.from_array(X, calibration.subject_ids, calibration.item_ids)
+    renamed = Responses.from_array(both.to_numpy(), ["old", "new"], both.item_ids)
+    complete, found = (factor_of(compare(r, ids, renamed)) for r in (calibration, holes))
+    assert complete > 1.1
+    assert found == pytest.approx(complete, rel=0.1)
+    few = [factor_of(compare(r.subset(subjects=range(12)), ids, renamed))
+           for r in (calibration, holes)]  # fmt: skip
+    assert min(few) > 1.1
 
 
 def test_fractions_and_gaps(calibration, both):
@@ -168,7 +228,8 @@ def test_fractions_and_gaps(calibration, both):
     [
         ({"new": "s9"}, "`new` argument"),
         ({"old": "nobody"}, "`old` argument"),
-        ({"new": "s1"}, "a model other than old"),
+        ({"new": "s1"}, "`old` argument must be given, as the first model of responses, s1"),
+        ({"new": "s1", "old": "s1"}, "`new` argument must be a model other than old"),
         ({"method": "luck"}, "`method` argument"),
         ({"level": 1.0}, "`level` argument"),
         ({"subset": ["zz"]}, "items of calibration"),
@@ -183,6 +244,15 @@ def test_refused(calibration, both, given, words):
     start = {"calibration": calibration, "subset": ["i1", "i2"], "responses": both}
     with pytest.raises(InputError, match=words):
         compare(**{**start, **given})
+
+
+def test_one_model_alone_needs_the_name_of_the_old_one(calibration, both):
+    alone = both.subset(subjects=["s2"])
+    renamed = Responses.from_array(alone.to_numpy(), ["mine"], alone.item_ids)
+    subset = list(calibration.item_ids[:30])
+    with pytest.raises(InputError, match="The `old` argument must be given: responses have mine"):
+        compare(calibration, subset, renamed)
+    assert compare(calibration, subset, renamed, old="s7").new == "mine"
 
 
 def test_graded_answers_are_read_in_the_calibrations_codes():

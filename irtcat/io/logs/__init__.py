@@ -2,7 +2,7 @@
 
 from irtcat.io.logs._agree import MISMATCH
 from irtcat.io.logs._format import LogFile, LogFormat, Request, Run, Skipped
-from irtcat.io.logs._read import INCOMPLETE, RUNS, Logs, read_logs
+from irtcat.io.logs._read import INCOMPLETE, RUNS, UNSCORED, Logs, read_logs
 from irtcat.io.logs._report import ImportReport
 from irtcat.io.logs._values import CutError, as_object, as_text, json_lines, model_arguments
 from irtcat.io.logs.registry import LOG_FORMATS
@@ -12,6 +12,7 @@ __all__ = [
     "LOG_FORMATS",
     "MISMATCH",
     "RUNS",
+    "UNSCORED",
     "CutError",
     "ImportReport",
     "LogFile",

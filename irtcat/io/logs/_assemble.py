@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, shorten
+from irtcat._checks import InputError, argument_error, shorten
 from irtcat.io.logs._agree import Used, agreeing, item_conditions
 from irtcat.io.logs._choose import (
     Choice,
@@ -16,16 +16,18 @@ from irtcat.io.logs._choose import (
     group_name,
     list_columns,
     show_column,
+    without_column,
 )
-from irtcat.io.logs._format import Column, Item, Items, Run
+from irtcat.io.logs._format import Answers, Column, Item, Items, Run
 from irtcat.responses import Responses
 
-__all__ = ["RUNS", "assemble"]
+__all__ = ["RUNS", "UNSCORED", "assemble"]
 
 HASH_SHOWN = 16
 """Number of characters of a document's hash in the id of its item."""
 
 RUNS = ("latest", "mean", "separate")
+UNSCORED = ("missing", "wrong")
 
 
 WEIGHTS = ("revision", "peft", "delta", "subfolder", "adapter_weights", "delta_weights")
@@ -39,6 +41,9 @@ def _select_runs(
     selected: Used = []
     skipped = []
     for run in runs:
+        if group_name(run) not in selected_columns:
+            skipped.append((run, without_column(run)))
+            continue
         answers = run.columns.get(selected_columns[group_name(run)])
         if answers is None:
             has = list_columns(run.columns, run.format)
@@ -87,6 +92,104 @@ def _telling(runs: list[Run]) -> list[str]:
         if differs(name, runs)
         and (name in WEIGHTS or any(differs(name, some) for some in by_task.values()))
     ]
+
+
+def _count_unscored(used: Used, counted: str) -> Used:
+    """Count the samples without a score of each run, which are wrong if ``counted`` says so."""
+    for run, answers in used:
+        run.n_unscored = int(np.isnan(answers.values).sum()) + len(run.unscored)
+    if counted == "wrong":
+        return [(run, _with_wrong(run, answers)) for run, answers in used]
+    return used
+
+
+def _note_unscored(subjects: dict[str, Used], counted: str) -> list[str]:
+    """A note for each task with samples without a score."""
+    by_task: dict[str, list[tuple[int, str]]] = {}
+    for name, pairs in subjects.items():
+        for run, answers in pairs:
+            total = len(answers.values) + (0 if counted == "wrong" else len(run.unscored))
+            if n := run.n_unscored:
+                by_task.setdefault(group_name(run), []).append((n, f"{name}: {n} of {total}"))
+    notes = []
+    for task, found in by_task.items():
+        found.sort(key=lambda entry: -entry[0])
+        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+        which = "; ".join(text for _, text in found[:3]) + more
+        n = sum(n for n, _ in found)
+        effect = "count as wrong" if counted == "wrong" else "are missing from the scores"
+        advice = "" if counted == "wrong" else ' With unscored="wrong" they count as wrong.'
+        subject = "1 sample has" if n == 1 else f"{n} samples have"
+        notes.append(
+            f"{task}: {subject} no score, such as after an error, and {effect} ({which}).{advice}"
+        )
+    return notes
+
+
+def _note_documents(subjects: dict[str, Used], items: Items) -> list[str]:
+    """A note for each task whose documents of one number have different hashes in its logs.
+
+    They are different items: the data or the template of the documents has changed.
+    """
+    names: dict[int, dict[str, None]] = {}
+    for name, pairs in subjects.items():
+        positions = [answers.items for _, answers in pairs]
+        for position in np.unique(np.concatenate(positions)).tolist():
+            about = items.all[position]
+            if about.hash and about.trust > 0 and about.format.samples == "documents":
+                names.setdefault(position, {})[name] = None
+    numbers: dict[str, dict[str, list[int]]] = {}
+    for position in names:
+        about = items.all[position]
+        if about.sample is not None:
+            numbers.setdefault(about.task, {}).setdefault(about.sample, []).append(position)
+    notes = []
+    for task, by_number in numbers.items():
+        changed = {number: at for number, at in by_number.items() if len(at) > 1}
+        if not changed:
+            continue
+        number, at = next(iter(changed.items()))
+        shown = ", and of ".join(shorten(list(names[position])) for position in at[:3])
+        count = "1 document differs" if len(changed) == 1 else f"{len(changed)} documents differ"
+        notes.append(
+            f"Task {task}: {count} between logs, number {number} first (logs of {shown}): another "
+            "version of the data or of the task. They are different items; leave the logs of one "
+            "version out."
+        )
+    return notes
+
+
+def _with_wrong(run: Run, answers: Answers) -> Answers:
+    """The answers with 0 for every sample without a score."""
+    items = np.concatenate([answers.items, np.array(run.unscored, np.int32)])
+    values = np.concatenate([np.nan_to_num(answers.values, nan=0.0), np.zeros(len(run.unscored))])
+    return Answers(items, values)
+
+
+def _grades(
+    used: Used, columns: dict[str, Column], preferences: Preferences
+) -> tuple[int, int] | None:
+    """The lowest and highest category of graded scores; None for other scores.
+
+    Raises:
+        InputError: the tasks have different categories.
+    """
+    scales = preferences.scales
+    if not scales.graded:
+        return None
+    found: dict[tuple[float, float] | None, str] = {}
+    for run, _ in used:
+        name = group_name(run)
+        found.setdefault(scales.range_of(run, columns[name]), name)
+    if len(found) > 1:
+        shown = ", ".join(
+            f"{name} {'0 to 1' if ends is None else f'{ends[0]:g} to {ends[1]:g}'}"
+            for ends, name in found.items()
+        )
+        must = "the same for all tasks with graded=True; name those of one range in `tasks`"
+        raise argument_error("ranges", must, shown)
+    ends = next(iter(found))
+    return None if ends is None else (int(ends[0]), int(ends[1]))
 
 
 def _subjects(selected: Used, how: str) -> tuple[dict[str, Used], dict[str, str]]:
@@ -169,10 +272,14 @@ def assemble(
     used, unlike, more = agreeing(used, columns, mapping, preferences, mismatch)
     skipped += unlike
     choices += more
+    grades = _grades(used, columns, preferences)
     notes = [note for run, _ in used for note in run.notes]
+    used = _count_unscored(used, preferences.unscored)
     if n_mapped:
         notes.append(f"{n_mapped} documents without a hash were identified by their numbers.")
     subjects, models = _subjects(used, how)
+    notes += _note_unscored(subjects, preferences.unscored)
+    notes += _note_documents(subjects, items)
     _note_runs(subjects, models, how, choices, notes)
     order = _order(used, mapping, items)
     position = np.full(len(items.all), -1)
@@ -187,7 +294,7 @@ def assemble(
                 f"{mixed[order].sum()} items, {first} first, have several values of {name}."
             )
     binary = all(_is_binary(answers.values) for _, answers in used)
-    responses = _responses(k, n, binary, list(subjects), ids, notes, {
+    responses = _responses(k, n, binary, grades, list(subjects), ids, notes, {
         "subjects": _about_subjects(subjects),
         "items": _about_items(
             [items.all[c] for c in order], ids, {n: c[order] for n, c in conditions.items()}
@@ -247,13 +354,24 @@ def _responses(
     sums: np.ndarray,
     n: np.ndarray | None,
     binary: bool,
+    grades: tuple[int, int] | None,
     subject_ids: list[str],
     item_ids: list[str],
     notes: list[str],
     tables: dict[str, pd.DataFrame],
 ) -> Responses:
-    """Right/wrong if all scores are 0 or 1, shares if they count trials, else fractions."""
+    """Right/wrong if all scores are 0 or 1, shares if they count trials, else fractions.
+
+    With ``grades``, the lowest and the highest category, scores are these.
+    """
     ids: dict[str, Any] = {"subject_ids": subject_ids, "item_ids": item_ids, **tables}
+    if grades is not None:
+        if n is not None:
+            got = "several trials of an item, such as epochs, whose mean is none"
+            raise argument_error("graded", "False for scores that are averaged", got)
+        top = grades[1] - grades[0]
+        codes = np.where(np.isnan(sums), -1, np.rint(sums * top) + grades[0]).astype(np.int16)
+        return Responses.from_array(codes, codes=tuple(range(grades[0], grades[1] + 1)), **ids)
     if n is None and binary:
         values = np.where(np.isnan(sums), -1, sums).astype(np.int8)
         return Responses.from_array(values, codes=(0, 1), **ids)
@@ -330,6 +448,7 @@ def _about_subjects(subjects: dict[str, Used]) -> pd.DataFrame:
                 "harness": last.format.name,
                 "version": last.version or None,
                 "runs": len({run.session or run.file for run, _ in pairs}),
+                "unscored": sum(run.n_unscored for run, _ in pairs),
                 "settings": json.dumps(settings, ensure_ascii=False, sort_keys=True),
             }
         )

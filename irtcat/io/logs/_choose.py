@@ -2,11 +2,12 @@
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from irtcat._checks import InputError, argument_error, check_count, shorten
 from irtcat.io.logs._format import Column, LogFormat, Run
+from irtcat.io.logs._scale import Scales
 
 __all__ = [
     "Choice",
@@ -16,6 +17,7 @@ __all__ = [
     "group_name",
     "list_columns",
     "show_column",
+    "without_column",
 ]
 
 FIRST = (
@@ -61,12 +63,22 @@ class Choice:
 
 @dataclass(frozen=True)
 class Preferences:
-    """The names requested by the caller, in order of preference, for all tasks or by task."""
+    """The names requested by the caller, in order of preference, for all tasks or by task.
+
+    Attributes:
+        metric: names of metrics.
+        filter: names of filters.
+        scorer: names of scorers.
+        scales: ranges and directions of scores.
+        unscored: what samples without a score count as.
+    """
 
     metric: Preference = None
     filter: Preference = None
     scorer: Preference = None
     num_fewshot: int | Mapping[str, int] | None = None
+    scales: Scales = field(default_factory=Scales)
+    unscored: str = "missing"
 
     def check(self, tasks: Iterable[str]) -> None:
         """Raise if a mapping names a task that is not in the logs."""
@@ -115,10 +127,11 @@ def choose_columns(
     """Choose one column per task and format, the same in all of its runs.
 
     Returns:
-        The columns by `group_name`, and the choices that were made.
+        The columns by `group_name`, without tasks in whose logs lower is better for all metrics,
+        and the choices that were made.
 
     Raises:
-        InputError: a requested name does not exist, or no column can be used.
+        InputError: a requested name does not exist.
     """
     columns: dict[str, Column] = {}
     choices = []
@@ -131,10 +144,12 @@ def choose_columns(
         for run in group:
             for column in run.columns:
                 counts[column] = counts.get(column, 0) + 1
-        column = _choose(group, counts, preferences)
-        columns[name] = column
+        chosen = _choose(group, counts, preferences)
+        if chosen is None:  # `without_column` says why
+            continue
+        columns[name] = chosen
         labels = [show_column(option, group[0].format) for option in counts]
-        selected = show_column(column, group[0].format)
+        selected = show_column(chosen, group[0].format)
         others = tuple(label for label in labels if label != selected)
         choices.append(Choice(name, "metric", selected, others))
     return columns, choices
@@ -152,7 +167,15 @@ def list_columns(columns: Iterable[Column], format: LogFormat) -> str:
     return ", ".join(labels[:12]) + more
 
 
-def _choose(group: list[Run], counts: dict[Column, int], preferences: Preferences) -> Column:
+def without_column(run: Run) -> str:
+    """Why a run of a task for which no column was chosen is not used."""
+    got = list_columns(run.columns, run.format)
+    reason = f"{run.file}: lower is better for all metrics of task {run.task} ({got})"
+    advice = "Leave the task out with `tasks`, or name the metric in `lower_is_better`"
+    return f"{reason}. {advice}, and its range in `ranges` if that is not 0 to 1."
+
+
+def _choose(group: list[Run], counts: dict[Column, int], preferences: Preferences) -> Column | None:
     """The column of a task: as requested, else by number of runs, name and the task's order."""
     task, format = group[0].task, group[0].format
     candidates = list(counts)
@@ -173,8 +196,7 @@ def _choose(group: list[Run], counts: dict[Column, int], preferences: Preference
     lower = set().union(*(run.lower_is_better for run in group))
     usable = [column for column in candidates if column[1] not in lower]
     if not usable:
-        got = list_columns(candidates, format)
-        raise InputError(f"Task {task}: lower is better for all metrics in its logs ({got}).")
+        return None
     known = [column for column in usable if column[1] in FIRST or column[1] == ""]
     valid = [c for c in usable if not any(c in r.columns and r.columns[c].flaw for r in group)]
     usable = known or valid or usable

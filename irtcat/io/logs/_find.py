@@ -17,6 +17,11 @@ _PICKLE = (
 )
 
 
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".lz4")
+LOGS = (".json", ".jsonl", ".ndjson", ".eval", ".parquet")
+"""Suffixes of logs, which can be followed by one of compression."""
+
+
 class Tree(NamedTuple):
     """The files of a tree: each is in one of these, or belongs to a log that is.
 
@@ -102,12 +107,22 @@ def _why_no_log(file: LogFile) -> str:
     """Why a file of no known format cannot be read, or "" if that needs no explanation."""
     if file.suffix in (".pkl", ".pickle", ".joblib"):
         return _PICKLE
+    if _is_compressed(file.path):
+        return "the file is compressed, and is not read. Unpack it"
     if file.suffix in (".json", ".jsonl", ".ndjson"):
         if not file.head.strip():
             return "the file is empty"
         if file.suffix != ".json" and {"subject_id", "responses"} <= file.keys:
             return "py-irt's lines are a complete matrix, not a log. Read the file by itself"
     return ""
+
+
+def _is_compressed(path: Path) -> bool:
+    """Whether a file is a compressed log, by its name, or an archive that may hold some."""
+    suffixes = [suffix.lower() for suffix in path.suffixes[-2:]]
+    if suffixes[-1:] in ([".tgz"], [".zip"], [".7z"]) or suffixes[:1] == [".tar"]:
+        return True
+    return len(suffixes) == 2 and suffixes[1] in COMPRESSED and suffixes[0] in LOGS
 
 
 def _walk(folder: Path, tree: Tree) -> Iterator[Path]:
@@ -121,13 +136,17 @@ def _walk(folder: Path, tree: Tree) -> Iterator[Path]:
         for name in folders:
             path = Path(parent, name)
             if path.is_symlink():
-                reason = f"{path}: a link to a folder, which is not followed. Give that folder."
+                advice = f"Import {path.resolve()} by itself, or copy it here"
+                reason = f"{path}: a link to a folder, which is not followed. {advice}."
                 tree.skipped.append(Skipped(str(path), reason))
         for name in sorted(files):
             path = Path(parent, name)
             pipe = path.exists() and not path.is_file()  # or socket or device: reading could block
             if name.startswith(".") or pipe:
                 tree.no_logs.append(str(path))
+            elif path.is_symlink() and not path.exists():
+                reason = f"{path}: a link to {os.readlink(path)}, which does not exist."
+                tree.skipped.append(Skipped(str(path), reason))
             else:
                 yield path
 

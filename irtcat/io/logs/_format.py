@@ -118,11 +118,13 @@ class Answers:
         items: positions of the items, one per value; an item occurs once per trial.
         values: the scores, NaN where missing.
         flaw: why they are invalid, with file and line; empty if they are valid.
+        are_numbers: whether all of them are numbers, if perhaps not from 0 to 1.
     """
 
     items: np.ndarray
     values: np.ndarray
     flaw: str = ""
+    are_numbers: bool = True
 
 
 @dataclass(slots=True)
@@ -198,7 +200,8 @@ class Run:
         name_source: where the model's name comes from: "log"; "made up", if every model
             without a name gets the same; or "folder", if no log contains it.
         lacks_results: whether the harness's results file, which names the model, was not there.
-        unscored: number of samples without a score.
+        unscored: items of samples without any score, once for each sample.
+        n_unscored: number of samples without a score by the selected metric, filled in.
         cut: why the run is incomplete, or "".
         notes: further remarks.
         items: the items.
@@ -220,12 +223,14 @@ class Run:
     lower_is_better: set[str] = field(default_factory=set)
     name_source: str = "log"
     lacks_results: bool = False
-    unscored: int = 0
+    unscored: list[int] = field(default_factory=list, repr=False)
+    n_unscored: int = 0
     cut: str = ""
     notes: tuple[str, ...] = ()
     items: Items = field(default_factory=Items, repr=False)
     _cells: dict[Column, tuple[list[int], list[float]]] = field(default_factory=dict, repr=False)
     _flaws: dict[Column, str] = field(default_factory=dict, repr=False)
+    _texts: set[Column] = field(default_factory=set, repr=False)
 
     def item(
         self,
@@ -254,6 +259,8 @@ class Run:
     ) -> None:
         """Add a score from 0 to 1, or None; anything else makes its column invalid.
 
+        Numbers in other ranges are kept, for a caller who gives the range (see `read_logs`).
+
         Args:
             item: the number that `item` returns.
             value: the score.
@@ -269,8 +276,12 @@ class Run:
         if number is None or not (number != number or 0.0 <= number <= 1.0):
             if column not in self._flaws:
                 must = f"expected {metric or source} to be a score from 0 to 1"
-                self._flaws[column] = f"{location or self.file}: {must}. Got {shorten(value)}."
-            number = np.nan
+                got = f"Got {shorten(value)}."
+                advice = "" if number is None else " Give other ranges in `ranges`."
+                self._flaws[column] = f"{location or self.file}: {must}. {got}{advice}"
+            if number is None:
+                self._texts.add(column)
+                number = np.nan
         cells[0].append(item)
         cells[1].append(number)
 
@@ -279,7 +290,10 @@ class Run:
         """The scores by column, once all have been added."""
         columns = {
             column: Answers(
-                np.array(items, np.int32), np.array(values), self._flaws.get(column, "")
+                np.array(items, np.int32),
+                np.array(values),
+                self._flaws.get(column, ""),
+                column not in self._texts,
             )
             for column, (items, values) in self._cells.items()
         }

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,16 +15,17 @@ from irtcat._progress import Progress, with_progress
 from irtcat._reading import MOST_BYTES, check_path
 from irtcat._registry import documented
 from irtcat.io.logs._agree import MISMATCH
-from irtcat.io.logs._assemble import RUNS, assemble
+from irtcat.io.logs._assemble import RUNS, UNSCORED, assemble
 from irtcat.io.logs._choose import Preference, Preferences, group_name, show_column
 from irtcat.io.logs._find import find_logs
 from irtcat.io.logs._format import Items, LogFormat, Request, Run, Skipped
 from irtcat.io.logs._report import ImportReport
+from irtcat.io.logs._scale import Scales
 from irtcat.io.logs._values import CutError, MissingExtraError
 from irtcat.io.logs.registry import LOG_FORMATS
 from irtcat.responses import Responses
 
-__all__ = ["INCOMPLETE", "RUNS", "Logs", "read_logs"]
+__all__ = ["INCOMPLETE", "RUNS", "UNSCORED", "Logs", "read_logs"]
 
 INCOMPLETE = ("skip", "keep", "refuse")
 
@@ -58,6 +59,10 @@ def read_logs(
     runs: str = "latest",
     incomplete: str = "skip",
     mismatch: str = "refuse",
+    unscored: str = "missing",
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+    lower_is_better: str | Collection[str] | None = None,
+    graded: bool = False,
     progress: Progress | bool | None = None,
     max_bytes: int = MOST_BYTES,
 ) -> Logs:
@@ -90,6 +95,15 @@ def read_logs(
         mismatch: runs that answer the same items under other conditions (metric, filter, number of
             examples, version of the task) than most runs: "refuse" skips and reports them, "accept"
             reads all together.
+        unscored: samples without a score, such as those that ended in an error, are "missing", or
+            "wrong": they count 0. A model that crashes on hard samples looks better without them.
+        ranges: lowest and highest score of metrics or scorers whose scores are not from 0 to 1, by
+            name or for one task by TASK:NAME: with {"bleu": (0, 100)} a score x becomes
+            (x - 0) / (100 - 0).
+        lower_is_better: metrics or scorers whose scores are reversed, x to 1 - x (after
+            ``ranges``), such as "wer". Without it tasks that have only such metrics are skipped.
+        graded: whether whole scores in ``ranges`` are categories (of a graded model), such as a
+            judge's 1 to 10, and not fractions. All tasks read must then have the same range.
         progress: True to show the time left on stderr, or a function that is called with files
             done, number of files and the current file.
         max_bytes: how many bytes of a file are parsed as one document (256 MiB by default; for
@@ -99,11 +113,11 @@ def read_logs(
         The responses and the report. Subjects are models, and their revisions and other arguments
         where runs of one model differ in them ("org/model@revision=step100"). Repeated
         trials (Inspect's epochs, the n answers of lighteval's avg@n) of right or wrong are shares
-        of trials. Metadata: of subjects model, date, harness, version, runs, settings (JSON by
-        task); of items task, format, sample (the harness's number or id; None if it is not
-        reliable), hash, text, target, and as far as known the conditions of the answers: metric,
-        filter or scorer, num_fewshot, version (of the task), text_hash (where the harness logs no
-        hash).
+        of trials. Metadata: of subjects model, date, harness, version, runs, unscored (samples
+        without a score), settings (JSON by task); of items task, format, sample (the harness's
+        number or id; None if it is not reliable), hash, text, target, and as far as known the
+        conditions of the answers: metric, filter or scorer, num_fewshot, version (of the task),
+        text_hash (where the harness logs no hash).
 
     Raises:
         InputError: no file can be read, the only file is damaged, or a requested task or metric
@@ -128,7 +142,9 @@ def read_logs(
     check_choice("runs", runs, RUNS)
     check_choice("incomplete", incomplete, INCOMPLETE)
     check_choice("mismatch", mismatch, MISMATCH)
-    preferences = Preferences(metric, filter, scorer, num_fewshot)
+    check_choice("unscored", unscored, UNSCORED)
+    scales = Scales.of(ranges, lower_is_better, graded)
+    preferences = Preferences(metric, filter, scorer, num_fewshot, scales=scales, unscored=unscored)
     check_count("max_bytes", max_bytes)
     root = check_path(path)
     names = _task_names(tasks)
@@ -174,6 +190,7 @@ def read_logs(
     all_runs = _without_copies(all_runs, skipped)
     if not all_runs:
         raise InputError(_failure(root, names, skipped, unread_tasks, notes))
+    scales.convert(all_runs)
     for row, request in requests.items():
         lacking = [run.file for run in all_runs if run.format is row and run.lacks_results]
         notes += _lacking(row, lacking, request.listed if root.is_dir() else {}, names)
@@ -190,6 +207,7 @@ def _with_positions(run: Run, file: Path, row: LogFormat, items: Items) -> Run:
     positions = np.array([items.add(item, compare) for item in run.items.all], np.int32)
     for answers in run.columns.values():
         answers.items = positions[answers.items]
+    run.unscored = positions[run.unscored].tolist() if run.unscored else []
     run.items = Items()
     return run
 
@@ -269,7 +287,7 @@ def _finish(
                 "version": run.version or None,
                 "responses": int((~np.isnan(answers.values)).sum()),
                 "mean": float(np.nanmean(answers.values)),
-                "unscored": int(np.isnan(answers.values).sum()) + run.unscored,
+                "unscored": run.n_unscored,
                 "incomplete": run.cut or None,
             }
         )

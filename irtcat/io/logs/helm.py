@@ -115,6 +115,7 @@ def _add(
         raise InputError(f"{location}: expected stats to be a list. Got {shorten(stats)}.")
     text, target = texts.get(sample, (None, None))
     item = run.item(sample, sample=sample, trust=2, text=text, target=target)
+    is_scored = False
     for stat in stats:
         stat = as_object(stat, location, "a statistic")
         label = as_object(stat.get("name"), location, "the name of a statistic")
@@ -126,6 +127,9 @@ def _add(
         if "mean" in stat:
             split = str(label.get("split") or "")
             run.add(item, stat["mean"], metric, source=split, location=location)
+            is_scored = True
+    if not is_scored:
+        run.unscored.append(item)
 
 
 def _compare(run: Run, path: Path, max_bytes: int) -> None:

@@ -224,11 +224,11 @@ def _add_samples(run: Run, log: _Log) -> None:
         last[name, epoch] = (sample, location)
     for (name, _), (sample, location) in last.items():
         scores = sample.get("scores")
-        if scores is None or scores == {}:  # it failed, or was never scored
-            run.unscored += 1
-            continue
         text, target = _text(sample.get("input")), sample.get("target")
         item = run.item(name, sample=name, trust=2, text=text, target=target)
+        if scores is None or scores == {}:  # it failed, or was never scored
+            run.unscored.append(item)
+            continue
         for scorer, score in as_object(scores, location, "scores").items():
             if "value" not in as_object(score, location, f"the score {scorer}"):
                 raise InputError(f"{location}: the score {scorer} has no value.")

@@ -265,6 +265,8 @@ def _add_rows(run: Run, rows: list[_Row], by_hash: bool) -> None:
         key = row.hash if by_hash else row.id
         location = f"{run.file}, row {row.number}"
         item = run.item(key, **about)
+        if all(value is None for value in row.scores.values()):
+            run.unscored.append(item)
         for metric, value in row.scores.items():
             if value is None:  # a metric of the other request type
                 continue

@@ -118,7 +118,14 @@ def _alone(paths: list[Path], logs: list[Path] | None) -> Iterator[Skipped]:
         advice = "a results file of lm-eval holds totals only. Give the folder with its samples"
     for path in paths:
         match = RESULTS.fullmatch(path.name)
-        if (path.parent, match["stamp"] if match else "") not in stamps:
+        stamp = match["stamp"] if match else ""
+        if (path.parent, stamp) in stamps:
+            continue
+        compressed = next(path.parent.glob(f"samples_*_{stamp}.jsonl.*"), None)
+        if compressed is not None and stamp:
+            reason = f"{path}: the samples of its run are compressed ({compressed.name})."
+            yield Skipped(str(path), f"{reason} Unpack them.")
+        else:
             yield Skipped(str(path), f"{path}: {advice}.")
 
 
@@ -309,8 +316,6 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
             position = positions[key] = _add_item(run, key, line, trust)
         for metric, value in line.scores.items():
             run.add(position, value, metric, source=line.filter, location=line.location)
-    if any(not answers.flaw for answers in run.columns.values()):
-        run.unscored = min(int(np.isnan(a.values).sum()) for a in run.columns.values())
     if trust == UNORDERED and lines[0].doc_id is not None:
         run.notes = (_order_note(path),)
     if results is None:
