@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from irtcat.leaderboard import compare
     from irtcat.loading import describe, load
     from irtcat.models import MODELS
+    from irtcat.population import Population
     from irtcat.prediction import ESTIMATORS, ShortForm, predict, short_form
     from irtcat.prediction.two_stage import select_next
     from irtcat.responses import Responses
@@ -57,6 +58,7 @@ __all__ = [
     "InputError",
     "ItemBank",
     "Link",
+    "Population",
     "Responses",
     "ShortForm",
     "Subset",

@@ -15,6 +15,7 @@ from irtcat._bank_file import (
     damaged,
     frame_to_json,
     plain,
+    populations_to_file,
     read_arrays,
     read_fields,
 )
@@ -34,6 +35,7 @@ __all__ = ["bank_arrays", "bank_hash", "read_parts"]
 
 def bank_arrays(bank: Any) -> dict[str, np.ndarray]:
     """The arrays of a bank file (see `irtcat.ItemBank.save`)."""
+    populations, matrices = populations_to_file(bank)
     meta = {
         "format": FORMAT,
         "version": VERSION,
@@ -41,7 +43,7 @@ def bank_arrays(bank: Any) -> dict[str, np.ndarray]:
         "parameter_names": column_names(bank.model),
         "dims": bank.model.dims,
         "n_categories": bank.model.n_categories,
-        "population": {"mean": bank.population_mean, "sd": bank.population_sd},
+        **populations,
         "items": frame_to_json(bank.items),
         "statistics": frame_to_json(bank.statistics),
         "provenance": plain(dict(bank.provenance)),
@@ -50,8 +52,9 @@ def bank_arrays(bank: Any) -> dict[str, np.ndarray]:
         "item_ids": bank.item_ids,
         "parameters": bank.parameters(),
         **_design_arrays(bank.model),
+        **matrices,
     }
-    for name in ("covariance", "correlations", "full_covariance"):
+    for name in ("covariance", "full_covariance"):
         if getattr(bank, name) is not None:
             arrays[name] = getattr(bank, name)
     arrays["meta"] = np.array(json.dumps({**meta, "arrays": sorted(arrays)}))

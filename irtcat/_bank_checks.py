@@ -8,6 +8,7 @@ import pandas as pd
 
 from irtcat._checks import argument_error, is_unicode
 from irtcat._types import FloatArray, Ids
+from irtcat.population import as_populations
 
 __all__ = ["check_loaded", "item_names", "item_positions", "validated_fields"]
 
@@ -32,18 +33,10 @@ def validated_fields(bank: Any, sizes: set[int], n_params: int, dims: int) -> di
     if len(np.unique(ids)) != len(ids):
         repeated = pd.Index(ids)[pd.Index(ids).duplicated()].unique().tolist()
         raise argument_error("item_ids", "unique", repeated)
-    if not (np.isfinite(bank.population_sd) and bank.population_sd > 0):
-        raise argument_error("population_sd", "a finite number above 0", bank.population_sd)
-    if not np.isfinite(bank.population_mean):
-        raise argument_error("population_mean", "a finite number", bank.population_mean)
     shape = (len(ids), n_params, n_params)
     _check_shape("covariance", bank.covariance, shape)
     _check_shape("full_covariance", bank.full_covariance, (shape[0] * shape[1],) * 2)
-    settled: dict[str, Any] = {
-        name: float(getattr(bank, name)) for name in ("population_mean", "population_sd")
-    }
-    if bank.correlations is not None:
-        settled["correlations"] = _correlations(bank.correlations, dims)
+    settled: dict[str, Any] = {"populations": as_populations(bank.populations, dims)}
     index = pd.Index(ids, dtype=object, name="item")
     for name in ("items", "statistics"):
         frame = getattr(bank, name)
@@ -56,21 +49,6 @@ def _check_shape(name: str, covariance: FloatArray | None, shape: tuple[int, ...
     """Raise where the shape of a covariance does not match the parameters."""
     if covariance is not None and np.shape(covariance) != shape:
         raise argument_error(name, f"of shape {shape}", np.shape(covariance))
-
-
-def _correlations(value: Any, dims: int) -> FloatArray:
-    """Validated correlations of the abilities."""
-    matrix = np.asarray(value, float)
-    good = (
-        matrix.shape == (dims, dims)
-        and np.isfinite(matrix).all()
-        and np.allclose(matrix, matrix.T)
-        and np.allclose(np.diagonal(matrix), 1)
-        and np.linalg.eigvalsh(matrix)[0] > 0
-    )
-    if not good:
-        raise argument_error("correlations", f"a {dims} x {dims} correlation matrix", matrix)
-    return matrix
 
 
 LIMITS = {"logit_lower": -np.inf, "logit_upper": np.inf}

@@ -14,6 +14,7 @@ import pandas as pd
 from irtcat._archives import array_file
 from irtcat._checks import InputError
 from irtcat._reading import MOST_BYTES, parse_json
+from irtcat.population import Population, populations_from_json
 
 __all__ = [
     "FORMAT",
@@ -21,6 +22,7 @@ __all__ = [
     "damaged",
     "frame_to_json",
     "plain",
+    "populations_to_file",
     "read_arrays",
     "read_fields",
 ]
@@ -111,18 +113,36 @@ def read_fields(
         raise ValueError("item ids")
     if not isinstance(meta["provenance"], dict):
         raise ValueError("provenance")
-    population = meta["population"]
     return np.ascontiguousarray(matrix, float), {
         "item_ids": ids,
-        "population_mean": float(population["mean"]),
-        "population_sd": float(population["sd"]),
+        "populations": _read_populations(meta, arrays),
         "covariance": arrays.get("covariance"),
         "items": _frame("items", meta["items"], len(ids)),
         "statistics": _frame("statistics", meta["statistics"], len(ids)),
         "provenance": meta["provenance"],
-        "correlations": arrays.get("correlations"),
         "full_covariance": arrays.get("full_covariance"),
     }
+
+
+def _read_populations(meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
+    """The populations: several, or densities, are in the JSON; one Normal is mean, SD, matrix."""
+    if "populations" in meta:
+        return populations_from_json(meta["populations"])
+    moments, correlations = meta["population"], arrays.get("correlations")
+    mean, sd = float(moments["mean"]), float(moments["sd"])
+    return Population(mean, sd, correlations)
+
+
+def populations_to_file(bank: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The part of the JSON and the arrays that `_read_populations` reads."""
+    one = bank.reference
+    if list(bank.populations) == [""] and one.is_normal:
+        mean, sd = np.unique(one.mean), np.unique(one.sd)
+        if len(mean) == len(sd) == 1:
+            arrays = {} if one.correlations is None else {"correlations": one.correlations}
+            return {"population": {"mean": float(mean[0]), "sd": float(sd[0])}}, arrays
+    documents = {label: population.to_json() for label, population in bank.populations.items()}
+    return {"populations": documents}, {}
 
 
 def _frame(name: str, columns: Any, n: int) -> pd.DataFrame:

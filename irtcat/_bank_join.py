@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pandas as pd
 
+from irtcat._bank_table import populations_text
 from irtcat._checks import argument_error
 from irtcat.models import (
     MIXABLE,
@@ -25,11 +26,11 @@ def join_banks(one: Any, other: Any, same_scale: bool) -> Any:
     if type(other.model) is not type(one.model):
         first, second = mixed_banks(one, other)
         return join_banks(first, second, same_scale)
-    scales = [(bank.population_mean, bank.population_sd) for bank in (one, other)]
     if not _correlate_alike(one, other):
         raise argument_error("other", "with the same abilities and correlations", other)
-    if not same_scale and not np.allclose(scales[0], scales[1]):
-        raise argument_error("other", f"on the scale N{scales[0]}", f"N{scales[1]}")
+    if not same_scale and not _have_equal_populations(one, other):
+        texts = (populations_text(bank.populations) for bank in (one, other))
+        raise argument_error("other", f"on the scale of this bank ({next(texts)})", next(texts))
     if one.model.n_categories != other.model.n_categories:
         if "categories" not in one.model.fixed:
             must = f"of {one.model.n_categories} categories, as this bank is"
@@ -57,9 +58,20 @@ def _correlate_alike(one: Any, other: Any) -> bool:
     if one.model.dims != other.model.dims:
         return False
     first, second = (
-        np.eye(b.model.dims) if b.correlations is None else b.correlations for b in (one, other)
+        np.eye(b.model.dims) if b.reference.correlations is None else b.reference.correlations
+        for b in (one, other)
     )
     return np.allclose(first, second)
+
+
+def _have_equal_populations(one: Any, other: Any) -> bool:
+    """Whether two banks have the same groups, with equal means and SDs."""
+    if list(one.populations) != list(other.populations):
+        return False
+    return all(
+        np.allclose([p.mean, p.sd], [q.mean, q.sd])
+        for p, q in zip(one.populations.values(), other.populations.values(), strict=True)
+    )
 
 
 def mixed_banks(one: Any, other: Any) -> tuple[Any, Any]:

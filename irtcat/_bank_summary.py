@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from irtcat._bank_table import populations_text
+from irtcat.population import Population
+
 __all__ = ["BankSummary", "summarise_bank"]
 
 PARAMETERS = ("a", "b", "c", "d", "phi", "mdisc", "mdiff")
@@ -22,8 +25,7 @@ class BankSummary:
         n_items: number of items.
         model: key of the item model.
         n_abilities: number of abilities.
-        population_mean: mean ability of the calibration population.
-        population_sd: its SD.
+        populations: the populations of the calibration, by the label of their group.
         ranges: one row per parameter: min, 25%, 50%, 75%, max.
         flags: number of items by flag.
         provenance: see `ItemBank`.
@@ -32,8 +34,7 @@ class BankSummary:
     n_items: int
     model: str
     n_abilities: int
-    population_mean: float
-    population_sd: float
+    populations: Mapping[str, Population]
     ranges: pd.DataFrame
     flags: Mapping[str, int]
     provenance: Mapping[str, Any]
@@ -45,8 +46,7 @@ class BankSummary:
     def __str__(self) -> str:
         abilities = f", {self.n_abilities} abilities" if self.n_abilities > 1 else ""
         lines = [
-            f"{self.n_items} items, {self.model}{abilities}, "
-            f"population N({self.population_mean:g}, {self.population_sd:.4g})"
+            f"{self.n_items} items, {self.model}{abilities}, {populations_text(self.populations)}"
         ]
         origin = self.provenance
         if "n_subjects" in origin:
@@ -73,8 +73,7 @@ def summarise_bank(bank: Any) -> BankSummary:
         n_items=bank.n_items,
         model=bank.model.key,
         n_abilities=bank.model.dims,
-        population_mean=bank.population_mean,
-        population_sd=bank.population_sd,
+        populations=bank.populations,
         ranges=ranges[["min", "25%", "50%", "75%", "max"]],
         flags={str(flag): int(n) for flag, n in flags.value_counts().items()},
         provenance=bank.provenance,

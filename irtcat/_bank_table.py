@@ -12,13 +12,35 @@ from irtcat._bank_checks import check_loaded, validated_fields
 from irtcat._bank_file import damaged, read_arrays, read_fields
 from irtcat._logistic import FIELDS, published_logistic
 from irtcat._types import FloatArray
+from irtcat.population import Population
 
-__all__ = ["BankTable", "bank_text", "delta_errors", "item_table", "read_bank_table"]
+__all__ = [
+    "BankTable",
+    "bank_text",
+    "delta_errors",
+    "item_table",
+    "populations_text",
+    "read_bank_table",
+]
 
 
-def bank_text(n_items: int, key: str, mean: float, sd: float) -> str:
+def bank_text(n_items: int, key: str, populations: Mapping[str, Population]) -> str:
     """A bank on one line."""
-    return f"ItemBank({n_items} items, {key}, population N({mean:g}, {sd:.4g}))"
+    return f"ItemBank({n_items} items, {key}, {populations_text(populations)})"
+
+
+def populations_text(populations: Mapping[str, Population]) -> str:
+    """The populations of a bank in a few words."""
+    first, *others = populations.values()
+    if not others:
+        return f"population {first}"
+    if len(populations) > MAX_SHOWN:
+        return f"{len(populations)} populations"
+    return "populations " + ", ".join(f"{k}: {population}" for k, population in populations.items())
+
+
+MAX_SHOWN = 4
+"""More populations are counted, not listed."""
 
 
 def item_table(
@@ -85,16 +107,14 @@ class BankTable:
     Attributes:
         key: name of the item model.
         table: the items, as by `irtcat.ItemBank.to_frame`.
-        population_mean: mean ability of the calibration population.
-        population_sd: its standard deviation.
+        populations: the populations of the calibration, by the label of their group.
         provenance: the origin of the bank.
         items: metadata of the items.
     """
 
     key: str
     table: pd.DataFrame
-    population_mean: float
-    population_sd: float
+    populations: Mapping[str, Population]
     provenance: Mapping[str, Any]
     items: pd.DataFrame
 
@@ -102,7 +122,7 @@ class BankTable:
         return len(self.table)
 
     def __str__(self) -> str:
-        return bank_text(len(self), self.key, self.population_mean, self.population_sd)
+        return bank_text(len(self), self.key, self.populations)
 
 
 @dataclass
@@ -110,13 +130,11 @@ class _Fields:
     """The fields of a bank besides its model."""
 
     item_ids: np.ndarray
-    population_mean: float
-    population_sd: float
+    populations: Any
     covariance: FloatArray | None
     items: pd.DataFrame
     statistics: pd.DataFrame
     provenance: Mapping[str, Any]
-    correlations: FloatArray | None
     full_covariance: FloatArray | None
 
 
@@ -156,8 +174,7 @@ def read_bank_table(path: Path, max_bytes: int) -> BankTable | None:
     return BankTable(
         key=key,
         table=item_table(published, errors, bank.statistics, bank.items),
-        population_mean=bank.population_mean,
-        population_sd=bank.population_sd,
+        populations=bank.populations,
         provenance=bank.provenance,
         items=bank.items,
     )

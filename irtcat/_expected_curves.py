@@ -134,7 +134,7 @@ def _with_own_slopes(bank: Any) -> Any:
 
 def _with_graded_curves(bank: Any, at: BoolArray) -> Any:
     """The bank with the nearest curves of graded items in place of the expected ones."""
-    theta = bank.population_mean + bank.population_sd * NODES
+    theta = bank.population.mean + bank.population.sd * NODES
     density = np.exp(-0.5 * NODES**2)
     with precision("float64"):
         draws = bank.subset(np.flatnonzero(at)).draws(DRAWS)
@@ -177,7 +177,7 @@ def with_expected_curves(bank: Any) -> Any:
     if slope_columns:
         block[:, 0, 0] = known[:, slope_columns[0], slope_columns[0]]
         block[:, 0, 1] = block[:, 1, 0] = known[:, slope_columns[0], column]
-    theta = bank.population_mean + bank.population_sd * NODES
+    theta = bank.population.mean + bank.population.sd * NODES
     slope, intercept = slope.copy(), params[:, column].copy()
     slope[at], intercept[at] = _fitted(slope[at], intercept[at], block, theta)
     covariance = np.array(bank.covariance)

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,22 @@ from irtcat.models import (
     simulate,
     take,
 )
+from irtcat.population import Population, mixture_of
 from irtcat.responses import Responses
 
-__all__ = ["FORMAT", "VERSION", "ItemBank", "as_bank", "one_ability"]
+__all__ = [
+    "FORMAT",
+    "VERSION",
+    "VERSION_GROUP",
+    "VERSION_OF",
+    "ItemBank",
+    "as_bank",
+    "one_ability",
+]
+
+VERSION_OF, VERSION_GROUP = "version_of", "version_group"
+"""Columns of `ItemBank.statistics` of items that are not invariant: the original id, and the group
+that the version is for ("" for all)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,16 +71,14 @@ class ItemBank:
     Attributes:
         model: item model holding the unconstrained parameters of all items (float64 arrays).
         item_ids: unique ids, in the order of the model's arrays.
-        population_mean: mean ability of the calibration population on the bank's scale.
-        population_sd: its standard deviation (1 except for a Rasch bank).
+        populations: the abilities of the calibration subjects on the bank's scale, by label of the
+            group (the reference first); a single `Population` has the label "". See `population`.
         covariance: covariance of each item's unconstrained parameters (items x params x params),
             or None where it was not estimated; NaN for a parameter that was not estimated.
         items: metadata of the items, indexed by item id.
         statistics: per item ``n_responses``, ``proportion_correct`` and ``flag`` (text, empty
             where nothing is flagged) of the calibration data; may have no columns.
         provenance: the origin of the bank (model, method, log-likelihood, priors, ...).
-        correlations: correlations of the abilities in the population, dims x dims (each ability
-            has mean 0 and SD 1 there); None where they are uncorrelated or there is only one.
         full_covariance: covariance of all parameters together, item by item, where it was
             computed; its diagonal blocks are ``covariance``.
 
@@ -80,13 +92,11 @@ class ItemBank:
 
     model: ItemModel
     item_ids: np.ndarray
-    population_mean: float = 0.0
-    population_sd: float = 1.0
+    populations: Any = field(default_factory=Population)
     covariance: FloatArray | None = None
     items: pd.DataFrame = field(default_factory=pd.DataFrame)
     statistics: pd.DataFrame = field(default_factory=pd.DataFrame)
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    correlations: FloatArray | None = None
     full_covariance: FloatArray | None = None
 
     def __post_init__(self) -> None:
@@ -98,7 +108,7 @@ class ItemBank:
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
-        return bank_text(self.n_items, self.model.key, self.population_mean, self.population_sd)
+        return bank_text(self.n_items, self.model.key, self.populations)
 
     def _repr_html_(self) -> str:
         """The first items and a histogram of the difficulties."""
@@ -175,6 +185,59 @@ class ItemBank:
         """Number of items."""
         return len(self.item_ids)
 
+    @cached_property
+    def population(self) -> Population:
+        """The population; of several the mixture, weighted by their numbers of subjects.
+
+        Example:
+            >>> groups = {"old": Population(n_subjects=300), "new": Population(1.0, n_subjects=100)}
+            >>> ItemBank.from_parameters(b=[0.0, 1.0], populations=groups).population.mean
+            0.25
+        """
+        return mixture_of(list(self.populations.values()))
+
+    @property
+    def reference(self) -> Population:
+        """The first population, whose mean and SD fix the scale of a fit with groups."""
+        return next(iter(self.populations.values()))
+
+    def of_group(self, group: Any) -> "ItemBank":
+        """The items as they are in a group, with its population alone.
+
+        Items that are not invariant (the columns ``version_of`` and ``version_group`` of
+        ``statistics``) are those of the group, with their original ids.
+
+        Args:
+            group: label of the group.
+
+        Raises:
+            InputError: for an unknown group.
+
+        Example:
+            >>> groups = {"old": Population(), "new": Population(1.0)}
+            >>> ItemBank.from_parameters(b=[0.0, 1.0], populations=groups).of_group("new")
+            ItemBank(2 items, 2pl, population N(1, 1))
+        """
+        label = str(group)
+        if label not in self.populations:
+            labels = list(self.populations)
+            must = f"one of {labels}" if any(labels) else "left out for a bank of one population"
+            raise argument_error("group", must, group)
+        bank = replace(self, populations=self.populations[label])
+        if VERSION_OF not in self.statistics:
+            return bank
+        versions = self.statistics[VERSION_GROUP].astype(str)
+        at = np.flatnonzero(versions.isin(["", label]))
+        originals = self.statistics[VERSION_OF].to_numpy()[at].astype(str)
+        order = pd.Index(pd.unique(self.statistics[VERSION_OF].astype(str))).get_indexer(
+            pd.Index(originals)
+        )
+        at = at[np.argsort(order, kind="stable")]
+        theirs = bank.subset(at)
+        statistics = theirs.statistics.drop(columns=[VERSION_OF, VERSION_GROUP])
+        ids = theirs.statistics[VERSION_OF].to_numpy().astype(str)
+        return replace(theirs, item_ids=ids, statistics=statistics)
+
     @classmethod
     def from_parameters(
         cls,
@@ -185,6 +248,7 @@ class ItemBank:
         item_ids: Ids | None = None,
         population_mean: float = 0.0,
         population_sd: float = 1.0,
+        populations: Any = None,
     ) -> "ItemBank":
         """Build a bank of known logistic items.
 
@@ -196,6 +260,7 @@ class ItemBank:
             item_ids: ids; by default i1, i2, ....
             population_mean: mean ability of the population the scale refers to.
             population_sd: its SD, above 0.
+            populations: in place of both a `Population`, or several by the label of their group.
 
         Returns:
             A 2PL bank where all c = 0 and d = 1, a 3PL where only all d = 1, else a 4PL.
@@ -212,8 +277,7 @@ class ItemBank:
         return cls(
             model=model,
             item_ids=names,
-            population_mean=population_mean,
-            population_sd=population_sd,
+            populations=_populations(populations, population_mean, population_sd),
         )
 
     @classmethod
@@ -225,6 +289,7 @@ class ItemBank:
         item_ids: Ids | None = None,
         population_mean: float = 0.0,
         population_sd: float = 1.0,
+        populations: Any = None,
     ) -> "ItemBank":
         """Build a bank of known items with several categories from published parameters.
 
@@ -238,6 +303,7 @@ class ItemBank:
             item_ids: ids; by default i1, i2, ....
             population_mean: mean ability of the population the scale refers to.
             population_sd: its SD, above 0.
+            populations: in place of both a `Population`, or several by the label of their group.
 
         Returns:
             The bank. Nominal slopes and intercepts are stored as differences from category 0.
@@ -255,8 +321,7 @@ class ItemBank:
         return cls(
             model=items,
             item_ids=names,
-            population_mean=population_mean,
-            population_sd=population_sd,
+            populations=_populations(populations, population_mean, population_sd),
         )
 
     @classmethod
@@ -292,7 +357,7 @@ class ItemBank:
         return cls(
             model=model,
             item_ids=item_names(item_ids, len(item_categories(model))),
-            correlations=correlations,
+            populations=Population(np.zeros(model.dims), 1.0, correlations),
         )
 
     def parameters(self) -> FloatArray:
@@ -367,7 +432,7 @@ class ItemBank:
 
         Example:
             >>> bank = ItemBank.from_parameters(a=2.0, b=[1.0]).rescale(2.0, 0.5)
-            >>> bank.to_frame()[["a", "b"]].values.tolist(), bank.population_mean
+            >>> bank.to_frame()[["a", "b"]].values.tolist(), bank.population.mean
             ([[1.0, 2.5]], 0.5)
         """
         if not (np.isfinite([unit, shift]).all() and unit > 0):
@@ -382,8 +447,10 @@ class ItemBank:
         return replace(
             self,
             model=model,
-            population_mean=unit * self.population_mean + shift,
-            population_sd=unit * self.population_sd,
+            populations={
+                label: population.rescale(unit, shift)
+                for label, population in self.populations.items()
+            },
             covariance=covariance,
             full_covariance=full,
         )
@@ -560,6 +627,16 @@ class ItemBank:
         return read_parts(ItemBank, Path(path), max_bytes)
 
 
+def _populations(populations: Any, mean: float, sd: float) -> Any:
+    """The argument ``populations``, or one Normal population."""
+    if populations is None:
+        return Population(mean, sd)
+    if (mean, sd) != (0.0, 1.0):
+        must = "left out where populations are given"
+        raise argument_error("population_mean, population_sd", must, (mean, sd))
+    return populations
+
+
 def structure_of(bank: ItemBank) -> str:
     """The structure of the abilities that the bank was calibrated with: "bifactor", ... or ""."""
     if bank.provenance.get("model") == "bifactor":
@@ -575,7 +652,7 @@ def is_bifactor(bank: ItemBank) -> bool:
     """
     if structure_of(bank) == "bifactor":
         return True
-    if bank.model.dims < 3 or bank.correlations is not None:
+    if bank.model.dims < 3 or bank.reference.correlations is not None:
         return False
     marks = measured(bank.model)
     return bool(marks[:, 0].all() and (marks[:, 1:].sum(axis=1) <= 1).all())

@@ -16,6 +16,7 @@ from irtcat._checks import argument_error, check_choice, check_count
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank, structure_of
 from irtcat.models import category_parameters
+from irtcat.population import Population
 
 __all__ = ["ROTATIONS", "Rotated", "factor_loadings", "rotate", "rotate_loadings"]
 
@@ -265,7 +266,8 @@ def _multidimensional_slopes(bank: ItemBank, purpose: str) -> FloatArray:
 
 def _correlations(bank: ItemBank) -> FloatArray:
     """Correlations of the abilities; uncorrelated unless the bank has others."""
-    return np.eye(bank.model.dims) if bank.correlations is None else bank.correlations
+    between = bank.reference.correlations
+    return np.eye(bank.model.dims) if between is None else between
 
 
 def rotate(
@@ -353,9 +355,26 @@ def rotate(
         bank,
         model=model,
         covariance=covariance,
-        correlations=None if is_uncorrelated else out.correlations,
+        populations=_rotated_populations(bank, out, is_uncorrelated),
         provenance={**bank.provenance, **record},
     )
+
+
+def _rotated_populations(
+    bank: ItemBank, out: Rotated, is_uncorrelated: bool
+) -> dict[str, Population]:
+    """The populations on the new axes: theta_new = T' L^-1 theta, R = L L' of the reference."""
+    root = np.linalg.cholesky(_correlations(bank))
+    change = out.transform.T @ np.linalg.inv(root)
+    populations = {}
+    for k, (label, old) in enumerate(bank.populations.items()):
+        covariance = change @ old.covariance @ change.T
+        sd = np.sqrt(np.diagonal(covariance))
+        between = covariance / np.outer(sd, sd)
+        if k == 0 and is_uncorrelated:  # exactly, where the axes are those of the reference
+            between, sd = None, old.sd
+        populations[label] = replace(old, mean=change @ old.mean, sd=sd, correlations=between)
+    return populations
 
 
 def factor_loadings(bank: ItemBank) -> pd.DataFrame:

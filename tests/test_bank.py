@@ -28,7 +28,7 @@ def same(a, b):
     np.testing.assert_array_equal(a.parameters(), b.parameters())
     np.testing.assert_array_equal(a.covariance, b.covariance)
     assert a.item_ids.tolist() == b.item_ids.tolist()
-    assert (a.population_mean, a.population_sd) == (b.population_mean, b.population_sd)
+    assert (a.population.mean, a.population.sd) == (b.population.mean, b.population.sd)
     pd.testing.assert_frame_equal(a.to_frame(), b.to_frame())
 
 
@@ -63,7 +63,7 @@ def test_smallest_model_that_fits(arguments, key):
         ({"d": 1.1}, "at most 1"),
         ({"b": [0, 1], "item_ids": ["x"]}, "2 ids"),
         ({"b": [0, 1], "item_ids": ["x", "x"]}, "unique"),
-        ({"population_sd": 0.0}, "above 0"),
+        ({"population_sd": 0.0}, "`sd`.*above 0"),
     ],
 )
 def test_bad_parameters_are_refused(arguments, message):

@@ -21,9 +21,10 @@ _reading
 _files
 _csv _folders _per_item _logistic _first _id_index _repeats
 _parallel _precision _matrix _betting _metadata _summary _archives _trials _rules _progress _split
-_cells _conditions _table _frames _html _drawing _bank_summary
+_cells _conditions _table _frames _html _drawing population
 _bank_checks _bank_file
 _bank_table
+_bank_summary
 responses models agreement features
 bank _bank_arrays _bank_join _bank_moves _expected_curves
 io datasets information rotation

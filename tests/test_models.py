@@ -289,7 +289,7 @@ def test_simulate_and_fit(key, recovered):
     assert np.abs(z).max() < 4
     assert 0.5 < np.sqrt((z**2).mean()) < 1.4
     if MODELS[key] in STANDARD_FORM:
-        assert result.bank.population_sd == pytest.approx(1.3, abs=0.1)
+        assert result.bank.population.sd == pytest.approx(1.3, abs=0.1)
     assert np.corrcoef(result.abilities.theta, theta)[0, 1] > 0.75
 
 

@@ -58,7 +58,7 @@ def subset_of(ids, weights=None, probability=np.nan):
 
 def brute_force(bank, x, chosen, level):
     """Posterior mean and exact predictive distribution of the full score, by enumeration."""
-    mu, sd = bank.population_mean, bank.population_sd
+    mu, sd = bank.population.mean, bank.population.sd
     theta = mu + sd * np.linspace(-8, 8, 8001)
     p = bank.probability(theta)
     rest = [j for j in range(bank.n_items) if j not in chosen]
@@ -606,7 +606,9 @@ def test_several_abilities_are_integrated():
     rng = np.random.default_rng(7)
     slopes = np.column_stack([rng.uniform(0.5, 1.5, 30), rng.uniform(-0.5, 1.5, 30)])
     bank = ItemBank.from_slopes(slopes, rng.normal(0, 1, 30), correlations=[[1, 0.3], [0.3, 1]])
-    calibration = bank.simulate(rng.multivariate_normal([0, 0], bank.correlations, 50), seed=1)
+    calibration = bank.simulate(
+        rng.multivariate_normal([0, 0], bank.population.correlations, 50), seed=1
+    )
     new = bank.simulate([[1.0, -0.5], [-1.0, 1.5]], seed=2)
     chosen = bank.item_ids[:14]
     told = predict(calibration, chosen, new, bank=bank, estimator="irt", level=0.9)
@@ -615,7 +617,7 @@ def test_several_abilities_are_integrated():
     p = bank.probability(grid)
     x = new.to_numpy()[:, :14]
     log_post = x @ np.log(p[:14]) + (1 - x) @ np.log1p(-p[:14])
-    log_post += stats.multivariate_normal([0, 0], bank.correlations).logpdf(grid)
+    log_post += stats.multivariate_normal([0, 0], bank.population.correlations).logpdf(grid)
     post = np.exp(log_post - log_post.max(1, keepdims=True))
     post /= post.sum(1, keepdims=True)
     expected = (x.sum(1) + post @ p[14:].sum(0)) / 30

@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 
 def fixed_order(bank):
     """Positions by mean information over the population."""
-    nodes = bank.population_mean + bank.population_sd * np.linspace(-3, 3, 61)
+    nodes = bank.population.mean + bank.population.sd * np.linspace(-3, 3, 61)
     weights = np.exp(-0.5 * np.linspace(-3, 3, 61) ** 2)
     return np.argsort(-fisher_information(bank, nodes) @ weights, kind="stable")
 

@@ -305,7 +305,7 @@ class Found:
 def quadrature(bank: Any, X: np.ndarray) -> float:
     """Marginal log-likelihood by 4,001 points, from the unconstrained parameters of the bank."""
     z = np.linspace(-REACH, REACH, POINTS)
-    theta = bank.population_mean + bank.population_sd * z
+    theta = bank.population.mean + bank.population.sd * z
     log_joint = np.tile(-0.5 * z**2 - 0.5 * np.log(2 * np.pi) + np.log(z[1] - z[0]), (len(X), 1))
     raw = bank.parameters()
     n_categories = bank.statistics.get("n_categories", bank.statistics["n_responses"] * 0 + 2)

@@ -427,7 +427,7 @@ def plain_bank(made: ItemBank) -> Any:
     """Ids, numbers, population and metadata."""
     return {
         "items": made.item_ids.tolist(), "parameters": made.parameters(),
-        "model": made.model.key, "population": [made.population_mean, made.population_sd],
+        "model": made.model.key, "population": [made.population.mean, made.population.sd],
         "covariance": made.covariance, "correlations": made.correlations,
         "metadata": {str(k): list(v) for k, v in made.items.items()},
     }  # fmt: skip

@@ -190,7 +190,7 @@ def theta_bounds_of(bank: ItemBank, config: Config) -> tuple[float, float]:
     """Lowest and highest ability of the grid."""
     if config.theta_bounds is not None:
         return config.theta_bounds
-    mean, half = bank.population_mean, REACH * bank.population_sd
+    mean, half = bank.population.mean, REACH * bank.population.sd
     return mean - half, mean + half
 
 
@@ -203,7 +203,7 @@ def _n_nodes(bank: ItemBank, config: Config, low: float, high: float) -> int:
     test_information = np.sort(fisher_information(bank, coarse), axis=0)[-config.max_items :].sum(
         axis=0
     )
-    narrowest = 1 / np.sqrt(test_information.max() + 1 / bank.population_sd**2)
+    narrowest = 1 / np.sqrt(test_information.max() + 1 / bank.population.sd**2)
     steep = steepest_slope(bank.model) / STEEPEST_CELL
     wanted = int(np.ceil((high - low) * max(1 / narrowest, steep))) + 1
     return int(np.clip(wanted, LEAST_NODES, MOST_NODES))

@@ -11,19 +11,23 @@ import numpy as np
 from irtcat._checks import argument_error
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
+from irtcat.population import Population
 
 __all__ = ["drawn_abilities", "frozen_prior", "population_prior", "prior_row", "prior_rows"]
 
 
-def _correlations(bank: ItemBank) -> FloatArray:
-    return np.eye(bank.model.dims) if bank.correlations is None else np.asarray(bank.correlations)
-
-
 def population_prior(bank: ItemBank) -> tuple[Any, Any]:
-    """Mean and SD of the bank's population; of several abilities means and correlations."""
-    if bank.model.dims == 1:
-        return float(bank.population_mean), float(bank.population_sd)
-    return np.zeros(bank.model.dims), _correlations(bank)
+    """Mean and SD of the bank's population; of several abilities means and covariance.
+
+    A density, or the mixture of several populations, counts as the Normal with these moments.
+    """
+    return _moments_of(bank.population)
+
+
+def _moments_of(population: Population) -> tuple[Any, Any]:
+    if population.dims == 1:
+        return population.mean, population.sd
+    return population.mean, population.covariance
 
 
 def drawn_abilities(bank: ItemBank, n: int, seed: int) -> FloatArray:
@@ -33,10 +37,14 @@ def drawn_abilities(bank: ItemBank, n: int, seed: int) -> FloatArray:
         >>> drawn_abilities(ItemBank.from_slopes([[1.0, 0.0], [0.0, 1.0]]), 5, seed=1).shape
         (5, 2)
     """
-    dims, draw = bank.model.dims, np.random.default_rng(seed)
-    if dims == 1:
-        return bank.population_mean + bank.population_sd * draw.normal(size=n)
-    return draw.normal(size=(n, dims)) @ np.linalg.cholesky(_correlations(bank)).T
+    return bank.population.draw(n, seed)
+
+
+def _prior_or_population(bank: ItemBank, prior: Any) -> Any:
+    """The prior of the user, that of a population, or the bank's population."""
+    if prior is None:
+        return population_prior(bank)
+    return _moments_of(prior) if isinstance(prior, Population) else prior
 
 
 def frozen_prior(bank: ItemBank, prior: Any) -> list[Any]:
@@ -49,7 +57,7 @@ def frozen_prior(bank: ItemBank, prior: Any) -> list[Any]:
     Raises:
         InputError: for anything else.
     """
-    prior = population_prior(bank) if prior is None else prior
+    prior = _prior_or_population(bank, prior)
     if bank.model.dims > 1:
         return [moment.tolist() for moment in _moments(prior, bank.model.dims)]
     try:
@@ -87,7 +95,7 @@ def prior_rows(bank: ItemBank, prior: Any, n: int) -> FloatArray:
         InputError: for anything else.
     """
     dims = bank.model.dims
-    moments = population_prior(bank) if prior is None else prior
+    moments = _prior_or_population(bank, prior)
     if dims == 1:
         try:
             out = np.broadcast_to(np.asarray(moments, float), (n, 2))

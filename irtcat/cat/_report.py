@@ -512,7 +512,7 @@ class Report:
         if bank.model.dims > 1 or (expectation is not None and expectation.direction):
             return None
         mean, sd = self.priors.T
-        is_population = (mean == bank.population_mean) & (sd == bank.population_sd)
+        is_population = (mean == bank.population.mean) & (sd == bank.population.sd)
         return None if is_population.all() else (mean, sd)
 
     def to_frame(self) -> pd.DataFrame:

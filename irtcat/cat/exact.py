@@ -100,7 +100,7 @@ def exact_distribution(
     patterns = np.stack(
         [axis.ravel() for axis in np.meshgrid(*map(np.arange, n_categories), indexing="ij")], axis=1
     ).astype(np.int32)
-    moments = (bank.population_mean, bank.population_sd) if prior is None else prior
+    moments = (bank.population.mean, bank.population.sd) if prior is None else prior
     with precision("float64"):
         pool = prepare(test, config)
         estimates = _estimates(pool, config, jnp.asarray(moments, float), jnp.asarray(patterns))

@@ -108,7 +108,7 @@ def assemble(
     check_count("forms", forms)
     check_count("reuse", reuse, 1, forms)
     check_positive("seconds", seconds)
-    middle, sd = bank.population_mean, bank.population_sd
+    middle, sd = bank.population.mean, bank.population.sd
     points = finite_vector(
         "theta", [middle - REACH * sd, middle, middle + REACH * sd] if theta is None else theta
     )

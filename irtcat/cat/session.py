@@ -152,8 +152,10 @@ class Session:
             bank: calibrated items.
             config: the configuration.
             seed: seed of the session's randomness.
-            prior: mean and SD of this subject's prior; by default the bank's population. With
-                several abilities the means, and the SDs or the covariance matrix.
+            prior: mean and SD of this subject's prior, or a `Population`, such as that of the
+                subject's group (``bank.populations["B"]``); by default the bank's population. With
+                several abilities the means, and the SDs or the covariance matrix. A density or
+                mixture counts as the Normal with its mean and SD.
             session_id: its id; not empty and without control characters (likewise ``subject``).
             subject: id of the subject; empty by default.
             counts: exposure so far; for the rule "sympson-hetter" the parameters of

@@ -312,9 +312,9 @@ def simulate(
         theta: true abilities of the subjects; with several abilities subjects x abilities.
         config: the configuration.
         seed: seed of the answers and of all random rules.
-        prior: mean and SD of the prior, for all subjects or for each; by default the bank's
-            population. With several abilities the means (for all, or subjects x abilities), and the
-            SDs or the covariance matrix.
+        prior: mean and SD of the prior, for all subjects or for each, or a `Population`; by
+            default the bank's population. With several abilities the means (for all, or subjects x
+            abilities), and the SDs or the covariance matrix.
         counts: exposure so far (``counts`` of an earlier report); for the rule "sympson-hetter" the
             parameters of `calibrate_exposure` (required).
         block: subjects at a time; by default what fits in 256 MB, on a CPU at most 1,000, and 50

@@ -80,7 +80,7 @@ COLUMNS = {
     "share_negative": Column("a < 0", "share of items that strong subjects answer worse"),
     "spearman": Column("spearman", "rank correlation with the full ranking"),
     "suspicion": Column("suspicion", "how suspect the label is, from 0 to 1"),
-    "theta": Column("ability", "on the bank's scale (theta): its population has mean 0"),
+    "theta": Column("ability", "on the bank's scale (theta)"),
     "upper": Column("to"),
     "width": Column("width", "mean width of the intervals, in points"),
 }

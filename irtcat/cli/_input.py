@@ -70,8 +70,7 @@ def read_bank_table(path: "str | Path") -> "BankTable":
     return BankTable(
         key=bank.model.key,
         table=bank.to_frame(),
-        population_mean=bank.population_mean,
-        population_sd=bank.population_sd,
+        populations=bank.populations,
         provenance=bank.provenance,
         items=bank.items,
     )

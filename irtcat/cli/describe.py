@@ -51,9 +51,9 @@ def _bank(o: Options, bank: "BankTable") -> Output:
     frame = bank.table
     ranges = frame.select_dtypes("number").describe().T[["min", "25%", "50%", "75%", "max"]]
     ranges.index.name = "column"
-    population = {"mean": bank.population_mean, "sd": bank.population_sd}
+    populations = {label: p.to_json() for label, p in bank.populations.items()}
     document = {"kind": "bank", "model": bank.key, "n_items": len(bank)}
-    document |= {"population": population, "provenance": dict(bank.provenance)}
+    document |= {"populations": populations, "provenance": dict(bank.provenance)}
     document |= {"ranges": records(ranges), "items": records(frame)}
     lines = [
         f"{name.replace('_', ' ')}: {f'{value:.2f}' if isinstance(value, float) else value}"

@@ -1,5 +1,6 @@
 """Shared by the fit tests: coded data, nodes of the population, chi-square p-values, RMSEA."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -11,13 +12,20 @@ from irtcat._checks import argument_error
 from irtcat._compile import jit
 from irtcat._precision import precision
 from irtcat._types import BoolArray, FloatArray, IntArray
-from irtcat.bank import ItemBank
+from irtcat.bank import VERSION_GROUP, ItemBank
 from irtcat.models import CategoricalModel, as_points, filled, item_categories, probabilities
 from irtcat.responses import Responses
-from irtcat.scoring import match
+from irtcat.scoring import (
+    group_labels,
+    match,
+    mixture_note,
+    refuse_versions,
+    with_versions,
+)
 
 __all__ = [
     "Coded",
+    "Group",
     "chi_square_p",
     "coded",
     "complete_values",
@@ -27,14 +35,19 @@ __all__ = [
     "rmsea",
 ]
 
-MAX_Z = 6.4
-"""The nodes of one ability end here, in SDs of the population."""
-MAX_NODES = 1601
-"""Most nodes of one ability."""
-NODES_PER_AXIS = {2: 49, 3: 21}
-"""Nodes per axis of the product rules by number of dimensions."""
-N_SOBOL = 2**13
-"""Points in more dimensions; a power of 2 keeps a Sobol sequence balanced."""
+
+class Group(NamedTuple):
+    """Subjects with one population.
+
+    Attributes:
+        label: of the group; "" where groups are not distinguished.
+        rows: positions of the subjects.
+        bank: the bank with the group's population alone; the whole bank without groups.
+    """
+
+    label: str
+    rows: IntArray
+    bank: ItemBank
 
 
 class Coded(NamedTuple):
@@ -45,12 +58,36 @@ class Coded(NamedTuple):
         responses: the responses to these, in the bank's codes.
         values: subjects x items, codes 0..K-1, -1 where missing.
         categories: number of categories of each item.
+        groups: the groups of subjects; one of all subjects where they are not distinguished.
+        labels: the group of each subject, or None.
     """
 
     bank: ItemBank
     responses: Responses
     values: np.ndarray
     categories: IntArray
+    groups: tuple[Group, ...] = ()
+    labels: np.ndarray | None = None
+
+    def of_group(self, group: Group) -> "Coded":
+        """The answers of a group, to the items as they are in it."""
+        at = np.arange(self.bank.n_items)
+        if self.labels is not None and VERSION_GROUP in self.bank.statistics:
+            versions = self.bank.statistics[VERSION_GROUP].astype(str)
+            at = np.flatnonzero(versions.isin(["", group.label]))
+        bank = group.bank.subset(at) if len(at) < self.bank.n_items else group.bank
+        rows = group.rows
+        responses = self.responses
+        if len(rows) < len(self.values) or len(at) < self.bank.n_items:
+            responses = responses.subset(subjects=rows, items=at)
+        values = self.values[np.ix_(rows, at)]
+        alone = (Group(group.label, np.arange(len(rows)), bank),)
+        return Coded(bank, responses, values, self.categories[at], alone)
+
+    @property
+    def note(self) -> str:
+        """Whose abilities are integrated over, where the bank has several populations."""
+        return mixture_note(self.bank) if self.labels is None else ""
 
     @property
     def complete(self) -> BoolArray:
@@ -63,8 +100,14 @@ class Coded(NamedTuple):
         return np.asarray(lowest >= self.values.max(axis=0))
 
 
-def coded(bank: Any, responses: Any, least_items: int = 1) -> Coded:
+def coded(bank: Any, responses: Any, least_items: int = 1, groups: Any = None) -> Coded:
     """The responses to items of the bank, as category codes.
+
+    Args:
+        bank: the items.
+        responses: the responses.
+        least_items: smallest number of items.
+        groups: the group of each subject, as for `irtcat.score`.
 
     Raises:
         InputError: for a bank whose items have no categories, fractions, responses that do not
@@ -80,6 +123,12 @@ def coded(bank: Any, responses: Any, least_items: int = 1) -> Coded:
         raise argument_error("bank", must, f"a {bank.model.key} bank")
     if responses.is_fractional:
         raise argument_error("responses", "right/wrong or graded", "fractions")
+    labels = None
+    if groups is None:
+        refuse_versions(bank, responses)
+    else:
+        labels = group_labels(bank, responses, groups)
+        responses = with_versions(bank, responses, labels)
     bank, matched = match(bank, responses)
     if bank.n_items < least_items:
         must = f"answers to at least {least_items} items of the bank"
@@ -87,7 +136,21 @@ def coded(bank: Any, responses: Any, least_items: int = 1) -> Coded:
     values = np.asarray(matched.values)
     if not (values >= 0).any():
         raise argument_error("responses", "answers to items of the bank", "none: all are missing")
-    return Coded(bank, matched, values, item_categories(bank.model))
+    parts: tuple[Group, ...] = (Group("", np.arange(len(values)), bank),)
+    if labels is not None:
+        parts = tuple(
+            Group(label, np.flatnonzero(labels == label), replace(bank, populations=population))
+            for label, population in bank.populations.items()
+            if (labels == label).any()
+        )
+    return Coded(
+        bank=bank,
+        responses=matched,
+        values=values,
+        categories=item_categories(bank.model),
+        groups=parts,
+        labels=labels,
+    )
 
 
 def complete_values(data: Coded, test: str) -> np.ndarray:
@@ -110,38 +173,8 @@ def item_index(data: Coded) -> pd.Index:
 
 
 def population_nodes(bank: ItemBank) -> tuple[FloatArray, FloatArray]:
-    """Abilities (nodes x dims) and their weights (sum 1) in the bank's population.
-
-    One dimension: a rectangle rule, with a spacing small against the posterior SD of a test of this
-    length. Two or three: a product rule. More: Sobol points.
-    """
-    dims = bank.model.dims
-    if dims == 1:
-        count = int(np.clip(129 * np.ceil(np.sqrt(bank.n_items) / 8), 129, MAX_NODES)) | 1
-        z = np.linspace(-MAX_Z, MAX_Z, count)[:, None]
-    elif dims in NODES_PER_AXIS:
-        axis = np.linspace(-6.0, 6.0, NODES_PER_AXIS[dims])
-        z = np.stack(np.meshgrid(*[axis] * dims, indexing="ij"), -1).reshape(-1, dims)
-    else:
-        return _scaled(bank, _sobol(dims)), np.full(N_SOBOL, 1 / N_SOBOL)
-    weights = np.exp(-0.5 * (z**2).sum(axis=1))
-    return _scaled(bank, z), weights / weights.sum()
-
-
-def _sobol(dims: int) -> FloatArray:
-    """Independent standard normal points with low discrepancy."""
-    from scipy.special import ndtri
-    from scipy.stats import qmc  # slow to import
-
-    points = qmc.Sobol(dims, seed=0).random(N_SOBOL)
-    return ndtri(np.clip(points, 1e-9, 1 - 1e-9))
-
-
-def _scaled(bank: ItemBank, z: FloatArray) -> FloatArray:
-    """Independent standard normal points as abilities of the population."""
-    if bank.correlations is not None:
-        z = z @ np.linalg.cholesky(np.asarray(bank.correlations)).T
-    return bank.population_mean + bank.population_sd * z
+    """Abilities (nodes x dims) and their weights (sum 1) in the bank's population."""
+    return bank.population.quadrature(bank.n_items)
 
 
 _probabilities = jit(probabilities)

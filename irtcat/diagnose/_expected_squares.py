@@ -23,6 +23,7 @@ import numpy as np
 from irtcat._compile import jit
 from irtcat._precision import precision
 from irtcat._types import BoolArray, FloatArray, IntArray
+from irtcat.bank import ItemBank
 from irtcat.diagnose._common import Coded, curves, population_nodes
 from irtcat.diagnose._free import Free
 from irtcat.diagnose._limited import probability_derivatives
@@ -163,14 +164,17 @@ def _possible(
         for rows, size in row_chunks(known, n_cells):
             yield rows, size, _at_known(data, rows, theta[rows], params)
         return
-    nodes, weights = population_nodes(bank)
-    p = np.nan_to_num(curves(bank, nodes))
-    slopes = probability_derivatives(bank, nodes)[:, params]
-    for rows, size in row_chunks(known, max(n_cells, len(nodes))):
-        possible = _given_others(data.values[rows], nodes, weights, p, slopes)
-        if method != "eap":
-            possible = _without_unknown(possible, _rescored(data, theta, rows, method))
-        yield rows, size, possible
+    for group in data.groups:
+        nodes, weights = population_nodes(group.bank)
+        p = np.nan_to_num(curves(bank, nodes))
+        slopes = probability_derivatives(bank, nodes)[:, params]
+        members = np.intersect1d(known, group.rows)
+        for rows, size in row_chunks(members, max(n_cells, len(nodes))):
+            possible = _given_others(data.values[rows], nodes, weights, p, slopes)
+            if method != "eap":
+                rescored = _rescored(data, group.bank, theta, rows, method)
+                possible = _without_unknown(possible, rescored)
+            yield rows, size, possible
 
 
 def _at_known(data: Coded, rows: IntArray, theta: FloatArray, params: IntArray) -> _Possible:
@@ -229,9 +233,11 @@ def _given_others(
     )
 
 
-def _rescored(data: Coded, theta: FloatArray, rows: IntArray, method: str) -> FloatArray:
-    """Abilities of these subjects, had they chosen each category of each item."""
-    bank, values = data.bank, data.values[rows]
+def _rescored(
+    data: Coded, bank: ItemBank, theta: FloatArray, rows: IntArray, method: str
+) -> FloatArray:
+    """Abilities of these subjects of a group, had they chosen each category of each item."""
+    values = data.values[rows]
     n, n_items = values.shape
     n_categories = bank.model.n_categories
     out = np.broadcast_to(

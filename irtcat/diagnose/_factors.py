@@ -252,7 +252,9 @@ def _by_likelihood(
     else:
         bank = bank if rotation == "none" else rotate(bank, rotation, **rotation_options)
         loadings = factor_loadings(bank).to_numpy()[:, :n_factors]
-    between = np.eye(n_factors) if bank.correlations is None else bank.correlations
+    between = (
+        np.eye(n_factors) if bank.population.correlations is None else bank.population.correlations
+    )
     flags = bank.statistics.get("flag", pd.Series("", bank.statistics.index))
     table = _loading_table(loadings, between, bank.statistics.index, flags.to_numpy())
     converged = result.converged and bool(bank.provenance.get("rotation_converged", True))

@@ -28,6 +28,7 @@ class Free(NamedTuple):
         sd: whether the population's SD was estimated.
         n_correlations: number of estimated correlations between dimensions.
         n_rotations: number of slopes that are not identified, due to rotation of the axes.
+        groups: further populations whose mean, SD and correlations were estimated.
     """
 
     mask: BoolArray
@@ -35,6 +36,7 @@ class Free(NamedTuple):
     sd: bool
     n_correlations: int
     n_rotations: int
+    groups: tuple[str, ...] = ()
 
     @property
     def n_population(self) -> int:
@@ -86,16 +88,18 @@ def free_of(bank: ItemBank, estimated: str = "auto") -> Free:
         return Free(np.zeros_like(possible), np.zeros(possible.shape[1], bool), False, 0, 0)
     mask = possible if estimated == "all" else possible & _with_errors(bank)
     dims = bank.model.dims
-    rotates = dims > 1 and bank.correlations is None
+    rotates = dims > 1 and bank.reference.correlations is None
     if rotates:
         rotates = bool(mask[:, list(field_columns(bank.model, ["slope"]))].all())
     n_pairs = dims * (dims - 1) // 2
+    n_correlations = 0 if bank.reference.correlations is None else n_pairs
     return Free(
         mask=mask,
         shared=_shared(bank, mask),
         sd=bank.model.key in WITH_FREE_SD,
-        n_correlations=0 if bank.correlations is None else n_pairs,
+        n_correlations=n_correlations,
         n_rotations=n_pairs if rotates else 0,
+        groups=tuple(bank.populations)[1:],
     )
 
 

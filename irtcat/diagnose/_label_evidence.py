@@ -68,13 +68,13 @@ def _parameter_grid(bank: ItemBank) -> _Grid:
     """A grid over log a ~ N(log median, 0.5) and b ~ t(3) around the bank's median b."""
     frame = bank.to_frame()
     a, b = frame["a"].to_numpy(float), frame["b"].to_numpy(float)
-    sound = (a > 0.2 / bank.population_sd) & np.isfinite(b)
-    unit, middle, spread = 1 / bank.population_sd, bank.population_mean, 1.5 * bank.population_sd
+    sound = (a > 0.2 / bank.population.sd) & np.isfinite(b)
+    unit, middle, spread = 1 / bank.population.sd, bank.population.mean, 1.5 * bank.population.sd
     if sound.sum() >= 3:
         unit = float(np.median(a[sound]))
         middle = float(np.median(b[sound]))
         robust_sd = float(np.subtract(*np.percentile(b[sound], [75, 25]))) / 1.35
-        spread = float(np.clip(robust_sd, bank.population_sd, 3 * bank.population_sd))
+        spread = float(np.clip(robust_sd, bank.population.sd, 3 * bank.population.sd))
     u, v = np.linspace(-2, 2, 7), np.linspace(-5, 5, 17)
     a_grid, b_grid = np.meshgrid(unit * np.exp(SPREAD * u), middle + spread * v, indexing="ij")
     log_weight = -0.5 * u[:, None] ** 2 - 2 * np.log1p(v[None, :] ** 2 / 3)

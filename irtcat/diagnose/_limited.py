@@ -26,6 +26,7 @@ __all__ = [
     "observed_moments",
     "probability_derivatives",
     "projected",
+    "whiten",
 ]
 
 
@@ -187,26 +188,27 @@ def independent(
     return c, derivatives(dp, c, categories, kind)[:, exists]
 
 
-def projected(
-    residual: FloatArray, covariance: FloatArray, jacobian: FloatArray, n_free: int
-) -> tuple[float, bool]:
-    """The squared length of residual moments after regression on the parameters.
-
-    ``e' (S - S D (D' S D)^-1 D' S) e`` with e the residual and S the inverse of the covariance: the
-    squared residual of the regression of ``L^-1 e`` on ``L^-1 D``, with L L' the covariance.
-
-    Returns:
-        The squared length, and whether the parameters are identified (the first ``n_free``
-        directions of D are not null).
+def whiten(covariance: FloatArray, columns: FloatArray) -> FloatArray:
+    """``L^-1 columns``, with L L' the covariance.
 
     Raises:
         numpy.linalg.LinAlgError: if the covariance is singular.
     """
     from scipy.linalg import cholesky, solve_triangular
 
-    lower = cholesky(covariance, lower=True)
-    whitened = solve_triangular(lower, np.column_stack([residual, jacobian]), lower=True)
-    y, design = whitened[:, 0], whitened[:, 1:]
+    return np.asarray(solve_triangular(cholesky(covariance, lower=True), columns, lower=True))
+
+
+def projected(y: FloatArray, design: FloatArray, n_free: int) -> tuple[float, bool]:
+    """The squared length of whitened residual moments after regression on the parameters.
+
+    ``e' (S - S D (D' S D)^-1 D' S) e`` with e the residual, S the inverse of the covariance L L':
+    the squared residual of the regression of ``L^-1 e`` on ``L^-1 D``.
+
+    Returns:
+        The squared length, and whether the parameters are identified (the first ``n_free``
+        directions of D are not null).
+    """
     if n_free == 0:
         return float(y @ y), True
     scale = np.linalg.norm(design, axis=0)
@@ -214,4 +216,4 @@ def projected(
     directions, lengths, _ = np.linalg.svd(design, full_matrices=False)
     identified = bool(lengths[n_free - 1] > 1e-10 * lengths[0])
     fitted = directions[:, :n_free].T @ y
-    return float(max(y @ y - fitted @ fitted, 0.0)), identified
+    return max(float(y @ y - fitted @ fitted), 0.0), identified

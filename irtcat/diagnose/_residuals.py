@@ -24,6 +24,7 @@ __all__ = [
     "mean_squares",
     "method_of",
     "row_chunks",
+    "scored",
     "sums",
 ]
 
@@ -53,6 +54,14 @@ class Block(NamedTuple):
     variance: FloatArray
 
 
+def scored(data: Coded, method: str) -> Ability:
+    """The subjects' abilities, each under the population of its group."""
+    groups = None if data.labels is None else list(data.labels)
+    return score(
+        data.bank, data.responses, method, groups=groups, precision="float64", mismatch="accept"
+    )
+
+
 def abilities_of(data: Coded, abilities: Any, method: str) -> FloatArray:
     """The subjects' abilities, passed or estimated; NaN for subjects without answers or ability.
 
@@ -62,9 +71,7 @@ def abilities_of(data: Coded, abilities: Any, method: str) -> FloatArray:
     n, dims = data.responses.n_subjects, data.bank.model.dims
     if abilities is None:
         check_choice("method", method, METHODS)
-        theta = score(
-            data.bank, data.responses, method, precision="float64", mismatch="accept"
-        ).theta
+        theta = scored(data, method).theta
     elif isinstance(abilities, Ability):
         if not np.array_equal(abilities.subject_ids, data.responses.subject_ids):
             raise argument_error("abilities", "of the subjects of the responses", "other subjects")

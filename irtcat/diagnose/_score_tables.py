@@ -7,7 +7,7 @@ import numpy as np
 
 from irtcat._types import FloatArray, IntArray
 
-__all__ = ["ScoreTable", "expected_shares", "merged", "score_tables"]
+__all__ = ["ScoreTable", "expected_shares", "merged", "score_information", "score_tables"]
 
 RARE = 0.05
 """Columns with expected counts in a smaller share of the rows are merged."""
@@ -94,6 +94,48 @@ def expected_shares(p: FloatArray, weights: FloatArray, categories: IntArray) ->
             joint[k : k + len(rest), k] = rest @ (weights * p[i, :, k])
         total = np.nansum(joint, axis=1, keepdims=True)
         out[i] = joint / np.maximum(total, np.finfo(float).tiny)
+    return out
+
+
+def score_information(
+    values: np.ndarray,
+    p: FloatArray,
+    slopes: FloatArray,
+    weights: FloatArray,
+    categories: IntArray,
+) -> FloatArray:
+    """Information of the tables by total score on the parameters of their own item.
+
+    ``H_i = sum_s n_s sum_k E'_ik(s) E'_ik(s)' / E_ik(s)``, E the expected shares (see
+    `expected_shares`), E' their derivatives by the parameters of item i.
+
+    Args:
+        values: complete answers, subjects x items.
+        p: items x nodes x categories.
+        slopes: derivatives of p, items x params x nodes x categories.
+        weights: of the nodes.
+        categories: number of categories of each item.
+
+    Returns:
+        Items x params x params.
+    """
+    top = categories - 1
+    n_with = np.bincount(values.sum(axis=1, dtype=np.int64), minlength=int(top.sum()) + 1)
+    n_params = slopes.shape[1]
+    out = np.zeros((len(p), n_params, n_params))
+    start = np.ones((1, p.shape[1]))
+    for i, rest in _rest_scores(list(range(len(p))), start, p, top):
+        joint = np.zeros((len(n_with), categories[i], 1 + n_params))
+        for k in range(categories[i]):
+            terms = np.column_stack([p[i, :, k], slopes[i, :, :, k].T])
+            joint[k : k + len(rest), k] = rest @ (weights[:, None] * terms)
+        total = np.maximum(joint[:, :, 0].sum(axis=1), np.finfo(float).tiny)[:, None]
+        share = joint[:, :, 0] / total
+        slope = joint[:, :, 1:] - share[:, :, None] * joint[:, :, 1:].sum(axis=1, keepdims=True)
+        slope = (slope / total[:, None])[1:-1]
+        inner = share[1:-1]
+        weight = np.where(inner > 0, n_with[1:-1, None] / np.where(inner > 0, inner, 1.0), 0.0)
+        out[i] = np.einsum("skp,sk,skq->pq", slope, weight, slope)
     return out
 
 

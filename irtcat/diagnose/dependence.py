@@ -33,14 +33,18 @@ class Pairs:
         table: one row per pair, item_1 before item_2 in that order; columns as documented in the
             function that returns it.
         main: default column of `matrix` and `largest`.
+        note: whose abilities were integrated over, where the bank has several populations and no
+            groups were given.
     """
 
     item_ids: np.ndarray
     table: pd.DataFrame
     main: str
+    note: str = ""
 
     def __repr__(self) -> str:
-        return f"Pairs({len(self.table)} pairs of {len(self.item_ids)} items, {self.main})"
+        note = f"; {self.note}" if self.note else ""
+        return f"Pairs({len(self.table)} pairs of {len(self.item_ids)} items, {self.main}{note})"
 
     def to_frame(self) -> pd.DataFrame:
         """The long table: item_1, item_2 and the statistics, one row per pair."""
@@ -86,7 +90,9 @@ class _Tables(NamedTuple):
     first: IntArray
 
 
-def ld_statistics(bank: ItemBank, responses: Responses, estimated: str = "auto") -> Pairs:
+def ld_statistics(
+    bank: ItemBank, responses: Responses, estimated: str = "auto", *, groups: Any = None
+) -> Pairs:
     """Chen and Thissen's test of every pair: does the model fit the two-way table of the answers?
 
     ``LD-X2 = sum_kl (O_kl - E_kl)^2 / E_kl`` over the two-way table of a pair, with
@@ -101,6 +107,8 @@ def ld_statistics(bank: ItemBank, responses: Responses, estimated: str = "auto")
         bank: the calibrated items (right/wrong or graded, of one or more dimensions).
         responses: the responses; each pair uses the subjects who answered both.
         estimated: which parameters count as estimated from these responses, as for `s_x2`.
+        groups: the group of each subject, as for `irtcat.score`. E is then the sum over groups,
+            each with its own population; without it E is that of the mixture, as ``note`` says.
 
     Returns:
         Pairs with item_1, item_2, n, x2, g2, df, p (of x2), p_holm, p_bh (adjusted over all pairs);
@@ -126,7 +134,7 @@ def ld_statistics(bank: ItemBank, responses: Responses, estimated: str = "auto")
     References:
         Chen & Thissen (1997), Journal of Educational and Behavioral Statistics 22, 265-289.
     """
-    data = coded(bank, responses, least_items=2)
+    data = coded(bank, responses, least_items=2, groups=groups)
     tables = _tables(data)
     first, second = np.triu_indices(data.bank.n_items, 1)
     x2, g2 = _chi_squares(tables, first, second)
@@ -165,26 +173,29 @@ def _pairs(data: Coded, columns: dict[str, Any], main: str) -> Pairs:
     ids = data.bank.item_ids.astype(object)
     first, second = np.triu_indices(len(ids), 1)
     table = pd.DataFrame({"item_1": ids[first], "item_2": ids[second], **columns})
-    return Pairs(data.bank.item_ids, table, main)
+    return Pairs(data.bank.item_ids, table, main, data.note)
 
 
 def _tables(data: Coded) -> _Tables:
     """Observed and expected two-way tables of all pairs."""
-    points, weights = population_nodes(data.bank)
-    p = curves(data.bank, points)
-    n_items, _, n_categories = p.shape
-    flat = p.transpose(0, 2, 1).reshape(n_items * n_categories, -1)
-    share = (flat * weights) @ flat.T
-    observed = np.zeros_like(share)
+    n_items, n_categories = data.bank.n_items, data.bank.model.n_categories
+    size = n_items * n_categories
+    observed, expected = np.zeros((2, size, size))
     both = np.zeros((n_items, n_items))
-    for start in range(0, len(data.values), BLOCK_ROWS):
-        x = data.values[start : start + BLOCK_ROWS]
-        indicators = (x[:, :, None] == np.arange(n_categories)).reshape(len(x), -1)
-        indicators = indicators.astype(np.float32)
-        answered = (x >= 0).astype(np.float32)
-        observed += indicators.T @ indicators  # counts below 2^24 are exact
-        both += answered.T @ answered
-    expected = share * np.repeat(np.repeat(both, n_categories, axis=0), n_categories, axis=1)
+    for group in data.groups:
+        points, weights = population_nodes(group.bank)
+        flat = curves(data.bank, points).transpose(0, 2, 1).reshape(size, -1)
+        answered_both = np.zeros((n_items, n_items))
+        for start in range(0, len(group.rows), BLOCK_ROWS):
+            x = data.values[group.rows[start : start + BLOCK_ROWS]]
+            indicators = (x[:, :, None] == np.arange(n_categories)).reshape(len(x), -1)
+            indicators = indicators.astype(np.float32)
+            answered = (x >= 0).astype(np.float32)
+            observed += indicators.T @ indicators  # counts below 2^24 are exact
+            answered_both += answered.T @ answered
+        counts = np.repeat(np.repeat(answered_both, n_categories, axis=0), n_categories, axis=1)
+        expected += (flat * weights) @ flat.T * counts
+        both += answered_both
     return _Tables(observed, expected, both, np.arange(n_items) * n_categories)
 
 
@@ -235,6 +246,8 @@ def q3(
     responses: Responses,
     method: str = "eap",
     abilities: Any = None,
+    *,
+    groups: Any = None,
 ) -> Pairs:
     """Yen's Q3: correlations of the residuals of all pairs, and Q3*, centred on their mean.
 
@@ -248,6 +261,7 @@ def q3(
         responses: the responses; each pair uses the subjects who answered both.
         method: how abilities are estimated (as for `irtcat.score`), unless passed.
         abilities: an `Ability` of the same subjects, or one number each (NaN leaves one out).
+        groups: the group of each subject, as for `irtcat.score`: its population is the prior.
 
     Returns:
         Pairs with item_1, item_2, n, q3, q3_star, p, p_holm, p_bh and flag. p is two-sided, of
@@ -270,7 +284,7 @@ def q3(
         Yen (1984), Applied Psychological Measurement 8, 125-145; Christensen, Makransky & Horton
         (2017), Applied Psychological Measurement 41, 178-194 (Q3*).
     """
-    data = coded(bank, responses, least_items=2)
+    data = coded(bank, responses, least_items=2, groups=groups)
     theta = abilities_of(data, abilities, method)
     n, r = _residual_correlations(data, theta)
     first, second = np.triu_indices(data.bank.n_items, 1)

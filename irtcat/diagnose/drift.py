@@ -208,8 +208,8 @@ def _abilities(bank: ItemBank, responses: Responses, released: FloatArray) -> tu
     known = np.isfinite(released)
     d = np.where(known, released, released[known].mean())
     design = np.column_stack([np.ones(len(d)), d - d.mean()])
-    mean = np.full(len(d), bank.population_mean)
-    sd = np.full(len(d), bank.population_sd)
+    mean = np.full(len(d), bank.population.mean)
+    sd = np.full(len(d), bank.population.sd)
     slope, before = 0.0, np.full(len(d), np.inf)
     for _ in range(MOST_ROUNDS):
         ability = score(bank, responses, prior=(mean, sd), mismatch="accept")

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import check_choice, check_positive
-from irtcat._types import FloatArray
+from irtcat._checks import argument_error, check_choice, check_positive
+from irtcat._types import BoolArray, FloatArray
 from irtcat.agreement import benjamini_hochberg, holm
 from irtcat.bank import ItemBank
 from irtcat.diagnose._common import (
@@ -21,6 +21,7 @@ from irtcat.diagnose._common import (
 )
 from irtcat.diagnose._expected_squares import item_nulls
 from irtcat.diagnose._free import free_of
+from irtcat.diagnose._limited import probability_derivatives
 from irtcat.diagnose._residuals import (
     Sums,
     abilities_of,
@@ -30,7 +31,13 @@ from irtcat.diagnose._residuals import (
     method_of,
     sums,
 )
-from irtcat.diagnose._score_tables import ScoreTable, expected_shares, merged, score_tables
+from irtcat.diagnose._score_tables import (
+    ScoreTable,
+    expected_shares,
+    merged,
+    score_information,
+    score_tables,
+)
 from irtcat.diagnose.groups import grouped_fit
 from irtcat.responses import Responses
 from irtcat.scoring import METHODS, score
@@ -48,6 +55,8 @@ def s_x2(
     responses: Responses,
     min_expected: float = 1.0,
     estimated: str = "auto",
+    *,
+    groups: Any = None,
 ) -> pd.DataFrame:
     """Test each item's fit within groups of equal total score (Orlando & Thissen).
 
@@ -70,9 +79,16 @@ def s_x2(
         min_expected: smallest expected count of a cell, above 0.
         estimated: which parameters count as estimated from these responses: "auto" (by the bank's
             covariance; none for a bank built from known parameters), "all" or "none".
+        groups: the group of each subject, as for `irtcat.score`. The test is then made in each
+            group, under its population. The statistic is mirt's; the df are not: mirt subtracts
+            the item's parameters, and the group's mean and SD, in each group. The items are
+            estimated from all groups together, so that each takes only a part from its table:
+            df = cells - scores - tr(H_g (sum_g H_g)^-1), with H_g the information on the item's own
+            parameters in the table of group g. It is not a whole number.
 
     Returns:
-        Indexed by item: s_x2, df, p, p_holm, p_bh (adjusted over the items), rmsea, n and flag.
+        Indexed by item (with groups by group and item): s_x2, df, p, p_holm, p_bh (adjusted over
+        all rows), rmsea, n and flag.
         s_x2, p and rmsea are NaN if there is no test; ``flag`` has the reason.
 
     Raises:
@@ -94,11 +110,46 @@ def s_x2(
         Journal of Educational Measurement 45, 391-406; Lord & Wingersky (1984), Applied
         Psychological Measurement 8, 453-461.
     """
-    data, tables = _score_tables(bank, responses, min_expected)
+    check_positive("min_expected", min_expected)
+    data = coded(bank, responses, least_items=2, groups=groups)
     free = free_of(data.bank, estimated)
+    if groups is None:
+        tables = _score_tables(data, min_expected)
+        df = np.array([0 if t is None else t.df for t in tables], float)
+        table = _item_tests(data, tables, (df - free.by_item - free.n_population).astype(float))
+        return table.astype({"df": int})
+    parts = [data.of_group(group) for group in data.groups]
+    free_cells = free.mask & ~free.shared
+    columns = [data.bank.positions(part.bank.item_ids) for part in parts]
+    information = [_table_information(part) for part in parts]
+    total = np.zeros((data.bank.n_items, *information[0].shape[1:]))
+    for at, matrices in zip(columns, information, strict=True):
+        total[at] += matrices
+    frames = {}
+    for group, part, at, matrices in zip(data.groups, parts, columns, information, strict=True):
+        tables = _score_tables(part, min_expected)
+        df = np.array([0 if t is None else t.df for t in tables], float)
+        frames[group.label] = _item_tests(
+            part, tables, df - _taken(matrices, total[at], free_cells[at])
+        )
+    table = pd.concat(frames, names=["group", "item"])
+    p = table["p"].to_numpy()
+    return table.assign(p_holm=holm(p), p_bh=benjamini_hochberg(p))
+
+
+def _taken(own: FloatArray, total: FloatArray, is_free: BoolArray) -> FloatArray:
+    """How many parameters of each item its table in a group accounts for: tr(H_g H^-1)."""
+    out = np.zeros(len(own))
+    for item, free in enumerate(is_free):
+        at = np.ix_(free, free)
+        out[item] = np.trace(own[item][at] @ np.linalg.pinv(total[item][at]))
+    return out
+
+
+def _item_tests(data: Coded, tables: list[ScoreTable | None], df: FloatArray) -> pd.DataFrame:
+    """The tests of all items; df counts what was estimated already."""
     n = int(data.complete.sum())
     statistic = np.array([np.nan if t is None else t.statistic for t in tables])
-    df = np.array([0 if t is None else t.df for t in tables]) - free.by_item - free.n_population
     constant = _constant(data, data.values[data.complete])
     flags = np.where(constant, "constant", np.where(df <= 0, "too few cells", ""))
     df = np.where(constant, 0, np.maximum(df, 0))
@@ -133,7 +184,10 @@ def s_x2_table(
         >>> int(table[table["item"] == "item1"].observed.sum())  # less 12 with 0, 308 with 5
         680
     """
-    data, tables = _score_tables(bank, responses, min_expected)
+    if min_expected is not None:
+        check_positive("min_expected", min_expected)
+    data = coded(bank, responses, least_items=2)
+    tables = _score_tables(data, min_expected)
     rows = []
     for item, table in zip(data.bank.item_ids, tables, strict=True):
         if table is None:
@@ -144,21 +198,22 @@ def s_x2_table(
     return pd.DataFrame(rows, columns=["item", "score", "category", "observed", "expected"])
 
 
-def _score_tables(
-    bank: ItemBank, responses: Responses, least: float | None
-) -> tuple[Coded, list[ScoreTable | None]]:
+def _score_tables(data: Coded, least: float | None) -> list[ScoreTable | None]:
     """Tables by total score of all items, merged unless ``least`` is None."""
-    if least is not None:
-        check_positive("min_expected", least)
-    data = coded(bank, responses, least_items=2)
     values = complete_values(data, "S-X2")
     points, weights = population_nodes(data.bank)
     p = curves(data.bank, points)
     shares = expected_shares(p, weights, data.categories)
     tables = score_tables(values, shares, data.categories)
-    if least is None:
-        return data, list(tables)
-    return data, [merged(table, least) for table in tables]
+    return [table if least is None else merged(table, least) for table in tables]
+
+
+def _table_information(data: Coded) -> FloatArray:
+    """Information on each item's own parameters in its table, items x params x params."""
+    values = complete_values(data, "S-X2")
+    points, weights = population_nodes(data.bank)
+    p, slopes = curves(data.bank, points), probability_derivatives(data.bank, points)
+    return score_information(values, p, slopes, weights, data.categories)
 
 
 def _constant(data: Coded, values: np.ndarray) -> np.ndarray:
@@ -191,6 +246,8 @@ def infit_outfit(
     method: str = "eap",
     abilities: Any = None,
     estimated: str = "auto",
+    *,
+    groups: Any = None,
 ) -> pd.DataFrame:
     """Infit and outfit mean squares of each item, and their normal deviates.
 
@@ -215,6 +272,7 @@ def infit_outfit(
         abilities: an `Ability` of the same subjects, or one number each (NaN leaves one out).
             Numbers are taken for known abilities, on which the answers have no influence.
         estimated: which parameters count as estimated from these responses, as for `s_x2`.
+        groups: the group of each subject, as for `irtcat.score`: its population is the prior.
 
     Returns:
         Indexed by item: outfit, outfit_z, infit, infit_z, n and flag. NaN without answers; z also
@@ -240,7 +298,7 @@ def infit_outfit(
         Wright & Masters (1982), Rating Scale Analysis, chapter 5; Neyman (1959), Optimal asymptotic
         tests of composite statistical hypotheses (C(alpha), the subtraction).
     """
-    data = coded(bank, responses)
+    data = coded(bank, responses, groups=groups)
     theta = abilities_of(data, abilities, method)
     total: Sums | None = None
     for block in blocks(data, theta):
@@ -267,6 +325,8 @@ def item_fit(
     min_expected: float = 1.0,
     n_groups: int = 10,
     estimated: str = "auto",
+    *,
+    groups: Any = None,
 ) -> pd.DataFrame:
     """All measures of item fit in one table: `s_x2`, `grouped_fit` and `infit_outfit`.
 
@@ -278,10 +338,12 @@ def item_fit(
         min_expected: of `s_x2`.
         n_groups: of `grouped_fit`, which is omitted for 0 and for multidimensional banks.
         estimated: which parameters count as estimated, see `s_x2`.
+        groups: the group of each subject, as for `s_x2`: all measures are then by group and item.
 
     Returns:
-        Indexed by item: s_x2, df, p, p_holm, p_bh, rmsea, n_complete (complete rows, used by
-        S-X2), x2, g2, df_x2, p_x2, p_g2, outfit, outfit_z, infit, infit_z, n (answers) and flag.
+        Indexed by item (with groups by group and item): s_x2, df, p, p_holm, p_bh, rmsea,
+        n_complete (complete rows, used by S-X2), x2, g2, df_x2, p_x2, p_g2, outfit, outfit_z,
+        infit, infit_z, n (answers) and flag.
         With fewer than two complete rows, or one item, the columns of S-X2 are NaN and flagged.
 
     Raises:
@@ -296,6 +358,22 @@ def item_fit(
         item
         item1  4.75   0.96
     """
+    if groups is not None:
+        if abilities is not None:
+            raise argument_error("abilities", "left out with groups", type(abilities).__name__)
+        data = coded(bank, responses, groups=groups)
+        options = (method, None, min_expected, n_groups, estimated)
+        parts = [data.of_group(group) for group in data.groups]
+        frames = {
+            group.label: item_fit(part.bank, part.responses, *options)
+            for group, part in zip(data.groups, parts, strict=True)
+        }
+        table = pd.concat(frames, names=["group", "item"])
+        tests = s_x2(bank, responses, min_expected, estimated, groups=groups)
+        table = table.astype({"df": float})
+        for name in ("s_x2", "df", "p", "p_holm", "p_bh", "rmsea"):
+            table[name] = tests[name]
+        return table
     data = coded(bank, responses)
     if abilities is None:
         check_choice("method", method, METHODS)

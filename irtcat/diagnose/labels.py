@@ -412,7 +412,7 @@ def _with_suspicion(table: pd.DataFrame, source: str, by: str, check: Check | No
 
 def _slope(a: FloatArray, bank: ItemBank) -> float:
     """The slope of a typical item."""
-    return float(np.median(a[a > 0])) if (a > 0).any() else 1 / bank.population_sd
+    return float(np.median(a[a > 0])) if (a > 0).any() else 1 / bank.population.sd
 
 
 def _top(responses: Responses, ability: Ability, slope: float, top: float) -> dict[str, FloatArray]:

@@ -1,9 +1,9 @@
 """Overall model fit from first and second order moments: M2, C2, and fit indices."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -32,8 +32,10 @@ from irtcat.diagnose._limited import (
     observed_moments,
     probability_derivatives,
     projected,
+    whiten,
 )
 from irtcat.models import Nominal
+from irtcat.population import Population
 from irtcat.responses import Responses
 
 __all__ = ["ModelFit", "model_fit"]
@@ -41,6 +43,11 @@ __all__ = ["ModelFit", "model_fit"]
 KINDS = ("auto", "M2", "C2")
 MAX_MOMENTS = 12_000
 """Largest number of moments: their covariance then takes 1.2 GB, and its factor as much."""
+
+SINGULAR = (
+    "The `responses` argument must be of items that are not constant or copies of each "
+    "other under the model. Got moments whose covariance is singular."
+)
 
 STEP = 1e-4
 """Step of the central differences by parameters of the population."""
@@ -70,6 +77,7 @@ class ModelFit:
         n_subjects: subjects with complete rows, which the test uses.
         n_left_out: subjects with missing answers.
         flags: remarks.
+        srmsr_by_group: SRMSR of each group, where groups were given.
     """
 
     kind: str
@@ -90,6 +98,7 @@ class ModelFit:
     n_subjects: int
     n_left_out: int
     flags: str
+    srmsr_by_group: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The figures, ready for JSON."""
@@ -113,6 +122,8 @@ def model_fit(
     kind: str = "auto",
     level: float = 0.9,
     estimated: str = "auto",
+    *,
+    groups: Any = None,
 ) -> ModelFit:
     """Test overall model fit on the means and cross products of the answers.
 
@@ -131,6 +142,11 @@ def model_fit(
         estimated: which parameters count as estimated from these responses, as for `s_x2`:
             fixed ones do not count, those that all items share count once, and rotations of the
             axes of an exploratory bank are subtracted.
+        groups: the group of each subject, as for `irtcat.score`. The test is then of all groups
+            together: the sum of ``n_g e_g' [...] e_g`` over groups with common derivatives, where
+            the mean and SD of every group but the first count as estimated (and its correlations).
+            Without it, on a bank of several populations, the moments are those of the mixture, as
+            ``flags`` says.
 
     Returns:
         The statistic, its degrees of freedom and p, RMSEA with its interval, SRMSR, TLI, CFI.
@@ -155,30 +171,40 @@ def model_fit(
     """
     check_choice("kind", kind, KINDS)
     check_interval("level", level)
-    data = coded(bank, responses, least_items=2)
-    values = complete_values(data, "model fit")
+    data = coded(bank, responses, least_items=2, groups=groups)
     graded = bool((data.categories > 2).any())
     kind = ("C2" if graded else "M2") if kind == "auto" else kind
     if not graded:
         kind = "M2"  # equal to C2 for right/wrong items
-    _check_usable(data, values, kind)
+    parts = [data.of_group(group) for group in data.groups]
+    rows = [complete_values(part, "model fit") for part in parts]
+    for part, values in zip(parts, rows, strict=True):
+        _check_usable(part, values, kind)
     free = free_of(data.bank, estimated)
-    c, jacobian = _moments_and_jacobian(data, free, kind)
-    observed = observed_moments(values, data.categories, kind)
-    df = len(observed) - free.total
+    changes = _population_changes(data, free)
+    n_free = free.total + len(changes) - free.n_population
+    found = [
+        _group_moments(data, part, values, free, changes, kind)
+        for part, values in zip(parts, rows, strict=True)
+    ]
+    n_moments = sum(len(moments.observed) for moments in found)
+    df = n_moments - n_free
     if df <= 0:
         advice = 'Use kind="C2".' if graded and kind == "M2" else "More items are needed."
-        got = f"{len(observed)} moments and {free.total} parameters"
+        got = f"{n_moments} moments and {n_free} parameters"
         raise argument_error("bank", "one with fewer parameters than moments", got, advice)
-    n = len(values)
-    statistic, identified = _statistic(observed - model_moments(c), c, jacobian, free.total, n)
-    null, null_jacobian = independent(values, data.categories, kind)
-    residual = observed - model_moments(null)
-    null_df = len(observed) - null_jacobian.shape[1]
-    null_statistic = np.nan
-    if null_df > 0:
-        null_statistic = _statistic(residual, null, null_jacobian, null_jacobian.shape[1], n)[0]
+    n = sum(len(values) for values in rows)
+    statistic, identified = _statistic(found, n_free)
+    null_statistic, null_df = 0.0, 0
+    for part, values in zip(parts, rows, strict=True):
+        value, degrees = _independence(part, values, kind)
+        null_statistic, null_df = null_statistic + value, null_df + degrees
     lower, upper = _rmsea_interval(statistic, df, n, level)
+    residuals = [
+        _correlation_residuals(part, values, moments.conditional)
+        for part, values, moments in zip(parts, rows, found, strict=True)
+    ]
+    remarks = [data.note, "" if identified else "parameters are not identified by the moments"]
     return ModelFit(
         kind="M2*" if graded and kind == "M2" else kind,
         statistic=statistic,
@@ -188,17 +214,38 @@ def model_fit(
         rmsea_lower=lower,
         rmsea_upper=upper,
         level=float(level),
-        srmsr=_srmsr(data, values, c),
+        srmsr=_root_mean_square(np.concatenate(residuals)),
         tli=_tli(statistic, df, null_statistic, null_df),
         cfi=_cfi(statistic, df, null_statistic, null_df),
         null_statistic=null_statistic,
-        null_df=max(null_df, 0),
-        n_moments=len(observed),
-        n_parameters=free.total,
+        null_df=null_df,
+        n_moments=n_moments,
+        n_parameters=n_free,
         n_subjects=n,
         n_left_out=len(data.values) - n,
-        flags="" if identified else "parameters are not identified by the moments",
+        flags="; ".join(filter(None, remarks)),
+        srmsr_by_group={
+            group.label: _root_mean_square(residual)
+            for group, residual in zip(data.groups, residuals, strict=True)
+            if groups is not None
+        },
     )
+
+
+class _Moments(NamedTuple):
+    """Moments of a group.
+
+    Attributes:
+        conditional: expected statistics at the nodes of its population.
+        observed: moments of its complete answers.
+        jacobian: derivatives of the expected moments, moments x all estimated parameters.
+        n: number of subjects.
+    """
+
+    conditional: Conditional
+    observed: FloatArray
+    jacobian: FloatArray
+    n: int
 
 
 def _check_usable(data: Coded, values: np.ndarray, kind: str) -> None:
@@ -228,61 +275,120 @@ def _check_usable(data: Coded, values: np.ndarray, kind: str) -> None:
         raise argument_error("responses", f"of at most {MAX_MOMENTS} moments", moments, advice)
 
 
-def _moments_and_jacobian(data: Coded, free: Free, kind: str) -> tuple[Conditional, FloatArray]:
-    """The moments under the model, and their derivatives by the estimated parameters."""
-    bank = data.bank
-    points, weights = population_nodes(bank)
-    c = conditional(curves(bank, points), weights, data.categories, kind)
-    columns: list[FloatArray] = []
-    if free.mask.any():
-        dp = probability_derivatives(bank, points)
-        columns.append(derivatives(dp, c, data.categories, kind) @ free.design())
-    columns += [_derivative(data, kind, bank_at)[:, None] for bank_at in _perturbed(bank, free)]
-    n_moments = len(model_moments(c))
-    return c, np.concatenate([np.zeros((n_moments, 0)), *columns], axis=1)
+Change = tuple[str, Callable[[Population, float], Population]]
+"""An estimated parameter of a population: its label, and the population after a change in it."""
 
 
-def _perturbed(bank: ItemBank, free: Free) -> list[Callable[[float], ItemBank]]:
-    """For each estimated population parameter, the bank as a function of a change in it."""
-    functions: list[Callable[[float], ItemBank]] = []
+def _population_changes(data: Coded, free: Free) -> list[Change]:
+    """The estimated parameters of all populations."""
+    reference, *_ = data.bank.populations
+    changes: list[Change] = []
     if free.sd:
-        functions.append(lambda step: replace(bank, population_sd=bank.population_sd + step))
+        changes.append((reference, lambda old, step: replace(old, sd=old.sd + step)))
     if free.n_correlations:
-        base = np.asarray(bank.correlations, float)
-        for i, j in combinations(range(len(base)), 2):
+        changes += [(reference, change) for change in _correlation_changes(data.bank.reference)]
+    for label in free.groups:
+        population = data.bank.populations[label]
+        for axis in range(population.dims):
+            unit = np.eye(population.dims)[axis]
+            changes += [(label, _shift("mean", unit)), (label, _shift("sd", unit))]
+        if population.correlations is not None:
+            changes += [(label, change) for change in _correlation_changes(population)]
+    return changes
 
-            def with_correlation(step: float, i: int = i, j: int = j) -> ItemBank:
-                matrix = base.copy()
-                matrix[i, j] = matrix[j, i] = base[i, j] + step
-                return replace(bank, correlations=matrix)
 
-            functions.append(with_correlation)
-    return functions
+def _shift(name: str, unit: FloatArray) -> Callable[[Population, float], Population]:
+    """The population as a function of a change in its mean or SD along one ability."""
+
+    def change(old: Population, step: float) -> Population:
+        return replace(old, **{name: getattr(old, name) + step * unit})
+
+    return change
 
 
-def _derivative(data: Coded, kind: str, bank_at: Callable[[float], ItemBank]) -> FloatArray:
-    """Derivative of the moments by a parameter of the population, by a central difference."""
+def _correlation_changes(
+    population: Population,
+) -> list[Callable[[Population, float], Population]]:
+    """The population as a function of a change in each of its correlations."""
+
+    def at(i: int, j: int) -> Callable[[Population, float], Population]:
+        def change(old: Population, step: float) -> Population:
+            matrix = np.array(old.correlations, float)
+            matrix[i, j] = matrix[j, i] = matrix[i, j] + step
+            return replace(old, correlations=matrix)
+
+        return change
+
+    return [at(i, j) for i, j in combinations(range(population.dims), 2)]
+
+
+def _group_moments(
+    data: Coded, part: Coded, values: np.ndarray, free: Free, changes: list[Change], kind: str
+) -> _Moments:
+    """The moments of a group under the model, and their derivatives."""
+    points, weights = population_nodes(part.bank)
+    c = conditional(curves(part.bank, points), weights, part.categories, kind)
+    n_moments = len(model_moments(c))
+    columns: list[FloatArray] = [np.zeros((n_moments, 0))]
+    if free.mask.any():
+        dp = probability_derivatives(part.bank, points)
+        by_item = derivatives(dp, c, part.categories, kind)
+        # The group's items are some of the bank's, where these differ between groups.
+        at = data.bank.positions(part.bank.item_ids)[:, None] * dp.shape[1] + np.arange(dp.shape[1])
+        columns.append(by_item @ free.design()[at.ravel()])
+    columns += [_by_population(part, kind, change)[:, None] for change in changes]
+    observed = observed_moments(values, part.categories, kind)
+    return _Moments(c, observed, np.concatenate(columns, axis=1), len(values))
+
+
+def _by_population(part: Coded, kind: str, change: Change) -> FloatArray:
+    """Derivative of a group's moments by a parameter of a population, by a central difference."""
+    label, change_of = change
+    populations = part.bank.populations
+    own = next(iter(populations)) if len(populations) == 1 else label
+    if part.groups[0].label not in ("", label):
+        return np.zeros(len(_expected(part, part.bank, kind)))
 
     def moments(step: float) -> FloatArray:
-        bank = bank_at(step)
-        points, weights = population_nodes(bank)
-        return model_moments(conditional(curves(bank, points), weights, data.categories, kind))
+        changed = {**populations, own: change_of(populations[own], step)}
+        return _expected(part, replace(part.bank, populations=changed), kind)
 
     return (moments(STEP) - moments(-STEP)) / (2 * STEP)
 
 
-def _statistic(
-    residual: FloatArray, c: Conditional, jacobian: FloatArray, n_free: int, n: int
-) -> tuple[float, bool]:
-    """The chi-square of residual moments, and whether the parameters are identified."""
+def _expected(part: Coded, bank: ItemBank, kind: str) -> FloatArray:
+    """The moments under the model."""
+    points, weights = population_nodes(bank)
+    return model_moments(conditional(curves(bank, points), weights, part.categories, kind))
+
+
+def _statistic(found: list[_Moments], n_free: int) -> tuple[float, bool]:
+    """The chi-square of the residual moments, and whether the parameters are identified.
+
+    The moments of groups are independent, each with its number of subjects.
+    """
     try:
-        value, identified = projected(residual, moment_covariance(c), jacobian, n_free)
+        rows = np.concatenate([_whitened(moments) for moments in found])
     except np.linalg.LinAlgError:
-        raise InputError(
-            "The `responses` argument must be of items that are not constant or copies of each "
-            "other under the model. Got moments whose covariance is singular."
-        ) from None
-    return n * value, identified
+        raise InputError(SINGULAR) from None
+    return projected(rows[:, 0], rows[:, 1:], n_free)
+
+
+def _whitened(moments: _Moments) -> FloatArray:
+    """Residual moments and derivatives of a group with the identity as covariance."""
+    residual = moments.observed - model_moments(moments.conditional)
+    columns = np.column_stack([residual, moments.jacobian])
+    return np.sqrt(moments.n) * whiten(moment_covariance(moments.conditional), columns)
+
+
+def _independence(part: Coded, values: np.ndarray, kind: str) -> tuple[float, int]:
+    """The statistic of independent items in a group, and its degrees of freedom."""
+    null, jacobian = independent(values, part.categories, kind)
+    observed, n_free = observed_moments(values, part.categories, kind), jacobian.shape[1]
+    df = len(observed) - n_free
+    if df <= 0:
+        return np.nan, 0
+    return _statistic([_Moments(null, observed, jacobian, len(values))], n_free)[0], df
 
 
 def _rmsea_interval(statistic: float, df: int, n: int, level: float) -> tuple[float, float]:
@@ -304,10 +410,14 @@ def _noncentrality(statistic: float, df: int, tail: float) -> float:
     return float(brentq(lambda value: chndtr(statistic, df, value) - tail, 0.0, high))
 
 
-def _srmsr(data: Coded, values: np.ndarray, c: Conditional) -> float:
-    """Root mean square difference of observed and expected correlations of the codes."""
+def _root_mean_square(values: FloatArray) -> float:
+    return float(np.sqrt((values**2).mean()))
+
+
+def _correlation_residuals(data: Coded, values: np.ndarray, c: Conditional) -> FloatArray:
+    """Differences of observed and expected correlations of the codes; NaN for nominal items."""
     if isinstance(data.bank.model, Nominal) or Nominal in data.bank.model.members:
-        return float("nan")
+        return np.full(1, np.nan)
     mean = c.mean @ c.weights
     cross = (c.mean * c.weights) @ c.mean.T
     cross[np.diag_indices(len(cross))] = c.square @ c.weights
@@ -315,8 +425,7 @@ def _srmsr(data: Coded, values: np.ndarray, c: Conditional) -> float:
     sd = np.sqrt(np.diagonal(covariance))
     expected = covariance / np.outer(sd, sd)
     observed = np.corrcoef(values.T.astype(float))
-    residual = (observed - expected)[np.triu_indices(len(mean), 1)]
-    return float(np.sqrt((residual**2).mean()))
+    return np.asarray((observed - expected)[np.triu_indices(len(mean), 1)])
 
 
 def _tli(statistic: float, df: int, null: float, null_df: int) -> float:

@@ -24,11 +24,12 @@ from irtcat.diagnose._residuals import (
     deviates,
     mean_squares,
     row_chunks,
+    scored,
     sums,
 )
 from irtcat.models import ItemModel
 from irtcat.responses import Responses
-from irtcat.scoring import METHODS, Ability, score
+from irtcat.scoring import METHODS, Ability
 
 __all__ = ["person_fit"]
 
@@ -48,6 +49,8 @@ def person_fit(
     method: str = "map",
     abilities: Any = None,
     min_items: int = MIN_ITEMS,
+    *,
+    groups: Any = None,
 ) -> pd.DataFrame:
     """Person fit: the standardised log-likelihoods lz and lz*, outfit and infit.
 
@@ -71,6 +74,7 @@ def person_fit(
             true abilities (then without lz*, and without a correction of z). NaN leaves a subject
             out.
         min_items: subjects with fewer answers are flagged, at least 1.
+        groups: the group of each subject, as for `irtcat.score`: its population is the prior.
 
     Returns:
         Indexed by subject: theta (multidimensional: theta_1, ...), n_items, lz, lz_star, p (lower
@@ -94,7 +98,7 @@ def person_fit(
         Beland (2012), Journal of Educational and Behavioral Statistics 37, 57-81.
     """
     check_count("min_items", min_items)
-    data = coded(bank, responses)
+    data = coded(bank, responses, groups=groups)
     theta, method, at_bound = _estimates(data, method, abilities)
     n_items = (data.values >= 0).sum(axis=1)
     measures = {name: np.full(len(theta), np.nan) for name in MEASURES}
@@ -123,7 +127,7 @@ def _estimates(data: Coded, method: str, abilities: Any) -> tuple[FloatArray, st
     """Abilities, their method ("" if unknown), and which are at a bound."""
     if abilities is None:
         check_choice("method", method, METHODS)
-        abilities = score(data.bank, data.responses, method, precision="float64", mismatch="accept")
+        abilities = scored(data, method)
     theta = abilities_of(data, abilities, method)
     if not isinstance(abilities, Ability):
         return theta, "", np.zeros(len(theta), bool)
@@ -138,9 +142,11 @@ def _add_likelihood(
     points = theta.reshape(len(theta), -1)
     known = np.flatnonzero(np.isfinite(points).all(axis=1))
     dims = points.shape[1]
-    correlations = data.bank.correlations
-    matrix = np.eye(dims) if correlations is None else np.asarray(correlations)
-    prior_precision = np.linalg.inv(matrix * data.bank.population_sd**2)
+    mean = np.empty(points.shape)
+    precisions = np.empty((len(points), dims, dims))
+    for group in data.groups:
+        mean[group.rows] = group.bank.population.mean
+        precisions[group.rows] = np.linalg.inv(group.bank.population.covariance)
     corrected = method in CORRECTED and (dims == 1 or method == "map")
     wle = method == "wle"
     n_cells = data.bank.n_items * data.bank.model.n_categories * (dims + 1)
@@ -154,7 +160,7 @@ def _add_likelihood(
             if not corrected:
                 continue
             if method == "map":
-                r_0 = (data.bank.population_mean - points[rows]) @ prior_precision
+                r_0 = np.einsum("id,ide->ie", mean[rows] - points[rows], precisions[rows])
             corrected_difference = difference + (c * r_0).sum(axis=1)
             measures["lz_star"][rows] = _standardised(corrected_difference, residual_variance)
 

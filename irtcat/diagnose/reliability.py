@@ -30,7 +30,7 @@ TINY = 1e-12
 """Smaller variances, and products of two, are rounding errors of 0."""
 
 
-def marginal_reliability(bank: ItemBank) -> float:
+def marginal_reliability(bank: ItemBank, *, group: Any = None) -> float:
     """Share of true variance in abilities estimated from all items of the bank, in its population.
 
     ``E[I(theta) / (I(theta) + 1 / sd^2)]``, I the test information and sd the population's: the
@@ -38,6 +38,7 @@ def marginal_reliability(bank: ItemBank) -> float:
 
     Args:
         bank: the calibrated items, unidimensional.
+        group: label of one of the bank's populations; by default all of them (their mixture).
 
     Returns:
         From 0 (no information) to 1.
@@ -54,9 +55,10 @@ def marginal_reliability(bank: ItemBank) -> float:
         347-360; Thissen & Wainer (2001), Test Scoring, chapter 3.
     """
     _check_unidimensional(bank)
+    bank = bank if group is None else bank.of_group(group)
     points, weights = population_nodes(bank)
     information = fisher_information(bank, points[:, 0]).sum(axis=0)
-    return float(weights @ (information / (information + bank.population_sd**-2)))
+    return float(weights @ (information / (information + bank.population.sd**-2)))
 
 
 def _check_unidimensional(bank: Any) -> None:
@@ -255,7 +257,7 @@ def _ratio(covariance: FloatArray, square: FloatArray) -> FloatArray:
     return np.where(positive, covariance / np.sqrt(np.where(positive, square, 1.0)), np.nan)
 
 
-def omega(bank: ItemBank) -> dict[str, float]:
+def omega(bank: ItemBank, *, group: Any = None) -> dict[str, float]:
     """McDonald's omega of the sum score under the item model: its share of true variance.
 
     ``omega_total = Var E(S | theta) / Var S`` and, for a bifactor bank,
@@ -265,6 +267,8 @@ def omega(bank: ItemBank) -> dict[str, float]:
 
     Args:
         bank: the calibrated items (right/wrong or graded, of one or more dimensions).
+        group: label of one of the bank's populations; by default all of them (their mixture),
+            which a bifactor bank does not allow.
 
     Returns:
         ``total`` and ``hierarchical`` (NaN if the bank is not bifactor; with one dimension the two
@@ -287,7 +291,11 @@ def omega(bank: ItemBank) -> dict[str, float]:
     if not isinstance(bank.model, CategoricalModel):
         must = "of items that are right/wrong or graded"
         raise argument_error("bank", must, f"a {bank.model.key} bank")
+    bank = bank if group is None else bank.of_group(group)
     if is_bifactor(bank):
+        if bank.population.parts:
+            must = f"one of {list(bank.populations)} for a bifactor bank of several populations"
+            raise argument_error("group", must, group)
         return _bifactor_omega(bank, measured(bank.model).astype(int))
     points, weights = population_nodes(bank)
     mean, variance = _moments(bank, points)
@@ -318,14 +326,15 @@ def _bifactor_omega(bank: ItemBank, pattern: IntArray) -> dict[str, float]:
     weights = np.exp(-0.5 * AXIS**2)
     weights /= weights.sum()
     general, specific = (grid.ravel() for grid in np.meshgrid(AXIS, AXIS, indexing="ij"))
+    centre, spread = bank.population.mean, bank.population.sd
     shape = (len(AXIS), len(AXIS))
     by_general, within, error = np.zeros(len(AXIS)), 0.0, 0.0
     group = np.where(pattern[:, 1:].any(axis=1), pattern[:, 1:].argmax(axis=1) + 1, 0)
     for k in np.unique(group):
-        points = np.zeros((len(general), bank.model.dims))
-        points[:, 0] = general
+        points = np.zeros((len(general), bank.model.dims)) + centre
+        points[:, 0] = centre[0] + spread[0] * general
         if k:
-            points[:, k] = specific
+            points[:, k] = centre[k] + spread[k] * specific
         subset = ItemBank(take(bank.model, np.flatnonzero(group == k)), bank.item_ids[group == k])
         mean, variance = (m.sum(axis=0).reshape(shape) for m in _moments(subset, points))
         expected = mean @ weights

@@ -23,7 +23,7 @@ from irtcat.fitting._explanatory import (
     with_uncertain_means,
 )
 from irtcat.fitting._features import FeatureRegression, with_centred_levels
-from irtcat.fitting._groups import group_table
+from irtcat.fitting._groups import group_table, populations_by_group
 from irtcat.fitting._kinds import add_edge_flags
 from irtcat.fitting._latent import (
     best_latent,
@@ -339,7 +339,7 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         values, errors = populations(ended.point, sign, covariance, common)
         n = np.bincount(rows.group, rows.weights, len(grouping.labels)).astype(float)
         table = group_table(grouping, n, values, errors)
-        bank = replace(bank, population_mean=values[0, 0], population_sd=values[1, 0])
+        bank = replace(bank, populations=populations_by_group(grouping, n, *values))
     if anchors is not None:
         bank = with_anchors(bank, anchors)
     regressions: dict[str, Any] = {}

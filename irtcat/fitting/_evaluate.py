@@ -16,6 +16,7 @@ from irtcat.fitting._start import Start
 from irtcat.fitting._steep import marginal_log_likelihoods
 from irtcat.latent import LayoutPlan, e_step
 from irtcat.models import Design, ItemModel, Rasch, field_columns, tied_parameters, unpack
+from irtcat.population import Population
 from irtcat.responses import Responses
 from irtcat.scoring import changes_too_fast
 
@@ -179,8 +180,7 @@ def finish(
     bank = ItemBank(
         model=unpack(blank, params),
         item_ids=np.asarray(responses.item_ids, dtype=str),
-        population_mean=0.0,
-        population_sd=sd,
+        populations=Population(0.0, sd),
         covariance=covariance,
         items=responses.items,
         statistics=statistics,

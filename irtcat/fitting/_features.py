@@ -306,8 +306,7 @@ def predicted_bank(
     return ItemBank(
         model=unpack(new, params),
         item_ids=np.asarray(table.index, str),
-        population_mean=bank.population_mean,
-        population_sd=bank.population_sd,
+        populations=bank.populations,
         covariance=variance[:, :, None] * np.eye(len(names)),
         statistics=statistics,
         provenance={**bank.provenance, "predicted_from": list(regressions)},

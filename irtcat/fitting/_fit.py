@@ -24,7 +24,7 @@ from irtcat.fitting._directions import MIN_GAIN, REPORTED_GAIN
 from irtcat.fitting._em_fit import fit_em
 from irtcat.fitting._features import check_alone, facet_features, features_of
 from irtcat.fitting._groups import check_groups
-from irtcat.fitting._invariance import versions_of
+from irtcat.fitting._invariance import versions_of, with_version_columns
 from irtcat.fitting._known import fit_fixed_theta
 from irtcat.fitting._loop import Progress
 from irtcat.fitting._mixing import HOW_TO_MIX, model_of_items
@@ -584,5 +584,7 @@ def fit(
     )
     result = _best_of(starts, FITTERS[method], responses, cls, options)
     if versions is not None:
-        result = replace(result, versions=versions)
+        result = replace(
+            result, versions=versions, bank=with_version_columns(result.bank, versions)
+        )
     return with_notes(result, options)

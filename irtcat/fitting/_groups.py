@@ -1,21 +1,17 @@
 """Groups of subjects, each with its own population, and the table that reports them."""
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import argument_error, shorten
-from irtcat._precision import choose_precision
+from irtcat._checks import argument_error
 from irtcat._types import FloatArray, IntArray
-from irtcat.bank import ItemBank
-from irtcat.latent import Populations
+from irtcat.population import Population
 from irtcat.responses import Responses
-from irtcat.scoring import Ability, score, score_multidimensional
-from irtcat.scoring.ability import population_percentile
+from irtcat.scoring import subject_labels
 
-__all__ = ["Grouping", "check_groups", "group_table", "score_groups"]
+__all__ = ["Grouping", "check_groups", "group_table", "populations_by_group"]
 
 
 class Grouping(NamedTuple):
@@ -28,36 +24,6 @@ class Grouping(NamedTuple):
 
     labels: tuple[Any, ...]
     codes: IntArray
-
-
-def _labels(responses: Responses, groups: Any) -> pd.Series:
-    """A label per subject, in the order of the responses."""
-    if isinstance(groups, str):
-        columns = list(responses.subjects.columns)
-        if groups not in columns:
-            have = shorten(columns)
-            raise argument_error("groups", f"a column of responses.subjects ({have})", groups)
-        return pd.Series(responses.subjects[groups].to_numpy())
-    ids = pd.Index(responses.subject_ids)
-    if isinstance(groups, pd.Series) and not isinstance(groups.index, pd.RangeIndex):
-        unlabelled = ids[~ids.isin(groups.index)]
-        if len(unlabelled):
-            raise argument_error("groups", "labels of every subject", f"none for {unlabelled[0]!r}")
-        if groups.index.has_duplicates:
-            twice = groups.index[groups.index.duplicated()][0]
-            raise argument_error("groups", "one label a subject", f"several for {twice!r}")
-        return pd.Series(groups.loc[ids].to_numpy())
-    # A list becomes a Series directly: numpy would convert NaN among strings to the string "nan".
-    series = pd.Series(list(groups) if np.ndim(groups) == 1 else [])
-    if isinstance(groups, np.ndarray) and groups.dtype.kind == "U":
-        series = series.mask(series == "nan")
-    if len(series) != responses.n_subjects:
-        raise argument_error(
-            "groups",
-            f"a column of responses.subjects or {responses.n_subjects} labels",
-            f"{len(series)} labels" if np.ndim(groups) == 1 else groups,
-        )
-    return series
 
 
 def check_groups(responses: Any, groups: Any, reference: Any = None) -> Grouping | None:
@@ -73,10 +39,7 @@ def check_groups(responses: Any, groups: Any, reference: Any = None) -> Grouping
         return None
     if not isinstance(responses, Responses):
         raise argument_error("groups", "None for responses that are read in passes", groups)
-    labels = _labels(responses, groups)
-    if labels.isna().any():
-        who = responses.subject_ids[int(labels.isna().to_numpy().argmax())]
-        raise argument_error("groups", "a label for every subject", f"none for {str(who)!r}")
+    labels = subject_labels(responses, groups)
     names = list(pd.unique(labels))
     if reference is not None:
         if reference not in names:
@@ -110,51 +73,17 @@ def group_table(
     return pd.DataFrame(columns, index=index)
 
 
-def score_groups(
-    bank: ItemBank,
-    responses: Responses,
-    grouping: Grouping,
-    table: pd.DataFrame,
-    populations: Populations | None,
-    precision: str,
-) -> Ability:
-    """EAP abilities with each subject's group population as the prior.
-
-    Percentiles always refer to the bank's population.
-    """
-    by_group, rows = [], []
-    for code in range(len(table)):
-        members = np.flatnonzero(grouping.codes == code)
-        theirs = responses.subset(subjects=members)
-        if populations is None:
-            mean, sd = table["mean"].iloc[code], table["sd"].iloc[code]
-            group_bank = replace(bank, population_mean=mean, population_sd=sd)
-            by_group.append(score(group_bank, theirs, precision=precision))
-        else:
-            moments = np.asarray(populations.mean[code]), np.asarray(populations.covariance[code])
-            name = choose_precision(precision, theirs.values.size)
-            by_group.append(score_multidimensional(bank, theirs, "eap", 0.95, name, moments))
-        rows.append(members)
-    order, first = np.argsort(np.concatenate(rows), kind="stable"), by_group[0]
-
-    def column(name: str) -> Any:
-        if getattr(first, name) is None:
-            return None
-        return np.concatenate([getattr(scores, name) for scores in by_group])[order]
-
-    theta = column("theta")
-    return Ability(
-        subject_ids=column("subject_ids"),
-        theta=theta,
-        se=column("se"),
-        lower=column("lower"),
-        upper=column("upper"),
-        percentile=population_percentile(theta, bank.population_mean, bank.population_sd),
-        n_items=column("n_items"),
-        flag=column("flag"),
-        method=first.method,
-        level=first.level,
-        nodes=column("nodes"),
-        weights=column("weights"),
-        covariance=column("covariance"),
-    )
+def populations_by_group(
+    grouping: Grouping, n: FloatArray, mean: Any, sd: Any, correlations: Any = None
+) -> dict[str, Population]:
+    """The populations of a bank from the estimates of each group (the first axis)."""
+    labels = [str(label) for label in grouping.labels]
+    if len(set(labels)) < len(labels):
+        raise argument_error("groups", "labels that differ as text", list(grouping.labels))
+    numbers = n.round().astype(int).tolist()
+    return {
+        label: Population(
+            mean[k], sd[k], None if correlations is None else correlations[k], n_subjects=numbers[k]
+        )
+        for k, label in enumerate(labels)
+    }

@@ -14,6 +14,7 @@ import pandas as pd
 
 from irtcat._checks import argument_error, shorten
 from irtcat._types import IntArray
+from irtcat.bank import VERSION_GROUP, VERSION_OF, ItemBank
 from irtcat.fitting._groups import Grouping
 from irtcat.fitting._priors import PriorTable
 from irtcat.fitting._stated import canonical
@@ -21,7 +22,7 @@ from irtcat.fitting._ties import shared_cells
 from irtcat.models import ItemModel, field_columns
 from irtcat.responses import Responses
 
-__all__ = ["Versions", "versions_of", "with_versions"]
+__all__ = ["Versions", "versions_of", "with_version_columns", "with_versions"]
 
 
 class Versions(NamedTuple):
@@ -32,17 +33,16 @@ class Versions(NamedTuple):
         items: number of the item that each version is of.
         group: group that each version is for; -1 for invariant items.
         equal: parameter -> mask of the versions in which it is equal in all groups.
+        ids: the ids of the items that they are versions of.
+        labels: the groups' labels.
     """
 
     responses: Responses
     items: IntArray
     group: IntArray
     equal: dict[str, np.ndarray]
-
-    def of_group(self, group: int) -> IntArray:
-        """Numbers of the versions for a group, in the order of the items."""
-        at = np.flatnonzero((self.group < 0) | (self.group == group))
-        return at[np.argsort(self.items[at], kind="stable")]
+    ids: tuple[str, ...]
+    labels: tuple[str, ...]
 
 
 def _equal_by_item(
@@ -112,7 +112,16 @@ def versions_of(
         item_ids=np.array(new_ids, dtype=object),
         items=responses.items.iloc[at],
     )
-    return Versions(versions, at, codes, {name: mask for name, mask in tied.items() if mask.any()})
+    equal_versions = {name: mask for name, mask in tied.items() if mask.any()}
+    labels = tuple(str(label) for label in grouping.labels)
+    return Versions(
+        responses=versions,
+        items=at,
+        group=codes,
+        equal=equal_versions,
+        ids=tuple(ids),
+        labels=labels,
+    )
 
 
 def with_versions(
@@ -136,3 +145,13 @@ def with_versions(
     labels = np.stack([columns[column] + 2 * n_items * column for column in names], axis=1)
     shared = shared_cells(labels, dtype)
     return names, prior._replace(constraints=prior.constraints._replace(shared=shared))
+
+
+def with_version_columns(bank: ItemBank, versions: Versions) -> ItemBank:
+    """The bank with the original id and the group of each version among its statistics."""
+    labels = np.array([*versions.labels, ""], dtype=object)  # -1 is for all groups
+    columns = {
+        VERSION_OF: np.array(versions.ids, dtype=object)[versions.items],
+        VERSION_GROUP: labels[versions.group],
+    }
+    return replace(bank, statistics=bank.statistics.assign(**columns))

@@ -150,10 +150,10 @@ def first_population(bank: ItemBank, responses: Responses, dtype: np.dtype) -> S
     bank, matched = match(bank, responses)
     rows = np.flatnonzero(matched.observed.any(axis=1))
     if len(rows) == 0:
-        return ScaleMap(bank.population_mean, bank.population_sd)
+        return ScaleMap(bank.population.mean, bank.population.sd)
     most = max(100, SAMPLE // matched.n_items)
     x = matched.values[rows[:: -(-len(rows) // most)]]
-    mean, sd = bank.population_mean, bank.population_sd
+    mean, sd = bank.population.mean, bank.population.sd
     model = standardised(bank)
     at, unit = mean, sd
     for _ in range(20):

@@ -16,7 +16,7 @@ from irtcat.bank import ItemBank
 from irtcat.fitting._covariance import Covariance
 from irtcat.fitting._curvature import Multidimensional, covariance_of
 from irtcat.fitting._density import density_table
-from irtcat.fitting._groups import Grouping
+from irtcat.fitting._groups import Grouping, populations_by_group
 from irtcat.fitting._latent import with_anchors
 from irtcat.fitting._loop import Ended
 from irtcat.fitting._multi_em import MultiProblem, run_multi_e_step
@@ -59,6 +59,7 @@ from irtcat.models import (
     parameter_names,
     unpack,
 )
+from irtcat.population import Population
 from irtcat.responses import Responses
 
 __all__ = ["fit_multidimensional"]
@@ -382,18 +383,25 @@ def fit_multidimensional(
     statistics = item_statistics(responses, categories, start, flags)
     informed = prior._replace(constraints=prior.constraints._replace(free=jax.device_put(free)))
     model, items = _published_model(blank, params, items)
-    correlations = None
-    if anchor_bank is not None:
-        correlations = anchor_bank.correlations
+    group_n = np.array([rows.weights.sum()])
+    if grouping is not None:
+        group_n = np.bincount(rows.group, rows.weights, n_groups).astype(float)
+    by_group: Any = Population()
+    if density is not None:
+        nodes, weights = (curve[name].to_numpy() for name in ("theta", "probability"))
+        by_group = Population(nodes=nodes, weights=weights)
+    elif grouping is not None:
+        by_group = populations_by_group(grouping, group_n, *_group_moments(populations))
     elif design.correlated:
         correlations = np.asarray(populations.covariance[0], float)
+        by_group = Population(np.zeros(design.dims), 1.0, correlations)
     bank = ItemBank(
         model=model,
         item_ids=np.asarray(responses.item_ids, dtype=str),
         covariance=items,
         items=responses.items,
         statistics=statistics,
-        correlations=correlations,
+        populations=by_group,
     )
     if setup.anchors is not None:
         bank = with_anchors(bank, setup.anchors)
@@ -409,8 +417,7 @@ def fit_multidimensional(
     }
     groups = None
     if grouping is not None:
-        n = np.bincount(rows.group, rows.weights, n_groups).astype(float)
-        groups = _group_table(grouping, n, populations, errors)
+        groups = _group_table(grouping, group_n, populations, errors)
     return fit_of(
         responses,
         cls,
@@ -436,10 +443,22 @@ def fit_multidimensional(
     )
 
 
+def _group_moments(populations: Populations) -> tuple[list[Any], list[Any], list[Any]]:
+    """Means, SDs and correlations of each group; None where all correlations are 0."""
+    mean, covariance = (np.asarray(a, float) for a in (populations.mean, populations.covariance))
+    sds = [np.sqrt(np.diagonal(matrix)) for matrix in covariance]
+    between: list[Any] = [
+        matrix / np.outer(sd, sd) for matrix, sd in zip(covariance, sds, strict=True)
+    ]
+    diagonal = np.eye(mean.shape[1])
+    between = [None if (matrix == diagonal).all() else matrix for matrix in between]
+    return list(mean), sds, between
+
+
 def _first_population(design: PopulationDesign, anchors: ItemBank | None) -> Any:
     """The free numbers at the start: all groups as the anchors' population, or standard Normal."""
     eye = np.eye(design.dims)
-    first = eye if anchors is None or anchors.correlations is None else anchors.correlations
+    first = eye if anchors is None else anchors.population.covariance
     covariance = np.tile(first, (design.n_groups, 1, 1))
     return population_vector(np.zeros((design.n_groups, design.dims)), covariance, design)
 

@@ -25,6 +25,7 @@ from irtcat.models import (
     item_categories,
     unpack,
 )
+from irtcat.population import Population
 from irtcat.responses import Responses
 
 __all__ = [
@@ -136,8 +137,7 @@ def bank_of(
     return ItemBank(
         model=unpack(blank, params[:, keep]),
         item_ids=np.asarray(responses.item_ids, dtype=str),
-        population_mean=mean,
-        population_sd=sd,
+        populations=Population(mean, sd),
         covariance=covariance,
         items=responses.items,
         statistics=statistics,

@@ -1,7 +1,7 @@
 """Fit: a calibrated bank, the subjects' abilities, and the outcome of the estimation."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -14,10 +14,10 @@ from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.features import check_features
 from irtcat.fitting._features import FeatureRegression, predicted_bank
-from irtcat.fitting._groups import Grouping, score_groups
+from irtcat.fitting._groups import Grouping
 from irtcat.fitting._summary import FitSummary
 from irtcat.latent import Populations
-from irtcat.scoring import Ability, score, score_under_density
+from irtcat.scoring import Ability, score
 
 __all__ = ["Fit"]
 
@@ -57,7 +57,7 @@ class Fit:
         populations: mean and root of the covariance of the abilities in each group, where there are
             several abilities; otherwise None.
         density: the latent density, where it was estimated: nodes theta and their probabilities,
-            of mean 0 and SD 1. The bank states mean and SD alone.
+            of mean 0 and SD 1, as of the bank's population.
         subject_regression: what subject features say of ability; None without any.
         subject_prior: mean and SD of each subject's ability given its features (two x subjects).
         item_regressions: what item features say of "intercept" ("location" of rating scale
@@ -233,7 +233,7 @@ class Fit:
             group: label of the group.
 
         Returns:
-            The bank with the original item ids; with one ability, its population is the group's.
+            The bank with the original item ids, and the group's population.
 
         Raises:
             InputError: without groups, or for an unknown group.
@@ -248,18 +248,7 @@ class Fit:
         """
         if self.grouping is None or self.groups is None:
             raise argument_error("group", "of a fit with groups", group)
-        labels = list(self.grouping.labels)
-        if group not in labels:
-            raise argument_error("group", f"one of {labels}", group)
-        code, bank = labels.index(group), self.bank
-        if self.versions is not None:
-            at = self.versions.of_group(code)
-            reference = self.bank.item_ids[self.versions.of_group(0)]
-            bank = replace(bank.subset(at), item_ids=reference)
-        if self.populations is not None:
-            return bank
-        mean, sd = (float(self.groups[name].iloc[code]) for name in ("mean", "sd"))
-        return replace(bank, population_mean=mean, population_sd=sd)
+        return self.bank.of_group(group)
 
     @cached_property
     def abilities(self) -> Ability:
@@ -268,16 +257,12 @@ class Fit:
         With groups, each subject's prior is the population of its group; with subject features it
         is what these say of the subject; with an estimated density it is that density.
         """
-        if self.groups is not None and self.grouping is not None:
-            return score_groups(
-                self.bank, self.responses, self.grouping, self.groups, self.populations,
-                self.precision,
-            )  # fmt: skip
+        if self.grouping is not None:
+            labels = np.array(self.grouping.labels, dtype=object)[self.grouping.codes]
+            return score(self.bank, self.responses, groups=list(labels), precision=self.precision)
         if self.subject_prior is not None:
             mean, sd = self.subject_prior
             return score(self.bank, self.responses, prior=(mean, sd), precision=self.precision)
-        if self.density is not None:
-            return score_under_density(self.bank, self.responses, self.density, self.precision)
         return score(self.bank, self.responses, precision=self.precision)
 
     @property

@@ -37,6 +37,7 @@ from irtcat.fitting._loop import Progress
 from irtcat.fitting._result import Fit
 from irtcat.io.convert import as_responses_like
 from irtcat.models import MODELS, Design, column_names, design_of, parameter_matrix, unpack
+from irtcat.population import Population
 from irtcat.responses import Responses
 from irtcat.scoring import score
 
@@ -321,11 +322,9 @@ def _on_axis(
     return replace(
         standard,
         model=unpack(blank, params),
-        population_mean=0.0,
-        population_sd=1.0,
+        populations=Population(np.zeros(dims), 1.0, correlations),
         covariance=covariance,
         full_covariance=None,
-        correlations=correlations,
     )
 
 

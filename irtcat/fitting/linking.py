@@ -273,7 +273,7 @@ def _task(bank: ItemBank, reference: ItemBank) -> _Task:
         )
     z = np.linspace(-REACH, REACH, NODES)
     weights = np.exp(-0.5 * z**2)
-    nodes = reference.population_mean + reference.population_sd * z
+    nodes = reference.population.mean + reference.population.sd * z
     return _Task(bank.subset(common), reference.subset(common), nodes, weights / weights.sum())
 
 

@@ -97,12 +97,15 @@ def update_items(bank: Any, responses: Responses, *, prior: Any = None) -> ItemB
         raise argument_error("responses", "to items of the bank", f"one to {unknown[0]}")
     at = pd.Index(bank.item_ids).get_indexer(pd.Index(list(map(str, responses.item_ids))))
     x = responses.to_numpy().astype(float)
-    nodes = bank.population_mean + bank.population_sd * np.linspace(-SDS, SDS, N_NODES)
-    mean, sd = bank.population_mean, bank.population_sd
+    nodes = bank.population.mean + bank.population.sd * np.linspace(-SDS, SDS, N_NODES)
+    mean, sd = bank.population.mean, bank.population.sd
     if prior is not None:
         mean, sd = subject_priors(prior, responses.subject_ids)
+    population = bank.population
     z = (nodes - np.broadcast_to(mean, len(x))[:, None]) / np.broadcast_to(sd, len(x))[:, None]
     log_prior = -0.5 * z**2
+    if prior is None and population.parts:
+        log_prior = np.broadcast_to(population.log_density(nodes), z.shape)
 
     answered = is_predicted[at] & ~np.isnan(x).all(axis=0)
     columns = np.array([*field_columns(bank.model, ["slope"]),

@@ -100,15 +100,19 @@ class Population(NamedTuple):
 
 
 class Prior(NamedTuple):
-    """Normal distribution of ability for each row of a block, or one for all."""
+    """Normal distribution of ability for each row of a block, one for all, or a mixture for all."""
 
     mean: Any = 0.0
     log_sd: Any = 0.0
+    log_share: Any = None
 
     def log_density(self, theta: Float[Array, "*own nodes"]) -> Float[Array, "*rows nodes"]:
         """Log-density at the nodes, in each row's own population."""
         if isinstance(self.mean, float):
             return -0.5 * (theta**2 + LOG_2PI)
+        if self.log_share is not None:
+            z = (theta[..., None] - self.mean) * jnp.exp(-self.log_sd)
+            return logsumexp(-0.5 * (z**2 + LOG_2PI) - self.log_sd + self.log_share, axis=-1)
         z = (theta - self.mean[:, None]) * jnp.exp(-self.log_sd)[:, None]
         return -0.5 * (z**2 + LOG_2PI) - self.log_sd[:, None]
 

@@ -37,7 +37,7 @@ def _abilities(bank: ItemBank, theta: Any) -> np.ndarray:
     """The abilities at which to plot; by default the population mean plus or minus four SDs."""
     one_ability(bank, "plots")
     if theta is None:
-        return bank.population_mean + bank.population_sd * np.linspace(-4, 4, 201)
+        return bank.population.mean + bank.population.sd * np.linspace(-4, 4, 201)
     vector = np.atleast_1d(np.asarray(theta, float))
     if vector.ndim != 1 or len(vector) < 2 or not np.isfinite(vector).all():
         raise argument_error("theta", "a vector of at least two finite numbers", theta)
@@ -193,9 +193,9 @@ def information_curve(bank: ItemBank, theta: Any = None) -> "Figure":
     lower.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     lower.yaxis.set_major_formatter("{x:g}")
     lower.minorticks_off()
-    half = 1.96 * bank.population_sd
+    half = 1.96 * bank.population.sd
     for axes in (upper, lower):
-        low, high = bank.population_mean - half, bank.population_mean + half
+        low, high = bank.population.mean - half, bank.population.mean + half
         axes.axvspan(low, high, color="#EEEEEE", zorder=0, linewidth=0)
         axes.set_xlim(at.min(), at.max())
         tidy(axes)

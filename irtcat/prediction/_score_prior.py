@@ -45,7 +45,7 @@ class ScorePrior:
     def __init__(self, bank: ItemBank, item_weights: FloatArray):
         one_ability(bank, "a prior of ability")
         sds = np.linspace(-LIMIT, LIMIT, N_ABILITIES)
-        theta = bank.population_mean + bank.population_sd * sds
+        theta = bank.population.mean + bank.population.sd * sds
         top = max(bank.model.n_categories - 1, 1)
         score = np.zeros(N_ABILITIES)
         with precision("float64"):
@@ -56,7 +56,7 @@ class ScorePrior:
         rising = np.maximum.accumulate(score) + 1e-12 * np.arange(N_ABILITIES)
         self._range = theta[0], theta[-1]
         self._theta = np.interp(EDGES, rising, theta, left=theta[0], right=theta[-1])
-        self.population = self(bank.population_mean, bank.population_sd)
+        self.population = self(bank.population.mean, bank.population.sd)
 
     def __call__(self, mean: FloatArray | float, sd: FloatArray | float) -> FloatArray:
         """Probabilities of the cells, subjects x `CELLS`, of abilities N(mean, sd^2)."""

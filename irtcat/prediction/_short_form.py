@@ -20,6 +20,7 @@ from irtcat._html import card
 from irtcat._reading import MOST_BYTES, parse_json, read_bytes
 from irtcat._types import FloatArray
 from irtcat.io.convert import as_responses_like
+from irtcat.population import Population
 from irtcat.prediction._answers import align, as_prediction
 from irtcat.prediction._equating import GRID, Equating
 from irtcat.prediction._out_of_range import Range, group_starts
@@ -238,7 +239,7 @@ class ShortForm:
             raise argument_error("form", must, f"one of {self.n_categories} categories")
         table, scores = self.to_frame(), self.rule.scores
         bank = ItemBank.from_parameters(table["a"], table["b"], item_ids=self.item_ids)
-        return replace(bank, population_mean=scores.mean, population_sd=scores.sd, items=self.items)
+        return replace(bank, populations=Population(scores.mean, scores.sd), items=self.items)
 
     def _check_answered(self, x: FloatArray, answers: Responses) -> None:
         """Raise for a subject who lacks more answers than can be replaced by expectations."""

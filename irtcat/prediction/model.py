@@ -138,7 +138,7 @@ def _moments(task: Task, points: Posterior) -> tuple[FloatArray, FloatArray]:
     if points.theta.ndim == 2:
         bank = task.bank
         rest_curves = _rest_curves(bank, task.chosen, is_observed, task.item_weights)
-        theta = (points.theta - bank.population_mean) / bank.population_sd
+        theta = (points.theta - bank.population.mean) / bank.population.sd
         mean, variance = (_interpolate(curve, theta) for curve in rest_curves)
     else:
         mean, variance = _rest_at(task, points.theta, is_observed)
@@ -182,7 +182,7 @@ def _score_moments(
 
 def _item_curves(bank: ItemBank, at: np.ndarray | slice) -> Curves:
     """Curves of some items on the grid, items x nodes."""
-    nodes = bank.population_mean + bank.population_sd * GRID
+    nodes = bank.population.mean + bank.population.sd * GRID
     with precision("float64"):
         mean, variance = _score_moments(take(bank.model, at), jnp.asarray(nodes))
         return Curves(np.asarray(mean), np.asarray(variance))

@@ -97,7 +97,7 @@ def _about(bank: ItemBank) -> str:
             f"The items measure {bank.model.dims} dimensions. Each item's curves run along the "
             "direction in which it discriminates best."
         )
-    mean, sd = bank.population_mean, bank.population_sd
+    mean, sd = bank.population.mean, bank.population.sd
     return (
         f"Abilities and difficulties are on one scale; the calibration population has mean "
         f"{mean:.4g} and standard deviation {sd:.3g}. An item's curve shows "
@@ -119,7 +119,7 @@ def _facts(bank: ItemBank, frame: pd.DataFrame) -> dict[str, str]:
         share = "Mean share right" if bank.model.takes in CORRECTNESS else "Mean share of points"
         facts[share] = f"{frame['proportion_correct'].mean():.1%}"
     if bank.model.dims == 1:
-        information = float(test_information(bank, bank.population_mean)[0])
+        information = float(test_information(bank, bank.population.mean)[0])
         error = f"{information**-0.5:.3f}" if information > 0 else "—"
         facts["SE at the mean ability"] = error
     return facts
@@ -165,14 +165,14 @@ def _count_flags(rows: list[list[str]]) -> Mapping[str, int]:
 
 def information_figures(bank: ItemBank, subset: Any = None) -> list[Block]:
     """Test information and standard error against ability."""
-    theta = bank.population_mean + bank.population_sd * SPREAD
+    theta = bank.population.mean + bank.population.sd * SPREAD
     banks = {f"all {bank.n_items:,} items": bank}
     if subset is not None:
         banks[f"the {len(subset):,} selected"] = bank.subset(subset)
     information = {name: test_information(b, theta) for name, b in banks.items()}
     of_all = next(iter(information.values()))
     best, top = theta[np.argmax(of_all)], of_all.max()
-    shade = numbers(bank.population_mean + 1.96 * bank.population_sd * np.array([-1, 1]))
+    shade = numbers(bank.population.mean + 1.96 * bank.population.sd * np.array([-1, 1]))
     share = {"shade": shade, "shadelabel": "95 % of the calibration population"}
     with np.errstate(divide="ignore"):
         errors = {name: 1 / np.sqrt(value) for name, value in information.items()}
@@ -195,7 +195,7 @@ def information_figures(bank: ItemBank, subset: Any = None) -> list[Block]:
 def _map(frame: pd.DataFrame, bank: ItemBank) -> Block:
     """The figure of difficulty and discrimination of all items."""
     b, a = item_location(bank, frame)
-    low, high = bank.population_mean + bank.population_sd * np.array([-6, 6])
+    low, high = bank.population.mean + bank.population.sd * np.array([-6, 6])
     outside = int((np.isfinite(b) & ((b < low) | (b > high))).sum())
     undefined = int((~(np.isfinite(b) & np.isfinite(a))).sum())
     description = "Each dot is an item; select one to open it in the table."
@@ -236,7 +236,7 @@ def item_table(
     if hasattr(bank.model, "trials"):
         columns.append(column("trials", np.asarray(bank.model.trials)))
     if bank.model.dims == 1:
-        theta = bank.population_mean + bank.population_sd * SPREAD
+        theta = bank.population.mean + bank.population.sd * SPREAD
         weight = np.exp(-0.5 * SPREAD**2)
         mean = summed_information(bank, theta, weight / weight.sum())
         columns.append(column("information", mean, "Mean information"))

@@ -45,7 +45,7 @@ def item_curves(bank: ItemBank, frame: pd.DataFrame, observed: Any = None) -> Bl
     Logistic items are drawn by their formula, others by values at nodes: two letters per value, or
     one letter in large banks.
     """
-    mean, sd = bank.population_mean, bank.population_sd
+    mean, sd = bank.population.mean, bank.population.sd
     block: Block = {"mean": numbers([mean])[0], "sd": numbers([sd])[0],
                     "label": CURVES[bank.model.takes]}  # fmt: skip
     if bank.model.dims > 1 or bank.model.key in LOGISTIC:

@@ -115,7 +115,7 @@ class Calibrator:
         fixed |= {"slope": zeros, "intercept": zeros} if zeros else {}
         options: dict[str, Any] = {"anchors": anchors, "fixed": fixed}
         # The population of the rounds: fixed parameters reuse their compiled program.
-        if (bank.population_mean, bank.population_sd) == (0.0, 1.0):
+        if (bank.population.mean, bank.population.sd) == (0.0, 1.0):
             frame = anchors.to_frame()
             known = {"c": frame["c"], "slope": frame["a"], "intercept": -frame["a"] * frame["b"]}
             options = {
@@ -183,7 +183,7 @@ def as_three_pl(bank: ItemBank) -> ItemBank:
     c = frame["c"].fillna(0).to_numpy(float) if "c" in frame else np.zeros(len(a))
     with np.errstate(divide="ignore"):
         model = ThreePL(a, -a * b, np.maximum(np.log(c / (1 - c)), NO_GUESSING))
-    return ItemBank(model, bank.item_ids, bank.population_mean, bank.population_sd)
+    return ItemBank(model, bank.item_ids, bank.populations)
 
 
 def one_model(responses: Responses, guessing: BoolArray) -> Fit:

@@ -39,7 +39,7 @@ def communality(bank: ItemBank) -> FloatArray:
 
     The slope is per standard deviation of the population; graded items have one slope.
     """
-    slope = bank.to_frame()["a"].to_numpy(float) * bank.population_sd
+    slope = bank.to_frame()["a"].to_numpy(float) * bank.population.sd
     return slope**2 / (slope**2 + LOGISTIC_SCALE**2)
 
 

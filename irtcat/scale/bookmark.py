@@ -80,7 +80,7 @@ def ordered_item_booklet(bank: ItemBank, response_probability: float = 2 / 3) ->
     check_interval("response_probability", response_probability)
     rp = float(response_probability)
     n_categories = item_categories(bank.model)
-    mean, half = bank.population_mean, REACH * bank.population_sd
+    mean, half = bank.population.mean, REACH * bank.population.sd
     entries = []
     with precision("float64"):
         for step in range(1, int(n_categories.max())):

@@ -1,5 +1,12 @@
 """Abilities of subjects: the posterior, and the estimates drawn from it."""
 
+from irtcat.scoring._groups import (
+    group_labels,
+    mixture_note,
+    refuse_versions,
+    subject_labels,
+    with_versions,
+)
 from irtcat.scoring._point import bias_slope, tied_nodes
 from irtcat.scoring._posterior import (
     changes_too_fast,
@@ -12,10 +19,8 @@ from irtcat.scoring._score import (
     match,
     plausible_values,
     score,
-    score_under_density,
     subject_priors,
 )
-from irtcat.scoring._score_vectors import score_multidimensional
 from irtcat.scoring.ability import Ability
 from irtcat.scoring.sum_score import sum_score_table
 
@@ -24,13 +29,16 @@ __all__ = ["METHODS", "Ability", "plausible_values", "score", "sum_score_table"]
 INTERNAL = (
     bias_slope,
     changes_too_fast,
+    group_labels,
     match,
+    mixture_note,
     posterior,
     row_blocks,
-    score_multidimensional,
-    score_under_density,
+    refuse_versions,
     standardised,
+    subject_labels,
     subject_priors,
     tied_nodes,
+    with_versions,
 )
 """For irtcat's other packages: these may change in any release."""

@@ -128,9 +128,15 @@ SMALL = 2**20
 """Up to this many responses the items are padded: similar banks then share one program."""
 
 
-def prior_of(prior: tuple[Array, Array] | None, rows: Array) -> Prior:
-    """The priors of these rows, N(0, 1) if there are none."""
-    return STANDARD if prior is None else Prior(prior[0][rows], prior[1][rows])
+def prior_of(prior: tuple[Array, ...] | None, rows: Array) -> Prior:
+    """The priors of these rows, N(0, 1) if there are none; a mixture is the prior of all."""
+    if prior is None:
+        return STANDARD
+    return Prior(*prior) if len(prior) == MIXTURE else Prior(prior[0][rows], prior[1][rows])
+
+
+MIXTURE = 3
+"""A prior of as many arrays is a mixture: means, log SDs and log shares of its parts."""
 
 
 def _is_cut_off(log_post: Float[Array, "rows nodes"]) -> Array:
@@ -152,7 +158,7 @@ def _posterior(
     rows: Array,
     has_missing: bool,
     like: Float[Array, ""],
-    prior: tuple[Array, Array] | None = None,
+    prior: tuple[Array, ...] | None = None,
 ) -> Posterior:
     """The posterior of all rows, block by block."""
     nodes = grid_nodes(like.dtype)
@@ -228,7 +234,7 @@ def _summed(
     has_missing: bool,
     nodes: Float[Array, " nodes"],
     least_sd: Float[Array, ""],
-    prior: tuple[Array, Array] | None = None,
+    prior: tuple[Array, ...] | None = None,
 ) -> Posterior:
     """The same by sums over an evenly spaced grid, returned on as many nodes as by `_posterior`.
 
@@ -272,9 +278,9 @@ def _summed(
 
 def standardised(bank: ItemBank) -> ItemModel:
     """The bank's items on the scale where its population is N(0, 1)."""
-    if bank.population_mean == 0 and bank.population_sd == 1:
+    if bank.population.mean == 0 and bank.population.sd == 1:
         return bank.model
-    return bank.model.rescale(jnp.asarray(bank.population_mean), jnp.asarray(bank.population_sd))
+    return bank.model.rescale(jnp.asarray(bank.population.mean), jnp.asarray(bank.population.sd))
 
 
 def changes_too_fast(model: ItemModel) -> bool:
@@ -299,7 +305,7 @@ def posterior(
     x: np.ndarray,
     has_missing: bool,
     dtype: np.dtype,
-    prior: tuple[FloatArray, FloatArray] | None = None,
+    prior: tuple[FloatArray, ...] | None = None,
 ) -> Posterior:
     """Posterior of each row under a N(0, 1) population, or under a prior of its own.
 
@@ -308,7 +314,8 @@ def posterior(
         x: responses (int8 codes, -1 missing; or floats, NaN missing).
         has_missing: whether any response is missing.
         dtype: working precision (must match the precision context).
-        prior: mean and log SD of each row's prior, on the standardised scale.
+        prior: mean and log SD of each row's prior, on the standardised scale; or means, log SDs and
+            log shares of a mixture, the prior of all rows.
 
     Returns:
         The posterior, in float64.
@@ -324,7 +331,7 @@ def posterior(
     items, answers = in_precision(model, dtype), jax.device_put(x)
     priors = None
     if prior is not None:
-        priors = np.asarray(prior[0], dtype), np.asarray(prior[1], dtype)
+        priors = tuple(np.asarray(part, dtype) for part in prior)
 
     def summed(which: np.ndarray, limit: float, n_cells: int) -> Posterior:
         """Integrate rows on a grid; where it is too narrow or too coarse, on the next one."""

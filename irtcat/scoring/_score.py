@@ -19,14 +19,16 @@ from irtcat.io.convert import as_responses_like
 from irtcat.io.source import ResponseSource, chunks
 from irtcat.latent import cells_of, log_likelihoods
 from irtcat.models import in_precision, item_categories
+from irtcat.population import Population
 from irtcat.responses import Responses
+from irtcat.scoring._groups import Members, members_of_groups, mixture_note, refuse_versions
 from irtcat.scoring._point import point_estimates
 from irtcat.scoring._posterior import Posterior, posterior, quantile, standardised
 from irtcat.scoring._score_vectors import score_multidimensional
-from irtcat.scoring.ability import Ability, population_percentile
+from irtcat.scoring.ability import Ability, joined_abilities
 from irtcat.scoring.sum_score import check_has_sum_scores, sum_scores
 
-__all__ = ["METHODS", "plausible_values", "score", "score_under_density", "subject_priors"]
+__all__ = ["METHODS", "plausible_values", "score", "subject_priors"]
 
 CHUNK_CELLS = 2**26
 """Responses scored at a time, where they are read in passes."""
@@ -128,14 +130,60 @@ def _in_codes_of(bank: ItemBank, responses: Responses) -> Responses:
 
 def _bank_posterior(task: _Task) -> Posterior:
     """Posterior of each subject on the bank's scale."""
+    population = task.bank.population
+    if task.prior is None and population.nodes is not None:
+        return _density_posterior(task, population)
     with precision(task.dtype) as dtype:
         model = standardised(task.bank)
-        mean, sd = task.bank.population_mean, task.bank.population_sd
-        prior = None
+        mean, sd = population.mean, population.sd
+        prior: tuple[FloatArray, ...] | None = None
         if task.prior is not None:
             prior = (task.prior[0] - mean) / sd, np.log(task.prior[1] / sd)
+        elif population.parts:
+            prior = _standardised_parts(population)
         post = posterior(model, *cells_of(model, task.responses), dtype, prior)
     return post._replace(nodes=mean + sd * post.nodes, mean=mean + sd * post.mean, sd=sd * post.sd)
+
+
+def _standardised_parts(population: Population) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Means, log SDs and log shares of a mixture, on the scale where its mean is 0 and its SD 1."""
+    if not all(part.is_normal for part in population.parts):
+        must = "given for a bank of several populations with densities"
+        raise argument_error("groups", must, None)
+    means, sds = (
+        np.array([getattr(part, name) for part in population.parts]) for name in ("mean", "sd")
+    )
+    standard = (means - population.mean) / population.sd
+    return standard, np.log(sds / population.sd), np.log(population.shares)
+
+
+def _density_posterior(task: _Task, population: Population) -> Posterior:
+    """Posterior of each subject under a density, which has mass at its nodes alone."""
+    assert population.nodes is not None
+    assert population.weights is not None
+    nodes = population.nodes
+    with np.errstate(divide="ignore"):
+        log_prior = np.log(population.weights)
+    with precision(task.dtype) as dtype:
+        model = in_precision(task.bank.model, dtype)
+        cells = cells_of(task.bank.model, task.responses)
+        log_lik = log_likelihoods(model, cells.x, nodes.astype(dtype), cells.has_missing)
+    log_post = np.asarray(log_lik, float) + log_prior
+    top = log_post.max(axis=1, keepdims=True)
+    weights = np.exp(log_post - top)
+    total = weights.sum(axis=1, keepdims=True)
+    weights /= total
+    mean = weights @ nodes
+    sd = np.sqrt(np.maximum(weights @ nodes**2 - mean**2, 0.0))
+    return Posterior(
+        nodes=np.broadcast_to(nodes, weights.shape),
+        weights=weights,
+        log_z=(top + np.log(total))[:, 0],
+        mean=mean,
+        sd=sd,
+        beyond=np.zeros(len(mean), bool),
+        coarse=sd < np.diff(nodes).max(),
+    )
 
 
 def _eap(task: _Task) -> _Estimate:
@@ -160,7 +208,7 @@ def _no_flags(n: int) -> np.ndarray:
 
 def _point(task: _Task, kind: str) -> _Estimate:
     """A point estimate with its Wald interval, or a likelihood-ratio one at bounds."""
-    prior = (task.bank.population_mean, task.bank.population_sd)
+    prior = (task.bank.population.mean, task.bank.population.sd)
     z = ndtri(0.5 + task.level / 2)
     drop = z**2 / 2  # half the chi-squared quantile, df = 1
     with precision(task.dtype) as dtype:
@@ -226,7 +274,7 @@ def _eapsum(task: _Task) -> _Estimate:
         if pattern.any():
             table = sum_scores(task.bank.subset(pattern), level=task.level)
         else:
-            mean, sd = task.bank.population_mean, task.bank.population_sd
+            mean, sd = task.bank.population.mean, task.bank.population.sd
             half = ndtri(0.5 + task.level / 2) * sd
             ends = {"theta": mean, "se": sd, "lower": mean - half, "upper": mean + half}
             ends |= {"beyond": False, "coarse": False}
@@ -265,6 +313,7 @@ def score(
     method: str = "eap",
     *,
     prior: Any = None,
+    groups: Any = None,
     level: float = 0.95,
     theta_bounds: tuple[float, float] = (-6.0, 6.0),
     precision: str = "auto",
@@ -290,6 +339,11 @@ def score(
         prior: for ``eap`` with one ability, what is known of each subject besides its responses:
             a table indexed by subject id with columns mean and sd (see `Fit.predict_subjects`), or
             (mean, SD), each a number or one per subject. By default the bank's population.
+        groups: on a bank of several populations, the group of each subject, whose population is
+            its prior: a column of ``responses.subjects``, a series by subject id, or one label
+            each. Without it the prior is the mixture of the populations, weighted by their numbers
+            of subjects, as ``Ability.note`` says. ``map`` takes a density or mixture as the Normal
+            with its mean and SD.
         level: probability of the interval, in (0, 1).
         theta_bounds: range of ``ml``, ``map`` and ``wle`` estimates.
         precision: "float64", "float32", or "auto" (float32 from a million responses on).
@@ -333,12 +387,15 @@ def score(
     check_interval("level", level)
     bank = as_bank(bank)
     responses = as_responses_like(responses, "responses", bank, sources=True)
+    if prior is not None and groups is not None:
+        raise argument_error("groups", "left out where priors are given", groups)
     if prior is not None and (method != "eap" or bank.model.dims > 1):
         must = "left out but for eap with one ability"
         raise argument_error("prior", must, f"one for {method} with {bank.model.dims} abilities")
     if isinstance(responses, ResponseSource):
-        if prior is not None:
-            raise argument_error("prior", "left out for responses read in passes", "some")
+        for name, value in (("prior", prior), ("groups", groups)):
+            if value is not None:
+                raise argument_error(name, "left out for responses read in passes", "some")
         return _in_passes(bank, responses, method, level, theta_bounds, precision, progress)
     low, high = (
         (float(theta_bounds[0]), float(theta_bounds[1]))
@@ -348,6 +405,17 @@ def score(
     if not (np.isfinite([low, high]).all() and low < high):
         raise argument_error("theta_bounds", "two finite numbers in rising order", theta_bounds)
     check_conditions(bank.items, responses.items, mismatch, source="bank")
+    if groups is not None:
+        members = members_of_groups(bank, responses, groups)
+        parts = [
+            score(
+                part.bank, part.responses, method, level=level, theta_bounds=theta_bounds,
+                precision=precision, mismatch="accept",
+            )
+            for part in members
+        ]  # fmt: skip
+        return joined_abilities(parts, [part.rows for part in members])
+    refuse_versions(bank, responses)
     bank, matched = match(bank, responses)
     dtype = choose_precision(precision, matched.values.size)
     if bank.model.dims > 1:
@@ -398,7 +466,7 @@ def _ability(task: _Task, estimate: _Estimate, method: str) -> Ability:
     n_items = matched.observed.sum(axis=1)
     flags = np.where(n_items == 0, "no responses", estimate.flag)
     flags = _flag_unused(flags, bank, matched)
-    percentile = population_percentile(estimate.theta, bank.population_mean, bank.population_sd)
+    percentile = bank.population.percentile(estimate.theta)
     post = estimate.post
     return Ability(
         subject_ids=matched.subject_ids,
@@ -413,51 +481,8 @@ def _ability(task: _Task, estimate: _Estimate, method: str) -> Ability:
         level=task.level,
         nodes=None if post is None else post.nodes,
         weights=None if post is None else post.weights,
+        note=mixture_note(bank) if task.prior is None else "",
     )
-
-
-def score_under_density(
-    bank: ItemBank, responses: Responses, density: pd.DataFrame, precision_name: str = "auto"
-) -> Ability:
-    """EAP abilities with a density on nodes as the prior, and 95 % intervals.
-
-    Args:
-        bank: the calibrated items of one ability.
-        responses: the responses.
-        density: nodes ``theta`` at equal distances, and their ``probability``.
-        precision_name: see `score`.
-    """
-    bank, matched = match(bank, responses)
-    dtype_name = choose_precision(precision_name, matched.values.size)
-    task = _Task(bank, matched, 0.95, (-6.0, 6.0), dtype_name)
-    nodes = density["theta"].to_numpy(float)
-    log_prior = np.log(np.maximum(density["probability"].to_numpy(float), 1e-300))
-    with precision(dtype_name) as dtype:
-        cells = cells_of(bank.model, matched)
-        log_lik = log_likelihoods(
-            in_precision(bank.model, dtype), cells.x, nodes.astype(dtype), cells.has_missing
-        )
-    log_post = np.asarray(log_lik, float) + log_prior
-    top = log_post.max(axis=1, keepdims=True)
-    weights = np.exp(log_post - top)
-    total = weights.sum(axis=1, keepdims=True)
-    weights /= total
-    theta = weights @ nodes
-    sd = np.sqrt(np.maximum(weights @ nodes**2 - theta**2, 0.0))
-    nothing = np.zeros(len(theta), bool)
-    post = Posterior(
-        nodes=np.broadcast_to(nodes, weights.shape),
-        weights=weights,
-        log_z=(top + np.log(total))[:, 0],
-        mean=theta,
-        sd=sd,
-        beyond=nothing,
-        coarse=nothing,
-    )
-    lower, upper = quantile(post, 0.025), quantile(post, 0.975)
-    flags = _no_flags(len(theta))
-    estimate = _Estimate(theta=theta, se=sd, lower=lower, upper=upper, flag=flags, post=post)
-    return _ability(task, estimate, "eap")
 
 
 def _in_passes(
@@ -503,6 +528,8 @@ def plausible_values(
     seed: int = 0,
     precision: str = "auto",
     mismatch: str = "refuse",
+    *,
+    groups: Any = None,
 ) -> pd.DataFrame:
     """Draw abilities from every subject's posterior.
 
@@ -513,6 +540,7 @@ def plausible_values(
         seed: seed of the draws.
         precision: see `score`.
         mismatch: see `score`.
+        groups: the group of each subject, as for `score`.
 
     Returns:
         One row per subject, columns pv1, pv2, ....
@@ -532,12 +560,20 @@ def plausible_values(
     check_count("n", n)
     one_ability(bank, "plausible values")
     check_conditions(bank.items, responses.items, mismatch, source="bank")
-    bank, matched = match(bank, responses)
-    dtype = choose_precision(precision, matched.values.size)
-    post = _bank_posterior(_Task(bank, matched, 0.95, (-6.0, 6.0), dtype))
-    key_draws = np.random.default_rng(seed).random((matched.n_subjects, n))
-    draws = np.stack([_inverse(post, key_draws[:, i]) for i in range(n)], axis=1)
-    index = pd.Index(matched.subject_ids, dtype=object, name="subject")
+    if groups is None:
+        refuse_versions(bank, responses)
+        parts = [Members("", np.arange(responses.n_subjects), bank, responses)]
+    else:
+        parts = members_of_groups(bank, responses, groups)
+    key_draws = np.random.default_rng(seed).random((responses.n_subjects, n))
+    draws = np.empty(key_draws.shape)
+    for part in parts:
+        items, matched = match(part.bank, part.responses)
+        dtype = choose_precision(precision, matched.values.size)
+        post = _bank_posterior(_Task(items, matched, 0.95, (-6.0, 6.0), dtype))
+        for i in range(n):
+            draws[part.rows, i] = _inverse(post, key_draws[part.rows, i])
+    index = pd.Index(responses.subject_ids, dtype=object, name="subject")
     return pd.DataFrame(draws, index=index, columns=[f"pv{i + 1}" for i in range(n)])
 
 

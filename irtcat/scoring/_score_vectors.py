@@ -1,10 +1,11 @@
 """Scores on multidimensional banks: posterior means and modes as vectors."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import logsumexp, ndtri
 
 from irtcat._checks import argument_error
 from irtcat._precision import precision
@@ -25,14 +26,12 @@ from irtcat.latent import (
 )
 from irtcat.models import ItemModel, measured, restricted, steepest_slopes
 from irtcat.responses import Responses
-from irtcat.scoring.ability import Ability, population_percentile
+from irtcat.scoring._groups import mixture_note
+from irtcat.scoring.ability import Ability
 
 __all__ = ["MULTI_METHODS", "score_multidimensional", "vector_posterior"]
 
 MULTI_METHODS = ("eap", "map")
-
-Moments = tuple[FloatArray, FloatArray]
-"""Mean and covariance of a population."""
 
 
 class VectorPosterior(NamedTuple):
@@ -41,13 +40,6 @@ class VectorPosterior(NamedTuple):
     mean: FloatArray
     covariance: FloatArray
     log_z: FloatArray
-
-
-def _population(bank: ItemBank) -> Moments:
-    """Mean and covariance of the bank's population."""
-    dims = bank.model.dims
-    covariance = np.eye(dims) if bank.correlations is None else np.asarray(bank.correlations)
-    return np.zeros(dims), covariance
 
 
 def _modes(model: ItemModel, responses: Responses, dtype: np.dtype) -> Any:
@@ -59,14 +51,20 @@ def _modes(model: ItemModel, responses: Responses, dtype: np.dtype) -> Any:
     )
 
 
-def vector_posterior(
-    bank: ItemBank, responses: Responses, dtype_name: str, population: Moments | None = None
-) -> VectorPosterior:
+def vector_posterior(bank: ItemBank, responses: Responses, dtype_name: str) -> VectorPosterior:
     """Posterior mean and covariance of every subject, and its marginal log-likelihood.
 
-    The population is the bank's by default.
+    Under a mixture of populations the posterior is that of the parts, weighted by the shares times
+    the marginal likelihoods of the subject's responses.
     """
-    centre, spread = _population(bank) if population is None else population
+    population = bank.population
+    if population.parts:
+        alone = [
+            vector_posterior(replace(bank, populations=part), responses, dtype_name)
+            for part in population.parts
+        ]
+        return _mixed(alone, population.shares)
+    centre, spread = population.mean, population.covariance
     root, dims = np.linalg.cholesky(spread), len(centre)
     has_missing = responses.has_missing
     marks = measured(bank.model)
@@ -105,11 +103,25 @@ def vector_posterior(
     return VectorPosterior(centre + mean @ root.T, root @ covariance @ root.T, log_z)
 
 
-def _map(
-    bank: ItemBank, responses: Responses, dtype_name: str, population: Moments | None
-) -> VectorPosterior:
-    """Posterior mode and the inverse of the expected information there."""
-    centre, spread = _population(bank) if population is None else population
+def _mixed(parts: list[VectorPosterior], shares: FloatArray) -> VectorPosterior:
+    """The posterior under a mixture from those under its parts."""
+    log_z = np.stack([part.log_z for part in parts]) + np.log(shares)[:, None]
+    total = logsumexp(log_z, axis=0)
+    weights = np.exp(log_z - total)
+    mean = sum(w[:, None] * part.mean for w, part in zip(weights, parts, strict=True))
+    covariance = 0.0
+    for w, part in zip(weights, parts, strict=True):
+        off = part.mean - mean
+        covariance += w[:, None, None] * (part.covariance + off[:, :, None] * off[:, None, :])
+    return VectorPosterior(np.asarray(mean), np.asarray(covariance), np.asarray(total))
+
+
+def _map(bank: ItemBank, responses: Responses, dtype_name: str) -> VectorPosterior:
+    """Posterior mode and the inverse of the expected information there.
+
+    A mixture counts as the Normal with its mean and covariance.
+    """
+    centre, spread = bank.population.mean, bank.population.covariance
     root = np.linalg.cholesky(spread)
     with precision(dtype_name) as dtype:
         model = bank.model.rescale(jnp.asarray(centre), jnp.asarray(root))
@@ -125,18 +137,14 @@ def score_multidimensional(
     method: str,
     level: float,
     dtype_name: str,
-    population: Moments | None = None,
 ) -> Ability:
-    """Abilities on a multidimensional bank (see `score`), under the bank's population or another.
-
-    Percentiles always refer to the bank's population.
-    """
+    """Abilities on a multidimensional bank (see `score`)."""
     if method not in MULTI_METHODS:
         raise argument_error(
             "method", f"eap or map for a bank of {bank.model.dims} abilities", method
         )
     estimator = vector_posterior if method == "eap" else _map
-    estimate = estimator(bank, responses, dtype_name, population)
+    estimate = estimator(bank, responses, dtype_name)
     theta = estimate.mean
     se = np.sqrt(np.einsum("idd->id", estimate.covariance))
     half = ndtri(0.5 + level / 2) * se
@@ -148,10 +156,11 @@ def score_multidimensional(
         se=se,
         lower=theta - half,
         upper=theta + half,
-        percentile=population_percentile(theta, 0.0, 1.0),
+        percentile=bank.population.percentile(theta),
         n_items=n_items,
         flag=flags,
         method=method,
         level=level,
         covariance=estimate.covariance,
+        note=mixture_note(bank),
     )

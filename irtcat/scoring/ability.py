@@ -1,15 +1,16 @@
 """Ability: estimates of the subjects' abilities with their uncertainty."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtr
 
 from irtcat._html import card
-from irtcat._types import FloatArray
+from irtcat._types import FloatArray, IntArray
 
-__all__ = ["Ability"]
+__all__ = ["Ability", "joined_abilities"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +23,8 @@ class Ability:
         se: standard error (posterior SD for ``eap`` and ``eapsum``).
         lower: lower end of the interval.
         upper: upper end of the interval.
-        percentile: 100 * Phi((theta - mean) / sd) in the bank's calibration population, 0-100.
+        percentile: percent of the population below theta, 0 to 100: of the subject's group where
+            groups were given, else of the bank's population.
         n_items: number of items answered.
         flag: text per subject, empty where nothing is flagged.
         method: how theta was estimated.
@@ -32,6 +34,7 @@ class Ability:
         covariance: posterior covariance of each subject on a multidimensional bank;
             ``theta``, ``se``, ``lower``, ``upper`` and ``percentile`` are then subjects x
             dimensions. None in one dimension.
+        note: whose population was the prior, where the bank has several and no groups were given.
     """
 
     subject_ids: np.ndarray
@@ -47,12 +50,14 @@ class Ability:
     nodes: FloatArray | None = None
     weights: FloatArray | None = None
     covariance: FloatArray | None = None
+    note: str = ""
 
     def __len__(self) -> int:
         return len(self.subject_ids)
 
     def __repr__(self) -> str:
-        return f"Ability({len(self)} subjects, {self.method}, {self.level:.0%} intervals)"
+        note = f"; {self.note}" if self.note else ""
+        return f"Ability({len(self)} subjects, {self.method}, {self.level:.0%} intervals{note})"
 
     def _repr_html_(self) -> str:
         """The first subjects and a histogram of the estimates."""
@@ -75,11 +80,18 @@ class Ability:
         return pd.DataFrame(columns, index=index)
 
 
-def population_percentile(theta: FloatArray, mean: float, sd: float) -> FloatArray:
-    """100 * Phi((theta - mean) / sd): percent of the population below ``theta``.
+def joined_abilities(parts: Sequence[Ability], rows: Sequence[IntArray]) -> Ability:
+    """The abilities of groups of subjects in one, in the order of the rows."""
+    first, order = parts[0], np.argsort(np.concatenate(rows), kind="stable")
 
-    Example:
-        >>> population_percentile(np.array([0.0, 1.96]), 0.0, 1.0).round(1).tolist()
-        [50.0, 97.5]
-    """
-    return 100 * ndtr((theta - mean) / sd)
+    def column(name: str) -> Any:
+        values = [getattr(part, name) for part in parts]
+        if any(value is None for value in values):
+            return None
+        if len({np.shape(value)[1:] for value in values}) > 1:
+            return None  # posteriors on grids of several sizes
+        return np.concatenate(values)[order]
+
+    names = ("subject_ids", "theta", "se", "lower", "upper", "percentile", "n_items", "flag",
+             "nodes", "weights", "covariance")  # fmt: skip
+    return replace(first, **{name: column(name) for name in names})

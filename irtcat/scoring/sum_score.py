@@ -97,14 +97,23 @@ def _table(bank: ItemBank, level: float, limit: float, n_cells: int) -> dict[str
     """The table by sums over one grid; scores beyond its range or resolution by the next one."""
     z = np.linspace(-limit, limit, n_cells + 1)
     step = z[1] - z[0]
-    theta = bank.population_mean + bank.population_sd * z
+    population = bank.population
+    theta = population.mean + population.sd * z
+    if population.nodes is not None and population.weights is not None:
+        theta, z = population.nodes, (population.nodes - population.mean) / population.sd
+        with np.errstate(divide="ignore"):
+            log_prior = np.log(population.weights)
+    elif population.parts:
+        log_prior = population.log_density(theta) + np.log(step * population.sd)
+    else:
+        log_prior = -0.5 * z**2 - 0.5 * np.log(2 * np.pi) + np.log(step)
     with precision("float64"):
         log_items = log_probabilities(bank.model, theta)
         n_scores = int((item_categories(bank.model) - 1).sum()) + 1
         log_p = np.asarray(_log_score_probabilities(log_items, n_scores, logs=False))
         if _underflows(log_p, z):
             log_p = np.asarray(_log_score_probabilities(log_items, n_scores, logs=True))
-    log_joint = log_p - 0.5 * z**2 - 0.5 * np.log(2 * np.pi) + np.log(step)
+    log_joint = log_p + log_prior
     top = log_joint.max(axis=1, keepdims=True)
     weight = np.exp(log_joint - top)
     total = weight.sum(axis=1, keepdims=True)
@@ -114,7 +123,7 @@ def _table(bank: ItemBank, level: float, limit: float, n_cells: int) -> dict[str
     cumulative = np.cumsum(weight, axis=1) - 0.5 * weight
     tail = (1 - level) / 2
     ends = [[np.interp(q, row, theta) for row in cumulative] for q in (tail, 1 - tail)]
-    least = least_sd_for(standardised(bank), step) * bank.population_sd
+    least = least_sd_for(standardised(bank), step) * population.sd
     table = {
         "theta": mean,
         "se": se,
@@ -124,6 +133,9 @@ def _table(bank: ItemBank, level: float, limit: float, n_cells: int) -> dict[str
         "beyond": np.maximum(log_joint[:, 0], log_joint[:, -1]) > top[:, 0] - CUT_OFF,
         "coarse": se < least,
     }
+    if population.nodes is not None:  # a density has no other nodes
+        coarse = table["se"] < np.diff(population.nodes).max()
+        return table | {"beyond": np.zeros_like(coarse), "coarse": coarse}
     more = min(2 * n_cells, MOST_CELLS)
     farther = table["beyond"] & (limit < FARTHEST)
     finer = table["coarse"] & ~table["beyond"] & (n_cells < MOST_CELLS)

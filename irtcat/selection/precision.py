@@ -42,10 +42,10 @@ def choose_minimax(task: Task) -> Choice:
         Fedorov (1972), Theory of Optimal Experiments, section 3.2 (exchanges).
     """
     bank = task.need_bank
-    half_range = 2 * bank.population_sd
+    half_range = 2 * bank.population.sd
     low, high = task.theta_range or (
-        bank.population_mean - half_range,
-        bank.population_mean + half_range,
+        bank.population.mean - half_range,
+        bank.population.mean + half_range,
     )
     information = fisher_information(bank, np.linspace(low, high, NODES))
 
@@ -156,8 +156,7 @@ def choose_d_optimal(task: Task) -> Choice:
 
 def _covariance(bank: ItemBank) -> FloatArray:
     """Covariance of the abilities in the population."""
-    correlations = np.eye(bank.model.dims) if bank.correlations is None else bank.correlations
-    return bank.population_sd**2 * correlations
+    return bank.population.covariance
 
 
 def _points(task: Task, bank: ItemBank) -> FloatArray:
@@ -172,7 +171,7 @@ def _points(task: Task, bank: ItemBank) -> FloatArray:
             theta = theta[np.sort(task.rng.permutation(len(theta))[:POINTS])]
         if len(theta):
             return theta
-    return bank.population_mean + _normal(POINTS, dims) @ np.linalg.cholesky(_covariance(bank)).T
+    return bank.population.mean + _normal(POINTS, dims) @ np.linalg.cholesky(_covariance(bank)).T
 
 
 def _normal(n: int, dims: int) -> FloatArray:

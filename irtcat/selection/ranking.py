@@ -71,7 +71,7 @@ def choose_fisher(task: Task) -> Choice:
         theta = theta[np.isfinite(theta)]
         return _best(task, summed_information(bank, theta), additive=True)
     middle = (np.arange(POPULATION_NODES) + 0.5) / POPULATION_NODES
-    theta = bank.population_mean + bank.population_sd * ndtri(middle)
+    theta = bank.population.mean + bank.population.sd * ndtri(middle)
     weights = np.full(POPULATION_NODES, 1 / POPULATION_NODES)
     return _best(task, summed_information(bank, theta, weights), additive=True)
 
@@ -79,7 +79,7 @@ def choose_fisher(task: Task) -> Choice:
 def choose_information(task: Task) -> Choice:
     """Greatest information at the target ability ``theta`` (default: the population mean)."""
     bank = task.need_bank
-    theta = bank.population_mean if task.theta is None else task.theta
+    theta = bank.population.mean if task.theta is None else task.theta
     return _best(task, fisher_information(bank, theta)[:, 0], additive=True)
 
 

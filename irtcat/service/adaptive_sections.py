@@ -248,13 +248,13 @@ def begin_session(
 
 def _prior(bank: ItemBank, prior: Sequence[Mapping[str, Any]]) -> list[float] | None:
     stated = [entry["value"] for entry in prior if entry["key"] == PRIOR]
-    if not stated or np.ndim(bank.population_mean):
+    if not stated or np.ndim(bank.population.mean):
         return None
     try:
         mean = float(stated[-1])
     except (TypeError, ValueError):
         mean = float("nan")
-    low, sd = float(bank.population_mean), float(bank.population_sd)
+    low, sd = float(bank.population.mean), float(bank.population.sd)
     if not is_number(mean) or abs(mean - low) > MOST_PRIOR * sd:
         raise ServiceError(f"The prior datum {PRIOR} must be an ability of the bank's scale.")
     return None if mean == low else [mean, sd]

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from irtcat import InputError, ItemBank, fisher_information, score
+from irtcat import InputError, ItemBank, Population, fisher_information, score
 from irtcat._precision import precision
 from irtcat.cat import Config, Session, Store, part, prepare, replay, simulate
 from irtcat.models import MODELS, Design, mixture
@@ -53,7 +53,7 @@ def by_hand(bank, answers, theta, criterion):
     """Values of all items by the information matrices of the bank, and the precision."""
     every = fisher_information(bank, [theta])[:, 0]
     dims = bank.model.dims
-    prior = np.eye(dims) if bank.correlations is None else bank.correlations
+    prior = np.eye(dims) if bank.population.correlations is None else bank.population.correlations
     precision = np.linalg.inv(prior) + every[bank.positions(list(answers))].sum(axis=0)
     return precision, {
         "d-optimal": np.log(np.linalg.det(precision + every) / np.linalg.det(precision)),
@@ -91,7 +91,9 @@ def test_belief_and_values(criterion):
     at = BANK.positions(list(answers))
     every = information(theta)
     belief, value = by_hand(BANK, answers, theta, criterion)
-    assert belief == pytest.approx(np.linalg.inv(BANK.correlations) + every[at].sum(axis=0))
+    assert belief == pytest.approx(
+        np.linalg.inv(BANK.population.correlations) + every[at].sum(axis=0)
+    )
     assert session.estimate()["se"] == pytest.approx(np.sqrt(np.diag(np.linalg.inv(belief))))
     table = session.explain(24)
     assert table["value"].to_numpy() == pytest.approx(value[BANK.positions(list(table.index))])
@@ -104,7 +106,9 @@ def test_belief_and_values(criterion):
 @pytest.mark.parametrize("criterion", ["d-optimal", "a-optimal"])
 def test_graded_items_of_two_abilities_by_hand(criterion):
     slopes = np.random.default_rng(1).uniform(0, 2, (N, 2))
-    bank = bank_of(items_of("graded", slopes), correlations=np.array([[1, 0.3], [0.3, 1]]))
+    bank = bank_of(
+        items_of("graded", slopes), populations=Population([0, 0], 1.0, [[1, 0.3], [0.3, 1]])
+    )
     answers = {"i3": 2, "i7": 0, "i11": 3, "i12": 1}
     session = session_with(bank, answers, criterion, nodes=21)
     theta = np.array(session.estimate()["theta"])
@@ -119,7 +123,9 @@ def test_graded_items_of_two_abilities_by_hand(criterion):
     ]
     slope = np.stack(rates) / (2 * step)
     every = np.einsum("dik,eik,ik->ide", slope, slope, 1 / p)
-    precision = np.linalg.inv(bank.correlations) + every[bank.positions(list(answers))].sum(axis=0)
+    precision = np.linalg.inv(bank.population.correlations) + every[
+        bank.positions(list(answers))
+    ].sum(axis=0)
     after = precision + every
     value = {
         "d-optimal": np.log(np.linalg.det(after) / np.linalg.det(precision)),
@@ -226,7 +232,7 @@ def test_predicted_scores_of_many_abilities():
 
 
 def test_simulated():
-    theta = RNG.multivariate_normal([0, 0], BANK.correlations, 300)
+    theta = RNG.multivariate_normal([0, 0], BANK.population.correlations, 300)
     plain = Config(criterion="d-optimal", method="map", max_items=8)
     chosen = simulate(BANK, theta, plain, seed=1)
     blind = simulate(BANK, theta, replace(plain, criterion="random"), seed=1)

@@ -149,7 +149,7 @@ def test_summary_of_a_bank_file_equals_the_loaded_bank(tmp_path, key):
     summary, bank = read_bank_table(path, 2**20), ItemBank.load(path)
     assert (str(summary), len(summary), summary.key) == (repr(bank), len(bank), bank.model.key)
     assert dict(summary.provenance) == dict(bank.provenance)
-    assert (summary.population_mean, summary.population_sd) == (0.0, 1.0)
+    assert [(p.mean, p.sd) for p in summary.populations.values()] == [(0.0, 1.0)]
     pd.testing.assert_frame_equal(summary.table, bank.to_frame(), rtol=1e-12, atol=1e-14)
 
 

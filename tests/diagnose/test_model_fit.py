@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from irtcat import ItemBank, Responses, fit
+from irtcat import ItemBank, Population, Responses, fit
 from irtcat._checks import InputError
 from irtcat.diagnose import model_fit
-from irtcat.diagnose._limited import projected
+from irtcat.diagnose._limited import projected, whiten
 from irtcat.models import unpack
 
 LSAT = [
@@ -110,7 +110,7 @@ def brute_force(bank, responses, kind, model=""):
     def probabilities_of(some):
         z = np.linspace(-6, 6, 121)
         w = np.exp(-(z**2) / 2)
-        p = some.category_probabilities(some.population_mean + some.population_sd * z)
+        p = some.category_probabilities(some.population.mean + some.population.sd * z)
         likelihood = np.ones((len(patterns), len(z)))
         for i in range(x.shape[1]):
             likelihood *= p[i, :, patterns[:, i]]
@@ -135,8 +135,8 @@ def brute_force(bank, responses, kind, model=""):
         for rows in [slice(None)] if shared else range(len(params)):
             columns.append(slope(moved(rows, column)))
     if model in ("rasch", "pcm", "rsm"):
-        sd = bank.population_sd
-        columns.append(slope(lambda by: replace(bank, population_sd=sd + by)))
+        sd = bank.population.sd
+        columns.append(slope(lambda by: replace(bank, populations=Population(0.0, sd + by))))
     t, pi = moments_of(patterns, categories, kind), probabilities_of(bank)
     jacobian = t @ np.array(columns).T
     # The step to a category that an item lacks is no parameter: its derivative is 0.
@@ -191,18 +191,23 @@ def test_nothing_is_left_of_what_parameters_can_do():
     rng = np.random.default_rng(0)
     root = rng.normal(size=(12, 12))
     covariance, jacobian = root @ root.T, rng.normal(size=(12, 4))
-    assert projected(np.zeros(12), covariance, jacobian, 4) == (0.0, True)
-    value, clear = projected(jacobian @ rng.normal(size=4), covariance, jacobian, 4)
+
+    def left(residual, derivatives):
+        rows = whiten(covariance, np.column_stack([residual, derivatives]))
+        return projected(rows[:, 0], rows[:, 1:], 4)
+
+    assert left(np.zeros(12), jacobian) == (0.0, True)
+    value, clear = left(jacobian @ rng.normal(size=4), jacobian)
     assert value == pytest.approx(0, abs=1e-9)
     assert clear
     # The same parameters named otherwise, or one of them twice, change nothing.
     gap = rng.normal(size=12)
-    value, _ = projected(gap, covariance, jacobian, 4)
-    other = projected(gap, covariance, jacobian @ rng.normal(size=(4, 4)), 4)[0]
-    twice = projected(gap, covariance, np.column_stack([jacobian, jacobian[:, 0]]), 4)[0]
+    value, _ = left(gap, jacobian)
+    other = left(gap, jacobian @ rng.normal(size=(4, 4)))[0]
+    twice = left(gap, np.column_stack([jacobian, jacobian[:, 0]]))[0]
     assert other == pytest.approx(value)
     assert twice == pytest.approx(value)
-    assert not projected(gap, covariance, jacobian[:, [0, 1, 2, 0]], 4)[1]
+    assert not left(gap, jacobian[:, [0, 1, 2, 0]])[1]
 
 
 def test_rmsea_interval_is_of_the_noncentral_chi_square(lsat, lsat_fit):

@@ -34,7 +34,9 @@ def test_it_is_near_the_maximum_of_the_full_likelihood():
     assert f.structure == "correlated"
     pattern = pd.DataFrame({name: (labels == name) * 1.0 for name in ("b0", "b1")}, r.item_ids)
     full = fit(r, "2pl", pattern=pattern, correlated=True, **QUICK)
-    assert f.correlations.iloc[0, 1] == pytest.approx(full.bank.correlations[0, 1], abs=0.02)
+    assert f.correlations.iloc[0, 1] == pytest.approx(
+        full.bank.population.correlations[0, 1], abs=0.02
+    )
     off = f.bank.parameters() - full.bank.parameters()
     assert np.sqrt(np.mean(off**2)) < 0.03
     both = (score(bank, r).theta for bank in (f.bank, full.bank))

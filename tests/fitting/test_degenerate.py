@@ -74,7 +74,7 @@ def assert_sound(result):
     assert np.isfinite([result.log_likelihood, result.log_posterior]).all()
     if 2 * result.n_sparse <= bank.n_items:  # else there is nothing to check the scale by
         assert np.isfinite([result.latent_mean, result.latent_sd]).all()
-    assert np.isfinite(bank.population_sd)
+    assert np.isfinite(bank.population.sd)
     named = ["a", *(["b1"] if "b1" in table else ["d1"] if "d1" in table else ["b", "c", "d"])]
     assert np.isfinite(table[named]).all(axis=None)
     errors = np.diagonal(bank.covariance, axis1=1, axis2=2)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from irtcat import InputError, ItemBank, Responses, fit, score
+from irtcat import InputError, ItemBank, Population, Responses, fit, score
 from irtcat.io import open_source
 from irtcat.models import GPCM, Graded, Nominal
 
@@ -86,7 +86,9 @@ def test_several_abilities_are_mirts(mirt, name):
             if f"d{k}" in item:
                 assert row[f"d{k}"] == pytest.approx(item[f"d{k}"], abs=3e-3)
     if arguments.get("correlated"):
-        np.testing.assert_allclose(result.bank.correlations, group["covariance"], atol=2e-3)
+        np.testing.assert_allclose(
+            result.bank.population.correlations, group["covariance"], atol=2e-3
+        )
 
 
 def test_two_groups_with_two_abilities_are_mirts(mirt):
@@ -110,7 +112,7 @@ def test_two_groups_with_two_abilities_are_mirts(mirt):
     abilities = result.abilities
     second = np.array(groups) == "B"
     np.testing.assert_allclose(abilities.theta[second].mean(0), mean, atol=1e-3)
-    plain = score(result.bank, responses).theta
+    plain = score(result.bank.of_group("A"), responses).theta
     np.testing.assert_allclose(plain[~second], abilities.theta[~second], atol=1e-6)
     assert np.abs(plain[second] - abilities.theta[second]).max() > 0.01
 
@@ -128,7 +130,7 @@ def test_partial_invariance_is_mirts(mirt):
         ours = bank.parameters()
         expected = [[item["a1"], item["d"]] for item in group["items"]]
         np.testing.assert_allclose(ours, expected, atol=2e-3)
-    assert result.bank_of("B").population_mean == pytest.approx(
+    assert result.bank_of("B").population.mean == pytest.approx(
         theirs["groups"]["B"]["means"][0] if isinstance(theirs["groups"]["B"]["means"], list)
         else theirs["groups"]["B"]["means"], abs=1e-3
     )  # fmt: skip
@@ -200,7 +202,8 @@ def graded_bank(model, rng, correlations, pattern=None):
         if model is Nominal:
             slope = slope[:, :, None] * np.array([0.6, 2.0])
         items = model(slope, intercept, three)
-    return ItemBank(items, [f"i{j + 1}" for j in range(n_items)], correlations=correlations)
+    population = Population(np.zeros(slope.shape[1]), 1.0, correlations)
+    return ItemBank(items, [f"i{j + 1}" for j in range(n_items)], population)
 
 
 @pytest.fixture(scope="module")
@@ -234,7 +237,7 @@ def test_the_likelihood_is_the_plain_integral_at_its_top(graded, model, argument
     result = fit(responses, model, **arguments, tolerance=1e-5)
     assert result.converged
     X = np.asarray(responses.values)
-    correlations = result.bank.correlations
+    correlations = result.bank.population.correlations
     covariance = np.eye(2) if correlations is None else correlations
     plain = brute_log_likelihood(result.bank, X, covariance, n=61)
     assert result.log_likelihood == pytest.approx(plain, abs=3e-4)
@@ -275,7 +278,9 @@ def test_two_tier_is_the_integral_over_all_abilities():
     assert abs(result.bank.provenance["integration_error"]) < 0.05
     few = responses.subset(subjects=responses.subject_ids[:40])
     X = np.asarray(few.values)
-    plain = brute_log_likelihood(result.bank, X, result.bank.correlations, n=17, reach=5.0)
+    plain = brute_log_likelihood(
+        result.bank, X, result.bank.population.correlations, n=17, reach=5.0
+    )
     from irtcat.scoring._score_vectors import vector_posterior
 
     log_z = vector_posterior(result.bank, few, "float64").log_z

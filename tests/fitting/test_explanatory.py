@@ -76,7 +76,7 @@ def test_linear_logistic_test_model_is_mirts(mirt):
     assert f.log_likelihood == pytest.approx(theirs["log_likelihood"], abs=1e-2)
     slopes, at_zero = raw(f.item_regressions["intercept"])
     np.testing.assert_allclose([at_zero, *slopes], theirs["coefficients"], atol=1e-3)
-    assert f.bank.population_sd**2 == pytest.approx(theirs["variance"], abs=1e-3)
+    assert f.bank.population.sd**2 == pytest.approx(theirs["variance"], abs=1e-3)
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def test_item_covariates_are_lme4s(lme4, name):
     f = fit(r, "rasch", **items, **(subjects if name == "both" else {}), **NO_ERRORS)
     by_items = f.item_regressions["intercept"]
     slopes, intercept = raw(by_items)
-    ours, errors, sd = slopes, raw_errors(by_items), f.bank.population_sd
+    ours, errors, sd = slopes, raw_errors(by_items), f.bank.population.sd
     if name == "both":
         of_subjects, at_zero = raw(f.subject_regression)
         intercept, sd = intercept + at_zero, f.subject_regression.residual_sd
@@ -178,7 +178,7 @@ def test_both_sides_are_recovered():
     slopes = f.subject_regression.to_frame()
     assert abs(slopes.loc["size", "estimate"] - 0.6 * subjects["size"].std()) < 0.1
     assert f.subject_regression.residual_sd == pytest.approx(0.6, abs=0.08)
-    assert f.bank.population_sd == pytest.approx(unit, abs=0.1)
+    assert f.bank.population.sd == pytest.approx(unit, abs=0.1)
     by_items = f.item_regressions["intercept"]
     estimate = by_items.to_frame().loc["steps"]
     assert abs(estimate["estimate"] + 0.8 * items["steps"].std(ddof=0)) < 3 * estimate["se"]
@@ -406,7 +406,7 @@ def test_the_prior_of_a_session_counts_in_its_full_score():
     r, _, _, _, _ = simulated(6, n=200)
     f = fit(r, "2pl", **NO_ERRORS)
     scores = {}
-    for prior in (None, (f.bank.population_mean, f.bank.population_sd), (1.5, 0.4), (-1.5, 0.4)):
+    for prior in (None, (f.bank.population.mean, f.bank.population.sd), (1.5, 0.4), (-1.5, 0.4)):
         session = Session.begin(f.bank, Config(max_items=3), prior=prior)
         while not session.is_over:
             session.answer(session.asked[0], len(session.to_frame()) % 2)

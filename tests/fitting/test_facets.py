@@ -46,7 +46,7 @@ def test_it_is_the_maximum_of_the_written_out_likelihood():
     found = f.severities()["severity"].to_numpy()
     assert found[:2] == pytest.approx(best.x[4:6], abs=5e-4)
     assert found.sum() == pytest.approx(0, abs=1e-9)
-    assert f.bank.population_sd == pytest.approx(np.exp(best.x[6]), abs=1e-3)
+    assert f.bank.population.sd == pytest.approx(np.exp(best.x[6]), abs=1e-3)
     b = f.bank.to_frame()["b"].to_numpy()
     assert b == pytest.approx(best.x[:4][item] + np.append(best.x[4:6], found[2])[judge], abs=1e-3)
 
@@ -205,7 +205,7 @@ def test_ratings_are_the_maximum_of_the_written_out_likelihood():
     assert f.n_parameters == 9
     got = f.severities()
     assert got["severity"].to_numpy()[:2] == pytest.approx(best.x[4:6], abs=5e-4)
-    assert f.bank.population_sd == pytest.approx(np.exp(best.x[6]), abs=1e-3)
+    assert f.bank.population.sd == pytest.approx(np.exp(best.x[6]), abs=1e-3)
     error = np.sqrt(np.diagonal(best.hess_inv))[4:6]
     assert got["se"].to_numpy()[:2] == pytest.approx(error, rel=0.15)  # BFGS's approximation
     assert got["n"].sum() == len(data)

@@ -113,7 +113,7 @@ def test_brute_force_has_its_top_there(key, oracle):
     result, brute = exact(key), Brute(key, oracle)
     shown = result.bank.to_frame()
     names = [n for n in shown if n in "abcd" or n[:-1] in ("b", "ak", "d")]
-    table, sd = shown[names], result.bank.population_sd
+    table, sd = shown[names], result.bank.population.sd
     log_likelihood, top = brute(table, sd)
     assert log_likelihood == pytest.approx(result.log_likelihood, abs=1e-5)
     assert top == pytest.approx(result.log_posterior, abs=1e-5)

@@ -156,7 +156,7 @@ def test_rasch_groups(data):
     rasch = fit(responses, "rasch", groups=group, reference="old", **EXACT)
     one = fit(responses, "1pl", groups=group, reference="old", **EXACT)
     factor = one.bank.model.slope[0]
-    assert rasch.bank.population_sd == pytest.approx(factor, abs=1e-6)
+    assert rasch.bank.reference.sd == pytest.approx(factor, abs=1e-6)
     ours, theirs = (f.groups[["mean", "sd"]].to_numpy() for f in (rasch, one))
     np.testing.assert_allclose(ours, theirs * factor, atol=1e-6)
     assert rasch.groups["se_sd"].notna().all()
@@ -233,7 +233,7 @@ def test_anchored_brute_force(far, oracle):
     ours, X = result.bank.parameters(), responses.to_numpy()
     np.testing.assert_array_equal(ours[[2, 0]], known.parameters())
     new = [1, 3]
-    mean, sd = result.bank.population_mean, result.bank.population_sd
+    mean, sd = result.bank.population.mean, result.bank.population.sd
 
     def loss(vector):
         params = bank.parameters().copy()
@@ -287,7 +287,7 @@ def test_anchored_graded_items(key, oracle):
         joint += norm.logpdf(nodes, mean, sd)[:, None] + np.log(nodes[1] - nodes[0])
         return logsumexp(joint, axis=0).sum()
 
-    mean, sd = result.bank.population_mean, result.bank.population_sd
+    mean, sd = result.bank.population.mean, result.bank.population.sd
     top = log_likelihood(mean, sd)
     assert top == pytest.approx(result.log_likelihood, abs=1e-4)
     for step in (
@@ -379,7 +379,7 @@ def test_anchored_models(key, far):
     np.testing.assert_array_equal(kept.parameters(), known.parameters())
     np.testing.assert_array_equal(kept.covariance, known.covariance)
     # The same subjects on the same items: the population is found again, and so is the item.
-    mine, before = result.bank.population_sd, first.bank.population_sd
+    mine, before = result.bank.population.sd, first.bank.population.sd
     assert mine == pytest.approx(before, abs=0.02)
     np.testing.assert_allclose(result.bank.parameters(), first.bank.parameters(), atol=0.02)
 
@@ -395,4 +395,4 @@ def test_anchored_groups(far):
     table = result.groups
     off = table[["mean", "sd"]].to_numpy() - [[-1, 0.6], [1, 1.2]]
     assert np.abs(off / table[["se_mean", "se_sd"]].to_numpy()).max() < 3
-    assert result.bank.population_mean == table["mean"].iloc[0]
+    assert result.bank.reference.mean == table["mean"].iloc[0]

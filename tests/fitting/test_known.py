@@ -82,8 +82,8 @@ def test_each_item_is_a_plain_regression(model, rounded):
         np.testing.assert_allclose(ours, errors, rtol=1e-4)
         total -= regression(theta, X[:, j], model, penalise=False)(params[j])
     assert found.log_likelihood == pytest.approx(total, abs=1e-6)
-    assert found.bank.population_mean == pytest.approx(theta.mean())
-    assert found.bank.population_sd == pytest.approx(theta.std())
+    assert found.bank.population.mean == pytest.approx(theta.mean())
+    assert found.bank.population.sd == pytest.approx(theta.std())
     assert (np.diff(found.trace) >= -1e-8).all()
     assert found.n_parameters == params.size
 
@@ -115,7 +115,7 @@ def test_equal_slopes_and_slopes_of_one():
     stated = fit(responses, "2pl", theta=theta, fixed={"slope": 1.0}, **EXACT)
     assert rasch.n_parameters == SHAPE[1]
     np.testing.assert_allclose(rasch.bank.parameters()[:, 0], stated.bank.parameters()[:, 1])
-    assert rasch.bank.population_sd == pytest.approx(theta.std())
+    assert rasch.bank.population.sd == pytest.approx(theta.std())
 
 
 def test_graded_items_climb_to_a_point_where_the_gradient_vanishes():

@@ -151,7 +151,7 @@ def test_brute_force_rasch(oracle):
     def loss(vector):
         return -oracle.marginal(vector[:4, None], X, sd=np.exp(vector[4]), n=401)
 
-    ours = np.append(result.bank.parameters()[:, 0], np.log(result.bank.population_sd))
+    ours = np.append(result.bank.parameters()[:, 0], np.log(result.bank.population.sd))
     found = minimize(loss, ours + 0.1, method="BFGS", options={"gtol": 1e-6})
     np.testing.assert_allclose(ours, found.x, atol=2e-3)
     assert result.log_likelihood == pytest.approx(-found.fun, abs=1e-5)
@@ -162,7 +162,7 @@ def test_brute_force_rasch(oracle):
 @every_model
 def test_log_likelihood_is_the_integral(key, X, oracle):
     result = run(X, key)
-    sd = result.bank.population_sd
+    sd = result.bank.population.sd
     expected = oracle.marginal(result.bank.parameters(), X, sd=sd)
     # The grid's .1 is coarse against the steepest slopes of the 3PL and 4PL.
     close = 1e-3 if key in ("3pl", "4pl") else 1e-5
@@ -333,13 +333,13 @@ def test_positive(X):
 def test_rasch_is_the_one_parameter_model_on_another_scale(X):
     rasch, one = run(X, "rasch", **EXACT), run(X, "1pl", **EXACT)
     slope = one.bank.model.slope
-    np.testing.assert_allclose(slope, rasch.bank.population_sd, atol=1e-6)
+    np.testing.assert_allclose(slope, rasch.bank.population.sd, atol=1e-6)
     assert np.ptp(slope) == 0
     np.testing.assert_allclose(rasch.bank.model.intercept, one.bank.model.intercept, atol=1e-6)
     assert rasch.log_likelihood == pytest.approx(one.log_likelihood, abs=1e-6)
     assert rasch.n_parameters == one.n_parameters == SHAPE[1] + 1
     np.testing.assert_allclose(
-        rasch.abilities.theta, one.abilities.theta * rasch.bank.population_sd, atol=1e-6
+        rasch.abilities.theta, one.abilities.theta * rasch.bank.population.sd, atol=1e-6
     )
 
 

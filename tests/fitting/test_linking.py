@@ -40,7 +40,7 @@ def test_a_known_transformation_is_found(method, c):
     np.testing.assert_allclose(
         found.bank.probability(theta), reference.probability(theta), atol=1e-5
     )
-    assert found.bank.population_sd == pytest.approx(1, abs=1e-5)
+    assert found.bank.population.sd == pytest.approx(1, abs=1e-5)
     assert not found.items["outlier"].any()
 
 
@@ -101,7 +101,7 @@ def test_drifted_items_are_flagged_and_left_out(method):
     intercept[4] -= 2.5
     drifted = ItemBank.from_parameters(
         a=slope, b=-intercept / slope, item_ids=bank.item_ids,
-        population_mean=bank.population_mean, population_sd=bank.population_sd,
+        population_mean=bank.population.mean, population_sd=bank.population.sd,
     )  # fmt: skip
     plain, robust = (link(drifted, reference, method, drop_outliers=d) for d in (False, True))
     assert plain.items["outlier"]["q4"]
@@ -118,7 +118,7 @@ def test_join_after_link():
     new = linked.subset([f"q{i}" for i in range(12, 20)])
     joined = more.subset(old.item_ids).join(new, same_scale=True)
     np.testing.assert_allclose(joined.parameters(), more.parameters(), atol=1e-4)
-    assert joined.population_mean == more.population_mean
+    assert joined.population.mean == more.population.mean
 
 
 def test_rescaled_covariance(lsat):

@@ -27,8 +27,8 @@ def test_parameters(data, model, lsat_fit, reference):
 @lsat
 def test_population(data, model, lsat_fit, reference):
     bank, theirs = lsat_fit(data, model).bank, reference("mirt_lsat")[data][model]
-    assert bank.population_mean == 0
-    assert bank.population_sd**2 == pytest.approx(theirs["population_variance"], abs=PARAMETERS)
+    assert bank.population.mean == 0
+    assert bank.population.sd**2 == pytest.approx(theirs["population_variance"], abs=PARAMETERS)
 
 
 @lsat

@@ -42,7 +42,7 @@ def test_likelihood(model, science, reference):
     assert ours.log_likelihood > theirs["log_likelihood"] - 1e-4
     assert ours.aic == pytest.approx(theirs["aic"], abs=2 * LOG_LIKELIHOOD)
     assert ours.bic == pytest.approx(theirs["bic"], abs=2 * LOG_LIKELIHOOD)
-    variance = ours.bank.population_sd**2
+    variance = ours.bank.population.sd**2
     assert variance == pytest.approx(theirs["population_variance"], abs=COEFFICIENTS)
 
 

@@ -117,15 +117,21 @@ def test_rotations_are_mirts(name, mirt, data, exploratory):
     loadings = factor_loadings(turned)[["F1", "F2"]].to_numpy()
     if name in ("oblimin", "promax", "targetQ"):
         # mirt states the pattern a / sqrt(1.702^2 + communality) on the oblique axes, as we do.
-        assert turned.correlations is not None
+        assert turned.population.correlations is not None
     gap, order, sign = aligned(loadings, np.array(theirs["loadings"]))
     assert gap < 5e-3
-    correlation = 0.0 if turned.correlations is None else turned.correlations[0, 1] * sign.prod()
+    correlation = (
+        0.0
+        if turned.population.correlations is None
+        else turned.population.correlations[0, 1] * sign.prod()
+    )
     assert correlation == pytest.approx(theirs["correlation"], abs=5e-3)
     theta = np.random.default_rng(0).standard_normal((5, 2))
     same = {"rtol": 1e-9}
     slopes, intercepts = parts(turned)
-    correlations = np.eye(2) if turned.correlations is None else turned.correlations
+    correlations = (
+        np.eye(2) if turned.population.correlations is None else turned.population.correlations
+    )
     plain = exploratory.bank.model.slope
     np.testing.assert_allclose(slopes @ correlations @ slopes.T, plain @ plain.T, atol=1e-9)
     assert turned.probability(theta).shape == (16, 5)
@@ -140,7 +146,7 @@ def test_confirmatory_is_mirts(mirt, confirmatory):
     theirs = mirt["confirmatory"]
     assert confirmatory.log_likelihood == pytest.approx(theirs["log_likelihood"], abs=5e-3)
     np.testing.assert_allclose(confirmatory.bank.parameters(), theirs["coef"], atol=1e-3)
-    correlations = confirmatory.bank.correlations
+    correlations = confirmatory.bank.population.correlations
     assert correlations[0, 1] == pytest.approx(theirs["correlation"], abs=1e-3)
     ours = np.sqrt(np.diagonal(confirmatory.bank.covariance, axis1=1, axis2=2))
     np.testing.assert_allclose(ours, np.array(theirs["se"], float), rtol=2e-3)
@@ -205,7 +211,7 @@ def test_brute_force_finds_the_same(gaps):
         return -Brute(X, np.array([[1, r], [r, 1]]), n=41).marginal(slopes, vector[8:16])
 
     slopes, intercepts = parts(result.bank)
-    r = result.bank.correlations[0, 1]
+    r = result.bank.population.correlations[0, 1]
     ours = np.concatenate([slopes[at], intercepts, [np.arctanh(r)]])
     assert -minus(ours) == pytest.approx(result.log_likelihood, abs=1e-5)
     # The slope of the plain integral is 0 at our estimates, against a curvature of 100 and more.
@@ -282,7 +288,9 @@ def test_nodes_of_their_own(monkeypatch):
     gap = np.abs(own.bank.parameters() - on_grid.bank.parameters()) / errors[1]
     assert np.nanmax(gap) < 0.02
     np.testing.assert_allclose(errors[0], errors[1], rtol=0.01)
-    assert own.bank.correlations[0, 1] == pytest.approx(on_grid.bank.correlations[0, 1], abs=1e-3)
+    assert own.bank.population.correlations[0, 1] == pytest.approx(
+        on_grid.bank.population.correlations[0, 1], abs=1e-3
+    )
     np.testing.assert_allclose(own.abilities.theta, on_grid.abilities.theta, atol=2e-3)
 
 
@@ -303,7 +311,7 @@ def test_four_abilities_are_recovered():
     z = (result.bank.parameters() - bank.parameters()) / errors
     assert np.nanmax(np.abs(z)) < 4.5
     assert 0.7 < np.sqrt(np.nanmean(z**2)) < 1.4
-    np.testing.assert_allclose(result.bank.correlations, correlations, atol=0.12)
+    np.testing.assert_allclose(result.bank.population.correlations, correlations, atol=0.12)
     found = result.abilities
     assert all(np.corrcoef(found.theta[:, d], theta[:, d])[0, 1] > 0.75 for d in range(4))
 
@@ -406,7 +414,7 @@ def test_full_errors_and_the_sandwich(own, monkeypatch):
     assert robust.bank.provenance["standard_errors"] == "full sandwich"
     slopes, intercepts = parts(full.bank)
     at = np.nonzero(pattern)
-    top = np.concatenate([slopes[at], intercepts, [full.bank.correlations[0, 1]]])
+    top = np.concatenate([slopes[at], intercepts, [full.bank.population.correlations[0, 1]]])
 
     def each(vector):
         a = np.zeros_like(pattern)
@@ -512,7 +520,9 @@ def test_odd_items_and_subjects():
     assert np.isfinite(abilities.theta).all()
     assert abilities.flag[-1] == "no responses"
     np.testing.assert_allclose(abilities.theta[-1], 0, atol=1e-6)
-    np.testing.assert_allclose(abilities.covariance[-1], result.bank.correlations, atol=1e-6)
+    np.testing.assert_allclose(
+        abilities.covariance[-1], result.bank.population.correlations, atol=1e-6
+    )
 
 
 def test_patterns_in_any_form(data):
@@ -531,7 +541,9 @@ def test_patterns_in_any_form(data):
 
 def test_save_and_load(confirmatory, data, tmp_path):
     again = ItemBank.load(confirmatory.bank.save(tmp_path / "bank.npz"))
-    np.testing.assert_array_equal(again.correlations, confirmatory.bank.correlations)
+    np.testing.assert_array_equal(
+        again.population.correlations, confirmatory.bank.population.correlations
+    )
     np.testing.assert_array_equal(again.parameters(), confirmatory.bank.parameters())
     np.testing.assert_array_equal(measured(again.model), PATTERN != 0)
     np.testing.assert_array_equal(score(again, data).theta, confirmatory.abilities.theta)

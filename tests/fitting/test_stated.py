@@ -198,4 +198,4 @@ def test_groups_without_common_items_are_refused():
 
 def test_subjects_all_alike_tell_of_no_population():
     bank = irtcat.fit(irtcat.Responses.from_array(np.ones((50, 6), int)), "2pl").bank
-    assert (bank.population_mean, bank.population_sd) == (0, 1)
+    assert (bank.population.mean, bank.population.sd) == (0, 1)

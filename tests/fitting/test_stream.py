@@ -115,7 +115,7 @@ def test_sparse_items_and_the_population():
     assert passes.n_sparse == whole.n_sparse > 0
     # The population's mean and SD are sought to 1e-4.
     assert passes.log_likelihood == pytest.approx(whole.log_likelihood, abs=2e-4)
-    assert passes.bank.population_sd == pytest.approx(whole.bank.population_sd, abs=2e-4)
+    assert passes.bank.population.sd == pytest.approx(whole.bank.population.sd, abs=2e-4)
 
 
 def test_a_file_is_fitted_by_name(tmp_path):

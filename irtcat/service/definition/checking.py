@@ -279,7 +279,7 @@ def _warnings(
 def _scale_warnings(definition: TestDefinition, bank: ItemBank) -> Iterable[str]:
     from scipy.special import ndtr
 
-    scale, mean, sd = definition.score, bank.population_mean, bank.population_sd
+    scale, mean, sd = definition.score, bank.population.mean, bank.population.sd
     if abs(mean) > 0.01 or abs(sd - 1) > 0.01:
         center, spread = float(scale.exact_score(mean)), scale.sd * sd
         yield (

@@ -372,7 +372,7 @@ def _simulated(
     parameters: Mapping[int, ExposureParameters],
 ) -> _Simulated:  # fmt: skip
     drawn = drawn_abilities(bank, n, seed)
-    grid = bank.population_mean + bank.population_sd * np.linspace(-3, 3, GRID)
+    grid = bank.population.mean + bank.population.sd * np.linspace(-3, 3, GRID)
     truth = np.concatenate([drawn, drawn, np.repeat(grid, AT_EACH)])
     values = np.full((len(truth), bank.n_items), -1, np.int8)
     lengths: dict[int, IntArray] = {}

@@ -78,7 +78,7 @@ def _columns(items: Any, sloped: bool) -> tuple[np.ndarray, Any, Any, tuple[floa
             must = f"a bank of one of {', '.join(MODELS)}" if sloped else "a bank with difficulties"
             raise argument_error("items", must, items.model.key)
         slopes = bank["a"].to_numpy(float) if sloped else np.ones(len(bank))
-        population = float(items.population_mean), float(items.population_sd)
+        population = float(items.population.mean), float(items.population.sd)
         return items.item_ids, slopes, bank["b"].to_numpy(float), population
     table = columns_of(items, ("item", "a", "b"))
     if table is not None:
