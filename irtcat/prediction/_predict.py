@@ -398,7 +398,7 @@ def _known(task: Task) -> BoolArray | None:
     known = rows >= 0
     if not known.any():
         return None
-    if ids.tolist() == [f"s{row}" for row in range(1, len(ids) + 1)]:
+    if ids.tolist() == list(map("s{}".format, range(1, len(ids) + 1))):
         new = task.answers.values[known]
         old = task.calibration.values[np.ix_(task.usable[rows[known]], task.chosen)]
         is_observed = observed(new)

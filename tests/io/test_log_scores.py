@@ -10,6 +10,7 @@ import pytest
 
 import irtcat
 from irtcat._checks import InputError
+from irtcat.cli.import_ import _by_task
 from irtcat.io import read_logs
 from irtcat.io.logs.lm_eval import document_hash
 
@@ -87,6 +88,9 @@ def test_a_judges_whole_scores_as_categories(tree):
     responses = read.responses
     assert responses.codes == tuple(range(1, 11))
     assert (responses.values + 1).tolist() == [[1, 10, 5, 7], [2, 10, 5, 7]]
+    table = _by_task(read)
+    assert table["responses"].tolist() == [8]
+    assert table["mean"].tolist() == [pytest.approx((0 + 9 + 4 + 6 + 1 + 9 + 4 + 6) / 72)]
     down = read_logs(
         tree, tasks="judged", ranges={"rating": (1, 10)}, graded=True, lower_is_better=["rating"]
     )
@@ -195,6 +199,34 @@ def test_instances_of_helm_without_statistics_are_counted(logs, tmp_path):
     assert read.report.runs["unscored"].tolist() == [2]
     assert read.responses.n_items == n - 2
     assert read_logs(tmp_path, filter="test", unscored="wrong").responses.n_items == n
+
+
+def test_crashed_samples_of_checkpoints_are_counted_by_subject(tmp_path):
+    for step, crashed in (("step100", {(0, 0), (2, 0)}), ("step200", {(4, 0)})):
+        log = inspect_log(crashed)
+        log["eval"] |= {"model_args": {"revision": step}, "run_id": step}
+        (tmp_path / f"{step}.json").write_text(json.dumps(log))
+    subjects = [f"org/m@revision={step}" for step in ("step100", "step200")]
+    for unscored in ("missing", "wrong"):
+        read = read_logs(tmp_path, unscored=unscored)
+        assert read.responses.subject_ids.tolist() == subjects
+        assert read.responses.subjects["unscored"].tolist() == [2, 1]
+        assert f"({subjects[0]}: 2 of 20; {subjects[1]}: 1 of 20)" in read.report.notes[0]
+    assert read.responses.n_items == 20
+    assert read.responses.items["scorer"].tolist() == ["match"] * 20
+
+
+def test_samples_of_runs_under_other_conditions_are_not_counted(tmp_path):
+    """Runs that are skipped have neither scores nor samples without one in the report."""
+    for number, version in enumerate((1, 1, 2)):
+        log = inspect_log({(0, 0)})
+        log["eval"] |= {"model": f"m{number}", "run_id": str(number), "task_version": version}
+        (tmp_path / f"{number}.json").write_text(json.dumps(log))
+    read = read_logs(tmp_path)
+    assert "expected version 1" in read.report.skipped[0].reason
+    assert "2 samples have no score" in read.report.notes[0]
+    assert "(m0: 1 of 20; m1: 1 of 20)" in read.report.notes[0]
+    assert read.report.runs["unscored"].tolist() == [1, 1]
 
 
 def test_other_versions_of_the_data_are_named(tmp_path):
