@@ -30,6 +30,10 @@ __all__ = [
 ]
 
 
+BLOCK_ROWS = 4096
+"""Subjects per block, which limits memory."""
+
+
 class Conditional(NamedTuple):
     """Expected statistics of the answers at each node.
 
@@ -87,17 +91,33 @@ def model_moments(c: Conditional) -> FloatArray:
     return np.concatenate([c.single @ c.weights, cross[first, second]])
 
 
-def observed_moments(values: np.ndarray, categories: IntArray, kind: str) -> FloatArray:
-    """The same moments in complete data."""
-    x = values.astype(float)
+def observed_moments(
+    values: np.ndarray, categories: IntArray, kind: str
+) -> tuple[FloatArray, FloatArray | int]:
+    """The same moments in the data, each over the subjects who answered its items.
+
+    Returns:
+        The moments, NaN where nobody answered both items; and moments x moments the subjects
+        behind both, or their number where no answer is missing.
+    """
+    answered = values >= 0
+    x = np.where(answered, values, 0).astype(float)
     first, second = np.triu_indices(x.shape[1], 1)
-    cross = (x.T @ x / len(x))[first, second]
+    item: IntArray = np.arange(x.shape[1])
+    single: FloatArray = x
     if kind == "C2":
         item, category = _categories(categories)
-        single = (values[:, item] == category).mean(axis=0)
-    else:
-        single = x.mean(axis=0)
-    return np.concatenate([single, cross])
+        single = (values[:, item] == category).astype(float)
+    sums = np.concatenate([single.sum(axis=0), (x.T @ x)[first, second]])
+    if answered.all():
+        return sums / len(x), len(x)
+    behind = np.zeros((len(sums), len(sums)))
+    for start in range(0, len(x), BLOCK_ROWS):
+        seen = answered[start : start + BLOCK_ROWS].astype(np.float32)
+        marks = np.concatenate([seen[:, item], seen[:, first] * seen[:, second]], axis=1)
+        behind += marks.T @ marks  # counts below 2^24 are exact
+    own = np.diagonal(behind)
+    return np.where(own > 0, sums / np.maximum(own, 1.0), np.nan), behind
 
 
 def moment_covariance(c: Conditional) -> FloatArray:
@@ -178,7 +198,9 @@ def independent(
 ) -> tuple[Conditional, FloatArray]:
     """The moments of independent items with the observed shares, and derivatives by the shares."""
     n, n_categories = len(categories), int(categories.max())
-    shares = np.stack([(values == k).mean(axis=0) for k in range(n_categories)], axis=1)
+    n_answers = np.maximum((values >= 0).sum(axis=0), 1)
+    counts = [(values == k).sum(axis=0) for k in range(n_categories)]
+    shares = np.stack(counts, axis=1) / n_answers[:, None]
     c = conditional(shares[:, None, :], np.ones(1), categories, kind)
     dp = np.zeros((n, n_categories - 1, 1, n_categories))
     for k in range(1, n_categories):

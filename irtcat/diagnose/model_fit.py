@@ -41,6 +41,7 @@ from irtcat.responses import Responses
 __all__ = ["ModelFit", "model_fit"]
 
 KINDS = ("auto", "M2", "C2")
+MISSING = ("complete", "pairwise")
 MAX_MOMENTS = 12_000
 """Largest number of moments: their covariance then takes 1.2 GB, and its factor as much."""
 
@@ -124,6 +125,7 @@ def model_fit(
     estimated: str = "auto",
     *,
     groups: Any = None,
+    missing: str = "complete",
 ) -> ModelFit:
     """Test overall model fit on the means and cross products of the answers.
 
@@ -136,7 +138,7 @@ def model_fit(
 
     Args:
         bank: the calibrated items (right/wrong or graded, of one or more dimensions).
-        responses: the responses. Subjects with missing answers to the bank's items are left out.
+        responses: the responses.
         kind: "M2", "C2", or "auto": M2 for right/wrong items, else C2.
         level: probability of the interval of RMSEA.
         estimated: which parameters count as estimated from these responses, as for `s_x2`:
@@ -147,6 +149,11 @@ def model_fit(
             the mean and SD of every group but the first count as estimated (and its correlations).
             Without it, on a bank of several populations, the moments are those of the mixture, as
             ``flags`` says.
+        missing: "complete" leaves subjects with missing answers out; "pairwise" uses every answer:
+            the moments of a pair are of the subjects who answered both. With n_a subjects behind
+            moment a, and n_ab behind both a and b, their covariance is that of one subject times
+            ``n_ab / (n_a n_b)``. It supposes that answers are missing at random; moments of pairs
+            that nobody answered are left out.
 
     Returns:
         The statistic, its degrees of freedom and p, RMSEA with its interval, SRMSR, TLI, CFI.
@@ -171,13 +178,14 @@ def model_fit(
     """
     check_choice("kind", kind, KINDS)
     check_interval("level", level)
+    check_choice("missing", missing, MISSING)
     data = coded(bank, responses, least_items=2, groups=groups)
     graded = bool((data.categories > 2).any())
     kind = ("C2" if graded else "M2") if kind == "auto" else kind
     if not graded:
         kind = "M2"  # equal to C2 for right/wrong items
     parts = [data.of_group(group) for group in data.groups]
-    rows = [complete_values(part, "model fit") for part in parts]
+    rows = [_used_values(part, missing) for part in parts]
     for part, values in zip(parts, rows, strict=True):
         _check_usable(part, values, kind)
     free = free_of(data.bank, estimated)
@@ -187,7 +195,7 @@ def model_fit(
         _group_moments(data, part, values, free, changes, kind)
         for part, values in zip(parts, rows, strict=True)
     ]
-    n_moments = sum(len(moments.observed) for moments in found)
+    n_moments = sum(moments.n for moments in found)
     df = n_moments - n_free
     if df <= 0:
         advice = 'Use kind="C2".' if graded and kind == "M2" else "More items are needed."
@@ -237,15 +245,27 @@ class _Moments(NamedTuple):
 
     Attributes:
         conditional: expected statistics at the nodes of its population.
-        observed: moments of its complete answers.
+        observed: moments of its answers; NaN where nobody answered both items.
         jacobian: derivatives of the expected moments, moments x all estimated parameters.
-        n: number of subjects.
+        counts: moments x moments, subjects behind both; their number alone where all answers count.
     """
 
     conditional: Conditional
     observed: FloatArray
     jacobian: FloatArray
-    n: int
+    counts: FloatArray | int
+
+    @property
+    def n(self) -> int:
+        """Number of moments."""
+        return int(np.isfinite(self.observed).sum())
+
+
+def _used_values(part: Coded, missing: str) -> np.ndarray:
+    """The answers of the subjects that count."""
+    if missing == "complete":
+        return complete_values(part, "model fit")
+    return part.values[(part.values >= 0).any(axis=1)]
 
 
 def _check_usable(data: Coded, values: np.ndarray, kind: str) -> None:
@@ -337,8 +357,8 @@ def _group_moments(
         at = data.bank.positions(part.bank.item_ids)[:, None] * dp.shape[1] + np.arange(dp.shape[1])
         columns.append(by_item @ free.design()[at.ravel()])
     columns += [_by_population(part, kind, change)[:, None] for change in changes]
-    observed = observed_moments(values, part.categories, kind)
-    return _Moments(c, observed, np.concatenate(columns, axis=1), len(values))
+    observed, counts = observed_moments(values, part.categories, kind)
+    return _Moments(c, observed, np.concatenate(columns, axis=1), counts)
 
 
 def _by_population(part: Coded, kind: str, change: Change) -> FloatArray:
@@ -378,17 +398,22 @@ def _whitened(moments: _Moments) -> FloatArray:
     """Residual moments and derivatives of a group with the identity as covariance."""
     residual = moments.observed - model_moments(moments.conditional)
     columns = np.column_stack([residual, moments.jacobian])
-    return np.sqrt(moments.n) * whiten(moment_covariance(moments.conditional), columns)
+    covariance = moment_covariance(moments.conditional)
+    if isinstance(moments.counts, int):
+        return whiten(covariance / moments.counts, columns)
+    seen = np.isfinite(residual)
+    counts = moments.counts[np.ix_(seen, seen)]
+    own = np.diagonal(counts)
+    return whiten(covariance[np.ix_(seen, seen)] * counts / np.outer(own, own), columns[seen])
 
 
 def _independence(part: Coded, values: np.ndarray, kind: str) -> tuple[float, int]:
     """The statistic of independent items in a group, and its degrees of freedom."""
     null, jacobian = independent(values, part.categories, kind)
-    observed, n_free = observed_moments(values, part.categories, kind), jacobian.shape[1]
-    df = len(observed) - n_free
-    if df <= 0:
-        return np.nan, 0
-    return _statistic([_Moments(null, observed, jacobian, len(values))], n_free)[0], df
+    observed, counts = observed_moments(values, part.categories, kind)
+    moments, n_free = _Moments(null, observed, jacobian, counts), jacobian.shape[1]
+    df = moments.n - n_free
+    return (_statistic([moments], n_free)[0], df) if df > 0 else (np.nan, 0)
 
 
 def _rmsea_interval(statistic: float, df: int, n: int, level: float) -> tuple[float, float]:
@@ -411,7 +436,7 @@ def _noncentrality(statistic: float, df: int, tail: float) -> float:
 
 
 def _root_mean_square(values: FloatArray) -> float:
-    return float(np.sqrt((values**2).mean()))
+    return float(np.sqrt(np.nanmean(values**2))) if np.isfinite(values).any() else np.nan
 
 
 def _correlation_residuals(data: Coded, values: np.ndarray, c: Conditional) -> FloatArray:
@@ -424,7 +449,7 @@ def _correlation_residuals(data: Coded, values: np.ndarray, c: Conditional) -> F
     covariance = cross - np.outer(mean, mean)
     sd = np.sqrt(np.diagonal(covariance))
     expected = covariance / np.outer(sd, sd)
-    observed = np.corrcoef(values.T.astype(float))
+    observed = pd.DataFrame(np.where(values < 0, np.nan, values)).corr().to_numpy()
     return np.asarray((observed - expected)[np.triu_indices(len(mean), 1)])
 
 

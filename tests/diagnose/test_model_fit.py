@@ -253,3 +253,52 @@ def test_refused(small):
     merged = Responses.from_array(np.minimum(answers.values, 1), codes=(0, 1, 2))
     with pytest.raises(InputError, match=r"every category.*i4 category 3"):
         model_fit(graded, merged)
+
+
+def test_pairwise_moments_of_complete_answers_are_the_same(lsat, lsat_fit):
+    responses, _, _ = lsat("lsat7", "2pl")
+    bank = lsat_fit("lsat7", "2pl").bank
+    one, other = (model_fit(bank, responses, missing=how) for how in ("complete", "pairwise"))
+    assert other.statistic == pytest.approx(one.statistic, rel=1e-9)
+    assert (other.df, other.n_subjects) == (one.df, one.n_subjects)
+
+
+@pytest.mark.parametrize("kind", ["M2", "C2"])
+def test_pairwise_covariance_is_that_of_the_moments(kind):
+    """The covariance of pairwise moments by simulation of the data themselves."""
+    from irtcat.diagnose._limited import conditional, moment_covariance, observed_moments
+
+    rng = np.random.default_rng(8)
+    bank = ItemBank.from_thresholds(1.5, [[-0.5, 0.5], [0.0, 1.0], [-1.0, 0.2]])
+    answered = rng.random((400, 3)) < 0.7
+    categories = np.full(3, 3)
+    draws = []
+    for seed in range(1500):
+        x = bank.simulate(rng.normal(size=400), seed=seed).to_numpy().astype(int)
+        draws.append(observed_moments(np.where(answered, x, -1), categories, kind)[0])
+    points, weights = bank.population.quadrature(3)
+    curves = bank.category_probabilities(points[:, 0])
+    covariance = moment_covariance(conditional(curves, weights, categories, kind))
+    counts = observed_moments(np.where(answered, 1, -1), categories, kind)[1]
+    own = np.diagonal(counts)
+    expected = covariance * counts / np.outer(own, own)
+    found = np.cov(np.array(draws).T)
+    sd = np.sqrt(np.diagonal(expected))
+    np.testing.assert_allclose(found / np.outer(sd, sd), expected / np.outer(sd, sd), atol=0.12)
+    np.testing.assert_allclose(np.diagonal(found), np.diagonal(expected), rtol=0.12)
+
+
+def test_pairs_that_nobody_answered_are_left_out():
+    rng = np.random.default_rng(9)
+    bank = ItemBank.from_parameters(1.4, np.linspace(-1, 1, 10))
+    x = bank.simulate(rng.normal(size=1500), seed=1).to_numpy()
+    x[:750, :3], x[750:, -3:] = np.nan, np.nan
+    r = Responses.from_array(x)
+    found = model_fit(fit(r, "2pl").bank, r, missing="pairwise")
+    assert (found.n_subjects, found.n_left_out) == (1500, 0)
+    assert found.n_moments == 10 + 45 - 9
+    assert found.p > 0.01
+    with pytest.raises(InputError, match="complete rows"):
+        model_fit(fit(r, "2pl").bank, r)
+    with pytest.raises(InputError, match="missing"):
+        model_fit(bank, r, missing="some")
