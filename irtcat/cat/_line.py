@@ -204,8 +204,10 @@ def integral(context: Context, slope: Array) -> Array:
 
 
 def with_error(context: Context, theta: Array, extra: Array) -> Estimate:
+    """An estimate with its SE; infinite at a theta bound, where the maximum may lie beyond."""
+    nodes = context.pool.nodes
     information = terms_of(context)(theta)[1] + extra
-    informative = information > 0
+    informative = (information > 0) & (theta > nodes[0]) & (theta < nodes[-1])
     return Estimate(
         theta, jnp.where(informative, 1 / jnp.sqrt(jnp.where(informative, information, 1)), jnp.inf)
     )

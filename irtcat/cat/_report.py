@@ -94,6 +94,12 @@ def _values_along(
     return jax.lax.map(one, (priors, items, answers), batch_size=size)
 
 
+def mean_of_finite(values: FloatArray) -> float:
+    """Mean of the finite values; NaN without any (the SE of an estimate at a bound is infinite)."""
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if len(finite) else np.nan
+
+
 @dataclass(frozen=True, eq=False)
 class Report:
     """Results of many sessions; arrays have subjects first.
@@ -227,9 +233,10 @@ class Report:
         """Summary statistics of all sessions.
 
         Returns:
-            ``rmse``, ``bias`` (of theta), ``correlation`` with the truth, ``mean_se``,
-            ``mean_items``, ``sd_items``, ``coverage`` (share of theta +- 1.96 SE that contain the
-            truth), ``max_exposure``, ``overlap`` (expected share of items that two sessions have in
+            ``rmse``, ``bias`` (of theta), ``correlation`` with the truth, ``mean_se``
+            (of the finite ones: that of an estimate at a bound is infinite), ``mean_items``,
+            ``sd_items``, ``coverage`` (share of theta +- 1.96 SE that contain the truth),
+            ``max_exposure``, ``overlap`` (expected share of items that two sessions have in
             common), ``unused`` (share of the bank never asked); if the full scores are known
             ``score_mae`` (in percentage points) and ``score_tau`` (Kendall's tau-b). With several
             abilities ``rmse`` over all, and the figures of each (``rmse_1``, ``bias_1``).
@@ -246,7 +253,7 @@ class Report:
             **of_each("rmse", lambda one: np.sqrt((one.error**2).mean())),
             **of_each("bias", lambda one: one.error.mean()),
             **of_each("correlation", Report._correlation),
-            **of_each("mean_se", lambda one: one.se[np.isfinite(one.se)].mean()),
+            **of_each("mean_se", lambda one: mean_of_finite(one.se)),
             "mean_items": float(self.n_items.mean()),
             "sd_items": float(self.n_items.std()),
             **of_each("coverage", lambda one: (np.abs(one.error) <= 1.959964 * one.se).mean()),
@@ -313,7 +320,7 @@ class Report:
             "sessions": int(selected.sum()),
             "bias": error.mean(),
             "rmse": np.sqrt((error**2).mean()),
-            "se": self.se[selected].mean(),
+            "se": mean_of_finite(self.se[selected]),
             "items": self.n_items[selected].mean(),
         }
 
@@ -337,7 +344,7 @@ class Report:
                     "sessions": len(e),
                     "rmse": np.sqrt((e**2).mean()),
                     "bias": e.mean(),
-                    "se": ses[np.isfinite(ses)].mean() if np.isfinite(ses).any() else np.nan,
+                    "se": mean_of_finite(ses),
                 }
             )
         return pd.DataFrame(rows).set_index("items")

@@ -7,7 +7,7 @@ import pandas as pd
 
 from irtcat._checks import argument_error, check_count, finite_vector
 from irtcat._types import FloatArray, IntArray
-from irtcat.cat._report import Report
+from irtcat.cat._report import Report, mean_of_finite
 
 __all__ = ["conditional_errors", "errors_by_ability"]
 
@@ -81,14 +81,13 @@ def errors_by_ability(
         if not selected.any():
             continue
         error, errors = theta[selected] - truth[selected], se[selected]
-        finite = errors[np.isfinite(errors)]
         rows.append({
             "theta": truth[selected].mean(),
             "sessions": int(selected.sum()),
             "bias": error.mean(),
             "csem": error.std(ddof=1) if len(error) > 1 else np.nan,
             "rmse": np.sqrt((error**2).mean()),
-            "se": finite.mean() if len(finite) else np.nan,
+            "se": mean_of_finite(errors),
             "items": n_items[selected].mean(),
         })  # fmt: skip
     columns = ["theta", "sessions", "bias", "csem", "rmse", "se", "items"]

@@ -1,10 +1,11 @@
 """Estimators of ability within a session: one table, each a function of a `Context`.
 
 Conventions, where packages differ: D is folded into the slopes. Standard errors use expected
-(Fisher) information, like "classic" in catR; `irtcat.score` uses observed information. Under a
-Jeffreys prior the SE of the mode adds minus the second derivative of ``ln I / 2`` (catR does so
-too, but omits D there). Integrals are sums over the grid with trapezoid weights, within the theta
-bounds.
+(Fisher) information, like "classic" in catR; `irtcat.score` uses observed information. At a theta
+bound the SE of "ml", "map", "wle" and "robust" is infinite, as the maximum may lie beyond it (catR
+reports the information at the bound). Under a Jeffreys prior the SE of the mode adds minus the
+second derivative of ``ln I / 2`` (catR does so too, but omits D there). Integrals are sums over the
+grid with trapezoid weights, within the theta bounds.
 """
 
 import dataclasses
@@ -40,6 +41,8 @@ def eap(context: Context) -> Estimate:
 
 def ml(context: Context) -> Estimate:
     """Maximum of the likelihood within the theta bounds; SE ``1 / sqrt(I(theta))``.
+
+    At a bound the SE is infinite.
 
     References:
         Lord (1980), Applications of Item Response Theory, section 4.13; Samejima (1973),
@@ -114,7 +117,7 @@ def robust(context: Context, *, weight: str = "huber", tuning: float | None = No
 
     theta = highest(context, integral(context, jax.vmap(score)(context.pool.nodes)), score)
     _, square, plain = terms(theta)
-    informative = plain > 0
+    informative = (plain > 0) & (theta > context.pool.nodes[0]) & (theta < context.pool.nodes[-1])
     se = jnp.sqrt(jnp.where(informative, square, 1)) / jnp.where(informative, plain, 1)
     return Estimate(theta, jnp.where(informative, se, jnp.inf))
 

@@ -40,6 +40,7 @@ COLUMNS = {
     "gap": Column("gap", "smallest gap of full scores, in points, that is ranked right"),
     "headroom": Column("headroom", "what the best subject can still gain"),
     "how": Column("method"),
+    "influence": Column("influence", "how far abilities move without the item, in SDs"),
     "information": Column("information", "1 / variance of the ability that the items add"),
     "kendall": Column("kendall", "rank correlation with the full ranking (tau-b)"),
     "lower": Column("from", "with to, the confidence interval"),

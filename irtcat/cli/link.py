@@ -33,7 +33,10 @@ def command(o: Options) -> Output:
     text += [f"theta_reference = {linked.A:.4f} theta + {linked.B:.4f}"]
     n_outliers, n = int(linked.items["outlier"].sum()), len(linked.items)
     if n_outliers:
-        text += [f"Drifted: {n_outliers} of {n} common items (robust z beyond 2.7)"]
+        reason = "robust z beyond 2.7"
+        if "influence" in linked.items:
+            reason += ", or A and B move without the item"
+        text += [f"Outliers: {n_outliers} of {n} common items ({reason})"]
     document = {**about, "items": records(linked.items)}
     return Output(
         document, [*text, *linked.notes], table=linked.items, next=("score", o.out, "RESPONSES")

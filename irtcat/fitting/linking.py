@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ import pandas as pd
 from jaxtyping import Array
 
 from irtcat._bank_moves import published
-from irtcat._checks import InputError, argument_error, check_choice
+from irtcat._checks import InputError, argument_error, check_choice, shorten
 from irtcat._compile import jit
 from irtcat._conditions import check_conditions
 from irtcat._precision import precision
@@ -34,6 +34,19 @@ NODES, REACH = 81, 4.0
 OUTLYING = 2.7
 """Robust z beyond which a common item is flagged (Huynh & Meyer 2010)."""
 
+INFLUENTIAL, TIMES_USUAL = 0.1, 5.0
+"""Influence from which an item is flagged: in SDs of the population, and in medians of the items'.
+
+An item that moves abilities by less does no harm, and one that moves them as others do, as where
+few items are in common, is not an outlier.
+"""
+
+LIGHT = 0.05
+"""Share of the median weight below which an item is named in a note."""
+
+MOMENTS = ("mean-sigma", "mean-mean")
+"""The methods of moments."""
+
 
 @dataclass(frozen=True, eq=False)
 class Link:
@@ -46,12 +59,15 @@ class Link:
         method: the linking method.
         criterion: minimum of the method's criterion, at A and B (NaN for the two methods of
             moments).
-        notes: further remarks, one sentence each: banks whose items are in blocks that no subject
+        notes: further remarks, one sentence each: items whose difficulties have next to no
+            weight, items that move A and B much, banks whose items are in blocks that no subject
             connects.
         items: one row per common item: difference (mean over the reference population of the
             reference's expected response less the linked bank's), rmsd (root of the mean square),
             robust_z of the differences, used (in finding A and B), outlier, and a and b in both
-            banks where the model has them.
+            banks where the model has them. By a method of moments also weight (1 for the median
+            item) and influence: how far abilities move if the item is left out, in SDs of the
+            reference's population (root mean square over the bank's).
     """
 
     bank: ItemBank
@@ -99,44 +115,139 @@ class _Task:
         return replace(self, bank=self.bank.subset(at), reference=self.reference.subset(at))
 
 
-def _moments(bank: ItemBank, method: str) -> tuple[FloatArray, FloatArray]:
-    """Discriminations and difficulties of the items, for the methods of moments."""
-    values = published(bank)[0]
-    steps = [v.reshape(len(v), -1) for k, v in values.items() if k.startswith("b")]
-    if "a" not in values or values["a"].ndim != 1 or not steps:
+class _Moments(NamedTuple):
+    """Parameters of the common items in both banks, for the methods of moments.
+
+    Attributes:
+        a: discriminations in the bank, and in the reference (2 x items).
+        b: difficulties, or thresholds (2 x items x steps); NaN unless finite in both.
+        weights: weights of the difficulties (items x steps); 0 where b is NaN.
+    """
+
+    a: FloatArray
+    b: FloatArray
+    weights: FloatArray
+
+    @property
+    def item_weights(self) -> FloatArray:
+        """Weight of each item, as a share of the median one."""
+        total = self.weights.sum(axis=1)
+        usual = np.median(total[total > 0]) if (total > 0).any() else 1.0
+        return total / usual
+
+
+def _parameters(bank: ItemBank, method: str) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Discriminations, difficulties and their SEs (0 if held, all NaN if none is known)."""
+    values, errors = published(bank)
+    names = [name for name in values if name.startswith("b")]
+    if "a" not in values or values["a"].ndim != 1 or not names:
         raise argument_error(
             "method", f"haebara or stocking-lord for the {bank.model.key} model", method
         )
-    return values["a"], np.concatenate(steps, axis=1)
+    b, se = (
+        np.concatenate([part[name].reshape(len(values["a"]), -1) for name in names], axis=1)
+        for part in (values, errors)
+    )
+    return values["a"], b, np.nan_to_num(se) if np.isfinite(se).any() else se
 
 
-def _by_moments(task: _Task, method: str) -> tuple[float, float, float]:
-    """A and B from the means (and SDs) of the parameters."""
-    (a, b), (a_reference, b_reference) = (
-        _moments(bank, method) for bank in (task.bank, task.reference)
+def _moments(task: _Task, method: str) -> _Moments:
+    """The parameters, weighted by the variances of the difficulties' differences.
+
+    A weight is ``1 / (v + median v)`` with ``v = se_reference^2 + A^2 se^2``, and A from the median
+    slopes. Without SEs in both banks v is that of a logistic item up to a factor: ``se^2`` is
+    ``(1 + z^2) / a^2``, where z is the difficulty in SDs from the population's mean. The weight is
+    0 where the slopes have opposite signs.
+    """
+    banks = task.bank, task.reference
+    (a, b, se), (a_reference, b_reference, se_reference) = (
+        _parameters(bank, method) for bank in banks
     )
     if b.shape != b_reference.shape:
         must = "haebara or stocking-lord for banks whose items have different thresholds"
         raise argument_error("method", must, method)
-    finite = np.isfinite(b) & np.isfinite(b_reference)
-    if not finite.any():
+    slopes, places, errors = (
+        np.stack(pair) for pair in ((a, a_reference), (b, b_reference), (se, se_reference))
+    )
+    places = np.where(np.isfinite(places).all(axis=0), places, np.nan)
+    if np.isnan(errors).any():
+        means, sds = (
+            np.array([getattr(bank.population, name) for bank in banks], float)[:, None, None]
+            for name in ("mean", "sd")
+        )
+        with np.errstate(divide="ignore"):
+            errors = np.sqrt(1 + ((places - means) / sds) ** 2) / np.abs(slopes)[:, :, None]
+    middle = np.median(np.abs(slopes), axis=1)
+    unit = 1.0 if task.fixed_unit or not (middle > 0).all() else middle[0] / middle[1]
+    with np.errstate(over="ignore"):
+        variance = errors[1] ** 2 + (unit * errors[0]) ** 2
+    usable = np.isfinite(places[0]) & (slopes[0] * slopes[1] > 0)[:, None]
+    if not usable.any():
+        usable = np.isfinite(places[0])
+    usual = np.median(variance[usable]) if usable.any() else 0.0
+    if not (np.isfinite(usual) and usual > 0):  # all items are known, or none
+        return _Moments(slopes, places, usable.astype(float))
+    return _Moments(slopes, places, np.where(usable, usual / (variance + usual), 0.0))
+
+
+def _constants(task: _Task, moments: _Moments, used: BoolArray, method: str) -> tuple[float, float]:
+    """A and B from the weighted means (and SDs) of some of the items; NaN where they give none."""
+    w = moments.weights[used]
+    total = w.sum()
+    if not total > 0:
+        return np.nan, np.nan
+    b = np.nan_to_num(moments.b[:, used])
+    mean = (w * b).sum(axis=(1, 2)) / total
+    if task.fixed_unit:
+        unit = 1.0
+    elif method == "mean-sigma":
+        deviation = b - mean[:, None, None]
+        sd = np.sqrt((w * deviation**2).sum(axis=(1, 2)) / total)
+        unit = float(sd[1] / sd[0]) if sd[0] > 0 else np.nan
+    else:
+        a = moments.a[:, used].sum(axis=1)
+        unit = float(a[0] / a[1]) if a[1] != 0 else np.nan
+    return unit, float(mean[1] - unit * mean[0])
+
+
+def _by_moments(task: _Task, method: str) -> tuple[float, float, float]:
+    """A and B from the means (and SDs) of the parameters."""
+    moments = _moments(task, method)
+    if not (moments.weights > 0).any():
         raise InputError(
             f"The common items give no scale by {method}: none has a finite difficulty in both "
             "banks (a slope of 0 has none). Use haebara or stocking-lord, or more common items."
         )
-    b, b_reference = b[finite], b_reference[finite]
-    if task.fixed_unit:
-        unit = 1.0
-    elif method == "mean-sigma":
-        unit = float(b_reference.std() / b.std()) if b.std() > 0 else np.nan
-    else:
-        unit = float(a.mean() / a_reference.mean())
+    unit, shift = _constants(task, moments, np.ones(task.bank.n_items, bool), method)
     if not (np.isfinite(unit) and unit > 0):
         raise InputError(
             f"The common items give no unit by {method} (their difficulties do not differ, or "
             "their discriminations have opposite signs). Use haebara or stocking-lord."
         )
-    return unit, float(b_reference.mean() - unit * b.mean()), float("nan")
+    return unit, shift, float("nan")
+
+
+def _influences(
+    task: _Task, moments: _Moments, used: BoolArray, method: str, unit: float, shift: float
+) -> FloatArray:
+    """What each item does to A and B: how far the bank's population moves without it.
+
+    The root mean square, over the bank's population, of the change of ``A theta + B`` when the item
+    is left out (if it is left out already: when it is used), in SDs of the reference's population;
+    infinite where A cannot be found then.
+    """
+    mean, sd = task.bank.population.mean, task.bank.population.sd
+    out = np.empty(len(used))
+    for item in range(len(used)):
+        others = used.copy()
+        others[item] = not used[item]
+        unit_then, shift_then = _constants(task, moments, others, method)
+        if np.isfinite(unit_then) and unit_then > 0:
+            more = unit_then - unit
+            out[item] = np.hypot(more * mean + shift_then - shift, more * sd)
+        else:
+            out[item] = np.inf
+    return out / task.reference.population.sd
 
 
 def _rescaled(model: ItemModel, unit: Any, shift: Any) -> ItemModel:
@@ -225,7 +336,9 @@ LINKS: dict[str, Callable[[_Task], tuple[float, float, float]]] = {
 """Linking methods by name; to add one, add a row."""
 
 
-def _diagnostics(task: _Task, unit: float, shift: float, used: BoolArray) -> pd.DataFrame:
+def _diagnostics(
+    task: _Task, method: str, unit: float, shift: float, used: BoolArray
+) -> pd.DataFrame:
     """Differences of the common items after the link."""
     with precision("float64"):
         transform = np.log(unit), np.float64(shift)
@@ -245,6 +358,11 @@ def _diagnostics(task: _Task, unit: float, shift: float, used: BoolArray) -> pd.
         },
         index=pd.Index(task.bank.item_ids, dtype=object, name="item"),
     )
+    if method in MOMENTS:
+        moments = _moments(task, method)
+        influence = _influences(task, moments, used, method, unit, shift)
+        table["weight"], table["influence"] = moments.item_weights, influence
+        table["outlier"] |= influence > max(INFLUENTIAL, TIMES_USUAL * np.median(influence))
     for name, bank in (("bank", task.bank), ("reference", task.reference)):
         frame = bank.to_frame()
         columns = [c for c in ("a", "b") if c in frame and frame[c].notna().any()]
@@ -275,6 +393,26 @@ def _task(bank: ItemBank, reference: ItemBank) -> _Task:
     weights = np.exp(-0.5 * z**2)
     nodes = reference.population.mean + reference.population.sd * z
     return _Task(bank.subset(common), reference.subset(common), nodes, weights / weights.sum())
+
+
+def _item_notes(table: pd.DataFrame) -> list[str]:
+    """Notes on the items that say little, or much, of A and B by a method of moments."""
+    if "weight" not in table:
+        return []
+    notes = []
+    light = table.index[table["used"] & (table["weight"] < LIGHT)]
+    if len(light):
+        notes.append(
+            f"Items of next to no weight in A and B: {shorten(light.tolist())}. Their difficulties "
+            "are hardly determined (a slope near 0, or slopes of opposite signs in the two banks)."
+        )
+    strong = table[table["used"] & table["outlier"] & (table["influence"] > INFLUENTIAL)]
+    if len(strong):
+        notes.append(
+            f"Without one of these items abilities move by {strong['influence'].min():.2f} SDs or "
+            f"more: {shorten(strong.index.tolist())}. Use drop_outliers=True, or stocking-lord."
+        )
+    return notes
 
 
 def _blocks_note(which: str, bank: ItemBank, common: np.ndarray) -> str:
@@ -315,16 +453,20 @@ def link(
     | stocking-lord | both minimise the mean squared difference of the tests' expected scores |  |
 
     Means over curves are over the reference's population, N(mean, SD), on 81 nodes within 4 SDs.
-    Rasch banks have A = 1.
+    Rasch banks have A = 1. Means and SDs of b are weighted by ``1 / (v + median v)``, v the
+    variance of ``b_reference - A b`` by the SEs of both banks. Where a bank has none, an SE is
+    taken as ``sqrt(1 + z^2) / |a|``, z the difficulty in SDs from the population's mean. Items
+    whose slopes have opposite signs have no weight. `Link.notes` names items of next to no weight.
 
     Args:
         bank: the bank to transform.
         reference: the bank that defines the scale.
         method: one of the above; the curve methods also take items without a and b.
-        drop_outliers: leave out common items that have drifted (robust z beyond 2.7). It is the
-            difference of the expected responses less their median, over .74 times the
-            interquartile range. Banks are linked again, until no further item is left out or fewer
-            than three would remain.
+        drop_outliers: leave out common items that have drifted (robust z beyond 2.7), or that alone
+            move the constants of a method of moments (influence of at least .1 SDs and 5 times the
+            median item's). Robust z is the difference of the expected responses less their median,
+            over .74 times the interquartile range. Banks are linked again, until no further item is
+            left out or fewer than three would remain.
         mismatch: where common items were calibrated under other conditions (metric, filter, number
             of examples, ...; see `irtcat.predict`): "refuse", or "accept".
 
@@ -345,7 +487,9 @@ def link(
 
     References:
         Marco (1977); Loyd & Hoover (1980); Haebara (1980); Stocking & Lord (1983), Applied
-        Psychological Measurement 7, 201-210; Kolen & Brennan (2014), Test Equating, ch. 6.
+        Psychological Measurement 7, 201-210; Linn, Levine, Hastings & Wardrop (1981), Applied
+        Psychological Measurement 5, 159-173 (weights); Kolen & Brennan (2014), Test Equating,
+        ch. 6.
     """
     check_choice("method", method, LINKS)
     task = _task(bank, reference)
@@ -353,7 +497,7 @@ def link(
     used = np.ones(task.bank.n_items, bool)
     while True:
         unit, shift, value = LINKS[method](task.only(used))
-        table = _diagnostics(task, unit, shift, used)
+        table = _diagnostics(task, method, unit, shift, used)
         fewer = used & ~table["outlier"].to_numpy()
         if not drop_outliers or (fewer == used).all() or fewer.sum() < 3:
             break
@@ -364,7 +508,7 @@ def link(
         _blocks_note(*name_and_bank, common)
         for name_and_bank in (("bank", bank), ("reference", reference))
     ]
-    notes = tuple(text for text in block_notes if text)
+    notes = tuple(text for text in [*_item_notes(table), *block_notes] if text)
     note: dict[str, Any] = {"method": method, "A": unit, "B": shift, "n_common": int(used.sum())}
     if notes:
         note["notes"] = list(notes)

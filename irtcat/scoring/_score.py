@@ -207,7 +207,11 @@ def _no_flags(n: int) -> np.ndarray:
 
 
 def _point(task: _Task, kind: str) -> _Estimate:
-    """A point estimate with its Wald interval, or a likelihood-ratio one at bounds."""
+    """A point estimate with its Wald interval.
+
+    At a bound, and where the objective is flat, the curvature says nothing of the uncertainty: the
+    interval is then the likelihood-ratio one, and the SE infinite.
+    """
     prior = (task.bank.population.mean, task.bank.population.sd)
     z = ndtri(0.5 + task.level / 2)
     drop = z**2 / 2  # half the chi-squared quantile, df = 1
@@ -221,7 +225,6 @@ def _point(task: _Task, kind: str) -> _Estimate:
     theta, flags = out.theta, _no_flags(len(se))
     at_low, at_high = theta <= low, theta >= high
     flat = ~at_low & ~at_high & (np.isinf(se) | (out.tied & (se > high - low)))
-    # At a bound, and where the objective is flat, the curvature is not informative.
     by_fall = at_low | at_high | flat
     open_low = at_low | out.flat | (out.lower <= low)
     open_high = at_high | out.flat | (out.upper >= high)
@@ -229,6 +232,7 @@ def _point(task: _Task, kind: str) -> _Estimate:
     upper = np.where(by_fall, np.where(open_high, np.inf, out.upper), theta + z * se)
     flags[at_low], flags[at_high] = "at the lower bound", "at the upper bound"
     flags[flat] = "flat likelihood"
+    se = np.where(by_fall, np.inf, se)
     return _Estimate(theta=theta, se=se, lower=lower, upper=upper, flag=flags)
 
 
@@ -355,17 +359,18 @@ def score(
             memory are scored by one compiled program.
 
     Returns:
-        The abilities. An ``ml``, ``wle`` or ``map`` estimate at a bound is flagged, and its
-        interval is the likelihood-ratio (posterior-ratio) interval, open at every bound it
-        reaches. Where the likelihood is flat to the last bit at all abilities within the bounds,
-        the estimate is the bound on the side of the maximum, which is searched beyond them, and its
-        SE is infinite. A maximum that is flat to the last bit between the bounds is flagged "flat
-        likelihood". ``eap`` and ``eapsum`` are integrated on as fine and wide a grid as the items
-        and answers need; a posterior that no grid resolves is flagged "posterior narrower than the
-        grid" or "posterior beyond the grid". Without any response ``ml`` and ``wle`` are NaN and
-        flagged; the others give the population. Subjects who used a category that nobody used in
-        calibration are flagged: its curve is not an estimate. On a multidimensional bank ``eap``
-        and ``map`` give vectors with their covariance, and normal intervals.
+        The abilities. An ``ml``, ``wle`` or ``map`` estimate at a bound is flagged; its SE is
+        infinite, and its interval is the likelihood-ratio (posterior-ratio) interval, open
+        (infinite) at every bound it reaches. Where the likelihood is flat to the last bit at all
+        abilities within the bounds, the estimate is the bound on the side of the maximum, which is
+        searched beyond them. A maximum that is flat to the last bit between the bounds is flagged
+        "flat likelihood", and its SE is infinite too. ``eap`` and ``eapsum`` are integrated on as
+        fine and wide a grid as the items and answers need; a posterior that no grid resolves is
+        flagged "posterior narrower than the grid" or "posterior beyond the grid". Without any
+        response ``ml`` and ``wle`` are NaN and flagged; the others give the population.
+        Subjects who used a category that nobody used in calibration are flagged: its curve is not
+        an estimate. On a multidimensional bank ``eap`` and ``map`` give vectors with their
+        covariance, and normal intervals.
 
     Raises:
         InputError: for an unknown method, an interval outside (0, 1), bounds out of order,

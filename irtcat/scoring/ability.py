@@ -20,7 +20,8 @@ class Ability:
     Attributes:
         subject_ids: one id per subject.
         theta: estimate on the bank's scale; NaN only where ``flag`` says why.
-        se: standard error (posterior SD for ``eap`` and ``eapsum``).
+        se: standard error (posterior SD for ``eap`` and ``eapsum``); infinite for an estimate at a
+            bound.
         lower: lower end of the interval.
         upper: upper end of the interval.
         percentile: percent of the population below theta, 0 to 100: of the subject's group where

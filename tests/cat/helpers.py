@@ -27,6 +27,11 @@ def catr_config(**changes):
     return Config(**({"theta_bounds": (-4, 4), "nodes": 33, "max_items": 30} | changes))
 
 
+def se_of(theta, se):
+    """Our SE where catR has these: infinite at a theta bound, where catR has the information's."""
+    return np.where(np.abs(np.abs(theta) - 4) < 1e-8, np.inf, se)
+
+
 def state_after(pool, config, items, answers, prior):
     """The state after answers to items (traceable; positions of -1 are no items)."""
     here = items >= 0

@@ -111,6 +111,89 @@ def test_drifted_items_are_flagged_and_left_out(method):
     assert robust.to_frame()["n_used"][0] == robust.items["used"].sum()
 
 
+def with_one_more(a, b, name="bad", seed=None):
+    """15 items and one more; with a seed as another calibration would have them."""
+    rng = np.random.default_rng(0)
+    slopes, places = rng.lognormal(0.2, 0.3, 15), rng.normal(0, 1, 15)
+    if seed is not None:
+        rng = np.random.default_rng(seed)
+        slopes, places = slopes * np.exp(rng.normal(0, 0.1, 15)), places + rng.normal(0, 0.1, 15)
+    ids = [*(f"q{i}" for i in range(15)), name]
+    return ItemBank.from_parameters(
+        a=np.append(slopes, a), b=np.append(places, b), item_ids=ids
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("drop", [False, True])
+@pytest.mark.parametrize("slope", [-0.06, 0.06])
+@pytest.mark.parametrize("method", ["mean-sigma", "mean-mean"])
+def test_a_flat_item_does_not_move_the_scale(method, slope, drop):
+    """Without weights A was 1.30 and B -5.97 for such an item."""
+    reference, bank = with_one_more(0.06, 13.0), with_one_more(slope, -18.0, seed=1)
+    found = link(bank, reference, method, drop)
+    # The other items give A = 1 and B = 0 but for their errors of .1.
+    assert pytest.approx(1, abs=0.06) == found.A
+    assert pytest.approx(0, abs=0.04) == found.B
+    assert found.items["weight"]["bad"] < 0.01
+    if found.items["used"]["bad"]:
+        assert "next to no weight in A and B: bad." in found.notes[0]
+    else:
+        assert drop
+
+
+@pytest.mark.parametrize("method", ["mean-sigma", "mean-mean"])
+def test_standard_errors_weight_the_difficulties(method):
+    """A calibration's flat item, of answers at random: banks have covariances then."""
+    rng = np.random.default_rng(2)
+    true, banks = with_one_more(0.0, 0.0), []
+    for mean, sd in ((0.0, 1.0), (0.5, 1.2)):
+        answers = true.simulate(rng.normal(mean, sd, 800), seed=int(10 * mean))
+        banks.append(fit(answers, "2pl").bank)
+    reference, bank = banks
+    found = link(bank, reference, method)
+    curves = link(bank, reference, "haebara")
+    assert pytest.approx(curves.A, abs=0.1) == found.A
+    assert pytest.approx(curves.B, abs=0.1) == found.B
+    assert found.items["weight"]["bad"] < 0.05
+    # By their definition, from the printed SEs.
+    mine, theirs = bank.to_frame(), reference.to_frame()
+    v = (
+        theirs["se_b"] ** 2
+        + (mine["a"].abs().median() / theirs["a"].abs().median() * mine["se_b"]) ** 2
+    )
+    usable = mine["a"] * theirs["a"] > 0
+    weight = (1 / (v + v[usable].median())).where(usable, 0.0)
+    means = [np.average(frame["b"], weights=weight) for frame in (mine, theirs)]
+    assert pytest.approx(means[1] - found.A * means[0], abs=1e-9) == found.B
+
+
+def test_an_item_that_moves_the_constants_is_an_outlier():
+    """Influence: the constants with and without the item, over the bank's population."""
+    reference, bank = with_one_more(1.0, -1.0), with_one_more(1.0, 4.0, seed=1)
+    found, dropped = (link(bank, reference, "mean-sigma", drop) for drop in (False, True))
+    rest = bank.item_ids != "bad"
+    without = link(bank.subset(rest), reference.subset(rest), "mean-sigma")
+    assert pytest.approx(without.A, abs=0.05) != found.A
+    assert not dropped.items["used"]["bad"]
+    assert pytest.approx(without.A, abs=0.03) == dropped.A
+    assert pytest.approx(without.B, abs=0.03) == dropped.B
+    assert found.items["outlier"]["bad"]
+    assert found.items["influence"].idxmax() == "bad"
+    # The weights of the others change a little with the median.
+    expected = np.hypot(found.A - without.A, found.B - without.B)
+    assert found.items["influence"]["bad"] == pytest.approx(expected, rel=0.1)
+    assert "SDs or more: bad." in found.notes[-1]
+    assert not dropped.notes
+
+
+@pytest.mark.parametrize("method", ["mean-sigma", "mean-mean"])
+def test_items_that_agree_are_no_outliers_by_influence(method):
+    reference, bank = noisy()
+    found = link(bank, reference, method)
+    assert not found.notes
+    assert not (found.items["outlier"] & (found.items["robust_z"].abs() <= 2.7)).any()
+
+
 def test_join_after_link():
     reference, more = make(seed=4), make(seed=4, n=20)
     old = reference.subset([f"q{i}" for i in range(12)])

@@ -6,7 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.special import log_expit
+from scipy.stats import chi2
 
 from irtcat import ItemBank, Responses, score, sum_score_table
 from irtcat._precision import precision
@@ -132,10 +134,52 @@ def test_wle_goes_to_its_root_or_the_bound_on_its_side(bank, X):
 
 def test_map_at_a_bound_is_flagged(bank, X):
     ability = score(bank, responses(bank, X), method="map")
-    assert np.isfinite(ability.se).all()
     outside = np.abs(ability.theta) >= 6
+    np.testing.assert_array_equal(np.isinf(ability.se), outside)
     np.testing.assert_array_equal(ability.flag != "", outside)
     assert outside.any()
+
+
+def half_open_end(bank, row, upper, level=0.95):
+    """Where the log-likelihood has fallen by half the chi-squared quantile from that at a bound."""
+    bound = 6.0 if upper else -6.0
+
+    def log_likelihood(theta):
+        p = np.clip(bank.probability([theta])[:, 0], 1e-300, 1 - 1e-16)
+        return np.where(row == 1, np.log(p), np.log1p(-p)).sum()
+
+    drop = chi2.ppf(level, 1) / 2
+    return brentq(lambda t: log_likelihood(t) - log_likelihood(bound) + drop, -5.99, 5.99)
+
+
+@pytest.mark.parametrize("slope", [1.2, 8.0])
+@pytest.mark.parametrize("upper", [True, False])
+def test_at_a_bound_the_se_is_infinite_and_the_interval_half_open(slope, upper):
+    """The curvature at the bound printed SEs such as 23,294,888 (steep items) or .9 (flat ones)."""
+    bank = ItemBank.from_parameters(a=slope, b=np.linspace(-2, 2, 12))
+    row = np.full(12, float(upper))
+    found = score(bank, Responses.from_array([row]), "ml")
+    assert found.flag[0] == f"at the {'upper' if upper else 'lower'} bound"
+    assert found.theta[0] == (6 if upper else -6)
+    assert np.isposinf(found.se[0])
+    closed, open_ = (found.lower, found.upper) if upper else (found.upper, found.lower)
+    assert open_[0] == (np.inf if upper else -np.inf)
+    # The end is a node of a grid of 240 cells, the outer neighbour of the exact one.
+    assert closed[0] == pytest.approx(half_open_end(bank, row, upper), abs=12 / 240 + 1e-9)
+
+
+@pytest.mark.parametrize("method", ["ml", "wle", "map"])
+def test_all_estimates_within_the_bounds_are_as_before(method):
+    bank = ItemBank.from_parameters(a=1.0, b=np.linspace(-2, 2, 12))
+    wide, narrow = (
+        score(bank, bank.simulate(np.linspace(-3, 3, 40), seed=1), method, theta_bounds=bounds)
+        for bounds in ((-20.0, 20.0), (-1.0, 1.0))
+    )
+    inside = narrow.flag == ""
+    assert inside.any()
+    assert not inside.all()
+    np.testing.assert_allclose(narrow.se[inside], wide.se[inside], rtol=1e-6)
+    np.testing.assert_array_equal(np.isinf(narrow.se), ~inside)
 
 
 def test_the_case_that_was_found():

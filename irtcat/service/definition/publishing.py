@@ -31,7 +31,7 @@ from irtcat.scale import ordered_item_booklet
 from irtcat.scoring import score
 from irtcat.service.definition.checking import check_definition, pool_of
 from irtcat.service.definition.records import Adaptive, Fixed, TestDefinition
-from irtcat.service.definition.results import categories_as_responses
+from irtcat.service.definition.results import categories_as_responses, normal_se
 
 __all__ = ["PublishingReport", "exposure_parameters", "publish_report"]
 
@@ -340,7 +340,9 @@ class _Simulated:
         n: takers of the population.
         truth: true abilities.
         theta: final estimates.
-        se: their standard errors.
+        se: their standard errors; infinite at a theta bound.
+        lower: lower ends of their intervals.
+        upper: their upper ends.
         lengths: scored items of each scored section, by its position from 0.
         reports: the sessions of the population in each adaptive section, by its position.
         points: points in scored fixed sections; None where there are none.
@@ -351,6 +353,8 @@ class _Simulated:
     truth: FloatArray
     theta: FloatArray
     se: FloatArray
+    lower: FloatArray
+    upper: FloatArray
     lengths: Mapping[int, IntArray]
     reports: Mapping[int, Report]
     points: IntArray | None
@@ -406,6 +410,8 @@ def _simulated(
         truth=truth,
         theta=np.asarray(ability.theta, float),
         se=np.asarray(ability.se, float),
+        lower=np.asarray(ability.lower, float),
+        upper=np.asarray(ability.upper, float),
         lengths=lengths,
         reports=reports,
         points=values[:, bank.positions(fixed)].sum(axis=1, dtype=int) if fixed else None,
@@ -446,6 +452,8 @@ def _figures(definition: TestDefinition, simulated: _Simulated) -> dict[str, flo
     )
     finite = np.isfinite(se)
     half = _z(definition.score.level) * se
+    lower = np.where(finite, theta - half, simulated.lower[takers])
+    upper = np.where(finite, theta + half, simulated.upper[takers])
     scale = definition.score
     exact = scale.exact_score(theta)
     clipped = (exact < scale.lowest - scale.step / 2) | (exact >= scale.highest + scale.step / 2)
@@ -455,7 +463,7 @@ def _figures(definition: TestDefinition, simulated: _Simulated) -> dict[str, flo
         "bias": float((theta - truth).mean()),
         "mean_se": float(se[finite].mean()) if finite.any() else np.nan,
         "reliability": float(np.corrcoef(truth, theta)[0, 1] ** 2) if varies else np.nan,
-        "coverage": float((np.abs(theta - truth) <= half).mean()),
+        "coverage": float(((lower <= truth) & (truth <= upper)).mean()),
         "mean_items": float(simulated.total[takers].mean()),
         "clipped": float(clipped.mean()),
         "csem_score": float(scale.sd * np.sqrt((se[finite] ** 2).mean()))
@@ -578,7 +586,11 @@ def _classifications(
         out["simulated"] = observed_classification(
             simulated.truth[:n][both], first[both], second[both], cuts
         )
-        se = np.maximum(simulated.se[:n][both], 1e-9)
+        errors, lower, upper = (
+            values[:n][both] for values in (simulated.se, simulated.lower, simulated.upper)
+        )
+        se = normal_se(first[both], errors, lower, upper, definition.score.level)
+        se = np.maximum(se, 1e-9)
         out["rudner"] = rudner_classification(first[both], se, cuts)
     if simulated.points is not None:
         form = bank.subset(list(simulated.fixed))

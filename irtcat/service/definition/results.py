@@ -9,13 +9,21 @@ import pandas as pd
 from scipy.special import ndtr, ndtri
 
 from irtcat._checks import argument_error, check_count, is_number
+from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.models import item_categories
 from irtcat.responses import Responses
 from irtcat.scoring import score
 from irtcat.service.definition.records import TestDefinition
 
-__all__ = ["Result", "ScaledScore", "categories_as_responses", "result_of", "scaled"]
+__all__ = [
+    "Result",
+    "ScaledScore",
+    "categories_as_responses",
+    "normal_se",
+    "result_of",
+    "scaled",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,16 +53,24 @@ class ScaledScore:
         return {**vars(self), "probabilities": dict(self.probabilities)}
 
 
-def scaled(definition: TestDefinition, theta: float, se: float) -> ScaledScore:
+def scaled(
+    definition: TestDefinition,
+    theta: float,
+    se: float,
+    ends: tuple[float, float] = (-np.inf, np.inf),
+) -> ScaledScore:
     """The reported score, its interval and the level of an estimate of ability.
 
     The interval is ``theta +- z se``, rounded and clipped as scores are. The probability of a level
-    is that of a Normal(theta, se^2) between its cuts, given how scores are rounded.
+    is that of a Normal(theta, se^2) between its cuts, given how scores are rounded. An estimate at
+    a theta bound has no finite SE: its interval is ``ends``, and if one of these is finite, the
+    Normal has the SE that puts ``theta +- z se`` there.
 
     Args:
         definition: the test.
         theta: the estimate; NaN if there is none.
-        se: its standard error; infinite where the answers say nothing.
+        se: its standard error; infinite at a theta bound, or where the answers say nothing.
+        ends: the interval of `irtcat.score`, which is taken where ``se`` is infinite.
 
     Returns:
         The score.
@@ -84,7 +100,9 @@ def scaled(definition: TestDefinition, theta: float, se: float) -> ScaledScore:
                            probabilities={})  # fmt: skip
     scale, labels = definition.score, definition.labels
     half = ndtri(0.5 + scale.level / 2) * se
-    lower, reported, upper = scale.reported_score([theta - half, theta, theta + half]).tolist()
+    lower_end, upper_end = ends if np.isinf(se) else (theta - half, theta + half)
+    lower, reported, upper = scale.reported_score([lower_end, theta, upper_end]).tolist()
+    se = float(normal_se(theta, se, *ends, scale.level))
     exact = float(scale.exact_score(theta))
     cuts = np.array(definition.cut_thetas)
     probabilities: dict[str, float] = {}
@@ -107,13 +125,27 @@ def scaled(definition: TestDefinition, theta: float, se: float) -> ScaledScore:
     )
 
 
+def normal_se(theta: Any, se: Any, lower: Any, upper: Any, level: float) -> FloatArray:
+    """Standard errors; where they are infinite, those that put ``theta +- z se`` at a finite end.
+
+    Args:
+        theta: abilities.
+        se: their standard errors.
+        lower: lower ends of their intervals; infinite if open.
+        upper: their upper ends.
+        level: probability of the intervals.
+    """
+    reach = np.fmin(np.subtract(theta, lower), np.subtract(upper, theta))
+    return np.where(np.isinf(se), reach / ndtri(0.5 + level / 2), se)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """The result of one person.
 
     Attributes:
         theta: final estimate of ability from all scored answers.
-        se: its standard error.
+        se: its standard error; infinite for an estimate at a theta bound.
         n_items: number of scored answers.
         scaled: the reported score.
         topics: the score, the points and the possible points of each topic; empty where the test
@@ -148,7 +180,7 @@ class Result:
         return out
 
     def to_json(self) -> dict[str, Any]:
-        """The result as a JSON document, for administrators; NaN is null."""
+        """The result as a JSON document, for administrators; NaN and infinity are null."""
         return {
             "theta": self.theta if is_number(self.theta) else None,
             "se": self.se if is_number(self.se) else None,
@@ -213,7 +245,7 @@ def result_of(
         if category is not None:
             check_count(f"answers[{item}]", category, 0, int(sizes[at]) - 1)
             values[0, at] = category
-    theta, se = _estimate(definition, bank, values)
+    estimate = _estimate(definition, bank, values)
     topics: dict[str, dict[str, Any]] = {}
     if "topics" in definition.score.show:
         labels = bank.items[definition.score.topics].astype(str).to_numpy()
@@ -230,17 +262,19 @@ def result_of(
                 "possible": int((sizes[of_topic] - 1).sum()),
             }
     return Result(
-        theta=theta,
-        se=se,
+        theta=estimate[0],
+        se=estimate[1],
         n_items=int((values >= 0).sum()),
-        scaled=scaled(definition, theta, se),
+        scaled=scaled(definition, *estimate),
         topics=topics,
     )
 
 
 def _estimate(
     definition: TestDefinition, bank: ItemBank, values: np.ndarray
-) -> tuple[float, float]:
+) -> tuple[float, float, tuple[float, float]]:
+    """Ability, its standard error and interval."""
     responses = categories_as_responses(bank, values)
     ability = score(bank, responses, definition.score.method, level=definition.score.level)
-    return float(ability.theta[0]), float(ability.se[0])
+    ends = float(ability.lower[0]), float(ability.upper[0])
+    return float(ability.theta[0]), float(ability.se[0]), ends

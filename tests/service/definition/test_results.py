@@ -109,6 +109,33 @@ def test_the_final_estimate_is_that_of_score(method):
     assert result.scaled == scaled(definition, result.theta, result.se)
 
 
+@pytest.mark.parametrize("right", [0, 1])
+def test_a_score_at_a_bound_has_the_half_open_interval(right):
+    """The whole scale would be the interval of an infinite SE, and .5 its probabilities."""
+    definition = replace(TEST, score=replace(SCALE, method="ml"))
+    result = result_of(definition, BANK, {f"i{k}": right for k in range(1, 7)})
+    ability = score(BANK, Responses.from_array([[right] * 6]), "ml", level=0.9)
+    found = result.scaled
+    assert result.theta == (6 if right else -6)
+    assert np.isposinf(result.se)
+    assert result.to_json()["se"] is None
+    json.dumps(result.to_json(), allow_nan=False)
+    end = float(ability.lower[0] if right else ability.upper[0])
+    assert -3 < end < 3
+    closed, open_, limit = (
+        (found.lower, found.upper, 800) if right else (found.upper, found.lower, 200)
+    )
+    assert closed == pytest.approx(500 + 100 * end, abs=0.5)
+    assert open_ == limit
+    # The Normal of the probabilities has 5 % beyond the closed end.
+    sd = abs(result.theta - end) / norm.ppf(0.95)
+    cut = definition.cut_thetas[-1 if right else 0]
+    inside = norm.cdf((result.theta - cut) / sd if right else (cut - result.theta) / sd)
+    assert found.probability == pytest.approx(inside)
+    assert inside > 0.5
+    assert found.level == ("High" if right else "Below")
+
+
 def test_topics_have_their_own_score():
     result = result_of(TEST, BANK, {"i1": 1, "i2": 1, "i5": 0})
     assert list(result.topics) == ["x", "z"]

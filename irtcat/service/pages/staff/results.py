@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+import numpy as np
 from fastapi import Depends, Request, Response
 
 from irtcat import plot
@@ -37,7 +38,7 @@ def results_page(request: Request, account: Reader, test: str) -> Response:
     published = published_test(service, test)
     frame = result_table(service, test)
     names = names_of_people(service, frame["person"].tolist()) if account.may("people") else {}
-    scores = frame["score"].astype(float)
+    scores, errors = frame["score"].astype(float), frame["se"].astype(float)
     labels = list(published.definition.labels)
     levels = [(label, int((frame["level"] == label).sum())) for label in labels]
     return page(
@@ -48,7 +49,7 @@ def results_page(request: Request, account: Reader, test: str) -> Response:
             ("Mean score", Shown.number(float(scores.mean()), 1)),
             ("SD of the scores", Shown.number(float(scores.std()), 1)),
             ("Mean standard error, points",
-             Shown.number(float(frame["se"].astype(float).mean() * published.definition.score.sd), 1)),  # noqa: E501
+             Shown.number(float(errors[np.isfinite(errors)].mean() * published.definition.score.sd), 1)),  # noqa: E501
             ("Mean number of items", Shown.number(float(frame["n_items"].astype(float).mean()), 1)),
             ("Median time", Shown.clock(float(frame["seconds"].astype(float).median()))),
         ],
