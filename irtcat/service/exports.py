@@ -169,7 +169,9 @@ def qti_results(service: Service, attempt: str) -> bytes:
         base = "identifier" if item.choices else "string"
         _response(entry, "RESPONSE", base, CARDINALITY.get(item.kind, "single"), values)
         if answer.code is not None:
-            _outcome(entry, "SCORE", float(answer.code))
+            key = it.test.items.keys.get(name)
+            unit = 1.0 if key is None else key.unit
+            _outcome(entry, "SCORE", round(answer.code * unit, 9))
     return etree.tostring(root, xml_declaration=True, encoding="UTF-8", pretty_print=True)
 
 
