@@ -74,13 +74,15 @@ def tests(o: Options) -> Output:
     option("person", source="", type=str, help="Id of the person of one ticket."),
     option("name", source="", type=str, help="Name of a new person."),
     option("external", source="", type=str,
-           help="Id of the person in another system; known ones are recognised."),
+           help="Id of the person in another system; a known one must have the same name."),
     option("accommodations", source="", type=str,
            help="Names separated by commas, such as extra_time_25,pause."),
     option("opens", source="", type=str, parse=_time,
            help="From when it is valid, such as 2026-11-30T09:00."),
     option("expires", source="", type=str, parse=_time,
            help="Until when the test may be begun."),
+    option("dry_run", source="", type=bool, default=False,
+           help="Check all, print whether people are new or known, and store nothing."),
     URL,
     KEY_FILE,
 )  # fmt: skip
@@ -91,7 +93,7 @@ def ticket(o: Options) -> Output:
     """
     import pandas as pd
 
-    people, provision = part("people"), part("provision")
+    people, provision, roster = part("people"), part("provision"), part("roster")
     base = o.url or "http://127.0.0.1:8080"
     named = [o.person is not None, o.name is not None or o.external is not None]
     if sum(named) > 1:
@@ -100,13 +102,13 @@ def ticket(o: Options) -> Output:
         raise typer.BadParameter("not with --person, --name or --external.", param_hint="--count")
     accommodations = [text for text in (o.accommodations or "").split(",") if text]
     rows: list[dict[str, Any]] = []
-    with opened(o) as service, service.database.writing():
+    with opened(o) as service, _transaction(service, o.dry_run):
         test = o.test or provision.only_open_test(service)
         for _ in range(o.count):
-            person = o.person
+            person, status = o.person, roster.NEW if o.person is None else f"known: {o.person}"
             if named[1]:
                 about = {"name": o.name or "", "external": o.external or ""}
-                person = people.add_person(service, **about, actor=ACTOR)
+                person, status = roster.admit(service, **about, actor=ACTOR)
             issued = people.issue_ticket(
                 service,
                 test,
@@ -116,11 +118,19 @@ def ticket(o: Options) -> Output:
                 opens=o.opens,
                 expires=o.expires,
             )
-            link = provision.take_link(base, issued.token)
-            rows.append({"link": link, "ticket": issued.id, "person": issued.person})
+            if o.dry_run:
+                rows.append({"person": status})
+            else:
+                link = provision.take_link(base, issued.token)
+                rows.append({"link": link, "ticket": issued.id, "person": issued.person})
     table = pd.DataFrame(rows)
-    lines = [str(row["link"]) for row in rows]
-    return Output({"test": test, "tickets": rows}, lines, table=table)
+    lines = [str(row["person" if o.dry_run else "link"]) for row in rows]
+    return Output({"test": test, "dry_run": o.dry_run, "tickets": rows}, lines, table=table)
+
+
+def _transaction(service: Any, dry_run: bool) -> Any:
+    """A context of one transaction, of which a dry run stores nothing."""
+    return service.database.undone() if dry_run else service.database.writing()
 
 
 @command_of("", ADDRESS, TEST, result("results.csv"), KEY_FILE)

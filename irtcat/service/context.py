@@ -33,8 +33,14 @@ def new_id(prefix: str) -> str:
 
 
 def new_secret() -> str:
-    """A random secret of 192 bits, for tickets, tokens and devices."""
-    return secrets.token_urlsafe(24)
+    """A random secret of almost 192 bits, for tickets, tokens and devices.
+
+    It begins with a letter or a digit: to a spreadsheet, one that begins with ``-`` is a formula.
+    """
+    while True:
+        secret = secrets.token_urlsafe(24)
+        if secret[0].isalnum():
+            return secret
 
 
 def digest_of(secret: str) -> str:

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,11 @@ POSTGRESQL = Dialect(
     lock=" FOR UPDATE",
     json_text="({column}::json ->> '{field}')",
 )
+
+
+class _UndoneError(Exception):
+    """Ends a transaction that is rolled back."""
+
 
 CONNECTIONS = 16
 """Connections of one process: a request holds one for some milliseconds, so that more only wait in
@@ -132,6 +137,15 @@ class EngineDatabase:
             if alone and self.dialect is POSTGRESQL:
                 self.execute("SELECT pg_advisory_xact_lock(?)", (ALONE,))
             yield
+
+    @contextmanager
+    def undone(self) -> Iterator[None]:
+        """A context of one transaction that is rolled back at its end: nothing of it is stored."""
+        if getattr(self._of_thread, "mode", None) is not None:
+            raise RuntimeError("only a transaction of its own can be undone")
+        with suppress(_UndoneError), self.writing():
+            yield
+            raise _UndoneError
 
     @contextmanager
     def _connected(self, mode: str) -> Iterator[None]:

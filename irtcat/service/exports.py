@@ -19,7 +19,8 @@ from irtcat.service.errors import ConflictError
 from irtcat.service.library import published_test
 from irtcat.service.results import answer_table, attempt_result, result_table
 
-__all__ = ["answers_csv", "qti_results", "responses_file", "responses_of", "results_csv"]
+__all__ = ["answers_csv", "qti_results", "responses_file", "responses_of", "results_csv",
+           "spreadsheet_csv"]  # fmt: skip
 
 QTI = "http://www.imsglobal.org/xsd/imsqti_result_v3p0"
 
@@ -43,7 +44,7 @@ def _finished(service: Service, test: str) -> list[Attempt]:
     return [attempt_of(service, row.id) for row in service.rows(statement)]
 
 
-def _csv(frame: pd.DataFrame) -> str:
+def spreadsheet_csv(frame: pd.DataFrame) -> str:
     """A table as CSV; texts that a spreadsheet would calculate are marked as text.
 
     Unlike `irtcat._csv`, whose readers undo it, for people's spreadsheets: numbers stay numbers.
@@ -61,7 +62,7 @@ def _csv(frame: pd.DataFrame) -> str:
 def results_csv(service: Service, test: str) -> str:
     """The results of a test, a row for each finished attempt (see `result_table`)."""
     published_test(service, test)
-    return _csv(result_table(service, test))
+    return spreadsheet_csv(result_table(service, test))
 
 
 def answers_csv(service: Service, test: str) -> str:
@@ -73,7 +74,7 @@ def answers_csv(service: Service, test: str) -> str:
         frame.insert(1, "person", attempt.head["person"])
         frames.append(frame)
     columns = ["attempt", "person", "section", "item", "response", "code", "seconds", "at"]
-    return _csv(pd.concat(frames) if frames else pd.DataFrame(columns=columns))
+    return spreadsheet_csv(pd.concat(frames) if frames else pd.DataFrame(columns=columns))
 
 
 def responses_of(service: Service, test: str) -> Responses:
@@ -168,7 +169,9 @@ def qti_results(service: Service, attempt: str) -> bytes:
         base = "identifier" if item.choices else "string"
         _response(entry, "RESPONSE", base, CARDINALITY.get(item.kind, "single"), values)
         if answer.code is not None:
-            _outcome(entry, "SCORE", float(answer.code))
+            key = it.test.items.keys.get(name)
+            unit = 1.0 if key is None else key.unit
+            _outcome(entry, "SCORE", round(answer.code * unit, 9))
     return etree.tostring(root, xml_declaration=True, encoding="UTF-8", pretty_print=True)
 
 

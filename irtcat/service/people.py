@@ -13,17 +13,17 @@ from typing import Any
 import pandas as pd
 import sqlalchemy as sa
 
-from irtcat._checks import argument_error, check_id
+from irtcat._checks import argument_error, check_id, shorten
 from irtcat.cat._log import utc_text
 from irtcat.service import tables
 from irtcat.service.audit import record
 from irtcat.service.context import Service, digest_of, new_id, new_secret
 from irtcat.service.definition import time_factor
 from irtcat.service.errors import ConflictError, NotFoundError
-from irtcat.service.library import published_test
+from irtcat.service.library import PublishedTest, published_test
 
-__all__ = ["Ticket", "add_person", "erase", "issue_ticket", "people_table", "revoke_ticket",
-           "ticket_table"]  # fmt: skip
+__all__ = ["Ticket", "add_person", "erase", "issue_ticket", "known_person", "open_test",
+           "people_table", "revoke_ticket", "ticket_table"]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -52,21 +52,47 @@ def add_person(
         email: address, for the staff's use.
         external: id in another system. A person with the same one is returned, not added.
         actor: who adds it.
+
+    Raises:
+        ConflictError: if the external id is known with another name or e-mail.
     """
     for field, value in (("name", name), ("email", email), ("external", external)):
         if value:
             check_id(field, value)
     with service.database.writing():
-        if external:
-            known = sa.select(tables.people.c.id).where(tables.people.c.external == external)
-            found = service.scalar(known)
-            if found is not None:
-                return str(found)
+        known = known_person(service, name=name, email=email, external=external)
+        if known is not None:
+            return str(known.id)
         person = new_id("p")
         row = {"id": person, "name": name, "email": email, "external": external}
         service.database.run(tables.people.insert(), {**row, "created": service.now()})
         record(service, actor, "person added", person=person)
     return person
+
+
+def known_person(service: Service, *, name: str = "", email: str = "", external: str) -> Any:
+    """The person with an external id; None without one.
+
+    Args:
+        service: the service.
+        name: name; empty for any.
+        email: address; empty for any.
+        external: id in another system; nobody is known by an empty one.
+
+    Raises:
+        ConflictError: if the external id is known with another name or e-mail.
+    """
+    if not external:
+        return None
+    people = tables.people
+    row = service.row(sa.select(people).where(people.c.external == external))
+    if row is not None:
+        for field, given, stored in (("name", name, row.name), ("e-mail", email, row.email)):
+            if given and given != stored:
+                known = f"{field} {shorten(stored)}" if stored else f"no {field}"
+                text = f"The id {shorten(external)} is known with {known}. Got {shorten(given)}."
+                raise ConflictError(text)
+    return row
 
 
 def erase(service: Service, person: str, *, actor: str) -> None:
@@ -96,6 +122,19 @@ def people_table(service: Service) -> pd.DataFrame:
     return pd.DataFrame([tuple(row) for row in rows], columns=names)
 
 
+def open_test(service: Service, test: str) -> PublishedTest:
+    """A published test that takes new attempts.
+
+    Raises:
+        NotFoundError: for an unknown test.
+        ConflictError: for a test that is retired.
+    """
+    published = published_test(service, test)
+    if published.status != "open":
+        raise ConflictError(f"The test {published.definition.title!r} is retired.")
+    return published
+
+
 def issue_ticket(
     service: Service,
     test: str,
@@ -122,9 +161,7 @@ def issue_ticket(
         ConflictError: for a test that is retired.
         InputError: for accommodations that the test does not allow, or times without a time zone.
     """
-    published = published_test(service, test)
-    if published.status != "open":
-        raise ConflictError(f"The test {published.definition.title!r} is retired.")
+    published = open_test(service, test)
     time_factor(accommodations)
     allowed = published.definition.accommodations.allowed
     for name in accommodations:

@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+from csv import reader
 from itertools import count
 
 import numpy as np
@@ -12,7 +13,7 @@ from lxml import etree
 import irtcat
 from irtcat.bank import ItemBank
 from irtcat.cat.store import as_bytes
-from irtcat.service import library, people, proctoring, taking
+from irtcat.service import audit, library, people, proctoring, taking
 from irtcat.service.app import create_app
 from irtcat.service.attempt import attempt_of
 from irtcat.service.auth import accounts
@@ -249,11 +250,60 @@ def test_a_table_of_tickets(staff, service, published):
     bad = "external,accommodations\ns-3,\ns-4,wings\n"
     problem = proctor("POST", f"uploads/tickets?test={published}", content=bad, headers=csv,
                       status=422)  # fmt: skip
-    assert problem["detail"].startswith("Row 2: ")
+    assert problem["detail"].startswith("Line 3: ")
     assert len(proctor("GET", "people")["items"]) == 2
-    for wrong in (b"shoe\n9", b"\xff", b"name,name\na,b", b"name\na,b", b'name\n"a', b""):
+    for wrong in (b"shoe\n9", b"\xff", b"name,name\na,b", b"name\na,b", b'name\n"a', b"",
+                  b"name;email\na;b", b"external\ns-1;Ada", b"name\temail\n"):  # fmt: skip
         proctor("POST", f"uploads/tickets?test={published}", content=wrong, headers=csv,
                 status=422)  # fmt: skip
+
+
+def test_a_dry_run_of_tickets_stores_nothing(staff, service, published):
+    proctor = staff("proctor")
+    csv = {"Content-Type": "text/csv"}
+    ada = proctor("POST", "people", {"name": "Ada", "external": "s-1"})["id"]
+    address = f"uploads/tickets?test={published}"
+    rows = ["name,external,email", '"Müller, Anna",s-2,anna@example.org', "", "=1+1,,", ",s-1,", ""]
+    table = "\ufeff" + "\r\n".join(rows)
+    entries = len(audit.audit_entries(service))
+    reply = proctor(
+        "POST", f"{address}&dry_run=true", content=table.encode(), headers=csv, status=200
+    )
+    assert reply.text.split("\r\n") == [
+        "name,external,email,person,status",
+        '"Müller, Anna",s-2,anna@example.org,,new',
+        "'=1+1,,,,new",
+        f",s-1,,{ada},known: Ada",
+        "",
+    ]
+    assert len(people.people_table(service)) == 1
+    assert people.ticket_table(service).empty
+    assert len(audit.audit_entries(service)) == entries
+    reply = proctor("POST", address, content=table.encode(), headers=csv, status=200)
+    rows = list(reader(reply.text.splitlines()))
+    assert rows[0] == ["name", "external", "email", "person", "ticket", "token"]
+    assert rows[2][0] == "'=1+1"
+    assert rows[3][3] == ada
+    assert set(people.people_table(service)["name"]) == {"Ada", "Müller, Anna", "=1+1"}
+    for query in ("", "&dry_run=true"):
+        other = "name,external\nEmmy,s-9\nGrace,s-1\n"
+        problem = proctor("POST", address + query, content=other, headers=csv, status=409)
+        assert problem["detail"] == "Line 3: The id 's-1' is known with name 'Ada'. Got 'Grace'."
+    proctor("POST", "uploads/tickets?test=test_x&dry_run=true", content=table.encode(), headers=csv,
+            status=404)  # fmt: skip
+    assert len(people.people_table(service)) == 3
+
+
+def test_a_known_person_keeps_the_name(staff, service):
+    proctor = staff("proctor")
+    given = {"name": "Ada", "email": "ada@example.org", "external": "s-1"}
+    ada = proctor("POST", "people", given)["id"]
+    for same in (given, {"external": "s-1"}, {"external": "s-1", "name": "Ada"}):
+        assert proctor("POST", "people", same)["id"] == ada
+    for other in ({"name": "Grace"}, {"email": "grace@example.org"}):
+        problem = proctor("POST", "people", {"external": "s-1", **other}, status=409)
+        assert "is known with" in problem["detail"]
+    assert len(people.people_table(service)) == 1
 
 
 def test_conducting(staff, service, published):

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from irtcat.cli._app import app
-from irtcat.service import example, library, provision, server
+from irtcat.service import example, library, people, provision, server
 from irtcat.service.auth.accounts import sign_in
 from irtcat.service.context import Service
 from irtcat.service.taking import begin
@@ -75,6 +75,19 @@ def test_tickets_open_the_test(address, small):
     two = run_json("service", "ticket", address, *named)
     assert one["tickets"][0]["person"] == two["tickets"][0]["person"]
     assert run_ok("service", "ticket", address).startswith("http://127.0.0.1:8080/t/")
+    # A dry run says who is new and who is known, and stores nothing.
+    with Service(address) as service:
+        before = len(people.people_table(service)), len(people.ticket_table(service))
+    assert run_ok("service", "ticket", address, "--external", "x1", "--dry-run") == "known: Ada\n"
+    assert run_ok("service", "ticket", address, "-n", 2, "--dry-run") == "new\nnew\n"
+    out = run_json("service", "ticket", address, "--name", "Emmy", "--dry-run")
+    assert (out["dry_run"], out["tickets"]) == (True, [{"person": "new"}])
+    for dry in ((), ("--dry-run",)):
+        other = run("service", "ticket", address, "--name", "Grace", "--external", "x1", *dry)
+        assert other.exit_code == 1
+        assert "The id 'x1' is known with name 'Ada'. Got 'Grace'." in other.stderr
+    with Service(address) as service:
+        assert before == (len(people.people_table(service)), len(people.ticket_table(service)))
 
 
 @pytest.mark.parametrize(

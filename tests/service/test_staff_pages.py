@@ -286,10 +286,20 @@ def test_forms_need_a_token_of_the_browser(app, admin, published):
     admin.post(f"/staff/tests/{published}/retire")
 
 
+def confirmed(browser, **fields):
+    """Send the form of tickets, then the page that confirms it as a browser does."""
+    page = lxml_html.fromstring(browser.post("/staff/tickets/new", 200, **fields).text)
+    assert not page.xpath("//span[@class='link']")
+    hidden = page.xpath("//form//input[@type='hidden' and @name!='token']")
+    return browser.post(
+        "/staff/tickets/new", 200, **{e.get("name"): e.get("value") for e in hidden}
+    )
+
+
 def test_tickets(app, service, published, clock):
     proctor = Browser(app, "proctor")
-    answer = proctor.post(
-        "/staff/tickets/new", 200, test=published, people="Ada, ada@example.org, s-1\nEmmy\n",
+    answer = confirmed(
+        proctor, test=published, people="Ada, ada@example.org, s-1\nEmmy\n",
         accommodations="extra_time_50", opens="2026-11-23T09:00", zone="Europe/Berlin",
     )  # fmt: skip
     links = lxml_html.fromstring(answer.text).xpath("//span[@class='link']/text()")
@@ -313,6 +323,13 @@ def test_tickets(app, service, published, clock):
         ({"count": "0"}, "from 1 to 500"),
         ({"count": "x"}, "from 1 to 500"),
         ({"people": "a,b,c,d"}, "a name, an e-mail and an id"),
+        ({"people": "Ada\nMüller, Anna"}, "Line 2: an e-mail address has an @"),
+        ({"people": "Ada; ada@example.org; s-1"}, "Line 1: cells must be separated by commas"),
+        (
+            {"people": "Grace, , s-1"},
+            "Line 1: The id &#39;s-1&#39; is known with name &#39;Ada&#39;",
+        ),
+        ({"people": ", ,"}, "enter 1 to 500 lines"),
         ({"count": "1", "opens": "soon"}, "enter a date"),
         ({"count": "1", "opens": "2026-11-23T09:00", "zone": "../x"}, "enter a date"),
         ({"count": "1", "accommodations": "untimed"}, "extra_time_50"),
@@ -321,6 +338,33 @@ def test_tickets(app, service, published, clock):
         page = proctor.post("/staff/tickets/new", 422, **{"test": published, **fields})
         assert fault in page.text
     assert len(people.ticket_table(service)) == 2
+
+
+def test_people_are_shown_before_tickets_are_issued(app, service, published):
+    proctor = Browser(app, "proctor")
+    people.add_person(service, name="Ada", external="s-1", actor="test")
+    fields = {"test": published, "people": '"Müller, Anna", anna@example.org\r\n\r\n,,s-1\r\n'}
+    page = lxml_html.fromstring(proctor.post("/staff/tickets/new", 200, **fields).text)
+    rows = [[cell.text for cell in row.iter("td")] for row in page.xpath("//tbody/tr")]
+    assert rows == [
+        ["1", "new", "Müller, Anna", "anna@example.org", None],
+        ["3", "known: Ada", None, None, "s-1"],
+    ]
+    assert "1 person is added, 1 is known" in page.text_content()
+    assert people.people_table(service)["name"].tolist() == ["Ada"]
+    assert people.ticket_table(service).empty
+    # The form again, with what was entered.
+    form = lxml_html.fromstring(proctor.post("/staff/tickets/new", 200, **fields, change="1").text)
+    assert form.xpath("//textarea/text()")[0].startswith('"Müller, Anna", anna')
+    # Somebody adds the person meanwhile: that is shown before anything is issued.
+    seen = page.xpath("//input[@name='seen']/@value")[0]
+    people.erase(service, people.people_table(service)["id"][0], actor="test")
+    answer = proctor.post("/staff/tickets/new", 200, **fields, seen=seen)
+    assert "2 people are added" in answer.text
+    assert people.ticket_table(service).empty
+    links = lxml_html.fromstring(confirmed(proctor, **fields).text).xpath("//ol/li/strong/text()")
+    assert links == ["Müller, Anna", "s-1"]
+    assert people.people_table(service)["name"].tolist() == ["Müller, Anna", ""]
 
 
 def test_people(app, service, published, taker):

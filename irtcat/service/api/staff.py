@@ -4,12 +4,11 @@ Every route names the permission that it needs (`irtcat.service.auth.accounts.PE
 come in pages: ``limit`` entries after the one that ``after`` names.
 """
 
-import csv
-import io
 from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
+import pandas as pd
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
 
@@ -22,6 +21,7 @@ from irtcat.service import (
     proctoring,
     ratings,
     results,
+    roster,
     webhooks,
 )
 from irtcat.service.api._schemas import (
@@ -361,9 +361,13 @@ class People(Page):
     items: list[Person]
 
 
-@router.post("/people", response_model=Made, status_code=201, responses=STAFF, tags=["people"])
+@router.post("/people", response_model=Made, status_code=201, responses=problems(401, 403, 409),
+             tags=["people"])  # fmt: skip
 def add_person(at: Annotated[Acting, needs("people")], body: PersonBody) -> Any:
-    """Add a person; everything else knows them by the random id."""
+    """Add a person; everything else knows them by the random id.
+
+    An external id that is known with another name or e-mail is refused.
+    """
     return {"id": people.add_person(at.service, actor=at.actor, **body.model_dump())}
 
 
@@ -462,60 +466,34 @@ def upload_tickets(
     at: Annotated[Acting, needs("tickets")],
     data: Data,
     test: Annotated[str, Query(max_length=128)],
+    dry_run: Annotated[bool, Query(description="Check, and store nothing.")] = False,
 ) -> Response:
     """Issue a ticket for each row of a table, all or none.
 
-    Columns, all optional: `external`, `name`, `email`, `accommodations` (separated by `|`).
-    The answer is the table with the columns `person`, `ticket` and `token`.
+    Columns, all optional: `external`, `name`, `email`, `accommodations` (separated by `|`). Cells
+    are separated by commas, and in double quotes where they have one. An external id that is known
+    with another name or e-mail is refused. The answer is the table with the columns `person`,
+    `ticket` and `token`; of a dry run, with `person` and `status`: `new`, or `known: NAME`.
     """
     content_type(request, "text/csv")
-    rows = _rows(data)
-    done = []
-    with at.service.database.writing():
-        for number, row in enumerate(rows, start=1):
-            given = {name: row.get(name, "") for name in ("external", "name", "email")}
-            wanted = [name for name in row.get("accommodations", "").split("|") if name]
-            try:
-                person = people.add_person(at.service, actor=at.actor, **given)
-                ticket = people.issue_ticket(
-                    at.service, test, person=person, accommodations=wanted, actor=at.actor
-                )
-            except ServiceError:
-                raise
-            except ValueError as error:
-                raise ServiceError(f"Row {number}: {error}") from None
-            done.append({**row, "person": person, "ticket": ticket.id, "token": ticket.token})
-    text = io.StringIO()
-    columns = list(done[0]) if done else ["person", "ticket", "token"]
-    writer = csv.DictWriter(text, columns)
-    writer.writeheader()
-    writer.writerows(done)
-    return attachment(text.getvalue(), "text/csv; charset=utf-8", "tickets.csv")
-
-
-def _rows(data: bytes) -> list[dict[str, str]]:
-    """The rows of a table of people.
-
-    Raises:
-        ServiceError: for a table that cannot be read, or with other columns.
-    """
     try:
-        reader = csv.DictReader(io.StringIO(data.decode("utf-8-sig")), strict=True)
-        rows = list(reader)
-    except (UnicodeDecodeError, csv.Error):
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
         raise ServiceError("The table must be CSV in UTF-8.") from None
-    known = ("external", "name", "email", "accommodations")
-    columns = reader.fieldnames or []
-    if not columns or any(name not in known for name in columns):
-        raise ServiceError(f"The columns must be some of {', '.join(known)}.")
-    if len(columns) != len(set(columns)) or len(rows) > MOST_TICKETS:
-        raise ServiceError(
-            f"The table must have each column once, and at most {MOST_TICKETS} rows."
-        )
-    for number, row in enumerate(rows, start=1):
-        if None in row or None in row.values() or any("\x00" in v for v in row.values()):
-            raise ServiceError(f"Row {number}: it must have a value for each column.")
-    return rows
+    columns, lines = roster.read_table(text, MOST_TICKETS)
+    rows = []
+    for line, status, ticket in roster.issue(
+        at.service, test, lines, actor=at.actor, dry_run=dry_run
+    ):
+        given = {**vars(line), "accommodations": "|".join(line.accommodations)}
+        if dry_run:
+            made = ["" if status == roster.NEW else ticket.person, status]
+        else:
+            made = [ticket.person, ticket.id, ticket.token]
+        rows.append([*(given[name] for name in columns), *made])
+    own = ["person", "status"] if dry_run else ["person", "ticket", "token"]
+    table = exports.spreadsheet_csv(pd.DataFrame(rows, columns=[*columns, *own]))
+    return attachment(table, "text/csv; charset=utf-8", "tickets.csv")
 
 
 # Attempts

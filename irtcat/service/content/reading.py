@@ -43,9 +43,10 @@ def read_items(path: str | os.PathLike[str], keys: str | os.PathLike[str] | None
     Fields of a key (of `Key`): ``key`` (the right choice, all right choices, the right order, or
     the accepted texts), or ``points`` (``{ A = 2, B = 1 }``, with ``default``, ``lower`` and
     ``upper``), or ``rubric`` (with ``max_score``, or ``criteria`` with their points);
-    ``case_sensitive``; ``max_score`` (points for the key, 1 by default). They stand in the item's
-    file, or apart in ``keys.toml`` (a table ``[ID]`` for each item) or ``keys.csv`` (columns ``id``
-    and fields).
+    ``case_sensitive``; ``max_score`` (points for the key, 1 by default). Points may be parts such
+    as 0.5: the categories of the item are its scores in steps of the largest common part. They
+    stand in the item's file, or apart in ``keys.toml`` (a table ``[ID]`` for each item) or
+    ``keys.csv`` (columns ``id`` and fields).
 
     **A table** in CSV has a row for each item, with the columns ``id``, ``prompt`` (Markdown), the
     choices ``A``, ``B``, ... (Markdown), and the fields above. Several entries of a cell are

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
@@ -53,6 +54,9 @@ MOST_SCORE = 100
 MOST_TOTALS = 100_000
 """Most different sums of points by number of choices: whole points of 100 choices stay below, and
 irregular fractions would double with every choice."""
+
+PRECISION = 1e-6
+"""Difference from a multiple that is rounding: points such as 1/3 have no exact decimals."""
 
 MOST_SECONDS = 24 * 3600.0
 
@@ -338,6 +342,8 @@ class Key:
             ``upper``; for an item that takes one choice or a text, the greatest of its points.
         rubric: sanitised HTML for the scorers.
         criteria: (name, points) pairs of a "rubric"; the points sum to ``max_score``.
+        unit: points of one category: 1, or the largest part of a point, such as 0.5, of which all
+            scores are multiples. A score of 1.5 is then category 3. `ItemSet` finds it.
 
     Raises:
         InputError: naming the item and the field.
@@ -360,6 +366,7 @@ class Key:
     max_score: float | None = None
     rubric: str = ""
     criteria: tuple[tuple[str, float], ...] = ()
+    unit: float = 1.0
 
     def __post_init__(self) -> None:
         """Check the fields."""
@@ -394,6 +401,10 @@ class Key:
             total = sum(p for _, p in self.criteria)
             raise content_error(where, f"criteria of {highest:g} points in all", f"{total:g}")
         _set(self, "max_score", highest)
+        unit = checked_number(where, "unit", self.unit)
+        if not 0 < unit <= 1:
+            raise content_error(where, "unit above 0 and of at most 1", f"{unit:g}")
+        _set(self, "unit", unit)
 
     def _check_kind(self, where: str) -> None:
         needs = {"match": "correct", "map": "points", "rubric": ""}
@@ -419,12 +430,25 @@ class Key:
 
     @property
     def categories(self) -> int:
-        """Number of categories of the item: the scores 0 to ``max_score``."""
-        return math.floor(self.max_score or 0) + 1
+        """Number of categories of the item: the scores 0 to ``max_score`` in steps of ``unit``."""
+        return math.floor((self.max_score or 0) / self.unit + PRECISION) + 1
+
+    def category(self, score: float) -> int | None:
+        """The category of a score; None if the score is no multiple of ``unit``.
+
+        Example:
+            >>> Key("q", "match", correct=("B",), max_score=1.5, unit=0.5).category(1.5)
+            3
+        """
+        steps = score / self.unit
+        return round(steps) if abs(steps - round(steps)) < PRECISION else None
 
     def to_json(self) -> dict[str, Any]:
         """The key as a JSON document."""
-        return _document(self)
+        document = _document(self)
+        if self.unit == 1:
+            del document["unit"]
+        return document
 
     @staticmethod
     def from_json(document: Any) -> "Key":
@@ -701,9 +725,10 @@ def checked_key(key: Key, item: Item) -> Key:
                 raise content_error(where, "numbers for a numeric item", shorten(value))
     if key.kind == "match":
         _check_match(key, item, where)
+        return replace(key, unit=_unit({float(key.max_score or 0)}))
     if key.kind == "map":
         return _with_highest(key, item, where)
-    return key
+    return replace(key, unit=1.0)
 
 
 def _check_match(key: Key, item: Item, where: str) -> None:
@@ -724,12 +749,25 @@ def _check_match(key: Key, item: Item, where: str) -> None:
 
 def _with_highest(key: Key, item: Item, where: str) -> Key:
     """A map with the highest total that a response can reach as its highest score."""
-    highest = max(map_totals(key, item))
-    lowest = min(map_totals(key, item))
+    totals = map_totals(key, item)
+    highest, lowest = max(totals), min(totals)
     if lowest < 0:
         got = f"a score of {lowest:g}"
         raise content_error(where, "points with no negative score", got, "Set lower to 0")
-    return replace(key, max_score=highest)
+    return replace(key, max_score=highest, unit=_unit(totals))
+
+
+def _unit(totals: set[float]) -> float:
+    """The largest 1/n of which all scores are multiples; 1 if none gives `MOST_SCORE` categories.
+
+    Example:
+        >>> _unit({0.0, 2.0}), _unit({0.0, 0.5, 1.0}), _unit({0.0, 0.25, 0.5}), _unit({0.0, 0.123})
+        (1.0, 0.5, 0.25, 1.0)
+    """
+    parts = [Fraction(total).limit_denominator(MOST_SCORE) for total in totals]
+    n = math.lcm(*(part.denominator for part in parts))
+    exact = all(abs(float(p) - t) < PRECISION for p, t in zip(parts, totals, strict=True))
+    return 1 / n if exact and n * max(totals) <= MOST_SCORE else 1.0
 
 
 def map_totals(key: Key, item: Item) -> set[float]:

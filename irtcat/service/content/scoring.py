@@ -112,7 +112,8 @@ def scored(key: Key, item: Item, response: Any, n_categories: int) -> int | None
         n_categories: number of categories of the item in the bank.
 
     Returns:
-        A whole number from 0 to ``n_categories - 1``; None if people have to score the response.
+        The score in units of ``key.unit``, a whole number from 0 to ``n_categories - 1``; None if
+        people have to score the response.
 
     Raises:
         InputError: the response is not one to this item, or the score is not one of the categories.
@@ -136,10 +137,12 @@ def scored(key: Key, item: Item, response: Any, n_categories: int) -> int | None
         total = float(key.max_score or 0) if _is_right(key, item, response) else 0.0
     else:
         total = limited(_points(key, item, response), key)
-    if total != int(total) or not 0 <= total < n_categories:
-        where = f"item {brief(item.id)}"
-        raise content_error(where, f"a whole score from 0 to {n_categories - 1}", f"{total:g}")
-    return int(total)
+    category = key.category(total)
+    if category is None or not 0 <= category < n_categories:
+        where, highest = f"item {brief(item.id)}", (n_categories - 1) * key.unit
+        must = "a whole score" if key.unit == 1 else f"a multiple of {key.unit:g}"
+        raise content_error(where, f"{must} from 0 to {highest:g}", f"{total:g}")
+    return category
 
 
 def _is_right(key: Key, item: Item, response: Any) -> bool:
@@ -185,8 +188,8 @@ def check_against_bank(items: ItemSet, bank: ItemBank, ids: Sequence[str] | None
 
     Raises:
         InputError: listing every fault: items without content or without a key, a key that gives
-            scores that are not whole numbers from 0 to the number of categories less 1, or never
-            the highest.
+            scores that are no multiples of its unit from 0 to the number of categories less 1, or
+            never the highest.
 
     Example:
         >>> item = Item("q1", "text", "<p>2 + 2 = ?</p>", numeric=True)
@@ -217,10 +220,11 @@ def _fault(items: ItemSet, name: str, n_categories: int | None) -> str:
     key, item = items.keys[name], items[name]
     highest = float(key.max_score or 0)
     totals = map_totals(key, item) if key.kind == "map" else {0.0, highest}
-    partial = sorted(total for total in totals if total != int(total))
+    partial = sorted(total for total in totals if key.category(total) is None)
     if partial:
-        return f"can have the score {partial[0]:g}, which is not a whole number"
-    if highest != n_categories - 1:
-        scores = f"the scores 0 to {highest:g}"
+        return f"can have the score {partial[0]:g}, which is no multiple of {key.unit:g}"
+    if key.category(highest) != n_categories - 1:
+        steps = "" if key.unit == 1 else f" in steps of {key.unit:g}"
+        scores = f"the scores 0 to {highest:g}{steps}"
         return f"has {scores}, and {n_categories} categories in the bank"
     return ""

@@ -150,6 +150,9 @@ def test_a_whole_test_is_administered(served, page, tmp_path):
     page.get_by_label("People").fill("Emmy Noether, emmy@example.org, s-7")
     page.get_by_label("all time limits are 25 % longer").check()
     page.get_by_role("button", name="Issue").click()
+    page.get_by_role("cell", name="new", exact=True).wait_for()
+    check(page, "confirm-ticket")
+    page.get_by_role("button", name="Issue").click()
     link = page.locator(".link").inner_text()
     check(page, "links")
 

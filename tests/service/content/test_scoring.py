@@ -3,6 +3,7 @@
 import itertools
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from irtcat import InputError, ItemBank
@@ -175,25 +176,66 @@ def test_scores_outside_the_categories_are_refused():
 
 def test_faults_against_the_bank_are_all_named():
     items = ItemSet(
-        [item("choice", id=name) for name in ("nokey", "half", "low", "good")],
+        [item("choice", id=name) for name in ("nokey", "odd", "half", "low", "good")],
         [
+            Key("odd", "map", points={"A": 1, "B": 0.123}),
             Key("half", "map", points={"A": 1, "B": 0.5}),
             Key("low", "match", correct=("A",), max_score=2),
             Key("good", "match", correct=("A",)),
         ],
     )
-    bank = ItemBank.from_parameters(b=[0.0] * 5, item_ids=["nokey", "half", "low", "good", "lost"])
+    names = ["nokey", "odd", "half", "low", "good", "lost"]
+    bank = ItemBank.from_parameters(b=[0.0] * 6, item_ids=names)
     with pytest.raises(InputError) as caught:
         check_against_bank(items, bank)
     message = str(caught.value)
     assert "item nokey has no key" in message
-    assert "item half can have the score 0.5, which is not a whole number" in message
+    assert "item odd can have the score 0.123, which is no multiple of 1" in message
+    assert "item half has the scores 0 to 1 in steps of 0.5, and 2 categories" in message
     assert "item low has the scores 0 to 2, and 2 categories in the bank" in message
     assert "item lost has no content" in message
     assert "good" not in message
     check_against_bank(items, bank, ["good"])
     with pytest.raises(InputError, match="item else is not in the bank"):
         check_against_bank(items, bank, ["else"])
+
+
+@pytest.mark.parametrize(
+    ("rule", "unit", "codes"),
+    [
+        (key("map", points={"A": 1, "B": 0.5}), 0.5, {"A": 2, "B": 1, "C": 0}),
+        (key("map", points={"A": 1.5, "B": 0.5}), 0.5, {"A": 3, "B": 1, "C": 0}),
+        (key("map", points={"A": 1, "B": 1 / 3}), 1 / 3, {"A": 3, "B": 1, "C": 0}),
+        (key("map", points={"A": 2, "B": 1}), 1, {"A": 2, "B": 1, "C": 0}),
+        (key("match", correct=("A",), max_score=0.5), 0.5, {"A": 1, "B": 0}),
+    ],
+)
+def test_parts_of_a_point_are_categories(rule, unit, codes):
+    items = ItemSet([item("choice")], [rule])
+    found = items.keys["q"]
+    assert found.unit == pytest.approx(unit, abs=1e-12)
+    n = max(codes.values()) + 1
+    assert found.categories == n
+    assert {value: scored(found, items["q"], value, n) for value in codes} == codes
+    assert ItemSet.from_json(items.to_json()).hash() == items.hash()
+    assert Key.from_json(found.to_json()) == found
+    model = {"a": [1.0], "item_ids": ["q"]}
+    banks = {2: ItemBank.from_parameters(b=[0.0], **model)} | {
+        m: ItemBank.from_thresholds(b=[np.linspace(-1, 1, m - 1)], model="gpcm", **model)
+        for m in (3, 4)
+    }
+    check_against_bank(items, banks.pop(n))
+    for other in banks.values():
+        with pytest.raises(InputError, match="categories in the bank"):
+            check_against_bank(items, other)
+
+
+def test_sums_of_half_points_that_are_whole_stay_whole():
+    both = item("choices", min_choices=2, max_choices=2)
+    rule = Key("q", "map", points={name: 0.5 for name in both.choice_ids})
+    found = ItemSet([both], [rule]).keys["q"]
+    assert (found.unit, found.categories) == (1, 2)
+    assert scored(found, both, list(both.choice_ids[:2]), 2) == 1
 
 
 def test_partial_credit_fits_a_bank_of_three_categories():

@@ -1,5 +1,6 @@
 """Items of a test: content as takers see it, key, parameters, use, drift, and observed curves."""
 
+import math
 from types import SimpleNamespace
 from typing import Annotated, Any
 
@@ -105,20 +106,27 @@ def item_page(request: Request, account: Reader, test: str, id: str = "") -> Res
     )  # fmt: skip
 
 
+def _decimals(points: float) -> int:
+    return 1 if math.isclose(points, round(points, 1)) else 2
+
+
 def _key(key: Key | None, choices: tuple[str, ...]) -> Table | None:
     """How an item is scored, as a table; None without a key."""
     if key is None:
         return None
-    highest = Shown.number(float(key.categories - 1), 0)
+    most = (key.categories - 1) * key.unit
+    highest = Shown.number(most, 0 if most.is_integer() else _decimals(most))
     if key.kind == "match":
         rows = [[", ".join(key.correct), highest], ["anything else", "0"]]
         return Table("Key: the whole response", [("Response", False), ("Points", True)], rows)
     if key.kind == "map":
-        rows = [[value, Shown.number(float(points), 1)] for value, points in key.points]
-        rows.append(["anything else", Shown.number(float(key.default), 1)])
+        rows = [
+            [value, Shown.number(float(points), _decimals(points))] for value, points in key.points
+        ]
+        rows.append(["anything else", Shown.number(float(key.default), _decimals(key.default))])
         caption = f"Key: points of each part, at most {highest}"
         return Table(caption, [("Part", False), ("Points", True)], rows)
-    rows = [[name, Shown.number(float(points), 1)] for name, points in key.criteria]
+    rows = [[name, Shown.number(float(points), _decimals(points))] for name, points in key.criteria]
     rows.append(["at most", highest])
     return Table("Scored by people", [("Criterion", False), ("Points", True)], rows)
 

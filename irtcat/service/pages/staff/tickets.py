@@ -1,7 +1,6 @@
 """Tickets: issue one or many, with accommodations and validity; print the links; revoke."""
 
-import csv
-import io
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -9,13 +8,15 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from fastapi import Depends, Request, Response
 
 from irtcat._checks import InputError
-from irtcat.service import library, people
+from irtcat.service import library, people, roster
 from irtcat.service.auth.accounts import Account
+from irtcat.service.context import digest_of
 from irtcat.service.definition import ACCOMMODATIONS
 from irtcat.service.library import PublishedTest, published_test
 from irtcat.service.pages import CheckedForm, service_of
 from irtcat.service.pages.staff._base import (
     Requires,
+    Table,
     back_to,
     field,
     names_of_people,
@@ -79,48 +80,82 @@ def ticket_page(request: Request, account: Issuer, test: str = "", person: str =
 
 @router.post("/tickets/new")
 def issue(request: Request, account: Issuer, form: CheckedForm) -> Response:
-    """Issue tickets, and show their links, once."""
+    """Issue tickets, and show their links, once; for lines of people after they are confirmed."""
     service = service_of(request)
     values = {name: value for name, value in form.items() if isinstance(value, str)}
     chosen = [str(name) for name in form.getlist("accommodations")]
+    if "change" in form:
+        return _form_page(request, account, values=values, chosen=chosen)
     try:
         test = published_test(service, field(form, "test"))
-        holders = _holders(form)
         times = {
             name: _time(field(form, name), field(form, "zone")) for name in ("opens", "expires")
         }
-        issued = _issue(request, account, test, holders, chosen, times)
+        terms: dict[str, Any] = {"actor": account.actor, "accommodations": chosen, **times}
+        if field(form, "people") and not field(form, "person"):
+            lines = _lines(field(form, "people"))
+            trial = roster.issue(service, test.id, lines, dry_run=True, **terms)
+            seen = _digest(trial, values, chosen)
+            if field(form, "seen") != seen:
+                shown: dict[str, Any] = {
+                    "test": test,
+                    "times": times,
+                    "chosen": chosen,
+                    "seen": seen,
+                }
+                return _confirm_page(request, account, trial, values, **shown)
+            made = roster.issue(service, test.id, lines, **terms)
+            issued = [ticket for _, _, ticket in made]
+        else:
+            issued = _issue(request, form, test, terms)
     except InputError as error:
         return _form_page(
             request, account, status=422, values=values, error=str(error), chosen=chosen
         )
     base = str(request.base_url).rstrip("/")
-    links = [(name, f"{base}/t/{ticket.token}", ticket) for name, ticket in issued]
+    names = names_of_people(service, [ticket.person for ticket in issued])
+    links = [
+        (names.get(ticket.person, ""), f"{base}/t/{ticket.token}", ticket) for ticket in issued
+    ]
     return page(
         request, account, "ticket_links.html", links=links, test=test, times=times,
         accommodations=[ACCOMMODATIONS[name] for name in chosen],
     )  # fmt: skip
 
 
-def _holders(form: Any) -> list[dict[str, str]]:
-    """For whom the tickets are: a person that is known, lines of names, or a number of unnamed."""
-    if field(form, "person"):
-        return [{"person": field(form, "person")}]
-    lines = field(form, "people")
+def _lines(text: str) -> list[roster.Line]:
+    try:
+        lines = roster.read_lines(text, MOST)
+    except InputError as error:
+        raise InputError(f"People: {error}") from None
     if not lines:
-        return [{}] * whole_number(form, "count", "Number of tickets", 1, MOST)
-    holders = []
-    for cells in csv.reader(io.StringIO(lines)):
-        parts = [cell.strip() for cell in cells]
-        if not any(parts):
-            continue
-        if len(parts) > 3:
-            raise InputError(f"People: a line has a name, an e-mail and an id. Got {len(parts)}.")
-        names = ("name", "email", "external")
-        holders.append(dict(zip(names, [*parts, "", ""], strict=False)))
-    if not 1 <= len(holders) <= MOST:
-        raise InputError(f"People: enter 1 to {MOST} lines. Got {len(holders)}.")
-    return holders
+        raise InputError(f"People: enter 1 to {MOST} lines. Got none.")
+    return lines
+
+
+def _digest(trial: Sequence[roster.Issued], values: dict[str, str], chosen: list[str]) -> str:
+    """A digest of what the page shows before tickets are issued: a change of it is shown again."""
+    terms = [values.get(name, "") for name in ("test", "opens", "expires", "zone")]
+    return digest_of(repr(([(line, status) for line, status, _ in trial], terms, chosen)))
+
+
+def _confirm_page(
+    request: Request, account: Account, trial: Sequence[roster.Issued], values: dict[str, str],
+    *, chosen: list[str], **context: Any,
+) -> Response:  # fmt: skip
+    """What will be created for each line."""
+    labels = ["Line", "Person", "Name", "E-mail", "Id"]
+    rows = [
+        [str(line.number), status, line.name, line.email, line.external]
+        for line, status, _ in trial
+    ]
+    kept = {name: value for name, value in values.items() if name not in ("token", "seen")}
+    return page(
+        request, account, "ticket_confirm.html", values=kept, chosen=chosen, **context,
+        new=sum(status == roster.NEW for _, status, _ in trial),
+        table=Table("People", [(label, label == "Line") for label in labels], rows),
+        accommodations=[ACCOMMODATIONS[name] for name in chosen],
+    )  # fmt: skip
 
 
 def _time(text: str, zone: str) -> datetime | None:
@@ -133,23 +168,13 @@ def _time(text: str, zone: str) -> datetime | None:
 
 
 def _issue(
-    request: Request, account: Account, test: PublishedTest, holders: list[dict[str, str]],
-    accommodations: list[str], times: dict[str, datetime | None],
-) -> list[tuple[str, people.Ticket]]:  # fmt: skip
-    """Issue all tickets, or none."""
-    service, out = service_of(request), []
+    request: Request, form: Any, test: PublishedTest, terms: dict[str, Any]
+) -> list[people.Ticket]:
+    """Issue a ticket for a known person, or a number of tickets without names."""
+    service, person = service_of(request), field(form, "person") or None
+    n = 1 if person else whole_number(form, "count", "Number of tickets", 1, MOST)
     with service.database.writing():
-        for holder in holders:
-            person = holder.get("person")
-            if person is None and holder:
-                person = people.add_person(service, **holder, actor=account.actor)
-            ticket = people.issue_ticket(
-                service, test.id, actor=account.actor, person=person,
-                accommodations=accommodations, **times,
-            )  # fmt: skip
-            out.append((holder.get("name", "") or holder.get("external", ""), ticket))
-    names = names_of_people(service, [ticket.person for _, ticket in out])
-    return [(name or names.get(ticket.person, ""), ticket) for name, ticket in out]
+        return [people.issue_ticket(service, test.id, person=person, **terms) for _ in range(n)]
 
 
 @router.post("/tickets/{ticket}/revoke")
