@@ -242,7 +242,7 @@ def publish(
         service: the service.
         definition: the test.
         bank: its bank.
-        items: its items, with keys.
+        items: its items, with keys; those without a language have that of the test.
         actor: who publishes it.
         n_simulated: number of simulated takers.
         seed: seed of the simulation.
@@ -255,6 +255,7 @@ def publish(
         DefinitionError: for rules that cannot be kept, listing all faults; nothing is stored.
         InputError: for a report of another definition or bank.
     """
+    items = items.in_language(definition.language)
     check_definition(definition, bank, items)
     check_against_bank(items, bank, scored_items(definition, bank))
     parameters = exposure_parameters(definition, bank, seed)

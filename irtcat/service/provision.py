@@ -74,6 +74,7 @@ def publish_files(service: Service, files: SourceFiles, *, actor: str) -> tuple[
         DefinitionError: for rules that cannot be kept.
     """
     definition, bank, items = files
+    items = items.in_language(definition.language)
     name = test_id(definition.to_json(), bank_hash(bank), items.hash())
     if name in set(published_tests(service)["id"]):
         return name, False

@@ -153,11 +153,13 @@ def _map_key(item: str, mapping: Element, kind: str, numeric: bool, where: str) 
 
 
 def _numeral(text: str, where: str) -> str:
-    """A number of XML as people write it: without an exponent."""
-    if number_of(text) is not None:
-        return text
-    as_number(text, "a numeric response", where)
-    plain = f"{Decimal(text):f}"
+    """A number of XML as people write it: without an exponent, and the same in all languages."""
+    plain = text
+    if number_of(plain) is None:
+        as_number(text, "a numeric response", where)
+        plain = f"{Decimal(text):f}"
+    if "." in plain and number_of(plain, "de") is None:
+        plain += "0"  # 1.500 could be 1500 in German, 1.5000 could not
     if number_of(plain) is None:
         raise content_error(where, "a number of at most 30 digits", shorten(text))
     return plain

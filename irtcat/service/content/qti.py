@@ -211,7 +211,7 @@ class _Reader:
                 kind=body.kind,
                 prompt=LAST_BLANK.sub("", clean_html(html, where, address_of)),
                 choices=tuple(choices),
-                language=_language(root) or "en",
+                language=_language(root),
                 direction=body_element.get("dir", "").replace("auto", ""),
                 time_limit=self.time_limits.get(path),
                 stimulus=stimulus,

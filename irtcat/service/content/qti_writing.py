@@ -94,8 +94,8 @@ def _item(item: Item, key: Key | None, stimulus_files: dict[str, str]) -> Elemen
             "title": item.title or item.id,
             "adaptive": "false",
             "time-dependent": "false",
-            "xml:lang": item.language,
-        },
+        }
+        | ({"xml:lang": item.language} if item.language else {}),
     )
     declaration = SubElement(root, "qti-response-declaration", _response(item))
     processing = None
@@ -113,7 +113,7 @@ def _item(item: Item, key: Key | None, stimulus_files: dict[str, str]) -> Elemen
             "href": f"../{stimulus_files[item.stimulus]}",
         }
         SubElement(root, "qti-assessment-stimulus-ref", reference)
-    body = SubElement(root, "qti-item-body", {"dir": item.direction})
+    body = SubElement(root, "qti-item-body", {"dir": item.direction or "auto"})
     if key is not None and key.rubric:
         block = SubElement(body, "qti-rubric-block", {"view": "scorer", "use": "scoring"})
         _fill(SubElement(block, "qti-content-body"), key.rubric, blocks=True)

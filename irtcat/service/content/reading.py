@@ -48,6 +48,9 @@ def read_items(path: str | os.PathLike[str], keys: str | os.PathLike[str] | None
     stand in the item's file, or apart in ``keys.toml`` (a table ``[ID]`` for each item) or
     ``keys.csv`` (columns ``id`` and fields).
 
+    An item without ``language`` has the language of the test that is published with it: in an
+    English one ``1.500`` is 1.5, in a German one ``1,500`` is, and the other could be 1500.
+
     **A table** in CSV has a row for each item, with the columns ``id``, ``prompt`` (Markdown), the
     choices ``A``, ``B``, ... (Markdown), and the fields above. Several entries of a cell are
     separated by ``|``: ``A|C`` as a key, ``A=2|B=1`` as points; ``chart.svg: A bar chart`` as media

@@ -147,7 +147,8 @@ class Item:
         kind: a name of `KINDS`.
         prompt: sanitised HTML. In hottext, ``<span data-choice="ID">`` marks what can be selected.
         choices: the choices in the author's order. Those of hottext are read from the prompt.
-        language: BCP 47 tag of the language of the content.
+        language: BCP 47 tag of the language of the content; empty for that of the test, which
+            `ItemSet.in_language` fills in when it is published.
         direction: "ltr" or "rtl"; empty derives it from the language.
         time_limit: seconds allowed for the item; None for no limit.
         stimulus: id of a stimulus that is shown beside the item, or None.
@@ -180,7 +181,7 @@ class Item:
     kind: str
     prompt: str
     choices: tuple[Choice, ...] = ()
-    language: str = "en"
+    language: str = ""
     direction: str = ""
     time_limit: float | None = None
     stimulus: str | None = None
@@ -249,11 +250,13 @@ class Item:
             _set(self, "min_choices", 0)
 
     def _check_display(self, where: str) -> None:
-        if not isinstance(self.language, str) or not LANGUAGE.fullmatch(self.language):
+        if not isinstance(self.language, str) or (
+            self.language and not LANGUAGE.fullmatch(self.language)
+        ):
             raise content_error(where, "language as a tag such as en", shorten(self.language))
         if self.direction not in ("", "ltr", "rtl"):
             raise content_error(where, "direction as ltr or rtl", shorten(self.direction))
-        if not self.direction:
+        if not self.direction and self.language:
             _set(self, "direction", _direction(self.language))
         if self.time_limit is not None:
             limit = checked_number(where, "time_limit", self.time_limit)
@@ -644,6 +647,20 @@ class ItemSet:
         """The same set without its keys, as it may leave the server."""
         return replace(self, keys={})
 
+    def in_language(self, language: str) -> "ItemSet":
+        """The set with a language for the items that have none.
+
+        Example:
+            >>> items = ItemSet([Item("q1", "text", "<p>1 + 0,5 = ?</p>", numeric=True)])
+            >>> items["q1"].language, items.in_language("de")["q1"].language
+            ('', 'de')
+        """
+        filled = {
+            name: item if item.language else replace(item, language=language)
+            for name, item in self.items.items()
+        }
+        return replace(self, items=filled)
+
     def subset(self, ids: Iterable[str]) -> "ItemSet":
         """The set of some items, with only the keys, stimuli and media that they use.
 
@@ -721,7 +738,8 @@ def checked_key(key: Key, item: Item) -> Key:
             raise content_error(where, must, shorten(unknown))
     if item.numeric:
         for value in (*key.correct, *(value for value, _ in key.points)):
-            if number_of(value, item.language) is None:
+            tags = [item.language] if item.language else ["en", "de"]  # either decimal mark
+            if all(number_of(value, tag) is None for tag in tags):
                 raise content_error(where, "numbers for a numeric item", shorten(value))
     if key.kind == "match":
         _check_match(key, item, where)
