@@ -362,7 +362,8 @@ def _diagnostics(
         moments = _moments(task, method)
         influence = _influences(task, moments, used, method, unit, shift)
         table["weight"], table["influence"] = moments.item_weights, influence
-        table["outlier"] |= influence > max(INFLUENTIAL, TIMES_USUAL * float(np.median(influence)))
+        least = max(INFLUENTIAL, TIMES_USUAL * float(np.median(influence)))
+        table["outlier"] |= influence > least
     for name, bank in (("bank", task.bank), ("reference", task.reference)):
         frame = bank.to_frame()
         columns = [c for c in ("a", "b") if c in frame and frame[c].notna().any()]
