@@ -16,6 +16,7 @@ from irtcat.models import (
     ItemModel,
     Rasch,
     category_parameters,
+    column_names,
     filled,
     pack,
     parameter_matrix,
@@ -27,6 +28,7 @@ __all__ = [
     "PREDICTED",
     "draw_parameters",
     "drop_unused",
+    "has_fixed_slopes",
     "in_unused_categories",
     "published",
     "rescale_parameters",
@@ -148,6 +150,16 @@ def drop_unused(bank: Any, table: dict[str, FloatArray]) -> dict[str, FloatArray
     """`ItemModel.over_used` for the categories that nobody used in the bank's calibration."""
     unused = unused_categories(bank)
     return bank.model.drop_unused(table, unused) if unused.any() else table
+
+
+def has_fixed_slopes(model: ItemModel) -> bool:
+    """Whether the items have no slopes to estimate.
+
+    Example:
+        >>> has_fixed_slopes(Rasch(np.zeros(2)))
+        True
+    """
+    return not any(name.startswith(("slope", "log_slope")) for name in column_names(model))
 
 
 def published(bank: Any) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:

@@ -10,9 +10,10 @@ import pandas as pd
 
 from irtcat._bank_checks import check_loaded, validated_fields
 from irtcat._bank_file import damaged, read_arrays, read_fields
+from irtcat._difficulty import printed
 from irtcat._logistic import FIELDS, published_logistic
 from irtcat._types import FloatArray
-from irtcat.population import Population
+from irtcat.population import Population, mixture_of
 
 __all__ = [
     "BankTable",
@@ -171,9 +172,12 @@ def read_bank_table(path: Path, max_bytes: int) -> BankTable | None:
         raise damaged(path, f"its parts do not fit together ({error})") from None
     published, slopes = published_logistic(names, matrix)
     errors = delta_errors(published, slopes, bank.covariance)
+    population = mixture_of(list(bank.populations.values()))
+    fixed = "slope" not in names
+    shown = printed(published, errors, float(population.mean), float(population.sd), fixed)
     return BankTable(
         key=key,
-        table=item_table(published, errors, bank.statistics, bank.items),
+        table=item_table(*shown, bank.statistics, bank.items),
         populations=bank.populations,
         provenance=bank.provenance,
         items=bank.items,

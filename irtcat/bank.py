@@ -15,17 +15,18 @@ from irtcat._bank_arrays import bank_arrays, bank_hash, read_parts
 from irtcat._bank_checks import item_names, item_positions, validated_fields
 from irtcat._bank_file import FORMAT, VERSION
 from irtcat._bank_join import join_banks
-from irtcat._bank_moves import draw_parameters, published, rescale_parameters
+from irtcat._bank_moves import draw_parameters, has_fixed_slopes, published, rescale_parameters
 from irtcat._bank_summary import BankSummary, summarise_bank
 from irtcat._bank_table import bank_text, item_table
 from irtcat._checks import ability_points, argument_error, check_choice, check_count
+from irtcat._difficulty import Ranking, determined_items, printed, rank_items
 from irtcat._drawing import figure_of
 from irtcat._expected_curves import with_expected_curves
 from irtcat._files import check_target, replacing
 from irtcat._html import COLUMNS, ROWS, card
 from irtcat._precision import precision
 from irtcat._reading import MOST_BYTES
-from irtcat._types import FloatArray, Ids
+from irtcat._types import BoolArray, FloatArray, Ids
 from irtcat.models import (
     CategoricalModel,
     ItemModel,
@@ -53,6 +54,7 @@ __all__ = [
     "ItemBank",
     "as_bank",
     "one_ability",
+    "ranking",
 ]
 
 VERSION_OF, VERSION_GROUP = "version_of", "version_group"
@@ -374,16 +376,48 @@ class ItemBank:
             and a, b, c, d (beta items); first ``model``, in mixed banks; se_a, se_b, ... (NaN where
             a parameter was not estimated); then the statistics and the metadata; metadata columns
             with the name of an earlier column get the suffix ``_item``. b is NaN for an item with
-            slope 0. Parameters that an item does not have are NaN, and so are the thresholds
-            (nominal: ak and d) of a category that nobody used in calibration, which ``flag`` names;
-            b is then the mean of the thresholds between the lowest and the highest used category.
+            slope 0, and, with its error, where it is not `determined` and more than 8 SDs of the
+            population from its mean. Parameters that an item does not have are NaN, and so are the
+            thresholds (nominal: ak and d) of a category that nobody used in calibration, which
+            ``flag`` names; b is then the mean of the thresholds between the lowest and the highest
+            used category.
             SEs come from those of the unconstrained parameters by the delta method.
         """
         names = None
         if self.model.members:
             keys = np.array([member.key for member in self.model.members], dtype=object)
             names = keys[self.model.kind]  # type: ignore[attr-defined]
-        return item_table(*published(self), self.statistics, self.items, names)
+        shown = printed(*self._difficulty_inputs())
+        return item_table(*shown, self.statistics, self.items, names)
+
+    @property
+    def determined(self) -> BoolArray:
+        """Whether the difficulty of each item is determined.
+
+        A slope of 0 is compatible with any difficulty ``b = -intercept / slope``. The difficulty is
+        determined if ``a > 0`` and the 95 % interval of the slope, ``a ± 1.96 SE(a)``, does not
+        hold 0. Where the slope has no standard error (a known item, a fit without standard errors),
+        ``a > 0`` and b must be at most 8 SDs of the population from its mean. Items of models
+        without slopes ("rasch", "pcm", "rsm") are all determined.
+
+        Filters, curricula, selection and adaptive tests rank the other items by the share of right
+        answers in ``statistics``, mapped to the scale of b.
+
+        Returns:
+            One bool per item; False for models whose items have no difficulty b or mdiff.
+
+        Example:
+            >>> ItemBank.from_parameters(a=[1.0, 1e-9, -0.5], b=[0.5, 1e9, 0.0]).determined.tolist()
+            [True, False, False]
+        """
+        return determined_items(*self._difficulty_inputs())
+
+    def _difficulty_inputs(self) -> tuple[Any, Any, float, float, bool]:
+        """Published parameters, their errors, the population, and whether slopes are fixed."""
+        mean, sd = 0.0, 1.0  # of several abilities, each in SDs from its mean
+        if self.model.dims == 1:
+            mean, sd = float(self.population.mean), float(self.population.sd)
+        return *published(self), mean, sd, has_fixed_slopes(self.model)
 
     def subset(self, items: Any) -> "ItemBank":
         """The items selected by ids, positions, a slice or a mask, in the order of the selection.
@@ -664,6 +698,19 @@ def one_ability(bank: ItemBank, purpose: str) -> None:
         raise argument_error(
             "bank", f"of one ability for {purpose}", f"{bank.model.dims} ({bank.model.key})"
         )
+
+
+def ranking(bank: ItemBank) -> Ranking:
+    """Difficulties to rank the items of a bank by (see `irtcat._difficulty.rank_items`).
+
+    Example:
+        >>> bank = ItemBank.from_parameters(a=[1.0, 1e-9], b=[0.5, -1e9], item_ids=["x", "y"])
+        >>> seen = pd.DataFrame({"proportion_correct": [0.4, 0.1]}, index=["x", "y"])
+        >>> ranking(replace(bank, statistics=seen)).b.round(2).tolist()
+        [0.5, 2.56]
+    """
+    values, errors, mean, sd, _ = bank._difficulty_inputs()
+    return rank_items(values, errors, bank.statistics, mean, sd, bank.determined)
 
 
 def as_bank(bank: Any, name: str = "bank") -> ItemBank:

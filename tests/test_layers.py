@@ -19,7 +19,7 @@ _programs
 _compile _registry
 _reading
 _files
-_csv _folders _per_item _logistic _first _id_index _repeats
+_csv _folders _per_item _logistic _difficulty _first _id_index _repeats
 _parallel _precision _matrix _betting _metadata _summary _archives _trials _rules _progress _split
 _cells _conditions _table _frames _html _drawing population
 _bank_checks _bank_file

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from irtcat._bank_moves import published
 from irtcat._precision import precision
 from irtcat.bank import ItemBank
 from irtcat.information import fisher_information
@@ -18,6 +19,8 @@ LOGISTIC = {"rasch", "1pl", "2pl", "3pl", "4pl", "feasibility", "binomial"}
 
 NODES, FINE_NODES, MANY = 25, 41, 2000
 """Points per curve in banks of more than `MANY` items, and in smaller ones."""
+FLAT = 1e-3
+"""Slopes, per SD of the population, below which a curve is drawn as constant."""
 CATEGORY_BYTES = 150_000
 """Most bytes that the curves of single categories may take; above, they are omitted."""
 ALPHABET = "".join(chr(i) for i in range(32, 127) if chr(i) not in "\"'\\<>&")
@@ -49,7 +52,9 @@ def item_curves(bank: ItemBank, frame: pd.DataFrame, observed: Any = None) -> Bl
     block: Block = {"mean": numbers([mean])[0], "sd": numbers([sd])[0],
                     "label": CURVES[bank.model.takes]}  # fmt: skip
     if bank.model.dims > 1 or bank.model.key in LOGISTIC:
-        b, a = item_location(bank, frame)
+        # The table leaves out difficulties that are not determined; the curves need them.
+        b, a = item_location(bank, pd.DataFrame(published(bank)[0]))
+        b = np.where(np.abs(a) * sd < FLAT, np.nan, b)
         c = frame["c"].to_numpy(float) if "c" in frame else np.zeros(len(frame))
         d = frame["d"].to_numpy(float) if "d" in frame else np.ones(len(frame))
         c, d = np.where(np.isnan(c), 0, c), np.where(np.isnan(d), 1, d)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from irtcat._types import BoolArray
 from irtcat.bank import ItemBank
@@ -116,8 +117,12 @@ class Calibrator:
         options: dict[str, Any] = {"anchors": anchors, "fixed": fixed}
         # The population of the rounds: fixed parameters reuse their compiled program.
         if (bank.population.mean, bank.population.sd) == (0.0, 1.0):
-            frame = anchors.to_frame()
-            known = {"c": frame["c"], "slope": frame["a"], "intercept": -frame["a"] * frame["b"]}
+            slopes_intercepts = pd.DataFrame(anchors.parameters(), anchors.item_ids)
+            known = {
+                "c": anchors.to_frame()["c"],
+                "slope": slopes_intercepts[0],
+                "intercept": slopes_intercepts[1],
+            }
             options = {
                 "fixed": {name: fixed.get(name, {}) | v.to_dict() for name, v in known.items()}
             }
@@ -178,11 +183,10 @@ def as_mixture(bank: ItemBank, guessing: BoolArray) -> ItemBank:
 
 def as_three_pl(bank: ItemBank) -> ItemBank:
     """Items of the 2PL, the 3PL or both, all as 3PL items, without standard errors."""
-    frame = bank.to_frame()
-    a, b = (frame[name].to_numpy(float) for name in ("a", "b"))
-    c = frame["c"].fillna(0).to_numpy(float) if "c" in frame else np.zeros(len(a))
+    frame, params = bank.to_frame(), bank.parameters()
+    c = frame["c"].fillna(0).to_numpy(float) if "c" in frame else np.zeros(len(params))
     with np.errstate(divide="ignore"):
-        model = ThreePL(a, -a * b, np.maximum(np.log(c / (1 - c)), NO_GUESSING))
+        model = ThreePL(params[:, 0], params[:, 1], np.maximum(np.log(c / (1 - c)), NO_GUESSING))
     return ItemBank(model, bank.item_ids, bank.populations)
 
 
