@@ -9,8 +9,14 @@ import pytest
 from irtcat import ItemBank, Responses, fit
 from irtcat._bank_table import read_bank_table
 from irtcat.bank import ranking
+from irtcat.cat import Config, prepare
+from irtcat.leaderboard import headroom
 from irtcat.models import TwoPL
 from irtcat.population import Population
+from irtcat.selection import select
+from irtcat.training import filters
+from irtcat.training.curriculum import AbilityMatched, Competency
+from irtcat.training.online._inputs import read_items
 
 
 def bank_of(slope, intercept, share, se=0.2, n=16):
@@ -107,3 +113,41 @@ def test_determined_items_and_banks_without_shares_keep_their_b(flat):
     assert ranking(flat).b[2:].tolist() == flat.to_frame()["b"].tolist()[2:]
     known = ItemBank.from_parameters(a=[-1.0, 1.0], b=[0.5, 40.0])
     assert ranking(known).b.tolist() == [0.5, 40.0]
+
+
+@pytest.mark.parametrize(("rule", "first"), [("ub", "q2"), ("lb", "q1")])
+def test_filters_and_selection_use_the_share(flat, rule, first):
+    assert filters.apply(flat, rule, keep=0.2).item_ids.tolist() == [first]
+    assert filters.apply(flat, rule, keep=1.0).table["flag"].eq("").all()
+    assert select(flat, 1, strategy=rule).item_ids.tolist() == [first]
+
+
+def test_middling_items_by_the_share(flat):
+    assert filters.apply(flat, "avi", keep=1).item_ids.tolist() == ["q4"]
+    assert sorted(filters.apply(flat, "avo", keep=2).item_ids) == ["q1", "q2"]
+
+
+def test_curricula_use_the_share(flat):
+    order = ["q2", "q3", "q4", "q5", "q1"]
+    easiest = Competency(flat, epochs_to_all=1, start=1.0, shuffle=False)
+    assert flat.item_ids[easiest.next()].tolist() == order
+    matched = AbilityMatched(flat, shuffle=False, lower=-np.inf, upper=np.inf)
+    assert flat.item_ids[matched.peek()].tolist() == order
+    assert matched.items["a"].tolist() == [1.0, 1.0, 1.0, 1.2, 0.9]  # the median where not known
+
+
+def test_headroom_quantiles(flat):
+    assert headroom(flat, ["all"] * 5, theta=0.0)["b_p95"].iloc[0] < 4
+
+
+def test_adaptive_tests(flat):
+    pool = prepare(flat, Config(max_items=5))
+    assert np.argsort(np.asarray(pool.b)).tolist() == [1, 2, 3, 4, 0]
+    assert np.abs(pool.b).max() < 4
+
+
+def test_the_selector_of_prompts(flat):
+    prior = read_items(flat).prior
+    assert np.argsort(prior.b).tolist() == [1, 2, 3, 4, 0]
+    assert (prior.var_b < 4).all()
+    assert (prior.var_b[:2] > 0.4).all()

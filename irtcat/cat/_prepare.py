@@ -12,7 +12,7 @@ from irtcat._compile import jit
 from irtcat._precision import precision as in_width
 from irtcat._registry import Registry
 from irtcat._types import FloatArray, IntArray
-from irtcat.bank import ItemBank
+from irtcat.bank import ItemBank, ranking
 from irtcat.cat._arguments import checked_bank
 from irtcat.cat._belief import Belief
 from irtcat.cat._columns import (
@@ -98,7 +98,7 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
         highest = item_categories(bank.model) - 1
         belief, curves, best = _tabulated(bank, config, jnp.maximum(highest, 1).astype(float))
         best_theta = np.asarray(best)
-    b = parameters.get("b", best_theta)
+    b = ranking(bank).b if "b" in parameters else best_theta
     model = bank.model
     n = bank.n_items
     slope = parameters.get("a", parameters.get("mdisc", np.zeros(n)))

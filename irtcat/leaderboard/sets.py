@@ -14,7 +14,7 @@ from irtcat._compile import jit
 from irtcat._per_item import per_item
 from irtcat._precision import precision
 from irtcat._types import FloatArray
-from irtcat.bank import ItemBank, one_ability
+from irtcat.bank import ItemBank, one_ability, ranking
 from irtcat.information import fisher_information
 from irtcat.models import ItemModel, expected_responses
 from irtcat.responses import Responses
@@ -115,6 +115,8 @@ def _describe(bank: ItemBank, theta: float, flag: str) -> dict[str, Any]:
     frame = bank.to_frame()
     for name in ("b", "a"):
         values = frame[name].to_numpy(float) if name in frame else np.full(n, np.nan)
+        if name == "b" and name in frame:
+            values = ranking(bank).b
         finite = values[np.isfinite(values)]
         if len(finite) < n:
             flags.append(f"{n - len(finite)} items without {name}")

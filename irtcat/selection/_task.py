@@ -11,7 +11,7 @@ from irtcat._checks import InputError, check_choice
 from irtcat._matrix import observed, row_blocks
 from irtcat._progress import Progress
 from irtcat._types import FloatArray, IntArray
-from irtcat.bank import ItemBank, one_ability
+from irtcat.bank import ItemBank, one_ability, ranking
 from irtcat.responses import Responses
 from irtcat.selection._constraints import Constraints
 from irtcat.selection._dense import Scores, centred_scores
@@ -137,8 +137,11 @@ class Task:
 
     @cached_property
     def difficulty(self) -> FloatArray:
-        """The difficulty b of each item."""
-        return self.need_bank.to_frame()["b"].to_numpy(float)
+        """The difficulty b of each item, from the proportion correct where not determined.
+
+        NaN for items without a difficulty.
+        """
+        return ranking(self.need_bank).b
 
 
 @dataclass(frozen=True)

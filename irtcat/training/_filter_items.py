@@ -10,7 +10,7 @@ from irtcat._checks import InputError, argument_error, shorten
 from irtcat._id_index import first_repeated
 from irtcat._rules import Rule
 from irtcat._types import BoolArray, FloatArray, IntArray
-from irtcat.bank import ItemBank, one_ability
+from irtcat.bank import ItemBank, one_ability, ranking
 from irtcat.responses import Responses
 from irtcat.selection._request import item_values, read_groups
 from irtcat.selection._task import share_right
@@ -87,10 +87,9 @@ def _of_bank(bank: ItemBank, rule: Rule, name: str) -> FloatArray:
                 "Pass the responses instead.",
             )  # fmt: skip
         return bank.statistics["proportion_correct"].to_numpy(float)
-    frame = bank.to_frame()
-    if "b" not in frame:
+    if "b" not in bank.to_frame():
         raise argument_error("items", "a bank whose items have a difficulty b", bank.model.key)
-    return frame["b"].to_numpy(float)
+    return ranking(bank).b
 
 
 def _of_responses(responses: Responses, rule: Rule, name: str) -> FloatArray:

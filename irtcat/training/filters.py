@@ -10,7 +10,11 @@
 | pclb | pc > tau | easy |
 | random | a sample | any (the control) |
 
-b is the difficulty in a bank, pc the proportion of the crowd that is correct. As on the tutorial's
+b is the difficulty in a bank, pc the proportion of the crowd that is correct. Items of a bank whose
+difficulty is not determined (see `irtcat.ItemBank.determined`) get the b that their proportion
+correct corresponds to: the b at which a subject of the calibration population is right with that
+probability on an item of typical slope, ``E[sigmoid(a (theta - b))] = pc``, where the bank records
+it. As on the tutorial's
 slide, "upper bound" and "lower bound" refer to the number, so that ``ub`` and ``pcub`` keep
 opposite ends.
 """

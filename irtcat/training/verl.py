@@ -18,6 +18,7 @@ import pandas as pd
 from irtcat._checks import InputError, argument_error, shorten
 from irtcat.bank import ItemBank
 from irtcat.training.online import Selector
+from irtcat.training.online._inputs import ranked_table
 from irtcat.training.torch import Sampler
 
 try:
@@ -116,7 +117,7 @@ def _items(bank: Any, ids: list[str]) -> Any:
     """What the selector is made of: the ids, or a table of their difficulties."""
     if bank is None:
         return ids
-    table = ItemBank.load(bank).to_frame().reindex(ids)
+    table = ranked_table(ItemBank.load(bank)).reindex(ids)
     return table[[name for name in ("b", "se_b", "a", "se_a") if name in table]]
 
 

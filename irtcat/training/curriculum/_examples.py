@@ -8,7 +8,7 @@ import pandas as pd
 
 from irtcat._checks import InputError, argument_error, check_choice, check_ids, shorten
 from irtcat._types import BoolArray, FloatArray, IntArray
-from irtcat.bank import ItemBank
+from irtcat.bank import ItemBank, ranking
 from irtcat.training._data import columns_of
 
 __all__ = ["MODELS", "ORDERS", "Examples", "examples_of", "ordered"]
@@ -42,6 +42,9 @@ class Examples(NamedTuple):
 
 def examples_of(items: Any, missing: str, *, sloped: bool) -> Examples:
     """Read the examples from an `ItemBank`, a table with a column b, or plain difficulties.
+
+    Items of a bank whose difficulty is not determined get the one of their proportion correct, and
+    the typical slope (see `irtcat._difficulty.rank_items`).
 
     Args:
         items: the source.
@@ -77,9 +80,10 @@ def _columns(items: Any, sloped: bool) -> tuple[np.ndarray, Any, Any, tuple[floa
         if "b" not in bank or (sloped and items.model.key not in MODELS):
             must = f"a bank of one of {', '.join(MODELS)}" if sloped else "a bank with difficulties"
             raise argument_error("items", must, items.model.key)
-        slopes = bank["a"].to_numpy(float) if sloped else np.ones(len(bank))
+        ranked = ranking(items)
+        slopes = ranked.a if sloped else np.ones(len(bank))
         population = float(items.population.mean), float(items.population.sd)
-        return items.item_ids, slopes, bank["b"].to_numpy(float), population
+        return items.item_ids, slopes, ranked.b, population
     table = columns_of(items, ("item", "a", "b"))
     if table is not None:
         table = table.set_index("item") if "item" in table else table

@@ -14,7 +14,15 @@ from irtcat._per_item import per_item
 from irtcat._types import FloatArray, IntArray
 from irtcat.training.online._prompts import Prior
 
-__all__ = ["Items", "Topics", "read_features", "read_items", "read_quotas", "read_topics"]
+__all__ = [
+    "Items",
+    "Topics",
+    "ranked_table",
+    "read_features",
+    "read_items",
+    "read_quotas",
+    "read_topics",
+]
 
 SLOPE_SD = 0.3
 """SD of log slopes about which nothing is known."""
@@ -105,6 +113,24 @@ def _bank_table(bank: Any) -> pd.DataFrame:
     if ("c" in table and (table["c"] > 0).any()) or ("d" in table and (table["d"] < 1).any()):
         must = "a bank without guessing and upper asymptotes"
         raise argument_error("items", must, bank.model.key, advice)
+    return ranked_table(bank)
+
+
+def ranked_table(bank: Any) -> pd.DataFrame:
+    """The table of a bank, difficulties that are not determined replaced.
+
+    They are those of the share of right answers (see `irtcat._difficulty.rank_items`).
+    """
+    from irtcat.bank import ranking  # needs JAX
+
+    table = bank.to_frame()
+    if "b" not in table:
+        return table
+    ranked = ranking(bank)
+    no_error = np.full(len(table), np.nan)
+    new = {"a": ranked.a, "b": ranked.b, "se_b": ranked.se_b, "se_a": no_error}
+    for name in table.columns.intersection(list(new)):
+        table[name] = np.where(ranked.by_share, new[name], table[name])
     return table
 
 
