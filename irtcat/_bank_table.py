@@ -173,9 +173,8 @@ def read_bank_table(path: Path, max_bytes: int) -> BankTable | None:
     published, slopes = published_logistic(names, matrix)
     errors = delta_errors(published, slopes, bank.covariance)
     population = mixture_of(list(bank.populations.values()))
-    shown = printed(
-        published, errors, population.mean, population.sd, fixed_slopes="slope" not in names
-    )
+    fixed = "slope" not in names
+    shown = printed(published, errors, float(population.mean), float(population.sd), fixed)
     return BankTable(
         key=key,
         table=item_table(*shown, bank.statistics, bank.items),

@@ -414,8 +414,10 @@ class ItemBank:
 
     def _difficulty_inputs(self) -> tuple[Any, Any, float, float, bool]:
         """Published parameters, their errors, the population, and whether slopes are fixed."""
-        fixed = has_fixed_slopes(self.model)
-        return *published(self), self.population.mean, self.population.sd, fixed
+        mean, sd = 0.0, 1.0  # of several abilities, each in SDs from its mean
+        if self.model.dims == 1:
+            mean, sd = float(self.population.mean), float(self.population.sd)
+        return *published(self), mean, sd, has_fixed_slopes(self.model)
 
     def subset(self, items: Any) -> "ItemBank":
         """The items selected by ids, positions, a slice or a mask, in the order of the selection.

@@ -12,6 +12,7 @@ from irtcat.bank import ranking
 from irtcat.cat import Config, prepare
 from irtcat.leaderboard import headroom
 from irtcat.models import TwoPL
+from irtcat.population import Population
 from irtcat.selection import select
 from irtcat.training import filters
 from irtcat.training.curriculum import AbilityMatched, Competency
@@ -55,7 +56,7 @@ def test_without_standard_errors_difficulties_are_bounded():
 
 def test_rasch_items_are_determined():
     rasch = replace(fit(Responses.from_array(np.eye(4, 3).repeat(9, 0)), "rasch").bank,
-                    population_sd=0.01)  # fmt: skip
+                    populations=Population(0.0, 0.01))  # fmt: skip
     assert rasch.determined.all()
     assert rasch.to_frame()["b"].notna().all()
 

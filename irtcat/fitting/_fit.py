@@ -362,7 +362,11 @@ def fit(
             For item-specific priors: {item: prior}, or a table with columns mean and sd. Densities
             are those of the parameter named (of c and d themselves). None disables a prior. On by
             default: logit c ~ N(-1.1, 0.5) in the 3PL and 4PL, logit d ~ N(3, 0.5) in the 4PL,
-            logit lambda ~ N(2, 1.5) in the feasibility model, nothing else. For "joint" the same of
+            logit lambda ~ N(2, 1.5) in the feasibility model, and with fewer than 30 subjects
+            log a ~ N(0, 0.5) for slopes that items do not share (not with ``anchors``, ``theta``,
+            ``devices``, features or fixed slopes, nor with ``weak_priors=False``): without
+            it many slopes are near 0, and their items have no determined difficulty. Slopes are
+            then positive; {"slope": None} switches it off. For "joint" the same of
             slope and intercept, by default N(1, 1) and N(0, 3) for all items. For "vi" either
             "hierarchical" (the default: mean and precision of theta, b, and a or log a are unknown,
             with priors N(0, variance 1e6) and Gamma(1, 1): Natesan et al. 2016, Lalor et al. 2019),

@@ -12,6 +12,7 @@ from irtcat._repeats import suspect_repeats
 from irtcat._summary import rare_cells
 from irtcat._types import BoolArray, IntArray
 from irtcat.fitting._options import Options
+from irtcat.fitting._priors import FEW_SLOPES, FEW_SUBJECTS
 from irtcat.fitting._record import AT_BOUND
 from irtcat.fitting._result import Fit
 from irtcat.fitting._shard import all_gather
@@ -157,11 +158,24 @@ def _rare_note(responses: Responses | ResponseSource) -> str:
     return f"Hardly used: {'; '.join(cells)}. Check these responses." if cells else ""
 
 
+def _few_note(result: Fit, options: Options) -> str:
+    """The note on the prior of slopes of few subjects."""
+    own = options.priors if isinstance(options.priors, dict) else {}
+    prior = result.priors.get("slope")
+    if prior is None or tuple(prior) != FEW_SLOPES or not {"slope", "a"}.isdisjoint(own):
+        return ""
+    _, mean, sd = FEW_SLOPES
+    return (
+        f"With fewer than {FEW_SUBJECTS} subjects, slopes have the prior log a ~ N({mean:g}, "
+        f'{sd:g}); priors={{"slope": None}} switches it off.'
+    )
+
+
 def with_notes(result: Fit, options: Options) -> Fit:
     """The fit with further notes in its message, its notes and the items' flags."""
     statistics, item_ids = result.bank.statistics.copy(), result.bank.item_ids
     flags = statistics["flag"].astype(str).tolist()
-    notes = [*result.notes, _bounds_note(flags, item_ids)]
+    notes = [*result.notes, _few_note(result, options), _bounds_note(flags, item_ids)]
     notes += [_repeats_note(result.responses), _rare_note(result.responses)]
     if category_parameters(result.bank.model):
         notes.append(_unused_note(flags, item_ids))

@@ -32,6 +32,8 @@ from irtcat.models import (
 __all__ = [
     "FEW_RARE",
     "FEW_RESPONSES",
+    "FEW_SLOPES",
+    "FEW_SUBJECTS",
     "PriorTable",
     "check_priors",
     "prior_table",
@@ -41,6 +43,9 @@ __all__ = [
 
 FEW_RESPONSES = 50
 FEW_RARE = 10
+FEW_SUBJECTS = 30
+FEW_SLOPES = ("lognormal", 0.0, 0.5)
+"""Prior of the slopes in fits of fewer than `FEW_SUBJECTS` subjects."""
 SMALLEST_POSITIVE_SLOPE = 1e-3
 UNUSED = "unused categories"
 """Key of `Fit.priors` for the categories that nobody used."""
@@ -217,6 +222,7 @@ def prior_table(
     dtype: np.dtype,
     item_ids: np.ndarray | None = None,
     equal: tuple[str, ...] = (),
+    few_subjects: bool = False,
 ) -> PriorTable:
     """Choose the priors: the model's defaults, then the caller's, then weak ones for sparse items.
 
@@ -236,6 +242,7 @@ def prior_table(
         dtype: working precision.
         item_ids: the items' ids, for priors by item.
         equal: parameters that all items share, in addition to the model's tied ones.
+        few_subjects: whether the slopes of single items get the prior `FEW_SLOPES` by default.
 
     Returns:
         The table.
@@ -244,8 +251,13 @@ def prior_table(
     n_items = len(item_n)
     ids = np.arange(n_items).astype(str) if item_ids is None else item_ids
     stated: dict[str, StatedPrior] = {}
-    default = {name: parameter.prior for name, parameter in template.parameters.items()}
+    default: dict[str, Any] = {
+        name: parameter.prior for name, parameter in template.parameters.items()
+    }
     default = {name: prior for name, prior in default.items() if prior is not None}
+    own_slopes = len(field_columns(template, ["slope"])) == 1
+    if few_subjects and own_slopes and "slope" not in (*tied_parameters(template), *equal):
+        default["slope"] = FEW_SLOPES
     for name, value in [*default.items(), *dict(priors or {}).items()]:
         parameter, prior = stated_prior(name, value, parameter_names(template), ids)
         stated.pop(parameter, None)

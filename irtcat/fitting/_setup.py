@@ -19,7 +19,7 @@ from irtcat.fitting._kinds import settings_of
 from irtcat.fitting._latent import Anchors, anchor_items, check_anchors, known_categories
 from irtcat.fitting._mixing import check_kinds
 from irtcat.fitting._options import Options
-from irtcat.fitting._priors import PriorTable, prior_table
+from irtcat.fitting._priors import FEW_SUBJECTS, PriorTable, prior_table
 from irtcat.fitting._rows import Rows, grouping_of, rows_of
 from irtcat.fitting._start import Start, starting_point
 from irtcat.fitting._stated import check_fixed, fixed_values
@@ -144,6 +144,16 @@ class FitSetup:
     fixed: FloatArray
 
 
+def _few_subjects(data: FitData) -> bool:
+    """Whether the slopes need a prior: there are few subjects, and nothing else fixes the scale."""
+    options = data.options
+    if not options.weak_priors or data.responses.n_subjects >= FEW_SUBJECTS:
+        return False
+    known = options.anchors is not None or not {"slope", "a"}.isdisjoint(options.fixed or {})
+    # Another process may have further subjects.
+    return not known and options.features is None and options.devices is None
+
+
 def set_up(
     data: FitData,
     blank: ItemModel,
@@ -179,7 +189,7 @@ def set_up(
     start = guess()
     prior = prior_table(
         template, start.counts, start.item_n, options.priors, options.weak_priors,
-        options.positive, dtype, responses.item_ids, data.shared,
+        options.positive, dtype, responses.item_ids, data.shared, _few_subjects(data),
     )  # fmt: skip
     if restrict is not None:
         prior = restrict(prior, template)
