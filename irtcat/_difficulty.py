@@ -25,7 +25,7 @@ NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
 GRID = 2001
 MOST_LOGIT = 20.0
-"""Shares of right answers are told apart up to this logit."""
+"""Shares of right answers are distinguished up to this logit."""
 
 PAIRS = (("a", "b"), ("mdisc", "mdiff"))
 """Names of slope and difficulty, in one and in several dimensions."""
