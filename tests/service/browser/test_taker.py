@@ -399,7 +399,7 @@ def test_time_warnings_are_announced(taker, served):
             content_type="text/html",
         ),
     )
-    page.goto("/test")
+    page.goto(person.page.url)  # a redirect from /test would not be intercepted
     page.get_by_text("5 minutes left for the test.").wait_for(state="attached")
     assert page.locator("#live").inner_text() == "5 minutes left for the test."
 
