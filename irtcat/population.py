@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp, ndtr
 
 from irtcat._checks import argument_error
 from irtcat._types import FloatArray
@@ -164,6 +163,8 @@ class Population:
         if self.nodes is not None:
             raise argument_error("population", "with a density function", "probabilities of nodes")
         if self.parts:
+            from scipy.special import logsumexp  # slow to import
+
             logs = [part.log_density(theta) for part in self.parts]
             return np.asarray(logsumexp(logs, axis=0, b=self.shares[:, None]))
         return -0.5 * (((theta - self.mean) / self.sd) ** 2 + LOG_2PI) - np.log(self.sd)
@@ -182,6 +183,8 @@ class Population:
                 )
             )
         if self.nodes is None or self.weights is None:
+            from scipy.special import ndtr
+
             return np.asarray(100 * ndtr((theta - self.mean) / self.sd))
         middle = 0.5 * (self.nodes[1:] + self.nodes[:-1])
         first, last = 2 * self.nodes[0] - middle[0], 2 * self.nodes[-1] - middle[-1]

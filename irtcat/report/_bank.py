@@ -22,7 +22,7 @@ from irtcat.report._blocks import (
     table,
     words,
 )
-from irtcat.report._curves import item_curves, item_location
+from irtcat.report._curves import axis_of, item_curves, item_location
 from irtcat.report._names import TEXTS, are_hashes, listed
 from irtcat.report._notes import Note, common_flags, split_flags, without
 
@@ -195,7 +195,8 @@ def information_figures(bank: ItemBank, subset: Any = None) -> list[Block]:
 def _map(frame: pd.DataFrame, bank: ItemBank) -> Block:
     """The figure of difficulty and discrimination of all items."""
     b, a = item_location(bank, frame)
-    low, high = bank.population.mean + bank.population.sd * np.array([-6, 6])
+    mean, sd = axis_of(bank)
+    low, high = mean + sd * np.array([-6, 6])
     outside = int((np.isfinite(b) & ((b < low) | (b > high))).sum())
     undefined = int((~(np.isfinite(b) & np.isfinite(a))).sum())
     description = "Each dot is an item; select one to open it in the table."

@@ -42,13 +42,24 @@ def item_location(bank: ItemBank, frame: pd.DataFrame) -> tuple[np.ndarray, np.n
     return frame[names[0]].to_numpy(float), frame[names[1]].to_numpy(float)
 
 
+def axis_of(bank: ItemBank) -> tuple[float, float]:
+    """Mean and SD of the population on the axis of the curves.
+
+    Of several abilities 0 and 1: each item has an axis of its own, along which it discriminates
+    best.
+    """
+    if bank.model.dims > 1:
+        return 0.0, 1.0
+    return float(bank.population.mean), float(bank.population.sd)
+
+
 def item_curves(bank: ItemBank, frame: pd.DataFrame, observed: Any = None) -> Block:
     """The data from which the page draws the curve and information of any item.
 
     Logistic items are drawn by their formula, others by values at nodes: two letters per value, or
     one letter in large banks.
     """
-    mean, sd = bank.population.mean, bank.population.sd
+    mean, sd = axis_of(bank)
     block: Block = {"mean": numbers([mean])[0], "sd": numbers([sd])[0],
                     "label": CURVES[bank.model.takes]}  # fmt: skip
     if bank.model.dims > 1 or bank.model.key in LOGISTIC:

@@ -95,7 +95,7 @@ def calibrated(inspect_ai, task_file, tmp_path_factory):
     responses = read_logs(folder).responses
     bank = irtcat.fit(responses, "rasch").bank
     return responses, irtcat.ItemBank(
-        bank.model, bank.item_ids, bank.population.mean, bank.population.sd, items=responses.items
+        bank.model, bank.item_ids, bank.populations, items=responses.items
     )
 
 

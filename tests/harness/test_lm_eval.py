@@ -83,7 +83,7 @@ def calibrated(lm_eval, simulated, quiz, tmp_path_factory):
     logs = read_logs(out)
     bank = irtcat.fit(logs.responses, "rasch").bank
     return logs.responses, irtcat.ItemBank(
-        bank.model, bank.item_ids, bank.population.mean, bank.population.sd,
+        bank.model, bank.item_ids, bank.populations,
         items=logs.responses.items,
     )  # fmt: skip
 

@@ -253,7 +253,7 @@ def test_items_that_tell_nothing():
     html = report.build(ItemBank.from_parameters(a=[0.0, 0.0], b=[1.0, 0.0]))
     assert "These items give no information on ability" in html
     assert not list(blocks_in(data_of(html), "points"))
-    some = ItemBank.from_parameters(a=[0.0, 1.0], b=[1.0, 99.0])
+    some = ItemBank.from_parameters(a=[0.0, 1.0], b=[1.0, 7.0])
     [figure] = blocks_in(data_of(report.build(some)), "points")
     assert "1 item is outside -6 to 6" in figure["describe"]
     assert "1 item has no difficulty and no dot." in figure["describe"]
