@@ -59,9 +59,9 @@ class Link:
         method: the linking method.
         criterion: minimum of the method's criterion, at A and B (NaN for the two methods of
             moments).
-        notes: further remarks, one sentence each: items whose difficulties have next to no
-            weight, items that move A and B much, banks whose items are in blocks that no subject
-            connects.
+        notes: further remarks, one sentence each: items left out as outliers, items whose
+            difficulties have next to no weight, items that move A and B much, banks whose items are
+            in blocks that no subject connects.
         items: one row per common item: difference (mean over the reference population of the
             reference's expected response less the linked bank's), rmsd (root of the mean square),
             robust_z of the differences, used (in finding A and B), outlier, and a and b in both
@@ -397,10 +397,13 @@ def _task(bank: ItemBank, reference: ItemBank) -> _Task:
 
 
 def _item_notes(table: pd.DataFrame) -> list[str]:
-    """Notes on the items that say little, or much, of A and B by a method of moments."""
-    if "weight" not in table:
-        return []
+    """Notes on the items left out, and on those that say little, or much, of A and B by moments."""
     notes = []
+    dropped = table.index[~table["used"]]
+    if len(dropped):
+        notes.append(f"Left out of A and B as outliers: {shorten(dropped.tolist())}.")
+    if "weight" not in table:
+        return notes
     light = table.index[table["used"] & (table["weight"] < LIGHT)]
     if len(light):
         notes.append(

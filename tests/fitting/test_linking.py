@@ -107,6 +107,9 @@ def test_drifted_items_are_flagged_and_left_out(method):
     assert plain.items["outlier"]["q4"]
     assert plain.items["used"].all()
     assert not robust.items["used"]["q4"]
+    assert not any("Left out" in note for note in plain.notes)
+    left_out = robust.items.index[~robust.items["used"]]
+    assert any("Left out" in note and left_out[0] in note for note in robust.notes)
     assert robust.items["rmsd"].median() < plain.items["rmsd"].median()
     assert robust.to_frame()["n_used"][0] == robust.items["used"].sum()
 
@@ -139,6 +142,8 @@ def test_a_flat_item_does_not_move_the_scale(method, slope, drop):
         assert "next to no weight in A and B: bad." in found.notes[0]
     else:
         assert drop
+        left_out = ", ".join(found.items.index[~found.items["used"]])
+        assert found.notes[0] == f"Left out of A and B as outliers: {left_out}."
 
 
 @pytest.mark.parametrize("method", ["mean-sigma", "mean-mean"])
@@ -183,7 +188,9 @@ def test_an_item_that_moves_the_constants_is_an_outlier():
     expected = np.hypot(found.A - without.A, found.B - without.B)
     assert found.items["influence"]["bad"] == pytest.approx(expected, rel=0.1)
     assert "SDs or more: bad." in found.notes[-1]
-    assert not dropped.notes
+    assert len(dropped.notes) == 1
+    assert dropped.notes[0].startswith("Left out of A and B as outliers: ")
+    assert dropped.notes[0].endswith("bad.")
 
 
 @pytest.mark.parametrize("method", ["mean-sigma", "mean-mean"])
