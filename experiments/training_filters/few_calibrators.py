@@ -7,7 +7,8 @@ who answer every item once (2pl) or 16 times (binomial). `few_calibrators.csv` h
 prior of slopes, means over draws of the Pearson and the Spearman correlation of the true
 difficulties with the estimates b (also those that `to_frame` leaves out), with the difficulties
 that filters rank by and with the share of wrong answers; the share of items whose difficulty is
-determined; and the lowest correlation of b over draws.
+determined; the RMSE of abilities, in SDs of the bank's population from its mean; and the lowest
+correlation of b over draws.
 """
 
 import argparse
@@ -35,12 +36,15 @@ def correlations(model: str, n: int, prior: dict[str, object], draw: int) -> dic
     """How well one fit orders the items."""
     rng = np.random.default_rng([draw, n])
     b, a = rng.normal(0, 1.5, N_ITEMS), np.exp(rng.normal(0, 0.3, N_ITEMS))
-    p = 1 / (1 + np.exp(-a * (rng.normal(size=(n, 1)) - b)))
+    theta = rng.normal(size=n)
+    p = 1 / (1 + np.exp(-a * (theta[:, None] - b)))
     if model == "binomial":
         responses = Responses.from_counts(rng.binomial(TRIALS, p), TRIALS)
     else:
         responses = Responses.from_array((rng.random(p.shape) < p).astype(int))
-    bank = irtcat.fit(responses, model, priors=prior).bank
+    fit = irtcat.fit(responses, model, priors=prior)
+    bank, population = fit.bank, fit.bank.population
+    error = (fit.abilities.theta - population.mean) / population.sd - theta
     slope, intercept = bank.parameters().T
     estimates = {
         "b": -intercept / slope,
@@ -49,7 +53,8 @@ def correlations(model: str, n: int, prior: dict[str, object], draw: int) -> dic
     }
     row = {f"r_{name}": float(np.corrcoef(x, b)[0, 1]) for name, x in estimates.items()}
     row |= {f"rank_r_{name}": float(spearmanr(x, b)[0]) for name, x in estimates.items()}
-    return {**row, "determined": float(bank.determined.mean())}
+    rmse = float(np.sqrt(np.mean(error**2)))
+    return {**row, "determined": float(bank.determined.mean()), "rmse_theta": rmse}
 
 
 def main() -> None:

@@ -304,9 +304,10 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         latent_mean, latent_sd = np.nan, np.nan
         if scale_is_free:
             latent_mean, latent_sd = best_latent(problem, ended)
+        scaled_by_priors = prior.scaled and (prior.sparse.any() or prior.few_subjects)
         if prior.aside.any():
             ended = _count_aside(problem, ended)
-        elif problem.group is None and prior.scaled and prior.sparse.any() and not fixed_scale:
+        elif problem.group is None and scaled_by_priors and not fixed_scale:
             latent, ended = _population(problem, ended)
         groups = np.asarray(ended.point.population, float)
         group_populations = np.stack([groups[0], np.exp(groups[1])])

@@ -366,7 +366,8 @@ def fit(
             log a ~ N(0, 0.5) for slopes that items do not share (not with ``anchors``, ``theta``,
             ``devices``, features or fixed slopes, nor with ``weak_priors=False``): without
             it many slopes are near 0, and their items have no determined difficulty. Slopes are
-            then positive; {"slope": None} switches it off. For "joint" the same of
+            then positive, and the bank states the estimated mean and SD of the population, since
+            the prior would fix the scale; {"slope": None} switches it off. For "joint" the same of
             slope and intercept, by default N(1, 1) and N(0, 3) for all items. For "vi" either
             "hierarchical" (the default: mean and precision of theta, b, and a or log a are unknown,
             with priors N(0, variance 1e6) and Gamma(1, 1): Natesan et al. 2016, Lalor et al. 2019),

@@ -64,6 +64,9 @@ class PriorTable(NamedTuple):
         aside: the sparse items where they are a minority: they are then estimated from abilities
             that depend on the other items only. All False otherwise.
         scaled: whether the latent scale depends on priors on slope or intercept.
+        few_subjects: whether few subjects are fitted with a prior on each slope: the population is
+            then estimated once the items are, since together the priors outweigh the subjects in
+            what fixes the scale.
         description: parameter name -> (mean, SD), as stated in the result.
         tied: columns of parameters that all items share; their one prior is in the row of one item.
     """
@@ -75,6 +78,7 @@ class PriorTable(NamedTuple):
     informed: BoolArray
     aside: BoolArray
     scaled: bool
+    few_subjects: bool
     description: dict[str, Any]
     tied: tuple[int, ...] = ()
 
@@ -242,7 +246,8 @@ def prior_table(
         dtype: working precision.
         item_ids: the items' ids, for priors by item.
         equal: parameters that all items share, in addition to the model's tied ones.
-        few_subjects: whether the slopes of single items get the prior `FEW_SLOPES` by default.
+        few_subjects: whether subjects are so few that the slopes of single items get the prior
+            `FEW_SLOPES` by default.
 
     Returns:
         The table.
@@ -256,7 +261,8 @@ def prior_table(
     }
     default = {name: prior for name, prior in default.items() if prior is not None}
     own_slopes = len(field_columns(template, ["slope"])) == 1
-    if few_subjects and own_slopes and "slope" not in (*tied_parameters(template), *equal):
+    few_subjects &= own_slopes and "slope" not in (*tied_parameters(template), *equal)
+    if few_subjects:
         default["slope"] = FEW_SLOPES
     for name, value in [*default.items(), *dict(priors or {}).items()]:
         parameter, prior = stated_prior(name, value, parameter_names(template), ids)
@@ -286,6 +292,8 @@ def prior_table(
                 few = sparse & (precision[:, column] == 0)
                 centre, sd = declared.weak_prior
                 mean[few, column], precision[few, column] = centre, sd**-2.0
+    slopes = list(field_columns(template, ["slope"]))
+    few_subjects &= "slope" in stated and bool((precision[:, slopes] > 0).all())
     empty = _empty_categories(template, counts)
     _check_used(template, empty)
     constant = counts.max(0) >= item_n
@@ -297,15 +305,15 @@ def prior_table(
     informed = ~(uninformed | constant[:, None])
     free = free & ~held
     precision[~free], family[~free] = 0.0, 0
-    # Weak priors on many items would dominate the latent scale of few subjects.
-    aside = sparse & (sparse.mean() < 0.5)
+    # Weak priors on many items would dominate the latent scale of few subjects. Where all slopes
+    # have a prior all items count, as the population is estimated afterwards.
+    aside = sparse & (sparse.mean() < 0.5) & (not few_subjects)
     for column in tied:
         _keep_one(column, mean, precision, family, free[:, column] & ~aside, names)
     bounds = np.full((len(names), 2), (-np.inf, np.inf))
     for name, declared in template.parameters.items():
         columns = list(field_columns(template, [name]))
         bounds[columns] = declared.lower, declared.upper
-    slopes = list(field_columns(template, ["slope"]))
     lognormal = FAMILIES.index("lognormal")
     all_lognormal = bool((family[:, slopes] == lognormal).all()) and bool(slopes)
     if positive or "slope" in tied_names or all_lognormal:  # one slope for all points upwards
@@ -335,6 +343,7 @@ def prior_table(
         informed=informed,
         aside=aside,
         scaled=scaled,
+        few_subjects=few_subjects,
         description=description,
         tied=tuple(tied),
     )

@@ -36,6 +36,27 @@ def test_difficulties_of_few_subjects(model, trials):
     assert default.bank.determined.mean() > max(off.bank.determined.mean(), 0.9)
 
 
+@pytest.mark.parametrize("n", [12, 29])
+@pytest.mark.parametrize("log_slope", [0.0, 0.7])
+def test_the_prior_does_not_fix_the_scale(n, log_slope):
+    """Sixty priors outweighed the subjects: abilities had an SD of 2 in a population N(0, 1)."""
+    rng = np.random.default_rng(n)
+    b, a = rng.normal(0, 1.3, 60), rng.lognormal(log_slope, 0.4, 60)
+    theta = rng.normal(size=n)
+    p = 1 / (1 + np.exp(-a * (theta[:, None] - b)))
+    r = Responses.from_counts(rng.binomial(16, p), 16)
+    default, off = fit(r, "binomial"), fit(r, "binomial", priors=OFF)
+    assert default.bank.population.sd != 1
+    standard = [
+        (f.abilities.theta - f.bank.population.mean) / f.bank.population.sd for f in (default, off)
+    ]
+    np.testing.assert_allclose(standard[0], standard[1], atol=0.06)
+    assert standard[0].std() == pytest.approx(1, abs=0.05)
+    # On the scale of the true abilities.
+    slopes = default.bank.parameters()[:, 0] * default.bank.population.sd / theta.std()
+    assert np.log(slopes).mean() == pytest.approx(np.log(a).mean(), abs=0.15)
+
+
 def test_the_fit_says_so():
     r, _ = answers(29)
     default = fit(r, "2pl")
