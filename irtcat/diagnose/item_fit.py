@@ -40,7 +40,7 @@ from irtcat.diagnose._score_tables import (
 )
 from irtcat.diagnose.groups import grouped_fit
 from irtcat.responses import Responses
-from irtcat.scoring import METHODS, score
+from irtcat.scoring import METHODS, score, warn_of_mixture
 
 __all__ = [
     "infit_outfit",
@@ -114,6 +114,7 @@ def s_x2(
     data = coded(bank, responses, least_items=2, groups=groups)
     free = free_of(data.bank, estimated)
     if groups is None:
+        warn_of_mixture(data.bank)
         tables = _score_tables(data, min_expected)
         df = np.array([0 if t is None else t.df for t in tables], float)
         table = _item_tests(data, tables, (df - free.by_item - free.n_population).astype(float))
@@ -299,6 +300,8 @@ def infit_outfit(
         tests of composite statistical hypotheses (C(alpha), the subtraction).
     """
     data = coded(bank, responses, groups=groups)
+    if groups is None and abilities is None:
+        warn_of_mixture(data.bank)
     theta = abilities_of(data, abilities, method)
     total: Sums | None = None
     for block in blocks(data, theta):

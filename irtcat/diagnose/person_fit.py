@@ -29,7 +29,7 @@ from irtcat.diagnose._residuals import (
 )
 from irtcat.models import ItemModel
 from irtcat.responses import Responses
-from irtcat.scoring import METHODS, Ability
+from irtcat.scoring import METHODS, Ability, warn_of_mixture
 
 __all__ = ["person_fit"]
 
@@ -99,6 +99,8 @@ def person_fit(
     """
     check_count("min_items", min_items)
     data = coded(bank, responses, groups=groups)
+    if groups is None and abilities is None:
+        warn_of_mixture(data.bank)
     theta, method, at_bound = _estimates(data, method, abilities)
     n_items = (data.values >= 0).sum(axis=1)
     measures = {name: np.full(len(theta), np.nan) for name in MEASURES}

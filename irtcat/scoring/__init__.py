@@ -5,6 +5,7 @@ from irtcat.scoring._groups import (
     mixture_note,
     refuse_versions,
     subject_labels,
+    warn_of_mixture,
     with_versions,
 )
 from irtcat.scoring._point import bias_slope, tied_nodes
@@ -39,6 +40,7 @@ INTERNAL = (
     subject_labels,
     subject_priors,
     tied_nodes,
+    warn_of_mixture,
     with_versions,
 )
 """For irtcat's other packages: these may change in any release."""

@@ -1,5 +1,6 @@
 """Groups of subjects: their labels, and the bank and rows of each."""
 
+import warnings
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ __all__ = [
     "mixture_note",
     "refuse_versions",
     "subject_labels",
+    "warn_of_mixture",
     "with_versions",
 ]
 
@@ -148,6 +150,13 @@ def refuse_versions(bank: ItemBank, responses: Responses) -> None:
     differ = bank.statistics[VERSION_OF][bank.statistics[VERSION_GROUP].astype(str) != ""]
     must = f"given for a bank whose items {shorten(sorted(set(differ)))} differ between groups"
     raise argument_error("groups", must, None)
+
+
+def warn_of_mixture(bank: ItemBank) -> None:
+    """Say whose abilities are integrated over, for results that are plain tables."""
+    if note := mixture_note(bank):
+        text = f"{note[0].upper()}{note[1:]}. Pass groups= for that of each subject."
+        warnings.warn(text, UserWarning, stacklevel=3)
 
 
 def mixture_note(bank: ItemBank) -> str:

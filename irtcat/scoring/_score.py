@@ -21,7 +21,13 @@ from irtcat.latent import cells_of, log_likelihoods
 from irtcat.models import in_precision, item_categories
 from irtcat.population import Population
 from irtcat.responses import Responses
-from irtcat.scoring._groups import Members, members_of_groups, mixture_note, refuse_versions
+from irtcat.scoring._groups import (
+    Members,
+    members_of_groups,
+    mixture_note,
+    refuse_versions,
+    warn_of_mixture,
+)
 from irtcat.scoring._point import point_estimates
 from irtcat.scoring._posterior import Posterior, posterior, quantile, standardised
 from irtcat.scoring._score_vectors import score_multidimensional
@@ -545,7 +551,8 @@ def plausible_values(
         seed: seed of the draws.
         precision: see `score`.
         mismatch: see `score`.
-        groups: the group of each subject, as for `score`.
+        groups: the group of each subject, as for `score`; without it a bank of several populations
+            warns that the prior is their mixture.
 
     Returns:
         One row per subject, columns pv1, pv2, ....
@@ -567,6 +574,7 @@ def plausible_values(
     check_conditions(bank.items, responses.items, mismatch, source="bank")
     if groups is None:
         refuse_versions(bank, responses)
+        warn_of_mixture(bank)
         parts = [Members("", np.arange(responses.n_subjects), bank, responses)]
     else:
         parts = members_of_groups(bank, responses, groups)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from irtcat import InputError, ItemBank, Population, Responses, fit, score
+from irtcat import InputError, ItemBank, Population, Responses, fit, plausible_values, score
 from irtcat.diagnose import (
     infit_outfit,
     item_fit,
@@ -204,3 +204,10 @@ def test_populations_outlive_a_file(tmp_path):
     assert again.populations["two"].mean == pytest.approx(0.4)
     assert again.populations["two"].n_subjects == 5
     assert again.rescale(2.0, 1.0).populations["two"].mean == pytest.approx(1.8)
+
+
+def test_tables_of_a_mixture_warn(fitted):
+    f, r, _, _ = fitted
+    for measure in (s_x2, infit_outfit, person_fit, plausible_values):
+        with pytest.warns(UserWarning, match=r"mixture of the populations .* Pass groups="):
+            measure(f.bank, r)
