@@ -427,8 +427,9 @@ def plain_bank(made: ItemBank) -> Any:
     """Ids, numbers, population and metadata."""
     return {
         "items": made.item_ids.tolist(), "parameters": made.parameters(),
-        "model": made.model.key, "population": [made.population.mean, made.population.sd],
-        "covariance": made.covariance, "correlations": made.correlations,
+        "model": made.model.key,
+        "populations": {label: p.to_json() for label, p in made.populations.items()},
+        "covariance": made.covariance,
         "metadata": {str(k): list(v) for k, v in made.items.items()},
     }  # fmt: skip
 
