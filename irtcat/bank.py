@@ -57,9 +57,10 @@ __all__ = [
     "ranking",
 ]
 
-VERSION_OF, VERSION_GROUP = "version_of", "version_group"
-"""Columns of `ItemBank.statistics` of items that are not invariant: the original id, and the group
-that the version is for ("" for all)."""
+VERSION_OF = "version_of"
+"""Column of `ItemBank.statistics` with the original id of items that differ between groups."""
+VERSION_GROUP = "version_group"
+"""Column of `ItemBank.statistics` with the group that a version of an item is for ("" for all)."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ import numpy as np
 from irtcat._checks import argument_error
 from irtcat._types import FloatArray
 
-__all__ = ["Population", "as_populations", "mixture_of", "populations_from_json"]
+__all__ = ["Population"]
 
 MAX_Z = 6.4
 """The nodes of one ability end here, in SDs of the population."""

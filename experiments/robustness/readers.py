@@ -24,7 +24,7 @@ import pandas as pd
 import readings as plain
 
 import irtcat
-from irtcat import ItemBank, Responses
+from irtcat import ItemBank, Population, Responses
 from irtcat.cat import (
     Config,
     ExposureParameters,
@@ -71,7 +71,11 @@ def bank() -> ItemBank:
     made = ItemBank.from_parameters(rng.uniform(0.7, 1.8, 12), rng.normal(size=12), item_ids=ids)
     items = pd.DataFrame({"topic": ["algebra", "reading"] * 6, "cost": 1.0}, index=ids)
     return ItemBank(
-        made.model, made.item_ids, 0.1, 1.2, np.tile(np.eye(2) * 0.01, (12, 1, 1)), items
+        made.model,
+        made.item_ids,
+        Population(0.1, 1.2),
+        np.tile(np.eye(2) * 0.01, (12, 1, 1)),
+        items,
     )
 
 
@@ -425,11 +429,12 @@ def bank_seeds(folder: Path) -> list[Path]:
 
 def plain_bank(made: ItemBank) -> Any:
     """Ids, numbers, population and metadata."""
+    population = made.reference
     return {
         "items": made.item_ids.tolist(), "parameters": made.parameters(),
         "model": made.model.key,
-        "populations": {label: p.to_json() for label, p in made.populations.items()},
-        "covariance": made.covariance,
+        "population": [float(np.ravel(value)[0]) for value in (population.mean, population.sd)],
+        "covariance": made.covariance, "correlations": population.correlations,
         "metadata": {str(k): list(v) for k, v in made.items.items()},
     }  # fmt: skip
 
