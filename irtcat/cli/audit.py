@@ -7,7 +7,16 @@ import typer
 
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
-from irtcat.cli._options import ITEMS, RESPONSES_HELP, argument, group, option, output, result
+from irtcat.cli._options import (
+    ITEMS,
+    MISMATCH,
+    RESPONSES_HELP,
+    argument,
+    group,
+    option,
+    output,
+    result,
+)
 from irtcat.cli._output import records
 
 EXAMPLE = ("irtcat audit dataset:lsat7",)
@@ -31,6 +40,7 @@ SHOWN = ["suspicion", "p_wrong_key", "reasons", "share", "n", "a", "feasibility"
            "of a crowd's predictions, a file for each member (.csv with item, prediction and "
            "optionally probability and trained; .npy of probabilities)."),
     option("bank", type=Path, read=_input.read_bank),
+    MISMATCH,
     option("by", choices="auto irtcat.diagnose.labels.ORDERS all"),
     option("feasibility", type=bool, help="Fit the feasibility model as well."),
     option("dynamics", type=Path, read=_input.items_table,
@@ -121,7 +131,7 @@ def _drift(o: Options, responses: Any) -> tuple[list[Any], dict[str, Any]]:
         responses = _input.with_subjects(responses, o.subjects, o.dates)
     bank = o.bank if o.bank is not None else fit(responses, "2pl", standard_errors="none").bank
     item_dates = _input.items_column(o.items, o.item_dates)
-    result = find_drift(bank, responses, o.dates, item_dates)
+    result = find_drift(bank, responses, o.dates, item_dates, mismatch=o.mismatch)
     text: list[Any] = [str(result)]
     document: dict[str, Any] = {"trend": result.trend, "drift": records(result.items)}
     tables = (("drift", result.items, "drifts"),

@@ -5,8 +5,8 @@ from dataclasses import replace
 import typer
 
 from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._input import items_column
-from irtcat.cli._options import BANK, FIGURE, ITEMS, RESPONSES_OPTION, option, result
+from irtcat.cli._input import items_column, read
+from irtcat.cli._options import BANK, FIGURE, ITEMS, MISMATCH, RESPONSES_HELP, option, result
 from irtcat.cli._output import records
 
 SHOWN = ("n_items", "headroom", "se", "expected_score", "information", "flag", "theta")
@@ -22,7 +22,8 @@ EXAMPLE = (
     BANK,
     option("groups", help="Column of the items' metadata that names the test set."),
     replace(ITEMS, needs="groups COLUMN"),
-    RESPONSES_OPTION,
+    option("responses", of="abilities", read=read, help=RESPONSES_HELP),
+    MISMATCH,
     "theta",
     result("headroom.csv"),
     FIGURE,
@@ -36,7 +37,7 @@ def command(o: Options) -> Output:
     labels = items_column(o.items, o.groups)
     if o.items is not None:
         labels = labels.reindex(o.bank.item_ids).tolist()
-    table = o.call(groups=labels, abilities=o.responses)
+    table = o.call(groups=labels)
     o.write("out", table, "table")
     if o.figure is not None:
         o.write("figure", plot.headroom(table), "figure")

@@ -6,7 +6,7 @@ from typing import Any
 import typer
 
 from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._options import KEY_FILE, RESPONSES_OPTION, argument, result
+from irtcat.cli._options import KEY_FILE, MISMATCH, RESPONSES_OPTION, argument, result
 from irtcat.cli._session import read_key
 from irtcat.cli.plot import FIGURES
 
@@ -31,6 +31,7 @@ def _read(paths: list[str]) -> list[Any]:
     result("report.html", help="File to write (.html)."),
     "title",
     RESPONSES_OPTION,
+    MISMATCH,
     KEY_FILE,
     csv=False,
 )  # fmt: skip
@@ -53,7 +54,10 @@ def command(o: Options) -> Output:
             if result.kind == "sessions" else result
             for result in results
         ]  # fmt: skip
-    report.write(results, o.out, title=o.title, responses=o.responses, progress=o.progress)
+    report.write(
+        results, o.out, title=o.title, responses=o.responses, mismatch=o.mismatch,
+        progress=o.progress,
+    )  # fmt: skip
     size = o.out.stat().st_size
     kinds = [{"name": r.name, "kind": r.kind, "path": r.path} for r in results]
     lines = [f"{result.path}: {report.KINDS[result.kind]}" for result in results]

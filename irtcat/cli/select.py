@@ -11,6 +11,7 @@ from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import (
     EXPECT,
     ITEMS,
+    MISMATCH,
     RESPONSES_HELP,
     SEED,
     argument,
@@ -42,6 +43,7 @@ EXAMPLE = (
            "without."),
     option("responses", of="calibration", read=_input.read, help=RESPONSES_HELP),
     EXPECT,
+    MISMATCH,
     SEED,
     *group("Options of single strategies", "theta", "theta_range", "tau",
            option("share", min=0, max=1)),

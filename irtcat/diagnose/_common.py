@@ -10,6 +10,7 @@ from scipy.special import gammaincc
 
 from irtcat._checks import argument_error
 from irtcat._compile import jit
+from irtcat._conditions import check_conditions
 from irtcat._precision import precision
 from irtcat._types import BoolArray, FloatArray, IntArray
 from irtcat.bank import VERSION_GROUP, ItemBank
@@ -100,7 +101,14 @@ class Coded(NamedTuple):
         return np.asarray(lowest >= self.values.max(axis=0))
 
 
-def coded(bank: Any, responses: Any, least_items: int = 1, groups: Any = None) -> Coded:
+def coded(
+    bank: Any,
+    responses: Any,
+    least_items: int = 1,
+    groups: Any = None,
+    *,
+    mismatch: str,
+) -> Coded:
     """The responses to items of the bank, as category codes.
 
     Args:
@@ -108,10 +116,12 @@ def coded(bank: Any, responses: Any, least_items: int = 1, groups: Any = None) -
         responses: the responses.
         least_items: smallest number of items.
         groups: the group of each subject, as for `irtcat.score`.
+        mismatch: whether responses under other conditions than the bank's are refused, as for
+            `irtcat.score`.
 
     Raises:
         InputError: for a bank whose items have no categories, fractions, responses that do not
-            match the bank, too few items, or no responses.
+            match the bank or its conditions, too few items, or no responses.
     """
     if not isinstance(bank, ItemBank):
         raise argument_error("bank", "an ItemBank", type(bank).__name__, "Of a fit: fit.bank.")
@@ -123,6 +133,7 @@ def coded(bank: Any, responses: Any, least_items: int = 1, groups: Any = None) -
         raise argument_error("bank", must, f"a {bank.model.key} bank")
     if responses.is_fractional:
         raise argument_error("responses", "right/wrong or graded", "fractions")
+    check_conditions(bank.items, responses.items, mismatch, source="bank")
     labels = None
     if groups is None:
         refuse_versions(bank, responses)

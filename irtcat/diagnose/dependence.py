@@ -91,7 +91,12 @@ class _Tables(NamedTuple):
 
 
 def ld_statistics(
-    bank: ItemBank, responses: Responses, estimated: str = "auto", *, groups: Any = None
+    bank: ItemBank,
+    responses: Responses,
+    estimated: str = "auto",
+    *,
+    groups: Any = None,
+    mismatch: str = "refuse",
 ) -> Pairs:
     """Chen and Thissen's test of every pair: does the model fit the two-way table of the answers?
 
@@ -109,6 +114,7 @@ def ld_statistics(
         estimated: which parameters count as estimated from these responses, as for `s_x2`.
         groups: the group of each subject, as for `irtcat.score`. E is then the sum over groups,
             each with its own population; without it E is that of the mixture, as ``note`` says.
+        mismatch: as for `irtcat.score`.
 
     Returns:
         Pairs with item_1, item_2, n, x2, g2, df, p (of x2), p_holm, p_bh (adjusted over all pairs);
@@ -134,7 +140,7 @@ def ld_statistics(
     References:
         Chen & Thissen (1997), Journal of Educational and Behavioral Statistics 22, 265-289.
     """
-    data = coded(bank, responses, least_items=2, groups=groups)
+    data = coded(bank, responses, least_items=2, groups=groups, mismatch=mismatch)
     tables = _tables(data)
     first, second = np.triu_indices(data.bank.n_items, 1)
     x2, g2 = _chi_squares(tables, first, second)
@@ -248,6 +254,7 @@ def q3(
     abilities: Any = None,
     *,
     groups: Any = None,
+    mismatch: str = "refuse",
 ) -> Pairs:
     """Yen's Q3: correlations of the residuals of all pairs, and Q3*, centred on their mean.
 
@@ -262,6 +269,7 @@ def q3(
         method: how abilities are estimated (as for `irtcat.score`), unless passed.
         abilities: an `Ability` of the same subjects, or one number each (NaN leaves one out).
         groups: the group of each subject, as for `irtcat.score`: its population is the prior.
+        mismatch: as for `irtcat.score`.
 
     Returns:
         Pairs with item_1, item_2, n, q3, q3_star, p, p_holm, p_bh and flag. p is two-sided, of
@@ -284,7 +292,7 @@ def q3(
         Yen (1984), Applied Psychological Measurement 8, 125-145; Christensen, Makransky & Horton
         (2017), Applied Psychological Measurement 41, 178-194 (Q3*).
     """
-    data = coded(bank, responses, least_items=2, groups=groups)
+    data = coded(bank, responses, least_items=2, groups=groups, mismatch=mismatch)
     theta = abilities_of(data, abilities, method)
     n, r = _residual_correlations(data, theta)
     first, second = np.triu_indices(data.bank.n_items, 1)

@@ -17,6 +17,7 @@ from scipy.special import ndtr
 
 from irtcat._checks import argument_error, brief, check_choice, check_interval
 from irtcat._compile import jit
+from irtcat._conditions import check_conditions
 from irtcat._dates import as_years
 from irtcat._matrix import row_blocks
 from irtcat._per_item import by_id
@@ -93,6 +94,7 @@ def find_drift(
     *,
     correction: str = "bh",
     alpha: float = 0.05,
+    mismatch: str = "refuse",
 ) -> Drift:
     """Test whether items drift with the subjects' dates, and subjects with the items' dates.
 
@@ -127,6 +129,7 @@ def find_drift(
             mapping by item id; without them only items are tested.
         correction: of the p-values for many tests: "bh", "holm" or "none".
         alpha: level of the tests after the correction.
+        mismatch: as for `irtcat.score`.
 
     Returns:
         Two tables; see `Drift`.
@@ -161,6 +164,7 @@ def find_drift(
     if missing:
         raise argument_error("bank", "a bank of all items of responses", f"none of {missing[0]}")
     bank = bank.subset(np.asarray(responses.item_ids, str))
+    check_conditions(bank.items, responses.items, mismatch, source="bank")
     released = years_of("dates", dates, responses.subject_ids, responses.subjects, "subject")
     if len(np.unique(released[np.isfinite(released)])) < 2:
         raise argument_error("dates", "at least two different dates", "fewer")

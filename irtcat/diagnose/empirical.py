@@ -36,6 +36,8 @@ def empirical_curves(
     df: int = 5,
     method: str = "eap",
     abilities: Any = None,
+    *,
+    mismatch: str = "refuse",
 ) -> pd.DataFrame:
     """Shares of the answers by estimated ability, with the model's probabilities.
 
@@ -60,6 +62,7 @@ def empirical_curves(
         df: coefficients of the spline, at least 4.
         method: how abilities are estimated (as for `irtcat.score`), unless passed.
         abilities: an `Ability` of the same subjects, or one number each (NaN leaves one out).
+        mismatch: as for `irtcat.score`.
 
     Returns:
         Columns item, category (from 0; for right/wrong items only 1), theta, n (subjects; for the
@@ -88,7 +91,7 @@ def empirical_curves(
     check_count("df", df, 4)
     if bandwidth is not None:
         check_positive("bandwidth", bandwidth)
-    data = coded(bank, responses)
+    data = coded(bank, responses, mismatch=mismatch)
     if data.bank.model.dims != 1:
         raise argument_error("bank", "unidimensional", f"{data.bank.model.dims} dimensions")
     theta = abilities_of(data, abilities, method)

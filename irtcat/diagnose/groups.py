@@ -27,6 +27,8 @@ def grouped_fit(
     method: str = "eap",
     abilities: Any = None,
     estimated: str = "auto",
+    *,
+    mismatch: str = "refuse",
 ) -> pd.DataFrame:
     """X2 and G2 of each item on groups of subjects of similar ability (Bock; Yen's Q1).
 
@@ -46,6 +48,7 @@ def grouped_fit(
         method: how abilities are estimated (as for `irtcat.score`), unless passed.
         abilities: an `Ability` of the same subjects, or one number each (NaN leaves one out).
         estimated: as for `s_x2`.
+        mismatch: as for `irtcat.score`.
 
     Returns:
         Indexed by item: x2, g2, df (of both), p_x2, p_g2, rmsea_x2, rmsea_g2, n_groups (used), n
@@ -69,7 +72,9 @@ def grouped_fit(
         Bock (1972), Psychometrika 37, 29-51; Yen (1981), Applied Psychological Measurement 5,
         245-262; McKinley & Mills (1985), Applied Psychological Measurement 9, 49-57 (G2).
     """
-    data, cells = _grouped(bank, responses, n_groups, center, min_expected, method, abilities)
+    data, cells = _grouped(
+        bank, responses, n_groups, center, min_expected, method, abilities, mismatch
+    )
     free, n_items = free_of(data.bank, estimated), data.bank.n_items
     x2, g2, df, used, n = np.zeros((5, n_items))
     for cell in cells:
@@ -103,6 +108,8 @@ def grouped_fit_table(
     min_expected: float = 2.0,
     method: str = "eap",
     abilities: Any = None,
+    *,
+    mismatch: str = "refuse",
 ) -> pd.DataFrame:
     """The observed and expected counts behind `grouped_fit`, one row per cell.
 
@@ -114,6 +121,7 @@ def grouped_fit_table(
         min_expected: as for `grouped_fit`.
         method: how abilities are estimated.
         abilities: as for `grouped_fit`.
+        mismatch: as for `irtcat.score`.
 
     Returns:
         Columns item, group, theta, category (renumbered after merging), observed, expected.
@@ -129,7 +137,9 @@ def grouped_fit_table(
         >>> float(table[table["item"] == "item1"].observed.sum())
         1000.0
     """
-    data, cells = _grouped(bank, responses, n_groups, center, min_expected, method, abilities)
+    data, cells = _grouped(
+        bank, responses, n_groups, center, min_expected, method, abilities, mismatch
+    )
     ids = data.bank.item_ids
     rows = [
         (str(ids[cell.item]), cell.group, cell.theta, k, o, e)
@@ -148,11 +158,12 @@ def _grouped(
     min_expected: float,
     method: str,
     abilities: Any,
+    mismatch: str,
 ) -> tuple[Coded, list[GroupedCells]]:
     """Cells of all items on groups of ability."""
     check_choice("center", center, CENTERS)
     check_positive("min_expected", min_expected)
-    data = coded(bank, responses)
+    data = coded(bank, responses, mismatch=mismatch)
     if data.bank.model.dims != 1:
         raise argument_error("bank", "unidimensional", f"{data.bank.model.dims} dimensions")
     theta = abilities_of(data, abilities, method)

@@ -57,6 +57,7 @@ def s_x2(
     estimated: str = "auto",
     *,
     groups: Any = None,
+    mismatch: str = "refuse",
 ) -> pd.DataFrame:
     """Test each item's fit within groups of equal total score (Orlando & Thissen).
 
@@ -85,6 +86,7 @@ def s_x2(
             estimated from all groups together, so that each takes only a part from its table:
             df = cells - scores - tr(H_g (sum_g H_g)^-1), with H_g the information on the item's own
             parameters in the table of group g. It is not a whole number.
+        mismatch: as for `irtcat.score`.
 
     Returns:
         Indexed by item (with groups by group and item): s_x2, df, p, p_holm, p_bh (adjusted over
@@ -111,7 +113,7 @@ def s_x2(
         Psychological Measurement 8, 453-461.
     """
     check_positive("min_expected", min_expected)
-    data = coded(bank, responses, least_items=2, groups=groups)
+    data = coded(bank, responses, least_items=2, groups=groups, mismatch=mismatch)
     free = free_of(data.bank, estimated)
     if groups is None:
         warn_of_mixture(data.bank)
@@ -159,7 +161,11 @@ def _item_tests(data: Coded, tables: list[ScoreTable | None], df: FloatArray) ->
 
 
 def s_x2_table(
-    bank: ItemBank, responses: Responses, min_expected: float | None = 1.0
+    bank: ItemBank,
+    responses: Responses,
+    min_expected: float | None = 1.0,
+    *,
+    mismatch: str = "refuse",
 ) -> pd.DataFrame:
     """The observed and expected counts behind `s_x2`, one row per cell.
 
@@ -167,6 +173,7 @@ def s_x2_table(
         bank: the calibrated items.
         responses: the responses.
         min_expected: as for `s_x2`; None leaves the cells unmerged.
+        mismatch: as for `irtcat.score`.
 
     Returns:
         Columns item, score (the lowest of merged scores), category, observed, expected. After
@@ -187,7 +194,7 @@ def s_x2_table(
     """
     if min_expected is not None:
         check_positive("min_expected", min_expected)
-    data = coded(bank, responses, least_items=2)
+    data = coded(bank, responses, least_items=2, mismatch=mismatch)
     tables = _score_tables(data, min_expected)
     rows = []
     for item, table in zip(data.bank.item_ids, tables, strict=True):
@@ -249,6 +256,7 @@ def infit_outfit(
     estimated: str = "auto",
     *,
     groups: Any = None,
+    mismatch: str = "refuse",
 ) -> pd.DataFrame:
     """Infit and outfit mean squares of each item, and their normal deviates.
 
@@ -274,6 +282,7 @@ def infit_outfit(
             Numbers are taken for known abilities, on which the answers have no influence.
         estimated: which parameters count as estimated from these responses, as for `s_x2`.
         groups: the group of each subject, as for `irtcat.score`: its population is the prior.
+        mismatch: as for `irtcat.score`.
 
     Returns:
         Indexed by item: outfit, outfit_z, infit, infit_z, n and flag. NaN without answers; z also
@@ -299,7 +308,7 @@ def infit_outfit(
         Wright & Masters (1982), Rating Scale Analysis, chapter 5; Neyman (1959), Optimal asymptotic
         tests of composite statistical hypotheses (C(alpha), the subtraction).
     """
-    data = coded(bank, responses, groups=groups)
+    data = coded(bank, responses, groups=groups, mismatch=mismatch)
     if groups is None and abilities is None:
         warn_of_mixture(data.bank)
     theta = abilities_of(data, abilities, method)
@@ -330,6 +339,7 @@ def item_fit(
     estimated: str = "auto",
     *,
     groups: Any = None,
+    mismatch: str = "refuse",
 ) -> pd.DataFrame:
     """All measures of item fit in one table: `s_x2`, `grouped_fit` and `infit_outfit`.
 
@@ -342,6 +352,7 @@ def item_fit(
         n_groups: of `grouped_fit`, which is omitted for 0 and for multidimensional banks.
         estimated: which parameters count as estimated, see `s_x2`.
         groups: the group of each subject, as for `s_x2`: all measures are then by group and item.
+        mismatch: as for `irtcat.score`.
 
     Returns:
         Indexed by item (with groups by group and item): s_x2, df, p, p_holm, p_bh, rmsea,
@@ -364,33 +375,35 @@ def item_fit(
     if groups is not None:
         if abilities is not None:
             raise argument_error("abilities", "left out with groups", type(abilities).__name__)
-        data = coded(bank, responses, groups=groups)
+        data = coded(bank, responses, groups=groups, mismatch=mismatch)
         options = (method, None, min_expected, n_groups, estimated)
         parts = [data.of_group(group) for group in data.groups]
         frames = {
-            group.label: item_fit(part.bank, part.responses, *options)
+            group.label: item_fit(part.bank, part.responses, *options, mismatch="accept")
             for group, part in zip(data.groups, parts, strict=True)
         }
         table = pd.concat(frames, names=["group", "item"])
-        tests = s_x2(bank, responses, min_expected, estimated, groups=groups)
+        tests = s_x2(bank, responses, min_expected, estimated, groups=groups, mismatch=mismatch)
         table = table.astype({"df": float})
         for name in ("s_x2", "df", "p", "p_holm", "p_bh", "rmsea"):
             table[name] = tests[name]
         return table
-    data = coded(bank, responses)
+    data = coded(bank, responses, mismatch=mismatch)
     if abilities is None:
         check_choice("method", method, METHODS)
-        abilities = score(bank, responses, method, precision="float64")
-    squares = infit_outfit(bank, responses, abilities=abilities, estimated=estimated)
+        abilities = score(bank, responses, method, precision="float64", mismatch=mismatch)
+    squares = infit_outfit(
+        bank, responses, abilities=abilities, estimated=estimated, mismatch=mismatch
+    )
     if data.bank.n_items > 1 and data.complete.sum() > 1:
-        tests = s_x2(bank, responses, min_expected, estimated)
+        tests = s_x2(bank, responses, min_expected, estimated, mismatch=mismatch)
     else:
         tests = pd.DataFrame(np.nan, squares.index, ["s_x2", "df", "p", "p_holm", "p_bh", "rmsea"])
         tests = tests.assign(df=0, n=0, flag="no complete rows")
     tables = [tests.drop(columns="flag").rename(columns={"n": "n_complete"})]
     if n_groups and data.bank.model.dims == 1:
         grouped = grouped_fit(
-            bank, responses, n_groups, abilities=abilities, estimated=estimated
+            bank, responses, n_groups, abilities=abilities, estimated=estimated, mismatch=mismatch
         ).rename(columns={"df": "df_x2"})
         tables.append(grouped[["x2", "g2", "df_x2", "p_x2", "p_g2"]])
     tables.append(squares.drop(columns="flag"))

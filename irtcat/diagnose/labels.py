@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import argument_error, check_choice, check_count, check_interval
+from irtcat._conditions import check_conditions
 from irtcat._progress import Progress, part_of, with_progress
 from irtcat._types import FloatArray, IntArray
 from irtcat.bank import ItemBank
@@ -131,6 +132,7 @@ def rank(
     planted: Planted | None = None,
     alternatives: int | None = None,
     seed: int = 0,
+    mismatch: str = "refuse",
     progress: Progress | bool | None = None,
 ) -> LabelRanking:
     """Rank items by the probability that their labels are wrong, with reasons.
@@ -190,6 +192,7 @@ def rank(
         alternatives: number of answers to choose from, which decides how many subjects a planted
             wrong key makes right; by default the classes of a crowd, else unknown.
         seed: seed of the planted labels.
+        mismatch: as for `irtcat.score`, for ``bank`` and a bank of ``feasibility``.
         progress: True to show the time left on stderr, or a function that is called as
             ``progress(done, total, text)`` in the fits, for the blocks of answers whose evidence
             is computed, and for the rounds of planted labels.
@@ -249,6 +252,9 @@ def rank(
     )
     if by in ORDERS and not data.has(by):  # before any fit
         raise missing_evidence(by)
+    for name, known in (("bank", bank), ("feasibility model", feasibility)):
+        if isinstance(known, ItemBank):
+            check_conditions(known.items, responses.items, mismatch, source=name)
     p_fit = _misfit(misfit, responses.item_ids)
     plants = by == "auto" and data.can_plant()
     parts = [part_of(progress, part, 1 + plants) for part in range(1 + plants)]

@@ -126,6 +126,7 @@ def model_fit(
     *,
     groups: Any = None,
     missing: str = "complete",
+    mismatch: str = "refuse",
 ) -> ModelFit:
     """Test overall model fit on the means and cross products of the answers.
 
@@ -154,6 +155,7 @@ def model_fit(
             moment a, and n_ab behind both a and b, their covariance is that of one subject times
             ``n_ab / (n_a n_b)``. It supposes that answers are missing at random; moments of pairs
             that nobody answered are left out.
+        mismatch: as for `irtcat.score`.
 
     Returns:
         The statistic, its degrees of freedom and p, RMSEA with its interval, SRMSR, TLI, CFI.
@@ -179,7 +181,7 @@ def model_fit(
     check_choice("kind", kind, KINDS)
     check_interval("level", level)
     check_choice("missing", missing, MISSING)
-    data = coded(bank, responses, least_items=2, groups=groups)
+    data = coded(bank, responses, least_items=2, groups=groups, mismatch=mismatch)
     graded = bool((data.categories > 2).any())
     kind = ("C2" if graded else "M2") if kind == "auto" else kind
     if not graded:

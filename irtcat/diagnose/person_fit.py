@@ -51,6 +51,7 @@ def person_fit(
     min_items: int = MIN_ITEMS,
     *,
     groups: Any = None,
+    mismatch: str = "refuse",
 ) -> pd.DataFrame:
     """Person fit: the standardised log-likelihoods lz and lz*, outfit and infit.
 
@@ -75,6 +76,7 @@ def person_fit(
             out.
         min_items: subjects with fewer answers are flagged, at least 1.
         groups: the group of each subject, as for `irtcat.score`: its population is the prior.
+        mismatch: as for `irtcat.score`.
 
     Returns:
         Indexed by subject: theta (multidimensional: theta_1, ...), n_items, lz, lz_star, p (lower
@@ -98,7 +100,7 @@ def person_fit(
         Beland (2012), Journal of Educational and Behavioral Statistics 37, 57-81.
     """
     check_count("min_items", min_items)
-    data = coded(bank, responses, groups=groups)
+    data = coded(bank, responses, groups=groups, mismatch=mismatch)
     if groups is None and abilities is None:
         warn_of_mixture(data.bank)
     theta, method, at_bound = _estimates(data, method, abilities)

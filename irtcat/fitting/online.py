@@ -15,6 +15,7 @@ from scipy.special import expit, logsumexp
 
 from irtcat._checks import argument_error
 from irtcat._compile import jit
+from irtcat._conditions import check_conditions
 from irtcat._expected_curves import predicted_items
 from irtcat._matrix import row_blocks
 from irtcat._precision import precision
@@ -39,7 +40,9 @@ NEWTON_STEPS, LONGEST_STEP = 30, 1.0
 """Limit of Newton's steps of an item, and the longest one, in SDs of its prior."""
 
 
-def update_items(bank: Any, responses: Responses, *, prior: Any = None) -> ItemBank:
+def update_items(
+    bank: Any, responses: Responses, *, prior: Any = None, mismatch: str = "refuse"
+) -> ItemBank:
     """The bank after the answers of some subjects: the posterior of the predicted items.
 
     The posterior of an item's slope and intercept xi given its answers is
@@ -58,6 +61,7 @@ def update_items(bank: Any, responses: Responses, *, prior: Any = None) -> ItemB
             calibrated ones (`ItemBank.join`).
         responses: right/wrong responses to items of the bank; one subject is enough.
         prior: what is known of each subject, as for `irtcat.score`; by default the population.
+        mismatch: as for `irtcat.score`.
 
     Returns:
         The bank with the new means and covariances of the predicted items that were answered. They
@@ -95,6 +99,7 @@ def update_items(bank: Any, responses: Responses, *, prior: Any = None) -> ItemB
     unknown = sorted(set(map(str, responses.item_ids)) - set(bank.item_ids.tolist()))
     if unknown:
         raise argument_error("responses", "to items of the bank", f"one to {unknown[0]}")
+    check_conditions(bank.items, responses.items, mismatch, source="bank")
     at = pd.Index(bank.item_ids).get_indexer(pd.Index(list(map(str, responses.item_ids))))
     x = responses.to_numpy().astype(float)
     nodes = bank.population.mean + bank.population.sd * np.linspace(-SDS, SDS, N_NODES)

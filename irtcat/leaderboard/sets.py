@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 from irtcat._checks import argument_error, finite_vector
 from irtcat._compile import jit
+from irtcat._conditions import check_conditions
 from irtcat._per_item import per_item
 from irtcat._precision import precision
 from irtcat._types import FloatArray
@@ -32,6 +33,7 @@ def headroom(
     *,
     theta: float | None = None,
     abilities: Ability | Responses | None = None,
+    mismatch: str = "refuse",
 ) -> pd.DataFrame:
     """Compare test sets: difficulty, discrimination, and headroom for the best subject.
 
@@ -47,6 +49,8 @@ def headroom(
         theta: ability of the best subject, on the bank's scale.
         abilities: instead of ``theta``: abilities (`irtcat.score`), or responses to score with one
             bank; the best subject is that of the highest EAP.
+        mismatch: whether responses under other conditions than those of the bank are scored, as for
+            `irtcat.score`.
 
     Returns:
         Indexed by test set, in decreasing order of headroom: n_items; headroom and headroom_se, SD
@@ -68,7 +72,7 @@ def headroom(
         Vania et al. (2021), Comparing Test Sets with Item Response Theory, ACL, section 4 (LEH).
     """
     sets = _banks_of_sets(bank, groups)
-    best_theta, flag = _best_ability(bank, theta, abilities)
+    best_theta, flag = _best_ability(bank, theta, abilities, mismatch)
     rows = {name: _describe(set_bank, best_theta, flag) for name, set_bank in sets.items()}
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("test_set")
     return table.sort_values("headroom", ascending=False, kind="stable")
@@ -143,7 +147,7 @@ def _banks_of_sets(bank: Any, groups: Any) -> dict[str, ItemBank]:
     return {name: bank.subset(names == name) for name in dict.fromkeys(names.tolist())}
 
 
-def _best_ability(bank: Any, theta: Any, abilities: Any) -> tuple[float, str]:
+def _best_ability(bank: Any, theta: Any, abilities: Any, mismatch: str) -> tuple[float, str]:
     """Ability of the best subject, and a flag that names the subject ("" if ``theta`` is given)."""
     if (theta is None) == (abilities is None):
         raise argument_error("theta", "given, or abilities instead (not both)", theta)
@@ -155,7 +159,8 @@ def _best_ability(bank: Any, theta: Any, abilities: Any) -> tuple[float, str]:
     if isinstance(abilities, Responses):
         if not isinstance(bank, ItemBank):
             raise argument_error("abilities", "scored already if there are several banks", "")
-        abilities = score(bank, abilities)
+        check_conditions(bank.items, abilities.items, mismatch, name="abilities", source="bank")
+        abilities = score(bank, abilities, mismatch="accept")
     values = np.asarray(abilities.theta, float)
     usable = np.isfinite(values)
     if not usable.any():

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import InputError, argument_error
+from irtcat._conditions import check_conditions
 from irtcat._files import check_target, replacing
 from irtcat._progress import Progress, Steps, part_of, with_progress
 from irtcat.report import _tables
@@ -49,7 +50,7 @@ MANY_RESPONSES = 3_000_000
 
 def build(
     results: Any, *, title: str = "Evaluation report", responses: Responses | None = None,
-    day: date | None = None, progress: Progress | bool | None = None,
+    day: date | None = None, mismatch: str = "refuse", progress: Progress | bool | None = None,
 ) -> str:  # fmt: skip
     """Build one self-contained HTML page of results.
 
@@ -67,6 +68,8 @@ def build(
         responses: the responses to the full benchmark, if known, to compare predicted with true
             scores, to check the data, and as the calibration of adaptive sessions.
         day: the date on the page; today by default.
+        mismatch: whether the responses may have been answered under other conditions than those of
+            the banks and sessions, as for `irtcat.score`.
         progress: True to show the time left on stderr, or a function that is called as
             ``progress(done, total, text)`` for the ranking and every result.
 
@@ -95,13 +98,19 @@ def build(
     loaded.sort(key=lambda result: ORDER.index(result.kind))
     truth = _truth(responses) if responses is not None else None
     banks = [result.value for result in loaded if result.kind == "bank"]
+    if responses is not None:
+        for bank in banks:
+            check_conditions(bank.items, responses.items, mismatch, source="bank")
     names = item_names([*banks, *([] if responses is None else [responses])])
     n_parts = 2 + len(loaded)  # the ranking, the results, and the data
     begin = Steps(progress, n_parts)
     begin("Ranking")
-    ranking = ranking_of(loaded, responses, part_of(progress, 0, n_parts))
+    ranking = ranking_of(loaded, responses, part_of(progress, 0, n_parts), mismatch)
     context = _Context(
-        truth=truth, names=names, ranking=ranking, score_text=_score_text(ranking, responses)
+        truth=truth,
+        names=names,
+        ranking=ranking,
+        score_text=_score_text(ranking, responses, mismatch),
     )
     sections = []
     subsets = [result for result in loaded if result.kind == "subset"]
@@ -140,13 +149,15 @@ class _Context:
     score_text: Callable[["Session"], str]
 
 
-def _score_text(ranking: Ranking | None, responses: Responses | None) -> Callable[["Session"], str]:
+def _score_text(
+    ranking: Ranking | None, responses: Responses | None, mismatch: str
+) -> Callable[["Session"], str]:
     """The full score of a session in words: the one of the ranking, if that has the subject."""
     rows = ranking.by_name if ranking is not None and ranking.by == "score" else {}
 
     def of(session: "Session") -> str:
         row = rows.get(str(session.head.get("subject") or session.id))
-        return session_text(session, responses) if row is None else score_text(row)
+        return session_text(session, responses, mismatch) if row is None else score_text(row)
 
     return of
 
@@ -154,7 +165,7 @@ def _score_text(ranking: Ranking | None, responses: Responses | None) -> Callabl
 def write(
     results: Any, path: str | os.PathLike[str], *, title: str = "Evaluation report",
     responses: Responses | None = None, day: date | None = None,
-    progress: Progress | bool | None = None,
+    mismatch: str = "refuse", progress: Progress | bool | None = None,
 ) -> Path:  # fmt: skip
     """Write the page of `build` to a file atomically.
 
@@ -164,6 +175,7 @@ def write(
         title: heading of the page.
         responses: see `build`.
         day: see `build`.
+        mismatch: see `build`.
         progress: see `build`.
 
     Returns:
@@ -173,7 +185,9 @@ def write(
         InputError: as `build` does, or if the file cannot be written.
     """
     check_target(path)
-    text = build(results, title=title, responses=responses, day=day, progress=progress)
+    text = build(
+        results, title=title, responses=responses, day=day, mismatch=mismatch, progress=progress
+    )
     with replacing(path) as file:
         file.write(text.encode("utf-8"))
     return Path(path)
@@ -347,7 +361,8 @@ def _suspects(
         if not responses.is_binary or responses.values.size > MANY_RESPONSES:
             return None
         try:
-            table = labels.rank(responses, result.value, progress=progress).to_frame()
+            ranking = labels.rank(responses, result.value, mismatch="accept", progress=progress)
+            table = ranking.to_frame()
         except InputError:
             return None
         return table[table["suspicion"] > SUSPECT]

@@ -150,7 +150,10 @@ def interval_name(level: float | None) -> str:
 
 
 def ranking_of(
-    results: Sequence[Result], responses: Responses | None, progress: Progress | None = None
+    results: Sequence[Result],
+    responses: Responses | None,
+    progress: Progress | None = None,
+    mismatch: str = "refuse",
 ) -> Ranking | None:
     """The ranking of all models in the results; None without any.
 
@@ -174,7 +177,7 @@ def ranking_of(
     stores = [result for result in results if result.kind == "sessions"]
     for number, result in enumerate(stores):
         part = part_of(progress, number, len(stores))
-        for row in session_standings(result, responses, part):
+        for row in session_standings(result, responses, mismatch, part):
             found.add(row, same_run=row.name in in_runs or row.name in found.rows)
     for row in evaluations:
         if row is not None:
@@ -282,7 +285,7 @@ def _text(value: Any) -> str:
 
 
 def session_standings(
-    result: Result, responses: Responses | None, progress: Progress | None
+    result: Result, responses: Responses | None, mismatch: str, progress: Progress | None
 ) -> list[Standing]:
     """The standings of the sessions of a store, unless it holds more than are drawn."""
     from irtcat.report._sessions import MOST, opened_sessions
@@ -294,12 +297,12 @@ def session_standings(
         for name, session in shown.items():
             begin(f"Score of session {name}")
             if int(session.state.scored):
-                score = session_score(session, responses)
+                score = session_score(session, responses, mismatch)
                 rows.append(_as_standing(session, score, result.name))
         return rows
 
 
-def session_score(session: "Session", responses: Responses | None) -> FullScore:
+def session_score(session: "Session", responses: Responses | None, mismatch: str) -> FullScore:
     """The full score of a session, with ``responses`` as the calibration where they fit.
 
     They fit where they hold all items of the bank for enough other subjects.
@@ -311,7 +314,7 @@ def session_score(session: "Session", responses: Responses | None) -> FullScore:
         if len(others) >= LEAST_CALIBRATION and set(session.bank.item_ids.tolist()) <= ids:
             all_others = len(others) == responses.n_subjects
             known = responses if all_others else responses.subset(others)
-            return session.full_score(known)
+            return session.full_score(known, mismatch=mismatch)
     return session.full_score()
 
 
@@ -539,6 +542,6 @@ def score_text(row: Standing) -> str:
     return f"{100 * row.score:.1f} % ({interval}){by}"
 
 
-def session_text(session: "Session", responses: Responses | None) -> str:
+def session_text(session: "Session", responses: Responses | None, mismatch: str) -> str:
     """The full score of a session that is not in the ranking (see `session_score`)."""
-    return score_text(_as_standing(session, session_score(session, responses), ""))
+    return score_text(_as_standing(session, session_score(session, responses, mismatch), ""))

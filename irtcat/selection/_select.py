@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from irtcat._checks import argument_error, check_choice, check_count, shorten
+from irtcat._conditions import check_conditions
 from irtcat._progress import Progress, with_progress
 from irtcat._registry import Registry, documented
 from irtcat._types import FloatArray
@@ -168,6 +169,7 @@ def select(
     costs: Any = None,
     budget: float | None = None,
     share: float = 0.5,
+    mismatch: str = "refuse",
     progress: Progress | bool | None = None,
 ) -> Subset:
     """Choose k items to run.
@@ -211,6 +213,8 @@ def select(
         costs: cost of each item (at least 0), in the same formats as ``groups``.
         budget: maximum total cost of the items, in the units of ``costs``.
         share: share of the items that "robust" samples, from 0 to 1.
+        mismatch: whether ``calibration`` may have been answered under other conditions than those
+            of the bank, as for `irtcat.predict`.
         progress: True to show the time left on stderr, or a function that is called as
             ``progress(done, total, text)`` by strategies that choose one item at a time from the
             responses.
@@ -245,6 +249,9 @@ def select(
     bank = None if bank is None else as_bank(bank).expected_curves()
     if calibration is not None:
         calibration = as_responses_like(calibration, "calibration", bank)
+        if bank is not None:
+            name, source = "calibration", "bank"
+            check_conditions(bank.items, calibration.items, mismatch, name=name, source=source)
     expectation = expectation_of(expect)
     if strategy is None:
         strategy = DEFAULT_WITHOUT_RESPONSES if calibration is None else DEFAULT_STRATEGY

@@ -4,10 +4,15 @@ The logs are those of a real run, changed as the harness would have it: other an
 settings, other orders of lines.
 """
 
+import importlib
+import inspect
 import json
+import pkgutil
 import random
 import subprocess
 import sys
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -16,8 +21,9 @@ import pytest
 import irtcat
 from irtcat._checks import InputError
 from irtcat.cat import Config, Session, replay
+from irtcat.fitting import update_items
 from irtcat.io import read_logs
-from irtcat.leaderboard import compare
+from irtcat.leaderboard import compare, headroom
 from irtcat.scoring import plausible_values
 
 FILTERS = ("strict-match", "flexible-extract")
@@ -241,6 +247,88 @@ def test_anchors_and_linked_banks_are_compared(strict):
         assert call(mismatch="accept") is not None
 
 
+def checks(bank, responses):
+    """What checks responses against a bank, or chooses from both, by name."""
+    d = irtcat.diagnose
+    dates = dict(zip(responses.subject_ids, np.arange(len(ABILITIES)) % 4 + 2020.0, strict=True))
+    of_both = (
+        d.model_fit, d.item_fit, d.s_x2, d.s_x2_table, d.grouped_fit, d.grouped_fit_table,
+        d.infit_outfit, d.ld_statistics, d.q3, d.person_fit, d.empirical_curves,
+    )  # fmt: skip
+    return {
+        **{call.__name__: partial(call, bank, responses) for call in of_both},
+        "find_drift": partial(d.find_drift, bank, responses, dates),
+        "labels.rank": partial(d.labels.rank, responses, bank),
+        "labels.rank of the feasibility": partial(d.labels.rank, responses, feasibility=bank),
+        "select": partial(irtcat.select, bank, 5, calibration=responses),
+        "headroom": partial(headroom, bank, abilities=responses),
+        "report": partial(irtcat.report.build, bank, responses=responses),
+    }
+
+
+def with_filter(responses, name):
+    items = responses.items.assign(filter=name)
+    return irtcat.Responses.from_array(responses.to_frame(), items=items)
+
+
+@pytest.fixture(scope="module")
+def some(strict):
+    """Items with right and wrong answers."""
+    mean = strict.to_numpy().mean(axis=0)
+    return strict.subset(items=np.flatnonzero((mean > 0.25) & (mean < 0.75))[:8])
+
+
+@pytest.mark.parametrize("name", checks(None, irtcat.Responses.from_array([[0, 1]] * 24)))
+def test_checks_and_choices_compare_the_conditions(some, name):
+    bank = irtcat.fit(some, "rasch").bank
+    assert checks(bank, some)[name]() is not None
+    other = checks(bank, with_filter(some, "flexible-extract"))[name]
+    with pytest.raises(InputError, match="Got filter flexible-extract instead of strict-match"):
+        other()
+    assert other(mismatch="accept") is not None
+
+
+def test_sessions_of_a_report_compare_the_conditions(some, tmp_path):
+    """Their bank is that of the store; the responses are their calibration."""
+    bank = irtcat.fit(some, "rasch").bank
+    with irtcat.cat.Store(tmp_path / "store") as store:
+        session = store.begin(bank, Config(max_items=2), session_id="new")
+        while not session.is_over:
+            session.answer(session.asked[0], 1)
+    other = with_filter(some, "flexible-extract")
+    with pytest.raises(InputError, match="Got filter flexible-extract instead of strict-match"):
+        irtcat.report.build(tmp_path / "store", responses=other)
+    assert irtcat.report.build(tmp_path / "store", responses=other, mismatch="accept")
+
+
+def test_updates_of_items_compare_the_conditions(some):
+    bank = irtcat.fit(some, "2pl").bank
+    statistics = bank.statistics.assign(flag=["predicted"] * 2 + [""] * (bank.n_items - 2))
+    bank = replace(bank, statistics=statistics)
+    assert update_items(bank, some) is not None
+    other = with_filter(some, "flexible-extract")
+    with pytest.raises(InputError, match="Got filter flexible-extract instead of strict-match"):
+        update_items(bank, other)
+    assert update_items(bank, other, mismatch="accept") is not None
+
+
+def test_all_functions_of_a_bank_and_responses_have_the_option():
+    found = set()
+    for module in pkgutil.walk_packages(irtcat.__path__, "irtcat."):
+        parts = module.name.split(".")
+        if any(part.startswith("_") for part in parts) or parts[1] in ("service", "training"):
+            continue
+        public = importlib.import_module(module.name)
+        for name in getattr(public, "__all__", ()):
+            call = getattr(public, name)
+            if inspect.isfunction(call):
+                parameters = set(inspect.signature(call).parameters)
+                if "bank" in parameters and parameters & {"responses", "calibration"}:
+                    found.add(call)
+                    assert "mismatch" in parameters, f"{module.name}.{name}"
+    assert {irtcat.score, irtcat.select, irtcat.predict, irtcat.diagnose.s_x2} <= found
+
+
 @pytest.mark.parametrize("results", [True, False])
 def test_the_filter_does_not_depend_on_the_order_of_lines(real, tmp_path, results):
     """Nor on which run is read first."""
@@ -427,6 +515,28 @@ def test_the_command_line_names_its_option(strict, new_logs, tmp_path):
     assert "filter flexible-extract instead of strict-match in task tiny_gen" in refused.stderr
     assert "or pass --mismatch accept." in refused.stderr
     assert irt(*words, "--mismatch", "accept", cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("select", "b.npz", "-k", "3", "--responses", "r.npz"),
+        ("headroom", "b.npz", "--responses", "r.npz"),
+        ("report", "b.npz", "--responses", "r.npz"),
+        ("audit", "r.npz", "--bank", "b.npz"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_commands_of_a_bank_and_responses_have_the_option(some, tmp_path, words):
+    irtcat.fit(some, "rasch").bank.save(tmp_path / "b.npz")
+    with_filter(some, "flexible-extract").save(tmp_path / "r.npz")
+    refused = irt(*words, "--out", "out", cwd=tmp_path)
+    assert refused.returncode == 1
+    assert "filter flexible-extract instead of strict-match in task tiny_gen" in refused.stderr
+    assert "--responses" in refused.stderr or words[0] == "audit"
+    assert "or pass --mismatch accept." in refused.stderr
+    accepted = irt(*words, "--mismatch", "accept", "--out", "out", cwd=tmp_path)
+    assert accepted.returncode == 0, accepted.stderr
 
 
 def test_the_table_of_tasks_is_of_what_is_saved(real, tmp_path):
