@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import argument_error, shorten
+from irtcat._checks import InputError, argument_error, shorten
 
-__all__ = ["by_id", "per_item"]
+__all__ = ["by_id", "column_error", "per_item"]
 
 
 def by_id(
@@ -47,6 +47,26 @@ def by_id(
     return table.set_axis(index)[~index.duplicated()].reindex(wanted)
 
 
+def column_error(name: str, column: Any, known: Iterable[Any], kind: str) -> InputError:
+    """The error for an argument that names no column of the metadata of items or subjects.
+
+    Args:
+        name: the argument's name.
+        column: its value.
+        known: the columns.
+        kind: "item" or "subject".
+
+    Example:
+        >>> print(column_error("groups", "topic", [], "item"))
+        The `groups` argument must be a column of the items' metadata, which has none. \
+Got 'topic'. Responses take it as items=TABLE.
+    """
+    names = [str(each) for each in known]
+    have = f" ({shorten(names)})" if names else ", which has none"
+    must = f"a column of the {kind}s' metadata{have}"
+    return argument_error(name, must, column, f"Responses take it as {kind}s=TABLE.")
+
+
 def per_item(
     name: str,
     value: Any,
@@ -78,8 +98,7 @@ def per_item(
             if value in table.columns:
                 return table[value].reindex(item_ids).to_numpy()
         known = dict.fromkeys(str(column) for table in tables for column in table.columns)
-        have = shorten(list(known)) if known else "none"
-        raise argument_error(name, f"a column of the items' metadata ({have})", value)
+        raise column_error(name, value, known, "item")
     if isinstance(value, (pd.Series, Mapping)):
         return by_id(name, value, item_ids, "item", what, partial).to_numpy()
     if isinstance(value, str) or not isinstance(value, Iterable):

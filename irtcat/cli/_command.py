@@ -174,7 +174,8 @@ class Command:
         """The function that typer turns into a command: exit 1 for bad input, 130 for Ctrl-C."""
 
         def run(**values: Any) -> None:
-            labels = {row.parameter: row.label for row in self.options.values()}
+            labels = {name: row.label for name, row in self.options.items()}
+            labels |= {row.parameter: row.label for row in self.options.values()}
             token = LABELS.set({"max_bytes": "--max-bytes (before the command)", **labels})
             try:
                 self(**values)

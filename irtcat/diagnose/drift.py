@@ -20,7 +20,7 @@ from irtcat._compile import jit
 from irtcat._conditions import check_conditions
 from irtcat._dates import as_years
 from irtcat._matrix import row_blocks
-from irtcat._per_item import by_id
+from irtcat._per_item import by_id, column_error
 from irtcat._precision import precision
 from irtcat._types import BoolArray, FloatArray
 from irtcat.agreement._corrections import CORRECTIONS, adjust
@@ -189,8 +189,7 @@ def years_of(name: str, values: Any, ids: Any, table: pd.DataFrame, kind: str) -
     """
     if isinstance(values, str):
         if values not in table.columns:
-            have = ", ".join(map(str, table.columns)) or "none"
-            raise argument_error(name, f"a column of the {kind}s' metadata ({have})", values)
+            raise column_error(name, values, table.columns, kind)
         column = table[values].reindex(ids)
     elif isinstance(values, (pd.Series, Mapping)):
         column = by_id(name, values, ids, kind, "date")

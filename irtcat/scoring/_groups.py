@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import argument_error, brief, shorten
+from irtcat._per_item import column_error
 from irtcat._types import IntArray
 from irtcat.bank import VERSION_GROUP, VERSION_OF, ItemBank
 from irtcat.responses import Responses
@@ -51,10 +52,8 @@ def subject_labels(responses: Responses, groups: Any) -> pd.Series:
         InputError: for an unknown column, or a subject without a label.
     """
     if isinstance(groups, str):
-        columns = list(responses.subjects.columns)
-        if groups not in columns:
-            have = shorten(columns)
-            raise argument_error("groups", f"a column of responses.subjects ({have})", groups)
+        if groups not in responses.subjects:
+            raise column_error("groups", groups, responses.subjects.columns, "subject")
         labels = pd.Series(responses.subjects[groups].to_numpy())
     elif isinstance(groups, pd.Series) and not isinstance(groups.index, pd.RangeIndex):
         ids = pd.Index(responses.subject_ids)

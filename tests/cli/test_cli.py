@@ -696,6 +696,27 @@ def half_and_half():
     return data, labels
 
 
+@pytest.mark.parametrize(
+    ("line", "name", "table"),
+    [
+        (f"score bank.npz {LSAT7} --groups side", "groups", "subjects"),
+        (f"fit {LSAT7} --groups side", "groups", "subjects"),
+        (f"audit {LSAT7} --bank bank.npz --dates side", "dates", "subjects"),
+        ("select bank.npz -k 2 --groups side --quotas a=1", "groups", "items"),
+        ("headroom bank.npz --theta 1 --groups side", "groups", "items"),
+    ],
+)
+def test_a_column_without_a_table_names_the_option_of_the_table(bank, line, name, table):
+    bank.save("bank.npz")
+    result = run(*line.split(), "--out", "other")
+    assert result.exit_code == 1
+    message = " ".join(result.stderr.split())
+    assert f"The --{name} option must be a column of the {table}' metadata, which has none" in (
+        message
+    )
+    assert f"Got 'side'. Responses take it as --{table} TABLE." in message
+
+
 def test_fit_with_groups_and_known_items(bank):
     data, labels = half_and_half()
     bank.subset(bank.item_ids[:3]).save("known.npz")

@@ -190,7 +190,7 @@ def test_block_errors_are_close_to_full_ones():
 
 
 WRONG = {
-    "no such column": ({"groups": "country"}, "column of responses.subjects"),
+    "no such column": ({"groups": "country"}, "column of the subjects' metadata, which has none"),
     "too few": ({"groups": ["a", "b"]}, "2 labels"),
     "one missing": ({"groups": [None] + ["a"] * 119}, "'s1'"),
     "NaN among texts": ({"groups": [float("nan")] * 10 + ["a"] * 110}, "'s1'"),
