@@ -132,6 +132,7 @@ def time_left(attempt: Attempt) -> dict[str, Any]:
         "item": _whole(remaining.item),
         "running": attempt.progress.status == "running",
         "warnings": list(attempt.test.definition.time_warnings),
+        "abandoned_after": attempt.test.definition.abandoned_after,
     }
 
 

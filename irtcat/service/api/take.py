@@ -69,6 +69,7 @@ class TimeLeft(Out):
     item: Seconds
     running: bool = Field(description="Whether the time is running.")
     warnings: list[float] = Field(description="Seconds left at which to warn.")
+    abandoned_after: float = Field(description="Seconds without a step that end the attempt.")
 
 
 class Permitted(Out):

@@ -313,6 +313,48 @@ def test_a_draft_survives_a_reload(taker, served):
     assert page.get_by_label("Your answer").input_value() == "16 spiders"
 
 
+def test_what_is_kept_expires(taker, served):
+    """With the attempt: it is abandoned after the same time."""
+    person = numbers(to_numbers(taker().start(served.ticket())))
+    page = person.page
+    person.heading("Question 1 of 5").press("Question 4, not answered")
+    person.heading("Question 4 of 5")
+    page.get_by_label("Your answer").fill("16 spiders")
+    stored = page.evaluate(
+        "Object.entries(localStorage).map(([key, text]) => [key, JSON.parse(text)])"
+    )
+    assert [key.rpartition(".")[2] for key, _ in stored] == ["draft"]
+    days = (stored[0][1]["expires"] / 1000 - time.time()) / (24 * 3600)
+    assert days == pytest.approx(7, abs=0.01)  # the default of abandoned_after
+    page.evaluate(
+        """(key) => {
+          const old = JSON.stringify({ value: { number: "1", fields: [] }, expires: 1000 });
+          localStorage.setItem("irtcat.another.draft", old);
+          localStorage.setItem("irtcat.another.pending", "{}");
+          localStorage.setItem("another.page", "1");
+          const entry = JSON.parse(localStorage.getItem(key));
+          localStorage.setItem(key, JSON.stringify({ ...entry, expires: Date.now() + 60000 }));
+        }""",
+        stored[0][0],
+    )
+    page.reload()
+    person.heading("Question 4 of 5")
+    assert page.get_by_label("Your answer").input_value() == "16 spiders"
+    assert sorted(page.evaluate("Object.keys(localStorage)")) == sorted(
+        ["another.page", stored[0][0]]
+    )
+    page.evaluate(
+        """(key) => {
+          const entry = JSON.parse(localStorage.getItem(key));
+          localStorage.setItem(key, JSON.stringify({ ...entry, expires: Date.now() - 1 }));
+        }""",
+        stored[0][0],
+    )
+    page.reload()
+    person.heading("Question 4 of 5")
+    assert page.get_by_label("Your answer").input_value() == ""
+
+
 def test_on_another_device_after_release(taker, served):
     ticket = served.ticket()
     first = to_numbers(taker().start(ticket))

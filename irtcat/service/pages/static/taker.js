@@ -17,12 +17,16 @@ let lastExpiry = 0;
 
 // What is kept in the browser
 
+// Without a step for this long an attempt is abandoned: until then the server takes an answer that
+// was kept, afterwards never. What takers wrote does not stay longer in a browser that others use.
+const lifetime = () => 1000 * Number(document.body.dataset.keep);
+
 const name = (part) => `${PREFIX}${document.body.dataset.storage}.${part}`;
 
 function keep(part, value) {
   try {
     if (value === null) localStorage.removeItem(name(part));
-    else localStorage.setItem(name(part), JSON.stringify(value));
+    else localStorage.setItem(name(part), JSON.stringify({ value, expires: Date.now() + lifetime() }));
   } catch {
     // A browser may forbid storage: answers then are kept only while the page is open.
   }
@@ -30,7 +34,7 @@ function keep(part, value) {
 
 function kept(part) {
   try {
-    return JSON.parse(localStorage.getItem(name(part)));
+    return JSON.parse(localStorage.getItem(name(part)))?.value ?? null;
   } catch {
     return null;
   }
@@ -43,6 +47,25 @@ function forgetAll() {
       if (key.startsWith(name(""))) localStorage.removeItem(key);
   } catch {
     // Nothing was stored.
+  }
+}
+
+// Of all tests: nobody may open the page of an abandoned one again.
+function forgetExpired() {
+  try {
+    for (const key of Object.keys(localStorage))
+      if (key.startsWith(PREFIX) && !(expiryOf(localStorage.getItem(key)) > Date.now()))
+        localStorage.removeItem(key);
+  } catch {
+    // Nothing was stored.
+  }
+}
+
+function expiryOf(text) {
+  try {
+    return JSON.parse(text)?.expires;
+  } catch {
+    return undefined; // written by something else
   }
 }
 
@@ -403,6 +426,7 @@ window.addEventListener("beforeunload", (event) => {
   if (busy && connection.dataset.state === "offline") event.preventDefault();
 });
 
+forgetExpired();
 begin();
 const pending = kept("pending");
 if (pending) deliver(pending);
