@@ -170,8 +170,8 @@ def qti_results(service: Service, attempt: str) -> bytes:
         _response(entry, "RESPONSE", base, CARDINALITY.get(item.kind, "single"), values)
         if answer.code is not None:
             key = it.test.items.keys.get(name)
-            unit = 1.0 if key is None else key.unit
-            _outcome(entry, "SCORE", round(answer.code * unit, 9))
+            points = float(answer.code) if key is None else key.score(answer.code)
+            _outcome(entry, "SCORE", points)
     return etree.tostring(root, xml_declaration=True, encoding="UTF-8", pretty_print=True)
 
 

@@ -2,7 +2,7 @@
 
 Two people rate each response without seeing each other's score or who gave it. Where they agree,
 that is the score; where they differ, a third one decides. The final score enters the log of the
-attempt, and the result follows from it.
+attempt, and the result follows from it. People give points; ratings and logs hold the category.
 """
 
 import json
@@ -11,13 +11,14 @@ from typing import Any
 import pandas as pd
 import sqlalchemy as sa
 
-from irtcat._checks import InputError, argument_error, check_count
+from irtcat._checks import InputError, argument_error, is_number
 from irtcat.agreement import cohen_kappa
 from irtcat.service import tables
-from irtcat.service.attempt import attempt_of, opened
+from irtcat.service.attempt import Attempt, attempt_of, opened
 from irtcat.service.audit import record
 from irtcat.service.context import Service
 from irtcat.service.errors import ConflictError, NotFoundError
+from irtcat.service.library import published_test
 
 __all__ = ["RATERS", "rate", "rating_queue", "rating_statistics", "rating_task"]
 
@@ -80,6 +81,7 @@ def rating_task(service: Service, attempt: str, item: str) -> dict[str, Any]:
     if answer is None or answer.code is not None:
         raise NotFoundError("This response does not wait for a score.")
     key, content = it.test.items.keys[item], it.test.item(item)
+    scores = _scores(it, item)
     return {
         "attempt": attempt,
         "item": item,
@@ -89,12 +91,19 @@ def rating_task(service: Service, attempt: str, item: str) -> dict[str, Any]:
         "response": answer.response,
         "rubric": key.rubric,
         "criteria": [{"name": name, "points": points} for name, points in key.criteria],
-        "max_score": it.test.categories.get(item, key.categories) - 1,
+        "scores": scores,
+        "max_score": scores[-1],
     }
 
 
+def _scores(it: Attempt, item: str) -> list[float]:
+    """The points that a response can have, by category."""
+    key = it.test.items.keys[item]
+    return [key.score(code) for code in range(it.test.categories.get(item, key.categories))]
+
+
 def rate(
-    service: Service, attempt: str, item: str, score: int, *, rater: str, actor: str,
+    service: Service, attempt: str, item: str, score: float, *, rater: str, actor: str,
     comment: str = "",
 ) -> str:  # fmt: skip
     """Rate a response.
@@ -103,7 +112,7 @@ def rate(
         service: the service.
         attempt: id of the attempt.
         item: id of the item.
-        score: from 0 to the item's highest score.
+        score: points, one of the ``scores`` of `rating_task`.
         rater: who rates; nobody rates a response twice.
         actor: the rater in the logs.
         comment: for the other staff.
@@ -122,8 +131,11 @@ def rate(
         answer = it.progress.answers.get(item)
         if answer is None or answer.code is not None:
             raise NotFoundError("This response does not wait for a score.")
-        n_categories = it.test.categories.get(item, it.test.items.keys[item].categories)
-        check_count("score", score, 0, n_categories - 1)
+        code = it.test.items.keys[item].category(score) if is_number(score) else None
+        possible = _scores(it, item)
+        if code is None or not 0 <= code < len(possible):
+            must = f"one of {', '.join(f'{points:g}' for points in possible)}"
+            raise argument_error("score", must, score)
         known = _ratings(service, attempt, item)
         if any(row.rater == rater for row in known):
             raise ConflictError("You have rated this response.")
@@ -133,18 +145,18 @@ def rate(
             "item": item,
             "rater": rater,
             "kind": kind,
-            "score": score,
+            "score": code,
             "comment": comment,
             "rated": service.now(),
         }
         service.database.run(tables.ratings.insert(), row)
         record(service, actor, "response rated", attempt=attempt, item=item)
-        scores = [*(r.score for r in known), score]
-        if kind == RATING and len(scores) < RATERS:
+        codes = [*(r.score for r in known), code]
+        if kind == RATING and len(codes) < RATERS:
             return "open"
-        if kind == RATING and len(set(scores)) > 1:
+        if kind == RATING and len(set(codes)) > 1:
             return "differ"
-        it.add("rating", item=item, code=score, ratings=scores)
+        it.add("rating", item=item, code=code, ratings=codes)
     return "scored"
 
 
@@ -154,7 +166,8 @@ def rating_statistics(service: Service, test: str) -> pd.DataFrame:
     Returns:
         One row per item with pairs of ratings: ``pairs``, ``agreement`` (the share of equal
         scores), ``kappa`` and ``weighted_kappa`` (quadratic; both of Cohen, NaN where all ratings
-        are the same), ``mean``, and ``adjudicated`` (responses that a third person decided).
+        are the same), ``mean`` (in points), and ``adjudicated`` (responses that a third person
+        decided).
     """
     statement = (
         sa.select(tables.ratings)
@@ -162,6 +175,7 @@ def rating_statistics(service: Service, test: str) -> pd.DataFrame:
         .where(tables.attempts.c.test == test)
         .order_by(tables.ratings.c.rated)
     )
+    keys = published_test(service, test).items.keys
     pairs: dict[str, dict[str, list[int]]] = {}
     adjudicated: dict[str, int] = {}
     for row in service.rows(statement):
@@ -181,7 +195,7 @@ def rating_statistics(service: Service, test: str) -> pd.DataFrame:
                     "agreement": sum(a == b for a, b in both) / len(both),
                     "kappa": _kappa(first, second, "nominal"),
                     "weighted_kappa": _kappa(first, second, "quadratic"),
-                    "mean": sum(first + second) / (2 * len(both)),
+                    "mean": keys[item].unit * sum(first + second) / (2 * len(both)),
                     "adjudicated": adjudicated.get(item, 0),
                 }
             )

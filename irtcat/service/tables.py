@@ -149,7 +149,7 @@ ratings = sa.Table(
     text("comment"),
     text("rated"),
 )
-"""Scores by people; ``kind`` is "rating" or "adjudication"."""
+"""Scores by people, as categories; ``kind`` is "rating" or "adjudication"."""
 
 accounts = sa.Table(
     "accounts",

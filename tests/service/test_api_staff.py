@@ -500,6 +500,7 @@ def test_ratings(staff, service, essays):
     task = one("GET", f"attempts/{agreed}/ratings/task?item=e1")
     assert task["response"] == "Because <b>it</b> is so"
     assert (task["max_score"], task["rubric"]) == (2, "<p>Two reasons.</p>")
+    assert task["scores"] == [0, 1, 2]
     person = attempt_of(service, agreed).head["person"]
     assert person not in str(task)
     auditor = staff("auditor")
@@ -514,6 +515,7 @@ def test_ratings(staff, service, essays):
     assert rate(one, agreed, 2) == {"status": "open"}
     rate(one, agreed, 2, status=409)
     rate(two, agreed, 3, status=422)
+    rate(two, agreed, 1.5, status=422)
     assert [row["attempt"] for row in one("GET", "ratings")["items"]] == [differed]
     assert rate(two, agreed, 2) == {"status": "scored"}
     rate(three, agreed, 1, status=404)

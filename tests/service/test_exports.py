@@ -1,16 +1,21 @@
 """Tables for people's spreadsheets: formulas are marked as text, numbers stay numbers."""
 
+import io
 import re
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from irtcat._checks import InputError
 from irtcat.bank import ItemBank
-from irtcat.service import exports, library, people, proctoring
+from irtcat.responses import Responses
+from irtcat.scoring import score
+from irtcat.service import exports, library, people, proctoring, results
 from irtcat.service.attempt import attempt_of
-from irtcat.service.content import ItemSet, Key
+from irtcat.service.content import Item, ItemSet, Key
 from irtcat.service.context import Service
+from irtcat.service.ratings import rate, rating_statistics, rating_task
 from tests.service import helpers
 from tests.service.test_taking import Taker, to_adaptive
 
@@ -38,6 +43,48 @@ def test_numbers_are_not_damaged(monkeypatch, response, written):
         exports, "result_table", lambda *_: pd.DataFrame({"response": [response], "z": [-1.5]})
     )
     assert exports.results_csv(None, "t") == f"response,z\r\n{written},-1.5\r\n"
+
+
+@pytest.mark.parametrize("ratings", [(0.5, 0.5), (1, 0, 0.5)])
+def test_half_points_of_a_rubric_are_published_rated_and_exported(tmp_path, ratings):
+    names = [f"q{n}" for n in helpers.NUMBERS]
+    thresholds = [[b, np.nan] for b in np.linspace(-1.5, 1.5, len(names))] + [[-0.5, 0.5]]
+    bank = ItemBank.from_thresholds(1.2, thresholds, "gpcm", item_ids=[*names, "e1"])
+    plain = helpers.items()
+    essay = Item("e1", "essay", "<p>Explain.</p>")
+    keys = [*plain.keys.values(), Key("e1", "rubric", max_score=1, unit=0.5)]
+    items = ItemSet([*plain.items.values(), essay], keys)
+    definition = helpers.definition(sections=[{"kind": "fixed", "items": ["q0", "e1"]}])
+    with Service(str(tmp_path / "tests.db"), create=True) as service:
+        test = library.publish(service, definition, bank, items, actor="test", n_simulated=20)[0]
+        taker = Taker(service, people.issue_ticket(service, test, actor="test").token)
+        taker.answer(right=True)
+        taker("answer", number=2, response="Because.")
+        task = rating_task(service, taker.attempt, "e1")
+        assert (task["scores"], task["max_score"]) == ([0, 0.5, 1], 1)
+        for wrong in (0.25, 1.5, -0.5, True, "1", float("nan")):
+            with pytest.raises(InputError, match=r"`score` argument must be one of 0, 0\.5, 1"):
+                rate(service, taker.attempt, "e1", wrong, rater="x", actor="test")
+        for rater, points in enumerate(ratings):
+            status = rate(service, taker.attempt, "e1", points, rater=str(rater), actor="test")
+        assert status == "scored"
+        it = attempt_of(service, taker.attempt)
+        assert it.progress.answers["e1"].code == 1
+        [row] = rating_statistics(service, test).to_dict("records")
+        assert row["mean"] == 0.5
+        xml = exports.qti_results(service, taker.attempt).decode()
+        answers = pd.read_csv(io.StringIO(exports.answers_csv(service, test)))
+        responses = exports.responses_of(service, test)
+        known = np.full((1, bank.n_items), np.nan)
+        known[0, [0, -1]] = 1, 1
+        given = Responses.from_array(known, item_ids=bank.item_ids, codes=(0, 1, 2))
+        theta = results.attempt_result(it).theta
+    assert theta == pytest.approx(score(bank, given).theta[0], abs=1e-6)
+    result = re.search(r'identifier="e1".*?</itemResult>', xml, re.S)[0]
+    assert re.search(r'"SCORE".*?<value>([^<]+)<', result, re.S)[1] == "0.5"
+    assert 'sessionStatus="final"' in result
+    assert answers.set_index("item").loc["e1", "code"] == 1
+    assert responses.to_frame().iloc[0][["q0", "e1"]].tolist() == [1, 1]
 
 
 def test_half_points_are_published_scored_and_exported(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 from lxml import html as lxml_html
 
+from irtcat._checks import InputError
 from irtcat.bank import ItemBank
 from irtcat.service import library, monitoring, people
 from irtcat.service.app import create_app
@@ -571,6 +572,46 @@ def test_two_people_score_and_a_third_decides(app, service):
     assert taker("current")["report"]["score"] is not None
     assert "Agreement in" in first.get("/staff/scoring").text
     third.get(f"{page}?item={ESSAY}", 404)
+
+
+def test_half_points_on_the_pages(app, service):
+    names = [f"q{i}" for i in range(12)]
+    half = ItemBank.from_thresholds(1.0, [[-0.5, 0.5]], "gpcm", item_ids=[ESSAY])
+    given = [helpers.items().items[name] for name in names]
+    keys = [helpers.items().keys[name] for name in names]
+    essay = Item(id=ESSAY, kind="essay", prompt="<p>Describe your way.</p>")
+    key = Key(item=ESSAY, kind="rubric", criteria={"way": 0.75, "style": 0.25}, unit=0.25)
+    bank = helpers.bank().join(
+        ItemBank.from_thresholds(1.0, [np.linspace(-1, 1, 4)], "gpcm", item_ids=[ESSAY])
+    )
+    test = definition(sections=[{"kind": "fixed", "items": ["q0", ESSAY]}])
+    content, wrong = ItemSet([*given, essay], [*keys, key]), helpers.bank().join(half)
+    report = publish_report(test, bank, 20)
+    with pytest.raises(InputError, match=r"A rubric with half points has the unit 0\.5"):
+        library.publish(service, test, wrong, content, actor="test", report=report)
+    name = library.publish(service, test, bank, content, actor="test", report=report)[0]
+    taker = Taker(service, people.issue_ticket(service, name, actor="test").token)
+    taker.answer()
+    taker("answer", number=2, response="Past the mill.")
+    page = f"/staff/scoring/{taker.attempt}"
+    scorer = Browser(app, "scorer")
+    tree = scorer.page(f"{page}?item={ESSAY}")
+    assert tree.xpath("//input[@name='score']/@value") == ["0", "0.25", "0.5", "0.75", "1"]
+    assert [text.text_content() for text in tree.xpath("//label[@class='check']")][1:3] == [
+        " 0.25", " 0.5",
+    ]  # fmt: skip
+    assert "0.75" in tree.xpath("//table")[0].text_content()
+    scorer.post(page, 422, item=ESSAY, score="0.3")
+    scorer.post(page, item=ESSAY, score="0.75")
+    other = Browser(app)
+    account = add_account(service, "emmy", password=PASSWORD, roles=["scorer"], actor="test")
+    other.client.cookies.set(COOKIE, issue_token(service, account, kind=BROWSER))
+    other.post(page, item=ESSAY, score="0.75")
+    assert taker("current")["report"]["score"] is not None
+    agreement = scorer.page("/staff/scoring").text_content()
+    assert "0.75" in agreement
+    item = Browser(app, "author").page(f"/staff/tests/{name}/item?id={ESSAY}").text_content()
+    assert "in steps of" in item
 
 
 def test_recalibration_pages(app, service, published, clock):

@@ -782,14 +782,15 @@ class RatingTask(Out):
     response: str | list[str] | None
     rubric: str
     criteria: list[Criterion]
-    max_score: int
+    scores: list[float] = Field(description="Points that the response can have.")
+    max_score: float
 
 
 class RatingBody(Body):
     """A rating."""
 
     item: str = Field(max_length=200)
-    score: int = Field(ge=0, le=1000)
+    score: float = Field(ge=0, le=1000, description="Points, one of `scores` of the task.")
     comment: str = Field("", max_length=2000)
 
 

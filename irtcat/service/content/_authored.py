@@ -33,7 +33,7 @@ ITEM_FIELDS = (
 
 KEY_FIELDS = (
     "key", "points", "default", "lower", "upper", "case_sensitive", "max_score", "rubric",
-    "criteria",
+    "criteria", "unit",
 )  # fmt: skip
 """Fields of a key in front matter, in ``keys.toml``, and columns of tables."""
 
@@ -198,6 +198,8 @@ def make_key(item: Item, values: Mapping[str, Any], where: str) -> Key | None:
         got = " and ".join(field for field in given if field in kinds) or "none"
         raise content_error(where, "one of key, points and rubric", got)
     kind = next(iter(named))
+    if "unit" in given and kind != "rubric":
+        raise content_error(where, "unit only in a key with a rubric", "one beside key or points")
     if "key" in given:
         given["correct"] = _texts(given.pop("key"), "key", where)
     try:

@@ -153,5 +153,6 @@ PARSERS: dict[str, Callable[[str, str], Any]] = {
     "lower": _number,
     "upper": _number,
     "max_score": _number,
+    "unit": _number,
 }
 """How the cells of a column are read; the others are texts."""

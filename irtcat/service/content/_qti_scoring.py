@@ -67,8 +67,8 @@ def qti_key(item: str, root: Element, declaration: Element, kind: str, rubric: s
         default = _default_score(root, where)
         rule, score = _rule(processing, declaration.get("identifier", ""), default, where)
     if kind == "essay" or (rubric and not rule):
-        highest = _highest(root, where)
-        return Key(item, "rubric", max_score=highest, rubric=rubric) if highest else None
+        highest, unit = _scale(root, where)
+        return Key(item, "rubric", max_score=highest, rubric=rubric, unit=unit) if highest else None
     if not rule:
         if correct or mapping is not None:
             raise content_error(where, "response processing for the correct response", "none")
@@ -163,6 +163,29 @@ def _numeral(text: str, where: str) -> str:
     if number_of(plain) is None:
         raise content_error(where, "a number of at most 30 digits", shorten(text))
     return plain
+
+
+def _scale(root: Element, where: str) -> tuple[float | None, float]:
+    """The highest score that outcome declarations state, and the points of one category.
+
+    QTI has no steps of scores by people. A match table of SCORE lists the scores, from 0 on.
+    """
+    highest = _highest(root, where)
+    for table in root.findall("{*}qti-outcome-declaration[@identifier='SCORE']/{*}qti-match-table"):
+        scores = sorted(
+            as_number(entry.get("target-value"), "target-value", where)
+            for entry in table.findall("{*}qti-match-table-entry")
+        )
+        step = scores[1] if len(scores) > 1 else 0.0
+        even = [round(k * step, 9) for k in range(len(scores))]
+        if step <= 0 or [round(score, 9) for score in scores] != even:
+            must = "a match table of SCORE with the scores 0, s, 2 s, ... of one step s"
+            raise content_error(where, must, ", ".join(f"{score:g}" for score in scores) or "none")
+        if highest is not None and highest != scores[-1]:
+            must = f"a match table of SCORE up to the highest score of {highest:g}"
+            raise content_error(where, must, f"{scores[-1]:g}")
+        return scores[-1], step
+    return highest, 1.0
 
 
 def _highest(root: Element, where: str) -> float | None:

@@ -106,7 +106,12 @@ def _item(item: Item, key: Key | None, stimulus_files: dict[str, str]) -> Elemen
         outcome["normal-maximum"] = f"{key.max_score:g}"
     if key is not None and key.kind == "rubric":
         outcome["external-scored"] = "human"
-    SubElement(root, "qti-outcome-declaration", outcome)
+    score = SubElement(root, "qti-outcome-declaration", outcome)
+    if key is not None and key.kind == "rubric" and key.unit < 1:  # the scores that people give
+        table = SubElement(score, "qti-match-table")
+        for category in range(key.categories):
+            entry = {"source-value": str(category), "target-value": f"{key.score(category):.9g}"}
+            SubElement(table, "qti-match-table-entry", entry)
     if item.stimulus is not None:
         reference = {
             "identifier": encode_name(item.stimulus),

@@ -330,7 +330,8 @@ class Key:
       text each accepted answer.
     - "map": each part of the response (the choice, each selected choice, the text) has points in
       ``points``, or else ``default``. Their sum, limited to ``lower`` and ``upper``, is the score.
-    - "rubric": people score the response from 0 to ``max_score`` by ``rubric``.
+    - "rubric": people score the response from 0 to ``max_score`` by ``rubric``, in steps of
+      ``unit``.
 
     Attributes:
         item: id of the item.
@@ -346,7 +347,9 @@ class Key:
         rubric: sanitised HTML for the scorers.
         criteria: (name, points) pairs of a "rubric"; the points sum to ``max_score``.
         unit: points of one category: 1, or the largest part of a point, such as 0.5, of which all
-            scores are multiples. A score of 1.5 is then category 3. `ItemSet` finds it.
+            scores are multiples. A score of 1.5 is then category 3. `ItemSet` finds it; in a
+            "rubric" it is also the smallest difference of scores that people give, so that
+            ``max_score`` 1 and ``unit`` 0.5 are the scores 0, 0.5 and 1.
 
     Raises:
         InputError: naming the item and the field.
@@ -398,8 +401,6 @@ class Key:
         if not 0 < highest <= MOST_SCORE:
             must = f"a highest score above 0 and of at most {MOST_SCORE}"
             raise content_error(where, must, f"{highest:g}")
-        if self.kind == "rubric" and highest != int(highest):
-            raise content_error(where, "max_score of a rubric as a whole number", f"{highest:g}")
         if self.criteria and not math.isclose(sum(p for _, p in self.criteria), highest):
             total = sum(p for _, p in self.criteria)
             raise content_error(where, f"criteria of {highest:g} points in all", f"{total:g}")
@@ -435,6 +436,15 @@ class Key:
     def categories(self) -> int:
         """Number of categories of the item: the scores 0 to ``max_score`` in steps of ``unit``."""
         return math.floor((self.max_score or 0) / self.unit + PRECISION) + 1
+
+    def score(self, category: int) -> float:
+        """The points of a category.
+
+        Example:
+            >>> Key("q", "match", correct=("B",), max_score=1, unit=1 / 3).score(3)
+            1.0
+        """
+        return round(category * self.unit, 9)
 
     def category(self, score: float) -> int | None:
         """The category of a score; None if the score is no multiple of ``unit``.
@@ -746,7 +756,23 @@ def checked_key(key: Key, item: Item) -> Key:
         return replace(key, unit=_unit({float(key.max_score or 0)}))
     if key.kind == "map":
         return _with_highest(key, item, where)
-    return replace(key, unit=1.0)
+    return _with_steps(key, where)
+
+
+def _with_steps(key: Key, where: str) -> Key:
+    """A rubric with the largest part of a point of which its unit and all points are multiples."""
+    points = {float(key.max_score or 0), *(points for _, points in key.criteria)}
+    unit = _unit(points | {key.unit})
+    if key.unit < 1 and not math.isclose(unit, key.unit, rel_tol=PRECISION):
+        most = f"at most {MOST_SCORE} of them"
+        must = f"unit as a part of a point, such as 0.5: all its points are multiples, {most}"
+        raise content_error(where, must, f"{key.unit:g}")
+    found = replace(key, unit=unit)
+    odd = [value for value in sorted(points) if found.category(value) is None]
+    if odd:
+        must = f"points of a rubric as at most {MOST_SCORE} equal parts, such as halves"
+        raise content_error(where, must, f"{odd[0]:g}")
+    return found
 
 
 def _check_match(key: Key, item: Item, where: str) -> None:

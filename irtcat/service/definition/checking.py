@@ -207,7 +207,9 @@ def _content_faults(
     ]
     if other:
         must = "items whose keys have as many categories as the bank"
-        out.append(Fault.of(field, must, other))
+        by_people = [item for item in ids if getattr(items.keys.get(item), "kind", "") == "rubric"]
+        advice = "A rubric with half points has the unit 0.5." if by_people else ""
+        out.append(Fault.of(field, must, other, advice))
     slow = [
         item
         for item in ids

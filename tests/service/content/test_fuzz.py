@@ -146,6 +146,7 @@ def scored_items(draw):
     if kind == "essay":
         fields["expected_lines"] = draw(st.none() | st.integers(1, 9))
         key = {"kind": "rubric", "max_score": draw(points), "rubric": draw(blocks)}
+        key["unit"] = draw(st.sampled_from([1.0, 0.5, 0.25]))
     elif kind == "text":
         fields["numeric"] = draw(st.booleans())
         answers = [str(draw(points))] if fields["numeric"] else ["a b", "c"]

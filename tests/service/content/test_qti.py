@@ -189,6 +189,56 @@ def test_essay(package):
     assert (key.kind, key.rubric, key.categories) == ("rubric", "<p>Two reasons.</p>", 5)
 
 
+def essay_xml(score):
+    """An essay with an outcome declaration of SCORE."""
+    body = """<qti-item-body><p>Why?</p>
+      <qti-extended-text-interaction response-identifier="RESPONSE"/></qti-item-body>"""
+    declared = '<qti-outcome-declaration identifier="SCORE" cardinality="single" base-type="float"'
+    text = item_xml(declaration("single", "string", ""), body, "")
+    start = text.index("<qti-outcome-declaration")
+    end = text.index("/>", start) + 2
+    return text[:start] + declared + score + text[end:]
+
+
+def match_table(*scores):
+    rows = "".join(
+        f'<qti-match-table-entry source-value="{at}" target-value="{score}"/>'
+        for at, score in enumerate(scores)
+    )
+    return f"<qti-match-table>{rows}</qti-match-table></qti-outcome-declaration>"
+
+
+@pytest.mark.parametrize(
+    ("score", "highest", "unit"),
+    [
+        (' normal-maximum="1.5"/>', 1.5, 0.5),
+        (' normal-maximum="1">' + match_table(0, 0.5, 1), 1, 0.5),
+        (">" + match_table(0, "0.5", "1.0", 1.5), 1.5, 0.5),
+        (">" + match_table(0, 1, 2), 2, 1),
+    ],
+)
+def test_essay_with_parts_of_a_point(package, tmp_path, score, highest, unit):
+    items = read_items(package(essay_xml(score)))
+    key = items.keys["q1"]
+    assert (key.kind, key.max_score, key.unit) == ("rubric", highest, unit)
+    write_qti(items, tmp_path / "a.zip")
+    assert read_items(tmp_path / "a.zip") == items
+
+
+@pytest.mark.parametrize(
+    ("score", "message"),
+    [
+        (">" + match_table(0, 0.5, 2), "SCORE with the scores 0, s, 2 s, .* Got 0, 0.5, 2"),
+        (">" + match_table(1, 2), "SCORE with the scores 0, s, 2 s, .* Got 1, 2"),
+        (">" + match_table(0), "SCORE with the scores 0, s, 2 s, .* Got 0"),
+        (' normal-maximum="2">' + match_table(0, 0.5, 1), "up to the highest score of 2. Got 1"),
+    ],
+)
+def test_match_tables_that_are_no_scale(package, score, message):
+    with pytest.raises(InputError, match=message):
+        read_items(package(essay_xml(score)))
+
+
 @pytest.mark.parametrize(("cardinality", "most"), [("single", 1), ("multiple", 0)])
 def test_hottext(package, cardinality, most):
     correct = "<qti-correct-response><qti-value>v</qti-value></qti-correct-response>"

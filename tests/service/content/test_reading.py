@@ -212,9 +212,25 @@ ITEMS = {
         {"q.md": front('kind = "essay"\nrubric = "x"', "Why?")},
         "expected max_score in a key of the kind rubric",
     ),
-    "half a point": (
-        {"q.md": front('kind = "essay"\nmax_score = 1.5', "Why?")},
-        "max_score of a rubric as a whole number",
+    "unit that does not divide": (
+        {"q.md": front('kind = "essay"\nmax_score = 1\nunit = 0.3', "Why?")},
+        "unit as a part of a point, such as 0.5: all its points are multiples, .* Got 0.3",
+    ),
+    "unit of too many categories": (
+        {"q.md": front('kind = "essay"\nmax_score = 60\nunit = 0.5', "Why?")},
+        "multiples, at most 100 of them. Got 0.5",
+    ),
+    "unit above a point": (
+        {"q.md": front('kind = "essay"\nmax_score = 4\nunit = 2', "Why?")},
+        "unit above 0 and of at most 1. Got 2",
+    ),
+    "points that are no parts": (
+        {"q.md": front('kind = "essay"\nmax_score = 1.2345', "Why?")},
+        "points of a rubric as at most 100 equal parts, such as halves. Got 1.2345",
+    ),
+    "unit of a key": (
+        {"q.md": front('key = "A"\nunit = 0.5')},
+        "unit only in a key with a rubric. Got one beside key or points",
     ),
     "criteria of another sum": (
         {"q.md": front('kind = "essay"\nmax_score = 4\ncriteria = { a = 1 }', "Why?")},

@@ -162,6 +162,31 @@ def test_people_score_rubrics():
     assert key("rubric", criteria={"content": 2, "form": 1}).categories == 4
 
 
+@pytest.mark.parametrize(
+    ("fields", "unit", "scores"),
+    [
+        ({"max_score": 1, "unit": 0.5}, 0.5, [0, 0.5, 1]),
+        ({"max_score": 1.5}, 0.5, [0, 0.5, 1, 1.5]),
+        ({"max_score": 0.5}, 0.5, [0, 0.5]),
+        ({"max_score": 2.25}, 0.25, [k / 4 for k in range(10)]),
+        ({"max_score": 1, "unit": 0.333333}, 1 / 3, [0, 1 / 3, 2 / 3, 1]),
+        ({"criteria": {"content": 0.5, "form": 0.5}}, 0.5, [0, 0.5, 1]),
+        ({"criteria": {"content": 2, "form": 1}}, 1, [0, 1, 2, 3]),
+        ({"criteria": {"content": 2, "form": 1}, "unit": 0.5}, 0.5, [k / 2 for k in range(7)]),
+    ],
+)
+def test_rubrics_with_parts_of_a_point(fields, unit, scores):
+    items = ItemSet([item("essay")], [key("rubric", **fields)])
+    found = items.keys["q"]
+    assert found.unit == pytest.approx(unit, abs=1e-12)
+    assert found.categories == len(scores)
+    assert [found.score(k) for k in range(found.categories)] == pytest.approx(scores, abs=1e-9)
+    assert [found.category(points) for points in scores] == list(range(len(scores)))
+    assert scored(found, items["q"], "Because.", len(scores)) is None
+    again = ItemSet.from_json(items.to_json())
+    assert (again, again.hash()) == (items, items.hash())
+
+
 def test_scores_outside_the_categories_are_refused():
     rule = key("map", points={"A": 2, "B": 0.5})
     with pytest.raises(InputError, match=r"item q: expected a whole score from 0 to 1\. Got 2"):

@@ -244,6 +244,16 @@ class Shown:
         return str(value)
 
     @staticmethod
+    def points(value: float) -> str:
+        """Points of a score, to hundredths where they are not whole.
+
+        Example:
+            >>> Shown.points(2.0), Shown.points(0.5), Shown.points(-1 / 3)
+            ('2', '0.5', '−0.33')
+        """
+        return f"{value:.2f}".rstrip("0").rstrip(".").replace("-", "−")
+
+    @staticmethod
     def share(value: Any) -> str:
         """A share in percent.
 

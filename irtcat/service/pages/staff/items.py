@@ -1,6 +1,5 @@
 """Items of a test: content as takers see it, key, parameters, use, drift, and observed curves."""
 
-import math
 from types import SimpleNamespace
 from typing import Annotated, Any
 
@@ -106,28 +105,23 @@ def item_page(request: Request, account: Reader, test: str, id: str = "") -> Res
     )  # fmt: skip
 
 
-def _decimals(points: float) -> int:
-    return 1 if math.isclose(points, round(points, 1)) else 2
-
-
 def _key(key: Key | None, choices: tuple[str, ...]) -> Table | None:
     """How an item is scored, as a table; None without a key."""
     if key is None:
         return None
-    most = (key.categories - 1) * key.unit
-    highest = Shown.number(most, 0 if most.is_integer() else _decimals(most))
+    highest = Shown.points(key.score(key.categories - 1))
     if key.kind == "match":
         rows = [[", ".join(key.correct), highest], ["anything else", "0"]]
         return Table("Key: the whole response", [("Response", False), ("Points", True)], rows)
     if key.kind == "map":
-        rows = [
-            [value, Shown.number(float(points), _decimals(points))] for value, points in key.points
-        ]
-        rows.append(["anything else", Shown.number(float(key.default), _decimals(key.default))])
+        rows = [[value, Shown.points(points)] for value, points in key.points]
+        rows.append(["anything else", Shown.points(key.default)])
         caption = f"Key: points of each part, at most {highest}"
         return Table(caption, [("Part", False), ("Points", True)], rows)
-    rows = [[name, Shown.number(float(points), _decimals(points))] for name, points in key.criteria]
+    rows = [[name, Shown.points(points)] for name, points in key.criteria]
     rows.append(["at most", highest])
+    if key.unit < 1:
+        rows.append(["in steps of", Shown.points(key.unit)])
     return Table("Scored by people", [("Criterion", False), ("Points", True)], rows)
 
 

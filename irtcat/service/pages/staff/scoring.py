@@ -17,7 +17,6 @@ from irtcat.service.pages.staff._base import (
     field,
     page,
     part_router,
-    whole_number,
 )
 from irtcat.service.ratings import rate, rating_queue, rating_statistics, rating_task
 from irtcat.service.view import with_media
@@ -85,7 +84,10 @@ def score(request: Request, account: Scorer, form: CheckedForm, attempt: str) ->
     service, item = service_of(request), field(form, "item")
     task = rating_task(service, attempt, item)
     try:
-        points = whole_number(form, "score", "Score", 0, task["max_score"])
+        scores = {f"{points:g}": points for points in task["scores"]}
+        if field(form, "score") not in scores:
+            raise InputError("Score: choose one of the scores.")
+        points = scores[field(form, "score")]
         rate(
             service, attempt, item, points, rater=account.name, actor=account.actor,
             comment=field(form, "comment"),
