@@ -700,7 +700,7 @@ def half_and_half():
     ("line", "name", "table"),
     [
         (f"score bank.npz {LSAT7} --groups side", "groups", "subjects"),
-        (f"fit {LSAT7} --groups side", "groups", "subjects"),
+        (f"fit {LSAT7} --groups side --out other.npz", "groups", "subjects"),
         (f"audit {LSAT7} --bank bank.npz --dates side", "dates", "subjects"),
         ("select bank.npz -k 2 --groups side --quotas a=1", "groups", "items"),
         ("headroom bank.npz --theta 1 --groups side", "groups", "items"),
@@ -708,7 +708,7 @@ def half_and_half():
 )
 def test_a_column_without_a_table_names_the_option_of_the_table(bank, line, name, table):
     bank.save("bank.npz")
-    result = run(*line.split(), "--out", "other")
+    result = run(*line.split())
     assert result.exit_code == 1
     message = " ".join(result.stderr.split())
     assert f"The --{name} option must be a column of the {table}' metadata, which has none" in (
