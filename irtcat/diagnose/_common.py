@@ -107,7 +107,7 @@ def coded(
     least_items: int = 1,
     groups: Any = None,
     *,
-    mismatch: str,
+    mismatch: str = "refuse",
 ) -> Coded:
     """The responses to items of the bank, as category codes.
 
