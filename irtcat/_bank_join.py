@@ -11,6 +11,8 @@ from irtcat._bank_table import populations_text
 from irtcat._checks import argument_error
 from irtcat.models import (
     MIXABLE,
+    ItemModel,
+    as_member,
     as_mixed,
     column_names,
     design_of,
@@ -18,7 +20,7 @@ from irtcat.models import (
     unpack,
 )
 
-__all__ = ["join_banks", "mixed_banks", "with_room"]
+__all__ = ["in_form_of", "join_banks", "mixed_banks", "with_room"]
 
 
 def join_banks(one: Any, other: Any, same_scale: bool) -> Any:
@@ -48,9 +50,15 @@ def join_banks(one: Any, other: Any, same_scale: bool) -> Any:
         covariance=np.concatenate([one.covariance, other.covariance]) if both else None,
         full_covariance=None,
         items=pd.concat([one.items, other.items]),
-        statistics=pd.concat([one.statistics, other.statistics]),
+        statistics=_joined_statistics(one.statistics, other.statistics),
         provenance=provenance,
     )
+
+
+def _joined_statistics(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    """The statistics of all items; those of known items may be without flags."""
+    both = pd.concat([one, other])
+    return both.assign(flag=both["flag"].fillna("")) if "flag" in both else both
 
 
 def _correlate_alike(one: Any, other: Any) -> bool:
@@ -105,6 +113,26 @@ def _in_mixture(bank: Any, keys: tuple[str, ...], top: int) -> Any:
         for rows, source, target in moves:
             at, old, new = np.flatnonzero(rows), np.array(source), np.array(target)
             covariance[np.ix_(at, new, new)] = bank.covariance[np.ix_(at, old, old)]
+    return replace(bank, model=model, covariance=covariance, full_covariance=None)
+
+
+def in_form_of(bank: Any, cls: type[ItemModel], top: int) -> Any:
+    """The same items in the arrays of a model, or a mixture, with room for ``top`` categories.
+
+    Args:
+        bank: items of the model ``cls``, or of its members.
+        cls: the model.
+        top: number of categories, at least as many as the items have.
+    """
+    bank = with_room(bank, top)
+    if cls.members and bank.model.key != cls.key:
+        return _in_mixture(bank, tuple(member.key for member in cls.members), top)
+    if cls.members or not bank.model.members:
+        return bank
+    model, columns = as_member(bank.model, cls)
+    covariance = bank.covariance
+    if covariance is not None:
+        covariance = covariance[:, columns][:, :, columns]
     return replace(bank, model=model, covariance=covariance, full_covariance=None)
 
 

@@ -35,6 +35,7 @@ from irtcat.models import (
     expected_responses,
     filled,
     item_categories,
+    item_models,
     logistic_items,
     measured,
     multidimensional_items,
@@ -386,8 +387,7 @@ class ItemBank:
         """
         names = None
         if self.model.members:
-            keys = np.array([member.key for member in self.model.members], dtype=object)
-            names = keys[self.model.kind]  # type: ignore[attr-defined]
+            names = item_models(self.model)
         shown = printed(*self._difficulty_inputs())
         return item_table(*shown, self.statistics, self.items, names)
 

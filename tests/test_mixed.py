@@ -244,6 +244,14 @@ def test_joined_banks_keep_curves_and_errors(truth):
         right.join(rasch)
 
 
+def test_known_items_without_flags_join_calibrated_ones(fitted):
+    """Flags of categories that nobody used are read from the table: known items have none."""
+    known = ItemBank.from_thresholds(1.0, [[0.0, 1.0]], "graded", ["new"])
+    bank = fitted.bank.join(known)
+    assert bank.to_frame()["flag"].tolist() == [*fitted.bank.to_frame()["flag"], ""]
+    assert bank.to_frame().loc["new", "b2"] == 1.0
+
+
 def test_degenerate_items_are_fitted_under_priors_and_flagged(responses):
     x = responses.values[:120, [0, 1, 2, 7, 8]].astype(float)
     x[:, 0] = 1
@@ -298,16 +306,101 @@ def test_bad_mixtures_are_refused_in_a_sentence(model, words):
         fit(r, model)
 
 
-def test_other_methods_and_anchors_are_refused():
+def test_other_methods_are_refused():
     x = np.random.default_rng(0).integers(0, 2, (40, 3))
     r = Responses.from_array(x, item_ids=list("abc"))
     with pytest.raises(InputError, match="em where items are of several models"):
         fit(r, ["2pl", "2pl", "3pl"], method="vi")
     with pytest.raises(InputError, match="left out where items are of several models"):
         fit(r, ["2pl", "2pl", "3pl"], theta=np.zeros(40))
-    bank = ItemBank.from_parameters(b=[0.0], item_ids=["a"])
-    with pytest.raises(InputError, match="are of several models"):
-        fit(r, ["2pl", "2pl", "3pl"], anchors=bank)
+
+
+def test_anchors_whose_models_do_not_go_with_the_others_are_refused():
+    x = np.random.default_rng(0).integers(0, 2, (40, 3))
+    r = Responses.from_array(x, item_ids=list("abc"))
+    two = ItemBank.from_parameters(b=[0.0], item_ids=["a"])
+    with pytest.raises(InputError, match="2pl for the anchor a, whose parameters are fixed"):
+        fit(r, ["3pl", "2pl", "3pl"], anchors=two)
+    with pytest.raises(InputError, match="2pl for the anchor a, whose parameters are fixed"):
+        fit(r, {"3pl": ["a", "c"], "default": "2pl"}, anchors=two)
+    with pytest.raises(InputError, match="a bank of the rasch model"):
+        fit(r, "rasch", anchors=two)
+    one = fit(r, "rasch").bank.subset(["a"])
+    with pytest.raises(InputError, match="a bank of the graded model"):
+        fit(r, "graded", anchors=one)
+    with pytest.raises(InputError, match="graded, gpcm, nominal where"):
+        fit(r, {"b": "graded", "c": "2pl"}, anchors=one)
+
+
+def two_category_items(key):
+    a, b = np.array([1.2, 0.8, 1.5]), np.array([-0.7, 0.1, 0.6])
+    if key == "2pl":
+        return ItemBank.from_parameters(a, b)
+    if key in ("graded", "gpcm"):
+        return ItemBank.from_thresholds(a, b[:, None], key)
+    return two_category_items("2pl").subset([0, 1]).join(two_category_items("gpcm").subset([2]))
+
+
+@pytest.mark.parametrize("key", ["2pl", "graded", "2pl and gpcm"])
+def test_anchors_of_other_models_than_the_new_items(key):
+    """An item of two categories is the same in three models: so are new items beside it."""
+    new = ItemBank.from_thresholds([1.0, 1.4], [[-1.0, 1.0], [0.0, 0.5]], "gpcm", ["n1", "n2"])
+    anchors, same = two_category_items(key), two_category_items("gpcm")
+    theta = np.random.default_rng(5).normal(0.5, 1.2, 600)
+    data = same.join(new).simulate(theta, seed=6)
+    options = {"tolerance": 1e-6, "standard_errors": "full"}
+    expected = fit(data, "gpcm", anchors=same, **options)
+    for model in ("gpcm", {"n1": "gpcm", "n2": "gpcm"}):
+        found = fit(data, model, anchors=anchors, **options)
+        assert found.log_likelihood == pytest.approx(expected.log_likelihood, abs=1e-6)
+        assert found.n_parameters == expected.n_parameters == 8
+        ours, theirs = (f.bank.to_frame() for f in (found, expected))
+        columns = ["a", "b1", "b2", "se_a", "se_b1", "se_b2"]
+        pd.testing.assert_frame_equal(
+            ours.loc[["n1", "n2"], columns], theirs.loc[["n1", "n2"], columns], rtol=1e-5
+        )
+        for name in ("a", "b"):
+            assert ours.loc[anchors.item_ids, name].tolist() == anchors.to_frame()[name].tolist()
+        pd.testing.assert_frame_equal(found.groups, expected.groups, rtol=1e-5)
+
+
+def test_anchors_of_one_model_cut_from_a_bank_of_several(fitted, responses):
+    """Items of one model are those of a bank of this model, with their covariances."""
+    names = [name for name in responses.item_ids if name.startswith("gpcm")]
+    known = fitted.bank.subset(names[:2])
+    data = responses.subset(items=names)
+    result = fit(data, "gpcm", anchors=known)
+    assert result.bank.model.key == "gpcm"
+    columns = ["a", "b1", "b2", "se_a", "se_b1", "se_b2"]
+    ours, theirs = result.bank.to_frame(), fitted.bank.to_frame()
+    pd.testing.assert_frame_equal(ours.loc[names[:2], columns], theirs.loc[names[:2], columns])
+    off = (ours.loc[names[2], columns[:3]] - theirs.loc[names[2], columns[:3]]).to_numpy(float)
+    assert (np.abs(off) < theirs.loc[names[2], columns[3:]].to_numpy(float)).all()
+    # A mixture of other models than that of the bank.
+    more = [*names, "2pl-0"]
+    cut = fitted.bank.subset([*names[:2], "graded-7"])
+    result = fit(responses.subset(items=[*more, "graded-7"]), {"2pl": ["2pl-0"], "gpcm": names[2:]},
+                 anchors=cut)  # fmt: skip
+    assert result.bank.model.key == "2pl+graded+gpcm"
+    off = (result.bank.to_frame()["a"] - theirs["a"])[["2pl-0", names[2]]]
+    assert (off.abs() < theirs["se_a"][off.index]).all()
+
+
+def test_anchors_of_several_models_and_abilities():
+    rng = np.random.default_rng(3)
+    slopes = np.array([[1.3, 0.0], [1.0, 0.0], [0.0, 1.2], [0.0, 1.5], [1.0, 0.6], [0.5, 1.1]])
+    bank = ItemBank.from_slopes(slopes, rng.normal(0, 0.7, 6))
+    data = bank.simulate(rng.multivariate_normal([0.4, 0.0], [[1, 0.5], [0.5, 1]], 800), seed=4)
+    known = bank.subset(slice(0, 4))
+    same = fit(data, "2pl", anchors=known)
+    for model in ("graded", {"i5": "gpcm", "i6": "graded"}):
+        result = fit(data, model, anchors=known)
+        names = ["a_1", "a_2", "intercept"]
+        kept = result.bank.subset(known.item_ids).to_frame()
+        assert kept[names].to_numpy().tolist() == known.to_frame()[names].to_numpy().tolist()
+        assert result.log_likelihood == pytest.approx(same.log_likelihood, abs=0.01)
+        off = result.bank.to_frame()[["a_1", "a_2"]] - same.bank.to_frame()[["a_1", "a_2"]]
+        assert np.abs(off.to_numpy()).max() < 0.02
 
 
 def test_there_is_one_class_for_a_mixture():

@@ -341,9 +341,10 @@ def fit(
             not named: "all"). The bank then has a version of each other item for every group, the
             reference's under its own id, others as "id (group)"; `Fit.bank_of` is the bank of a
             group. One item at least must be invariant: it connects the groups' scales.
-        anchors: a bank of the same model (any but "rsm" and several models in one). Items in it
-            keep their parameters, the others are calibrated on its scale, and the mean and SD of
-            the population (of each group) are estimated.
+        anchors: a bank of known items. Items in it keep their models and parameters, the others are
+            calibrated on its scale, and the mean and SD of the population (of each group) are
+            estimated. ``model`` (or "default" in it) is that of the other items; anchors of another
+            model are possible where items of both can be in one fit. Not for "rsm".
         theta: fixed abilities of the subjects: one number each in their order, a Series by
             subject id, or an `Ability` (its theta). They are treated as known without error, and
             each item is a regression on them: ``log_likelihood`` is the conditional one, ``sum_ij
@@ -503,9 +504,9 @@ def fit(
     responses = as_responses_like(responses, "responses", anchors, sources=True)
     if anchors is not None and isinstance(responses, Responses):
         check_conditions(anchors.items, responses.items, mismatch, source="anchors")
-    cls, kinds = model_of_items(model, getattr(responses, "item_ids", ()))
+    cls, kinds = model_of_items(model, getattr(responses, "item_ids", ()), anchors)
     check_choice("method", method, FITTERS)
-    if kinds is not None and method != "em":
+    if kinds is not None and method not in BY_EM:
         raise argument_error("method", "em where items are of several models", method)
     if kinds is not None and theta is not None:
         raise argument_error("theta", "left out where items are of several models", "some")

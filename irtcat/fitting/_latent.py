@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
+from irtcat._bank_join import in_form_of
 from irtcat._bank_moves import NEVER_USED, unused_categories
 from irtcat._checks import argument_error
 from irtcat._compile import jit
@@ -82,25 +83,25 @@ class Anchors:
         return ~np.isnan(self.params)
 
 
-def check_anchors(bank: Any, responses: Responses, cls: type[ItemModel]) -> ItemBank:
-    """Anchor items that occur in the responses.
+def check_anchors(bank: ItemBank, responses: Responses, cls: type[ItemModel]) -> ItemBank:
+    """Anchor items that occur in the responses, in the arrays of the model.
 
     Raises:
-        InputError: for a model other than the bank's, or no item in common.
+        InputError: for a model whose items share their steps, other codes, or no item in common.
     """
-    if not isinstance(bank, ItemBank):
-        raise argument_error("anchors", "an ItemBank", type(bank).__name__)
-    if cls.members or "step" in tied_parameters(cls):
+    if "step" in tied_parameters(cls):
         advice = "Calibrate the items together, or link the banks afterwards."
-        must = "left out for a model whose items share their steps or are of several models"
+        must = "left out for a model whose items share their steps"
         raise argument_error("anchors", must, f"a {cls.key} model", advice)
-    if bank.model.key != cls.key:
-        raise argument_error("anchors", f"a bank of the {cls.key} model", bank.model.key)
     codes = bank.provenance.get("codes", responses.codes)
     if bank.model.n_categories > 2 and codes[0] != responses.codes[0]:
         must = f"in codes from {codes[0]} on, as the anchors are"
         advice = "Pass codes= to Responses.from_array."
         raise argument_error("responses", must, f"codes from {responses.codes[0]} on", advice)
+    shared = np.isin(bank.item_ids, np.asarray(responses.item_ids, str))
+    if shared.any():
+        bank = bank.subset(shared)
+        bank = in_form_of(bank, cls, int(item_categories(bank.model).max()))
     return match(bank, responses)[0]
 
 

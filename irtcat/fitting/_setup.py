@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from irtcat._bank_join import with_room
+from irtcat._bank_join import in_form_of
 from irtcat._precision import choose_precision
 from irtcat._types import FloatArray, IntArray
 from irtcat.bank import ItemBank
@@ -95,7 +95,7 @@ def read_data(
     if "categories" not in cls.fixed:  # the same number for all
         categories = np.full_like(categories, categories.max())
     if anchor_bank is not None:
-        anchor_bank = with_room(anchor_bank, int(categories.max()))
+        anchor_bank = in_form_of(anchor_bank, cls, int(categories.max()))
     settings: dict[str, Any] = dict(settings_of(responses, cls))
     if options.kinds is not None:
         check_kinds(cls, options.kinds, categories, responses.item_ids)

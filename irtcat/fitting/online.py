@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from scipy.special import expit, logsumexp
+from scipy.special import logsumexp
 
 from irtcat._checks import argument_error
 from irtcat._compile import jit
@@ -21,7 +21,7 @@ from irtcat._matrix import row_blocks
 from irtcat._precision import precision
 from irtcat._types import BoolArray, FloatArray
 from irtcat.bank import ItemBank, as_bank, one_ability
-from irtcat.models import field_columns, parameter_matrix, unpack
+from irtcat.models import field_columns, item_categories, parameter_matrix, unpack
 from irtcat.responses import Responses
 from irtcat.scoring import subject_priors
 
@@ -70,7 +70,7 @@ def update_items(
 
     Raises:
         InputError: for a bank without predicted items or of several abilities, items that it does
-            not have, or other than right/wrong responses.
+            not have or that have more than two categories, or other than right/wrong responses.
 
     Example:
         >>> import pandas as pd
@@ -101,6 +101,10 @@ def update_items(
         raise argument_error("responses", "to items of the bank", f"one to {unknown[0]}")
     check_conditions(bank.items, responses.items, mismatch, source="bank")
     at = pd.Index(bank.item_ids).get_indexer(pd.Index(list(map(str, responses.item_ids))))
+    graded = item_categories(bank.model)[at] > 2
+    if graded.any():
+        must = "to items of two categories"
+        raise argument_error("responses", must, f"one to {bank.item_ids[at][graded][0]}")
     x = responses.to_numpy().astype(float)
     nodes = bank.population.mean + bank.population.sd * np.linspace(-SDS, SDS, N_NODES)
     mean, sd = bank.population.mean, bank.population.sd
@@ -113,8 +117,8 @@ def update_items(
         log_prior = np.broadcast_to(population.log_density(nodes), z.shape)
 
     answered = is_predicted[at] & ~np.isnan(x).all(axis=0)
-    columns = np.array([*field_columns(bank.model, ["slope"]),
-                        *field_columns(bank.model, ["intercept"])])  # fmt: skip
+    columns = np.array([*field_columns(bank.model, ["slope"])[:1],
+                        *field_columns(bank.model, ["intercept"])[:1]])  # fmt: skip
     now = bank
     for _ in range(ROUNDS):
         curves = _log_curves(now, nodes)
@@ -131,22 +135,16 @@ def update_items(
 def _asymptotes(bank: ItemBank) -> tuple[FloatArray, FloatArray]:
     """Lower and upper asymptote of each item."""
     frame = bank.to_frame()
-    lower = frame["c"].to_numpy(float) if "c" in frame else np.zeros(bank.n_items)
-    upper = frame["d"].to_numpy(float) if "d" in frame else np.ones(bank.n_items)
+    # In banks of several models NaN: the item's model has none.
+    lower = frame["c"].fillna(0.0).to_numpy(float) if "c" in frame else np.zeros(bank.n_items)
+    upper = frame["d"].fillna(1.0).to_numpy(float) if "d" in frame else np.ones(bank.n_items)
     return lower, upper
 
 
 def _log_curves(bank: ItemBank, nodes: FloatArray) -> FloatArray:
     """Log probabilities of a wrong and of a right answer, expected (2 x items x nodes)."""
-    curves = bank.expected_curves()
-    matrix = parameter_matrix(curves.model)
-    slope_at = field_columns(curves.model, ["slope"])
-    (intercept_at,) = field_columns(curves.model, ["intercept"])
-    slope = matrix[:, slope_at[0]] if slope_at else np.ones(len(matrix))
-    lower, upper = _asymptotes(bank)
-    p = expit(slope[:, None] * nodes + matrix[:, intercept_at, None])
-    p = np.clip(lower[:, None] + (upper - lower)[:, None] * p, 1e-12, 1 - 1e-12)
-    return np.stack([np.log1p(-p), np.log(p)])
+    p = bank.expected_curves().category_probabilities(nodes)
+    return np.log(np.clip(p[..., :2], 1e-12, 1 - 1e-12)).transpose(2, 0, 1)
 
 
 def _updated(

@@ -49,7 +49,9 @@ from irtcat.models.logistic import (
 from irtcat.models.mixed import (
     MIXABLE,
     Mixed,
+    as_member,
     as_mixed,
+    item_models,
     member_columns,
     mixture,
 )
@@ -120,6 +122,7 @@ INTERNAL = (
     MIXABLE,
     STANDARD_FORM,
     GeneralisedRatingScale,
+    as_member,
     as_mixed,
     as_points,
     categorical_items,
@@ -130,6 +133,7 @@ INTERNAL = (
     fitted_form,
     free_parameters,
     in_precision,
+    item_models,
     logistic_items,
     measured,
     member_columns,

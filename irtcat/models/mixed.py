@@ -33,7 +33,16 @@ from irtcat.models.logistic import Feasibility, FourPL, ThreePL, TwoPL
 from irtcat.models.nominal import Nominal
 from irtcat.models.partial_credit import GPCM
 
-__all__ = ["MIXABLE", "Mixed", "as_mixed", "member_columns", "mixture", "mixture_named"]
+__all__ = [
+    "MIXABLE",
+    "Mixed",
+    "as_member",
+    "as_mixed",
+    "item_models",
+    "member_columns",
+    "mixture",
+    "mixture_named",
+]
 
 MIXABLE: dict[str, type[ItemModel]] = {
     cls.key: cls for cls in (TwoPL, ThreePL, FourPL, Feasibility, Graded, GPCM, Nominal)
@@ -246,25 +255,35 @@ def member_columns(model: ItemModel, member: type[ItemModel]) -> list[int]:
     return [int(column) for column in np.concatenate(columns)]
 
 
+def item_models(model: ItemModel) -> np.ndarray:
+    """Name of the model of each item."""
+    if not isinstance(model, Mixed):
+        return np.full(len(item_categories(model)), model.key, dtype=object)
+    return np.array([member.key for member in model.members], dtype=object)[np.asarray(model.kind)]
+
+
+def as_member(model: Mixed, member: type[ItemModel]) -> tuple[ItemModel, list[int]]:
+    """Items of a mixture that are all of one member, as that; and the columns of its parameters."""
+    return model._as_member(member), member_columns(model, member)
+
+
 def as_mixed(
     model: ItemModel, keys: tuple[str, ...], top: int
 ) -> tuple[Mixed, list[tuple[BoolArray, list[int], list[int]]]]:
-    """The same items in a wider mixture with ``top`` categories.
+    """The same items in a mixture of their models and others, with ``top`` categories.
 
     Returns:
         The items; and for each of their models the mask of its items, the columns of its parameters
         in ``model`` and in the mixture.
     """
-    members = model.members or (type(model),)
-    kind = np.asarray(getattr(model, "kind", np.zeros(len(item_categories(model)), int)))
-    new_kind = np.array([keys.index(member.key) for member in members])
-    design = Design(item_categories(model), model.dims, {"kind": new_kind[kind]}, top)
-    blank = mixture(keys).blank(design)
+    own_keys = item_models(model)
+    kind = np.array([keys.index(key) for key in own_keys])
+    blank = mixture(keys).blank(Design(item_categories(model), model.dims, {"kind": kind}, top))
     old, new = parameter_matrix(model), np.zeros(parameter_matrix(blank).shape)
     moves = []
-    for m, member in enumerate(members):
-        rows = kind == m
-        source, target = _common_columns(model, blank, member)
+    for key in dict.fromkeys(own_keys.tolist()):
+        rows = own_keys == key
+        source, target = _common_columns(model, blank, MIXABLE[key])
         new[np.ix_(rows, target)] = old[np.ix_(rows, source)]
         moves.append((rows, source, target))
     return unpack(blank, new), moves

@@ -8,13 +8,12 @@ import numpy as np
 import pandas as pd
 
 from irtcat._bank_arrays import bank_hash
-from irtcat._bank_join import with_room
 from irtcat._checks import InputError, argument_error, check_count
 from irtcat._types import IntArray
 from irtcat.bank import ItemBank
 from irtcat.cat._columns import pretest_of
 from irtcat.fitting import fit
-from irtcat.models import item_categories
+from irtcat.models import item_categories, item_models, parameter_matrix
 from irtcat.service import library
 from irtcat.service.audit import record
 from irtcat.service.context import Service
@@ -96,8 +95,7 @@ def recalibrate(
 
     Raises:
         NotFoundError: for an unknown test or bank.
-        InputError: for unknown items, or where no item has enough answers, no anchor is left, or
-            the bank holds several models.
+        InputError: for unknown items, or where no item has enough answers, or no anchor is left.
     """
     check_count("least_answers", least_answers, 2)
     published = published_test(service, test)
@@ -108,8 +106,6 @@ def recalibrate(
             "items", "at least one id", chosen, "The test has no pretest items; choose items."
         )
     bank.positions(chosen)  # raises for an unknown id
-    if bank.model.members:
-        raise InputError("Items are recalibrated in banks of one model. Got several models.")
     data = responses_of(service, test)
     values = np.asarray(data.values)
     counts = dict(zip(bank.item_ids.tolist(), (values >= 0).sum(axis=0).tolist(), strict=True))
@@ -127,7 +123,8 @@ def recalibrate(
     known = bank.subset(anchors)
     selected = data.subset(items=anchors + fitted)
     responses = selected.subset(subjects=np.asarray(selected.observed).any(axis=1))
-    result = fit(responses, bank.model.key, anchors=known)
+    models = item_models(bank.model)[bank.positions(fitted)].tolist()
+    result = fit(responses, dict(zip(fitted, models, strict=True)), anchors=known)
     calibrated = result.bank.subset(fitted)
     new_bank = _exchanged(bank, calibrated, test, data.n_subjects)
     warnings = _warnings(result.converged, counts, fitted)
@@ -168,10 +165,9 @@ def _exchanged(bank: ItemBank, calibrated: ItemBank, test: str, n: int) -> ItemB
     new = calibrated.item_ids.tolist()
     stays = [name for name in bank.item_ids.tolist() if name not in set(new)]
     kept = bank.subset(stays)
-    calibrated = with_room(calibrated, bank.model.n_categories)
     if kept.covariance is None and calibrated.covariance is not None:
-        shape = (kept.n_items, *np.shape(calibrated.covariance)[1:])
-        kept = replace(kept, covariance=np.full(shape, np.nan))
+        n_params = parameter_matrix(kept.model).shape[1]
+        kept = replace(kept, covariance=np.full((kept.n_items, n_params, n_params), np.nan))
     # Statistics are of other responses; flags say which categories have no estimate.
     calibrated = replace(
         calibrated, items=bank.subset(new).items, statistics=_flags_alone(calibrated)

@@ -198,7 +198,7 @@ WRONG = {
     "tiny": ({"groups": ["a"] + ["b"] * 119}, "'a'"),
     "no such reference": ({"groups": ["a", "b"] * 60, "reference": "c"}, "reference"),
     "no bank": ({"anchors": 3}, "ItemBank"),
-    "another model": ({"anchors": ItemBank.from_parameters(c=0.2)}, "2pl"),
+    "another model": ({"anchors": ItemBank.from_thresholds(b=[[0.0]], model="pcm")}, "the 2pl"),
     "no item shared": ({"anchors": ItemBank.from_parameters(item_ids=["q"])}, "bank"),
 }
 

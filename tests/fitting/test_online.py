@@ -154,3 +154,27 @@ def test_refused():
         update_items(bank, other)
     with pytest.raises(InputError, match="SDs above 0"):
         update_items(bank, responses, prior=(0.0, 0.0))
+
+
+@pytest.mark.parametrize(("key", "atol"), [("3pl", 1e-6), ("gpcm", 0.03)])
+def test_a_bank_of_several_models_is_updated_as_that_of_one(key, atol):
+    """Known items of two categories under another model with the same curves."""
+    bank, _, responses, at = setting(7)
+    slope, intercept = bank.parameters()[:5].T
+    names, b = bank.item_ids[:5], -intercept / slope
+    if key == "3pl":
+        others = ItemBank.from_parameters(slope, b, c=1e-12, item_ids=names)
+    else:
+        others = ItemBank.from_thresholds(slope, b[:, None], key, names)
+    width = others.parameters().shape[1]
+    others = replace(others, covariance=np.zeros((5, width, width)))
+    mixed = others.join(bank.subset(range(5, N_ITEMS)))
+    assert mixed.model.key == f"2pl+{key}"
+    found, expected = (update_items(x, responses).to_frame().iloc[at] for x in (mixed, bank))
+    for name in ("a", "b", "se_a", "se_b"):
+        assert found[name].to_numpy() == pytest.approx(expected[name].to_numpy(), abs=atol)
+    graded = ItemBank.from_thresholds(1.0, [[0.0, 1.0]], "graded", ["g"])
+    graded = replace(graded, covariance=np.zeros((1, 3, 3)))
+    x = Responses.from_array(np.eye(4, dtype=int)[:, :3], item_ids=["i38", "i39", "g"])
+    with pytest.raises(InputError, match="to items of two categories"):
+        update_items(bank.join(graded), x)

@@ -1,5 +1,6 @@
 """Pretest items are calibrated on the scale of the others, and published with one step more."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -151,6 +152,60 @@ def test_the_item_of_three_categories_of_the_example_is_recalibrated(
     new = service.store.bank(done.bank)
     stays = [name for name in bank.item_ids if name not in chosen]
     np.testing.assert_array_equal(new.subset(stays).parameters(), bank.subset(stays).parameters())
+
+
+NEW = ["n3", "n4"]
+OWN = {"x2": "2pl", "y3": "graded", "z3": "graded", "z4": "graded", "y4": "graded"}
+"""Models of anchors where they are of several; all other items are "gpcm"."""
+
+
+@pytest.fixture(scope="module")
+def uneven():
+    """Items whose number of categories is in their id; nobody uses the second one of z3 and z4."""
+    rng, names = np.random.default_rng(11), ["x2", "y3", "z3", "w4", "y4", "z4", *NEW]
+    theta, X = rng.normal(size=800), {}
+    for name in names:
+        steps = np.linspace(-1, 1, int(name[1]) - 1) + 0.2 * rng.normal()
+        x = (theta[:, None] - steps + rng.logistic(size=(800, 1)) > 0).sum(axis=1)
+        X[name] = np.where((x == 1) & (name[0] == "z"), 2, x)
+    return Responses.from_array(np.stack(list(X.values()), 1), item_ids=names, codes=range(4))
+
+
+@pytest.mark.parametrize("unused", [False, True], ids=["used", "unused"])
+@pytest.mark.parametrize("several", [False, True], ids=["one-model", "several-models"])
+@pytest.mark.parametrize("fewer", [False, True], ids=["as-many-categories", "fewer-categories"])
+def test_anchors_of_all_kinds(service, example_responses, monkeypatch, uneven, fewer, several,
+                              unused):  # fmt: skip
+    """Anchors of a fit of all items stay, and the others become as in that fit."""
+    kept = ["x2", "y3", "z3"][: 2 + unused] if fewer else ["w4", "y4", "z4"][: 2 + unused]
+    data = uneven.subset(items=kept + NEW)
+    models = {name: OWN.get(name, "gpcm") if several else "gpcm" for name in kept + NEW}
+    whole = fit(data, models, tolerance=1e-6).bank
+    known = whole.subset(kept)
+    anchored = fit(data, "gpcm", anchors=known).bank
+
+    guess = ItemBank.from_thresholds(1.0, [[0.0, 0.0, np.nan], [0.0] * 3], "gpcm", NEW)
+    guess = replace(guess, covariance=np.full((2, 4, 4), np.nan))
+    test, _, _ = example_responses()
+    published = replace(library.published_test(service, test), bank=known.join(guess))
+    monkeypatch.setattr(recalibration, "published_test", lambda *_: published)
+    monkeypatch.setattr(recalibration, "responses_of", lambda *_: data)
+    done = recalibration.recalibrate(service, test, NEW, actor="ada")
+    assert (done.left, set(done.items["item"])) == ({}, set(NEW))
+    recalibrated = service.store.bank(done.bank)
+
+    theta = np.linspace(-2, 2, 9)
+    expected = whole.subset(NEW).category_probabilities(theta)
+    for bank in (anchored, recalibrated):
+        assert bank.item_ids.tolist() == kept + NEW
+        columns = [name for name in known.to_frame() if re.fullmatch(r"(se_)?(a|b)\d*", name)]
+        same, before = (b.subset(kept).to_frame()[columns] for b in (bank, known))
+        pd.testing.assert_frame_equal(same, before, rtol=1e-12)
+        never_used = bank.to_frame()["flag"].str.contains("category 2 of its answers never used")
+        assert never_used.tolist() == [name.startswith("z") for name in kept + NEW]
+        new = bank.subset(NEW)
+        np.testing.assert_allclose(new.category_probabilities(theta), expected, atol=0.01)
+        assert (new.to_frame()[["se_a", "se_b1", "se_b2"]] > 0).all(axis=None)
 
 
 def test_items_that_are_left_do_not_matter_for_the_others(service, example_responses):
