@@ -5,14 +5,22 @@ Whatever ranks items then uses the share of right answers in its place.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from irtcat._types import BoolArray, FloatArray
 
-__all__ = ["FARTHEST", "Ranking", "determined_items", "printed", "rank_items"]
+__all__ = [
+    "FARTHEST",
+    "Ranking",
+    "determined_items",
+    "printed",
+    "rank_items",
+    "usual_errors",
+    "weights_of",
+]
 
 FARTHEST = 8.0
 """SDs from the population's mean beyond which a difficulty that is not determined is not printed,
@@ -113,6 +121,40 @@ def printed(
 def _far(b: FloatArray, mean: float, sd: float) -> BoolArray:
     """Whether difficulties are more than `FARTHEST` SDs from the mean."""
     return np.abs(b - mean) > FARTHEST * sd
+
+
+def usual_errors(b: FloatArray, a: FloatArray, mean: Any, sd: Any) -> FloatArray:
+    """Standard errors of difficulties up to a common factor, for items without known ones.
+
+    Of a logistic item it is ``sqrt(1 + z^2) / |a|``, where z is the difficulty in SDs from the
+    population's mean; infinite where the slope is 0.
+
+    Example:
+        >>> usual_errors(np.array([0.0, 3.0]), np.array([1.0, 0.1]), 0.0, 1.0).round(1).tolist()
+        [1.0, 31.6]
+    """
+    with np.errstate(divide="ignore"):
+        return np.sqrt(1 + ((b - mean) / sd) ** 2) / np.abs(a)
+
+
+def weights_of(variance: FloatArray, usable: BoolArray) -> FloatArray:
+    """Weights of differences between two difficulties: ``median v / (v + median v)``.
+
+    The median is that of the usable ones; the others have weight 0. All usable ones have weight 1
+    where the median is 0 (all are known) or infinite.
+
+    Args:
+        variance: v, the variance of each difference.
+        usable: mask of the differences that may have a weight.
+
+    Example:
+        >>> weights_of(np.array([1.0, 1.0, 99.0, 1.0]), np.arange(4) < 3).tolist()
+        [0.5, 0.5, 0.01, 0.0]
+    """
+    usual = np.median(variance[usable]) if usable.any() else 0.0
+    if not (np.isfinite(usual) and usual > 0):
+        return usable.astype(float)
+    return np.where(usable, usual / (variance + usual), 0.0)
 
 
 def rank_items(

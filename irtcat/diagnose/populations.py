@@ -8,7 +8,9 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import InputError, argument_error, check_choice, check_count, check_interval
-from irtcat.agreement import pearson, spearman
+from irtcat._difficulty import usual_errors, weights_of
+from irtcat._types import BoolArray, FloatArray
+from irtcat.agreement import spearman
 from irtcat.agreement._corrections import CORRECTIONS, adjust
 from irtcat.bank import ItemBank
 from irtcat.fitting import Fit, Link, link
@@ -26,7 +28,8 @@ class Populations:
         names: of the two populations.
         link: the link of the second scale to the first.
         rank_agreement: Spearman's correlation of the two difficulties (NaN below 2 items).
-        agreement: Pearson's (NaN below 2 items).
+        agreement: Pearson's (NaN below 2 items), weighted by the SEs of the difficulties as
+            `irtcat.link` does. Both are over the items that have a rank.
         only: ids of the items that only one population has.
     """
 
@@ -55,9 +58,11 @@ class Populations:
 
     def __repr__(self) -> str:
         n_differ = int(self.table["differs"].sum())
+        n_left = int(self.table["rank_change"].isna().sum())
+        left = f", {n_left} without a determined difficulty" if n_left else ""
         return (
             f"Populations({' and '.join(self.names)}: {len(self.table)} items, "
-            f"rank correlation {self.rank_agreement:.2f}, {n_differ} differ)"
+            f"rank correlation {self.rank_agreement:.2f}, {n_differ} differ{left})"
         )
 
 
@@ -96,9 +101,11 @@ def compare_populations(
         item is harder for the second), difference of the b, se, z, p, p_adjusted, differs,
         gap (mean over the first population of its expected response minus that in the
         second), rmsd (root of the mean square), linking (whether it was used for the link), flag.
-        With several thresholds b is their mean. NaN: b of an item with slope 0; se, z and p if a
-        bank has no covariance. Flags: "negative slope in <name>" (b is then not a difficulty, and
-        not ranked), "no difficulty in <name>", and the flags of the banks.
+        With several thresholds b is their mean. NaN: b of an item with slope 0, or far away and not
+        determined; se, z and p if a bank has no covariance. Flags: "negative slope in <name>" (b is
+        then not a difficulty), "no difficulty in <name>" (slope 0), "difficulty not determined in
+        <name>" (see `ItemBank.determined`), and the flags of the banks. Items with one of the first
+        three are not ranked, and not in the two correlations: their b may be any number.
 
     Raises:
         InputError: for banks that cannot be linked or have no b, or equal names.
@@ -120,12 +127,11 @@ def compare_populations(
     banks = [_bank(name, source) for name, source in (("first", first), ("second", second))]
     linked = link(banks[1], banks[0], method, drop_outliers)
     common = linked.items.index
-    frames = [bank.subset(common.to_numpy()).to_frame() for bank in (banks[0], linked.bank)]
-    table = _table(frames, names, linked, partial(adjust, correction=correction), alpha)
-    b = [table[f"b_{name}"] for name in names]
-    usable = table[f"rank_{names[0]}"].notna()
+    both = [bank.subset(common.to_numpy()) for bank in (banks[0], linked.bank)]
+    table = _table(both, names, linked, partial(adjust, correction=correction), alpha)
+    usable = table["rank_change"].notna().to_numpy()
     enough = int(usable.sum()) >= 2
-    pair = b[0][usable], b[1][usable]
+    pair = [table[f"b_{name}"].to_numpy()[usable] for name in names]
     order = table["rank_change"].abs().sort_values(ascending=False, kind="stable").index
     only = {
         name: tuple(np.setdiff1d(bank.item_ids, common.to_numpy(str)).tolist())
@@ -136,7 +142,7 @@ def compare_populations(
         names=names,
         link=linked,
         rank_agreement=spearman(*pair) if enough else np.nan,
-        agreement=pearson(*pair) if enough else np.nan,
+        agreement=_weighted(both, usable) if enough else np.nan,
         only=only,
     )
 
@@ -159,18 +165,41 @@ def _bank(name: str, source: Any) -> ItemBank:
     return bank
 
 
+def _slopes(frame: pd.DataFrame) -> FloatArray:
+    return frame["a"].to_numpy(float) if "a" in frame else np.ones(len(frame))
+
+
+def _weighted(banks: list[ItemBank], usable: BoolArray) -> float:
+    """Pearson's correlation of the difficulties, weighted as in linking."""
+    frames = [bank.to_frame()[usable] for bank in banks]
+    b, errors = (np.stack([f[name].to_numpy(float) for f in frames]) for name in ("b", "se_b"))
+    if np.isnan(errors).any():
+        errors = np.stack([
+            usual_errors(x, _slopes(frame), bank.population.mean, bank.population.sd)
+            for x, frame, bank in zip(b, frames, banks, strict=True)
+        ])  # fmt: skip
+    w = weights_of((errors**2).sum(axis=0), np.ones(b.shape[1], bool))
+    off = b - ((b @ w) / w.sum())[:, None]
+    (xx, xy), (_, yy) = (off * w) @ off.T
+    return float(xy / np.sqrt(xx * yy)) if xx > 0 and yy > 0 else np.nan
+
+
 def _table(
-    frames: list[pd.DataFrame], names: tuple[str, str], linked: Link, adjust: Any, alpha: float
+    banks: list[ItemBank], names: tuple[str, str], linked: Link, adjust: Any, alpha: float
 ) -> pd.DataFrame:
     """Both difficulties, their ranks and their difference."""
     from scipy.stats import norm  # slow to import
 
-    flags = _flags(frames, names)
+    frames = [bank.to_frame() for bank in banks]
+    determined = [bank.determined for bank in banks]
+    flags = _flags(frames, determined, names)
     b = [frame["b"].to_numpy(float) for frame in frames]
-    a = [frame["a"].to_numpy(float) if "a" in frame else np.ones(len(frame)) for frame in frames]
-    usable = np.isfinite(b[0]) & np.isfinite(b[1]) & (a[0] > 0) & (a[1] > 0)
+    usable = np.logical_and(*determined) & np.isfinite(b).all(axis=0)
     if not usable.any():
-        raise InputError("No common item has a positive slope in both populations.")
+        raise InputError(
+            "No common item has a positive slope that determines its difficulty in both "
+            "populations."
+        )
     out = pd.DataFrame(index=linked.items.index)
     for name, values in zip(names, b, strict=True):
         out[f"b_{name}"] = values
@@ -188,18 +217,22 @@ def _table(
     return out
 
 
-def _flags(frames: list[pd.DataFrame], names: tuple[str, str]) -> list[str]:
+def _flags(
+    frames: list[pd.DataFrame], determined: list[BoolArray], names: tuple[str, str]
+) -> list[str]:
     """Flags of each item from both populations."""
     columns = []
-    for frame, name in zip(frames, names, strict=True):
-        a = frame["a"] if "a" in frame else pd.Series(1.0, frame.index)
+    for frame, known, name in zip(frames, determined, names, strict=True):
         flags = frame["flag"].astype(str) if "flag" in frame else pd.Series("", frame.index)
         columns.append(
             [
                 [f"negative slope in {name}"] * (slope < 0)
-                + [f"no difficulty in {name}"] * (not np.isfinite(b))
+                + [f"no difficulty in {name}"] * (slope == 0)
+                + [f"difficulty not determined in {name}"] * (slope > 0 and not sure)
                 + [f"{text} in {name}"] * bool(text)
-                for slope, b, text in zip(a, frame["b"], flags, strict=True)
+                for slope, sure, text in zip(
+                    _slopes(frame).tolist(), known.tolist(), flags, strict=True
+                )
             ]
         )
     return ["; ".join([*first, *second]) for first, second in zip(*columns, strict=True)]

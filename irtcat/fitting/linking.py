@@ -15,6 +15,7 @@ from irtcat._bank_moves import published
 from irtcat._checks import InputError, argument_error, check_choice, shorten
 from irtcat._compile import jit
 from irtcat._conditions import check_conditions
+from irtcat._difficulty import usual_errors, weights_of
 from irtcat._precision import precision
 from irtcat._types import BoolArray, FloatArray
 from irtcat.bank import ItemBank
@@ -175,8 +176,7 @@ def _moments(task: _Task, method: str) -> _Moments:
             np.array([getattr(bank.population, name) for bank in banks], float)[:, None, None]
             for name in ("mean", "sd")
         )
-        with np.errstate(divide="ignore"):
-            errors = np.sqrt(1 + ((places - means) / sds) ** 2) / np.abs(slopes)[:, :, None]
+        errors = usual_errors(places, slopes[:, :, None], means, sds)
     middle = np.median(np.abs(slopes), axis=1)
     unit = 1.0 if task.fixed_unit or not (middle > 0).all() else middle[0] / middle[1]
     with np.errstate(over="ignore"):
@@ -184,10 +184,7 @@ def _moments(task: _Task, method: str) -> _Moments:
     usable = np.isfinite(places[0]) & (slopes[0] * slopes[1] > 0)[:, None]
     if not usable.any():
         usable = np.isfinite(places[0])
-    usual = np.median(variance[usable]) if usable.any() else 0.0
-    if not (np.isfinite(usual) and usual > 0):  # all items are known, or none
-        return _Moments(slopes, places, usable.astype(float))
-    return _Moments(slopes, places, np.where(usable, usual / (variance + usual), 0.0))
+    return _Moments(slopes, places, weights_of(variance, usable))
 
 
 def _constants(task: _Task, moments: _Moments, used: BoolArray, method: str) -> tuple[float, float]:

@@ -1,11 +1,14 @@
 """Two populations on one scale: laws, a simulated difference, its error rate."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import norm, rankdata
 
 from irtcat import InputError, ItemBank, Responses, fit
 from irtcat.diagnose import compare_populations
+from irtcat.models import unpack
 
 RNG = np.random.default_rng(0)
 N_ITEMS = 20
@@ -97,6 +100,49 @@ def test_odd_items():
     assert found.only == {"people": ("i5",), "systems": ("q",)}
     assert found.table["z"].isna().all()  # known parameters have no errors
     assert found.rank_agreement == pytest.approx(1)
+
+
+def with_a_flat_item(bank, a, b):
+    """The bank with i10 flat: a discrimination near 0, with its error, and so a far difficulty."""
+    at = 9
+    params, covariance = bank.parameters().copy(), np.array(bank.covariance)
+    params[at], covariance[at] = [a, -a * b], np.diag([0.08**2, 0.08**2])
+    return replace(bank, model=unpack(bank.model, params), covariance=covariance)
+
+
+@pytest.mark.parametrize("difficulties", [(-18.0, 13.0), (-7.0, 6.0)])
+def test_a_flat_item_does_not_decide_the_agreement(people, difficulties):
+    """Slopes of .06 (SE .08): difficulties are not determined, and in no correlation."""
+    other = calibrated(B, -0.5, 1.2, 3).bank
+    ids = [f"i{j + 1}" for j in range(N_ITEMS) if j != 9]
+    expected = compare_populations(people.bank.subset(ids), other.subset(ids), drop_outliers=False)
+    one, two = (
+        with_a_flat_item(x, 0.06, b)
+        for x, b in zip((people.bank, other), difficulties, strict=True)
+    )
+    found = compare_populations(one, two, drop_outliers=False)
+    assert found.agreement == pytest.approx(expected.agreement, abs=0.003)
+    assert found.rank_agreement == pytest.approx(expected.rank_agreement, abs=1e-9)
+    assert expected.agreement > 0.95
+    row = found.table.loc["i10"]
+    assert row["flag"] == "difficulty not determined in first; difficulty not determined in second"
+    assert row[["rank_first", "rank_second", "rank_change", "difference", "z"]].isna().all()
+    assert "1 without a determined difficulty" in repr(found)
+
+
+def test_the_agreement_is_weighted_by_the_errors(people):
+    """A difficulty that is determined, if barely, weighs little; figures by hand."""
+    other = calibrated(B, -0.5, 1.2, 3).bank
+    one, two = (with_a_flat_item(x, 0.2, b) for x, b in ((people.bank, -6.0), (other, 6.0)))
+    found = compare_populations(one, two, drop_outliers=False)
+    b = found.table[["b_first", "b_second"]].to_numpy()
+    v = found.table["se"].to_numpy() ** 2
+    w = np.median(v) / (v + np.median(v))
+    covariance = np.cov(b.T, aweights=w)
+    assert found.agreement == pytest.approx(
+        covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1]), abs=1e-9
+    )
+    assert found.agreement > 0.9 > np.corrcoef(b.T)[0, 1]
 
 
 def test_flags_of_the_banks(people):
