@@ -10,7 +10,7 @@ import pandas as pd
 
 from irtcat._bank_checks import check_loaded, validated_fields
 from irtcat._bank_file import damaged, read_arrays, read_fields
-from irtcat._difficulty import printed
+from irtcat._difficulty import Estimates, printed
 from irtcat._logistic import FIELDS, published_logistic
 from irtcat._types import FloatArray
 from irtcat.population import Population, mixture_of
@@ -174,7 +174,8 @@ def read_bank_table(path: Path, max_bytes: int) -> BankTable | None:
     errors = delta_errors(published, slopes, bank.covariance)
     population = mixture_of(list(bank.populations.values()))
     fixed = "slope" not in names
-    shown = printed(published, errors, float(population.mean), float(population.sd), fixed)
+    mean, sd = float(population.mean), float(population.sd)
+    shown = printed(Estimates(published, errors, mean, sd, fixed))
     return BankTable(
         key=key,
         table=item_table(*shown, bank.statistics, bank.items),

@@ -19,7 +19,7 @@ from irtcat._bank_moves import draw_parameters, has_fixed_slopes, published, res
 from irtcat._bank_summary import BankSummary, summarise_bank
 from irtcat._bank_table import bank_text, item_table
 from irtcat._checks import ability_points, argument_error, check_choice, check_count
-from irtcat._difficulty import Ranking, determined_items, printed, rank_items
+from irtcat._difficulty import Estimates, Ranking, determined_items, printed, rank_items
 from irtcat._drawing import figure_of
 from irtcat._expected_curves import with_expected_curves
 from irtcat._files import check_target, replacing
@@ -388,7 +388,7 @@ class ItemBank:
         names = None
         if self.model.members:
             names = item_models(self.model)
-        shown = printed(*self._difficulty_inputs())
+        shown = printed(self._estimates())
         return item_table(*shown, self.statistics, self.items, names)
 
     @property
@@ -402,7 +402,8 @@ class ItemBank:
         without slopes ("rasch", "pcm", "rsm") are all determined.
 
         Filters, curricula, selection and adaptive tests rank the other items by the share of right
-        answers in ``statistics``, mapped to the scale of b.
+        answers in ``statistics``, or without it by the one that the parameters imply for the
+        population, mapped to the scale of b.
 
         Returns:
             One bool per item; False for models whose items have no difficulty b or mdiff.
@@ -411,14 +412,14 @@ class ItemBank:
             >>> ItemBank.from_parameters(a=[1.0, 1e-9, -0.5], b=[0.5, 1e9, 0.0]).determined.tolist()
             [True, False, False]
         """
-        return determined_items(*self._difficulty_inputs())
+        return determined_items(self._estimates())
 
-    def _difficulty_inputs(self) -> tuple[Any, Any, float, float, bool]:
-        """Published parameters, their errors, the population, and whether slopes are fixed."""
+    def _estimates(self) -> Estimates:
+        """Published parameters and the population."""
         mean, sd = 0.0, 1.0  # of several abilities, each in SDs from its mean
         if self.model.dims == 1:
             mean, sd = float(self.population.mean), float(self.population.sd)
-        return *published(self), mean, sd, has_fixed_slopes(self.model)
+        return Estimates(*published(self), mean, sd, has_fixed_slopes(self.model))
 
     def subset(self, items: Any) -> "ItemBank":
         """The items selected by ids, positions, a slice or a mask, in the order of the selection.
@@ -710,8 +711,7 @@ def ranking(bank: ItemBank) -> Ranking:
         >>> ranking(replace(bank, statistics=seen)).b.round(2).tolist()
         [0.5, 2.56]
     """
-    values, errors, mean, sd, _ = bank._difficulty_inputs()
-    return rank_items(values, errors, bank.statistics, mean, sd, bank.determined)
+    return rank_items(bank._estimates(), bank.statistics)
 
 
 def as_bank(bank: Any, name: str = "bank") -> ItemBank:

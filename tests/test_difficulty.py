@@ -109,10 +109,30 @@ def test_items_that_all_or_none_solved_come_last():
     assert np.isfinite(ranking(bank).b).all()
 
 
-def test_determined_items_and_banks_without_shares_keep_their_b(flat):
+def test_determined_items_keep_their_b(flat):
     assert ranking(flat).b[2:].tolist() == flat.to_frame()["b"].tolist()[2:]
+
+
+@pytest.mark.parametrize("scale", [(1.0, 0.0), (2.0, 5.0)])
+def test_banks_without_shares_rank_by_those_that_their_parameters_imply(scale):
+    """Of slopes near 0, the intercept says which are easy; figures by the plain integral."""
+    a, intercept = np.array([1.3, 1.3, 1.3, 1e-9, 1e-9, 0.02, -0.05, -1.0]), np.array(
+        [0.0, 1.0, -1.0, 1.5, -1.5, -3.0, 2.0, 0.5]
+    )  # fmt: skip
+    bank = ItemBank.from_parameters(a, -intercept / a).rescale(*scale)
+    theta = np.linspace(-7, 7, 2001)
+    weight = np.exp(-0.5 * theta**2) / np.exp(-0.5 * theta**2).sum()
+    share = (1 / (1 + np.exp(-a[:, None] * theta - intercept[:, None]))) @ weight
+    found = ranking(bank)
+    b = (found.b - scale[1]) / scale[0]
+    assert found.by_share.tolist() == [False] * 3 + [True] * 5
+    again = (1 / (1 + np.exp(-1.3 * (theta - b[:, None])))) @ weight
+    np.testing.assert_allclose(again, share, atol=1e-4)
+    assert np.array_equal(np.argsort(b), np.argsort(-share))
+    kept = filters.apply(bank, "ub", keep=0.125).item_ids
+    assert kept.tolist() == [bank.item_ids[share.argmax()]]
     known = ItemBank.from_parameters(a=[-1.0, 1.0], b=[0.5, 40.0])
-    assert ranking(known).b.tolist() == [0.5, 40.0]
+    np.testing.assert_allclose(ranking(known).b, [-0.5, 40.0], atol=1e-4)
 
 
 @pytest.mark.parametrize(("rule", "first"), [("ub", "q2"), ("lb", "q1")])

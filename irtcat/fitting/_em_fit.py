@@ -29,7 +29,9 @@ from irtcat.fitting._latent import (
     best_latent,
     first_population,
     fixes_the_scale,
+    is_covered,
     populations,
+    recentred,
     reflected,
     run_covered,
     start_on_scale,
@@ -71,7 +73,7 @@ from irtcat.responses import Responses
 
 __all__ = ["fit_em"]
 
-POPULATION_ROUNDS = 30
+POPULATION_ROUNDS, CLOSE = 30, 1e-4
 ABOVE = 1e-6
 IMPOSSIBLE = (
     "Not converged: the log-likelihood is above 0, which is impossible for categories: "
@@ -117,15 +119,53 @@ def _population(problem: EMProblem, ended: Ended) -> tuple[Latent, Ended]:
         _, belief = run_e_step(problem, state._replace(point=moved), 0.1, 0, False)
         ended = ended._replace(belief=belief)
         state = EMState.of(moved, belief)
-        shift, factor = best_latent(problem, ended)
-        factor = float(np.clip(factor, 0.5, 2.0))
-        new = Latent(latent.mean + latent.sd * shift, latent.sd * factor)
-        if not np.isfinite(new).all() or new.sd < NARROWEST or abs(new.mean) > FARTHEST:
-            return Latent(), first  # nearly equal subjects do not determine a population
+        new, moved_by = _next_latent(latent, *best_latent(problem, ended))
+        if new is None:
+            return Latent(), first
         latent = new
-        if abs(shift) < 1e-4 and abs(factor - 1) < 1e-4:
+        if moved_by < CLOSE:
             break
     return latent, ended
+
+
+def _group_populations(problem: EMProblem, ended: Ended) -> tuple[EMProblem, Ended]:
+    """The same of several groups: the population of each, the reference's too."""
+    first = problem, ended
+    n_groups = len(problem.held)
+    for _ in range(POPULATION_ROUNDS):
+        mean, log_sd = np.asarray(ended.point.population, float)
+        steps = [
+            _next_latent(Latent(m, s), *best_latent(problem, ended, group), np.exp(log_sd).max())
+            for group, m, s in zip(range(n_groups), mean, np.exp(log_sd), strict=True)
+        ]
+        found = np.array([new for new, _ in steps if new is not None])
+        if len(found) < n_groups:
+            return first
+        population = jnp.asarray(np.stack([found[:, 0], np.log(found[:, 1])]), problem.dtype)
+        point = ended.point._replace(population=population)
+        state = EMState.of(point, ended.belief)
+        if not is_covered(problem, point):
+            problem, state = recentred(problem, state, 1.1)
+        update, belief = run_e_step(problem, state, 0.1, 0, False)
+        ended = ended._replace(point=point, belief=belief, update=update)
+        if max(moved_by for _, moved_by in steps) < CLOSE:
+            break
+    return problem, ended
+
+
+def _next_latent(
+    latent: Latent, shift: float, factor: float, widest: float = 1.0
+) -> tuple[Latent | None, float]:
+    """The population after a step, and its length; None where it is not determined.
+
+    Nearly equal subjects do not determine a population, whose mean may be `FARTHEST` SDs of the
+    widest one from 0.
+    """
+    factor = float(np.clip(factor, 0.5, 2.0))
+    new = Latent(latent.mean + latent.sd * shift, latent.sd * factor)
+    if not np.isfinite(new).all() or new.sd < NARROWEST or abs(new.mean) > FARTHEST * widest:
+        return None, np.inf
+    return new, max(abs(shift), abs(factor - 1))
 
 
 def _count_aside(problem: EMProblem, ended: Ended) -> Ended:
@@ -307,8 +347,10 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         scaled_by_priors = prior.scaled and (prior.sparse.any() or prior.few_subjects)
         if prior.aside.any():
             ended = _count_aside(problem, ended)
-        elif problem.group is None and scaled_by_priors and not fixed_scale:
+        elif scaled_by_priors and not fixed_scale and problem.group is None:
             latent, ended = _population(problem, ended)
+        elif scaled_by_priors and not fixed_scale:
+            problem, ended = _group_populations(problem, ended)
         groups = np.asarray(ended.point.population, float)
         group_populations = np.stack([groups[0], np.exp(groups[1])])
         alone = np.array([[latent.mean], [latent.sd]])

@@ -333,7 +333,8 @@ def fit(
         groups: each subject's group: a column of ``responses.subjects``, or one label per subject
             (a Series is aligned by subject id). Each group has its own population; all share the
             items. The reference's is N(0, 1), the others' means and SDs are estimated
-            (``fit.groups``).
+            (``fit.groups``). Where priors would fix the scale, as of fewer than 30 subjects (see
+            ``priors``), those of the reference are estimated as well.
         reference: label of the reference group; the first subject's by default.
         invariance: the items that are the same in all groups, by default all. Either ids of
             invariant items, all others having parameters of their own in each group; or a mapping
@@ -367,9 +368,10 @@ def fit(
             log a ~ N(0, 0.5) for slopes that items do not share (not with ``anchors``, ``theta``,
             ``devices``, features or fixed slopes, nor with ``weak_priors=False``): without
             it many slopes are near 0, and their items have no determined difficulty. Slopes are
-            then positive, and the bank states the estimated mean and SD of the population, since
-            the prior would fix the scale; {"slope": None} switches it off. For "joint" the same of
-            slope and intercept, by default N(1, 1) and N(0, 3) for all items. For "vi" either
+            then positive, and the bank states the estimated mean and SD of the population (of each
+            group), since the prior would fix the scale; {"slope": None} switches it off. For
+            "joint" the same of slope and intercept, by default N(1, 1) and N(0, 3) for all items.
+            For "vi" either
             "hierarchical" (the default: mean and precision of theta, b, and a or log a are unknown,
             with priors N(0, variance 1e6) and Gamma(1, 1): Natesan et al. 2016, Lalor et al. 2019),
             or "vague" (theta ~ N(0, 1), b ~ N(0, variance 1000) as there, a ~ N(0, SD 10) or log a

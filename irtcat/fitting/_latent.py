@@ -312,23 +312,23 @@ def on_reference_scale(problem: EMProblem, ended: Ended) -> tuple[EMProblem, End
     return problem._replace(held=held), ended._replace(point=point)
 
 
-def best_latent(problem: EMProblem, ended: Ended) -> tuple[float, float]:
+def best_latent(problem: EMProblem, ended: Ended, group: int = 0) -> tuple[float, float]:
     """Latent mean and SD that fit best with the items held fixed, by one Newton step each.
 
     With theta ~ N(0, s^2) and items fixed, d log L / d log s = sum E[theta^2] - n, and the
     observed information is 2 sum E[theta^2] - sum Var(theta^2) (Louis 1982). With groups, both
-    refer to the first group, in units of its SD.
+    refer to this group, in units of its SD.
     """
     weights = np.asarray(problem.weights, float)
     mean, sd = np.asarray(ended.belief.mean, float), np.asarray(ended.belief.sd, float)
     square_variance = np.asarray(ended.belief.square_variance, float)
     if problem.group is not None:
         at, unit = (0.0, 1.0) if problem.transform is None else map(float, problem.transform)
-        centre, log_sd = np.asarray(ended.point.population, float)[:, 0]
+        centre, log_sd = np.asarray(ended.point.population, float)[:, group]
         mean = (at + unit * mean - centre) * np.exp(-log_sd)
         sd = unit * sd * np.exp(-log_sd)
         square_variance = 4 * mean**2 * sd**2 + 2 * sd**4  # if the posteriors were Normal
-        weights = weights * (np.asarray(problem.group) == 0)
+        weights = weights * (np.asarray(problem.group) == group)
     square = weights @ (mean**2 + sd**2)
     information = 2 * square - weights @ square_variance
     shift_information = weights.sum() - weights @ sd**2

@@ -167,7 +167,8 @@ def _few_note(result: Fit, options: Options) -> str:
     _, mean, sd = FEW_SLOPES
     return (
         f"With fewer than {FEW_SUBJECTS} subjects, slopes have the prior log a ~ N({mean:g}, "
-        f'{sd:g}); priors={{"slope": None}} switches it off.'
+        f'{sd:g}); priors={{"slope": None}} switches it off. A wrong key does not show as a '
+        "negative slope then: see the item-rest correlations of irtcat.diagnose.item_analysis."
     )
 
 

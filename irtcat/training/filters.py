@@ -14,9 +14,9 @@ b is the difficulty in a bank, pc the proportion of the crowd that is correct. I
 difficulty is not determined (see `irtcat.ItemBank.determined`) get the b that their proportion
 correct corresponds to: the b at which a subject of the calibration population is right with that
 probability on an item of typical slope, ``E[sigmoid(a (theta - b))] = pc``, where the bank records
-it. As on the tutorial's
-slide, "upper bound" and "lower bound" refer to the number, so that ``ub`` and ``pcub`` keep
-opposite ends.
+it, or else the share that the item's parameters imply. The b of a table are taken as they are. As
+on the tutorial's slide, "upper bound" and "lower bound" refer to the number, so that ``ub``
+and ``pcub`` keep opposite ends.
 """
 
 import os
@@ -206,8 +206,10 @@ def apply(
     Args:
         items: a bank; a table indexed by item (or with a column ``item``) with columns ``b`` or
             ``pc`` (or ``proportion_correct``, ``share``); or responses, whose proportions correct
-            are pc. pc is from 0 to 1. NaN: no value; the item is flagged and never kept. A table
-            is a pandas or polars DataFrame, an Arrow table or a Hugging Face Dataset, such as the
+            are pc. pc is from 0 to 1. NaN: no value; the item is flagged and never kept. So are
+            items of the table of a bank whose b is NaN because it is not determined: pass the bank,
+            in which they have the b of their share right. A table is a
+            pandas or polars DataFrame, an Arrow table or a Hugging Face Dataset, such as the
             training data with a column of difficulties; items without ids are the rows' numbers.
         rule: one of `RULES`, or "random".
         tau: the threshold; the comparison is strict.

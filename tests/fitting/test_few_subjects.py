@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from irtcat import Responses, fit
+from irtcat import ItemBank, Responses, fit
+from irtcat.diagnose import item_analysis
 
 OFF, ON = {"slope": None}, {"slope": ("lognormal", 0.0, 0.5)}
 
@@ -55,6 +56,51 @@ def test_the_prior_does_not_fix_the_scale(n, log_slope):
     # On the scale of the true abilities.
     slopes = default.bank.parameters()[:, 0] * default.bank.population.sd / theta.std()
     assert np.log(slopes).mean() == pytest.approx(np.log(a).mean(), abs=0.15)
+
+
+@pytest.mark.parametrize(("n", "log_slope"), [(6, 0.0), (12, 0.7)])
+def test_the_prior_does_not_fix_the_scale_of_groups(n, log_slope):
+    """With log slopes of .7 the second group was 1.1 SDs (of the first) and half its SD off."""
+    rng = np.random.default_rng(n)
+    b, a = rng.normal(0, 1.3, 60), rng.lognormal(log_slope, 0.4, 60)
+    theta = rng.normal(size=2 * n)
+    theta[n:] = 0.8 + 1.2 * theta[n:]
+    p = 1 / (1 + np.exp(-a * (theta[:, None] - b)))
+    r = Responses.from_counts(rng.binomial(16, p), 16)
+    groups = np.repeat(["A", "B"], n)
+    default, off = (fit(r, "binomial", groups=groups, **o) for o in ({}, {"priors": OFF}))
+    one, two = theta[:n], theta[n:]
+    for f in (default, off):
+        reference, other = f.groups.loc["A"], f.groups.loc["B"]
+        mean = (other["mean"] - reference["mean"]) / reference["sd"]
+        assert mean == pytest.approx((two.mean() - one.mean()) / one.std(), abs=0.3)
+        assert other["sd"] / reference["sd"] == pytest.approx(two.std() / one.std(), rel=0.15)
+        slopes = f.bank.parameters()[:, 0] * reference["sd"] / one.std()
+        assert np.log(slopes).mean() == pytest.approx(np.log(a).mean(), abs=0.15)
+        abilities = (f.abilities.theta - reference["mean"]) / reference["sd"]
+        assert abilities[:n].std() == pytest.approx(1, abs=0.05)
+        assert abilities[:n].mean() == pytest.approx(0, abs=0.05)
+        assert f.bank.populations["A"].sd == reference["sd"]
+    assert default.groups.loc["A", "sd"] != 1
+    assert off.groups.loc["A", "sd"] == 1
+
+
+def test_a_wrong_key_shows_in_the_item_rest_correlation():
+    """Slopes are positive under the prior: that of a wrong key is among the smallest."""
+    negative, lowest, small = [], [], []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        bank = ItemBank.from_parameters(a=rng.lognormal(0.2, 0.3, 40), b=rng.normal(0, 1, 40))
+        x = bank.simulate(rng.normal(size=16), seed=seed).to_numpy()
+        x[:, 5] = 1 - x[:, 5]
+        responses = Responses.from_array(x)
+        slopes = fit(responses, standard_errors="none").bank.parameters()[:, 0]
+        assert (slopes > 0).all()
+        item_rest = item_analysis(responses)["item_rest"].to_numpy()
+        negative.append(item_rest[5] < 0)
+        lowest.append((item_rest < item_rest[5]).sum() < 5)
+        small.append((slopes < slopes[5]).sum() < 5)
+    assert min(np.mean(negative), np.mean(lowest), np.mean(small)) >= 0.8
 
 
 def test_the_fit_says_so():
