@@ -22,6 +22,9 @@ N_SOBOL = 2**13
 """Points in more dimensions; a power of 2 keeps a Sobol sequence balanced."""
 LOG_2PI = float(np.log(2 * np.pi))
 
+NORMAL_MIXTURE = "the prior is the Normal with the mean and covariance of the mixture"
+"""Note on results of several abilities that do not take a mixture as it is."""
+
 
 @dataclass(frozen=True, eq=False)
 class Population:
@@ -158,16 +161,48 @@ class Population:
             z = z @ np.linalg.cholesky(self.correlations).T
         return self.mean + self.sd * z, weights
 
-    def log_density(self, theta: FloatArray) -> FloatArray:
-        """Log-density at abilities (one ability; Normal or a mixture of Normal populations)."""
-        if self.nodes is not None:
-            raise argument_error("population", "with a density function", "probabilities of nodes")
-        if self.parts:
-            from scipy.special import logsumexp  # slow to import
+    @cached_property
+    def components(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Means, SDs and shares of the Normal distributions that make up the density (one ability).
 
-            logs = [part.log_density(theta) for part in self.parts]
-            return np.asarray(logsumexp(logs, axis=0, b=self.shares[:, None]))
-        return -0.5 * (((theta - self.mean) / self.sd) ** 2 + LOG_2PI) - np.log(self.sd)
+        A Normal population is one of them, and a mixture has those of its parts. Each node of a
+        density with a probability above 0 becomes one, whose SD is the distance of the nodes, at
+        most half the SD of the population. The nodes move towards the mean by the factor that
+        keeps the SD of the population.
+        """
+        if self.parts:
+            of_parts = [part.components for part in self.parts]
+            means, sds = (np.concatenate([part[k] for part in of_parts]) for k in (0, 1))
+            by_part = zip(self.shares, of_parts, strict=True)
+            return means, sds, np.concatenate([share * part[2] for share, part in by_part])
+        if self.nodes is None or self.weights is None:
+            return np.array([self.mean]), np.array([self.sd]), np.ones(1)
+        held = self.weights > 0
+        shares = self.weights[held]
+        sds = np.minimum(np.gradient(self.nodes), self.sd / 2)[held]
+        closer = np.sqrt(1 - shares @ sds**2 / self.sd**2)
+        return self.mean + closer * (self.nodes[held] - self.mean), sds, shares
+
+    def log_density(self, theta: FloatArray) -> FloatArray:
+        """Log-density at abilities (one ability).
+
+        ``log sum_k w_k N(theta; m_k, s_k^2)`` of the `components`: Normal, the mixture of its
+        parts, or the mass of each node of a density spread over the distance of the nodes. It is
+        smooth and finite everywhere; beyond the nodes it falls like a Normal with that SD.
+
+        Example:
+            >>> two = Population(nodes=np.array([-1.0, 1.0]), weights=np.array([0.2, 0.8]))
+            >>> two.log_density(np.array([-1.0, 0.5, 9.0])).round(2).tolist()
+            [-1.76, -0.85, -202.91]
+        """
+        if self.is_normal:
+            return -0.5 * (((theta - self.mean) / self.sd) ** 2 + LOG_2PI) - np.log(self.sd)
+        from scipy.special import logsumexp  # slow to import
+
+        means, sds, shares = self.components
+        z = (np.asarray(theta)[..., None] - means) / sds
+        logs = -0.5 * (z**2 + LOG_2PI) - np.log(sds)
+        return np.asarray(logsumexp(logs, axis=-1, b=shares))
 
     def percentile(self, theta: FloatArray) -> FloatArray:
         """Percent of the population below each ability, 0 to 100; of several for each one.

@@ -57,13 +57,21 @@ class Belief(eqx.Module):
         """Curves of all items at the nodes of one subject."""
         return context.pool.curves
 
+    def prior_mean(self, prior: Array) -> Array:
+        """Mean of a prior, of each ability."""
+        return prior[0]
+
+    def tabulated(self, prior: Array) -> Array | None:
+        """What `log_prior` computes but once in a session, or None."""
+        return None
+
     @abc.abstractmethod
     def log_prior(self, context: Any) -> Array:
         """Log-density of the prior at the nodes, up to a constant."""
 
     @abc.abstractmethod
     def prior_sd(self, prior: Array) -> Array:
-        """SD of a Normal prior, for each ability."""
+        """SD of a prior, for each ability."""
 
     @abc.abstractmethod
     def prior_precision(self, context: Any) -> Float[Array, "dims dims"]:

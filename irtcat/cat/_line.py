@@ -25,8 +25,10 @@ from irtcat.cat._curves import (
     has_logistic_information,
     information_at,
 )
+from irtcat.cat._priors import mixture_moments
 from irtcat.cat._rows import GROUP, Prior
 from irtcat.cat._state import Context
+from irtcat.latent import mixture_log_density
 from irtcat.models import ItemModel, take
 from irtcat.scoring import tied_nodes
 
@@ -64,7 +66,9 @@ FLAT = 1e-6
 
 
 def normal(prior: Array, information: Array, theta: Array) -> Array:
-    """Normal, by default the bank's population."""
+    """The given Normal, density or mixture, by default the bank's population."""
+    if prior.ndim > 1:
+        return mixture_log_density(theta, prior)
     return -0.5 * ((theta - prior[0]) / prior[1]) ** 2
 
 
@@ -89,8 +93,8 @@ PRIORS: Registry[Prior] = Registry(
         Prior("jeffreys", jeffreys),
     ],
 )
-"""Kinds of priors by name: functions of mean and SD, test information and ability that give the
-log-density up to a constant."""
+"""Kinds of priors by name: functions of the prior as `CatState` holds it, test information and
+ability that give the log-density up to a constant."""
 
 
 class Line(Belief):
@@ -99,17 +103,29 @@ class Line(Belief):
     def log_prior(self, context: Context) -> Array:
         """By the kind of prior of the configuration."""
         state = context.state
+        if context.config.prior == "normal" and state.log_prior is not None:
+            return state.log_prior
         return PRIORS[context.config.prior](state.prior, state.information, self.nodes)
 
+    def tabulated(self, prior: Array) -> Array | None:
+        """The log-density of a density or mixture."""
+        return None if prior.ndim == 1 else mixture_log_density(self.nodes, prior)
+
+    def prior_mean(self, prior: Array) -> Array:
+        """As it is stored; of a density or mixture from its parts."""
+        return prior[0] if prior.ndim == 1 else mixture_moments(prior)[0]
+
     def prior_sd(self, prior: Array) -> Array:
-        """As it is stored."""
-        return prior[1]
+        """As it is stored; of a density or mixture from its parts."""
+        return prior[1] if prior.ndim == 1 else mixture_moments(prior)[1]
 
     def prior_precision(self, context: Context) -> Float[Array, "1 1"]:
-        """Of a Normal prior; otherwise nearly 0."""
+        """One over the variance of the prior "normal"; otherwise nearly 0."""
         normal = context.config.prior == "normal"
         precision = (
-            1 / context.state.prior[1] ** 2 if normal else jnp.full_like(context.theta, FLAT)
+            1 / self.prior_sd(context.state.prior) ** 2
+            if normal
+            else jnp.full_like(context.theta, FLAT)
         )
         return precision[None, None]
 
@@ -170,7 +186,7 @@ def mode(context: Context, prior_weight: Any) -> Estimate:
     def prior_slope(theta: Array) -> Array:
         if config.prior == "uniform":
             return jnp.zeros_like(theta)
-        if config.prior == "normal":
+        if config.prior == "normal" and prior.ndim == 1:
             return -(theta - prior[0]) / prior[1] ** 2
 
         def log_prior(t: Array) -> Array:
@@ -266,14 +282,17 @@ def _height_error(context: Context) -> Float[Array, ""]:
 
     A peak is half a cell h from its node at most, and the log-probability of an answer bends by at
     most ``a^2 / 4``: each height is off by ``sum a^2 h^2 / 32`` at most. A Normal or uniform prior
-    adds nothing, as the parabola through three nodes is exact for it.
+    adds nothing, as the parabola through three nodes is exact for it; a density or mixture, whose
+    narrowest part has the SD s, adds ``h^2 / (8 s^2)``.
     """
     nodes, model = context.pool.nodes, context.pool.model
     step = nodes[1] - nodes[0]
+    prior = context.state.prior
+    of_prior = 0.0 if prior.ndim == 1 else (step / prior[1].min()) ** 2 / 4
     if not has_logistic_information(model) or context.config.prior not in ("normal", "uniform"):
-        return 2 * context.state.scored * STEEPEST_CELL**2 / 32
+        return 2 * context.state.scored * STEEPEST_CELL**2 / 32 + of_prior
     parameters: Any = _answered(context).irt_parameters()
-    return 2 * jnp.where(context.is_scored, (parameters["a"] * step) ** 2, 0).sum() / 32
+    return 2 * jnp.where(context.is_scored, (parameters["a"] * step) ** 2, 0).sum() / 32 + of_prior
 
 
 def _interpolated(objective: Array, peak: Array, shift: Array) -> Array:

@@ -45,12 +45,16 @@ from irtcat.cat.starting import START
 from irtcat.cat.stopping import STOPPING, leaves
 from irtcat.information import fisher_information
 from irtcat.models import CategoricalModel, in_precision, item_categories, steepest_slope
+from irtcat.population import Population
 
 __all__ = ["prepare", "strata_of"]
 
 LEAST_NODES = 81
 REACH = 5.0
 """Default theta bounds, in SDs of the population."""
+
+NEGLIGIBLE = 1e-6
+"""Share of a part of a population that the grid need not reach or resolve."""
 
 
 def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
@@ -190,8 +194,26 @@ def theta_bounds_of(bank: ItemBank, config: Config) -> tuple[float, float]:
     """Lowest and highest ability of the grid."""
     if config.theta_bounds is not None:
         return config.theta_bounds
-    mean, half = bank.population.mean, REACH * bank.population.sd
-    return mean - half, mean + half
+    population = bank.population
+    means, sds, shares = population.components
+    held = shares > NEGLIGIBLE
+    low = min(population.mean - REACH * population.sd, (means - REACH * sds)[held].min())
+    high = max(population.mean + REACH * population.sd, (means + REACH * sds)[held].max())
+    return float(low), float(high)
+
+
+def _prior_precision(population: Population) -> float:
+    """Greatest precision of the population's density: minus the second derivative of its log."""
+    means, sds, shares = population.components
+    if population.is_normal:
+        return float(1 / population.sd**2)
+    at = means[shares > NEGLIGIBLE, None]
+    z = (at - means) / sds
+    share = shares / sds * np.exp(-0.5 * z**2)
+    share /= share.sum(axis=1, keepdims=True)
+    pull = z / sds
+    spread = (share * pull**2).sum(axis=1) - (share * pull).sum(axis=1) ** 2
+    return float(max(((share / sds**2).sum(axis=1) - spread).max(), 1 / population.sd**2))
 
 
 def _n_nodes(bank: ItemBank, config: Config, low: float, high: float) -> int:
@@ -203,7 +225,7 @@ def _n_nodes(bank: ItemBank, config: Config, low: float, high: float) -> int:
     test_information = np.sort(fisher_information(bank, coarse), axis=0)[-config.max_items :].sum(
         axis=0
     )
-    narrowest = 1 / np.sqrt(test_information.max() + 1 / bank.population.sd**2)
+    narrowest = 1 / np.sqrt(test_information.max() + _prior_precision(bank.population))
     steep = steepest_slope(bank.model) / STEEPEST_CELL
     wanted = int(np.ceil((high - low) * max(1 / narrowest, steep))) + 1
     return int(np.clip(wanted, LEAST_NODES, MOST_NODES))

@@ -1,9 +1,12 @@
 """Priors of subjects: as users give them, as sessions freeze them, and as the engine stores them.
 
-The engine stores mean and SD of one ability; of several a matrix (1 + abilities) x abilities, the
-means in the first row and the precision below.
+The engine stores mean and SD of one ability; of a density or a mixture three rows, the means, SDs
+and shares of the Normal distributions that make it up (`Population.components`). Of several
+abilities it stores a matrix (1 + abilities) x abilities, the means in the first row and the
+precision below.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,23 +14,57 @@ import numpy as np
 from irtcat._checks import argument_error
 from irtcat._types import FloatArray
 from irtcat.bank import ItemBank
-from irtcat.population import Population
+from irtcat.population import NORMAL_MIXTURE, Population
 
-__all__ = ["drawn_abilities", "frozen_prior", "population_prior", "prior_row", "prior_rows"]
+__all__ = [
+    "drawn_abilities",
+    "frozen_prior",
+    "mixture_moments",
+    "population_prior",
+    "prior_note",
+    "prior_row",
+    "prior_rows",
+]
+
+COMPONENTS = ("means", "sds", "shares")
+"""Fields of a frozen prior that is a density or a mixture."""
+
+SUM_WITHIN = 1e-6
+"""Tolerance of the sum of the shares."""
 
 
-def population_prior(bank: ItemBank) -> tuple[Any, Any]:
-    """Mean and SD of the bank's population; of several abilities means and covariance.
-
-    A density, or the mixture of several populations, counts as the Normal with these moments.
-    """
-    return _moments_of(bank.population)
+def population_prior(bank: ItemBank) -> Any:
+    """The bank's population as a frozen prior (see `frozen_prior`)."""
+    return _prior_of(bank.population)
 
 
-def _moments_of(population: Population) -> tuple[Any, Any]:
-    if population.dims == 1:
+def _prior_of(population: Population) -> Any:
+    if population.dims > 1:
+        return population.mean, population.covariance
+    if population.is_normal:
         return population.mean, population.sd
-    return population.mean, population.covariance
+    parts = zip(COMPONENTS, population.components, strict=True)
+    return {name: values.tolist() for name, values in parts}
+
+
+def prior_note(bank: ItemBank, prior: Any) -> str:
+    """What to know where a prior of several abilities is not taken as it is; else ""."""
+    population = bank.population if prior is None else prior
+    is_mixture = isinstance(population, Population) and bool(population.parts)
+    return NORMAL_MIXTURE if is_mixture and bank.model.dims > 1 else ""
+
+
+def mixture_moments(components: Any) -> tuple[Any, Any]:
+    """Mean and SD of mixtures, from means, SDs and shares of their parts (... x 3 x parts).
+
+    Example:
+        >>> mixture_moments(np.array([[-1.0, 1.0], [1.0, 1.0], [0.5, 0.5]]))[1].round(3).item()
+        1.414
+    """
+    means, sds, shares = (components[..., k, :] for k in range(3))
+    total = shares.sum(-1)
+    mean = (shares * means).sum(-1) / total
+    return mean, ((shares * (sds**2 + (means - mean[..., None]) ** 2)).sum(-1) / total) ** 0.5
 
 
 def drawn_abilities(bank: ItemBank, n: int, seed: int) -> FloatArray:
@@ -44,15 +81,18 @@ def _prior_or_population(bank: ItemBank, prior: Any) -> Any:
     """The prior of the user, that of a population, or the bank's population."""
     if prior is None:
         return population_prior(bank)
-    return _moments_of(prior) if isinstance(prior, Population) else prior
+    return _prior_of(prior) if isinstance(prior, Population) else prior
 
 
-def frozen_prior(bank: ItemBank, prior: Any) -> list[Any]:
+def frozen_prior(bank: ItemBank, prior: Any) -> list[Any] | dict[str, list[float]]:
     """Mean and SD of a prior; with several abilities the means and the covariance matrix.
+
+    Of a density or mixture of one ability the means, SDs and shares of the Normal distributions
+    that make it up, by the names in `COMPONENTS`.
 
     Args:
         bank: the items; its population is the prior by default.
-        prior: what the user gave, or None.
+        prior: what the user gave, or None; or a frozen prior.
 
     Raises:
         InputError: for anything else.
@@ -60,6 +100,8 @@ def frozen_prior(bank: ItemBank, prior: Any) -> list[Any]:
     prior = _prior_or_population(bank, prior)
     if bank.model.dims > 1:
         return [moment.tolist() for moment in _moments(prior, bank.model.dims)]
+    if isinstance(prior, Mapping):
+        return dict(zip(COMPONENTS, _components(prior).tolist(), strict=True))
     try:
         moments = [float(value) for value in prior]
     except (TypeError, ValueError):
@@ -69,15 +111,38 @@ def frozen_prior(bank: ItemBank, prior: Any) -> list[Any]:
     return moments
 
 
+def _components(prior: Mapping[str, Any]) -> FloatArray:
+    """Means, SDs and shares of a frozen prior, 3 x parts.
+
+    Raises:
+        InputError: where they are not those of a mixture.
+    """
+    try:
+        rows = np.array([prior[name] for name in COMPONENTS], float)
+    except (KeyError, TypeError, ValueError):
+        rows = np.full((3, 1), np.nan)
+    good = set(prior) == set(COMPONENTS) and rows.ndim == 2 and np.isfinite(rows).all()
+    good = good and (rows[1:] > 0).all() and abs(rows[2].sum() - 1) < SUM_WITHIN
+    if not good:
+        must = "a mixture of means, sds above 0, and shares above 0 that sum to 1"
+        raise argument_error("prior", must, prior)
+    return rows
+
+
 def prior_row(prior: Any, dims: int) -> FloatArray:
     """A prior as the engine stores it.
+
+    Args:
+        prior: a frozen prior, or a `Population`.
+        dims: number of abilities.
 
     Example:
         >>> prior_row((0.0, [1.0, 2.0]), 2).tolist()
         [[0.0, 0.0], [1.0, 0.0], [0.0, 0.25]]
     """
+    prior = _prior_of(prior) if isinstance(prior, Population) else prior
     if dims == 1:
-        return np.asarray(prior, float)
+        return _components(prior) if isinstance(prior, Mapping) else np.asarray(prior, float)
     mean, covariance = _moments(prior, dims)
     return np.vstack([mean, np.linalg.inv(covariance)])
 
@@ -87,8 +152,8 @@ def prior_rows(bank: ItemBank, prior: Any, n: int) -> FloatArray:
 
     Args:
         bank: the items; its population is the prior by default.
-        prior: mean and SD, or n rows of them; with several abilities the means (for all, or
-            subjects x abilities), and the SDs or the covariance matrix.
+        prior: mean and SD, or n rows of them, or a `Population`; with several abilities the means
+            (for all, or subjects x abilities), and the SDs or the covariance matrix.
         n: number of subjects.
 
     Raises:
@@ -96,6 +161,9 @@ def prior_rows(bank: ItemBank, prior: Any, n: int) -> FloatArray:
     """
     dims = bank.model.dims
     moments = _prior_or_population(bank, prior)
+    if isinstance(moments, Mapping):
+        row = prior_row(moments, dims)
+        return np.broadcast_to(row, (n, *row.shape))
     if dims == 1:
         try:
             out = np.broadcast_to(np.asarray(moments, float), (n, 2))

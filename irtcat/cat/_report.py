@@ -21,6 +21,7 @@ from irtcat.bank import ItemBank
 from irtcat.cat._plan import ContentPlan
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
+from irtcat.cat._priors import mixture_moments, prior_rows
 from irtcat.cat._state import CONTENT_RELAXED, EXPOSURE_RELAXED, CatState
 from irtcat.cat.config import Config
 from irtcat.cat.engine import ask, blank, context_of, record
@@ -124,7 +125,8 @@ class Report:
             `predict` also uses the responses of the calibration.
         score_sd: its standard deviation.
         full_score: the observed score on the whole bank, if known.
-        priors: mean and SD of each subject's prior; with several abilities (1 + abilities) x
+        priors: mean and SD of each subject's prior; of a density or mixture means, SDs and shares
+            of its Normal distributions, 3 x parts; with several abilities (1 + abilities) x
             abilities, the means in the first row and the precision below.
         counts: exposure after all sessions.
         relaxed: rules that were relaxed when each item was chosen, as in `CatState.relaxed` (1:
@@ -132,6 +134,7 @@ class Report:
         plan: the content plan; None where there are no targets.
         unused: number of answers of each subject in categories that nobody used in the bank's
             calibration; None if there are none.
+        note: what to know of the prior, where it is not the population as it is; else "".
     """
 
     subject_ids: np.ndarray
@@ -154,13 +157,15 @@ class Report:
     relaxed: IntArray
     plan: ContentPlan | None = None
     unused: IntArray | None = None
+    note: str = ""
 
     def __len__(self) -> int:
         return len(self.subject_ids)
 
     def __repr__(self) -> str:
         about = f"{len(self)} sessions, {self.n_items.mean():.1f} items"
-        return f"Report({about}, RMSE {self.summary()['rmse']:.3f})"
+        note = f"; {self.note}" if self.note else ""
+        return f"Report({about}, RMSE {self.summary()['rmse']:.3f}{note})"
 
     def _by_ability(self) -> "dict[str, Report]":
         """One report for each ability, by what is added to the names of its figures."""
@@ -463,7 +468,8 @@ class Report:
         also use the responses of the calibrated subjects, and what was expected of the subjects
         (`Config.expect`). The default is that of `irtcat.predict`; "curves" also uses the drawn
         items (`Config.sampled`). Priors of the subjects, where they are not the population's, are
-        used by the estimators that take them, unless stronger or weaker subjects are expected.
+        used by the estimators that take them, unless stronger or weaker subjects are expected; a
+        density or mixture counts there as the Normal with its mean and SD.
 
         Args:
             bank: the bank of the sessions.
@@ -514,13 +520,14 @@ class Report:
         )
 
     def _known(self, bank: ItemBank) -> tuple[FloatArray, FloatArray] | None:
-        """Means and SDs of the subjects' priors, if they say more than the population."""
+        """Means and SDs of the subjects' priors, unless all are the bank's population."""
         expectation = expectation_of(self.config.expect)
         if bank.model.dims > 1 or (expectation is not None and expectation.direction):
             return None
-        mean, sd = self.priors.T
-        is_population = (mean == bank.population.mean) & (sd == bank.population.sd)
-        return None if is_population.all() else (mean, sd)
+        if np.array_equal(self.priors, prior_rows(bank, None, len(self))):
+            return None
+        mean, sd = self.priors.T if self.priors.ndim == 2 else mixture_moments(self.priors)
+        return mean, sd
 
     def to_frame(self) -> pd.DataFrame:
         """One row per session: truth, theta, se, n_items, stop, score, score_sd."""

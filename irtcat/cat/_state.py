@@ -39,8 +39,9 @@ class CatState(NamedTuple):
         log_like: log-likelihood of the scored answers on the grid; 0 where the belief is Normal.
         information: Fisher information of the scored items on the grid.
         warm: Warm's J of the scored items on the grid.
-        prior: mean and SD of the subject's prior; with several abilities (1 + dims) x dims, the
-            means in the first row and the precision below.
+        prior: mean and SD of the subject's prior; of a density or mixture means, SDs and shares of
+            its Normal distributions, 3 x parts; with several abilities (1 + dims) x dims, the means
+            in the first row and the precision below.
         open: items that this subject may be asked; None for all.
         administered: items asked so far, answered or not (a mask).
         items: positions of the items answered, in order; `NONE` after them.
@@ -59,6 +60,8 @@ class CatState(NamedTuple):
         relaxed: rules that could not be satisfied when the item at each position was chosen, as the
             sum of `CONTENT_RELAXED` and `EXPOSURE_RELAXED`; None where no rule can be infeasible.
         bets: capital of the bets on the score; None where no stopping rule needs it.
+        log_prior: log-density on the grid of a prior that is a density or mixture; None of others,
+            which are computed where they are used.
     """
 
     log_like: Array
@@ -82,6 +85,7 @@ class CatState(NamedTuple):
     seed: Array
     relaxed: Array | None
     bets: Bets | None = None
+    log_prior: Array | None = None
 
 
 def uniforms(state: CatState, purpose: int, step: Any, shape: tuple[int, ...]) -> Array:

@@ -84,14 +84,16 @@ class Config:
         content: a name of `CONTENT`, a part, or several of them. Rules that close items
             ("testlets", "bounds", "shadow") act before those that only prefer some.
         start: how the first items are chosen; a name of `START`, or a part with options.
-        prior: a name of `PRIORS`: "normal" (by default the bank's population), "uniform" within the
-            theta bounds, or "jeffreys" (the root of the test information).
+        prior: a name of `PRIORS`: "normal" (by default the bank's population, also where it is a
+            density or a mixture), "uniform" within the theta bounds, or "jeffreys" (the root of the
+            test information).
         max_items: maximum number of scored items. 0 (the default) is the greatest length of a
             length rule, or 30 without one. Items at ``pretest_at`` are extra.
         min_items: number of scored items before a stopping rule may act.
         batch: number of items asked at a time, chosen jointly.
         theta_bounds: lowest and highest possible estimate, on the bank's scale; by default the
-            population's mean +- 5 SDs (+- 4 for each of several abilities).
+            population's mean +- 5 SDs, wider where a density or a part of a mixture reaches beyond
+            (+- 4 for each of several abilities).
         nodes: number of nodes of the grid between the theta bounds (for each ability); by default
             as many as the narrowest posterior after ``max_items`` of the bank requires, and at
             least 81 (15 with several abilities).

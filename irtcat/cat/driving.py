@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from irtcat._checks import InputError, argument_error, check_choice
+from irtcat._checks import InputError, argument_error, brief, check_choice
 from irtcat.bank import ItemBank
 from irtcat.cat._arguments import checked_bank
 from irtcat.cat._exposure_parameters import ExposureParameters
@@ -75,7 +75,11 @@ def _check_same(
     }
     for name, value in arguments.items():
         if value is not None and value != head[name]:
-            raise _mismatch_error(name, session, f"{value!r}, begun with {head[name]!r}")
+            raise _mismatch_error(name, session, f"{_text(value)}, begun with {_text(head[name])}")
+
+
+def _text(value: Any) -> str:
+    return repr(value) if isinstance(value, str) else brief(value)
 
 
 def _mismatch_error(name: str, session: Session, got: str) -> InputError:
@@ -129,7 +133,7 @@ def run(
         store: store of the session; in memory by default.
         session_id: its id; a session that exists in the store is resumed.
         seed: seed of its randomness.
-        prior: mean and SD of the subject's prior, as for `Session.begin`.
+        prior: mean and SD of the subject's prior, or a `Population`, as for `Session.begin`.
         subject: id of the subject.
         counts: exposure so far, or the parameters of `calibrate_exposure`, as for
             `Session.begin` and `Store.begin`.

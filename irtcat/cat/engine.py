@@ -66,7 +66,8 @@ def blank(
     length = config.total_items
     zero = jnp.zeros_like(pool.log_weights)
     start_theta = start_theta_of(config.start.kwargs())
-    theta = prior[0] if start_theta is None else jnp.full_like(prior[0], start_theta)
+    mean = pool.belief.prior_mean(prior)
+    theta = mean if start_theta is None else jnp.full_like(mean, start_theta)
     shape = (length, *theta.shape)
     infinite = jnp.asarray(jnp.inf, dtype)
     return CatState(
@@ -91,6 +92,7 @@ def blank(
         seed=seed,
         relaxed=jnp.zeros(length, jnp.int8) if tracks_rules(pool, config) else None,
         bets=no_bets((), jnp, dtype) if config.is_guaranteed else None,
+        log_prior=pool.belief.tabulated(prior),
     )
 
 
@@ -410,8 +412,8 @@ def start(
     Args:
         pool: the bank as returned by `prepare`.
         config: the same configuration.
-        prior: mean and SD of this subject's Normal prior, on the bank's scale; with several
-            abilities the means, and the SDs or the covariance matrix.
+        prior: mean and SD of this subject's Normal prior, on the bank's scale, or a `Population`;
+            with several abilities the means, and the SDs or the covariance matrix.
         allowed: mask of the items that this subject may be asked; all by default.
         seed: seed of the session's randomness.
 

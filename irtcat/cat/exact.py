@@ -18,6 +18,7 @@ from irtcat.bank import ItemBank, one_ability
 from irtcat.cat._arguments import checked_bank
 from irtcat.cat._pool import Pool
 from irtcat.cat._prepare import prepare
+from irtcat.cat._priors import prior_rows
 from irtcat.cat.config import Config
 from irtcat.cat.engine import blank, context_of
 from irtcat.cat.estimators import estimate
@@ -55,7 +56,7 @@ def exact_distribution(
     items: Sequence[str],
     theta: float,
     config: Config | None = None,
-    prior: tuple[float, float] | None = None,
+    prior: Any = None,
 ) -> pd.DataFrame:
     """All possible values of the estimate from a short test, with their probabilities.
 
@@ -68,7 +69,7 @@ def exact_distribution(
         theta: the ability.
         config: only ``method``, ``prior``, ``constant``, ``theta_bounds`` and ``nodes`` are used;
             by default `Config()`.
-        prior: mean and SD of the prior; by default the bank's population.
+        prior: mean and SD of the prior, or a `Population`; by default the bank's population.
 
     Returns:
         One row per pattern: one column per item with the category codes from 0, ``theta`` (the
@@ -100,10 +101,10 @@ def exact_distribution(
     patterns = np.stack(
         [axis.ravel() for axis in np.meshgrid(*map(np.arange, n_categories), indexing="ij")], axis=1
     ).astype(np.int32)
-    moments = (bank.population.mean, bank.population.sd) if prior is None else prior
+    row = prior_rows(bank, prior, 1)[0]
     with precision("float64"):
         pool = prepare(test, config)
-        estimates = _estimates(pool, config, jnp.asarray(moments, float), jnp.asarray(patterns))
+        estimates = _estimates(pool, config, jnp.asarray(row, float), jnp.asarray(patterns))
     curves = _curves(test, theta)
     probability = curves[np.arange(len(ids)), patterns].prod(axis=1)
     table = pd.DataFrame(patterns, columns=pd.Index(ids, dtype=object))
@@ -127,7 +128,7 @@ def exact_error(
     items: Sequence[str],
     theta: float,
     config: Config | None = None,
-    prior: tuple[float, float] | None = None,
+    prior: Any = None,
 ) -> float:
     """The exact standard error of the estimate: its SD over all patterns at an ability.
 

@@ -59,7 +59,7 @@ from irtcat.cat._log import (
 from irtcat.cat._plan import ContentPlan, content_plan
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
-from irtcat.cat._priors import frozen_prior
+from irtcat.cat._priors import frozen_prior, prior_note
 from irtcat.cat._report import Report, numbered
 from irtcat.cat._state import CONTENT_RELAXED, EXPOSURE_RELAXED, NONE, CatState
 from irtcat.cat._status import SessionStatus
@@ -127,7 +127,7 @@ class Session:
         self._positions = {name: i for i, name in enumerate(bank.item_ids.tolist())}
         self._first_code = int(next(iter(bank.provenance.get("codes", ())), 0))
         self._categories = item_categories(bank.model)
-        self.state = start(self._pool, config, tuple(head["prior"]), None, int(head["seed"]))
+        self.state = start(self._pool, config, head["prior"], None, int(head["seed"]))
         self.events: list[Event] = []
         self._pending: dict[str, Event] = {}
         self._answered: dict[str, Any] = {}
@@ -153,9 +153,10 @@ class Session:
             config: the configuration.
             seed: seed of the session's randomness.
             prior: mean and SD of this subject's prior, or a `Population`, such as that of the
-                subject's group (``bank.populations["B"]``); by default the bank's population. With
-                several abilities the means, and the SDs or the covariance matrix. A density or
-                mixture counts as the Normal with its mean and SD.
+                subject's group (``bank.populations["B"]``); by default the bank's population. A
+                density or mixture is the prior as it is (`Population.log_density`). With several
+                abilities the means, and the SDs or the covariance matrix; there a mixture counts
+                as the Normal with its mean and covariance, as `flags` says of the bank's.
             session_id: its id; not empty and without control characters (likewise ``subject``).
             subject: id of the subject; empty by default.
             counts: exposure so far; for the rule "sympson-hetter" the parameters of
@@ -475,9 +476,15 @@ class Session:
         return content_plan(self.bank, self.config) if self.config.targets else None
 
     def flags(self) -> list[str]:
-        """Warnings: relaxed rules, rounded shares, and categories unused in calibration."""
+        """Warnings: relaxed rules, rounded shares, and categories unused in calibration.
+
+        With several abilities also that the bank's mixture of populations is not taken as it is.
+        """
         plan = self.plan
         out = [] if plan is None or not plan.rounded.any() else [str(plan)]
+        note = prior_note(self.bank, None)
+        if note and self.head["prior"] == frozen_prior(self.bank, None):
+            out.append(f"{note[0].upper()}{note[1:]}.")
         for name in RELAXED:
             relaxed_events = [
                 e for e in self.events if e["kind"] == "infeasible" and name in e["rules"]

@@ -27,7 +27,7 @@ from irtcat.cat._exposure_parameters import ExposureParameters, counts_for
 from irtcat.cat._plan import content_plan
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
-from irtcat.cat._priors import prior_rows
+from irtcat.cat._priors import mixture_moments, prior_note, prior_rows
 from irtcat.cat._report import Report
 from irtcat.cat._state import ANSWERS, CatState, uniforms
 from irtcat.cat.config import Config
@@ -253,9 +253,8 @@ def _cells(pool: Pool, config: Config, sessions: Sessions, priors: FloatArray) -
     if not cuts:
         return np.zeros(sessions.items.shape, int)
     start_theta = start_theta_of(config.start.kwargs())
-    first = np.clip(
-        priors[:, 0] if start_theta is None else start_theta, pool.nodes[0], pool.nodes[-1]
-    )
+    mean = priors[:, 0] if priors.ndim == 2 else mixture_moments(priors)[0]
+    first = np.clip(mean if start_theta is None else start_theta, pool.nodes[0], pool.nodes[-1])
     before = np.concatenate([np.broadcast_to(first, len(priors))[:, None], sessions.thetas], axis=1)
     steps = np.arange(sessions.items.shape[1]) // config.batch * config.batch
     return np.asarray(cell_of(before[:, steps], cuts))
@@ -312,9 +311,11 @@ def simulate(
         theta: true abilities of the subjects; with several abilities subjects x abilities.
         config: the configuration.
         seed: seed of the answers and of all random rules.
-        prior: mean and SD of the prior, for all subjects or for each, or a `Population`; by
-            default the bank's population. With several abilities the means (for all, or subjects x
-            abilities), and the SDs or the covariance matrix.
+        prior: mean and SD of the prior, for all subjects or for each, or a `Population` for all; by
+            default the bank's population. A density or mixture is the prior as it is
+            (`Population.log_density`). With several abilities the means (for all, or subjects x
+            abilities), and the SDs or the covariance matrix; there a mixture counts as the Normal
+            with its mean and covariance, as ``note`` of the report says.
         counts: exposure so far (``counts`` of an earlier report); for the rule "sympson-hetter" the
             parameters of `calibrate_exposure` (required).
         block: subjects at a time; by default what fits in 256 MB, on a CPU at most 1,000, and 50
@@ -351,7 +352,9 @@ def simulate(
         priors = prior_rows(bank, prior, len(truth))
         pool.belief.check_priors(priors)
         sessions, new_counts = plan.run(pool, config, priors, None, truth.astype(width), seed)
-    return _report(bank, config, pool, sessions, new_counts, truth, priors, None)
+    return _report(
+        bank, config, pool, sessions, new_counts, truth, priors, None, prior_note(bank, prior)
+    )
 
 
 def replay(
@@ -424,7 +427,8 @@ def replay(
         allowed = None if matched.observed.all() else matched.observed
         sessions, new_counts = plan.run(pool, config, priors, allowed, values, seed)
     truth = np.asarray(score(bank, matched, mismatch="accept").theta)
-    return _report(bank, config, pool, sessions, new_counts, truth, priors, matched)
+    return _report(bank, config, pool, sessions, new_counts, truth, priors, matched,
+                   prior_note(bank, prior))  # fmt: skip
 
 
 def _with_counts(pool: Pool, counts: Counts | None) -> Pool:
@@ -438,7 +442,7 @@ def _with_counts(pool: Pool, counts: Counts | None) -> Pool:
 
 def _report(
     bank: ItemBank, config: Config, pool: Pool, sessions: Sessions, counts: Counts,
-    truth: FloatArray, priors: FloatArray, responses: Responses | None,
+    truth: FloatArray, priors: FloatArray, responses: Responses | None, note: str,
 ) -> Report:  # fmt: skip
     """The report of finished sessions."""
     top = np.maximum(np.asarray(pool.top), 1)
@@ -474,4 +478,5 @@ def _report(
         relaxed=np.asarray(sessions.relaxed),
         plan=content_plan(bank, config) if config.targets else None,
         unused=unused if unused.any() else None,
+        note=note,
     )

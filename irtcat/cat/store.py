@@ -171,7 +171,7 @@ class Store(StoreFile):
             config: the configuration.
             session_id: its id, not empty and without control characters; a random one by default.
             seed: seed of its randomness; drawn by default.
-            prior: mean and SD of this subject's prior, as for `Session.begin`.
+            prior: mean and SD of this subject's prior, or a `Population`, as for `Session.begin`.
             subject: id of the subject.
             counts: exposure so far, or the parameters of `calibrate_exposure`; by default, if the
                 exposure rule uses earlier sessions, the counts of the store's sessions with the

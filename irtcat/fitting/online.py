@@ -60,7 +60,8 @@ def update_items(
         bank: a bank of one ability with items flagged "predicted" (`Fit.predict_items`), and
             calibrated ones (`ItemBank.join`).
         responses: right/wrong responses to items of the bank; one subject is enough.
-        prior: what is known of each subject, as for `irtcat.score`; by default the population.
+        prior: what is known of each subject, as for `irtcat.score`; by default the population,
+            also where it is a density (its nodes and weights) or a mixture.
         mismatch: as for `irtcat.score`.
 
     Returns:
@@ -106,15 +107,18 @@ def update_items(
         must = "to items of two categories"
         raise argument_error("responses", must, f"one to {bank.item_ids[at][graded][0]}")
     x = responses.to_numpy().astype(float)
-    nodes = bank.population.mean + bank.population.sd * np.linspace(-SDS, SDS, N_NODES)
-    mean, sd = bank.population.mean, bank.population.sd
+    population = bank.population
+    mean, sd = population.mean, population.sd
+    nodes = mean + sd * np.linspace(-SDS, SDS, N_NODES)
     if prior is not None:
         mean, sd = subject_priors(prior, responses.subject_ids)
-    population = bank.population
-    z = (nodes - np.broadcast_to(mean, len(x))[:, None]) / np.broadcast_to(sd, len(x))[:, None]
-    log_prior = -0.5 * z**2
-    if prior is None and population.parts:
-        log_prior = np.broadcast_to(population.log_density(nodes), z.shape)
+    if prior is not None or population.is_normal:
+        z = (nodes - np.broadcast_to(mean, len(x))[:, None]) / np.broadcast_to(sd, len(x))[:, None]
+        log_prior = -0.5 * z**2
+    else:
+        points, weights = population.quadrature(bank.n_items)
+        nodes, held = points[:, 0], weights > 0
+        nodes, log_prior = nodes[held], np.log(weights[held])[None, :]
 
     answered = is_predicted[at] & ~np.isnan(x).all(axis=0)
     columns = np.array([*field_columns(bank.model, ["slope"])[:1],
@@ -173,7 +177,7 @@ def _updated(
     means = parameter_matrix(bank.model)
     params, covariance = means.copy(), np.array(bank.covariance)
     chosen = np.flatnonzero(answered)
-    for part in row_blocks((len(chosen), len(x) * N_NODES)):
+    for part in row_blocks((len(chosen), len(x) * len(nodes))):
         items = chosen[part]
         positions = at[items]
         answers = x[:, items].T  # items x subjects

@@ -53,6 +53,7 @@ __all__ = [
     "item_curves",
     "local_quadrature",
     "log_likelihood",
+    "mixture_log_density",
     "on_grid_scale",
     "place_locally",
     "posterior_on_grid",
@@ -111,13 +112,25 @@ class Prior(NamedTuple):
         if isinstance(self.mean, float):
             return -0.5 * (theta**2 + LOG_2PI)
         if self.log_share is not None:
-            z = (theta[..., None] - self.mean) * jnp.exp(-self.log_sd)
-            return logsumexp(-0.5 * (z**2 + LOG_2PI) - self.log_sd + self.log_share, axis=-1)
+            return _mixture(theta, self.mean, self.log_sd, self.log_share)
         z = (theta - self.mean[:, None]) * jnp.exp(-self.log_sd)[:, None]
         return -0.5 * (z**2 + LOG_2PI) - self.log_sd[:, None]
 
 
 STANDARD = Prior()
+
+
+def mixture_log_density(
+    theta: Float[Array, "*points"], components: Float[Array, "3 parts"]
+) -> Float[Array, "*points"]:
+    """Log-density of a mixture, from the means, SDs and shares of its Normal distributions."""
+    mean, sd, share = components
+    return _mixture(theta, mean, jnp.log(sd), jnp.log(share))
+
+
+def _mixture(theta: Array, mean: Array, log_sd: Array, log_share: Array) -> Array:
+    z = (theta[..., None] - mean) * jnp.exp(-log_sd)
+    return logsumexp(-0.5 * (z**2 + LOG_2PI) - log_sd + log_share, axis=-1)
 
 
 class ScaleTransform(NamedTuple):

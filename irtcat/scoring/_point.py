@@ -20,6 +20,8 @@ from jaxtyping import Array, Bool, Float
 
 from irtcat._compile import jit
 from irtcat._first import first_best
+from irtcat._types import FloatArray
+from irtcat.latent import mixture_log_density
 from irtcat.models import CategoricalModel, ItemModel, in_precision, steepest_slope
 from irtcat.scoring._posterior import row_blocks
 
@@ -30,6 +32,10 @@ CELLS, MOST_CELLS = 240, 7680
 
 STEEPEST_CELL = 2.0
 """Maximum change of an item's log-odds within a cell."""
+
+CELLS_PER_SD = 8.0
+"""Minimum number of cells in an SD of the narrowest part of a prior that is a mixture, so that the
+heights of its peaks on the grid are exact to .002."""
 
 NEWTON_STEPS, MOST_STEPS = 14, 40
 """Newton steps: within two cells, and where many nodes tie."""
@@ -126,7 +132,7 @@ def _estimate(
     x: Array,
     rows: Array,
     bounds: Float[Array, " two"],
-    prior: Float[Array, " two"],
+    prior: Float[Array, "..."],
     drop: Float[Array, ""],
     kind: str,
     n_cells: int,
@@ -135,6 +141,16 @@ def _estimate(
     dtype, weighted = bounds.dtype, kind == "wle"
     grid = jnp.linspace(bounds[0], bounds[1], n_cells + 1)
     step = grid[1] - grid[0]
+
+    def log_prior(theta: Array) -> Array:
+        if prior.ndim == 1:
+            return -0.5 * ((theta - prior[0]) / prior[1]) ** 2
+        return mixture_log_density(theta, prior)
+
+    def prior_slope(theta: Array) -> Array:
+        if prior.ndim == 1:
+            return (prior[0] - theta) / prior[1] ** 2
+        return _slope(log_prior, theta)[1]
 
     def item_terms(theta: Array, with_warm: bool) -> tuple[Array, Array, Array, Array | None]:
         return jax.vmap(lambda item: _item_terms(item, theta, with_warm))(model)
@@ -145,7 +161,7 @@ def _estimate(
         score = (shares * slope).sum()
         if kind == "wle":
             return score + bias_slope((answered * warm).sum(), (answered * info).sum())
-        return score + (prior[0] - theta) / prior[1] ** 2 if kind == "map" else score
+        return score + prior_slope(theta) if kind == "map" else score
 
     @jax.vmap
     def derivatives(theta: Array, shares: Array, answered: Array) -> tuple[Array, Array]:
@@ -170,7 +186,7 @@ def _estimate(
         if warm is None:
             objective = jnp.einsum("rjk,gjk->rg", shares, curves)
             if kind == "map":
-                objective = objective - 0.5 * ((grid - prior[0]) / prior[1]) ** 2
+                objective = objective + log_prior(grid)
         else:
             slope = jnp.einsum("rjk,gjk->rg", shares, d1)
             slope = slope + bias_slope(answered @ warm.T, answered @ info.T)
@@ -238,10 +254,11 @@ def tied_nodes(objective: Float[Array, "rows nodes"]) -> tuple[Array, Array]:
     return jnp.where(together, first, best), jnp.where(together, last, best)
 
 
-def _n_cells(model: ItemModel, bounds: tuple[float, float]) -> int:
-    """Cells of the grid: more where items are so steep that they change within one."""
-    change = steepest_slope(model) * (bounds[1] - bounds[0]) / CELLS
-    finer = 2 ** int(np.ceil(np.log2(max(change / STEEPEST_CELL, 1.0))))
+def _n_cells(model: ItemModel, bounds: tuple[float, float], narrowest: float) -> int:
+    """Cells of the grid: more where items or a prior are so steep that they change within one."""
+    step = (bounds[1] - bounds[0]) / CELLS
+    change = max(steepest_slope(model) * step / STEEPEST_CELL, CELLS_PER_SD * step / narrowest)
+    finer = 2 ** int(np.ceil(np.log2(max(change, 1.0))))
     return int(min(CELLS * finer, MOST_CELLS))
 
 
@@ -250,7 +267,7 @@ def point_estimates(
     x: np.ndarray,
     kind: str,
     bounds: tuple[float, float],
-    prior: tuple[float, float],
+    prior: FloatArray,
     drop: float,
     dtype: np.dtype,
 ) -> PointEstimate:
@@ -261,7 +278,8 @@ def point_estimates(
         x: responses.
         kind: "ml", "map" or "wle".
         bounds: range of the estimates.
-        prior: population mean and SD (used by "map").
+        prior: population mean and SD (used by "map"), or three rows: the means, SDs and shares of
+            the Normal distributions that make up a density or mixture.
         drop: fall of the objective from its maximum that ``lower`` and ``upper`` allow.
         dtype: working precision (must match the precision context).
 
@@ -271,9 +289,10 @@ def point_estimates(
     """
     n_rows, n_items = x.shape
     items, answers = in_precision(model, dtype), jnp.asarray(x)
+    narrowest = float(prior[1].min()) if prior.ndim > 1 else np.inf
 
     def within(low: float, high: float) -> PointEstimate:
-        n_cells = _n_cells(model, (low, high))
+        n_cells = _n_cells(model, (low, high), narrowest)
         rows = jnp.asarray(row_blocks(n_rows, max(8 * n_items, n_cells), dtype.itemsize))
         numbers = (jnp.asarray(value, dtype) for value in ((low, high), prior, drop))
         out = _estimate(items, answers, rows, *numbers, kind=kind, n_cells=n_cells)

@@ -218,7 +218,10 @@ def _point(task: _Task, kind: str) -> _Estimate:
     At a bound, and where the objective is flat, the curvature says nothing of the uncertainty: the
     interval is then the likelihood-ratio one, and the SE infinite.
     """
-    prior = (task.bank.population.mean, task.bank.population.sd)
+    population = task.bank.population
+    prior = np.array([population.mean, population.sd])
+    if kind == "map" and not population.is_normal:
+        prior = np.stack(population.components)
     z = ndtri(0.5 + task.level / 2)
     drop = z**2 / 2  # half the chi-squared quantile, df = 1
     with precision(task.dtype) as dtype:
@@ -284,15 +287,28 @@ def _eapsum(task: _Task) -> _Estimate:
         if pattern.any():
             table = sum_scores(task.bank.subset(pattern), level=task.level)
         else:
-            mean, sd = task.bank.population.mean, task.bank.population.sd
-            half = ndtri(0.5 + task.level / 2) * sd
-            ends = {"theta": mean, "se": sd, "lower": mean - half, "upper": mean + half}
+            population = task.bank.population
+            lower, upper = _interval(population, task.level)
+            ends: dict[str, Any] = {"theta": population.mean, "se": population.sd}
+            ends |= {"lower": lower, "upper": upper}
             ends |= {"beyond": False, "coarse": False}
             table = {name: np.array([value]) for name, value in ends.items()}
         for name, column in columns.items():
             column[rows] = table[name][points[rows]]
     flags = _grid_flags(columns.pop("beyond"), columns.pop("coarse"))
     return _Estimate(**columns, flag=flags)
+
+
+def _interval(population: Population, level: float) -> tuple[float, float]:
+    """The interval of a population with equal tails."""
+    if population.is_normal:
+        half = ndtri(0.5 + level / 2) * population.sd
+        return population.mean - half, population.mean + half
+    nodes, weights = population.quadrature(0)
+    order = np.argsort(nodes[:, 0])
+    below = np.cumsum(weights[order]) - 0.5 * weights[order]
+    lower, upper = np.interp([(1 - level) / 2, (1 + level) / 2], below, nodes[order, 0])
+    return float(lower), float(upper)
 
 
 def _flag_unused(flags: np.ndarray, bank: ItemBank, matched: Responses) -> np.ndarray:
@@ -352,8 +368,9 @@ def score(
         groups: on a bank of several populations, the group of each subject, whose population is
             its prior: a column of ``responses.subjects``, a series by subject id, or one label
             each. Without it the prior is the mixture of the populations, weighted by their numbers
-            of subjects, as ``Ability.note`` says. ``map`` takes a density or mixture as the Normal
-            with its mean and SD.
+            of subjects, as ``Ability.note`` says. ``map`` is the mode under a density or mixture
+            as well (`Population.log_density`); with several abilities it takes a mixture as the
+            Normal with its mean and covariance, as the note says.
         level: probability of the interval, in (0, 1).
         theta_bounds: range of ``ml``, ``map`` and ``wle`` estimates.
         precision: "float64", "float32", or "auto" (float32 from a million responses on).

@@ -25,6 +25,7 @@ from irtcat.latent import (
     two_tier_step,
 )
 from irtcat.models import ItemModel, measured, restricted, steepest_slopes
+from irtcat.population import NORMAL_MIXTURE
 from irtcat.responses import Responses
 from irtcat.scoring._groups import mixture_note
 from irtcat.scoring.ability import Ability
@@ -119,7 +120,7 @@ def _mixed(parts: list[VectorPosterior], shares: FloatArray) -> VectorPosterior:
 def _map(bank: ItemBank, responses: Responses, dtype_name: str) -> VectorPosterior:
     """Posterior mode and the inverse of the expected information there.
 
-    A mixture counts as the Normal with its mean and covariance.
+    A mixture counts as the Normal with its mean and covariance, as `Ability.note` says.
     """
     centre, spread = bank.population.mean, bank.population.covariance
     root = np.linalg.cholesky(spread)
@@ -149,6 +150,9 @@ def score_multidimensional(
     se = np.sqrt(np.einsum("idd->id", estimate.covariance))
     half = ndtri(0.5 + level / 2) * se
     n_items = responses.observed.sum(axis=1)
+    note = mixture_note(bank)
+    if note and method == "map":
+        note += f"; {NORMAL_MIXTURE}"
     flags = np.where(n_items == 0, "no responses", np.full(len(theta), "", dtype=object))
     return Ability(
         subject_ids=responses.subject_ids,
@@ -162,5 +166,5 @@ def score_multidimensional(
         method=method,
         level=level,
         covariance=estimate.covariance,
-        note=mixture_note(bank),
+        note=note,
     )

@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.optimize import minimize
 from scipy.special import expit
 
-from irtcat import InputError, ItemBank, Responses, fit, score, update_items
+from irtcat import InputError, ItemBank, Population, Responses, fit, score, update_items
 
 N_ITEMS, N_PREDICTED = 40, 15
 SDS = np.array([0.2, 0.8])
@@ -70,6 +71,51 @@ def test_one_item_has_the_posterior_of_brute_force_integration():
     mode = np.unravel_index(post.argmax(), post.shape)
     assert new.parameters()[item] == pytest.approx([a[mode[0]], d[mode[1]]], abs=0.02)
     assert np.array_equal(new.parameters()[others], params[others])
+
+
+NODES = np.linspace(-1.35, 6, 121)
+DENSITY = Population(nodes=NODES, weights=(NODES + 1.4142) * np.exp(-1.4142 * NODES))
+PARTS = {"a": Population(-0.8, 0.5, n_subjects=300), "b": Population(2.0, 0.8, n_subjects=100)}
+
+
+@pytest.mark.parametrize("populations", [DENSITY, PARTS, PARTS | {"a": DENSITY}])
+def test_abilities_are_integrated_over_the_density_or_mixture(populations):
+    """The mode of an item is that of the posterior integrated by brute force."""
+    bank, _, responses, at = setting(1, n=25)
+    bank = replace(bank, populations=populations)
+    item = at[-1]
+    covariance = np.zeros_like(np.array(bank.covariance))
+    covariance[item] = np.diag(SDS**2)
+    flags = bank.statistics.assign(flag="")
+    flags.loc[bank.item_ids[item], "flag"] = "predicted"
+    bank = replace(bank, covariance=covariance, statistics=flags)
+    new = update_items(bank, responses)
+
+    parts, shares = bank.population.parts or (bank.population,), bank.population.shares
+    theta, prior = [], []
+    for part, share in zip(parts, shares if len(shares) else [1.0], strict=True):
+        fine = np.linspace(-8, 8, 2001)
+        points = fine if part.nodes is None else part.nodes
+        density = np.exp(-0.5 * ((fine - part.mean) / part.sd) ** 2)
+        density = density if part.weights is None else part.weights
+        theta, prior = [*theta, *points], [*prior, *(share * density / density.sum())]
+    theta, prior = np.array(theta), np.array(prior)
+    params, x = bank.parameters(), responses.to_numpy()
+    p = expit(params[:, :1] * theta + params[:, 1:])
+    others = np.arange(N_ITEMS) != item
+    weights = np.exp(x[:, others] @ np.log(p[others]) + (1 - x[:, others]) @ np.log1p(-p[others]))
+    weights *= prior
+    weights /= weights.sum(axis=1, keepdims=True)
+
+    def loss(xi):
+        right = weights @ expit(xi[0] * theta + xi[1])
+        log_like = np.where(x[:, item] == 1, np.log(right), np.log1p(-right)).sum()
+        return 0.5 * (((xi - params[item]) / SDS) ** 2).sum() - log_like
+
+    mode = minimize(loss, params[item], method="BFGS", options={"gtol": 1e-8}).x
+    assert new.parameters()[item] == pytest.approx(mode, abs=1e-6)
+    moments = replace(bank, populations=Population(bank.population.mean, bank.population.sd))
+    assert np.abs(update_items(moments, responses).parameters()[item] - mode).max() > 0.005
 
 
 def test_errors_fall_and_intervals_hold():
