@@ -445,7 +445,7 @@ class Session:
         zeros = np.zeros(self.bank.n_items)
         relaxed = np.zeros_like(state.items) if state.relaxed is None else state.relaxed
         return Report(
-            subject_ids=np.array([self.head.get("subject") or self.id], dtype=object),
+            subject_ids=np.array([self.head["subject"] or self.id], dtype=object),
             item_ids=self.bank.item_ids,
             config=self.config,
             truth=arrays["theta"],

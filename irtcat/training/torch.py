@@ -29,7 +29,7 @@ except ImportError as error:
 
 __all__ = ["UNEVEN", "BatchSampler", "Sampler", "gather"]
 
-STATE = FileFormat("irtcat-sampler", "a state of a sampler")
+STATE = FileFormat("irtcat-sampler", "a state of a sampler", "Give what `state_dict` returned.")
 
 UNEVEN = ("drop", "repeat")
 """What happens to the remainder of an epoch that the processes cannot share equally."""

@@ -16,7 +16,9 @@ from irtcat.training.curriculum._examples import Examples
 
 __all__ = ["Curriculum", "Row"]
 
-STATE = FileFormat("irtcat-curriculum", "a state of a curriculum")
+STATE = FileFormat(
+    "irtcat-curriculum", "a state of a curriculum", "Give what `state_dict` returned."
+)
 Row = dict[str, float | int]
 
 

@@ -928,7 +928,7 @@ class Selector:
         return self._fingerprint
 
 
-STATE = FileFormat("irtcat-selector", "a state of a selector")
+STATE = FileFormat("irtcat-selector", "a state of a selector", "Give what `state_dict` returned.")
 
 PAST = ("shift", "var", "cross")
 
