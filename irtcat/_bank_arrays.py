@@ -10,12 +10,10 @@ import numpy as np
 
 from irtcat._bank_checks import check_loaded
 from irtcat._bank_file import (
-    FORMAT,
-    VERSION,
+    BANK,
     damaged,
     frame_to_json,
     plain,
-    populations_to_file,
     read_arrays,
     read_fields,
 )
@@ -35,15 +33,13 @@ __all__ = ["bank_arrays", "bank_hash", "read_parts"]
 
 def bank_arrays(bank: Any) -> dict[str, np.ndarray]:
     """The arrays of a bank file (see `irtcat.ItemBank.save`)."""
-    populations, matrices = populations_to_file(bank)
     meta = {
-        "format": FORMAT,
-        "version": VERSION,
+        **BANK.head,
         "model": bank.model.key,
         "parameter_names": column_names(bank.model),
         "dims": bank.model.dims,
         "n_categories": bank.model.n_categories,
-        **populations,
+        "populations": {label: p.to_json() for label, p in bank.populations.items()},
         "items": frame_to_json(bank.items),
         "statistics": frame_to_json(bank.statistics),
         "provenance": plain(dict(bank.provenance)),
@@ -52,7 +48,6 @@ def bank_arrays(bank: Any) -> dict[str, np.ndarray]:
         "item_ids": bank.item_ids,
         "parameters": bank.parameters(),
         **_design_arrays(bank.model),
-        **matrices,
     }
     for name in ("covariance", "full_covariance"):
         if getattr(bank, name) is not None:
@@ -105,7 +100,7 @@ def _design(
     categories = arrays.get("categories", np.full(n, 2))
     if categories.dtype.kind not in "iu" or categories.shape != (n,):
         raise ValueError("categories")
-    top, dims = meta.get("n_categories", 2), meta.get("dims", 1)
+    top, dims = meta["n_categories"], meta["dims"]
     if not isinstance(top, int) or not 2 <= top <= 127:
         raise ValueError("n_categories")
     if ((categories < 2) | (categories > top)).any():

@@ -13,22 +13,20 @@ import pandas as pd
 
 from irtcat._archives import array_file
 from irtcat._checks import InputError
+from irtcat._file_format import FileFormat
 from irtcat._reading import MOST_BYTES, parse_json
-from irtcat.population import Population, populations_from_json
+from irtcat.population import populations_from_json
 
 __all__ = [
-    "FORMAT",
-    "VERSION",
+    "BANK",
     "damaged",
     "frame_to_json",
     "plain",
-    "populations_to_file",
     "read_arrays",
     "read_fields",
 ]
 
-FORMAT = "irtcat-bank"
-VERSION = 1
+BANK = FileFormat("irtcat-bank", "an item bank", "Give a file that ItemBank.save wrote.")
 
 
 def read_arrays(path: Path, max_bytes: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -57,16 +55,7 @@ def read_meta(text: np.ndarray, path: str | os.PathLike[str]) -> dict[str, Any]:
         meta = parse_json(str(text).encode("utf-8", "replace"), str(path), MOST_BYTES)
     except InputError:
         raise damaged(path, "its description is not JSON") from None
-    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
-        raise InputError(f"{path}: this is not an item bank (its format is not {FORMAT!r}).")
-    version = meta.get("version")
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise damaged(path, f"its format version is {version!r}")
-    if version > VERSION:
-        raise InputError(
-            f"{path}: the bank is of format version {version}; this irtcat reads up to {VERSION}."
-            " Upgrade irtcat to read it."
-        )
+    BANK.check(meta, path)
     return meta
 
 
@@ -115,34 +104,13 @@ def read_fields(
         raise ValueError("provenance")
     return np.ascontiguousarray(matrix, float), {
         "item_ids": ids,
-        "populations": _read_populations(meta, arrays),
+        "populations": populations_from_json(meta["populations"]),
         "covariance": arrays.get("covariance"),
         "items": _frame("items", meta["items"], len(ids)),
         "statistics": _frame("statistics", meta["statistics"], len(ids)),
         "provenance": meta["provenance"],
         "full_covariance": arrays.get("full_covariance"),
     }
-
-
-def _read_populations(meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
-    """The populations: several, or densities, are in the JSON; one Normal is mean, SD, matrix."""
-    if "populations" in meta:
-        return populations_from_json(meta["populations"])
-    moments, correlations = meta["population"], arrays.get("correlations")
-    mean, sd = float(moments["mean"]), float(moments["sd"])
-    return Population(mean, sd, correlations)
-
-
-def populations_to_file(bank: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The part of the JSON and the arrays that `_read_populations` reads."""
-    one = bank.reference
-    if list(bank.populations) == [""] and one.is_normal:
-        mean, sd = np.unique(one.mean), np.unique(one.sd)
-        if len(mean) == len(sd) == 1:
-            arrays = {} if one.correlations is None else {"correlations": one.correlations}
-            return {"population": {"mean": float(mean[0]), "sd": float(sd[0])}}, arrays
-    documents = {label: population.to_json() for label, population in bank.populations.items()}
-    return {"populations": documents}, {}
 
 
 def _frame(name: str, columns: Any, n: int) -> pd.DataFrame:

@@ -158,9 +158,9 @@ def read_bank_table(path: Path, max_bytes: int) -> BankTable | None:
     meta, arrays = read_arrays(path, max_bytes)
     key, names = str(meta.get("model")), FIELDS.get(str(meta.get("model")))
     plain = not any(name == "categories" or name.startswith("setting_") for name in arrays)
-    if names is None or meta.get("parameter_names") != names or meta.get("dims", 1) != 1:
+    if names is None or meta.get("parameter_names") != names or meta.get("dims") != 1:
         return None
-    if meta.get("n_categories", 2) != 2 or not plain:
+    if meta.get("n_categories") != 2 or not plain:
         return None
     try:
         matrix, values = read_fields(meta, arrays)

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from irtcat._checks import InputError, shorten
+from irtcat._file_format import FileFormat
 from irtcat._files import PARTIAL, check_target, replacing
 from irtcat._reading import read_json, status_of
 
-__all__ = ["LOCK", "MANIFEST", "OutputFolder", "write_json"]
+__all__ = ["FOLDER", "LOCK", "MANIFEST", "OutputFolder", "write_json"]
 
 MANIFEST, LOCK = "manifest.json", ".lock"
-FORMAT, VERSION = "irtcat-folder", 1
+FOLDER = FileFormat("irtcat-folder", "a manifest of irtcat", "Give another folder.")
 
 
 class OutputFolder:
@@ -59,10 +60,13 @@ class OutputFolder:
         """Read the manifest, whose content is not trusted."""
         try:
             document = read_json(path)
+        except InputError:
+            document = None
+        FOLDER.check(document, path)
+        try:
             kind, about, files = document["kind"], document["about"], document["files"]
-            valid = document["format"] == FORMAT and document["version"] == VERSION
-            valid = valid and isinstance(about, dict) and all(map(_is_plain_name, files))
-        except (InputError, TypeError, LookupError):
+            valid = isinstance(about, dict) and all(map(_is_plain_name, files))
+        except (TypeError, LookupError):
             valid = False
         if not valid or path.is_symlink():
             raise InputError(f"{path}: not a manifest of irtcat. Give another folder.")
@@ -96,8 +100,8 @@ class OutputFolder:
             ) from None
 
     def _write(self) -> None:
-        document = {"format": FORMAT, "version": VERSION, "kind": self.kind, "about": self.about}
-        write_json(self.path / MANIFEST, {**document, "files": self.files})
+        document = {**FOLDER.head, "kind": self.kind, "about": self.about, "files": self.files}
+        write_json(self.path / MANIFEST, document)
 
     def check(self, names: Iterable[str]) -> None:
         """Raise if a file of one of these names would replace one that irtcat did not write.

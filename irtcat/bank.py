@@ -13,7 +13,6 @@ import pandas as pd
 
 from irtcat._bank_arrays import bank_arrays, bank_hash, read_parts
 from irtcat._bank_checks import item_names, item_positions, validated_fields
-from irtcat._bank_file import FORMAT, VERSION
 from irtcat._bank_join import join_banks
 from irtcat._bank_moves import draw_parameters, has_fixed_slopes, published, rescale_parameters
 from irtcat._bank_summary import BankSummary, summarise_bank
@@ -48,8 +47,6 @@ from irtcat.population import Population, mixture_of
 from irtcat.responses import Responses
 
 __all__ = [
-    "FORMAT",
-    "VERSION",
     "VERSION_GROUP",
     "VERSION_OF",
     "ItemBank",
@@ -627,7 +624,7 @@ class ItemBank:
         """Write the bank to one file, atomically.
 
         The file is a zip of ``.npy`` arrays (``numpy.load`` opens it; no pickle): ``meta`` is a
-        JSON text with format, version, model, parameter names, population, metadata and
+        JSON text with format, version, model, parameter names, populations, metadata and
         provenance; ``item_ids``, ``parameters`` (items x params, unconstrained) and
         ``covariance`` (items x params x params; absent where unknown) are arrays, and
         ``full_covariance`` (all parameters together) where it was computed.

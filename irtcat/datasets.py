@@ -1,15 +1,15 @@
 """Small real datasets shipped with the package, loaded by name."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
-from typing import IO
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from irtcat._checks import check_choice
+from irtcat.io.npz import read_npz
 from irtcat.responses import Responses
 
 __all__ = ["available", "load"]
@@ -50,7 +50,7 @@ def load(name: str) -> Responses:
     """
     check_choice("name", name, DATASETS)
     dataset = DATASETS[name]
-    with resources.files("irtcat").joinpath("data", dataset.file).open("rb") as file:
+    with resources.as_file(resources.files("irtcat").joinpath("data", dataset.file)) as file:
         return dataset.read(file)
 
 
@@ -73,7 +73,7 @@ def available() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns).set_index("name")
 
 
-def _read_patterns(file: IO[bytes]) -> Responses:
+def _read_patterns(file: Path) -> Responses:
     """Expand the frequencies of response patterns to one row per subject."""
     table = pd.read_csv(file, dtype={"pattern": str, "count": int})
     patterns = np.array(
@@ -81,20 +81,6 @@ def _read_patterns(file: IO[bytes]) -> Responses:
     )
     X = np.repeat(patterns, table["count"], axis=0)
     return Responses.from_array(X, item_ids=[f"item{i + 1}" for i in range(X.shape[1])])
-
-
-def _read_archive(file: IO[bytes]) -> Responses:
-    """Read a matrix with ids, and with metadata as JSON columns."""
-    with np.load(file, allow_pickle=False) as archive:
-        metadata = json.loads(str(archive["metadata"]))
-        subject_ids, item_ids = archive["subjects"], archive["items"]
-        return Responses.from_array(
-            archive["X"],
-            subject_ids=subject_ids,
-            item_ids=item_ids,
-            subjects=pd.DataFrame(metadata["subjects"], index=subject_ids),
-            items=pd.DataFrame(metadata["items"], index=item_ids),
-        )
 
 
 @dataclass(frozen=True)
@@ -106,7 +92,7 @@ class _Dataset:
     about: str
     source: str
     file: str
-    read: Callable[[IO[bytes]], Responses]
+    read: Callable[[Path], Responses]
 
 
 DATASETS = {
@@ -133,6 +119,6 @@ DATASETS = {
         source="made by experiments/digits_crowd from the digits of E. Alpaydin & C. Kaynak (UCI), "
         "as shipped with scikit-learn",
         file="digits_crowd.npz",
-        read=_read_archive,
+        read=read_npz,
     ),
 }

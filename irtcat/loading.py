@@ -7,12 +7,12 @@ from typing import Any
 
 from irtcat import cat
 from irtcat._checks import InputError
-from irtcat._folders import MANIFEST
+from irtcat._folders import FOLDER, MANIFEST
 from irtcat._reading import MOST_BYTES, check_path, read_json
 from irtcat.bank import ItemBank
 from irtcat.io import as_responses, read_responses
 from irtcat.io._text import read_table
-from irtcat.prediction._short_form import FORMAT, ShortForm
+from irtcat.prediction._short_form import SHORT_FORM, ShortForm
 from irtcat.selection import read_subset
 from irtcat.training.crowd import Crowd
 
@@ -86,7 +86,7 @@ def _has(file: Path, name: str) -> bool:
 def _load_json(file: Path, max_bytes: int) -> Any:
     """A short form by its format; else exposure parameters."""
     document = read_json(file, max_bytes)
-    if isinstance(document, dict) and document.get("format") == FORMAT:
+    if isinstance(document, dict) and document.get("format") == SHORT_FORM.name:
         return ShortForm.load(file, max_bytes=max_bytes)
     return cat.ExposureParameters.load(file)
 
@@ -108,7 +108,8 @@ def _load_folder(folder: Path, max_bytes: int) -> dict[str, Any]:
             "irtcat.read_responses reads folders of logs."
         )
     manifest = read_json(folder / MANIFEST)
-    files = manifest.get("files") if isinstance(manifest, dict) else None
+    FOLDER.check(manifest, folder / MANIFEST)
+    files = manifest.get("files")
     if not isinstance(files, list) or not all(isinstance(name, str) for name in files):
         raise InputError(f"{folder / MANIFEST}: not a manifest of irtcat.")
     contents: dict[str, Any] = {}

@@ -269,6 +269,8 @@ def populations_from_json(document: Any) -> dict[str, Population]:
     arrays = ("correlations", "nodes", "weights")
     out = {}
     for label, fields in document.items():
+        if not isinstance(fields, Mapping):
+            raise ValueError("populations")
         values: dict[str, Any] = {
             name: np.asarray(fields[name], float) for name in arrays if name in fields
         }

@@ -18,6 +18,7 @@ from irtcat._checks import (
     check_choice,
     resolve_duplicates,
 )
+from irtcat._file_format import FileFormat
 from irtcat._files import check_target, replacing
 from irtcat._frames import as_pandas, frame_kind
 from irtcat._html import COLUMNS, ROWS, card
@@ -49,6 +50,7 @@ from irtcat._trials import check_trials, count_shares, spread_trials
 
 __all__ = [
     "BASE_ITEM",
+    "SAVED",
     "Flag",
     "Responses",
     "ResponsesSummary",
@@ -56,6 +58,8 @@ __all__ = [
     "long_responses",
     "responses_of",
 ]
+
+SAVED = FileFormat("irtcat-responses", "saved responses", "Give a file of Responses.save.")
 
 BASE_ITEM = "base_item"
 """Column of the metadata of items that are combinations with facets: the item alone."""
@@ -593,13 +597,13 @@ class Responses:
         target = Path(path)
         if target.suffix != ".npz":
             raise argument_error("path", "a file name that ends in .npz", str(path))
-        metadata = {"subjects": frame_to_plain(self.subjects), "items": frame_to_plain(self.items)}
+        tables = {"subjects": frame_to_plain(self.subjects), "items": frame_to_plain(self.items)}
         arrays: dict[str, Any] = {
             "X": self.values,
             "subjects": self.subject_ids.astype(np.str_),
             "items": self.item_ids.astype(np.str_),
             "codes": np.array(self.codes, dtype=np.int64),
-            "metadata": np.array(json.dumps(metadata)),
+            "metadata": np.array(json.dumps({**SAVED.head, **tables})),
         }
         if self.trials is not None:
             arrays["trials"] = self.trials

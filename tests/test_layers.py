@@ -16,7 +16,7 @@ ROOT = Path(irtcat.__file__).parent
 LAYERS = """
 _types _version _checks _cache _dates _lazy _numbers
 _programs
-_compile _registry
+_compile _registry _file_format
 _reading
 _files
 _csv _folders _per_item _logistic _difficulty _first _id_index _repeats
@@ -27,7 +27,8 @@ _bank_table
 _bank_summary
 responses models agreement features
 bank _bank_arrays _bank_join _bank_moves _expected_curves
-io datasets information rotation
+io information rotation
+datasets
 latent
 scoring
 fitting

@@ -6,7 +6,6 @@ training images, some of them with a wrong label. Rows are classifiers, columns 
 """
 
 import argparse
-import json
 import re
 import time
 import warnings
@@ -28,6 +27,8 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
+
+from irtcat import Responses
 
 TEST_IMAGES = 898
 LEAST_ACCURACY = 0.18  # guessing has 0.10; a classifier below this is drawn again
@@ -176,15 +177,9 @@ def make_crowd(seed: int) -> tuple[np.ndarray, pd.DataFrame, pd.DataFrame]:
 
 
 def save(path: Path, X: np.ndarray, subjects: pd.DataFrame, items: pd.DataFrame) -> None:
-    """Write the arrays and, as JSON, the metadata; nothing in the file needs pickle."""
-    tables = {"subjects": subjects.to_dict("list"), "items": items.to_dict("list")}
-    np.savez_compressed(
-        path,
-        X=X,
-        subjects=np.array(subjects.index, dtype=np.str_),
-        items=np.array(items.index, dtype=np.str_),
-        metadata=np.array(json.dumps(tables)),
-    )
+    """Write the responses with the metadata of classifiers and images."""
+    ids = {"subject_ids": subjects.index, "item_ids": items.index}
+    Responses.from_array(X, **ids, subjects=subjects, items=items).save(path)
     if path.stat().st_size > LARGEST_FILE:
         raise SystemExit(f"{path} has {path.stat().st_size} bytes; at most {LARGEST_FILE} ship.")
 

@@ -452,13 +452,14 @@ def bank_truth(path: Path) -> list[Any]:
         meta = json.loads(str(arrays["meta"][()]))
         matrix = arrays["parameters"]
         ids = [plain.text_id(each) for each in arrays["item_ids"].tolist()]
-        mean, sd = (float(meta["population"][name]) for name in ("mean", "sd"))
+        (population,) = meta["populations"].values()  # the first of several abilities
+        mean, sd = (float(np.ravel(population[name])[0]) for name in ("mean", "sd"))
         sound = matrix.dtype.kind == "f" and np.isfinite([mean, sd]).all() and sd > 0
         if not sound or len(set(ids)) != len(ids) or np.isnan(matrix).any():
             raise plain.UnsoundError("bank")
         return {
             "items": ids, "parameters": matrix, "model": meta["model"], "population": [mean, sd],
-            "covariance": arrays.get("covariance"), "correlations": arrays.get("correlations"),
+            "covariance": arrays.get("covariance"), "correlations": population.get("correlations"),
             "metadata": {k: [np.nan if v is None else v for v in c]
                          for k, c in meta["items"].items()},
         }  # fmt: skip

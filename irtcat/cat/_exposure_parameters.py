@@ -10,6 +10,7 @@ import pandas as pd
 
 from irtcat._bank_arrays import bank_hash
 from irtcat._checks import InputError, argument_error, is_number
+from irtcat._file_format import FileFormat
 from irtcat._files import replacing
 from irtcat._reading import read_json
 from irtcat._types import FloatArray
@@ -20,7 +21,11 @@ from irtcat.cat.exposure import CALIBRATE, EXPOSURE, blank_counts
 
 __all__ = ["ExposureParameters", "counts_for", "session_counts"]
 
-FORMAT, VERSION = "irtcat-exposure-parameters", 1
+EXPOSURE_PARAMETERS = FileFormat(
+    "irtcat-exposure-parameters",
+    "exposure parameters",
+    "Give a file that `calibrate_exposure` or --calibrate-exposure wrote.",
+)
 FIELDS = {"format", "version", "bank", "config", "config_hash", "greatest_rate", "n_subjects",
           "limit"}  # fmt: skip
 
@@ -66,8 +71,7 @@ class ExposureParameters:
             InputError: if the file cannot be written.
         """
         document = {
-            "format": FORMAT,
-            "version": VERSION,
+            **EXPOSURE_PARAMETERS.head,
             "bank": self.bank,
             "config": self.config.to_json(),
             "config_hash": self.config.hash(),
@@ -84,17 +88,12 @@ class ExposureParameters:
         """Read a file written by `save`.
 
         Raises:
-            InputError: if the file is missing, damaged, of another kind, or of a newer version.
+            InputError: if the file is missing, damaged, of another kind, or of another version.
         """
         document = read_json(path)
-        if not isinstance(document, dict) or document.get("format") != FORMAT:
-            advice = "Give a file that `calibrate_exposure` or --calibrate-exposure wrote."
-            raise InputError(f"{path}: these are not exposure parameters. {advice}")
+        EXPOSURE_PARAMETERS.check(document, path)
         damaged = InputError(f"{path}: the exposure parameters are damaged. Calibrate them again.")
-        version = document.get("version")
-        if isinstance(version, int) and version > VERSION:
-            raise InputError(f"{path}: made by a newer irtcat (version {version}). Update irtcat.")
-        if version != VERSION or set(document) != FIELDS or not isinstance(document["limit"], dict):
+        if set(document) != FIELDS or not isinstance(document["limit"], dict):
             raise damaged
         rates = [*document["limit"].values(), document["greatest_rate"]]
         n, bank = document["n_subjects"], document["bank"]

@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 
 from irtcat._checks import argument_error
+from irtcat._file_format import FileFormat
 
 __all__ = [
     "HEAD",
+    "SESSION",
     "Clock",
     "Event",
     "Key",
@@ -200,26 +202,27 @@ TIMES: dict[str, Callable[[Any], bool]] = {"at": _is_time, "elapsed": is_duratio
 """When an event was written, and the seconds since the event before it."""
 
 
-HEAD = ("format", "version", "id", "subject", "bank", "config", "config_hash", "seed", "prior")
-"""Required fields of a head; from version 2 also ``started``, and for some rules ``counts``."""
+SESSION = FileFormat("irtcat-session", "a session", "Give what to_json returned.")
+
+HEAD = (
+    *SESSION.head,
+    *("id", "subject", "bank", "config", "config_hash", "seed", "prior", "started"),
+)
+"""Required fields of a head; for some exposure rules it also has ``counts``."""
 
 
-def field_fault(event: Any, dated: bool) -> str:
+def field_fault(event: Any) -> str:
     """What is wrong with the fields of an event; empty if they are valid.
 
-    Args:
-        event: the event as read.
-        dated: require time stamps (sessions of version 1 have none).
-
     Example:
-        >>> field_fault({"kind": "stop", "reason": 1}, dated=False)
+        >>> field_fault({"kind": "stop", "reason": 1})
         'has no valid reason'
     """
     kind = event.get("kind") if isinstance(event, Mapping) else None
     if not isinstance(kind, str) or kind not in FIELDS:
         return f"is none of {', '.join(FIELDS)}"
-    needed = FIELDS[kind] | (TIMES if dated else {})
-    known = needed | OPTIONAL.get(kind, {}) | TIMES
+    needed = FIELDS[kind] | TIMES
+    known = needed | OPTIONAL.get(kind, {})
     for name, valid in known.items():
         if not valid(event[name]) if name in event else name in needed:
             return f"has no valid {name}"

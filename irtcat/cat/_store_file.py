@@ -7,8 +7,10 @@ from typing import Any, Self, cast
 import pandas as pd
 
 from irtcat._checks import argument_error, brief
+from irtcat._file_format import FileFormat
 from irtcat.cat._database import DATABASES, Database, Dialect, StoreError, scheme_of
 from irtcat.cat._log import (
+    SESSION,
     Event,
     Key,
     as_key,
@@ -22,25 +24,15 @@ from irtcat.cat._sqlite import SQLiteFile
 from irtcat.cat._status import SessionStatus
 
 __all__ = [
-    "EXPOSURE_TABLES",
-    "KEY_COLUMN",
-    "SEAL_TABLE",
-    "STATUS_TABLE",
-    "VERSION",
     "EventLog",
-    "OutdatedStoreError",
     "StoreError",
     "StoreFile",
 ]
 
-FORMAT = "irtcat-store"
-VERSION = 5
-"""2 added the tables of exposure, 3 time stamps and seals; 4 renamed fields of `Config`, so that
-exposure is recounted; 5 added the table of statuses. A store of an earlier version is upgraded when
-it is opened."""
+STORE = FileFormat("irtcat-store", "a store", "Name another.")
 
 SCHEMA = """
-CREATE TABLE meta (format TEXT NOT NULL, version INTEGER NOT NULL, key TEXT NOT NULL DEFAULT '');
+CREATE TABLE meta (format TEXT NOT NULL, version INTEGER NOT NULL, key TEXT NOT NULL);
 CREATE TABLE banks (hash TEXT PRIMARY KEY, file {blob} NOT NULL);
 CREATE TABLE sessions (
   id TEXT PRIMARY KEY, bank TEXT NOT NULL REFERENCES banks(hash), head TEXT NOT NULL,
@@ -52,10 +44,6 @@ CREATE TABLE events (
 ){table_end};
 """
 """Tables of a new store, in the SQL that all databases share (`Dialect` fills the placeholders)."""
-
-
-KEY_COLUMN = "ALTER TABLE meta ADD COLUMN key TEXT NOT NULL DEFAULT ''"
-"""Column that a store of version 1 or 2 lacks."""
 
 
 # Not a column of sessions: a head may be large, and a change rewrites the whole row.
@@ -89,10 +77,6 @@ CREATE TABLE visits (
 
 AT_ONCE = 100
 """Events of one statement: one way to the server for those of an answer (two or three)."""
-
-
-class OutdatedStoreError(StoreError):
-    """A store of an earlier version, which `irtcat.cat.Store` upgrades when it opens it."""
 
 
 class EventLog:
@@ -239,48 +223,40 @@ class StoreFile:
         self._db.record()
 
     def _make(self) -> None:
-        """Create the tables of a new store, or upgrade a store of an earlier version."""
+        """Create the tables of a new store."""
         with self._db.writing(alone=True):
-            names = self._db.tables()
-            if not names:
-                dialect = self._db.dialect
-                for statement in (
-                    *dialect.statements(SCHEMA + SEAL_TABLE + STATUS_TABLE + EXPOSURE_TABLES),
-                    *dialect.append_only_statements("events"),
-                ):
-                    self._db.execute(statement)
-                row = (FORMAT, VERSION, self._key_mark())
-                self._db.execute("INSERT INTO meta VALUES (?, ?, ?)", row)
+            if names := self._db.tables():  # another process may have made it meanwhile
+                self._check_kind(names)
                 return
-            if self._check_kind(names) < VERSION:
-                self._upgrade()
+            dialect = self._db.dialect
+            for statement in (
+                *dialect.statements(SCHEMA + SEAL_TABLE + STATUS_TABLE + EXPOSURE_TABLES),
+                *dialect.append_only_statements("events"),
+            ):
+                self._db.execute(statement)
+            row = (STORE.name, STORE.version, self._key_mark())
+            self._db.execute("INSERT INTO meta VALUES (?, ?, ?)", row)
 
     def _key_mark(self) -> str:
         """Digest that identifies the key in the file; empty without a key."""
-        return "" if self._key is None else seal_of(FORMAT, self._key)
+        return "" if self._key is None else seal_of(STORE.name, self._key)
 
-    def _check_kind(self, names: set[str]) -> int:
-        """The version of the store; raises an error for another kind of file."""
+    def _check_kind(self, names: set[str]) -> None:
+        """Raise an error for another kind of file, another version or another key."""
         meta: tuple[Any, ...] | None = None
         columns = self._db.columns("meta") if {"meta", "sessions", "events"} <= names else []
-        if columns in (["format", "version"], ["format", "version", "key"]):
+        if columns[:2] == ["format", "version"]:
             meta = self._db.execute("SELECT * FROM meta").fetchone()
-        if meta is None or meta[0] != FORMAT or not isinstance(meta[1], int):
+        if meta is None:
             raise StoreError(f"{self.path}: this is a database of something else. Name another.")
-        if meta[1] > VERSION:
-            raise StoreError(f"{self.path}: made by a newer irtcat (version {meta[1]}). Update.")
-        mark = meta[2] if len(meta) > 2 else ""
+        STORE.check({"format": meta[0], "version": meta[1]}, self.path, StoreError)
+        mark = meta[2]
         if not is_digest(mark, self._key_mark()):
             fault = "made with another key" if mark and self._key else "made with a key"
             advice = "Give that key (in commands --key-file or IRTCAT_STORE_KEY)."
             if not mark:
                 fault, advice = "made without a key", "Open it without one."
             raise StoreError(f"{self.path}: {fault}. {advice}")
-        return meta[1]
-
-    def _upgrade(self) -> None:
-        """Upgrade a store of an earlier version, which takes the rules of its tests."""
-        raise OutdatedStoreError(f"{self.path}: made by an earlier irtcat. Open it with Store.")
 
     def __contains__(self, session_id: object) -> bool:
         """Whether a session with this id has begun."""
@@ -308,7 +284,7 @@ class StoreFile:
             table = [
                 {
                     "session": name,
-                    "subject": json.loads(head).get("subject", ""),
+                    "subject": json.loads(head)["subject"],
                     "started": started[:19],
                     "answers": answers,
                     "over": reason or "",
@@ -361,7 +337,8 @@ class StoreFile:
             "SELECT head, id, bank, started FROM sessions WHERE id = ?", (name,)
         ).fetchone()
         head: dict[str, Any] = json.loads(text)
-        if columns != [head["id"], head["bank"], head.get("started", columns[2])]:
+        SESSION.check(head, f"{self.path}: session {brief(name)}", StoreError)
+        if columns != [head["id"], head["bank"], head["started"]]:
             raise StoreError(f"{self.path}: session {brief(name)} was changed. Restore a copy.")
         return head
 

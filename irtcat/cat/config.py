@@ -385,10 +385,6 @@ class Config:
             elif field.name == "content":
                 value = [rule.to_json() for rule in value]
             out[field.name] = json.loads(json.dumps(value))
-        if self.expect is None:
-            del out["expect"]  # the hash of earlier configurations, stored with sessions, stays
-        if self.uniform == FLOOR:
-            del out["uniform"]  # likewise
         return out
 
     @staticmethod
@@ -401,14 +397,11 @@ class Config:
         known = {field.name for field in fields(Config)}
         if not isinstance(document, Mapping):
             raise argument_error("config", "a mapping of the fields of Config", document)
-        named = {RENAMED.get(name, name): value for name, value in document.items()}
-        if set(named) - known or len(named) < len(document):
-            unknown = sorted(set(document) - known)
-            raise argument_error("config", "a mapping of the fields of Config", unknown)
-        if named.get("constant") == "fence":
-            named["constant"] = "bound"
+        if unknown := set(document) - known:
+            must = "a mapping of the fields of Config"
+            raise argument_error("config", must, sorted(map(str, unknown)))
         try:
-            return Config(**named)
+            return Config(**document)
         except RecursionError:
             raise argument_error(
                 "config", "a configuration with few levels of nested rules", "too many"
@@ -417,10 +410,6 @@ class Config:
     def hash(self) -> str:
         """SHA-256 of the configuration, in hexadecimal; stored with every session."""
         return document_hash(self.to_json())
-
-
-RENAMED = {"estimator": "method", "fences": "theta_bounds"}
-"""Current names of fields by their names in sessions and stores of earlier versions."""
 
 
 def document_hash(document: Mapping[str, Any]) -> str:

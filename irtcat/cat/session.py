@@ -44,6 +44,7 @@ from irtcat.cat._full_score import (
 )
 from irtcat.cat._log import (
     HEAD,
+    SESSION,
     Clock,
     Event,
     Key,
@@ -71,9 +72,6 @@ from irtcat.models import item_categories
 from irtcat.responses import Responses
 
 __all__ = ["Session", "bank_hash", "head_of"]
-
-FORMAT, VERSION = "irtcat-session", 2
-"""Version 1 had no time stamps; stores of older versions hold such sessions."""
 
 RELAXED = {"content": CONTENT_RELAXED, "exposure": EXPOSURE_RELAXED}
 """Kinds of rules that an "infeasible" event names."""
@@ -240,7 +238,7 @@ class Session:
         if item not in self.asked:
             asked = shorten(self.asked) if self.asked else "none, since the session is over"
             raise argument_error("item", f"an item that was asked ({asked})", item)
-        stamp = self._stopwatch.stamp(self.events[-1].get("at"))
+        stamp = self._stopwatch.stamp(self.events[-1]["at"])
         duration = stamp["elapsed"] if seconds is None else float(seconds)
         events: list[Event] = [
             {"kind": "answer", "item": item, "code": code, "seconds": duration, **stamp}
@@ -263,8 +261,7 @@ class Session:
 
         For a program that repeats the question after an interruption.
         """
-        if "at" in self.events[-1]:
-            self._stopwatch.restart(self.events[-1]["at"])
+        self._stopwatch.restart(self.events[-1]["at"])
 
     def _state_after(self, answers: Mapping[str, Event]) -> CatState:
         """The state once all items asked are answered."""
@@ -449,7 +446,7 @@ class Session:
         zeros = np.zeros(self.bank.n_items)
         relaxed = np.zeros_like(state.items) if state.relaxed is None else state.relaxed
         return Report(
-            subject_ids=np.array([self.head.get("subject") or self.id], dtype=object),
+            subject_ids=np.array([self.head["subject"] or self.id], dtype=object),
             item_ids=self.bank.item_ids,
             config=self.config,
             truth=arrays["theta"],
@@ -596,7 +593,7 @@ class Session:
             InputError: for an event that cannot follow those before it.
         """
         for event in events:
-            fault = field_fault(event, self.head["version"] > 1) or self._fault(event)
+            fault = field_fault(event) or self._fault(event)
             if fault:
                 name = f"Event {len(self.events)} of session {shorten(self.id)}"
                 raise InputError(f"{name} {fault}. Got {shorten(event)}.")
@@ -661,18 +658,11 @@ def _predicted(pool: Pool, config: Config, state: CatState) -> tuple[Array, Arra
 
 def _check_document(bank: ItemBank, document: Any, key: bytes | None) -> None:
     """Raise unless a document is an unchanged session on this bank."""
+    SESSION.check_argument("document", document)
     must = "a session as returned by to_json"
-    if not isinstance(document, Mapping) or document.get("format") != FORMAT:
-        raise argument_error("document", must, type(document).__name__)
-    version = document.get("version")
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise argument_error("document", must, f"version {version!r}")
-    if version > VERSION:
-        raise argument_error("document", f"a session of version {VERSION} or earlier", version)
     for name in (*HEAD, "events", "digest"):
         if name not in document:
-            advice = "" if name != "digest" or version > 1 else "Sign it with irtcat upgrade."
-            raise argument_error("document", must, f"one without {name}", advice)
+            raise argument_error("document", must, f"one without {name}")
     if not isinstance(document["events"], list):
         raise argument_error("document", "a session with a list of events", document["events"])
     if bank_hash(bank) != document["bank"]:
@@ -693,24 +683,23 @@ def _check_head(bank: ItemBank, config: Config, head: Mapping[str, Any]) -> None
     counts = head.get("counts")
     recomputed = head_of(bank, config, head["seed"], head["prior"], head["id"], head["subject"],
                     None if counts is None else Counts(*counts),
-                    head.get("started"))  # fmt: skip
-    for name in head.keys() - {"version", "config", "config_hash"}:
+                    head["started"])  # fmt: skip
+    for name in head.keys() - {"config_hash"}:  # of a text where other programs may write 1 as 1.0
         if name not in recomputed or recomputed[name] != head[name]:
             raise argument_error("document", f"a session with a valid {name}", head[name])
-    started = {"kind": "stop", "reason": "", "at": head.get("started"), "elapsed": 0}
-    if head["version"] > 1 and field_fault(started, dated=True):
-        raise argument_error("document", "a session with a valid start time", head.get("started"))
+    started = {"kind": "stop", "reason": "", "at": head["started"], "elapsed": 0}
+    if field_fault(started):
+        raise argument_error("document", "a session with a valid start time", head["started"])
 
 
 def head_of(
     bank: ItemBank, config: Config, seed: int, prior: Any, session_id: str, subject: str,
-    counts: Counts | None, started: str | None,
+    counts: Counts | None, started: str,
 ) -> dict[str, Any]:  # fmt: skip
     """The head of a session: everything that is fixed when it begins."""
     check_count("seed", seed, 0)
     head: dict[str, Any] = {
-        "format": FORMAT,
-        "version": VERSION,
+        **SESSION.head,
         "id": check_id("session_id", session_id),
         "subject": check_id("subject", subject) if subject else "",
         "bank": bank_hash(bank),
@@ -718,9 +707,8 @@ def head_of(
         "config_hash": config.hash(),
         "seed": int(seed),
         "prior": frozen_prior(bank, prior),
+        "started": started,
     }
-    if started is not None:
-        head["started"] = started
     if counts is not None:
         arrays = [np.asarray(count, float) for count in counts]
         blank = blank_counts(config.exposure, bank.n_items)

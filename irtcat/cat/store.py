@@ -34,15 +34,7 @@ from irtcat.cat._log import (
 from irtcat.cat._pool import Counts, Pool
 from irtcat.cat._prepare import prepare
 from irtcat.cat._status import SessionStatus
-from irtcat.cat._store_file import (
-    EXPOSURE_TABLES,
-    KEY_COLUMN,
-    SEAL_TABLE,
-    STATUS_TABLE,
-    VERSION,
-    StoreError,
-    StoreFile,
-)
+from irtcat.cat._store_file import StoreError, StoreFile
 from irtcat.cat.config import Config
 from irtcat.cat.exposure import EXPOSURE
 from irtcat.cat.session import Session, bank_hash, head_of
@@ -106,30 +98,6 @@ class Store(StoreFile):
         self._pools: dict[tuple[str, str], Pool] = {}
         self._banks: dict[str, ItemBank] = {}
         super().__init__(path, create, key)
-
-    def _upgrade(self) -> None:
-        """Upgrade a store of an earlier version; its logs do not change."""
-        with self._db.writing():
-            version = self._db.execute("SELECT version FROM meta").fetchone()[0]
-            if version == VERSION:
-                return  # another process was quicker
-            if version < 3:
-                for statement in (KEY_COLUMN, *self._db.dialect.statements(SEAL_TABLE)):
-                    self._db.execute(statement)
-                for (name,) in self._db.execute("SELECT id FROM sessions").fetchall():
-                    last = self._log.last(name)
-                    if last is not None:  # a session without events is damaged: `resume` reports it
-                        self._log.seal(name, last[1])
-            if version < 2:
-                for statement in self._db.dialect.statements(EXPOSURE_TABLES):
-                    self._db.execute(statement)
-            if version < 4:
-                for table in ("exposure", "visits"):
-                    self._db.execute(f"DELETE FROM {table}")
-                self._tally().write(self._db)
-            for statement in self._db.dialect.statements(STATUS_TABLE):
-                self._db.execute(statement)
-            self._db.execute("UPDATE meta SET version = ?", (VERSION,))
 
     def _tally(self) -> Tally:
         """The counts of exposure according to the logs."""

@@ -46,15 +46,11 @@ def _store(o: Options, create: bool = False) -> "Iterator[Store]":
 
 
 def _read(o: Options, what: "Callable[[StoreFile], T]") -> "T":
-    """Read a store without JAX; one of an earlier version is upgraded first, which needs it."""
-    from irtcat.cat._store_file import OutdatedStoreError, StoreFile
+    """Read a store without JAX."""
+    from irtcat.cat._store_file import StoreFile
 
-    try:
-        with StoreFile(o.store, key=read_key(o.key_file)) as file:
-            return what(file)
-    except OutdatedStoreError:
-        with _store(o) as opened:
-            return what(opened)
+    with StoreFile(o.store, key=read_key(o.key_file)) as file:
+        return what(file)
 
 
 def _state(o: Options, session: "Session | SessionStatus", *text: Any, **document: Any) -> Output:

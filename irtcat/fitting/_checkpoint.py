@@ -13,12 +13,13 @@ import numpy as np
 
 from irtcat._archives import array_file
 from irtcat._checks import InputError, argument_error
+from irtcat._file_format import FileFormat
 from irtcat._files import check_target, replacing
 from irtcat._reading import MOST_BYTES, parse_json
 
 __all__ = ["Checkpoint", "Identity", "Snapshot", "check_checkpoint", "digest"]
 
-FORMAT, VERSION = "irtcat checkpoint", 2
+CHECKPOINT = FileFormat("irtcat-checkpoint", "a checkpoint of a fit", "Choose another file.")
 
 EVERY = 5.0
 """Minimum number of seconds between two writes."""
@@ -148,11 +149,10 @@ class Checkpoint:
             if text.shape != () or text.dtype.kind != "U":
                 raise self._refused("meta")
             meta = parse_json(str(text).encode("utf-8", "replace"), str(self.path), MOST_BYTES)
-            if not isinstance(meta, dict) or meta.get("format") != FORMAT:
-                raise self._refused("format")
+            CHECKPOINT.check(meta, self.path)
             names = [f"array_{i}" for i in range(len(file.names) - 2)]
-            if meta.get("version") != VERSION or {*names, "meta", "digest"} != set(file.names):
-                raise self._refused("version")
+            if {*names, "meta", "digest"} != set(file.names):
+                raise self._refused("arrays")
             arrays = [file[name] for name in names]
             if str(file["digest"]) != digest(str(text), arrays):
                 raise InputError(
@@ -162,9 +162,7 @@ class Checkpoint:
 
     def _refused(self, why: str) -> InputError:
         """The error for a file that is not a checkpoint."""
-        return InputError(
-            f"{self.path}: this is not a checkpoint of this version of irtcat. Choose another file."
-        )
+        return InputError(f"{self.path}: this is not a checkpoint. {CHECKPOINT.advice}")
 
     def offer(self, snapshot: Snapshot) -> None:
         """Store the newest snapshot; write it if the last write is old enough."""
@@ -201,8 +199,7 @@ class Checkpoint:
             np.asarray(other) for other in others
         ]
         meta = {
-            "format": FORMAT,
-            "version": VERSION,
+            **CHECKPOINT.head,
             "iteration": snapshot.iteration,
             "finished": finished,
             "numbers": snapshot.numbers,

@@ -171,10 +171,10 @@ class _Guard:
         (point, image, plain), (mean, sd, trace, *history) = snapshot.arrays
         numbers = snapshot.numbers
         self.expand, self.best, self.kind = (numbers[k] for k in ("expand", "best", "kind"))
-        self.jump.damping, self.jump.length = numbers["damping"], numbers["length"]
-        # Checkpoints of earlier versions do not have these two.
-        self.jump.reach = numbers.get("reach", self.jump.reach)
-        self.measured_error = numbers.get("measured_error", 0.0)
+        self.jump.damping, self.jump.length, self.jump.reach = (
+            numbers[k] for k in ("damping", "length", "reach")
+        )
+        self.measured_error = numbers["measured_error"]
         self.jump.history = History(*history) if history else None
         self.update = None if image is None else _Images(image, plain, numbers["step"])
         self.trace = trace.tolist()

@@ -10,7 +10,7 @@ from typing import Any
 from irtcat._checks import InputError, brief
 from irtcat._files import lock
 from irtcat._folders import LOCK, MANIFEST, OutputFolder
-from irtcat.cat import Config, Store
+from irtcat.cat import Store
 
 __all__ = ["ITEMS", "LOGS", "RESULT", "STORE", "run_folder", "store_file"]
 
@@ -48,10 +48,7 @@ def _opened(path: str | os.PathLike[str]) -> OutputFolder:
     others = folder.others()
     if folder.about is None and others:
         fault = f"holds {brief(others[0])}, but no {MANIFEST} of a run"
-        advice = (
-            "Give a new or an empty folder; for a run of an earlier version run irtcat upgrade."
-        )
-        raise InputError(f"{path}: {fault}. {advice}")
+        raise InputError(f"{path}: {fault}. Give a new or an empty folder.")
     return folder
 
 
@@ -75,11 +72,7 @@ def _begin(folder: OutputFolder, wanted: dict[str, Any]) -> None:
     if folder.about is None:
         folder.make(wanted)
         return
-    existing = {**folder.about}
-    if isinstance(
-        existing.get("config"), Mapping
-    ):  # an earlier version may have other names of fields
-        existing["config"] = Config.from_json(existing["config"]).to_json()
+    existing = folder.about
     names = sorted(existing.keys() | wanted.keys())
     name = next((key for key in names if existing.get(key) != wanted.get(key)), None)
     if name is None:

@@ -349,7 +349,7 @@ def _evaluation(
     estimates, (cost, full_cost) = session.estimate(), spending(session, prices)
     theta, se = estimates["theta"], estimates["se"]
     return Evaluation(
-        model=str(session.head.get("subject", "")),
+        model=session.head["subject"],
         theta=tuple(theta) if isinstance(theta, list) else theta,
         se=tuple(se) if isinstance(se, list) else se,
         score=outcome.score, lower=outcome.lower, upper=outcome.upper, level=level,

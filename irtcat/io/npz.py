@@ -11,11 +11,11 @@ from irtcat._checks import InputError, brief, shorten
 from irtcat._metadata import frame_from_plain
 from irtcat._reading import MOST_BYTES, parse_json
 from irtcat._table import CellMatrix
-from irtcat.responses import Responses, responses_of
+from irtcat.responses import SAVED, Responses, responses_of
 
 __all__ = ["read_npz"]
 
-SAVED = {"codes", "metadata", "trials"}
+ADDED = {"codes", "metadata", "trials"}
 """Arrays that `Responses.save` adds; it stores the codes separately, as X has categories 0..K-1."""
 
 
@@ -49,7 +49,7 @@ def read_npz(path: Path, duplicates: str = "refuse", max_bytes: int = MOST_BYTES
     ids = [
         _ids(path, arrays, key, n) for key, n in zip(("subjects", "items"), X.shape, strict=True)
     ]
-    if SAVED & arrays.keys():
+    if ADDED & arrays.keys():
         if not {"codes", "metadata"} <= arrays.keys():
             raise _damaged(path)
         return _saved(path, arrays, *ids)
@@ -77,7 +77,7 @@ def _load(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
             if key not in archive.names:
                 has = shorten(sorted(archive.names))
                 raise InputError(f"{path}: expected the arrays X, subjects and items. Got {has}.")
-        return archive.read("X", "subjects", "items", *SAVED)
+        return archive.read("X", "subjects", "items", *ADDED)
 
 
 def _damaged(path: Path) -> InputError:
@@ -111,6 +111,7 @@ def _saved(
         raise InputError(f"{path}: the metadata are damaged. Save the responses again.")
     text = str(document).encode("utf-8", "replace")
     metadata: Any = parse_json(text, f"{path}, metadata", MOST_BYTES)
+    SAVED.check(metadata, path)
     try:
         tables = (
             frame_from_plain(metadata["subjects"], subjects, "subject"),

@@ -15,6 +15,7 @@ from irtcat._bank_file import frame_to_json, plain
 from irtcat._checks import InputError, argument_error, check_ids, check_unique, is_number, shorten
 from irtcat._conditions import check_conditions
 from irtcat._dates import as_date, today
+from irtcat._file_format import FileFormat
 from irtcat._files import replacing
 from irtcat._html import card
 from irtcat._reading import MOST_BYTES, parse_json, read_bytes
@@ -33,9 +34,13 @@ from irtcat.selection.expectation import ScoreSummary, expectation_of
 if TYPE_CHECKING:
     from irtcat.bank import ItemBank
 
-__all__ = ["FORMAT", "Norms", "ShortForm", "read_form", "warn_if_due"]
+__all__ = ["SHORT_FORM", "Norms", "ShortForm", "read_form", "warn_if_due"]
 
-FORMAT, VERSION = "irtcat-short-form", 1
+SHORT_FORM = FileFormat(
+    "irtcat-short-form",
+    "a short form",
+    "Give a file that irtcat short-form or ShortForm.save wrote.",
+)
 MOST_SUBJECTS = 10**7
 """More than any calibration has; a file that states more would fill the memory."""
 
@@ -259,8 +264,7 @@ class ShortForm:
         assert blend is not None
         equating, calibrated_range = rule.equating, blend.range
         return {
-            "format": FORMAT,
-            "version": VERSION,
+            **SHORT_FORM.head,
             **{name: getattr(self, name) for name in TEXTS},
             "about": plain(dict(self.about)),
             "n_items": self.n_items,
@@ -312,7 +316,7 @@ class ShortForm:
             max_bytes: the greatest size of the file.
 
         Raises:
-            InputError: the file is missing, damaged, of another kind, or of a later version.
+            InputError: the file is missing, damaged, of another kind, or of another version.
         """
         form = read_form(read_bytes(path, max_bytes), str(path))
         warn_if_due(form, str(path))
@@ -339,19 +343,11 @@ def read_form(data: bytes, where: str) -> ShortForm:
         where: the file, for messages.
 
     Raises:
-        InputError: it is damaged, of another kind, or of a later version.
+        InputError: it is damaged, of another kind, or of another version.
     """
     document = parse_json(data, where)
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        advice = "Give a file that irtcat short-form or ShortForm.save wrote."
-        raise InputError(f"{where}: this is not a short form. {advice}")
-    version = document.get("version")
-    if isinstance(version, int) and version > VERSION:
-        must = f"the short form is of format version {version}; this irtcat reads up to {VERSION}"
-        raise InputError(f"{where}: {must}. Upgrade irtcat to read it.")
+    SHORT_FORM.check(document, where)
     try:
-        if version != VERSION or isinstance(version, bool):
-            raise ValueError("version")
         return _form(document)
     except (KeyError, TypeError, ValueError, AttributeError, InputError) as error:
         why = f"the short form is damaged ({error})"

@@ -156,7 +156,7 @@ def _score_text(
     rows = ranking.by_name if ranking is not None and ranking.by == "score" else {}
 
     def of(session: "Session") -> str:
-        row = rows.get(str(session.head.get("subject") or session.id))
+        row = rows.get(session.head["subject"] or session.id)
         return session_text(session, responses, mismatch) if row is None else score_text(row)
 
     return of

@@ -308,7 +308,7 @@ def session_score(session: "Session", responses: Responses | None, mismatch: str
     They fit where they hold all items of the bank for enough other subjects.
     """
     if responses is not None:
-        name = session.head.get("subject") or session.id
+        name = session.head["subject"] or session.id
         ids = set(map(str, responses.item_ids))
         others = [i for i, subject in enumerate(responses.subject_ids) if str(subject) != name]
         if len(others) >= LEAST_CALIBRATION and set(session.bank.item_ids.tolist()) <= ids:
@@ -323,7 +323,7 @@ def _as_standing(session: "Session", score: FullScore, source: str) -> Standing:
     if not session.is_over:
         flags.append("the session is not over")
     return Standing(
-        name=str(session.head.get("subject") or session.id),
+        name=session.head["subject"] or session.id,
         score=score.score,
         lower=score.lower,
         upper=score.upper,

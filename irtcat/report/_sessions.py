@@ -100,7 +100,7 @@ def sessions(
 
 def _label(key: str, session: "Session") -> str:
     """The label of a session: subject and id."""
-    subject = str(session.head.get("subject", ""))
+    subject = session.head["subject"]
     return f"{subject} ({key})" if subject and subject != key else key
 
 

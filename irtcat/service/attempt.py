@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from irtcat._checks import InputError
+from irtcat._file_format import FileFormat
 from irtcat.cat import Session, StoreError
 from irtcat.cat._log import Event, Stopwatch, first_digest, utc_text
 from irtcat.service import tables
@@ -39,7 +40,7 @@ __all__ = [
     "ticket_of",
 ]
 
-FORMAT, VERSION = "irtcat-attempt", 1
+ATTEMPT = FileFormat("irtcat-attempt", "an attempt", "Restore a copy.")
 
 MESSAGES = {
     "begin": "attempt.started",
@@ -542,6 +543,7 @@ def _read(
         raise NotFoundError("There is no such attempt.")
     if loaded.value is None:
         document = json.loads(row.head)
+        ATTEMPT.check(document, f"attempt {name}", StoreError)
         loaded.value = Attempt(service, document, published_test(service, document["test"]))
     loaded.value.catch_up(row.seal)
     return loaded.value
@@ -647,8 +649,7 @@ def _begin(service: Service, token: str, key: str) -> Started | None:
         now = service.now()
         name = new_id("a")
         head = {
-            "format": FORMAT,
-            "version": VERSION,
+            **ATTEMPT.head,
             "id": name,
             "test": ticket.test,
             "person": ticket.person,

@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 import sqlalchemy as sa
 
+from irtcat._file_format import FileFormat
 from irtcat.cat._log import Event, first_digest
 from irtcat.service import tables
 from irtcat.service.context import Service
@@ -13,7 +14,7 @@ from irtcat.service.context import Service
 __all__ = ["audit_entries", "record"]
 
 LOG = "audit"
-HEAD = {"format": "irtcat-audit", "version": 1}
+HEAD = FileFormat("irtcat-audit", "an audit log").head
 
 
 def record(service: Service, actor: str, action: str, **details: Any) -> None:

@@ -117,7 +117,7 @@ class Service:
         key: Key = None,
         clock: Clock = system_clock,
     ):
-        """Open the service's database; its tables are created or upgraded.
+        """Open the service's database; its tables are created if need be.
 
         Args:
             address: path of a SQLite file, or ``postgresql://...``.

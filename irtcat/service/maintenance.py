@@ -21,6 +21,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from irtcat._checks import InputError, brief, one_line
+from irtcat._file_format import FileFormat
 from irtcat._files import check_target
 from irtcat.cat import StoreError
 from irtcat.cat._log import first_digest, is_digest
@@ -201,7 +202,7 @@ def _check_tickets(service: Service, faults: _Faults) -> int:
     return len(tickets)
 
 
-ANCHOR, ANCHOR_VERSION = "irtcat-anchor", 1
+ANCHOR = FileFormat("irtcat-anchor", "an anchor", "Give what irtcat service anchor wrote.")
 
 LOGS = {
     "attempts": ("attempt_events", "attempt"),
@@ -240,8 +241,7 @@ def anchor(service: Service) -> dict[str, Any]:
     """
     with service.database.reading(at_once=True):
         document: dict[str, Any] = {
-            "format": ANCHOR,
-            "version": ANCHOR_VERSION,
+            **ANCHOR.head,
             "at": service.now(),
             "logs": _log_ends(service),
         }
@@ -263,9 +263,7 @@ def check_anchor(service: Service, document: Any) -> list[str]:
     Raises:
         InputError: for a document that is no anchor, or whose signature is not of this service.
     """
-    is_anchor = isinstance(document, dict) and document.get("format") == ANCHOR
-    if not is_anchor or document.get("version") != ANCHOR_VERSION:
-        raise InputError("The anchor must be a JSON document written by irtcat service anchor.")
+    ANCHOR.check(document, "anchor")
     if not is_digest(document.get("signature"), _signed(service, document)):
         raise InputError("The anchor was changed, or is of another service or key.")
     faults: list[str] = []

@@ -190,8 +190,8 @@ class Progress:
 
     def _reopen(self, event: Event) -> None:
         self.status, self.reason = "running", ""
-        self.extra_test += event.get("seconds", 0.0)
-        self.extra_section += event.get("seconds", 0.0)
+        self.extra_test += event["seconds"]
+        self.extra_section += event["seconds"]
 
     def _rating(self, event: Event) -> None:
         answer = self.answers[event["item"]]

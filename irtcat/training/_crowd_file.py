@@ -9,6 +9,7 @@ import numpy as np
 
 from irtcat._archives import array_file
 from irtcat._checks import InputError, argument_error
+from irtcat._file_format import FileFormat
 from irtcat._files import check_target, replacing
 from irtcat._metadata import frame_from_plain, frame_to_plain
 from irtcat._reading import MOST_BYTES, parse_json
@@ -18,7 +19,7 @@ __all__ = ["check_name", "read_crowd_file", "write_crowd_file"]
 
 META = "crowd"
 """Name of the array by which the files of crowds are known."""
-FORMAT, VERSION = "irtcat-crowd", 1
+CROWD = FileFormat("irtcat-crowd", "a crowd", "Give a file that Crowd.save wrote.")
 ARRAYS = ("item_ids", "classes", "labels", "predictions", "trained_on", "subjects")
 OPTIONAL = ("gold", "probabilities")
 
@@ -39,7 +40,7 @@ def write_crowd_file(crowd: Any, path: str | os.PathLike[str]) -> Path:
         classes = classes.astype(np.str_)
     if classes.dtype.kind not in "Ubiuf":
         raise argument_error("crowd", "one whose labels are text or numbers", classes.dtype)
-    meta = {"format": FORMAT, "version": VERSION, "members": frame_to_plain(crowd.members)}
+    meta = {**CROWD.head, "members": frame_to_plain(crowd.members)}
     arrays = {
         META: np.array(json.dumps(meta)),
         "item_ids": crowd.item_ids.astype(np.str_),
@@ -85,12 +86,8 @@ def _read_meta(text: np.ndarray, path: Any, damaged: Any) -> dict[str, Any]:
     if text.shape != () or text.dtype.kind != "U":
         raise damaged("its description is not text")
     meta = parse_json(str(text).encode("utf-8", "replace"), str(path), MOST_BYTES)
-    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
-        raise damaged("its description is of another format")
-    if meta.get("version") != VERSION:
-        advice = "Upgrade irtcat to read it."
-        raise InputError(f"{path}: the crowd is of version {meta.get('version')}. {advice}")
-    return meta
+    CROWD.check(meta, path)
+    return dict(meta)
 
 
 def _fits(fields: dict[str, Any]) -> bool:

@@ -11,14 +11,14 @@ import numpy as np
 
 from irtcat._archives import array_file
 from irtcat._checks import InputError, argument_error
+from irtcat._file_format import FileFormat
 from irtcat._files import replacing
 from irtcat._reading import MOST_BYTES, read_json, status_of
 from irtcat.training._learners import Answers
 
 __all__ = ["Store", "as_text", "digest"]
 
-VERSION = 3
-"""Version 3 added a digest of every member."""
+FOLDER = FileFormat("irtcat-crowd-folder", "the folder of a crowd", "Choose another folder.")
 
 MAX_ITEM_BYTES = 2**14
 """Limit on a member's answers per item: float32 probabilities of 4,096 classes."""
@@ -96,9 +96,7 @@ class Store:
         status_of(folder)  # raises a readable error for an invalid path
         self.folder = Path(folder)
         self._digest = digest(settings)
-        settings = json.loads(
-            json.dumps({"format": "irtcat crowd", "version": VERSION, **settings})
-        )
+        settings = json.loads(json.dumps({**FOLDER.head, **settings}))
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             # Ignores hidden files, such as partial ones of a killed process.
@@ -118,12 +116,7 @@ class Store:
     def _compare(self, settings: dict[str, Any]) -> None:
         """Raise if the folder belongs to another crowd."""
         saved = read_json(self.folder / SETTINGS)
-        saved = saved if isinstance(saved, dict) else {}
-        if saved.get("format") != settings["format"] or saved.get("version") != VERSION:
-            advice = "Run irtcat upgrade on a crowd of an earlier version."
-            raise InputError(
-                f"{self.folder}: this is not a crowd of this version of irtcat. {advice}"
-            )
+        FOLDER.check(saved, self.folder / SETTINGS)
         for name, value in settings.items():
             if saved.get(name) != value:
                 change = "" if name == "data" else f" (was {saved.get(name)}, is now {value})"

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from irtcat._checks import InputError, argument_error, check_choice, check_count
+from irtcat._file_format import FileFormat
 from irtcat._types import IntArray
 from irtcat.training._sources import Source, source_of
 
@@ -28,7 +29,7 @@ except ImportError as error:
 
 __all__ = ["UNEVEN", "BatchSampler", "Sampler", "gather"]
 
-VERSION = 1
+STATE = FileFormat("irtcat-sampler", "a state of a sampler", "Give what `state_dict` returned.")
 
 UNEVEN = ("drop", "repeat")
 """What happens to the remainder of an epoch that the processes cannot share equally."""
@@ -160,7 +161,7 @@ class _Shares:
             )
         ahead = self._order[taken - self._first :] if self._source.kept else self._order[:0]
         return {
-            "version": VERSION,
+            **STATE.head,
             "epoch": self._epoch,
             "begun": self._begun,
             "taken": int(taken),
@@ -181,11 +182,10 @@ class _Shares:
         Raises:
             InputError: for another state.
         """
+        STATE.check_argument("state", state)
         names = ("epoch", "begun", "taken", "ended", "ahead", "source")
-        if not isinstance(state, Mapping) or any(name not in state for name in names):
-            raise argument_error("state", "a result of `state_dict`", type(state).__name__)
-        if state.get("version") != VERSION:
-            raise argument_error("state", f"of version {VERSION}", state.get("version"))
+        if missing := [name for name in names if name not in state]:
+            raise argument_error("state", "a result of `state_dict`", f"one without {missing[0]}")
         self._epoch, self._begun = int(state["epoch"]), bool(state["begun"])
         self._taken, self._ended = int(state["taken"]), bool(state["ended"])
         order = self._source.restore(_as_arrays(state["source"]), self._epoch, self._begun)

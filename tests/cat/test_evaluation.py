@@ -166,8 +166,6 @@ def test_bad_shares(share):
 
 def test_config_travels():
     assert Config.from_json(CONFIG.to_json()) == CONFIG
-    old = {name: value for name, value in CONFIG.to_json().items() if name != "sampled"}
-    assert Config.from_json(old).sampled == 0  # written before there was sampling
 
 
 @pytest.mark.parametrize("drawn", [np.zeros((60, 60)), np.ones((2, 2)), "all"])

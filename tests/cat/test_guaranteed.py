@@ -167,11 +167,6 @@ def test_the_rule_in_words():
     assert (config.is_guaranteed, config.max_items) == (True, 200)
     assert config.default_estimator == "guaranteed"
     assert Config().default_estimator == "auto"
-
-
-def test_configurations_of_earlier_versions_keep_their_hash():
-    assert "uniform" not in Config().to_json()
-    config = Config.guaranteed(50, 0.1)
     assert Config.from_json(config.to_json()) == config
 
 

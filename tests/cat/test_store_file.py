@@ -1,4 +1,4 @@
-"""The file of a store: removed, replaced, forged, of older versions, with names that cannot be."""
+"""The file of a store: removed, replaced, forged, with names that cannot be."""
 
 import dataclasses
 import hashlib
@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 from irtcat import InputError, ItemBank
-from irtcat.cat import Config, Session, Store, StoreError, part, run
-from irtcat.cat._store_file import VERSION, OutdatedStoreError, StoreFile
+from irtcat.cat import Config, Store, StoreError, part, run
+from irtcat.cat._store_file import StoreFile
 from irtcat.harness import evaluate
 
 RNG = np.random.default_rng(8)
@@ -322,73 +322,6 @@ def test_foreign_contents_are_told_in_sentences(tmp_path):
         path.unlink()
 
 
-def older(path, version):
-    """A store as older versions wrote it: no time stamps, no seals, and in version 1 no counts."""
-    with Store(path) as store:
-        sessions = [store.begin(BANK, COUNTED, session_id=str(k), seed=k) for k in range(2)]
-        for session in sessions:
-            for _ in range(3 if session.id == "0" else 2):
-                session.answer(session.asked[0], 1, 1.5)
-        counts = store.counts(BANK, COUNTED)
-    with sqlite3.connect(path) as db:
-        for trigger in ("events_stay", "events_last"):
-            db.execute(f"DROP TRIGGER {trigger}")
-        for session in sessions:
-            head = {k: v for k, v in session.head.items() if k != "started"} | {"version": 1}
-            last = hashlib.sha256(json.dumps(head, sort_keys=True).encode()).hexdigest()
-            db.execute("UPDATE sessions SET head = ? WHERE id = ?", (json.dumps(head), session.id))
-            for number, event in enumerate(session.events):
-                event = {k: v for k, v in event.items() if k not in ("at", "elapsed")}
-                text = json.dumps(event, sort_keys=True)
-                last = hashlib.sha256(f"{last}\n{text}".encode()).hexdigest()
-                db.execute(
-                    "UPDATE events SET event = ?, digest = ? WHERE session = ? AND number = ?",
-                    (text, last, session.id, number),
-                )
-        db.execute("DROP TABLE statuses")
-        db.execute("DROP TABLE seals")
-        db.execute("ALTER TABLE meta DROP COLUMN key")
-        db.execute("UPDATE meta SET version = ?", (version,))
-        for table in ("exposure", "visits") if version < 2 else ():
-            db.execute(f"DROP TABLE {table}")
-    db.close()
-    return sessions, counts
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_stores_of_older_versions_go_on(tmp_path, version):
-    path = tmp_path / "s.db"
-    before, counts = older(path, version)
-    with pytest.raises(StoreError, match="made without a key"):
-        Store(path, key="one")
-    for _ in range(2):  # when it is opened first, and ever after
-        with Store(path, create=False) as store:
-            store.check()
-            assert store._db.execute("SELECT version FROM meta").fetchone() == (VERSION,)
-            for now, then in zip(store.counts(BANK, COUNTED), counts, strict=True):
-                np.testing.assert_array_equal(now, then)
-            for session in before:
-                again = store.resume(session.id)
-                assert again.asked == session.asked
-                assert again.to_frame().equals(session.to_frame())
-                assert float(again.state.seconds) == float(session.state.seconds)
-    later = datetime(2030, 1, 1, tzinfo=UTC)
-    with Store(path, clock=lambda: (later, 5.0)) as store:
-        session = store.resume("0")
-        session.answer(session.asked[0], 1)  # nobody knows when its item was asked: 0 seconds
-        assert session.events[-2] == {
-            "kind": "answer", "item": session.events[-2]["item"], "code": 1, "seconds": 0.0,
-            "at": "2030-01-01T00:00:00.000000+00:00", "elapsed": 0.0,
-        }  # fmt: skip
-        later += timedelta(seconds=8)
-    with Store(path, clock=lambda: (later, 0.0)) as store:
-        session = store.resume("0")
-        session.answer(session.asked[0], 1)
-        assert session.events[-2]["seconds"] == 8.0
-        store.check()
-        assert Session.from_json(BANK, session.to_json(), session._pool).asked == session.asked
-
-
 def same_status(status, session):
     """Whether a status says what the session says."""
     about = (session.id, session.asked, session.reason, session.is_over, session.flags())
@@ -464,21 +397,6 @@ def test_statuses_of_several_abilities_and_of_content_plans(tmp_path):
         plan, stored = session.plan, (store.status("b"), file.status("b"))[1]
         assert stored.plan_text == str(plan)
         assert stored.plan.equals(plan.to_frame())
-
-
-def test_a_store_of_version_4_has_no_statuses_yet(tmp_path):
-    path = tmp_path / "s.db"
-    store, session = begun(path)
-    store.close()
-    edit(path, "DROP TABLE statuses", "UPDATE meta SET version = 4")
-    with pytest.raises(OutdatedStoreError):
-        StoreFile(path)
-    with Store(path) as store:
-        assert store._db.execute("SELECT version FROM meta").fetchone() == (VERSION,)
-        assert same_status(store.status("a"), session)
-        store.check()
-    with StoreFile(path) as file:
-        assert same_status(file.status("a"), session)
 
 
 def test_the_time_between_processes_is_that_in_utc(tmp_path):

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import time
@@ -177,8 +176,6 @@ def test_examples_in_the_help_run_as_pasted(name, monkeypatch):
         write_logs()
     if name in ("complete", "probe"):
         write_scores()
-    if name == "upgrade":
-        shutil.copy(Path(__file__).parents[1] / "compat" / "df22f9f" / "session.json", ".")
     lines = examples(run_ok(name, "--help"))
     assert any(line[1] == name for line in lines)
     for program, *arguments in lines:

@@ -1,7 +1,5 @@
 """What the commands import: the import of JAX takes longer than most of them run."""
 
-import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +16,6 @@ from irtcat._logistic import FIELDS
 from irtcat.cat import Config, Store
 from irtcat.models import MODELS, Feasibility, parameter_names
 
-EARLIER = Path(__file__).parents[1] / "compat" / "df22f9f"
 SLOW = {"jax", "equinox", "optax", "scipy", "matplotlib", "sklearn"}
 PROGRAM = """
 import sys, atexit
@@ -47,8 +44,6 @@ def folder(tmp_path_factory):
         session = store.begin(bank, Config(max_items=3), "anna", seed=1)
         session.answer(session.asked[0], 1)
         store.record_status(session)
-    shutil.copytree(EARLIER / "crowd", folder / "crowd")
-    shutil.copy(EARLIER / "session.json", folder)
     return folder
 
 
@@ -81,8 +76,6 @@ def imported(folder, *arguments):
         "report scores.csv --out report.html",
         "report scores.csv items.csv --out second.html",
         "export items.csv --to ids",
-        "upgrade crowd",
-        "upgrade session.json",
     ],
 )
 def test_commands_that_compute_nothing_import_no_jax(folder, command):
@@ -171,18 +164,6 @@ def test_damaged_banks_are_refused_alike(tmp_path):
             read(path)
         messages.append(str(error.value))
     assert messages[0] == messages[1]
-
-
-@pytest.mark.parametrize(
-    ("action", "field"), [(("list",), "sessions"), (("status", "--id", "anna"), "answers")]
-)
-def test_an_earlier_store_is_read(tmp_path, action, field):
-    shutil.copy(EARLIER / "sessions.db", tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-m", "irtcat", "session", *action, "--store", "sessions.db", "--json"],
-        cwd=tmp_path, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert json.loads(done.stdout)[field]
 
 
 @pytest.mark.parametrize(

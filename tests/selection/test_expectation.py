@@ -249,9 +249,8 @@ def test_subsets_in_files_keep_the_expectation(tmp_path, calibration):
         read_subset(tmp_path / "wrong.csv")
 
 
-def test_the_rules_of_a_session_keep_it_and_earlier_documents_stay_the_same(bank, calibration):
+def test_the_rules_of_a_session_keep_it(bank, calibration):
     plain, known = Config(max_items=20), Config(max_items=20, expect="stronger")
-    assert "expect" not in plain.to_json()
     assert Config.from_json(known.to_json()) == known
     assert Config.for_evaluation(20, "similar").sampled == 0
     scores = []

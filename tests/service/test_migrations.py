@@ -29,9 +29,9 @@ def test_a_second_start_changes_nothing(database):
         assert database.tables() == before
 
 
-def test_tables_of_a_later_version_are_refused(database):
+def test_tables_of_another_version_are_refused(database):
     Service(database, create=True)
     with database.writing():
         database.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
-    with pytest.raises(StoreError, match=r"newer irtcat \(9999\)"):
+    with pytest.raises(StoreError, match=r"of revision 0001\. Got revision 9999\."):
         Service(database)

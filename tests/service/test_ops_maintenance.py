@@ -5,7 +5,6 @@ import os
 import shutil
 import sqlite3
 import subprocess
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -20,7 +19,6 @@ from irtcat.service.maintenance import anchor, check, check_anchor, copy_service
 from tests.service.helpers import HandClock, bank, definition, items
 from tests.service.test_taking import Taker, ticket, to_adaptive
 
-EARLIER = Path(__file__).parents[1] / "compat" / "df22f9f"
 WORDS = "correct horse battery"
 
 
@@ -309,15 +307,11 @@ def test_a_copy_needs_the_same_key(tmp_path):
         copy_service(service, other)
 
 
-@pytest.mark.parametrize("version", ["today", "earlier"])
-def test_a_store_of_sessions_becomes_a_service(tmp_path, version):
+def test_a_store_of_sessions_becomes_a_service(tmp_path):
     path = tmp_path / "sessions.db"
-    if version == "earlier":
-        shutil.copy(EARLIER / "sessions.db", path)
-    else:
-        with Store(path) as store:
-            session = store.begin(bank(), definition().config_of(2), "anna", seed=1)
-            session.answer(session.asked[0], 1)
+    with Store(path) as store:
+        session = store.begin(bank(), definition().config_of(2), "anna", seed=1)
+        session.answer(session.asked[0], 1)
     with sqlite3.connect(path) as plain:
         before = plain.execute("SELECT * FROM events ORDER BY session, number").fetchall()
         heads = plain.execute("SELECT * FROM sessions ORDER BY id").fetchall()

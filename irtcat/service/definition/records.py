@@ -69,9 +69,6 @@ ACCOMMODATIONS = {
 }
 """Accommodations that a test may allow, and what they do."""
 
-FORMAT = 1
-"""Version of the document."""
-
 
 def time_factor(accommodations: Any) -> float:
     """The factor by which a person's accommodations extend all time limits.

@@ -1,4 +1,4 @@
-"""Migrations of the service's tables, by Alembic; the store of sessions upgrades its own."""
+"""Migrations of the service's tables, by Alembic; the store of sessions creates its own."""
 
 from pathlib import Path
 
@@ -16,10 +16,10 @@ VERSION_TABLE = "service_version"
 
 
 def upgrade(database: EngineDatabase) -> None:
-    """Create the tables of the service in a store, or upgrade those of an earlier version.
+    """Create the tables of the service in a store.
 
     Raises:
-        StoreError: for tables of a later version.
+        StoreError: for tables of another version.
     """
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent))
@@ -30,7 +30,8 @@ def upgrade(database: EngineDatabase) -> None:
         return
     known = {revision.revision for revision in script.walk_revisions()}
     if current is not None and current not in known:
-        raise StoreError(f"{database.label}: made by a newer irtcat ({current}). Update.")
+        must = f"tables of the service of revision {script.get_current_head()}"
+        raise StoreError(f"{database.label}: expected {must}. Got revision {current}.")
     with database.writing(alone=True):
         config.attributes["connection"] = database.connection
         command.upgrade(config, "head")

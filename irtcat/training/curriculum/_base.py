@@ -9,13 +9,16 @@ import numpy as np
 import pandas as pd
 
 from irtcat._checks import InputError, argument_error, check_count
+from irtcat._file_format import FileFormat
 from irtcat._types import IntArray
 from irtcat.training._data import rows_at
 from irtcat.training.curriculum._examples import Examples
 
 __all__ = ["Curriculum", "Row"]
 
-VERSION = 1
+STATE = FileFormat(
+    "irtcat-curriculum", "a state of a curriculum", "Give what `state_dict` returned."
+)
 Row = dict[str, float | int]
 
 
@@ -141,7 +144,7 @@ class Curriculum(abc.ABC):
     def state_dict(self) -> dict[str, Any]:
         """The state for `restore`, JSON-serialisable; small for any number of examples."""
         rows = [dict(row) for row in self._rows]
-        return {"version": VERSION, "settings": self._settings, "rows": rows, **self._state()}
+        return {**STATE.head, "settings": self._settings, "rows": rows, **self._state()}
 
     @abc.abstractmethod
     def _state(self) -> dict[str, Any]:
@@ -159,11 +162,8 @@ class Curriculum(abc.ABC):
         Raises:
             InputError: for the state of a curriculum of other examples or settings.
         """
-        if not isinstance(state, Mapping) or "settings" not in state or "rows" not in state:
-            raise argument_error("state", "a result of `state_dict`", type(state).__name__)
-        if state.get("version") != VERSION:
-            raise argument_error("state", f"of version {VERSION}", state.get("version"))
-        if state["settings"] != self._settings:
+        STATE.check_argument("state", state)
+        if state.get("settings") != self._settings:
             raise InputError(
                 "The `state` argument must be of a curriculum of the same class, examples and "
                 "settings. Got one of another."

@@ -16,6 +16,7 @@ from irtcat._checks import (
     check_interval,
     is_number,
 )
+from irtcat._file_format import FileFormat
 from irtcat._registry import documented
 from irtcat._types import FloatArray, IntArray
 from irtcat.training.online._allocate import LEAST, allocate
@@ -834,7 +835,7 @@ class Selector:
             [[row.get(name, np.nan) for name in HISTORY] for row in self._rows], float
         ).reshape(-1, len(HISTORY))
         out: dict[str, Any] = {
-            "version": VERSION,
+            **STATE.head,
             "items": self._own_fingerprint(),
             "n_items": self._items.n,
             "step": self._step,
@@ -868,14 +869,11 @@ class Selector:
             InputError: it is of other prompts or another number of features or topics, or parts are
                 missing. Nothing is changed then.
         """
-        if not isinstance(state, Mapping):
-            raise argument_error("state", "what `state_dict` returned", type(state).__name__)
+        STATE.check_argument("state", state)
         required = set(self.state_dict())
         missing = sorted(required - set(state))
         if missing:
             raise argument_error("state", "what `state_dict` returned", f"no {missing[0]!r}")
-        if int(state["version"]) != VERSION:
-            raise argument_error("state", f"of version {VERSION}", int(state["version"]))
         n = int(state["n_items"])
         if n != self._items.n:
             got = f"{n}, where this selector has {self._items.n}"
@@ -886,7 +884,7 @@ class Selector:
         arrays = {
             name: np.asarray(value)
             for name, value in state.items()
-            if name not in ("items", "random")
+            if name not in ("format", "items", "random")
         }
         if arrays["policy_mean"].shape != self._policy.mean.shape:
             must = "of a selector with the same features, topics and known difficulties"
@@ -930,8 +928,7 @@ class Selector:
         return self._fingerprint
 
 
-VERSION = 1
-"""Of the layout of `Selector.state_dict`."""
+STATE = FileFormat("irtcat-selector", "a state of a selector", "Give what `state_dict` returned.")
 
 PAST = ("shift", "var", "cross")
 
