@@ -45,7 +45,7 @@ test-service: .venv/.service-test
 test-training: export OMP_NUM_THREADS = 1
 test-training: .venv/.training-test
 	IRTCAT_TRAINING=1 $(PYTEST) -rs tests/training_integrations \
-		irtcat/training/torch.py irtcat/training/huggingface.py
+		irtcat/training/drivers/torch.py irtcat/training/drivers/huggingface.py
 
 # Crowds on Dask, Ray, joblib and MPI, also when workers are killed, and fits in two processes. The
 # tests of MPI need Open MPI (Debian: openmpi-bin). One after the other: each starts its processes.

@@ -11,7 +11,7 @@ package (and the command line's ``--help``) is fast.
 
 from typing import TYPE_CHECKING
 
-from irtcat._lazy import lazy_names
+from irtcat._common.lazy import lazy_names
 from irtcat._version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -30,19 +30,23 @@ if TYPE_CHECKING:
         short_forms,
         training,
     )
-    from irtcat._checks import InputError
-    from irtcat.bank import ItemBank
+    from irtcat._common.checks import InputError
+    from irtcat.bank import (
+        ItemBank,
+        Population,
+        factor_loadings,
+        fisher_information,
+        rotate,
+        test_information,
+    )
     from irtcat.fitting import BenchmarkFit, Fit, Link, fit, fit_benchmarks, link, update_items
-    from irtcat.information import fisher_information, test_information
     from irtcat.io import as_responses, read_responses
     from irtcat.leaderboard import compare
     from irtcat.loading import describe, load
     from irtcat.models import MODELS
-    from irtcat.population import Population
     from irtcat.prediction import ESTIMATORS, ShortForm, predict, short_form
     from irtcat.prediction.two_stage import select_next
     from irtcat.responses import Responses
-    from irtcat.rotation import factor_loadings, rotate
     from irtcat.scoring import Ability, plausible_values, score, sum_score_table
     from irtcat.selection import STRATEGIES, Subset, select
 else:

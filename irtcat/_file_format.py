@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from irtcat._checks import InputError, shorten
+from irtcat._common.checks import InputError, shorten
 
 __all__ = ["FileFormat"]
 
@@ -23,7 +23,7 @@ class FileFormat(NamedTuple):
         {'format': 'irtcat-form', 'version': 1}
         >>> forms.check({"format": "irtcat-form", "version": 2}, "a.json")
         Traceback (most recent call last):
-        irtcat._checks.InputError: a.json: expected a test form of version 1. Got version 2. ...
+        irtcat._common.checks.InputError: a.json: expected a test form of version 1. Got version 2. ...
     """
 
     name: str

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from irtcat._types import FloatArray
+from irtcat._common.types import FloatArray
 
 __all__ = ["FIELDS", "irt_parameters_of", "published_logistic"]
 

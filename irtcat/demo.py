@@ -13,13 +13,13 @@ from pathlib import Path
 import pandas as pd
 
 from irtcat import leaderboard, plot
-from irtcat._csv import write_csv
-from irtcat._folders import MANIFEST, OutputFolder
-from irtcat.datasets import load
+from irtcat._files.csv import write_csv
+from irtcat._files.folders import MANIFEST, OutputFolder
 from irtcat.fitting import Fit, fit
 from irtcat.leaderboard import Leaderboard, Progress
 from irtcat.prediction import full_scores, predict
 from irtcat.responses import Responses
+from irtcat.responses.datasets import load
 from irtcat.selection import select
 
 __all__ = ["Demo", "run"]

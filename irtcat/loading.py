@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from irtcat import cat
-from irtcat._checks import InputError
-from irtcat._folders import FOLDER, MANIFEST
-from irtcat._reading import MOST_BYTES, check_path, read_json
+from irtcat._common.checks import InputError
+from irtcat._files.folders import FOLDER, MANIFEST
+from irtcat._files.reading import MOST_BYTES, check_path, read_json
 from irtcat.bank import ItemBank
 from irtcat.io import as_responses, read_responses
-from irtcat.io._text import read_table
-from irtcat.prediction._short_form import SHORT_FORM, ShortForm
+from irtcat.io.text import read_table
+from irtcat.prediction.form import SHORT_FORM, ShortForm
 from irtcat.selection import read_subset
 from irtcat.training.crowd import Crowd
 

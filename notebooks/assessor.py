@@ -137,10 +137,11 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from irtcat.service import example, library, people, results, taking
-from irtcat.service.attempt import attempt_of
+from irtcat.service import example
+from irtcat.service.attempts import library, people, results, taking
+from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.content import read_items
-from irtcat.service.context import Service
+from irtcat.service.storage.context import Service
 from irtcat.service.definition import read_definition
 
 folder = Path(tempfile.mkdtemp())
@@ -154,7 +155,7 @@ print(report.summary())
 
 # %% [markdown]
 # A ticket is a link with which one person takes the test once. In a browser the pages do what the
-# functions of `irtcat.service.taking` do here: start, show the page, take an answer. A simulated
+# functions of `irtcat.service.attempts.taking` do here: start, show the page, take an answer. A simulated
 # person of ability 1 knows the right answer to some of the items.
 
 # %%

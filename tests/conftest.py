@@ -42,8 +42,8 @@ CACHE = {
 QUICK_COMPILATION = [
     # The workers fill the cores: one program is compiled by one thread, which costs less in all.
     "--xla_cpu_parallel_codegen_split_count=1",
-    # Operations outside of the package's own programs (`irtcat._compile`) compile as quickly: a
-    # quarter off the time of compilation.
+    # Operations outside of the package's own programs (`irtcat._common.compilation`) compile as
+    # quickly: a quarter off the time of compilation.
     "--xla_cpu_use_fusion_emitters=false",
     "--xla_cpu_opt_preset=CPU_OPT_PRESET_FAST_COMPILE",
 ]
@@ -194,7 +194,7 @@ def pytest_runtest_teardown():
     maps = Path("/proc/self/maps")
     if _compiled_since_count < PROGRAMS_BETWEEN or not maps.exists():
         return
-    from irtcat._compile import forget_programs  # after the settings above are made
+    from irtcat._common.compilation import forget_programs  # after the settings above are made
 
     _compiled_since_count = 0
     if maps.read_bytes().count(b"\n") > MOST_MAPS:
@@ -229,7 +229,7 @@ def shared(request):
 def lsat_fit():
     """`fit` of "lsat6" or "lsat7" by default settings, each done once."""
     from irtcat import fit
-    from irtcat.datasets import load
+    from irtcat.responses.datasets import load
 
     return functools.cache(lambda name, model: fit(load(name), model))
 

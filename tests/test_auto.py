@@ -10,8 +10,8 @@ from scipy.stats import norm
 
 from irtcat import InputError, ItemBank, Responses, predict, select, select_next
 from irtcat.prediction import auto, full_scores
-from irtcat.prediction._equating import full_score_curve
-from irtcat.prediction._intervals import mixture_interval
+from irtcat.prediction.equating import full_score_curve
+from irtcat.prediction.intervals import mixture_interval
 from irtcat.selection import rechoose
 from irtcat.selection.balanced import eligible_share, layout
 from irtcat.selection.curves import ScoreCurves, score_curves

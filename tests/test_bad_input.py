@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.io import read_responses
 from irtcat.responses import Responses
 

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from irtcat import _betting
-from irtcat._betting import (
+from irtcat.prediction import betting
+from irtcat.prediction.betting import (
     Bets,
     Draw,
     bet,
@@ -67,13 +67,13 @@ def test_every_estimate_is_unbiased_over_all_draws(n):
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_capital_of_the_true_score_is_a_martingale(n):
-    at = round(TRUTH * (_betting.N_MEANS - 1))
+    at = round(TRUTH * (betting.N_MEANS - 1))
     expected = sum(p * b.capital[0, :, :, at] for b, _, p in map(sample, every_order(n)))
     np.testing.assert_allclose(expected, 1, atol=1e-12)
 
 
 def test_skipped_items_only_lower_the_expected_capital():
-    at = round(TRUTH * (_betting.N_MEANS - 1))
+    at = round(TRUTH * (betting.N_MEANS - 1))
     lower, upper = ANSWERS.copy(), ANSWERS.copy()
     lower[[0, 2]], upper[[0, 2]] = 0, 1
     expected = sum(

@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from irtcat import _compile
+from irtcat._common import compilation
 
 
 @pytest.fixture
 def doubled():
-    return _compile.jit(lambda x, n=2: n * x, static_argnames=("n",))
+    return compilation.jit(lambda x, n=2: n * x, static_argnames=("n",))
 
 
 def test_alone_and_within_others(doubled):
@@ -23,12 +23,12 @@ def test_alone_and_within_others(doubled):
 
 
 def test_a_version_without_the_settings_compiles_without_them(monkeypatch):
-    monkeypatch.setattr(_compile, "_unsupported", [])
-    function = _compile.jit(lambda x: x + 1, options={"xla_no_such_setting": True})
-    assert not _compile._unsupported
+    monkeypatch.setattr(compilation, "_unsupported", [])
+    function = compilation.jit(lambda x: x + 1, options={"xla_no_such_setting": True})
+    assert not compilation._unsupported
     assert float(function(1.0)) == 2.0
     assert float(function(2.0)) == 3.0
-    assert _compile._unsupported == [jax.__version__]
+    assert compilation._unsupported == [jax.__version__]
 
 
 def test_errors_of_the_function_are_its_own(doubled):

@@ -21,7 +21,7 @@ from irtcat import (
     score,
     sum_score_table,
 )
-from irtcat._precision import precision
+from irtcat._common.precision import precision
 from irtcat.models import (
     MODELS,
     Design,

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from irtcat import io as readers
-from irtcat._csv import MARK, csv_bytes, read_csv, write_csv
-from irtcat.report._read import read_csv as read_report_csv
+from irtcat._files.csv import MARK, csv_bytes, read_csv, write_csv
+from irtcat.report.reading import read_csv as read_report_csv
 from irtcat.training import filters
 
 IDS = ["=cmd()", "+1", "-1", "@x", "\tx", "\rx", "\nx", "＝x", "'", "'tis", "''", "'=x", "a\rb",

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from irtcat._checks import InputError
-from irtcat.datasets import DATASETS, available, load
+from irtcat._common.checks import InputError
+from irtcat.responses.datasets import DATASETS, available, load
 
 
 def pattern_counts(name):

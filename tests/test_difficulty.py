@@ -7,16 +7,15 @@ import pandas as pd
 import pytest
 
 from irtcat import ItemBank, Responses, fit
-from irtcat._bank_table import read_bank_table
-from irtcat.bank import ranking
+from irtcat.bank import Population, ranking
+from irtcat.bank._table import read_bank_table
 from irtcat.cat import Config, prepare
 from irtcat.leaderboard import headroom
 from irtcat.models import TwoPL
-from irtcat.population import Population
 from irtcat.selection import select
 from irtcat.training import filters
 from irtcat.training.curriculum import AbilityMatched, Competency
-from irtcat.training.online._inputs import read_items
+from irtcat.training.online.inputs import read_items
 
 
 def bank_of(slope, intercept, share, se=0.2, n=16):

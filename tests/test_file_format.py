@@ -8,7 +8,7 @@ import pytest
 
 from irtcat import InputError, ItemBank, Responses, ShortForm, fit, load, short_form
 from irtcat.cat import Config, Session, Store, StoreError, calibrate_exposure, part
-from irtcat.cat._store_file import StoreFile
+from irtcat.cat.live.store_file import StoreFile
 from irtcat.harness import evaluate
 from irtcat.io import read_responses
 from irtcat.training import crowd

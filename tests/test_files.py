@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from irtcat import InputError, ItemBank, Responses, fit, report
-from irtcat._csv import write_csv
-from irtcat._files import check_target, lock, replacing
-from irtcat._folders import OutputFolder
+from irtcat._files.csv import write_csv
+from irtcat._files.folders import OutputFolder
+from irtcat._files.writing import check_target, lock, replacing
 
 
 def test_the_file_appears_when_it_is_whole(tmp_path):
@@ -149,7 +149,7 @@ def test_a_name_as_long_as_the_system_allows(tmp_path):
 
 KILLED = """
 import os, signal, sys
-from irtcat._files import replacing
+from irtcat._files.writing import replacing
 with replacing(sys.argv[1]) as file:
     file.write(b"half")
     file.flush()

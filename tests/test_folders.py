@@ -6,7 +6,7 @@ import os
 import pytest
 
 from irtcat import InputError, demo
-from irtcat._folders import MANIFEST, OutputFolder
+from irtcat._files.folders import MANIFEST, OutputFolder
 
 
 def listed(folder):

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from irtcat import ItemBank, Responses, fit, score
-from irtcat._precision import precision
+from irtcat._common.precision import precision
 from irtcat.cat import Config, simulate
-from irtcat.latent import _layout
+from irtcat.latent import layout
 
 SCRIPT = Path(__file__).parents[1] / "experiments" / "gpu" / "run.py"
 
@@ -147,9 +147,9 @@ def test_blocks_for_gpus_give_the_same_results(monkeypatch):
             tests.items,
         )
 
-    monkeypatch.setattr(_layout, "BLOCK_BYTES", 2**17)
+    monkeypatch.setattr(layout, "BLOCK_BYTES", 2**17)
     small = results()
-    monkeypatch.setattr(_layout, "BLOCK_BYTES", _layout.DEVICE_BLOCK_BYTES)
+    monkeypatch.setattr(layout, "BLOCK_BYTES", layout.DEVICE_BLOCK_BYTES)
     large = results()
     assert large[0] == pytest.approx(small[0], rel=1e-12)
     np.testing.assert_allclose(large[1], small[1], atol=1e-7)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from irtcat import ItemBank, Responses, fisher_information, fit, score
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.models import MIXABLE, Design, column_names, free_parameters, mixture
 
 KINDS = ["2pl"] * 4 + ["3pl"] * 3 + ["graded"] * 4 + ["gpcm"] * 3 + ["nominal"] * 2

@@ -13,7 +13,13 @@ import numpy as np
 import pytest
 
 from irtcat import InputError
-from irtcat._parallel import LEAST_SUBMITTED, check_executor, executor_of, in_order, results_of
+from irtcat._common.executors import (
+    LEAST_SUBMITTED,
+    check_executor,
+    executor_of,
+    in_order,
+    results_of,
+)
 
 from .parallel_tasks import OddError, fails_at_three, fails_oddly, killed_at_three, scaled, where
 

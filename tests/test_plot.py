@@ -8,7 +8,7 @@ import pytest
 
 from irtcat import InputError, ItemBank, plot
 from irtcat.agreement import correlation_matrix as correlate
-from irtcat.information import expected_se, test_information
+from irtcat.bank import expected_se, test_information
 
 GRID = np.linspace(-3, 3, 13)
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.bank import ItemBank
 from irtcat.prediction import ESTIMATORS, full_scores, model, predict, regression
 from irtcat.prediction.design import wilson_interval

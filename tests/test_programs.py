@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from irtcat import _compile, _programs
+from irtcat._common import compilation
+from irtcat._common import programs as _programs
 from irtcat.models import TwoPL
 
 
@@ -36,7 +37,7 @@ def scaled(model, x, *, power):
 @pytest.fixture
 def named(monkeypatch):
     monkeypatch.setattr(scaled, "__module__", "irtcat.scaled")
-    return _compile.jit(scaled, static_argnames=("power",))
+    return compilation.jit(scaled, static_argnames=("power",))
 
 
 def items(n, dtype=np.float32):
@@ -56,7 +57,7 @@ def test_a_program_is_loaded_and_gives_the_same(named, folder):
     assert traced
     assert first["y"].tolist() == [1, 4, 9]
     assert len(list(folder.iterdir())) == 1
-    _compile.forget_programs()
+    compilation.forget_programs()
     again, traced = calls(named, items(3), x)
     assert not traced
     assert {name: value.tolist() for name, value in again.items()} == {
@@ -95,11 +96,11 @@ def test_a_damaged_program_is_compiled_anew(named, folder, damage):
     first, _ = calls(named, items(3), x)
     (path,) = folder.iterdir()
     path.write_bytes(damage(path.read_bytes()))
-    _compile.forget_programs()
+    compilation.forget_programs()
     again, traced = calls(named, items(3), x)
     assert traced
     assert again["y"].tolist() == first["y"].tolist()
-    _compile.forget_programs()
+    compilation.forget_programs()
     assert not calls(named, items(3), x)[1]
 
 
@@ -113,7 +114,7 @@ def test_functions_and_classes_of_others_are_not_kept(folder):
     def squared(x, setting=None):
         return x**2
 
-    function = _compile.jit(squared, static_argnames=("setting",))
+    function = compilation.jit(squared, static_argnames=("setting",))
     assert float(function(3.0)) == 9
     assert float(function(3.0, setting=Setting(2))) == 9
     assert list(folder.iterdir()) == []
@@ -142,7 +143,7 @@ def test_old_programs_make_room(monkeypatch, folder, named):
 FACTORISES = """
 import numpy as np, jax
 from irtcat import fit
-from irtcat.datasets import load
+from irtcat.responses.datasets import load
 traced = []
 jax.monitoring.register_event_duration_secs_listener(
     lambda event, *_, **__: traced.append(event.endswith("jaxpr_trace_duration"))

@@ -9,15 +9,16 @@ import pytest
 from typer.testing import CliRunner
 
 import irtcat
-from irtcat import ItemBank, Responses, _progress, fit, predict, score, select
-from irtcat._progress import FitProgress, Steps, part_of
+from irtcat import ItemBank, Responses, fit, predict, score, select
+from irtcat._common import progress as _progress
+from irtcat._common.progress import FitProgress, Steps, part_of
 from irtcat.cat import Config, Store, calibrate_exposure, part, replay, simulate
 from irtcat.cli._app import app
 from irtcat.diagnose import find_dif, labels, parallel_analysis
 from irtcat.io import open_source
 from irtcat.leaderboard import compare, evaluate, plan
 from irtcat.report import build
-from irtcat.scoring import _score
+from irtcat.scoring import scorer
 
 RNG = np.random.default_rng(5)
 BANK = ItemBank.from_parameters(RNG.uniform(0.7, 2.0, 60), RNG.normal(size=60))
@@ -32,7 +33,7 @@ CODES = np.random.default_rng(6).integers(0, 2, (12, 700))
 @pytest.fixture
 def source(tmp_path, monkeypatch):
     """The responses in a file that is read in blocks of few subjects."""
-    monkeypatch.setattr(_score, "CHUNK_CELLS", 60 * 20)
+    monkeypatch.setattr(scorer, "CHUNK_CELLS", 60 * 20)
     np.save(tmp_path / "x.npy", DATA.to_numpy().astype(np.int8))
     return open_source(tmp_path / "x.npy")
 
@@ -133,7 +134,7 @@ def test_parts_and_steps():
 
 def test_variational_fits_name_the_most_steps():
     from irtcat.cli.fit import VI_STEPS
-    from irtcat.fitting.variational import VISettings
+    from irtcat.fitting.vi.variational import VISettings
 
     assert VISettings().steps == VI_STEPS
     calls = []
@@ -207,7 +208,7 @@ def test_progress_is_shown_on_request(name, monkeypatch):
         texts.append(text)
         yield lambda *step: calls.append(step)
 
-    monkeypatch.setattr("irtcat._progress.progress", recorded)
+    monkeypatch.setattr("irtcat._common.progress.progress", recorded)
     SHOWN[name](progress=False)
     assert texts == []
     result = SHOWN[name](progress=True)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.io import read_responses
 from irtcat.responses import Responses
 

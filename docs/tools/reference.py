@@ -26,9 +26,9 @@ interface; the others are not meant to be imported."""
 
 
 OPTIONAL = {
-    "irtcat.training.huggingface",
-    "irtcat.training.torch",
-    "irtcat.training.verl",
+    "irtcat.training.drivers.huggingface",
+    "irtcat.training.drivers.torch",
+    "irtcat.training.drivers.verl",
 }
 """Public modules that need libraries which documentation is written without."""
 
@@ -154,7 +154,7 @@ def module_page(module: ModuleType, homes: dict[int, str]) -> str:
 
 def table_of_rows(value: Any) -> str:
     """The rules of a registry."""
-    from irtcat._registry import Registry
+    from irtcat._common.registry import Registry
 
     if not isinstance(value, Registry):
         return ""

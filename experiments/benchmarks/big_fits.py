@@ -26,10 +26,10 @@ def parts(fit, responses, repeats=3):
     import jax
     import jax.numpy as jnp
 
-    from irtcat._precision import precision
-    from irtcat.fitting._mstep import Constraints, m_step
+    from irtcat._common.precision import precision
+    from irtcat.fitting.em.m_step import Constraints, m_step
     from irtcat.latent import LayoutPlan, e_step, grid_nodes
-    from irtcat.latent._line import item_curves
+    from irtcat.latent.line import item_curves
     from irtcat.models import pack
 
     with precision(fit.precision) as dtype:

@@ -46,7 +46,7 @@ def bare_products(x, precision_name, rows, width):
     import jax.numpy as jnp
     import numpy as np
 
-    from irtcat._precision import precision
+    from irtcat._common.precision import precision
 
     with precision(precision_name) as dtype:
         n = len(x) // rows * rows

@@ -19,7 +19,8 @@ import pandas as pd
 from speed import ITEMS, LENGTH, N, catsim_run, make, numpy_loop
 
 from irtcat import ItemBank
-from irtcat.cat import Config, Session, assembly, content, prepare, simulate
+from irtcat.cat import Config, Session, prepare, simulate
+from irtcat.cat.rules import assembly, content
 
 HERE = Path(__file__).parent
 ROUNDS, CACHED, FEW, SESSIONS = 5, 100, 20, 10

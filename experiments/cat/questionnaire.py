@@ -15,8 +15,8 @@ import pandas as pd
 
 import irtcat
 from irtcat import ItemBank
+from irtcat.bank import fisher_information
 from irtcat.cat import Config, replay
-from irtcat.information import fisher_information
 
 HERE = Path(__file__).parent
 

@@ -17,9 +17,10 @@ import numpy as np
 import pandas as pd
 
 from irtcat import ItemBank
-from irtcat._precision import precision
-from irtcat.cat import Config, engine, prepare
-from irtcat.cat.estimators import estimate
+from irtcat._common.precision import precision
+from irtcat.cat import Config, prepare
+from irtcat.cat.engine import engine
+from irtcat.cat.rules.estimators import estimate
 
 HERE = Path(__file__).parent
 ITEMS, LOW, HIGH = 12, -4.0, 4.0

@@ -39,7 +39,7 @@ start = time.perf_counter()
 import numpy as np
 import irtcat
 from irtcat import fit
-import irtcat.fitting._em_fit, irtcat.fitting._multi_fit  # what a fit imports
+import irtcat.fitting.unidimensional, irtcat.fitting.multidimensional  # what a fit imports
 imported = time.perf_counter() - start
 model, n, m, options = json.loads(sys.argv[1])
 rng = np.random.default_rng(0)

@@ -36,9 +36,13 @@ TIMEOUT = 120.0
 """Seconds after which a point is given up."""
 
 PRELOAD = [
-    *("irtcat.fitting._em_fit", "irtcat.fitting._multi_fit", "irtcat.scoring._score"),
-    *("irtcat.selection._select", "irtcat.prediction._predict", "irtcat.cat.simulation"),
-    *("irtcat.io.files", "irtcat.io.source", "irtcat.io.logs._read", "pyarrow.parquet"),
+    *("irtcat.fitting.unidimensional", "irtcat.fitting.multidimensional", "irtcat.scoring.scorer"),
+    *(
+        "irtcat.selection.selecting",
+        "irtcat.prediction.predicting",
+        "irtcat.cat.studies.simulation",
+    ),
+    *("irtcat.io.files", "irtcat.io.source", "irtcat.io.logs.read", "pyarrow.parquet"),
 ]
 """What the processes are forked with: ``import irtcat`` itself imports little."""
 

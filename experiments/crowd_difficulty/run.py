@@ -23,7 +23,7 @@ from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 
 import irtcat
-from irtcat.selection._task import share_right
+from irtcat.selection.task import share_right
 from irtcat.training import crowd
 
 HERE = Path(__file__).parent
@@ -134,7 +134,7 @@ def stability(responses: irtcat.Responses, n: int, draw: int) -> list[dict]:
 
 def draw_figure(whole: dict[str, np.ndarray], table: pd.DataFrame, path: Path) -> None:
     """Difficulty against share wrong, and stability against the number of members."""
-    from irtcat.plot._style import COLOURS, MARKERS, new_figure, save, tidy
+    from irtcat.plot.style import COLOURS, MARKERS, new_figure, save, tidy
 
     figure = new_figure(9, 3.8)
     left, right = figure.subplots(1, 2)

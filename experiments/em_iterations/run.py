@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 import irtcat
-from irtcat.datasets import load
+from irtcat.responses.datasets import load
 
 
 def simulate(n_subjects, n_items, c=0.0, d=1.0, seed=0):

@@ -140,10 +140,10 @@ def e_step_seconds(fit: Any, x: np.ndarray) -> tuple[float, float]:
     import jax
     import jax.numpy as jnp
 
-    from irtcat._precision import precision
+    from irtcat._common.precision import precision
     from irtcat.latent import LayoutPlan, e_step
-    from irtcat.latent._layout import WIDE_SD
-    from irtcat.latent._line import N_NODES
+    from irtcat.latent.layout import WIDE_SD
+    from irtcat.latent.line import N_NODES
 
     with precision(fit.precision) as dtype:
         model = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), fit.bank.model)

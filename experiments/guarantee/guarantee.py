@@ -23,8 +23,8 @@ import numpy as np
 import pandas as pd
 
 import irtcat
-from irtcat import _betting
 from irtcat.cat import Config, replay
+from irtcat.prediction import betting as _betting
 
 HERE = Path(__file__).parent
 LENGTHS = (30, 60, 100, 200)

@@ -25,7 +25,7 @@ TASKS, DOCUMENTS = 10, 100
 CHILD = """
 import json, resource, sys, time
 from irtcat.io import read_logs
-from irtcat._matrix import observed
+from irtcat.responses._matrix import observed
 import pandas
 base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 told = []

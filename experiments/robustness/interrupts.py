@@ -95,7 +95,7 @@ def fit_m2pl(home: Path) -> bytes:
 
 def _fit(home: Path, model: str, shape: tuple[int, int], **more: Any) -> bytes:
     import irtcat
-    from irtcat.fitting import _checkpoint
+    from irtcat.fitting.em import checkpoint as _checkpoint
 
     _checkpoint.EVERY = 0.0  # written in every iteration, not every five seconds
     rng = np.random.default_rng(0)

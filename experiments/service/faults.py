@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from load import Load, Running, Taker, account, arguments, databases, prepared, report
 
-from irtcat.service.context import Service
-from irtcat.service.server import Settings
+from irtcat.service.operations.server import Settings
+from irtcat.service.storage.context import Service
 
 RETRY = 90.0
 """Seconds for which takers send again: a worker that starts is warm after some seconds."""

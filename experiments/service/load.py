@@ -40,11 +40,12 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from irtcat import ItemBank  # noqa: E402
-from irtcat.service import library, maintenance, people, proctoring  # noqa: E402
+from irtcat.service.attempts import library, people, proctoring
 from irtcat.service.content import Choice, Item, ItemSet, Key  # noqa: E402
-from irtcat.service.context import Service  # noqa: E402
 from irtcat.service.definition import TestDefinition  # noqa: E402
-from irtcat.service.server import STARTED, Settings  # noqa: E402
+from irtcat.service.operations import maintenance  # noqa: E402
+from irtcat.service.operations.server import STARTED, Settings  # noqa: E402
+from irtcat.service.storage.context import Service  # noqa: E402
 
 LENGTH = 40
 """Items of a test."""

@@ -33,8 +33,8 @@ from scipy.stats import rankdata
 
 import irtcat
 from irtcat.diagnose import labels
-from irtcat.diagnose._label_answers import hypotheses
-from irtcat.diagnose._label_few import few_evidence
+from irtcat.diagnose.labels.answers import hypotheses
+from irtcat.diagnose.labels.few_subjects import few_evidence
 
 N_ITEMS, SHARE, REACH = 1000, 0.05, 4.0
 MODELS = ("2pl", "3pl", "feasibility")

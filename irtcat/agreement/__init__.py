@@ -15,7 +15,6 @@
 | are levels by cut scores right, and repeatable? | `rudner_classification`, `livingston_lewis` |
 """
 
-from irtcat.agreement._corrections import benjamini_hochberg, holm
 from irtcat.agreement.classifications import (
     BetaBinomial,
     Classification,
@@ -28,6 +27,7 @@ from irtcat.agreement.confidences import (
     confidence_weighted_score,
     confidence_weights,
 )
+from irtcat.agreement.corrections import benjamini_hochberg, holm
 from irtcat.agreement.correlations import (
     Correlation,
     CorrelationMatrix,

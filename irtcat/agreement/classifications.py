@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error, check_choice, is_number
-from irtcat._types import FloatArray
+from irtcat._common.checks import InputError, argument_error, check_choice, is_number
+from irtcat._common.types import FloatArray
 
 __all__ = [
     "BetaBinomial",

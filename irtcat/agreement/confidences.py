@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import argument_error, check_choice
-from irtcat._types import FloatArray
-from irtcat.agreement._inputs import code_labels, label_list, number_vector, read_joint
+from irtcat._common.checks import argument_error, check_choice
+from irtcat._common.types import FloatArray
+from irtcat.agreement.inputs import code_labels, label_list, number_vector, read_joint
 
 __all__ = ["SCHEMES", "average_precision", "confidence_weighted_score", "confidence_weights"]
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import argument_error, check_choice, check_interval
-from irtcat._types import FloatArray
-from irtcat.agreement._corrections import CORRECTIONS, adjust
-from irtcat.agreement._inputs import is_constant, number_pairs
+from irtcat._common.checks import argument_error, check_choice, check_interval
+from irtcat._common.types import FloatArray
+from irtcat.agreement.corrections import CORRECTIONS, adjust
+from irtcat.agreement.inputs import is_constant, number_pairs
 from irtcat.agreement.resampling import bootstrap_interval
 
 __all__ = [

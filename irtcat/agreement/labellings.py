@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error, check_choice
-from irtcat._types import FloatArray
-from irtcat.agreement._inputs import Joint, is_table, read_joint
+from irtcat._common.checks import InputError, argument_error, check_choice
+from irtcat._common.types import FloatArray
+from irtcat.agreement.inputs import Joint, is_table, read_joint
 from irtcat.agreement.raters import cohen_kappa
 
 __all__ = [

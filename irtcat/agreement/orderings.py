@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from irtcat._checks import check_count
-from irtcat._types import FloatArray
-from irtcat.agreement._inputs import number_pairs
+from irtcat._common.checks import check_count
+from irtcat._common.types import FloatArray
+from irtcat.agreement.inputs import number_pairs
 
 __all__ = [
     "mean_absolute_error",

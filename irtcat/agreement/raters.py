@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import (
+from irtcat._common.checks import (
     InputError,
     argument_error,
     check_choice,
     check_interval,
     check_positive,
 )
-from irtcat._types import FloatArray
-from irtcat.agreement._inputs import Joint, has_natural_order, read_counts, read_joint
+from irtcat._common.types import FloatArray
+from irtcat.agreement.inputs import Joint, has_natural_order, read_counts, read_joint
 
 __all__ = [
     "MEASUREMENTS",

@@ -13,9 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error, check_choice, check_count, check_interval
-from irtcat._parallel import check_executor, in_order
-from irtcat._types import FloatArray, IntArray
+from irtcat._common.checks import (
+    InputError,
+    argument_error,
+    check_choice,
+    check_count,
+    check_interval,
+)
+from irtcat._common.executors import check_executor, in_order
+from irtcat._common.types import FloatArray, IntArray
 
 __all__ = ["BootstrapInterval", "bootstrap_interval"]
 

@@ -2,22 +2,34 @@
 
 from typing import TYPE_CHECKING
 
-from irtcat._lazy import lazy_names
+from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from irtcat.cat._belief import Belief, Estimate
-    from irtcat.cat._explain import explain
-    from irtcat.cat._exposure_parameters import ExposureParameters
-    from irtcat.cat._full_score import FullScore, score_by_prediction
-    from irtcat.cat._line import PRIORS
-    from irtcat.cat._log import document_digest
-    from irtcat.cat._parts import Part, part
-    from irtcat.cat._plan import ContentPlan, content_plan
-    from irtcat.cat._pool import Counts, Pool
-    from irtcat.cat._prepare import prepare
-    from irtcat.cat._priors import drawn_abilities
-    from irtcat.cat._report import Report, numbered
-    from irtcat.cat._rows import (
+    from irtcat.cat.belief.belief import Belief, Estimate
+    from irtcat.cat.belief.line import PRIORS
+    from irtcat.cat.belief.pool import Counts, Pool
+    from irtcat.cat.belief.priors import drawn_abilities
+    from irtcat.cat.belief.state import CatState, Context
+    from irtcat.cat.engine.config import Config
+    from irtcat.cat.engine.engine import start, step
+    from irtcat.cat.engine.exposure_parameters import ExposureParameters
+    from irtcat.cat.engine.plan import ContentPlan, content_plan
+    from irtcat.cat.engine.preparation import prepare
+    from irtcat.cat.forms.forms import Forms, assemble
+    from irtcat.cat.live.driving import run, run_async
+    from irtcat.cat.live.explanation import explain
+    from irtcat.cat.live.full_score import FullScore, score_by_prediction
+    from irtcat.cat.live.log import document_digest
+    from irtcat.cat.live.session import Session
+    from irtcat.cat.live.status import SessionStatus
+    from irtcat.cat.live.store import Store, StoreError
+    from irtcat.cat.live.why import in_words, retraced
+    from irtcat.cat.rules.content import CONTENT
+    from irtcat.cat.rules.criteria import CRITERIA
+    from irtcat.cat.rules.estimators import CONSTANT, METHODS
+    from irtcat.cat.rules.exposure import EXPOSURE
+    from irtcat.cat.rules.named_rule import Part, part
+    from irtcat.cat.rules.rows import (
         ContentRule,
         Criterion,
         ExposureRule,
@@ -27,25 +39,13 @@ if TYPE_CHECKING:
         StoppingRule,
         Word,
     )
-    from irtcat.cat._state import CatState, Context
-    from irtcat.cat._status import SessionStatus
-    from irtcat.cat._why import in_words, retraced
-    from irtcat.cat.calibration import calibrate_exposure
-    from irtcat.cat.conditional import conditional_errors
-    from irtcat.cat.config import Config
-    from irtcat.cat.content import CONTENT
-    from irtcat.cat.criteria import CRITERIA
-    from irtcat.cat.driving import run, run_async
-    from irtcat.cat.engine import start, step
-    from irtcat.cat.estimators import CONSTANT, METHODS
-    from irtcat.cat.exact import exact_distribution, exact_error
-    from irtcat.cat.exposure import EXPOSURE
-    from irtcat.cat.forms import Forms, assemble
-    from irtcat.cat.session import Session
-    from irtcat.cat.simulation import replay, simulate
-    from irtcat.cat.starting import START
-    from irtcat.cat.stopping import STOPPING, all_of, any_of, parse_stopping
-    from irtcat.cat.store import Store, StoreError
+    from irtcat.cat.rules.starting import START
+    from irtcat.cat.rules.stopping import STOPPING, all_of, any_of, parse_stopping
+    from irtcat.cat.studies.calibration import calibrate_exposure
+    from irtcat.cat.studies.conditional import conditional_errors
+    from irtcat.cat.studies.exact import exact_distribution, exact_error
+    from irtcat.cat.studies.report import Report, numbered
+    from irtcat.cat.studies.simulation import replay, simulate
 else:
     __getattr__, __dir__ = lazy_names(__name__)
 

@@ -17,7 +17,7 @@ CONFIG = "irtcat.cat.Config"
 
 def read_part(text: str) -> dict[str, Any]:
     """Parse a rule and its options from NAME or NAME:OPTION=NUMBER,..."""
-    from irtcat._numbers import number_in
+    from irtcat._common.numbers import number_in
 
     name, _, rest = text.partition(":")
     out: dict[str, Any] = {"name": name.strip()}
@@ -63,8 +63,8 @@ RULES = group("Rules of the test", CRITERION, STOP, METHOD, EXPOSURE, *LENGTHS, 
 
 def read_config(o: Options, **defaults: Any) -> "Config":
     """Build the configuration from a file and the options, which override the file."""
-    from irtcat._checks import InputError
-    from irtcat._reading import read_json
+    from irtcat._common.checks import InputError
+    from irtcat._files.reading import read_json
     from irtcat.cat import Config
 
     document: Any = defaults

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from irtcat._numbers import number_in
-from irtcat._progress import IS_SHOWN
+from irtcat._common.numbers import number_in
+from irtcat._common.progress import IS_SHOWN
 from irtcat._version import __version__
 from irtcat.cli import _input
 from irtcat.cli._command import Command
@@ -77,7 +77,7 @@ def _escaped_errors() -> Iterator[None]:
         yield
     except Exception as error:
         if hasattr(error, "format_message") and isinstance(getattr(error, "message", None), str):
-            from irtcat._checks import visible
+            from irtcat._common.checks import visible
 
             error.message = visible(error.message, keep="\n")  # type: ignore[attr-defined]
         raise
@@ -250,7 +250,7 @@ def _root(
     _input.MAX_BYTES.set(max_bytes)
     IS_SHOWN.set(shows_progress)
     if not escape:
-        from irtcat._csv import csv_escape
+        from irtcat._files.csv import csv_escape
 
         context.with_resource(csv_escape(False))
 

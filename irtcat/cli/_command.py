@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import typer
 
-from irtcat._progress import Progress
+from irtcat._common.progress import Progress
 from irtcat.cli._input import read
 from irtcat.cli._options import CSV, FORCE, JSON, READING, REQUIRED, Option, load, option
 from irtcat.cli._output import Table, emit_csv, emit_json, say, show, write_csv
@@ -257,7 +257,7 @@ class Command:
 
     def _ask(self, given: dict[str, Any]) -> None:
         """Ask whether existing files are to be replaced; raise if not, or if nobody can answer."""
-        from irtcat._checks import InputError, visible
+        from irtcat._common.checks import InputError, visible
 
         for name, row in self.options.items():
             path = given[name] if row.replaces else None
@@ -288,7 +288,7 @@ class Command:
 
     def _check_files(self, given: dict[str, Any]) -> None:
         """Raise a usage error if a file to write is also read, or is written twice."""
-        from irtcat._checks import shorten
+        from irtcat._common.checks import shorten
 
         rows: dict[Any, Option] = {}
         for name, row in self.options.items():

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from irtcat import ItemBank, Responses, ShortForm, Subset
-    from irtcat._bank_table import BankTable
+    from irtcat.bank._table import BankTable
     from irtcat.training.crowd import Crowd
 
 DATASET = "dataset:"
@@ -35,7 +35,7 @@ def read(source: str, trials: int | None = None, **options: Any) -> "Responses":
     """
     import irtcat
     from irtcat import datasets
-    from irtcat._checks import InputError
+    from irtcat._common.checks import InputError
 
     if is_bank(source):
         raise InputError(f"{source}: expected responses. Got an item bank (of irtcat fit).")
@@ -61,7 +61,7 @@ def read_bank(path: "str | Path") -> "ItemBank":
 
 def read_bank_table(path: "str | Path") -> "BankTable":
     """Summarise a bank file, without JAX where that is possible."""
-    from irtcat._bank_table import BankTable, read_bank_table
+    from irtcat.bank._table import BankTable, read_bank_table
 
     summary = read_bank_table(Path(path), max_bytes())
     if summary is not None:
@@ -78,7 +78,7 @@ def read_bank_table(path: "str | Path") -> "BankTable":
 
 def max_bytes() -> int:
     """The value of ``--max-bytes``, or its default."""
-    from irtcat._reading import MOST_BYTES
+    from irtcat._files.reading import MOST_BYTES
 
     return MAX_BYTES.get() or MOST_BYTES
 
@@ -92,9 +92,9 @@ def read_table(path: Path, kind: str) -> "pd.DataFrame":
     """Read a CSV table of subjects or items, with their ids in its first column."""
     import pandas as pd
 
-    from irtcat._checks import InputError, shorten
-    from irtcat._id_index import first_repeated
-    from irtcat.io._text import read_table as read
+    from irtcat._common.checks import InputError, shorten
+    from irtcat._common.id_index import first_repeated
+    from irtcat.io.text import read_table as read
 
     frame = read(path, text=(0,))  # an id may be "NA"
     check_filled(path, frame.iloc[:, 0])
@@ -110,7 +110,7 @@ def read_table(path: Path, kind: str) -> "pd.DataFrame":
 
 def check_filled(path: "str | Path", ids: "pd.Series") -> None:
     """Raise if a table has a row without an id."""
-    from irtcat._checks import InputError
+    from irtcat._common.checks import InputError
 
     empty = [row for row, text in enumerate(ids, 1) if not text.strip()]
     if empty:
@@ -121,7 +121,7 @@ def table_column(path: Path, column: str, kind: str) -> "pd.Series":
     """Read a column of a CSV table of subjects or items, indexed by the ids in column 1."""
     import pandas as pd
 
-    from irtcat._checks import InputError, shorten
+    from irtcat._common.checks import InputError, shorten
 
     frame = read_table(path, kind)
     names = [str(name) for name in frame.columns[1:]]
@@ -149,8 +149,8 @@ def fixed_parameters(source: str) -> dict[str, Any]:
     """
     import numpy as np
 
-    from irtcat._checks import InputError, brief, shorten
-    from irtcat.io._text import column_numbers
+    from irtcat._common.checks import InputError, brief, shorten
+    from irtcat.io.text import column_numbers
 
     if not _is_file(source):
         if "=" not in source:
@@ -188,7 +188,7 @@ def read_subset(path: str, repeatable: bool = True) -> "Subset":
         path: the file.
         repeatable: note how the items were chosen, which imports the strategies.
     """
-    from irtcat._checks import InputError
+    from irtcat._common.checks import InputError
     from irtcat.selection import read_subset
 
     if _is_file(path) and zipfile.is_zipfile(path):
@@ -206,8 +206,8 @@ def read_chosen(path: str) -> "Subset | ShortForm":
 def read_form(source: str) -> "ShortForm":
     """Read a short form from a file, or one that is shipped (NAME:ITEMS)."""
     from irtcat import short_forms
-    from irtcat._checks import InputError
-    from irtcat._numbers import whole_number_in
+    from irtcat._common.checks import InputError
+    from irtcat._common.numbers import whole_number_in
     from irtcat.prediction import ShortForm
 
     name, _, size = source.partition(":")
@@ -245,7 +245,7 @@ def items_column(items: Path | None, name: str | None) -> Any:
 
 def read_crowd(source: str, labels: Path | None) -> "Crowd | None":
     """Read a crowd: a file, or with the labels a folder of predictions; None for anything else."""
-    from irtcat._checks import InputError
+    from irtcat._common.checks import InputError
     from irtcat.training import crowd
 
     if labels is None:
@@ -291,7 +291,7 @@ def _is_file(path: str) -> bool:
 
 def split_counts(text: str) -> list[int]:
     """Parse a comma-separated list of whole numbers of at least 1."""
-    from irtcat._numbers import whole_number_in
+    from irtcat._common.numbers import whole_number_in
 
     numbers = [whole_number_in(number) or 0 for number in text.split(",")]
     if min(numbers) < 1:
@@ -302,7 +302,7 @@ def split_counts(text: str) -> list[int]:
 
 def split_quotas(text: str) -> dict[str, tuple[int, int]]:
     """Parse groups with their limits of items: GROUP=NUMBER or GROUP=FEWEST:MOST, ..."""
-    from irtcat._numbers import whole_number_in
+    from irtcat._common.numbers import whole_number_in
 
     quotas = {}
     for entry in text.split(","):
@@ -318,7 +318,7 @@ def split_quotas(text: str) -> dict[str, tuple[int, int]]:
 
 def split_ranges(text: str) -> dict[str, tuple[float, float]]:
     """Parse names with ranges: NAME=LOW:HIGH, ..."""
-    from irtcat._numbers import number_in
+    from irtcat._common.numbers import number_in
 
     ranges = {}
     for entry in text.split(","):
@@ -335,7 +335,7 @@ def split_ranges(text: str) -> dict[str, tuple[float, float]]:
 
 def split_numbers(text: str) -> dict[str, float]:
     """Parse names with numbers: NAME=NUMBER, ..."""
-    from irtcat._numbers import number_in
+    from irtcat._common.numbers import number_in
 
     numbers = {}
     for entry in text.split(","):
@@ -355,7 +355,7 @@ def named_numbers(column: str) -> "Callable[[str], dict[str, float]]":
     """A reader of numbers by name: NAME=NUMBER,... or a CSV table, names first."""
 
     def read_numbers(source: str) -> dict[str, float]:
-        from irtcat.io._text import column_numbers
+        from irtcat.io.text import column_numbers
 
         if not _is_file(source):
             return split_numbers(source)
@@ -386,7 +386,7 @@ def named_texts(column: str) -> "Callable[[str], dict[str, str]]":
 
 def read_scores(path: str) -> "pd.DataFrame":
     """Read a CSV table of scores: models first and a column for each benchmark, or long."""
-    from irtcat.io._text import read_table as read
+    from irtcat.io.text import read_table as read
 
     frame = read(Path(path), text=(0,))  # an id may be "NA"
     check_filled(path, frame.iloc[:, 0])
@@ -408,7 +408,7 @@ def split_texts(text: str) -> list[str]:
 
 def read_lines(path: Path) -> list[str]:
     """Read the lines of a text file that are not blank."""
-    from irtcat.io._text import load_text
+    from irtcat.io.text import load_text
 
     lines = load_text(path, must="a line for each item").decode("utf-8").split("\n")
     return [line.strip() for line in lines if line.strip()]

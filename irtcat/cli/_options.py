@@ -59,14 +59,14 @@ def default_n_items(n_items: int) -> int:
 
 def check_target(path: Path) -> None:
     """Raise if a file cannot be written."""
-    from irtcat._files import check_target
+    from irtcat._files.writing import check_target
 
     check_target(path)
 
 
 def check_archive(path: Path) -> None:
     """Raise if a bank or responses cannot be saved to a file."""
-    from irtcat._checks import argument_error
+    from irtcat._common.checks import argument_error
 
     check_target(path)
     if path.suffix != ".npz":
@@ -229,7 +229,7 @@ class Option:
 
     def converted(self, convert: Callable[[Any], Any], value: Any) -> Any:
         """The converted value, or a file that was checked; errors name the option."""
-        from irtcat._checks import InputError
+        from irtcat._common.checks import InputError
 
         try:
             return convert(value)
@@ -316,7 +316,7 @@ SHORT_FORM = option(
     help="Output of irtcat short-form, or one that is shipped, such as swebench-verified:60.",
 )  # fmt: skip
 MISMATCH = option(
-    "mismatch", choices="irtcat._conditions.MISMATCH",
+    "mismatch", choices="irtcat.responses._conditions.MISMATCH",
     help="Answers under other conditions than those that were calibrated (metric, filter, number "
     "of examples, version and hash of the data): {names}.",
 )  # fmt: skip
@@ -331,7 +331,7 @@ FORCE = _flag("force", "--force", "-f", help="Overwrite existing files without a
 _reader = partial(option, source="irtcat.read_responses", group=READING_FILES)
 READING = (
     *map(_reader, ("format", "subject", "item", "response")),
-    _reader("duplicates", choices="irtcat._checks.DUPLICATES"),
+    _reader("duplicates", choices="irtcat._common.checks.DUPLICATES"),
     _reader("ignore", type=str, default=None, parse=split_texts,
             help="Leave these columns of a table out: names, comma-separated."),
     _reader("subject_columns", type=str, default=None, parse=split_texts,

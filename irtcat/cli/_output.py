@@ -64,8 +64,8 @@ class Table(NamedTuple):
 
 
 def write_csv(frame: "pd.DataFrame", path: Path) -> None:
-    """Write a table (see `irtcat._csv.write_csv`)."""
-    from irtcat._csv import write_csv
+    """Write a table (see `irtcat._files.csv.write_csv`)."""
+    from irtcat._files.csv import write_csv
 
     write_csv(frame, path)
 
@@ -101,7 +101,7 @@ def _has_style(stream: TextIO) -> bool:
 
 def say(text: object = "", end: str = "\n", **style: Any) -> None:
     """Print lines, with control characters escaped, as ids may contain some."""
-    from irtcat._checks import visible
+    from irtcat._common.checks import visible
 
     print(styled(visible(str(text), keep="\n"), sys.stdout, **style), end=end)
 
@@ -114,7 +114,7 @@ def emit_json(document: Mapping[str, Any]) -> None:
 
 def emit_csv(frame: "pd.DataFrame") -> None:
     """Print a table as CSV."""
-    from irtcat._csv import csv_bytes
+    from irtcat._files.csv import csv_bytes
 
     print(csv_bytes(frame).decode("utf-8"), end="")
 
@@ -158,7 +158,7 @@ def show(table: Table) -> list[str]:
     from rich.console import Console
     from rich.table import Table as RichTable
 
-    from irtcat._checks import visible
+    from irtcat._common.checks import visible
     from irtcat.cli._columns import column_of, legend_of_value
 
     terminal = to_terminal()
@@ -258,7 +258,7 @@ def cell(value: Any, decimals: int, column: str, percent: bool = False) -> str:
     """Format a value; a missing one as empty text."""
     import pandas as pd
 
-    from irtcat._checks import visible
+    from irtcat._common.checks import visible
     from irtcat.cli._columns import BEYOND, is_difficulty
 
     if pd.api.types.is_scalar(value) and pd.isna(value):

@@ -12,7 +12,7 @@ from irtcat.cli._options import KEY_FILE, argument, group, option
 from irtcat.cli._session import read_key
 
 if TYPE_CHECKING:
-    from irtcat.service.context import Service
+    from irtcat.service.storage.context import Service
 
 __all__ = ["ADDRESS", "ITEMS_OF_TEST", "SETTINGS", "URL", "opened", "part", "set_up", "test_files"]
 
@@ -49,7 +49,7 @@ def part(module: str) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "irtcat").split(".")[0] == "irtcat":
             raise
-        from irtcat._checks import InputError
+        from irtcat._common.checks import InputError
 
         advice = 'pip install "irtcat[service]"'
         raise InputError(f"The service needs {advice} (no module {error.name}).") from None

@@ -8,8 +8,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import NoReturn
 
-from irtcat._cache import writable_folder
-from irtcat._progress import progress
+from irtcat._common.cache import writable_folder
+from irtcat._common.progress import progress
 from irtcat.cli._output import styled
 
 __all__ = [
@@ -108,14 +108,14 @@ def fail_interrupted(kept: str) -> NoReturn:
 
 def _line(text: str) -> str:
     """The text on one line, with control characters escaped."""
-    from irtcat._checks import visible
+    from irtcat._common.checks import visible
 
     return visible(" ".join(with_options(text).split()))
 
 
 def sentence(error: Exception) -> str | None:
     """The message for the user; None for unexpected errors, which show a traceback."""
-    from irtcat._checks import InputError
+    from irtcat._common.checks import InputError
 
     if isinstance(error, BrokenPipeError):  # the reader of the pipe has closed it
         return None
@@ -129,7 +129,7 @@ def sentence(error: Exception) -> str | None:
 
 def read_key(path: Path | None) -> bytes | None:
     """Read the key of a store from a file, or else from the environment; None without either."""
-    from irtcat._checks import InputError
+    from irtcat._common.checks import InputError
 
     key = os.fsencode(os.environ.get(KEY, "")) if path is None else path.read_bytes()
     key = key.rstrip(b"\r\n")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from irtcat import Responses
-    from irtcat._bank_table import BankTable
+    from irtcat.bank._table import BankTable
 
 EXAMPLE = (
     "irtcat describe dataset:lsat7",

@@ -27,7 +27,7 @@ def _items(path: str) -> Any:
 
 def _amount(text: str) -> float:
     """Parse a number of items, or a share."""
-    from irtcat._numbers import number_in, whole_number_in
+    from irtcat._common.numbers import number_in, whole_number_in
 
     if text.endswith("%"):
         share = number_in(text[:-1])

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from irtcat._progress import FitProgress
+from irtcat._common.progress import FitProgress
 from irtcat.cli import _input
 from irtcat.cli._columns import hardest_first
 from irtcat.cli._command import Options, Output, Table, command_of
@@ -32,7 +32,7 @@ IMPORTANT = ("b", "proportion_correct", "se_b", "a", "flag", "se_a", "c", "d")
 UNCERTAIN = 1.0
 """Standard errors of difficulties above it are reported: the SD of the subjects."""
 VI_STEPS = 3000
-"""Most steps of variational inference (the default of `irtcat.fitting.variational.VISettings`)."""
+"""Most steps of variational inference (the default of `irtcat.fitting.vi.variational.VISettings`)."""
 WITH_CHECKPOINT = ("em", "anchored")
 """Methods that can keep their state."""
 
@@ -103,7 +103,7 @@ def _pattern(path: Path) -> Any:
         option("max_iterations", min=1),
         option("starts", min=1),
         "seed",
-        option("precision", choices="irtcat._precision.PRECISIONS"),
+        option("precision", choices="irtcat._common.precision.PRECISIONS"),
         output("checkpoint", source=None, replaces=False),
         option("resume", needs="checkpoint FILE"),
         option("stream", type=bool, default=False,
@@ -170,9 +170,10 @@ def command(o: Options) -> Output:
 
 def _with_facets(o: Options) -> Any:
     """Read a long table whose further columns are facets."""
-    from irtcat._table import Options as Reading
-    from irtcat.io._text import read_table
-    from irtcat.responses import long_responses, with_facets
+    from irtcat.io.text import read_table
+    from irtcat.responses import long_responses
+    from irtcat.responses._table import Options as Reading
+    from irtcat.responses.responses import with_facets
 
     names: dict[str, Any] = {
         name: o.reading[name] for name in ("subject", "item", "response", "duplicates")
@@ -189,7 +190,7 @@ def _with_facets(o: Options) -> Any:
 
 def _predicted(fitted: Any, features: "pd.DataFrame") -> Any:
     """The items of a table of features that nobody answered."""
-    from irtcat._checks import InputError
+    from irtcat._common.checks import InputError
 
     known = set(fitted.bank.item_ids.tolist())
     new = features[[str(item) not in known for item in features.index]]
@@ -219,7 +220,7 @@ def _coefficients(name: str, regression: Any) -> Table:
 
 def _tables(items: "pd.DataFrame") -> list[Any]:
     """The items, the hardest first, and how many of each share of right answers."""
-    from irtcat._summary import share_bands
+    from irtcat.responses._summary import share_bands
 
     right, at_defaults = "proportion_correct", {"c": 0.0, "d": 1.0}
     constant = [n for n in at_defaults if n in items and (items[n] == at_defaults[n]).all()]

@@ -76,7 +76,7 @@ def _by_task(logs: "Logs") -> "pd.DataFrame":
     import numpy as np
     import pandas as pd
 
-    from irtcat._summary import mean_shares
+    from irtcat.responses._summary import mean_shares
 
     runs, responses = logs.report.runs, logs.responses
     by_task = runs.groupby(["task", "metric"], sort=False).agg(runs=("file", "size"))
@@ -99,7 +99,7 @@ def _ranking(responses: "Responses") -> "pd.DataFrame":
     """The models by their mean response."""
     import pandas as pd
 
-    from irtcat._summary import mean_shares
+    from irtcat.responses._summary import mean_shares
 
     index = pd.Index(responses.subject_ids, dtype=object, name="model")
     answers = responses.observed.sum(axis=1)

@@ -64,7 +64,7 @@ def _read(path: str) -> "Result":
 def command(o: Options) -> Output:
     """Plot a saved result."""
     from irtcat import plot, report
-    from irtcat._checks import InputError
+    from irtcat._common.checks import InputError
 
     saved = o.result
     description = report.KINDS[saved.kind]
@@ -118,7 +118,7 @@ def _scale_figure(
 ) -> Any:
     """Plot one scale of a folder of irtcat scale, the first if ``scale`` is None."""
     from irtcat import plot
-    from irtcat._checks import InputError
+    from irtcat._common.checks import InputError
 
     banks, tables = saved.value["banks"], saved.value["tables"]
     if not banks:

@@ -90,7 +90,7 @@ def command(o: Options) -> Output:
 
 def _bank_of(o: Options) -> list[str]:
     """The bank to report: that of --bank, or the one of irtcat fit if it has the same items."""
-    from irtcat._checks import InputError
+    from irtcat._common.checks import InputError
 
     if o.unread["bank"] is not None:
         return [o.unread["bank"]]

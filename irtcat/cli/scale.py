@@ -38,8 +38,8 @@ EXAMPLE = ("irtcat scale dataset:lsat7 --two-factors skip",)
 def command(o: Options) -> Output:
     """Build evaluation scales: split, test, drop, refit."""
     from irtcat import plot
-    from irtcat._checks import InputError, shorten
-    from irtcat._folders import OutputFolder
+    from irtcat._common.checks import InputError, shorten
+    from irtcat._files.folders import OutputFolder
 
     folder = OutputFolder(o.out, "scale")
     folder.check(("report.md", "decisions.csv", "items.csv", "scales.csv"))

@@ -89,7 +89,7 @@ def _text(o: Options, subset: "Subset", frame: "pd.DataFrame") -> list[Any]:
     import numpy as np
     import pandas as pd
 
-    from irtcat._summary import mean_shares, share_bands
+    from irtcat.responses._summary import mean_shares, share_bands
 
     all_items = pd.DataFrame() if o.bank is None else o.bank.to_frame()
     if o.responses is not None:

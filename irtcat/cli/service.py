@@ -173,7 +173,7 @@ def check(o: Options) -> Output:
     """Verify all digests, and that tables and logs agree; exit 1 if something is wrong."""
     from dataclasses import asdict
 
-    from irtcat._checks import InputError
+    from irtcat._common.checks import InputError
 
     maintenance = part("maintenance")
     faults: list[str] = []
@@ -205,7 +205,7 @@ def anchor(o: Options) -> Output:
 
     Keep it on another machine.
     """
-    from irtcat._files import replacing
+    from irtcat._files.writing import replacing
 
     with opened(o) as service:
         document = part("maintenance").anchor(service)

@@ -17,7 +17,7 @@ from irtcat.cli._session import read_key
 
 if TYPE_CHECKING:
     from irtcat.cat import Session, SessionStatus, Store
-    from irtcat.cat._store_file import StoreFile
+    from irtcat.cat.live.store_file import StoreFile
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ def _store(o: Options, create: bool = False) -> "Iterator[Store]":
 
 def _read(o: Options, what: "Callable[[StoreFile], T]") -> "T":
     """Read a store without JAX."""
-    from irtcat.cat._store_file import StoreFile
+    from irtcat.cat.live.store_file import StoreFile
 
     with StoreFile(o.store, key=read_key(o.key_file)) as file:
         return what(file)
@@ -55,7 +55,7 @@ def _read(o: Options, what: "Callable[[StoreFile], T]") -> "T":
 
 def _state(o: Options, session: "Session | SessionStatus", *text: Any, **document: Any) -> Output:
     """The state of the session, on a line or as JSON, and more."""
-    from irtcat._checks import visible
+    from irtcat._common.checks import visible
 
     about = {"session": session.id, "asked": session.asked, "over": session.is_over}
     line = f"{session.id}: {' '.join(map(visible, session.asked))}"
@@ -81,7 +81,7 @@ def _state(o: Options, session: "Session | SessionStatus", *text: Any, **documen
 )
 def start(o: Options) -> Output:
     """Start a session; print its id and the first items."""
-    from irtcat.cat.driving import begun_in_memory
+    from irtcat.cat.live.driving import begun_in_memory
 
     rules, shared = read_config(o), {"prior": o.prior, "subject": o.subject}
     counts = o.exposure_parameters
@@ -116,7 +116,7 @@ def next_(o: Options) -> Output:
 
 def _answer(text: str) -> int | str:
     """Parse an answer."""
-    from irtcat._numbers import whole_number_in
+    from irtcat._common.numbers import whole_number_in
 
     code = text if text == "skip" else whole_number_in(text)
     if code is None:

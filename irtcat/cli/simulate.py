@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import typer
 
-from irtcat._progress import counted, part_of
+from irtcat._common.progress import counted, part_of
 from irtcat.cli._adaptive import RULES, read_config
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import BANK, MISMATCH, RESPONSES_OPTION, SEED, folder, option, output
@@ -37,8 +37,8 @@ def command(o: Options) -> Output:
     import pandas as pd
 
     from irtcat import cat
-    from irtcat._csv import csv_bytes
-    from irtcat._folders import OutputFolder
+    from irtcat._files.csv import csv_bytes
+    from irtcat._files.folders import OutputFolder
     from irtcat.cat import drawn_abilities
 
     calibrate, bank, seed = o.calibrate_exposure is not None, o.bank, o.seed

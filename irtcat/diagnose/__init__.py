@@ -3,7 +3,7 @@
 from irtcat.diagnose import labels
 from irtcat.diagnose.dependence import Pairs, ld_statistics, q3
 from irtcat.diagnose.dif import DIF, find_dif
-from irtcat.diagnose.dimension import (
+from irtcat.diagnose.dimension.dimension import (
     Correlations,
     Factors,
     ParallelAnalysis,
@@ -16,10 +16,10 @@ from irtcat.diagnose.dimension import (
 from irtcat.diagnose.drift import Drift, find_drift
 from irtcat.diagnose.empirical import SMOOTHERS, empirical_curves
 from irtcat.diagnose.groups import grouped_fit, grouped_fit_table
-from irtcat.diagnose.item_fit import infit_outfit, item_fit, s_x2, s_x2_table
+from irtcat.diagnose.item_statistics import infit_outfit, item_fit, s_x2, s_x2_table
 from irtcat.diagnose.labels import LabelRanking
-from irtcat.diagnose.model_fit import ModelFit, model_fit
-from irtcat.diagnose.person_fit import person_fit
+from irtcat.diagnose.limited_information import ModelFit, model_fit
+from irtcat.diagnose.person_statistics import person_fit
 from irtcat.diagnose.populations import Populations, compare_populations
 from irtcat.diagnose.reliability import (
     coefficient_alpha,

@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr, xlogy
 
-from irtcat._checks import check_choice
-from irtcat._types import FloatArray, IntArray
+from irtcat._common.checks import check_choice
+from irtcat._common.types import FloatArray, IntArray
 from irtcat.agreement import benjamini_hochberg, holm
 from irtcat.bank import ItemBank
-from irtcat.diagnose._common import Coded, chi_square_p, coded, curves, population_nodes
-from irtcat.diagnose._free import free_of
-from irtcat.diagnose._residuals import abilities_of, blocks
+from irtcat.diagnose.chi_square import Coded, chi_square_p, coded, curves, population_nodes
+from irtcat.diagnose.estimated_parameters import free_of
+from irtcat.diagnose.residuals import abilities_of, blocks
 from irtcat.responses import Responses
 
 __all__ = ["Pairs", "ld_statistics", "q3"]
@@ -129,7 +129,7 @@ def ld_statistics(
 
     Example:
         >>> from irtcat import fit
-        >>> from irtcat.datasets import load
+        >>> from irtcat.responses.datasets import load
         >>> r = load("lsat7")
         >>> pairs = ld_statistics(fit(r, "2pl").bank, r)
         >>> pairs.to_frame()[["item_1", "item_2", "x2", "p", "v"]].round(3).head(2)
@@ -283,7 +283,7 @@ def q3(
 
     Example:
         >>> from irtcat import fit
-        >>> from irtcat.datasets import load
+        >>> from irtcat.responses.datasets import load
         >>> r = load("lsat7")
         >>> q3(fit(r, "2pl").bank, r).matrix().round(2).iloc[0].tolist()
         [nan, -0.13, -0.21, -0.01, 0.01]

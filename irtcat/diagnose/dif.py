@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import (
+from irtcat._common.checks import (
     InputError,
     argument_error,
     brief,
@@ -16,10 +16,9 @@ from irtcat._checks import (
     check_count,
     check_interval,
 )
-from irtcat._matrix import positions
-from irtcat._progress import counted, with_progress
-from irtcat.agreement._corrections import CORRECTIONS, adjust
-from irtcat.diagnose._split import (
+from irtcat._common.progress import counted, with_progress
+from irtcat.agreement.corrections import CORRECTIONS, adjust
+from irtcat.diagnose.group_versions import (
     SplitFits,
     item_effects,
     item_tables,
@@ -27,8 +26,9 @@ from irtcat.diagnose._split import (
     wald,
     without_constant,
 )
-from irtcat.fitting._groups import check_groups
+from irtcat.fitting.problem.groups import check_groups
 from irtcat.responses import Responses
+from irtcat.responses._matrix import positions
 
 __all__ = ["DIF", "find_dif"]
 

@@ -15,18 +15,18 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr
 
-from irtcat._checks import argument_error, brief, check_choice, check_interval
-from irtcat._compile import jit
-from irtcat._conditions import check_conditions
-from irtcat._dates import as_years
-from irtcat._matrix import row_blocks
-from irtcat._per_item import by_id, column_error
-from irtcat._precision import precision
-from irtcat._types import BoolArray, FloatArray
-from irtcat.agreement._corrections import CORRECTIONS, adjust
+from irtcat._common.checks import argument_error, brief, check_choice, check_interval
+from irtcat._common.compilation import jit
+from irtcat._common.dates import as_years
+from irtcat._common.per_item import by_id, column_error
+from irtcat._common.precision import precision
+from irtcat._common.types import BoolArray, FloatArray
+from irtcat.agreement.corrections import CORRECTIONS, adjust
 from irtcat.bank import ItemBank, as_bank, one_ability
 from irtcat.models import ItemModel, expected_responses, response_variances
 from irtcat.responses import Responses
+from irtcat.responses._conditions import check_conditions
+from irtcat.responses._matrix import row_blocks
 from irtcat.scoring import Ability, score
 
 __all__ = ["Drift", "find_drift"]

@@ -6,12 +6,18 @@ import numpy as np
 import pandas as pd
 from scipy.special import betaincinv, expit, ndtri
 
-from irtcat._checks import argument_error, check_choice, check_count, check_interval, check_positive
-from irtcat._types import FloatArray, IntArray
+from irtcat._common.checks import (
+    argument_error,
+    check_choice,
+    check_count,
+    check_interval,
+    check_positive,
+)
+from irtcat._common.types import FloatArray, IntArray
 from irtcat.bank import ItemBank
-from irtcat.diagnose._common import Coded, coded, curves
-from irtcat.diagnose._groups import ability_groups
-from irtcat.diagnose._residuals import abilities_of
+from irtcat.diagnose.ability_groups import ability_groups
+from irtcat.diagnose.chi_square import Coded, coded, curves
+from irtcat.diagnose.residuals import abilities_of
 from irtcat.responses import Responses
 
 __all__ = ["SMOOTHERS", "empirical_curves"]
@@ -75,7 +81,7 @@ def empirical_curves(
 
     Example:
         >>> from irtcat import fit
-        >>> from irtcat.datasets import load
+        >>> from irtcat.responses.datasets import load
         >>> r = load("lsat7")
         >>> table = empirical_curves(fit(r, "2pl").bank, r, ["item1"], n_points=3)
         >>> table[["n", "observed", "expected"]].round(2).values.tolist()

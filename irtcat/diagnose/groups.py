@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import argument_error, check_choice, check_count, check_positive
+from irtcat._common.checks import argument_error, check_choice, check_count, check_positive
 from irtcat.bank import ItemBank
-from irtcat.diagnose._common import Coded, chi_square_p, coded, item_index, rmsea
-from irtcat.diagnose._free import free_of
-from irtcat.diagnose._groups import GroupedCells, grouped_cells
-from irtcat.diagnose._residuals import abilities_of
+from irtcat.diagnose.ability_groups import GroupedCells, grouped_cells
+from irtcat.diagnose.chi_square import Coded, chi_square_p, coded, item_index, rmsea
+from irtcat.diagnose.estimated_parameters import free_of
+from irtcat.diagnose.residuals import abilities_of
 from irtcat.responses import Responses
 
 __all__ = ["grouped_fit", "grouped_fit_table"]
@@ -61,7 +61,7 @@ def grouped_fit(
 
     Example:
         >>> from irtcat import fit
-        >>> from irtcat.datasets import load
+        >>> from irtcat.responses.datasets import load
         >>> r = load("lsat7")
         >>> grouped_fit(fit(r, "2pl").bank, r, n_groups=5)[["df", "n_groups"]].head(1)
                df  n_groups
@@ -131,7 +131,7 @@ def grouped_fit_table(
 
     Example:
         >>> from irtcat import fit
-        >>> from irtcat.datasets import load
+        >>> from irtcat.responses.datasets import load
         >>> r = load("lsat7")
         >>> table = grouped_fit_table(fit(r, "2pl").bank, r, n_groups=5)
         >>> float(table[table["item"] == "item1"].observed.sum())

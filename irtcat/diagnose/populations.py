@@ -7,12 +7,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error, check_choice, check_count, check_interval
-from irtcat._difficulty import usual_errors, weights_of
-from irtcat._types import BoolArray, FloatArray
+from irtcat._common.checks import (
+    InputError,
+    argument_error,
+    check_choice,
+    check_count,
+    check_interval,
+)
+from irtcat._common.types import BoolArray, FloatArray
 from irtcat.agreement import spearman
-from irtcat.agreement._corrections import CORRECTIONS, adjust
+from irtcat.agreement.corrections import CORRECTIONS, adjust
 from irtcat.bank import ItemBank
+from irtcat.bank._difficulty import usual_errors, weights_of
 from irtcat.fitting import Fit, Link, link
 
 __all__ = ["Populations", "compare_populations"]

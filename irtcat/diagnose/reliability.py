@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import argument_error, check_choice
-from irtcat._types import FloatArray, IntArray
-from irtcat.bank import ItemBank, is_bifactor
-from irtcat.diagnose._common import curves, population_nodes
-from irtcat.information import fisher_information
+from irtcat._common.checks import argument_error, check_choice
+from irtcat._common.types import FloatArray, IntArray
+from irtcat.bank import ItemBank, fisher_information
+from irtcat.bank.bank import is_bifactor
+from irtcat.diagnose.chi_square import curves, population_nodes
 from irtcat.models import CategoricalModel, measured, take
 from irtcat.responses import Responses
 from irtcat.scoring import Ability
@@ -88,7 +88,7 @@ def empirical_reliability(abilities: Ability) -> float | FloatArray:
 
     Example:
         >>> from irtcat import fit
-        >>> from irtcat.datasets import load
+        >>> from irtcat.responses.datasets import load
         >>> round(empirical_reliability(fit(load("lsat6"), "2pl").abilities), 3)
         0.301
 
@@ -137,7 +137,7 @@ def coefficient_alpha(
         InputError: for fewer than 2 items, or (listwise) fewer than 2 complete rows.
 
     Example:
-        >>> from irtcat.datasets import load
+        >>> from irtcat.responses.datasets import load
         >>> round(coefficient_alpha(load("lsat7")), 3)
         0.453
 
@@ -215,7 +215,7 @@ def item_analysis(responses: Responses, missing: str = "listwise") -> pd.DataFra
         InputError: as `coefficient_alpha`.
 
     Example:
-        >>> from irtcat.datasets import load
+        >>> from irtcat.responses.datasets import load
         >>> item_analysis(load("lsat7"))[["mean", "item_rest", "alpha_if_dropped"]].round(2).head(2)
                mean  item_rest  alpha_if_dropped
         item

@@ -4,10 +4,10 @@
 table of texts.
 """
 
-from irtcat.features._design import Design as Design
-from irtcat.features._design import check_features as check_features
-from irtcat.features._design import design_of as design_of
-from irtcat.features._text import text
+from irtcat.features.design import Design as Design
+from irtcat.features.design import check_features as check_features
+from irtcat.features.design import design_of as design_of
+from irtcat.features.texts import text
 
 __all__ = ["text"]
 

@@ -2,18 +2,18 @@
 
 from typing import TYPE_CHECKING
 
-from irtcat._lazy import lazy_names
+from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from irtcat.fitting._features import FeatureRegression
-    from irtcat.fitting._fit import FITTERS, fit
-    from irtcat.fitting._loop import Progress
-    from irtcat.fitting._pattern import STRUCTURES
-    from irtcat.fitting._result import Fit
-    from irtcat.fitting._summary import FitSummary
     from irtcat.fitting.benchmarks import BenchmarkFit, fit_benchmarks
+    from irtcat.fitting.calibrate import FITTERS, fit
+    from irtcat.fitting.em.driver import Progress
+    from irtcat.fitting.features.columns import FeatureRegression
     from irtcat.fitting.linking import LINKS, Link, link
     from irtcat.fitting.online import update_items
+    from irtcat.fitting.problem.loading_pattern import STRUCTURES
+    from irtcat.fitting.result import Fit
+    from irtcat.fitting.summary import FitSummary
 else:
     __getattr__, __dir__ = lazy_names(__name__)
 

@@ -28,16 +28,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import argument_error, check_choice, shorten
-from irtcat._per_item import per_item
-from irtcat._types import BoolArray, FloatArray
-from irtcat.bank import ItemBank
-from irtcat.fitting._fit import fit
-from irtcat.fitting._loop import Progress
-from irtcat.fitting._result import Fit
+from irtcat._common.checks import argument_error, check_choice, shorten
+from irtcat._common.per_item import per_item
+from irtcat._common.types import BoolArray, FloatArray
+from irtcat.bank import ItemBank, Population
+from irtcat.fitting.calibrate import fit
+from irtcat.fitting.em.driver import Progress
+from irtcat.fitting.result import Fit
 from irtcat.io.convert import as_responses_like
 from irtcat.models import MODELS, Design, column_names, design_of, parameter_matrix, unpack
-from irtcat.population import Population
 from irtcat.responses import Responses
 from irtcat.scoring import score
 

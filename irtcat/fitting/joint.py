@@ -16,14 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat._checks import InputError
-from irtcat._compile import jit
-from irtcat._precision import choose_precision, precision
-from irtcat.fitting._evaluate import Calibrated, finish, used_rows
-from irtcat.fitting._options import Options
-from irtcat.fitting._priors import SMALLEST_POSITIVE_SLOPE, check_priors
-from irtcat.fitting._result import Fit
-from irtcat.fitting._start import further_start, starting_point
+from irtcat._common.checks import InputError
+from irtcat._common.compilation import jit
+from irtcat._common.precision import choose_precision, precision
+from irtcat.fitting.em.options import Options
+from irtcat.fitting.em.priors import SMALLEST_POSITIVE_SLOPE, check_priors
+from irtcat.fitting.em.start import further_start, starting_point
+from irtcat.fitting.evaluation import Calibrated, finish, used_rows
+from irtcat.fitting.result import Fit
 from irtcat.latent import rows_on_device
 from irtcat.models import Design, ItemModel, OnePL, Rasch, TwoPL
 from irtcat.responses import Responses

@@ -11,14 +11,13 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Array
 
-from irtcat._bank_moves import published
-from irtcat._checks import InputError, argument_error, check_choice, shorten
-from irtcat._compile import jit
-from irtcat._conditions import check_conditions
-from irtcat._difficulty import usual_errors, weights_of
-from irtcat._precision import precision
-from irtcat._types import BoolArray, FloatArray
+from irtcat._common.checks import InputError, argument_error, check_choice, shorten
+from irtcat._common.compilation import jit
+from irtcat._common.precision import precision
+from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import ItemBank
+from irtcat.bank._difficulty import usual_errors, weights_of
+from irtcat.bank._uncertainty import published
 from irtcat.models import (
     CategoricalModel,
     ItemModel,
@@ -26,6 +25,7 @@ from irtcat.models import (
     expected_responses,
     probabilities,
 )
+from irtcat.responses._conditions import check_conditions
 
 __all__ = ["LINKS", "Link", "link"]
 

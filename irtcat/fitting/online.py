@@ -13,16 +13,16 @@ import numpy as np
 import pandas as pd
 from scipy.special import logsumexp
 
-from irtcat._checks import argument_error
-from irtcat._compile import jit
-from irtcat._conditions import check_conditions
-from irtcat._expected_curves import predicted_items
-from irtcat._matrix import row_blocks
-from irtcat._precision import precision
-from irtcat._types import BoolArray, FloatArray
+from irtcat._common.checks import argument_error
+from irtcat._common.compilation import jit
+from irtcat._common.precision import precision
+from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import ItemBank, as_bank, one_ability
+from irtcat.bank._expected_curves import predicted_items
 from irtcat.models import field_columns, item_categories, parameter_matrix, unpack
 from irtcat.responses import Responses
+from irtcat.responses._conditions import check_conditions
+from irtcat.responses._matrix import row_blocks
 from irtcat.scoring import subject_priors
 
 __all__ = ["update_items"]

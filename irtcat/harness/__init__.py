@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from irtcat._lazy import lazy_names
+from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from irtcat.harness._items import Item
     from irtcat.harness.answers import Answer, Calls, Harness
     from irtcat.harness.command import Command
     from irtcat.harness.evaluation import Evaluation, default_length, evaluate
     from irtcat.harness.exports import EXPORTS, Export, export
     from irtcat.harness.inspect_tasks import Adaptive, Inspect
+    from irtcat.harness.items import Item
     from irtcat.harness.lm_eval_tasks import LmEval
     from irtcat.harness.registry import HARNESSES
 else:

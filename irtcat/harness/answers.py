@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from irtcat._checks import (
+from irtcat._common.checks import (
     InputError,
     argument_error,
     brief,
@@ -18,9 +18,9 @@ from irtcat._checks import (
     one_line,
     shorten,
 )
-from irtcat._folders import OutputFolder
+from irtcat._files.folders import OutputFolder
 from irtcat.cat import Session
-from irtcat.harness._items import Item
+from irtcat.harness.items import Item
 from irtcat.io.logs.inspect_log import LETTERS
 
 __all__ = ["Answer", "Ask", "Calls", "Harness", "as_code", "ask_until_over"]

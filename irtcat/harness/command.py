@@ -13,12 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any
 
-from irtcat._checks import InputError, check_choice, check_count, check_positive, shorten
-from irtcat._folders import OutputFolder
-from irtcat._reading import parse_json
+from irtcat._common.checks import InputError, check_choice, check_count, check_positive, shorten
+from irtcat._files.folders import OutputFolder
+from irtcat._files.reading import parse_json
 from irtcat.cat import Session
-from irtcat.harness._items import Item
 from irtcat.harness.answers import ON_ERROR, Answer, Progress, ask_until_over
+from irtcat.harness.items import Item
 
 __all__ = ["Command"]
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error, check_interval
-from irtcat._conditions import check_conditions
-from irtcat._csv import write_csv
-from irtcat._folders import OutputFolder, write_json
+from irtcat._common.checks import InputError, argument_error, check_interval
+from irtcat._files.csv import write_csv
+from irtcat._files.folders import OutputFolder, write_json
 from irtcat.bank import ItemBank
 from irtcat.cat import Config, Counts, ExposureParameters, Session, Store
-from irtcat.cat.config import document_hash
-from irtcat.cat.driving import begin, begun_in_memory
-from irtcat.harness._folder import ITEMS, RESULT, run_folder, store_file
-from irtcat.harness._items import Item, read_items
-from irtcat.harness._outcome import (
+from irtcat.cat.engine.config import document_hash
+from irtcat.cat.live.driving import begin, begun_in_memory
+from irtcat.harness.answers import Calls, Harness, Progress
+from irtcat.harness.folder import ITEMS, RESULT, run_folder, store_file
+from irtcat.harness.items import Item, read_items
+from irtcat.harness.outcome import (
     fit_of,
     item_table,
     read_costs,
@@ -28,9 +28,9 @@ from irtcat.harness._outcome import (
     spending,
     unlike_warning,
 )
-from irtcat.harness.answers import Calls, Harness, Progress
 from irtcat.prediction import OUT_OF_RANGE, ShortForm
 from irtcat.responses import Responses
+from irtcat.responses._conditions import check_conditions
 
 __all__ = ["Evaluation", "default_length", "evaluate"]
 

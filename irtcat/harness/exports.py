@@ -12,10 +12,10 @@ from typing import Any
 
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error, brief, check_choice, visible
-from irtcat._files import replacing
-from irtcat._numbers import whole_number_in
-from irtcat.harness._items import Item, read_ids, read_items
+from irtcat._common.checks import InputError, argument_error, brief, check_choice, visible
+from irtcat._common.numbers import whole_number_in
+from irtcat._files.writing import replacing
+from irtcat.harness.items import Item, read_ids, read_items
 
 __all__ = ["EXPORTS", "NEW_LOGS", "Export", "export", "inspect_selector"]
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error, brief, check_choice, one_line, shorten
-from irtcat._conditions import MISMATCH, check_conditions, text_hash
-from irtcat._folders import OutputFolder
+from irtcat._common.checks import InputError, argument_error, brief, check_choice, one_line, shorten
+from irtcat._files.folders import OutputFolder
 from irtcat.cat import Session
-from irtcat.harness._extra import imported
-from irtcat.harness._folder import LOGS
-from irtcat.harness._items import Item, agreed, known_conditions
-from irtcat.harness._models import is_in_file, model_in_file
 from irtcat.harness.answers import Answer, Progress, record
 from irtcat.harness.exports import inspect_selector
-from irtcat.io.logs._values import clip, version_text
+from irtcat.harness.extras import imported
+from irtcat.harness.folder import LOGS
+from irtcat.harness.items import Item, agreed, known_conditions
+from irtcat.harness.models import is_in_file, model_in_file
+from irtcat.io.logs.values import clip, version_text
+from irtcat.responses._conditions import MISMATCH, check_conditions, text_hash
 
 __all__ = ["Adaptive", "Inspect"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from irtcat._checks import (
+from irtcat._common.checks import (
     InputError,
     argument_error,
     brief,
@@ -18,18 +18,18 @@ from irtcat._checks import (
     one_line,
     shorten,
 )
-from irtcat._conditions import MISMATCH, check_conditions
-from irtcat._files import replacing
-from irtcat._folders import OutputFolder
-from irtcat._reading import parse_json
+from irtcat._files.folders import OutputFolder
+from irtcat._files.reading import parse_json
+from irtcat._files.writing import replacing
 from irtcat.cat import Session
-from irtcat.harness._extra import imported
-from irtcat.harness._items import Item, agreed, known_conditions
-from irtcat.harness._models import is_in_file, model_in_file
-from irtcat.harness._replies import Replies, append
 from irtcat.harness.answers import ON_ERROR, Answer, Progress, ask_until_over
-from irtcat.io.logs._choose import FIRST
+from irtcat.harness.extras import imported
+from irtcat.harness.items import Item, agreed, known_conditions
+from irtcat.harness.models import is_in_file, model_in_file
+from irtcat.harness.replies import Replies, append
+from irtcat.io.logs.choose import FIRST
 from irtcat.io.logs.lm_eval import task_version
+from irtcat.responses._conditions import MISMATCH, check_conditions
 
 __all__ = ["LmEval"]
 

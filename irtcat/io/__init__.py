@@ -1,6 +1,6 @@
 """Response files, harness logs and other data: one module per format."""
 
-from irtcat._csv import csv_escape
+from irtcat._files.csv import csv_escape
 from irtcat.io.convert import as_responses
 from irtcat.io.every_eval_ever_out import write_every_eval_ever
 from irtcat.io.files import FORMATS, read_responses

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from irtcat._checks import InputError, argument_error, brief, one_line
-from irtcat._table import Options, Table, find_long_columns
+from irtcat._common.checks import InputError, argument_error, brief, one_line
 from irtcat.io.parquet import is_text, open_parquet, parquet_batches, reading_parquet, text_objects
+from irtcat.responses._table import Options, Table, find_long_columns
 
 __all__ = ["ArrowBlocks", "ArrowTable", "blocks_of", "byte_codes", "is_dataset", "table_of"]
 

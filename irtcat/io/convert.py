@@ -11,16 +11,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._cells import cell_number
-from irtcat._checks import (
+from irtcat._common.checks import (
     DUPLICATES,
     InputError,
     argument_error,
     check_choice,
     resolve_duplicates,
 )
-from irtcat._frames import as_pandas, frame_kind
-from irtcat._table import (
+from irtcat.io.arrow import is_dataset
+from irtcat.io.files import read_responses
+from irtcat.io.source import ResponseSource, as_source, open_source
+from irtcat.responses import Responses, frame_table, long_responses, responses_of
+from irtcat.responses._cells import cell_number
+from irtcat.responses._frames import as_pandas, frame_kind
+from irtcat.responses._table import (
     ID_NAMES,
     ITEM_NAMES,
     SUBJECT_NAMES,
@@ -32,10 +36,6 @@ from irtcat._table import (
     normalized,
     read_wide,
 )
-from irtcat.io.arrow import is_dataset
-from irtcat.io.files import read_responses
-from irtcat.io.source import ResponseSource, as_source, open_source
-from irtcat.responses import Responses, frame_table, long_responses, responses_of
 
 __all__ = ["as_responses", "as_responses_or_source"]
 
@@ -328,7 +328,7 @@ def _with_id_index(frame: pd.DataFrame, kind: str, subject: str) -> tuple[pd.Dat
 
 
 def _has_ids(frame: pd.DataFrame, names: list[str], subject: str) -> bool:
-    """Whether the first column of a table holds ids (see `irtcat._table.has_ids`)."""
+    """Whether the first column of a table holds ids (see `irtcat.responses._table.has_ids`)."""
     if len(names) < 2:
         return False
     others = frame.iloc[:, 1:].select_dtypes(["number", "bool"])

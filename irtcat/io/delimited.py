@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._cells import MISSING
-from irtcat._checks import InputError
-from irtcat._csv import is_marked, unescape
-from irtcat._reading import MOST_BYTES
-from irtcat._table import (
+from irtcat._common.checks import InputError
+from irtcat._files.csv import is_marked, unescape
+from irtcat._files.reading import MOST_BYTES
+from irtcat.io.text import check_widths, load_text, records
+from irtcat.responses import Responses, responses_of
+from irtcat.responses._cells import MISSING
+from irtcat.responses._table import (
     Options,
     Table,
     find_long_columns,
@@ -23,8 +25,6 @@ from irtcat._table import (
     read_wide,
     subject_columns,
 )
-from irtcat.io._text import check_widths, load_text, records
-from irtcat.responses import Responses, responses_of
 
 __all__ = ["read_delimited"]
 
@@ -100,7 +100,7 @@ def _separator(path: Path, data: bytes) -> str:
 
 
 def _unescaped(path: Path, data: bytes, separator: str) -> bytes:
-    """Undo the escaping of `irtcat._csv.write_csv`, if the table is marked."""
+    """Undo the escaping of `irtcat._files.csv.write_csv`, if the table is marked."""
     if not is_marked(next(records(path, data, separator), (1, []))[1]):
         return data
     text = io.StringIO()

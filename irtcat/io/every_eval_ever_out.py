@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error
-from irtcat._conditions import condition_text
-from irtcat._files import replacing
+from irtcat._common.checks import InputError, argument_error
+from irtcat._files.writing import replacing
 from irtcat.responses import Responses
+from irtcat.responses._conditions import condition_text
 
 __all__ = ["write_every_eval_ever"]
 

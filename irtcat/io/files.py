@@ -6,16 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from irtcat._checks import DUPLICATES, InputError, argument_error, check_choice, check_count
-from irtcat._reading import MOST_BYTES, check_path, seekable_copy
-from irtcat._table import Options, names_of
+from irtcat._common.checks import DUPLICATES, InputError, argument_error, check_choice, check_count
+from irtcat._files.reading import MOST_BYTES, check_path, seekable_copy
 from irtcat.io.delimited import read_delimited
 from irtcat.io.logs import LOG_FORMATS, read_logs
-from irtcat.io.logs._find import is_log
+from irtcat.io.logs.find import is_log
 from irtcat.io.npz import read_npz
 from irtcat.io.parquet import read_parquet
 from irtcat.io.pyirt import read_pyirt
 from irtcat.responses import Responses
+from irtcat.responses._table import Options, names_of
 
 __all__ = ["FORMATS", "read_responses"]
 

@@ -6,12 +6,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from irtcat._archives import array_file
-from irtcat._checks import InputError, brief, shorten
-from irtcat._metadata import frame_from_plain
-from irtcat._reading import MOST_BYTES, parse_json
-from irtcat._table import CellMatrix
+from irtcat._common.checks import InputError, brief, shorten
+from irtcat._files.archives import array_file
+from irtcat._files.reading import MOST_BYTES, parse_json
 from irtcat.responses import SAVED, Responses, responses_of
+from irtcat.responses._metadata import frame_from_plain
+from irtcat.responses._table import CellMatrix
 
 __all__ = ["read_npz"]
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, shorten
-from irtcat._reading import MOST_BYTES, allowed_bytes, opened, too_large
-from irtcat._table import (
+from irtcat._common.checks import InputError, shorten
+from irtcat._files.reading import MOST_BYTES, allowed_bytes, opened, too_large
+from irtcat.responses import Responses, responses_of
+from irtcat.responses._table import (
     Options,
     Table,
     checked_names,
@@ -20,7 +21,6 @@ from irtcat._table import (
     read_wide,
     subject_columns,
 )
-from irtcat.responses import Responses, responses_of
 
 __all__ = [
     "is_text",

@@ -6,11 +6,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from irtcat._cells import compact
-from irtcat._checks import InputError, shorten
-from irtcat._reading import numbered_lines, parse_json
-from irtcat._table import CellMatrix
+from irtcat._common.checks import InputError, shorten
+from irtcat._files.reading import numbered_lines, parse_json
 from irtcat.responses import Responses, responses_of
+from irtcat.responses._cells import compact
+from irtcat.responses._table import CellMatrix
 
 __all__ = ["read_pyirt"]
 

@@ -10,13 +10,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._archives import map_npy
-from irtcat._checks import InputError, argument_error, brief, check_choice, check_count, check_ids
-from irtcat._matrix import aligned_empty
-from irtcat._reading import check_path, check_regular
-from irtcat._table import Options
+from irtcat._common.checks import (
+    InputError,
+    argument_error,
+    brief,
+    check_choice,
+    check_count,
+    check_ids,
+)
+from irtcat._files.archives import map_npy
+from irtcat._files.reading import check_path, check_regular
 from irtcat.io.arrow import blocks_of, byte_codes, is_dataset, table_of
 from irtcat.responses import Responses
+from irtcat.responses._matrix import aligned_empty
+from irtcat.responses._table import Options
 
 __all__ = ["ResponseSource", "as_source", "chunks", "open_source"]
 

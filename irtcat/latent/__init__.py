@@ -5,16 +5,17 @@ posteriors are narrower than its spacing); several by `grid_step`, `two_tier_ste
 quadrature (`adaptive_block`), as `choose_nodes` says. The package is internal.
 """
 
-from irtcat.latent._adaptive import (
+from irtcat.latent.adaptive import (
     AdaptiveQuadrature,
     adaptive_block,
     adaptive_posterior,
     adaptive_quadrature,
     root_of,
 )
-from irtcat.latent._cells import cells_of, round_up, rows_on_device
-from irtcat.latent._density import Density, density_of
-from irtcat.latent._grid import (
+from irtcat.latent.coded_responses import cells_of, round_up, rows_on_device
+from irtcat.latent.density import Density, density_of
+from irtcat.latent.expected_sums import MultiSums, RowBlock, group_chunks, sums_of_block
+from irtcat.latent.grid import (
     GridQuadrature,
     MultiEStep,
     count_general,
@@ -24,9 +25,9 @@ from irtcat.latent._grid import (
     row_chunks,
     two_tier_step,
 )
-from irtcat.latent._layout import Layout, LayoutPlan
-from irtcat.latent._likelihood import LIMIT, grid_nodes, item_curves, log_likelihoods
-from irtcat.latent._line import (
+from irtcat.latent.layout import Layout, LayoutPlan
+from irtcat.latent.likelihood import LIMIT, grid_nodes, item_curves, log_likelihoods
+from irtcat.latent.line import (
     Blocks,
     EStep,
     Population,
@@ -39,9 +40,9 @@ from irtcat.latent._line import (
     scan_blocks,
     transformed_nodes,
 )
-from irtcat.latent._modes import posterior_modes
-from irtcat.latent._parts import Part, chain_of, chained, part_terms, parts_of, scores_of
-from irtcat.latent._population import (
+from irtcat.latent.linear_predictors import Part, chain_of, chained, part_terms, parts_of, scores_of
+from irtcat.latent.modes import posterior_modes
+from irtcat.latent.population import (
     Moments,
     PopulationDesign,
     Populations,
@@ -53,8 +54,7 @@ from irtcat.latent._population import (
     populations_of,
     rescaled_populations,
 )
-from irtcat.latent._rules import Quadrature, as_rule, choose_nodes, n_nodes, narrowest_sd
-from irtcat.latent._sums import MultiSums, RowBlock, group_chunks, sums_of_block
+from irtcat.latent.quadrature_choice import Quadrature, as_rule, choose_nodes, n_nodes, narrowest_sd
 
 __all__: list[str] = []
 

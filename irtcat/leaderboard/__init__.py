@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from irtcat._lazy import lazy_names
+from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
     from irtcat.leaderboard.board import Leaderboard, Run

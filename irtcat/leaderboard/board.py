@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import check_choice, check_count, check_interval
-from irtcat._types import FloatArray, IntArray
+from irtcat._common.checks import check_choice, check_count, check_interval
+from irtcat._common.types import FloatArray, IntArray
 from irtcat.leaderboard.metrics import METRICS, resampled_metrics
 from irtcat.prediction import full_scores
 from irtcat.responses import Responses

@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr, ndtri, stdtrit
 
-from irtcat._checks import argument_error, check_choice, check_interval
-from irtcat._conditions import check_conditions
-from irtcat._progress import Progress, Steps, with_progress
-from irtcat._types import FloatArray, IntArray
+from irtcat._common.checks import argument_error, check_choice, check_interval
+from irtcat._common.progress import Progress, Steps, with_progress
+from irtcat._common.types import FloatArray, IntArray
 from irtcat.io.convert import as_responses_like
-from irtcat.prediction._answers import recode
-from irtcat.prediction._task import is_sample
+from irtcat.prediction.answers import recode
+from irtcat.prediction.task import is_sample
 from irtcat.responses import Responses
+from irtcat.responses._conditions import check_conditions
 from irtcat.selection import Subset
 
 __all__ = ["METHODS", "Comparison", "compare"]

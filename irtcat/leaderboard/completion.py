@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from irtcat._checks import argument_error, brief, check_count, check_interval, check_positive
-from irtcat._types import BoolArray, FloatArray, IntArray
-from irtcat.leaderboard._score_factors import DF, Abilities, ScoreFactors, fit_score_factors
-from irtcat.leaderboard._score_table import ScoreTable, costs_of, feature_columns, score_table
+from irtcat._common.checks import argument_error, brief, check_count, check_interval, check_positive
+from irtcat._common.types import BoolArray, FloatArray, IntArray
+from irtcat.leaderboard.score_factors import DF, Abilities, ScoreFactors, fit_score_factors
+from irtcat.leaderboard.score_table import ScoreTable, costs_of, feature_columns, score_table
 
 __all__ = ["Completion", "ProbePlan", "complete", "probe"]
 

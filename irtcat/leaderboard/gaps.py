@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import argument_error, check_count, check_interval
-from irtcat._types import FloatArray, IntArray
+from irtcat._common.checks import argument_error, check_count, check_interval
+from irtcat._common.types import FloatArray, IntArray
 from irtcat.leaderboard.board import KEYS, Leaderboard, Run, subject_draws
 
 __all__ = [

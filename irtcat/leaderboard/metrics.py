@@ -3,7 +3,7 @@
 import numpy as np
 
 from irtcat import agreement
-from irtcat._types import FloatArray
+from irtcat._common.types import FloatArray
 
 __all__ = ["GAPS", "METRICS", "compare_scores", "resampled_metrics"]
 

@@ -7,14 +7,14 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr, ndtri
 
-from irtcat._checks import argument_error, check_count, check_interval
-from irtcat._matrix import observed
-from irtcat._progress import Progress, Steps, with_progress
-from irtcat._types import FloatArray, IntArray
+from irtcat._common.checks import argument_error, check_count, check_interval
+from irtcat._common.progress import Progress, Steps, with_progress
+from irtcat._common.types import FloatArray, IntArray
 from irtcat.io import as_responses
 from irtcat.leaderboard.gaps import check_confidence, order_curve, smallest_gap
 from irtcat.prediction import full_scores
 from irtcat.responses import Responses
+from irtcat.responses._matrix import observed
 from irtcat.selection import expectation_of
 
 __all__ = ["DESIGNS", "Plan", "design_gaps", "pair_variances", "plan"]

@@ -8,10 +8,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error, check_choice, check_count, check_interval
-from irtcat._parallel import check_executor, in_order
-from irtcat._progress import with_progress
-from irtcat._types import FloatArray
+from irtcat._common.checks import (
+    InputError,
+    argument_error,
+    check_choice,
+    check_count,
+    check_interval,
+)
+from irtcat._common.executors import check_executor, in_order
+from irtcat._common.progress import with_progress
+from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.fitting import fit
 from irtcat.io import as_responses

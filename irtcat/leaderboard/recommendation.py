@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from irtcat._checks import argument_error, check_positive
-from irtcat._types import FloatArray
+from irtcat._common.checks import argument_error, check_positive
+from irtcat._common.types import FloatArray
 from irtcat.leaderboard.board import KEYS, Leaderboard
 from irtcat.leaderboard.gaps import smallest_k
 

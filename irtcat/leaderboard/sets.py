@@ -9,16 +9,15 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Array, Float
 
-from irtcat._checks import argument_error, finite_vector
-from irtcat._compile import jit
-from irtcat._conditions import check_conditions
-from irtcat._per_item import per_item
-from irtcat._precision import precision
-from irtcat._types import FloatArray
-from irtcat.bank import ItemBank, one_ability, ranking
-from irtcat.information import fisher_information
+from irtcat._common.checks import argument_error, finite_vector
+from irtcat._common.compilation import jit
+from irtcat._common.per_item import per_item
+from irtcat._common.precision import precision
+from irtcat._common.types import FloatArray
+from irtcat.bank import ItemBank, fisher_information, one_ability, ranking
 from irtcat.models import ItemModel, expected_responses
 from irtcat.responses import Responses
+from irtcat.responses._conditions import check_conditions
 from irtcat.scoring import Ability, score
 
 __all__ = ["headroom", "item_slopes"]

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from irtcat._checks import argument_error
-from irtcat._dates import as_years
-from irtcat._types import IntArray
+from irtcat._common.checks import argument_error
+from irtcat._common.dates import as_years
+from irtcat._common.types import IntArray
 from irtcat.prediction import full_scores
 from irtcat.responses import Responses
 

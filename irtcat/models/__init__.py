@@ -1,6 +1,6 @@
 """Item models: the table of models, the classes to derive others from, and functions for all."""
 
-from irtcat.models._base import (
+from irtcat.models.base import (
     CategoricalModel,
     Design,
     ItemModel,
@@ -30,13 +30,10 @@ from irtcat.models._base import (
     tied_parameters,
     unpack,
 )
-from irtcat.models._filled import filled
-from irtcat.models._links import CUMULATIVE, SOFTMAX, Asymptotes, GradedModel, Link, LinkModel
-from irtcat.models._slopes import INTERCEPT, SLOPE, Slopes
 from irtcat.models.continuous import EDGES, Beta
 from irtcat.models.counts import Binomial, pack_counts, unpack_counts
 from irtcat.models.graded import Graded
-from irtcat.models.known import categorical_items, logistic_items, multidimensional_items
+from irtcat.models.links import CUMULATIVE, SOFTMAX, Asymptotes, GradedModel, Link, LinkModel
 from irtcat.models.logistic import (
     BinaryModel,
     Feasibility,
@@ -56,12 +53,14 @@ from irtcat.models.mixed import (
     mixture,
 )
 from irtcat.models.nominal import Nominal
+from irtcat.models.padding import filled
 from irtcat.models.partial_credit import (
     GPCM,
     GeneralisedRatingScale,
     PartialCredit,
     RatingScale,
 )
+from irtcat.models.published import categorical_items, logistic_items, multidimensional_items
 from irtcat.models.registry import (
     ALIASES,
     MODELS,
@@ -70,6 +69,7 @@ from irtcat.models.registry import (
     get_model,
     model_from_key,
 )
+from irtcat.models.slopes import INTERCEPT, SLOPE, Slopes
 
 __all__ = [
     "CUMULATIVE",

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat.models._base import Design, ItemModel, Param, Parameter
-from irtcat.models._slopes import INTERCEPT, SLOPE
+from irtcat.models.base import Design, ItemModel, Param, Parameter
 from irtcat.models.logistic import irt_parameters_of, start_intercept
+from irtcat.models.slopes import INTERCEPT, SLOPE
 
 __all__ = ["EDGES", "Beta"]
 

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat.models._base import Design, ItemModel, Param, Parameter, shares_of
-from irtcat.models._slopes import INTERCEPT, SLOPE
+from irtcat.models.base import Design, ItemModel, Param, Parameter, shares_of
 from irtcat.models.logistic import irt_parameters_of, start_intercept, two_categories
+from irtcat.models.slopes import INTERCEPT, SLOPE
 
 __all__ = ["Binomial", "pack_counts", "unpack_counts"]
 

@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Shaped
 
-from irtcat._types import BoolArray, FloatArray
-from irtcat.models._base import Design, Param, Parameter, parameter_mask
-from irtcat.models._links import ABSENT, CUMULATIVE, GradedModel, Link
-from irtcat.models._slopes import (
+from irtcat._common.types import BoolArray, FloatArray
+from irtcat.models.base import Design, Param, Parameter, parameter_mask
+from irtcat.models.links import ABSENT, CUMULATIVE, GradedModel, Link
+from irtcat.models.logistic import start_intercept
+from irtcat.models.slopes import (
     INTERCEPT,
     SLOPE,
     Slopes,
@@ -19,7 +20,6 @@ from irtcat.models._slopes import (
     rescaled_slope,
     slope_length,
 )
-from irtcat.models.logistic import start_intercept
 
 __all__ = ["Graded"]
 

@@ -21,9 +21,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from irtcat._logistic import irt_parameters_of
-from irtcat.models._base import Design, Param, Parameter
-from irtcat.models._links import Asymptotes, Link, LinkModel
-from irtcat.models._slopes import (
+from irtcat.models.base import Design, Param, Parameter
+from irtcat.models.links import Asymptotes, Link, LinkModel
+from irtcat.models.slopes import (
     INTERCEPT,
     SLOPE,
     Slopes,

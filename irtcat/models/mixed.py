@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat._checks import argument_error
-from irtcat._types import BoolArray, FloatArray
-from irtcat.models._base import (
+from irtcat._common.checks import argument_error
+from irtcat._common.types import BoolArray, FloatArray
+from irtcat.models.base import (
     CategoricalModel,
     Design,
     ItemModel,
@@ -27,8 +27,8 @@ from irtcat.models._base import (
     parameter_names,
     unpack,
 )
-from irtcat.models._links import ABSENT
 from irtcat.models.graded import Graded, PerItem
+from irtcat.models.links import ABSENT
 from irtcat.models.logistic import Feasibility, FourPL, ThreePL, TwoPL
 from irtcat.models.nominal import Nominal
 from irtcat.models.partial_credit import GPCM

@@ -8,11 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from irtcat._types import BoolArray, FloatArray
-from irtcat.models._base import Design, Param, Parameter, parameter_mask
-from irtcat.models._links import ABSENT, SOFTMAX, GradedModel, Link
-from irtcat.models._slopes import SLOPE, Slopes, one_scale
+from irtcat._common.types import BoolArray, FloatArray
+from irtcat.models.base import Design, Param, Parameter, parameter_mask
 from irtcat.models.graded import PerItem, Steps
+from irtcat.models.links import ABSENT, SOFTMAX, GradedModel, Link
 from irtcat.models.partial_credit import (
     STEP_INTERCEPT,
     Predictors,
@@ -20,6 +19,7 @@ from irtcat.models.partial_credit import (
     start_slope,
     used_intercepts,
 )
+from irtcat.models.slopes import SLOPE, Slopes, one_scale
 
 __all__ = ["Nominal"]
 

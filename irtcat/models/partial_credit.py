@@ -18,10 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from irtcat._types import BoolArray, FloatArray
-from irtcat.models._base import Design, Param, Parameter, parameter_mask
-from irtcat.models._links import ABSENT, SOFTMAX, GradedModel, Link
-from irtcat.models._slopes import INTERCEPT, SLOPE, Slopes, common_slope, rescaled_slope
+from irtcat._common.types import BoolArray, FloatArray
+from irtcat.models.base import Design, Param, Parameter, parameter_mask
 from irtcat.models.graded import (
     UNREACHABLE,
     PerItem,
@@ -30,6 +28,8 @@ from irtcat.models.graded import (
     published_steps,
     used_thresholds,
 )
+from irtcat.models.links import ABSENT, SOFTMAX, GradedModel, Link
+from irtcat.models.slopes import INTERCEPT, SLOPE, Slopes, common_slope, rescaled_slope
 
 __all__ = ["GPCM", "GeneralisedRatingScale", "PartialCredit", "RatingScale"]
 

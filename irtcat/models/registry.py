@@ -5,13 +5,13 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from irtcat._checks import argument_error, check_choice
-from irtcat._registry import Registry
-from irtcat.models._base import ItemModel, Parameter, parameter_names, tied_parameters
-from irtcat.models._links import Link, LinkModel
+from irtcat._common.checks import argument_error, check_choice
+from irtcat._common.registry import Registry
+from irtcat.models.base import ItemModel, Parameter, parameter_names, tied_parameters
 from irtcat.models.continuous import Beta
 from irtcat.models.counts import Binomial
 from irtcat.models.graded import Graded
+from irtcat.models.links import Link, LinkModel
 from irtcat.models.logistic import Feasibility, FourPL, OnePL, Rasch, ThreePL, TwoPL
 from irtcat.models.mixed import mixture_named
 from irtcat.models.nominal import Nominal

@@ -6,16 +6,16 @@ Requires the extra ``plot``.
 
 from typing import TYPE_CHECKING
 
-from irtcat._lazy import lazy_names
+from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from irtcat.plot._style import check_figure_path, check_figures, save
     from irtcat.plot.banks import headroom, information_curve, item_curves
     from irtcat.plot.boards import rank_correlation, reliable_gaps
     from irtcat.plot.policies import policy_ability, prompt_usefulness
     from irtcat.plot.rankings import ranked
     from irtcat.plot.scales import ability_against_correct, correlation_matrix, empirical_curves
     from irtcat.plot.sessions import score_distribution, score_errors, session_path
+    from irtcat.plot.style import check_figure_path, check_figures, save
 else:
     __getattr__, __dir__ = lazy_names(__name__)
 

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import argument_error
-from irtcat.bank import ItemBank, one_ability
-from irtcat.information import expected_se, test_information
-from irtcat.plot._style import COLOURS, GREY, add_title, line_style, new_figure, plain, tidy
+from irtcat._common.checks import argument_error
+from irtcat.bank import ItemBank, expected_se, one_ability, test_information
+from irtcat.plot.style import COLOURS, GREY, add_title, line_style, new_figure, plain, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import argument_error, check_choice
-from irtcat.plot._style import COLUMNS, add_title, line_style, panels, tidy
+from irtcat._common.checks import argument_error, check_choice
+from irtcat.plot.style import COLUMNS, add_title, line_style, panels, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import argument_error
-from irtcat.plot._style import COLOURS, GREY, add_title, new_figure, tidy
+from irtcat._common.checks import argument_error
+from irtcat.plot.style import COLOURS, GREY, add_title, new_figure, tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import argument_error
+from irtcat._common.checks import argument_error
 from irtcat.agreement import CorrelationMatrix
-from irtcat.plot._style import COLOURS, GREY, add_title, new_figure, plain, tidy
+from irtcat.plot.style import COLOURS, GREY, add_title, new_figure, plain, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +38,7 @@ def empirical_curves(table: pd.DataFrame, items: Any = None) -> "Figure":
 
     Example:
         >>> from irtcat import fit
-        >>> from irtcat.datasets import load
+        >>> from irtcat.responses.datasets import load
         >>> from irtcat.diagnose import empirical_curves as table_of
         >>> r = load("lsat7")
         >>> figure = empirical_curves(table_of(fit(r, "2pl").bank, r, smoother="spline"))

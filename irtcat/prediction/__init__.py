@@ -2,16 +2,16 @@
 
 from typing import TYPE_CHECKING
 
-from irtcat._lazy import lazy_names
+from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from irtcat.prediction._estimate import Estimate
-    from irtcat.prediction._flags import OUT_OF_RANGE
-    from irtcat.prediction._freeze import short_form
-    from irtcat.prediction._predict import ESTIMATORS, predict
-    from irtcat.prediction._result import Prediction
-    from irtcat.prediction._short_form import ShortForm
-    from irtcat.prediction._task import Estimator, Task, full_scores
+    from irtcat.prediction.estimate import Estimate
+    from irtcat.prediction.flags import OUT_OF_RANGE
+    from irtcat.prediction.form import ShortForm
+    from irtcat.prediction.freezing import short_form
+    from irtcat.prediction.predicting import ESTIMATORS, predict
+    from irtcat.prediction.result import Prediction
+    from irtcat.prediction.task import Estimator, Task, full_scores
 else:
     __getattr__, __dir__ = lazy_names(__name__)
 

@@ -5,7 +5,7 @@ Two estimates of a new subject's full score are combined.
 - *Regression* R: ridge regression of the full score on the answers, fitted to the calibrated
   subjects. It is the better one for subjects like them, and fails beyond them.
 - *Equating* E: the full score at which the curves of the answered items have the subject's mean
-  (`irtcat.prediction._equating`). It assumes less, and also holds for stronger or weaker subjects.
+  (`irtcat.prediction.equating`). It assumes less, and also holds for stronger or weaker subjects.
 
 How to combine them is learnt from the calibrated subjects, in four steps:
 
@@ -14,7 +14,7 @@ How to combine them is learnt from the calibrated subjects, in four steps:
 2. *Blend.* The ridge penalty and the weight w of ``B = w R + (1 - w) E`` minimise the squared
    error of these cross-validated estimates. B is the score of a subject in range.
 3. *Range.* The answers of a new subject give the probability q that it is out of range
-   (`irtcat.prediction._out_of_range`). Its score is then X, the posterior mean by equating among
+   (`irtcat.prediction.out_of_range`). Its score is then X, the posterior mean by equating among
    stronger subjects, or weaker ones where that is the nearer end. The score is
    ``(1 - q) B + q X``.
 4. *Interval.* That of the mixture ``(1 - q) N(B, s_B) + q N(X, s_X)``, with s_B from the
@@ -22,10 +22,10 @@ How to combine them is learnt from the calibrated subjects, in four steps:
 
 Who expects a certain kind of subject (`irtcat.selection.EXPECTATIONS`) needs no step 3: for similar
 subjects q is 0, for stronger and weaker ones the score and interval are those of the posterior. A
-prior of each subject (`irtcat.prediction._score_prior`) replaces the distribution of the calibrated
+prior of each subject (`irtcat.prediction.score_prior`) replaces the distribution of the calibrated
 subjects in that of B; X and q stay as they are.
 
-This module learns; `irtcat.prediction._score_rule` applies what was learnt, also in short forms.
+This module learns; `irtcat.prediction.score_rule` applies what was learnt, also in short forms.
 """
 
 from collections.abc import Sequence
@@ -38,30 +38,23 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error
-from irtcat._progress import Steps
-from irtcat._types import FloatArray, IntArray
-from irtcat.prediction._equating import Equating, full_score_curve
-from irtcat.prediction._estimate import Estimate, patterns
-from irtcat.prediction._intervals import conformal_quantile
-from irtcat.prediction._out_of_range import (
+from irtcat._common.checks import InputError, argument_error
+from irtcat._common.progress import Steps
+from irtcat._common.types import FloatArray, IntArray
+from irtcat.prediction.design import LEAST_SUBJECTS, predict_for_few
+from irtcat.prediction.equating import Equating, full_score_curve
+from irtcat.prediction.estimate import Estimate, patterns
+from irtcat.prediction.intervals import conformal_quantile
+from irtcat.prediction.out_of_range import (
     Estimates,
     Range,
     probability_out_of_range,
     with_shared_prior,
 )
-from irtcat.prediction._score_prior import ScorePrior, mixture_with_prior, normal_cells
-from irtcat.prediction._score_rule import (
-    ENDS,
-    FEW_MISSING,
-    Blend,
-    Mixture,
-    ScoreRule,
-    end_priors,
-)
-from irtcat.prediction._task import FOLDS, Task, filled_scores
-from irtcat.prediction.design import LEAST_SUBJECTS, predict_for_few
 from irtcat.prediction.regression import ridge_path
+from irtcat.prediction.score_prior import ScorePrior, mixture_with_prior, normal_cells
+from irtcat.prediction.score_rule import ENDS, FEW_MISSING, Blend, Mixture, ScoreRule, end_priors
+from irtcat.prediction.task import FOLDS, Task, filled_scores
 from irtcat.responses import Responses
 from irtcat.scoring import subject_priors
 from irtcat.selection import Request, expectation_of, rechoose
@@ -191,7 +184,7 @@ class Run(NamedTuple):
         items: positions of the items in the calibration.
         weights: weight of each item; they sum to 1.
         request: how the items were chosen, or None if that cannot be repeated.
-        prior: probabilities of the cells of the full score (`irtcat.prediction._score_prior`) of
+        prior: probabilities of the cells of the full score (`irtcat.prediction.score_prior`) of
             each subject, and those of the calibrated population; None if nothing else is known.
         is_tailored: whether the items were chosen for these subjects.
     """

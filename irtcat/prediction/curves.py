@@ -10,13 +10,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logit, ndtri
 
-from irtcat._progress import Steps
-from irtcat._types import FloatArray, IntArray
-from irtcat.prediction._estimate import Estimate, patterns
-from irtcat.prediction._flags import FEW_SIMILAR
-from irtcat.prediction._intervals import conformal_quantile, mixture_interval
-from irtcat.prediction._task import FOLDS, Task, filled_scores
+from irtcat._common.progress import Steps
+from irtcat._common.types import FloatArray, IntArray
 from irtcat.prediction.design import LEAST_SUBJECTS, predict_for_few
+from irtcat.prediction.estimate import Estimate, patterns
+from irtcat.prediction.flags import FEW_SIMILAR
+from irtcat.prediction.intervals import conformal_quantile, mixture_interval
+from irtcat.prediction.task import FOLDS, Task, filled_scores
 from irtcat.selection.curves import score_curves
 
 __all__ = ["predict_curves"]

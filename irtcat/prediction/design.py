@@ -3,9 +3,9 @@
 import numpy as np
 from scipy.special import ndtri
 
-from irtcat._types import FloatArray
-from irtcat.prediction._estimate import Estimate
-from irtcat.prediction._task import Task
+from irtcat._common.types import FloatArray
+from irtcat.prediction.estimate import Estimate
+from irtcat.prediction.task import Task
 
 __all__ = [
     "LEAST_SUBJECTS",

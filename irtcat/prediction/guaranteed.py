@@ -1,20 +1,20 @@
 """Scores with a guarantee: intervals that hold because the items were drawn, whatever the model is.
 
 The items were drawn with known probabilities, so that the errors of any predictions on the drawn
-items estimate their errors on all. See `irtcat._betting` for the formulas.
+items estimate their errors on all. See `irtcat.prediction.betting` for the formulas.
 """
 
 import numpy as np
 from scipy.special import logit, softmax
 
-from irtcat._betting import ASYMPTOTIC, FINITE, Draw, draw_of, intervals_of, tuning_terms
-from irtcat._checks import argument_error, shorten
-from irtcat._matrix import row_blocks
-from irtcat._types import FloatArray, IntArray
-from irtcat.prediction._task import Estimate, Task, filled_scores
+from irtcat._common.checks import argument_error, shorten
+from irtcat._common.types import FloatArray, IntArray
+from irtcat.prediction.betting import ASYMPTOTIC, FINITE, Draw, draw_of, intervals_of, tuning_terms
 from irtcat.prediction.curves import GRID
 from irtcat.prediction.design import LEAST_SUBJECTS
 from irtcat.prediction.regression import predict_aipw
+from irtcat.prediction.task import Estimate, Task, filled_scores
+from irtcat.responses._matrix import row_blocks
 from irtcat.selection.curves import SLOPE_MEAN, score_curves
 
 __all__ = ["predict_design_based", "predict_guaranteed"]

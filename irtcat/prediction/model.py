@@ -8,17 +8,17 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import ndtri
 
-from irtcat._compile import jit
-from irtcat._matrix import row_blocks
-from irtcat._precision import precision
-from irtcat._types import BoolArray, FloatArray
+from irtcat._common.compilation import jit
+from irtcat._common.precision import precision
+from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import ItemBank
 from irtcat.latent import LIMIT
 from irtcat.models import ItemModel, expected_responses, response_variances, take
-from irtcat.prediction._estimate import Estimate
-from irtcat.prediction._intervals import mixture_quantile
-from irtcat.prediction._task import Task
 from irtcat.prediction.design import predict_weighted
+from irtcat.prediction.estimate import Estimate
+from irtcat.prediction.intervals import mixture_quantile
+from irtcat.prediction.task import Task
+from irtcat.responses._matrix import row_blocks
 from irtcat.scoring import score
 
 __all__ = ["predict_gpirt", "predict_irt", "predict_pirt"]

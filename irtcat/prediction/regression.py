@@ -7,10 +7,10 @@ import numpy as np
 import scipy
 from scipy.special import ndtri
 
-from irtcat._types import BoolArray, FloatArray, IntArray
-from irtcat.prediction._estimate import Estimate, patterns
-from irtcat.prediction._intervals import conformal_quantile
-from irtcat.prediction._task import FOLDS, Task
+from irtcat._common.types import BoolArray, FloatArray, IntArray
+from irtcat.prediction.estimate import Estimate, patterns
+from irtcat.prediction.intervals import conformal_quantile
+from irtcat.prediction.task import FOLDS, Task
 
 __all__ = ["Ridge", "fit_ridge", "predict_aipw", "predict_gp", "predict_ridge", "ridge_path"]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from irtcat._checks import argument_error, check_count
+from irtcat._common.checks import argument_error, check_count
 from irtcat.bank import ItemBank
 from irtcat.prediction import predict
 from irtcat.responses import Responses

@@ -6,11 +6,11 @@ numbers are computed in Python; the page's script draws, sorts, searches and eva
 
 from typing import TYPE_CHECKING
 
-from irtcat._lazy import lazy_names
+from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from irtcat.report._build import LIMIT, build, write
-    from irtcat.report._read import KINDS, Result, read
+    from irtcat.report.building import LIMIT, build, write
+    from irtcat.report.reading import KINDS, Result, read
 else:
     __getattr__, __dir__ = lazy_names(__name__)
 

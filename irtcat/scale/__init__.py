@@ -1,9 +1,9 @@
 """From responses to evaluation scales: fit, diagnose, drop, refit, and a record of decisions."""
 
-from irtcat.scale._build import build
-from irtcat.scale._result import Scale, Scales, file_name, file_names
-from irtcat.scale._rules import COLUMNS, Rules
 from irtcat.scale.bookmark import ordered_item_booklet
+from irtcat.scale.building import build
+from irtcat.scale.result import Scale, Scales, file_name, file_names
+from irtcat.scale.rules import COLUMNS, Rules
 
 __all__ = [
     "COLUMNS",

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Array, Float
 
-from irtcat._checks import argument_error, check_interval
-from irtcat._compile import jit
-from irtcat._precision import precision
-from irtcat._types import FloatArray
+from irtcat._common.checks import argument_error, check_interval
+from irtcat._common.compilation import jit
+from irtcat._common.precision import precision
+from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank, one_ability
 from irtcat.models import CategoricalModel, filled, item_categories
 

@@ -1,6 +1,7 @@
 """Abilities of subjects: the posterior, and the estimates drawn from it."""
 
-from irtcat.scoring._groups import (
+from irtcat.scoring.ability import Ability
+from irtcat.scoring.groups import (
     group_labels,
     mixture_note,
     refuse_versions,
@@ -8,22 +9,10 @@ from irtcat.scoring._groups import (
     warn_of_mixture,
     with_versions,
 )
-from irtcat.scoring._point import bias_slope, tied_nodes
-from irtcat.scoring._posterior import (
-    changes_too_fast,
-    posterior,
-    row_blocks,
-    standardised,
-)
-from irtcat.scoring._score import (
-    METHODS,
-    match,
-    plausible_values,
-    score,
-    subject_priors,
-)
-from irtcat.scoring.ability import Ability
-from irtcat.scoring.sum_score import sum_score_table
+from irtcat.scoring.points import bias_slope, tied_nodes
+from irtcat.scoring.posteriors import changes_too_fast, posterior, row_blocks, standardised
+from irtcat.scoring.scorer import METHODS, match, plausible_values, score, subject_priors
+from irtcat.scoring.sum_scores import sum_score_table
 
 __all__ = ["METHODS", "Ability", "plausible_values", "score", "sum_score_table"]
 

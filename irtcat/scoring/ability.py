@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._html import card
-from irtcat._types import FloatArray, IntArray
+from irtcat._common.notebook import card
+from irtcat._common.types import FloatArray, IntArray
 
 __all__ = ["Ability", "joined_abilities"]
 

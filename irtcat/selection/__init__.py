@@ -2,12 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from irtcat._lazy import lazy_names
+from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from irtcat.selection._chosen_file import read_subset
-    from irtcat.selection._dense import Scores, centred_scores
-    from irtcat.selection._select import (
+    from irtcat.selection.dense import Scores, centred_scores
+    from irtcat.selection.expectation import EXPECTATIONS, Expectation, expectation_of
+    from irtcat.selection.extension import extended
+    from irtcat.selection.file import read_subset
+    from irtcat.selection.selecting import (
         DEFAULT_STRATEGY,
         DEFAULT_WITHOUT_RESPONSES,
         STRATEGIES,
@@ -15,10 +17,8 @@ if TYPE_CHECKING:
         rechoose,
         select,
     )
-    from irtcat.selection._subset import Request, Subset
-    from irtcat.selection._task import Choice, Strategy, Task
-    from irtcat.selection.expectation import EXPECTATIONS, Expectation, expectation_of
-    from irtcat.selection.extension import extended
+    from irtcat.selection.subset import Request, Subset
+    from irtcat.selection.task import Choice, Strategy, Task
 else:
     __getattr__, __dir__ = lazy_names(__name__)
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pandas as pd
 
-from irtcat._types import FloatArray, IntArray
+from irtcat._common.types import FloatArray, IntArray
 from irtcat.responses import Responses
-from irtcat.selection._constraints import Constraints, allocate, round_at_random
-from irtcat.selection._dense import centred_scores
-from irtcat.selection._task import Choice, Task
+from irtcat.selection.constraints import Constraints, allocate, round_at_random
 from irtcat.selection.curves import score_curves
+from irtcat.selection.dense import centred_scores
 from irtcat.selection.gaussian import Covariance, choose_robust, greedy
+from irtcat.selection.task import Choice, Task
 
 __all__ = ["balanced_weights", "choose_balanced"]
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from irtcat._types import BoolArray, FloatArray, IntArray
-from irtcat.selection._task import Choice, Task
+from irtcat._common.types import BoolArray, FloatArray, IntArray
+from irtcat.selection.task import Choice, Task
 
 __all__ = [
     "choose_anchor_points",

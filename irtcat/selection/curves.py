@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, logit
 
-from irtcat._types import FloatArray
+from irtcat._common.types import FloatArray
 
 __all__ = ["SLOPE_MEAN", "ScoreCurves", "score_curves"]
 

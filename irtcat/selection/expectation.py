@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from irtcat._checks import argument_error, shorten
-from irtcat._types import FloatArray
+from irtcat._common.checks import argument_error, shorten
+from irtcat._common.types import FloatArray
 
 __all__ = ["EXPECTATIONS", "Expectation", "ScoreSummary", "expectation_of"]
 

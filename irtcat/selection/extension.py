@@ -5,16 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from irtcat._checks import argument_error
-from irtcat._types import IntArray
+from irtcat._common.checks import argument_error
+from irtcat._common.types import IntArray
 from irtcat.responses import Responses
-from irtcat.selection._constraints import Constraints
-from irtcat.selection._request import read_allowed
-from irtcat.selection._subset import Request, Subset
-from irtcat.selection._task import Task
 from irtcat.selection.balanced import balanced_weights
+from irtcat.selection.constraints import Constraints
 from irtcat.selection.gaussian import continued
+from irtcat.selection.request import read_allowed
 from irtcat.selection.sampling import choose_stratified
+from irtcat.selection.subset import Request, Subset
+from irtcat.selection.task import Task
 
 __all__ = ["extended"]
 

@@ -20,16 +20,16 @@ import numpy as np
 import scipy
 from scipy.special import ndtr
 
-from irtcat._checks import InputError
-from irtcat._matrix import row_blocks
-from irtcat._progress import Progress, part_of
-from irtcat._types import BoolArray, FloatArray, IntArray
+from irtcat._common.checks import InputError
+from irtcat._common.progress import Progress, part_of
+from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.responses import Responses
-from irtcat.selection._constraints import Constraints
-from irtcat.selection._dense import Scores, centred_scores
-from irtcat.selection._greedy import FREE, Picks, better
-from irtcat.selection._task import Choice, Task
+from irtcat.responses._matrix import row_blocks
+from irtcat.selection.constraints import Constraints
+from irtcat.selection.dense import Scores, centred_scores
+from irtcat.selection.greedy import FREE, Picks, better
 from irtcat.selection.sampling import choose_stratified, difficulty_strata, draw
+from irtcat.selection.task import Choice, Task
 
 __all__ = [
     "SHRINKAGE",
@@ -268,7 +268,7 @@ def choose_score_optimal(task: Task) -> Choice:
 
     Each step takes the item with the greatest ``cov(j, full mean)^2 / var(j)`` and conditions on
     it. The covariance is that of the calibration subjects' scores, shrunk by 30 % to its diagonal;
-    missing responses are imputed from item and subject effects (`irtcat.selection._dense`). Once no
+    missing responses are imputed from item and subject effects (`irtcat.selection.dense`). Once no
     item reduces the variance (constant items, or one subject) items follow in random order. The
     criterion is the reduction of the variance, on the squared 0-1 scale.
 

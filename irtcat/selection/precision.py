@@ -3,13 +3,12 @@
 import numpy as np
 from scipy.special import ndtri
 
-from irtcat._types import FloatArray, IntArray
-from irtcat.bank import ItemBank
-from irtcat.information import fisher_information
+from irtcat._common.types import FloatArray, IntArray
+from irtcat.bank import ItemBank, fisher_information
 from irtcat.scoring import score
-from irtcat.selection._constraints import Constraints
-from irtcat.selection._greedy import FREE, Picks, better, run
-from irtcat.selection._task import Choice, Task
+from irtcat.selection.constraints import Constraints
+from irtcat.selection.greedy import FREE, Picks, better, run
+from irtcat.selection.task import Choice, Task
 
 __all__ = ["Determinant", "choose_d_optimal", "choose_minimax"]
 

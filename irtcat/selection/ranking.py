@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import ndtri
 
-from irtcat._checks import InputError, argument_error
-from irtcat._matrix import observed, row_blocks
-from irtcat._rules import RULES, Rule
-from irtcat._types import BoolArray, FloatArray
-from irtcat.information import fisher_information, summed_information
+from irtcat._common.checks import InputError, argument_error
+from irtcat._common.types import BoolArray, FloatArray
+from irtcat.bank import fisher_information, summed_information
+from irtcat.responses._matrix import observed, row_blocks
 from irtcat.scoring import score
-from irtcat.selection._greedy import Picks, better, run
-from irtcat.selection._task import Choice, Strategy, Task
+from irtcat.selection.filters import RULES, Rule
+from irtcat.selection.greedy import Picks, better, run
+from irtcat.selection.task import Choice, Strategy, Task
 
 __all__ = [
     "FILTERS",
@@ -142,4 +142,4 @@ FILTERS = tuple(
     )
     for name, rule in RULES.items()
 )
-"""The difficulty filters, one per row of `irtcat._rules.RULES`."""
+"""The difficulty filters, one per row of `irtcat.selection.filters.RULES`."""

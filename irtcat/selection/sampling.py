@@ -9,13 +9,13 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import logit
 
-from irtcat._checks import InputError
-from irtcat._matrix import row_blocks
-from irtcat._types import FloatArray, IntArray
-from irtcat.selection._constraints import Constraints, allocate, round_at_random
-from irtcat.selection._task import Choice, Task
+from irtcat._common.checks import InputError
+from irtcat._common.types import FloatArray, IntArray
+from irtcat.responses._matrix import row_blocks
+from irtcat.selection.constraints import Constraints, allocate, round_at_random
 from irtcat.selection.curves import SLOPE_MEAN, score_curves
 from irtcat.selection.expectation import EDGE, ScoreSummary, expectation_of
+from irtcat.selection.task import Choice, Task
 
 __all__ = [
     "N_STRATA",

@@ -16,15 +16,15 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from irtcat import __version__
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.cat import StoreError
-from irtcat.service.api._schemas import document_errors
+from irtcat.service.accounts.oidc import Provider
 from irtcat.service.api.cat import status_info
-from irtcat.service.auth.oidc import Provider
-from irtcat.service.body_limit import BodyLimit, most_bytes
-from irtcat.service.context import Service
-from irtcat.service.errors import ServiceError
+from irtcat.service.api.schemas import document_errors
+from irtcat.service.base.body_limit import BodyLimit, most_bytes
+from irtcat.service.base.errors import ServiceError
 from irtcat.service.lti.embedding import Embedding
+from irtcat.service.storage.context import Service
 
 __all__ = ["create_app", "problem"]
 
@@ -82,7 +82,7 @@ def create_app(
         secure: cookies are sent over HTTPS only, and browsers are asked to use HTTPS. False for a
             single machine without certificates, such as a demonstration.
         oidc: the provider of identities of staff; by default that of the environment, if any.
-        beside: what runs beside it, such as `irtcat.service.server.warming`.
+        beside: what runs beside it, such as `irtcat.service.operations.server.warming`.
     """
 
     @asynccontextmanager

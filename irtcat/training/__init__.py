@@ -7,8 +7,9 @@
     easy = filters.apply(bank, "ub", keep=0.25)
     classifier.fit(X[easy.indices], y[easy.indices])
 
-`irtcat.training.torch`, `irtcat.training.huggingface` and `irtcat.training.verl` plug filters and
-curricula into trainers; they need these libraries, and are imported by name.
+`irtcat.training.drivers.torch`, `irtcat.training.drivers.huggingface` and
+`irtcat.training.drivers.verl` plug filters and curricula into trainers; they need these libraries,
+and are imported by name.
 
 Modules load on first use: `crowd`, `filters`, `curriculum`, `dynamics`, `online`, and `labels`,
 which is `irtcat.diagnose.labels`.
@@ -16,7 +17,7 @@ which is `irtcat.diagnose.labels`.
 
 from typing import TYPE_CHECKING
 
-from irtcat._lazy import lazy_names
+from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
     from irtcat.diagnose import labels

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error, check_count, check_ids, check_unique
-from irtcat._types import FloatArray, IntArray
-from irtcat.training._learners import TOLERANCE
+from irtcat._common.checks import InputError, argument_error, check_count, check_ids, check_unique
+from irtcat._common.types import FloatArray, IntArray
+from irtcat.training.learners import TOLERANCE
 
 __all__ = ["FLOOR", "Accumulator", "Dynamics", "average", "from_logits", "from_probabilities"]
 

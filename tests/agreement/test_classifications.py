@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta, betabinom, binom, norm
 
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.agreement import (
     Classification,
     livingston_lewis,

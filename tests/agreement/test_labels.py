@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from irtcat import agreement
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 
 few = settings(max_examples=60, deadline=None)
 TABLE = np.array([[0.20, 0.25, 0.05], [0.09, 0.18, 0.09], [0.01, 0.07, 0.06]])

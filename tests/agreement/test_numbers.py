@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from irtcat import agreement
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 
 NAMES = [
     "kendall_tau_b",

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from irtcat import agreement
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 
 few = settings(max_examples=50, deadline=None)
 

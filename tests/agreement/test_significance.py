@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from irtcat import agreement
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 
 few = settings(max_examples=50, deadline=None)
 METHODS = {

@@ -3,7 +3,8 @@
 import jax.numpy as jnp
 import numpy as np
 
-from irtcat.cat import Config, Context, engine
+from irtcat.cat import Config, Context
+from irtcat.cat.engine import engine
 
 METHODS = {"ML": "ml", "WL": "wle", "BM": "map", "EAP": "eap"}
 PRIORS = {"norm": "normal", "unif": "uniform", "Jeffreys": "jeffreys"}

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from irtcat import ItemBank
-from irtcat._folders import OutputFolder
+from irtcat._files.folders import OutputFolder
 from irtcat.cat import Config, Store, run
 from irtcat.cli._adaptive import read_part
 from irtcat.cli._app import app
@@ -129,7 +129,7 @@ def test_answers_are_timed_and_stores_sealed_by_commands(call, tmp_path, monkeyp
 
 INTERRUPTED = """
 import os, signal, sys, threading, time
-from irtcat.cat import _report, simulation
+from irtcat.cat.studies import report as _report, simulation
 from irtcat.cli import main
 when, sys.argv[1:] = sys.argv[1], sys.argv[2:]
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
@@ -142,7 +142,7 @@ def simulated(*a, **k):  # Ctrl-C comes while the second block is computed
 simulated.calls = 0
 simulation._simulated = simulated
 if when == "writing":
-    import irtcat._csv as module
+    import irtcat._files.csv as module
     plain_bytes, calls = module.csv_bytes, []
     def slowly(table):
         calls.append(table)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from irtcat import ItemBank
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.cat import Config, conditional_errors, simulate
 
 BANK = ItemBank.from_parameters(a=1.5, b=np.linspace(-3, 3, 60))

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from irtcat import ItemBank
-from irtcat._first import first_best
-from irtcat._precision import precision
-from irtcat.cat import Config, engine, prepare, simulate
-from irtcat.cat._contenders import _peaks, contending
-from irtcat.information import fisher_information
+from irtcat._common.argmax import first_best
+from irtcat._common.precision import precision
+from irtcat.bank import fisher_information
+from irtcat.cat import Config, prepare, simulate
+from irtcat.cat.engine import engine
+from irtcat.cat.engine.contenders import _peaks, contending
 
 from . import helpers as ref
 
@@ -73,7 +74,7 @@ def test_whole_sessions_are_the_same(monkeypatch):
     config = Config(max_items=LENGTH, method="map")
     theta = RNG.normal(size=50)
     few = simulate(bank, theta, config, seed=1)
-    monkeypatch.setattr("irtcat.cat._prepare.contenders", lambda *_: None)
+    monkeypatch.setattr("irtcat.cat.engine.preparation.contenders", lambda *_: None)
     assert prepare(bank, config).near is None
     whole = simulate(bank, theta, config, seed=1)
     assert (few.items == whole.items).all()

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from irtcat import InputError, ItemBank, Responses
-from irtcat.cat import Config, Session, Store, assembly, content_plan, prepare, replay, simulate
-from irtcat.cat._log import document_digest
-from irtcat.cat._plan import OTHERS
-from irtcat.cat.assembly import Rules, best_form, conflict
+from irtcat.cat import Config, Session, Store, content_plan, prepare, replay, simulate
+from irtcat.cat.engine.plan import OTHERS
+from irtcat.cat.live.log import document_digest
+from irtcat.cat.rules import assembly
+from irtcat.cat.rules.assembly import Rules, best_form, conflict
 
 GROUPS = ("alg", "geo", "num", "other")
 

@@ -5,10 +5,10 @@ import pytest
 from scipy.stats import norm
 
 from irtcat import InputError, ItemBank, Responses, predict
-from irtcat._precision import precision
+from irtcat._common.precision import precision
 from irtcat.cat import Config, prepare, replay, start, step
-from irtcat.cat.engine import context_of
-from irtcat.cat.sampling import FLOOR, chances, draws
+from irtcat.cat.engine.engine import context_of
+from irtcat.cat.rules.sampling import FLOOR, chances, draws
 from irtcat.prediction.curves import Case
 
 RNG = np.random.default_rng(3)

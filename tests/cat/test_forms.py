@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from irtcat import InputError, ItemBank
-from irtcat.cat.forms import assemble
-from irtcat.information import fisher_information
+from irtcat.bank import fisher_information
+from irtcat.cat.forms.forms import assemble
 
 RNG = np.random.default_rng(3)
 BANK = ItemBank.from_parameters(RNG.uniform(0.6, 2, 14), RNG.normal(size=14))

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from irtcat import ItemBank, Responses, fit
-from irtcat._checks import InputError
-from irtcat._precision import precision
+from irtcat._common.checks import InputError
+from irtcat._common.precision import precision
 from irtcat.cat import Config, Session, Store, parse_stopping, part, prepare, replay, run, simulate
-from irtcat.cat._status import SessionStatus
-from irtcat.cat.engine import context_of
-from irtcat.cat.sampling import chances
+from irtcat.cat.engine.engine import context_of
+from irtcat.cat.live.status import SessionStatus
+from irtcat.cat.rules.sampling import chances
 
 from .test_multidimensional import bank_of, items_of
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from irtcat import InputError, ItemBank, Population, fisher_information, score
-from irtcat._precision import precision
+from irtcat._common.precision import precision
 from irtcat.cat import Config, Session, Store, part, prepare, replay, simulate
 from irtcat.models import MODELS, Design, mixture
 

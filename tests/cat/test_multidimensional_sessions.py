@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from irtcat import InputError, ItemBank, Responses, score
-from irtcat._precision import precision
+from irtcat._common.precision import precision
 from irtcat.cat import (
     Config,
     Session,
@@ -23,8 +23,8 @@ from irtcat.cat import (
     start,
     step,
 )
-from irtcat.cat.criteria import CRITERIA
-from irtcat.cat.engine import context_of
+from irtcat.cat.engine.engine import context_of
+from irtcat.cat.rules.criteria import CRITERIA
 
 RNG = np.random.default_rng(6)
 SLOPES = RNG.uniform(0, 1.8, (24, 2)) * (RNG.random((24, 2)) < 0.75)

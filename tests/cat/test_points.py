@@ -7,11 +7,12 @@ import pytest
 from scipy.optimize import brentq
 
 from irtcat import ItemBank
-from irtcat._compile import jit
-from irtcat._precision import precision
-from irtcat.cat import Config, engine, prepare, simulate
-from irtcat.cat._curves import answer_terms, category_terms
-from irtcat.cat.estimators import estimate
+from irtcat._common.compilation import jit
+from irtcat._common.precision import precision
+from irtcat.cat import Config, prepare, simulate
+from irtcat.cat.belief.curves import answer_terms, category_terms
+from irtcat.cat.engine import engine
+from irtcat.cat.rules.estimators import estimate
 from irtcat.models import take
 
 from . import helpers as ref

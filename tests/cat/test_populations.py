@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from irtcat import InputError, ItemBank, Population, score
+from irtcat.bank.population import NORMAL_MIXTURE, mixture_of
 from irtcat.cat import Config, Session, Store, exact_distribution, prepare, replay, run, simulate
-from irtcat.population import NORMAL_MIXTURE, mixture_of
 
 RNG = np.random.default_rng(3)
 N_ITEMS = 12

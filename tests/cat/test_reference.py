@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from irtcat import ItemBank
-from irtcat._compile import jit
-from irtcat._precision import precision
-from irtcat.cat import CRITERIA, METHODS, Config, engine, prepare, start, step
-from irtcat.cat._curves import information_at
+from irtcat._common.compilation import jit
+from irtcat._common.precision import precision
+from irtcat.cat import CRITERIA, METHODS, Config, prepare, start, step
+from irtcat.cat.belief.curves import information_at
+from irtcat.cat.engine import engine
 
 from . import helpers as ref
 

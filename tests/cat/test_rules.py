@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from irtcat import InputError, ItemBank
-from irtcat._compile import jit
-from irtcat._precision import precision
+from irtcat._common.compilation import jit
+from irtcat._common.precision import precision
+from irtcat.bank import fisher_information
 from irtcat.cat import (
     CONTENT,
     CRITERIA,
@@ -20,7 +21,6 @@ from irtcat.cat import (
     Session,
     all_of,
     any_of,
-    engine,
     exact_distribution,
     exact_error,
     part,
@@ -28,13 +28,13 @@ from irtcat.cat import (
     start,
     step,
 )
-from irtcat.cat._curves import probabilities_at
-from irtcat.cat._prepare import strata_of
-from irtcat.cat.assembly import Rules, best_form
-from irtcat.cat.content import kingsbury_zara
-from irtcat.cat.estimators import estimate
-from irtcat.cat.stopping import glr_ratios, parse_stopping, sprt_ratios, stops
-from irtcat.information import fisher_information
+from irtcat.cat.belief.curves import probabilities_at
+from irtcat.cat.engine import engine
+from irtcat.cat.engine.preparation import strata_of
+from irtcat.cat.rules.assembly import Rules, best_form
+from irtcat.cat.rules.content import kingsbury_zara
+from irtcat.cat.rules.estimators import estimate
+from irtcat.cat.rules.stopping import glr_ratios, parse_stopping, sprt_ratios, stops
 
 from . import helpers as ref
 

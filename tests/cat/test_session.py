@@ -18,7 +18,7 @@ import pytest
 
 from irtcat import InputError, ItemBank, Responses
 from irtcat.cat import Config, Session, Store, StoreError, part, replay, run, run_async
-from irtcat.cat.engine import lots
+from irtcat.cat.engine.engine import lots
 
 RNG = np.random.default_rng(8)
 BANK = ItemBank.from_parameters(RNG.uniform(0.7, 2.0, 20), RNG.normal(size=20))

@@ -9,8 +9,8 @@ import pytest
 
 from irtcat import InputError, ItemBank
 from irtcat.cat import Config, Session, part, prepare, run
-from irtcat.cat._log import document_digest
-from irtcat.cat.exposure import blank_counts
+from irtcat.cat.live.log import document_digest
+from irtcat.cat.rules.exposure import blank_counts
 
 RNG = np.random.default_rng(8)
 BANK = ItemBank.from_parameters(RNG.uniform(0.7, 2.0, 20), RNG.normal(size=20))

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from irtcat import InputError, ItemBank, Responses
-from irtcat._precision import precision
+from irtcat._common.precision import precision
 from irtcat.cat import (
     CRITERIA,
     Config,
     calibrate_exposure,
-    engine,
     part,
     prepare,
     replay,
@@ -19,6 +18,7 @@ from irtcat.cat import (
     start,
     step,
 )
+from irtcat.cat.engine import engine
 
 RNG = np.random.default_rng(5)
 N_ITEMS = 60
@@ -231,7 +231,7 @@ def test_score_optimal_is_the_law_of_total_variance():
 def test_new_banks_do_not_compile_anew():
     config = Config(max_items=5)
     simulate(BANK, THETA[:20], config, precision="float64")
-    from irtcat.cat.simulation import _simulated
+    from irtcat.cat.studies.simulation import _simulated
 
     before = _simulated._cache_size()
     other = ItemBank.from_parameters(RNG.uniform(0.7, 2.0, N_ITEMS), RNG.normal(size=N_ITEMS), 0.2)

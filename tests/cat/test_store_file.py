@@ -14,7 +14,7 @@ import pytest
 
 from irtcat import InputError, ItemBank
 from irtcat.cat import Config, Store, StoreError, part, run
-from irtcat.cat._store_file import StoreFile
+from irtcat.cat.live.store_file import StoreFile
 from irtcat.harness import evaluate
 
 RNG = np.random.default_rng(8)

@@ -20,15 +20,15 @@ from typer.testing import CliRunner
 
 import irtcat
 import irtcat.demo
-from irtcat import _progress
-from irtcat._cache import cache_folder
+from irtcat._common import progress as _progress
+from irtcat._common.cache import cache_folder
 from irtcat.cli import _input, _output, _session
 from irtcat.cli import fit as fit_command
 from irtcat.cli._app import COMMANDS, STORY, app
 from irtcat.cli._options import known_names, load
 from irtcat.cli._source import names as source_names
 from irtcat.cli._source import parameters
-from irtcat.fitting._stated import FAMILIES
+from irtcat.fitting.problem.user_priors import FAMILIES
 from irtcat.prediction import ESTIMATORS
 
 LSAT7 = "dataset:lsat7"
@@ -1047,7 +1047,7 @@ def test_interrupted_while_writing_leaves_the_old_file(bank_file, monkeypatch):
     def interrupt(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("irtcat._files.os.replace", interrupt)
+    monkeypatch.setattr("irtcat._files.writing.os.replace", interrupt)
     result = run("score", bank_file, LSAT7, "--out", "scores.csv", "--force")
     assert result.exit_code == 130
     kept = "Nothing was written; repeat the command to start again."

@@ -10,9 +10,9 @@ import pytest
 
 import irtcat
 from irtcat import ItemBank
-from irtcat._bank_table import read_bank_table
-from irtcat._lazy import lazy_names
+from irtcat._common.lazy import lazy_names
 from irtcat._logistic import FIELDS
+from irtcat.bank._table import read_bank_table
 from irtcat.cat import Config, Store
 from irtcat.models import MODELS, Feasibility, parameter_names
 

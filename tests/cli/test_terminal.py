@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 import irtcat
 from irtcat import InputError
-from irtcat._checks import brief, shorten, visible
-from irtcat._csv import read_csv, write_csv
+from irtcat._common.checks import brief, shorten, visible
+from irtcat._files.csv import read_csv, write_csv
 from irtcat.cli._app import app
 
 IDS = ["\x1b[31mred", "\x9b31mred", "a\u202eb", "two\nlines", "\x07bell\r", "[bold]x[/bold]",

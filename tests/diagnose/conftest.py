@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from irtcat import ItemBank, Responses
-from irtcat.datasets import load
+from irtcat.responses.datasets import load
 
 
 def bank_of(numbers, item_ids):

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from irtcat import ItemBank, Responses, fit
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.diagnose import ld_statistics, q3
 
 LSAT = [("lsat6", "rasch"), ("lsat6", "2pl"), ("lsat7", "1pl"), ("lsat7", "3pl")]

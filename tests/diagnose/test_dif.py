@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from irtcat import InputError, ItemBank, Responses
-from irtcat.datasets import load
 from irtcat.diagnose import find_dif
+from irtcat.responses.datasets import load
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ from scipy.special import ndtri
 from scipy.stats import multivariate_normal, ortho_group
 
 from irtcat import InputError, Responses
-from irtcat.datasets import load
 from irtcat.diagnose import (
     compare_factors,
     correlations,
@@ -15,14 +14,15 @@ from irtcat.diagnose import (
     nearest_correlation,
     parallel_analysis,
 )
-from irtcat.diagnose._minres import minres
-from irtcat.diagnose._tetrachoric import (
+from irtcat.diagnose.dimension.minres import minres
+from irtcat.diagnose.dimension.tetrachoric import (
     _errors,
     _thresholds,
     correlate_tables,
     normal_pair_below,
     pair_tables,
 )
+from irtcat.responses.datasets import load
 
 RNG = np.random.default_rng(0)
 
@@ -328,7 +328,7 @@ def test_no_common_ability():
 
 
 def test_shuffles_keep_margins_and_gaps():
-    from irtcat.diagnose.dimension import _shuffled
+    from irtcat.diagnose.dimension.dimension import _shuffled
 
     X = RNG.integers(0, 3, (40, 5)).astype(np.int8)
     X[RNG.random(X.shape) < 0.3] = -1
@@ -343,7 +343,7 @@ def test_target_needs_few_numbers():
     simple = np.zeros((8, 2))
     simple[:4, 0] = simple[4:, 1] = 0.7
     turned = simple @ ortho_group.rvs(2, random_state=0)
-    from irtcat.rotation import rotate_loadings
+    from irtcat.bank import rotate_loadings
 
     goal = np.full((8, 2), np.nan)
     goal[[4, 5], 0] = goal[[0, 1], 1] = 0

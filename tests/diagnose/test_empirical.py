@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binomtest
 
 from irtcat import ItemBank, Responses
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.diagnose import SMOOTHERS, empirical_curves
 
 

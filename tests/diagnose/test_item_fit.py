@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from irtcat import ItemBank, Responses, fit, score
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.diagnose import (
     grouped_fit,
     grouped_fit_table,
@@ -17,7 +17,7 @@ from irtcat.diagnose import (
     s_x2,
     s_x2_table,
 )
-from irtcat.diagnose._free import free_of
+from irtcat.diagnose.estimated_parameters import free_of
 
 LSAT = [(data, model) for data in ("lsat6", "lsat7") for model in ("rasch", "1pl", "2pl", "3pl")]
 SQUARES = ["outfit", "outfit_z", "infit", "infit_z"]
@@ -210,7 +210,7 @@ def test_free_parameters(lsat_fit):
 
 
 def test_fixed_and_equal_parameters():
-    from irtcat.datasets import load
+    from irtcat.responses.datasets import load
 
     responses = load("lsat7")
     equal = fit(responses, "2pl", equal=["slope"], fixed={"intercept": {"item2": 0.8}})

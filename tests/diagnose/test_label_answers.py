@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from irtcat import ItemBank, Responses, score
-from irtcat.diagnose._label_answers import answer_evidence, effective_share, kind_shares
+from irtcat.diagnose.labels.answers import answer_evidence, effective_share, kind_shares
 
 RNG = np.random.default_rng(0)
 BANK = ItemBank.from_parameters(a=RNG.lognormal(0.2, 0.3, 300), b=RNG.normal(size=300))

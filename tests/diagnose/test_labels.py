@@ -6,10 +6,12 @@ import pytest
 from scipy.special import expit, gammaln, logsumexp
 
 from irtcat import InputError, ItemBank, Responses, fit, score
-from irtcat.datasets import load
-from irtcat.diagnose import _label_evidence, _label_few, labels
-from irtcat.diagnose._label_answers import hypotheses
-from irtcat.diagnose._label_few import few_evidence
+from irtcat.diagnose import labels
+from irtcat.diagnose.labels import evidence as _label_evidence
+from irtcat.diagnose.labels import few_subjects
+from irtcat.diagnose.labels.answers import hypotheses
+from irtcat.diagnose.labels.few_subjects import few_evidence
+from irtcat.responses.datasets import load
 
 N_ITEMS = 40
 
@@ -227,13 +229,13 @@ def test_few_subjects_by_hand():
     """Evidence on the grid by loops, at the abilities and shares that a round was given."""
     X, theta, _ = tutorial(1, 4, 6)
     X[1, 2] = np.nan
-    shares, p = _label_few._initial_shares(), _label_few._curves(theta)[0]
+    shares, p = few_subjects._initial_shares(), few_subjects._curves(theta)[0]
     right, missed = (X == 1).astype(float), (X == 0).astype(float)
-    joint = _label_few._log_joint(np.log(p), np.log1p(-p), right, missed, shares)
-    found = _label_few._evidence(joint, right, missed)
+    joint = few_subjects._log_joint(np.log(p), np.log1p(-p), right, missed, shares)
+    found = few_subjects._evidence(joint, right, missed)
     sound = wrong = 0.0
-    for u, wu in zip(_label_few.LOG_SLOPES, shares.slope, strict=True):
-        for b, wb in zip(_label_few.DIFFICULTIES, shares.difficulty, strict=True):
+    for u, wu in zip(few_subjects.LOG_SLOPES, shares.slope, strict=True):
+        for b, wb in zip(few_subjects.DIFFICULTIES, shares.difficulty, strict=True):
             s = expit(np.exp(u) * (theta - b))
             for c, g in zip(_label_evidence.GUESSING, _label_evidence.KEYED, strict=True):
                 for item in (2,):

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from irtcat import ItemBank, Population, Responses, fit
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.diagnose import model_fit
-from irtcat.diagnose._limited import projected, whiten
+from irtcat.diagnose.answer_moments import projected, whiten
 from irtcat.models import unpack
 
 LSAT = [
@@ -266,7 +266,7 @@ def test_pairwise_moments_of_complete_answers_are_the_same(lsat, lsat_fit):
 @pytest.mark.parametrize("kind", ["M2", "C2"])
 def test_pairwise_covariance_is_that_of_the_moments(kind):
     """The covariance of pairwise moments by simulation of the data themselves."""
-    from irtcat.diagnose._limited import conditional, moment_covariance, observed_moments
+    from irtcat.diagnose.answer_moments import conditional, moment_covariance, observed_moments
 
     rng = np.random.default_rng(8)
     bank = ItemBank.from_thresholds(1.5, [[-0.5, 0.5], [0.0, 1.0], [-1.0, 0.2]])

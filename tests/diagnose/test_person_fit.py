@@ -6,7 +6,7 @@ import pytest
 from scipy.special import expit
 
 from irtcat import ItemBank, Responses, score
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.diagnose import person_fit
 
 MEASURES = ["outfit", "outfit_z", "infit", "infit_z", "lz"]

@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 
 from irtcat import ItemBank, Responses, score
-from irtcat._checks import InputError
-from irtcat.datasets import load
+from irtcat._common.checks import InputError
 from irtcat.diagnose import (
     coefficient_alpha,
     empirical_reliability,
@@ -15,6 +14,7 @@ from irtcat.diagnose import (
     omega,
 )
 from irtcat.models import TwoPL
+from irtcat.responses.datasets import load
 
 
 @pytest.mark.parametrize(("data", "model"), [("lsat6", "2pl"), ("lsat7", "3pl"), ("lsat7", "1pl")])

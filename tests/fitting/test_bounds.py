@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from irtcat import ItemBank, Responses, fit
-from irtcat._precision import precision
-from irtcat.fitting._mstep import Constraints, m_step
-from irtcat.fitting._multi_em import StepRule, _newton_step
+from irtcat._common.precision import precision
+from irtcat.fitting.em.m_step import Constraints, m_step
+from irtcat.fitting.em.multidimensional_iteration import StepRule, _newton_step
 from irtcat.latent import MultiEStep, MultiSums
 from irtcat.models import Design, TwoPL, in_precision
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from irtcat import InputError, ItemBank, fit
-from irtcat.fitting import _checkpoint
+from irtcat.fitting.em import checkpoint as _checkpoint
 
 SETTINGS = {"precision": "float64", "standard_errors": "none", "tolerance": 1e-6}
 
@@ -145,7 +145,7 @@ def test_writing_is_rare(tmp_path, responses, monkeypatch):
 KILLED = """
     import os, signal, sys
     import irtcat
-    from irtcat.fitting import _checkpoint
+    from irtcat.fitting.em import checkpoint as _checkpoint
 
     _checkpoint.EVERY = 0.0
 

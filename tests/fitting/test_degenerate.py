@@ -5,7 +5,7 @@ import pytest
 from scipy.special import log_expit
 
 from irtcat import MODELS, InputError, ItemBank, Responses, fit
-from irtcat.datasets import load
+from irtcat.responses.datasets import load
 from irtcat.scoring import METHODS, score
 
 # Several abilities, counts and scores have batteries of their own (test_several.py,
@@ -211,16 +211,16 @@ def test_scores_of_hard_subjects(key, method):
 
 def test_an_impossible_log_likelihood_is_not_called_converged(monkeypatch):
     """Where a population runs off the nodes the sum may exceed 1: say so."""
-    from irtcat.fitting import _em_fit
+    from irtcat.fitting import unidimensional
 
-    plain = _em_fit.run_covered
+    plain = unidimensional.run_covered
 
     def off_the_grid(*arguments):
         problem, ended = plain(*arguments)
         raised = ended.belief.log_z + 10.0
         return problem, ended._replace(belief=ended.belief._replace(log_z=raised))
 
-    monkeypatch.setattr(_em_fit, "run_covered", off_the_grid)
+    monkeypatch.setattr(unidimensional, "run_covered", off_the_grid)
     found = fit(load("lsat7"), "2pl", standard_errors="none")
     assert not found.converged
     assert "above 0" in found.message

@@ -281,7 +281,7 @@ def test_two_tier_is_the_integral_over_all_abilities():
     plain = brute_log_likelihood(
         result.bank, X, result.bank.population.correlations, n=17, reach=5.0
     )
-    from irtcat.scoring._score_vectors import vector_posterior
+    from irtcat.scoring.score_vectors import vector_posterior
 
     log_z = vector_posterior(result.bank, few, "float64").log_z
     assert log_z.sum() == pytest.approx(plain, abs=0.02)

@@ -7,7 +7,7 @@ from scipy.special import expit, logsumexp
 
 from irtcat import InputError, ItemBank, Responses, fit, predict, score, select
 from irtcat.cat import Config, Session, simulate
-from irtcat.fitting import _regression as regression
+from irtcat.fitting.features import regression as regression
 from irtcat.leaderboard import evaluate
 from irtcat.models import expected_responses
 

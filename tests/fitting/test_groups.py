@@ -8,7 +8,7 @@ from scipy.special import logsumexp, ndtri
 from scipy.stats import norm
 
 from irtcat import InputError, ItemBank, Responses, fit
-from irtcat._bank_join import with_room
+from irtcat.bank._join import with_room
 from irtcat.models import item_categories
 
 EXACT = {"tolerance": 1e-7, "precision": "float64", "max_iterations": 20000}

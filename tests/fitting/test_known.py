@@ -7,9 +7,9 @@ import pytest
 from scipy.optimize import minimize
 
 from irtcat import InputError, ItemBank, Responses, fit, score
-from irtcat._precision import precision
+from irtcat._common.precision import precision
 from irtcat.fitting import FITTERS
-from irtcat.fitting._known import N_NODES, spread
+from irtcat.fitting.fixed_theta import N_NODES, spread
 from irtcat.latent import cells_of, item_curves
 from irtcat.models import unpack
 

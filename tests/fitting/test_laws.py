@@ -219,7 +219,7 @@ def test_long_tests(long, oracle):
 
 def test_nothing_is_compiled_again(X):
     """New data of the same shape, other subjects, other banks: the same compiled code."""
-    from irtcat.fitting.em import em_map
+    from irtcat.fitting.em.iteration import em_map
 
     run(X, standard_errors="none")
     before = em_map._cache_size()
@@ -386,12 +386,12 @@ def test_precision_setting_is_put_back(X):
 
 def test_errors_by_item_form_no_matrix_of_all_parameters(monkeypatch):
     """With 30,000 items that matrix would take 27 GB."""
-    from irtcat.fitting import _curvature
+    from irtcat.fitting.em import curvature
 
     def forbidden(*arguments):
         raise AssertionError("a matrix of all parameters was formed")
 
-    monkeypatch.setattr(_curvature, "spread_of", forbidden)
+    monkeypatch.setattr(curvature, "spread_of", forbidden)
     r = Responses.from_array(np.random.default_rng(0).integers(0, 2, (60, 5)))
     for which in ("block", "none"):
         assert fit(r, "2pl", standard_errors=which).converged

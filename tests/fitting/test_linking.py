@@ -8,8 +8,8 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from irtcat import InputError, ItemBank, fit, link
-from irtcat.datasets import load
 from irtcat.fitting import LINKS
+from irtcat.responses.datasets import load
 
 A, B = 1.7, -0.6
 every_method = pytest.mark.parametrize("method", LINKS)
@@ -303,7 +303,7 @@ def test_block_sandwich_is_close_to_the_full_one(monkeypatch):
     bank = make(30, c=0.0)
     responses = bank.simulate(np.random.default_rng(0).normal(size=500), seed=1)
     full = fit(responses, "2pl", standard_errors="sandwich").bank
-    monkeypatch.setattr("irtcat.fitting._curvature.FULL_WORK", 0.0)
+    monkeypatch.setattr("irtcat.fitting.em.curvature.FULL_WORK", 0.0)
     block = fit(responses, "2pl", standard_errors="sandwich").bank
     assert block.provenance["standard_errors"] == "block sandwich"
     assert full.provenance["standard_errors"] == "full sandwich"

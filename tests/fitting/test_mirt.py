@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from irtcat import Responses, fit
-from irtcat.datasets import load
+from irtcat.responses.datasets import load
 
 PARAMETERS, LOG_LIKELIHOOD, ERRORS = 2e-3, 1e-2, 0.02
 CASES = [(d, m) for d in ("lsat6", "lsat7") for m in ("rasch", "1pl", "2pl", "3pl")]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from irtcat import Responses, fit
-from irtcat.datasets import load
-from irtcat.fitting._directions import item_directions
+from irtcat.fitting.em.directions import item_directions
+from irtcat.responses.datasets import load
 
 SHAPE = (60, 26)  # that of test_degenerate.py: compiled once
 

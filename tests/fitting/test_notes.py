@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from irtcat import InputError, ItemBank, Responses, fit, link, score
-from irtcat.fitting import _em_fit
-from irtcat.fitting._notes import linked_items
+from irtcat.fitting import unidimensional
+from irtcat.fitting.fit_notes import linked_items
 
 SHAPE = (60, 26)  # that of test_degenerate.py: compiled once
 CODES = range(4)
@@ -196,14 +196,14 @@ def test_parameters_at_a_bound_are_named(method, more):
 
 def test_a_population_that_is_not_integrated_is_not_called_converged(monkeypatch):
     """One narrower than the distance of the nodes: no sum over them is its integral."""
-    plain = _em_fit.run_covered
+    plain = unidimensional.run_covered
 
     def collapsed(*arguments):
         problem, ended = plain(*arguments)
         narrow = ended.point.population.at[1, 1].set(-6.0)
         return problem, ended._replace(point=ended.point._replace(population=narrow))
 
-    monkeypatch.setattr(_em_fit, "run_covered", collapsed)
+    monkeypatch.setattr(unidimensional, "run_covered", collapsed)
     X = Responses.from_array(right_wrong())
     found = fit(X, "2pl", groups=["a", "b"] * 30, standard_errors="none")
     assert not found.converged

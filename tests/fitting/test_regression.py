@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from irtcat.fitting._regression import Column, NormalData, _objective, _objective_of, regress
+from irtcat.fitting.features.regression import (
+    Column,
+    NormalData,
+    _objective,
+    _objective_of,
+    regress,
+)
 
 N, P = 60, 5
 

@@ -10,10 +10,10 @@ from scipy.special import expit, logsumexp, ndtri
 from scipy.stats import qmc
 
 from irtcat import InputError, ItemBank, Responses, factor_loadings, fit, rotate, score
-from irtcat.fitting._pattern import latent_design
+from irtcat.fitting.problem.loading_pattern import latent_design
 from irtcat.latent import correlation_root
-from irtcat.latent._population import free_correlations
-from irtcat.latent._spherical import rotations, spherical_rule
+from irtcat.latent.population import free_correlations
+from irtcat.latent.spherical import rotations, spherical_rule
 from irtcat.models import measured
 
 EXACT = {"tolerance": 1e-6, "precision": "float64", "max_iterations": 20000}
@@ -279,7 +279,7 @@ def test_nodes_of_their_own(monkeypatch):
     responses = Responses.from_array(X)
     arguments = {"pattern": pattern, "correlated": True, "tolerance": 1e-5}
     on_grid = fit(responses, "m2pl", **arguments)
-    monkeypatch.setattr("irtcat.latent._rules.spacing_for", lambda *_: None)
+    monkeypatch.setattr("irtcat.latent.quadrature_choice.spacing_for", lambda *_: None)
     own = fit(responses, "m2pl", **arguments)
     assert own.converged
     assert own.bank.provenance["nodes_are"] == "each subject's own"
@@ -375,15 +375,19 @@ def test_interrupted_anywhere_the_answer_is_the_same(own, tmp_path, monkeypatch)
     responses = Responses.from_array(X)
     arguments = {"pattern": pattern, "correlated": True, "tolerance": 1e-6, **NO_ERRORS}
     if own:
-        monkeypatch.setattr("irtcat.latent._rules.spacing_for", lambda *_: None)
+        monkeypatch.setattr("irtcat.latent.quadrature_choice.spacing_for", lambda *_: None)
     else:  # a first grid too coarse, so that there is a second turn
         spacings = iter([0.5] + [0.3] * 99)
-        monkeypatch.setattr("irtcat.latent._rules.spacing_for", lambda *_: next(spacings))
+        monkeypatch.setattr(
+            "irtcat.latent.quadrature_choice.spacing_for", lambda *_: next(spacings)
+        )
     whole = fit(responses, "m2pl", **arguments)
     for k in range(2, whole.n_iterations, 3):
         if not own:
             spacings = iter([0.5] + [0.3] * 99)
-            monkeypatch.setattr("irtcat.latent._rules.spacing_for", lambda *_: next(spacings))  # noqa: B023
+            monkeypatch.setattr(
+                "irtcat.latent.quadrature_choice.spacing_for", lambda *_: next(spacings)
+            )  # noqa: B023
         file = tmp_path / f"{k}.npz"
         with pytest.raises(KeyboardInterrupt):
             fit(responses, "m2pl", checkpoint=file, progress=Stop(k), **arguments)
@@ -406,7 +410,7 @@ def test_full_errors_and_the_sandwich(own, monkeypatch):
     X, pattern = small(correlation=0.5)
     arguments = {"pattern": pattern, "correlated": True, "tolerance": 1e-6}
     if own:
-        monkeypatch.setattr("irtcat.latent._rules.spacing_for", lambda *_: None)
+        monkeypatch.setattr("irtcat.latent.quadrature_choice.spacing_for", lambda *_: None)
     responses = Responses.from_array(X)
     full, robust = (
         fit(responses, "m2pl", standard_errors=how, **arguments) for how in ("full", "sandwich")

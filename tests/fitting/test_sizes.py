@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from irtcat import fit
-from irtcat.fitting import _mstep, _rows, _sizes, em
+from irtcat.fitting.em import iteration as em
+from irtcat.fitting.em import m_step, padding, rows
 from irtcat.latent import round_up
 
 RNG = np.random.default_rng(3)
@@ -40,8 +41,8 @@ def test_the_fit_is_that_of_the_data_alone(model, options, has_missing, iteratio
         x[RNG.random(x.shape) < 0.1] = np.nan
     options = options | iterations(30)
     filled = fit(x, model, **options)
-    monkeypatch.setattr(_sizes, "LARGE", 0)
-    monkeypatch.setattr(_rows, "LARGE", 0)
+    monkeypatch.setattr(padding, "LARGE", 0)
+    monkeypatch.setattr(rows, "LARGE", 0)
     alone = fit(x, model, **options)
     assert filled.log_likelihood == pytest.approx(alone.log_likelihood, rel=1e-11)
     for name in ("model", "covariance"):
@@ -63,9 +64,9 @@ def test_other_sizes_use_the_same_programs():
 
 
 def test_large_problems_stay_as_they_are():
-    assert _sizes.ItemFill(1001, 2000).more == 0
-    assert _sizes.ItemFill(1001, np.inf).more == 0
-    assert _sizes.ItemFill(100, 1000).more == 12
+    assert padding.ItemFill(1001, 2000).more == 0
+    assert padding.ItemFill(1001, np.inf).more == 0
+    assert padding.ItemFill(100, 1000).more == 12
 
 
 @pytest.mark.parametrize("fewest", [1, 8, 32])
@@ -80,10 +81,10 @@ def test_sizes_are_few_and_at_most_a_quarter_more(fewest):
 
 
 def test_what_has_not_changed_is_filled_once():
-    fill = _sizes.ItemFill(M, N)
+    fill = padding.ItemFill(M, N)
     template, x, weights = np.arange(M), np.zeros((N, M), np.int8), np.ones(M)
     bounds = np.full((2, 1), [[-9.0], [9.0]])
-    table = _mstep.Constraints(*np.ones((2, M, 1)), np.ones((M, 1), bool), *bounds)
+    table = m_step.Constraints(*np.ones((2, M, 1)), np.ones((M, 1), bool), *bounds)
     first = fill.constants(template, x, weights, table)
     assert first[1].shape == (N, 16)
     assert first[2].tolist() == [1.0] * M + [0.0] * (16 - M)

@@ -9,7 +9,7 @@ from scipy.special import expit
 
 import irtcat
 from irtcat import InputError, ItemBank, fit
-from irtcat.datasets import load
+from irtcat.responses.datasets import load
 
 EXACT = {"tolerance": 1e-7, "precision": "float64", "max_iterations": 20000}
 

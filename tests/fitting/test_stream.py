@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from irtcat import InputError, ItemBank, Responses, fit, score
-from irtcat.fitting import _stream
+from irtcat.fitting.em import stream as _stream
 from irtcat.io import ResponseSource
-from irtcat.scoring import _score
+from irtcat.scoring import scorer
 
 SETTINGS = {"precision": "float64", "tolerance": 1e-7}
 
@@ -32,7 +32,7 @@ def source_of(x, n_categories=2):
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch):
     monkeypatch.setattr(_stream, "CHUNK_BYTES", 9600)
-    monkeypatch.setattr(_score, "CHUNK_CELLS", 9600)
+    monkeypatch.setattr(scorer, "CHUNK_CELLS", 9600)
 
 
 def same(ours, theirs):
@@ -146,7 +146,7 @@ def test_what_cannot_be_fitted_in_passes_is_refused():
 
 def test_the_sandwich_item_by_item_is_that_of_memory(monkeypatch):
     """It was refused where an engine passes over the rows."""
-    monkeypatch.setattr("irtcat.fitting._curvature.FULL_WORK", 0.0)
+    monkeypatch.setattr("irtcat.fitting.em.curvature.FULL_WORK", 0.0)
     x = draw(150, 12, gaps=True)
     data = Responses.from_array(np.where(x < 0, np.nan, x)), source_of(x)
     memory, stream = (fit(part, "2pl", standard_errors="sandwich", **SETTINGS) for part in data)

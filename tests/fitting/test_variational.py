@@ -8,15 +8,15 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from irtcat import InputError, ItemBank, Responses, fit
-from irtcat.fitting import variational
-from irtcat.fitting._elbo import (
+from irtcat.fitting.vi import variational
+from irtcat.fitting.vi.elbo import (
     Cells,
     _cell_values,
     expected_cells,
     expected_rows,
     prior_and_entropy,
 )
-from irtcat.fitting._guide import (
+from irtcat.fitting.vi.guide import (
     Chart,
     Guide,
     NormalPrior,

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import irtcat
 from irtcat.cli._app import app
 from irtcat.harness import EXPORTS, HARNESSES
-from irtcat.harness import _extra as extra
+from irtcat.harness import extras as extra
 
 runner = CliRunner()
 

@@ -15,13 +15,13 @@ import pytest
 
 import irtcat
 from irtcat import InputError, Responses
-from irtcat._precision import precision
+from irtcat._common.precision import precision
 from irtcat.cat import Config, Session
-from irtcat.cat.engine import context_of, step_compiled
-from irtcat.cat.sampling import chances
+from irtcat.cat.engine.engine import context_of, step_compiled
+from irtcat.cat.rules.sampling import chances
 from irtcat.harness import Answer, Calls, Command, Item, evaluate
-from irtcat.harness._items import read_items
 from irtcat.harness.answers import ask_until_over
+from irtcat.harness.items import read_items
 from tests.harness.conftest import N, is_right
 
 RULES = Config(criterion="score-optimal", sampled=0.5, max_items=12, batch=4)

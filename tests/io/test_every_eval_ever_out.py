@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.io import read_logs, write_every_eval_ever
 from irtcat.responses import Responses
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.cli._app import app
 from irtcat.io import read_logs, read_responses
 

@@ -18,7 +18,7 @@ from irtcat.cli import _input
 from irtcat.cli._app import app
 from irtcat.io import open_source, read_logs, read_responses
 from irtcat.io.parquet import unpacked_bytes
-from irtcat.report._read import read as read_result
+from irtcat.report.reading import read as read_result
 from irtcat.training import crowd
 
 TABLE = "subject,q1,q2\na,1,0\nb,0,1\n"
@@ -167,7 +167,7 @@ def test_a_source_of_many_rows_opens_at_once(tmp_path):
 
 
 def test_pipes_are_read_once_or_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("irtcat._reading.PIPE_TIMEOUT", 0.2)
+    monkeypatch.setattr("irtcat._files.reading.PIPE_TIMEOUT", 0.2)
     os.mkfifo(tmp_path / "p")
 
     def write(text):

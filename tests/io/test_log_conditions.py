@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 
 import irtcat
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.cat import Config, Session, replay
 from irtcat.fitting import update_items
 from irtcat.io import read_logs

@@ -8,8 +8,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from irtcat import _reading
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
+from irtcat._files import reading
 from irtcat.io import read_logs
 
 STAMP = "2026-11-21T00-00-43.298874"
@@ -413,7 +413,7 @@ def test_zip_bombs_are_bounded(tmp_path, monkeypatch):
     text = tmp_path / "log.json"
     text.write_text('{"status": 1, "eval": 2, "x": "' + "a" * 2**22 + '"}')
     refused(text, "expected at most 4 MiB")
-    monkeypatch.setattr(_reading, "MOST_LINE", 2**20)
+    monkeypatch.setattr(reading, "MOST_LINE", 2**20)
     lines = tmp_path / f"samples_quiz_{STAMP}.jsonl"
     lines.write_text("{}\n" + " " * 2**21)
     check(lines, "line 1: expected doc_hash")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import irtcat
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.cli.import_ import _by_task
 from irtcat.io import read_logs
 from irtcat.io.logs.lm_eval import document_hash

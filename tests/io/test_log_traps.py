@@ -7,7 +7,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.io import read_logs
 from irtcat.io.logs.lm_eval import document_hash
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import irtcat
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.io import read_logs, read_responses
 from irtcat.io.logs.inspect_log import ZSTD
 

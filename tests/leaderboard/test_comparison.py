@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import irtcat
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.bank import ItemBank
 from irtcat.leaderboard import compare
 from irtcat.responses import Responses

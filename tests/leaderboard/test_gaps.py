@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.bank import ItemBank
 from irtcat.leaderboard import design_gaps, evaluate, items_needed, plan, reliable_gaps
 from irtcat.leaderboard.gaps import order_curve, smallest_gap

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from irtcat import agreement
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.bank import ItemBank
 from irtcat.leaderboard import METRICS, evaluate, protocol, split_subjects
 from irtcat.leaderboard.metrics import compare_scores, resampled_metrics

@@ -6,12 +6,12 @@ import pytest
 from scipy import stats
 
 import irtcat.leaderboard.protocol as module
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.bank import ItemBank
 from irtcat.fitting import fit
 from irtcat.leaderboard import METRICS, evaluate, full_scores, split_subjects
 from irtcat.responses import Responses
-from irtcat.scoring import _posterior
+from irtcat.scoring import posteriors
 from irtcat.selection import select
 
 N, ITEMS = 103, 150
@@ -229,11 +229,11 @@ def test_fractions(responses):
 
 
 def test_no_recompilation_at_the_same_shapes(responses, board):
-    before = _posterior._posterior._cache_size()
+    before = posteriors._posterior._cache_size()
     evaluate(
         responses, ["discrimination"], n_items=[10, 30], seeds=[7, 8], estimators=["mean", "irt"]
     )
-    assert _posterior._posterior._cache_size() == before
+    assert posteriors._posterior._cache_size() == before
 
 
 def test_progress(responses):

@@ -5,7 +5,7 @@ import pytest
 
 import irtcat
 from irtcat import ItemBank, Responses, predict, select, select_next
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.cat import Config, replay
 
 RNG = np.random.default_rng(1)

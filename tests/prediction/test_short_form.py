@@ -12,7 +12,7 @@ import pytest
 
 import irtcat
 from irtcat import InputError, ItemBank, Responses, ShortForm, predict, select, short_form
-from irtcat.prediction import _short_form
+from irtcat.prediction import form as _short_form
 
 EXPECTED = (None, "similar", "stronger", "weaker")
 

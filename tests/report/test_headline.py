@@ -12,12 +12,12 @@ from scipy.special import ndtr
 
 import irtcat
 from irtcat import ItemBank, report
-from irtcat.report._headline import headline
-from irtcat.report._names import are_hashes, item_names
-from irtcat.report._notes import Note, grouped
-from irtcat.report._ranking import ranking_of
-from irtcat.report._read import read
-from irtcat.report._tables import board as board_section
+from irtcat.report.headline import headline
+from irtcat.report.names import are_hashes, item_names
+from irtcat.report.ranking import ranking_of
+from irtcat.report.reading import read
+from irtcat.report.remarks import Note, grouped
+from irtcat.report.tables import board as board_section
 
 DAY = date(2026, 11, 3)
 HASHES = [f"task:{i:012x}" for i in range(7_000_000, 7_000_010)]

@@ -13,7 +13,7 @@ from irtcat import report
 from irtcat.cat import Config, FullScore, Session, Store, replay
 from irtcat.cli._app import app
 from irtcat.harness import evaluate
-from irtcat.report._blocks import numbers
+from irtcat.report.blocks import numbers
 
 RULES = Config(max_items=12)
 TOLERANCE = 1e-10

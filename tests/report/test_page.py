@@ -15,14 +15,14 @@ import pytest
 
 import irtcat
 from irtcat import ItemBank, report
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.cat import Config, Session, Store, simulate
 from irtcat.models import expected_responses
-from irtcat.report._bank import bank_section
-from irtcat.report._blocks import numbers
-from irtcat.report._curves import ALPHABET, item_curves, packed
-from irtcat.report._page import page
-from irtcat.report._sessions import session_blocks
+from irtcat.report.bank import bank_section
+from irtcat.report.blocks import numbers
+from irtcat.report.curves import ALPHABET, item_curves, packed
+from irtcat.report.page import page
+from irtcat.report.sessions import session_blocks
 
 EVIL = '</script><img src=x onerror="alert(1)"><b>&amp; {{SCRIPT}} @@DATA@@ \u2028 \x00'
 
@@ -336,7 +336,7 @@ def test_curves_of_items_that_are_not_logistic(monkeypatch):
         return np.array(codes) / (len(ALPHABET) ** 2 - 1)
 
     theta = np.array(curves["theta"], float)
-    from irtcat._precision import precision
+    from irtcat._common.precision import precision
 
     with precision("float64"):
         expected = np.asarray(expected_responses(bank.model, jnp.asarray(theta))) / [[3.0], [2.0]]
@@ -349,8 +349,8 @@ def test_curves_of_items_that_are_not_logistic(monkeypatch):
     np.testing.assert_allclose(unpacked(curves["categories"][0][2]), every[0, :, 2], atol=1e-4)
     assert "<" not in ALPHABET
     assert packed(np.array([0.0])) == ALPHABET[0] * 2
-    monkeypatch.setattr("irtcat.report._curves.MANY", 1)  # of many items one letter a value
-    monkeypatch.setattr("irtcat.report._curves.NODES", len(theta))
+    monkeypatch.setattr("irtcat.report.curves.MANY", 1)  # of many items one letter a value
+    monkeypatch.setattr("irtcat.report.curves.NODES", len(theta))
     short = item_curves(bank, bank.to_frame())
     told = [[place[one] / (len(ALPHABET) - 1) for one in text] for text in short["p"]]
     np.testing.assert_allclose(told, expected, atol=0.006)

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import brentq
 
 from irtcat import ItemBank
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.scale import ordered_item_booklet
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from irtcat import ItemBank, fit
-from irtcat.scale._calibrator import Calibrator
-from irtcat.scale._guessing import guessing_table
-from irtcat.scale._likelihood import Likelihood
+from irtcat.scale.calibrator import Calibrator
+from irtcat.scale.guessing import guessing_table
+from irtcat.scale.likelihood import Likelihood
 
 C = [0, 0, 0.3, 0, 0.25, 0, 0, 0]
 

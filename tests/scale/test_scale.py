@@ -8,9 +8,9 @@ import pytest
 
 from irtcat import InputError, ItemBank, Responses, fit, scale
 from irtcat.cli import main
-from irtcat.scale._calibrator import Calibrator
-from irtcat.scale._guessing import guessing_table
-from irtcat.scale._rounds import communality
+from irtcat.scale.calibrator import Calibrator
+from irtcat.scale.guessing import guessing_table
+from irtcat.scale.rounds import communality
 
 N = 1500
 GOOD = 12

@@ -11,10 +11,10 @@ from scipy.special import log_expit
 from scipy.stats import chi2
 
 from irtcat import ItemBank, Responses, score, sum_score_table
-from irtcat._precision import precision
+from irtcat._common.precision import precision
 from irtcat.cat import Config, exact_distribution
 from irtcat.models import Design, in_precision, model_from_key, take
-from irtcat.scoring import METHODS, _posterior
+from irtcat.scoring import METHODS, posteriors
 
 SLOPES, PLACES = (0.01, 1.0, 5.0, 25.0, 300.0), (0.0, -2.0, 2.0, -50.0, 50.0, -1000.0, 1000.0)
 
@@ -268,11 +268,11 @@ def test_curves_of_parts_of_the_items_add_up(has_missing, cells, monkeypatch):
     bank = ItemBank.from_parameters(a=rng.lognormal(size=24), b=rng.normal(size=24))
     x = rng.integers(-1 if has_missing else 0, 2, (9, 24)).astype(np.int8)
     nodes = np.linspace(-4, 4, 33)
-    monkeypatch.setattr(_posterior, "CURVE_CELLS", cells)
+    monkeypatch.setattr(posteriors, "CURVE_CELLS", cells)
     with precision("float64") as dtype:
         model = in_precision(bank.model, dtype)
         at = jnp.asarray(nodes)
-        found = _posterior._log_likelihood_in_parts(model, jnp.asarray(x), at, has_missing)
+        found = posteriors._log_likelihood_in_parts(model, jnp.asarray(x), at, has_missing)
     z = np.asarray(bank.model.slope) * nodes[:, None] + np.asarray(bank.model.intercept)
     right, wrong = x[:, None] == 1, x[:, None] == 0
     expected = (right * log_expit(z) + wrong * log_expit(-z)).sum(-1)

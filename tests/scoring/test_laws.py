@@ -288,7 +288,7 @@ def test_bad_responses_are_refused(bank):
 
 def test_the_bank_is_an_argument_of_compiled_functions(X):
     """A new bank of the same size compiles nothing."""
-    from irtcat.scoring._posterior import _posterior
+    from irtcat.scoring.posteriors import _posterior
 
     rng = np.random.default_rng(9)
     score(ItemBank.from_parameters(b=rng.normal(size=N_ITEMS)), Responses.from_array(X))

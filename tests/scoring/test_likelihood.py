@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from irtcat._precision import precision
+from irtcat._common.precision import precision
 from irtcat.latent import LayoutPlan, e_step, grid_nodes
 from irtcat.models import ThreePL, TwoPL, simulate
 

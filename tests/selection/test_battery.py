@@ -7,7 +7,7 @@ import pytest
 
 import irtcat
 from irtcat import ItemBank, Responses
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.selection import DEFAULT_STRATEGY, STRATEGIES, select
 
 N, K = 24, 7

@@ -8,10 +8,10 @@ from scipy.stats import norm
 
 import irtcat
 from irtcat import ItemBank, Responses, leaderboard, predict, select
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.cat import Config, Session
-from irtcat.prediction._equating import GRID, Equating, full_score_curve
-from irtcat.prediction._flags import EXPECTED
+from irtcat.prediction.equating import GRID, Equating, full_score_curve
+from irtcat.prediction.flags import EXPECTED
 from irtcat.selection import EXPECTATIONS, centred_scores, expectation_of, read_subset, rechoose
 from irtcat.selection.curves import SLOPE_MEAN, ScoreCurves, score_curves
 from irtcat.selection.expectation import ScoreSummary

@@ -7,8 +7,8 @@ import pytest
 
 from irtcat import ItemBank, Responses, fisher_information
 from irtcat.selection import select
-from irtcat.selection._dense import centred_scores
 from irtcat.selection.clusters import cluster, k_medoids
+from irtcat.selection.dense import centred_scores
 from irtcat.selection.gaussian import SHRINKAGE
 from irtcat.selection.precision import Determinant
 

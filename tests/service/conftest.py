@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from argon2 import PasswordHasher
 
-from irtcat.service.auth import accounts
-from irtcat.service.database import open_database
+from irtcat.service.accounts import accounts
+from irtcat.service.storage.database import open_database
 
 DATABASES = [
     "sqlite",

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from irtcat.bank import ItemBank
-from irtcat.service import library
+from irtcat.service.attempts import library
 from irtcat.service.content import Choice, Item, ItemSet, Key
 from irtcat.service.definition import TestDefinition, publish_report
 

@@ -5,11 +5,11 @@ import re
 import numpy as np
 
 from irtcat.bank import ItemBank
-from irtcat.service import library, people
 from irtcat.service.app import create_app
+from irtcat.service.attempts import library, people
 from irtcat.service.content import Choice, Item, ItemSet, Key, Media, Stimulus
-from irtcat.service.context import Service
 from irtcat.service.definition import TestDefinition
+from irtcat.service.storage.context import Service
 
 PICTURE = b"""<svg xmlns="http://www.w3.org/2000/svg" width="240" height="80" viewBox="0 0 240 80">
 <circle cx="40" cy="40" r="30" fill="#0b5cad"/><rect x="100" y="10" width="60" height="60"
@@ -171,7 +171,7 @@ class Site:
 
     def attempts(self):
         """Ids of all attempts."""
-        from irtcat.service import tables
+        from irtcat.service.storage import tables
 
         return [row[0] for row in self.service.rows(tables.attempts.select())]
 

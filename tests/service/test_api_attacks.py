@@ -6,12 +6,12 @@ import re
 import pytest
 from fastapi.testclient import TestClient
 
-from irtcat.service import library, people, taking
+from irtcat.service.accounts import accounts, clients
 from irtcat.service.app import create_app
-from irtcat.service.audit import audit_entries
-from irtcat.service.auth import accounts, clients
-from irtcat.service.body_limit import MOST_BODY
-from irtcat.service.context import Service
+from irtcat.service.attempts import library, people, taking
+from irtcat.service.base.body_limit import MOST_BODY
+from irtcat.service.outbox.audit import audit_entries
+from irtcat.service.storage.context import Service
 from tests.service.helpers import HandClock, bank, definition, items
 
 HOSTILE = [
@@ -119,8 +119,8 @@ ANY = {
 
 def test_no_role_does_more_than_it_may(app, http, service):
     """Every operation of staff is refused to accounts whose roles do not hold its permission."""
+    from irtcat.service.accounts.accounts import PERMISSIONS, ROLES
     from irtcat.service.api.staff import router
-    from irtcat.service.auth.accounts import PERMISSIONS, ROLES
 
     permissions = {}
     for route in router.routes:

@@ -10,13 +10,13 @@ from fastapi.testclient import TestClient
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
+from irtcat.service.accounts import accounts, clients, oidc
+from irtcat.service.accounts.csrf import csrf_token
 from irtcat.service.app import create_app
-from irtcat.service.audit import audit_entries
-from irtcat.service.auth import accounts, clients, oidc
-from irtcat.service.auth.csrf import csrf_token
-from irtcat.service.context import Service
-from irtcat.service.errors import ConflictError, NotFoundError, UnauthorizedError
+from irtcat.service.base.errors import ConflictError, NotFoundError, UnauthorizedError
+from irtcat.service.outbox.audit import audit_entries
+from irtcat.service.storage.context import Service
 from tests.service.helpers import HandClock
 
 PASSWORD = "correct horse battery"

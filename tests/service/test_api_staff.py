@@ -12,14 +12,15 @@ from lxml import etree
 
 import irtcat
 from irtcat.bank import ItemBank
-from irtcat.cat.store import as_bytes
-from irtcat.service import audit, library, people, proctoring, taking
+from irtcat.cat.live.store import as_bytes
+from irtcat.service.accounts import accounts
 from irtcat.service.app import create_app
-from irtcat.service.attempt import attempt_of
-from irtcat.service.auth import accounts
+from irtcat.service.attempts import library, people, proctoring, taking
+from irtcat.service.attempts.attempt import attempt_of
+from irtcat.service.attempts.results import attempt_result
 from irtcat.service.content import Item, ItemSet, Key
-from irtcat.service.context import Service
-from irtcat.service.results import attempt_result
+from irtcat.service.outbox import audit
+from irtcat.service.storage.context import Service
 from tests.service.helpers import HandClock, bank, definition, items
 
 API = "/api/v1"
@@ -424,7 +425,7 @@ def test_no_responses_to_export(staff, published):
 
 
 def test_exposure_and_drift(staff, service, monkeypatch):
-    from irtcat.service import item_statistics
+    from irtcat.service.attempts import item_statistics
 
     document = {"sections": [{"kind": "fixed", "items": [f"q{i}" for i in range(12)]}]}
     test, _ = library.publish(
@@ -552,7 +553,7 @@ def test_a_score_report_waits_for_ratings(service, essays):
         response = "c1" if item["choices"] else "text"
         view = taking.answer(*device, number=item["number"], response=response)
     assert view["report"] == {"waiting": True}
-    from irtcat.service.ratings import rate
+    from irtcat.service.attempts.ratings import rate
 
     for rater in ("a", "b"):
         rate(service, started.attempt, "e1", 1, rater=rater, actor=f"account:{rater}")

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 from fastapi.testclient import TestClient
 
-from irtcat.service import library, people, proctoring
 from irtcat.service.app import create_app
-from irtcat.service.attempt import attempt_of
+from irtcat.service.attempts import library, people, proctoring
+from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.content import ItemSet, Media
-from irtcat.service.context import Service
+from irtcat.service.storage.context import Service
 from tests.service.helpers import HandClock, bank, definition, items
 
 TAKE = "/api/v1/take"
@@ -382,7 +382,7 @@ def test_addresses_of_media_are_signed_for_one_file_and_some_hours(browser, pict
         "/media/%2e%2e/%2e%2e/etc/passwd",
     ):
         assert browser.http.get(changed).status_code in (404, 422), changed
-    monkeypatch.setattr("irtcat.service.auth.media.LASTS", -1)
+    monkeypatch.setattr("irtcat.service.attempts.media_access.LASTS", -1)
     assert browser.http.get(address).status_code == 404
 
 
@@ -399,7 +399,7 @@ def names_in(value):
 
 def test_a_field_that_the_domain_adds_does_not_leak(browser, monkeypatch):
     """The models list what leaves the service, whatever the view holds one day."""
-    from irtcat.service import taking
+    from irtcat.service.attempts import taking
 
     original = taking.taker_view
 

@@ -14,10 +14,10 @@ from fastapi.testclient import TestClient
 
 from irtcat.bank import ItemBank
 from irtcat.cat import Config, Session
-from irtcat.service import library
+from irtcat.service.accounts import clients
 from irtcat.service.app import create_app
-from irtcat.service.auth import clients
-from irtcat.service.context import Service
+from irtcat.service.attempts import library
+from irtcat.service.storage.context import Service
 from tests.service.helpers import bank, definition, items
 
 BASE = "/ims/cat/v1p0"

@@ -7,7 +7,7 @@ import pytest
 
 from irtcat.bank import ItemBank
 from irtcat.cat import Config, Session, Store, StoreError, part
-from irtcat.service.database import open_database
+from irtcat.service.storage.database import open_database
 
 BANK = ItemBank.from_parameters(
     a=np.linspace(0.8, 2.0, 20), b=np.linspace(-2, 2, 20), item_ids=[f"i{i}" for i in range(20)]

@@ -7,15 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.bank import ItemBank
 from irtcat.responses import Responses
 from irtcat.scoring import score
-from irtcat.service import exports, library, people, proctoring, results
-from irtcat.service.attempt import attempt_of
+from irtcat.service.attempts import exports, library, people, proctoring, results
+from irtcat.service.attempts.attempt import attempt_of
+from irtcat.service.attempts.ratings import rate, rating_statistics, rating_task
 from irtcat.service.content import Item, ItemSet, Key
-from irtcat.service.context import Service
-from irtcat.service.ratings import rate, rating_statistics, rating_task
+from irtcat.service.storage.context import Service
 from tests.service import helpers
 from tests.service.test_taking import Taker, to_adaptive
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
 
-from irtcat.service import library, people, taking
-from irtcat.service.adaptive_sections import begin_session, create_section
+from irtcat.service.accounts import accounts, clients
 from irtcat.service.app import create_app
-from irtcat.service.auth import accounts, clients
-from irtcat.service.context import Service
+from irtcat.service.attempts import library, people, taking
+from irtcat.service.attempts.adaptive_sections import begin_session, create_section
+from irtcat.service.storage.context import Service
 from tests.service.helpers import bank, definition, items
 from tests.service.test_cat_api import encoded
 

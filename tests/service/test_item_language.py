@@ -3,9 +3,10 @@
 import pytest
 
 from irtcat import InputError
-from irtcat.service import library, provision
+from irtcat.service.attempts import library
 from irtcat.service.content import Item, ItemSet, Key, read_items, scored, write_qti
-from irtcat.service.context import Service
+from irtcat.service.operations import provision
+from irtcat.service.storage.context import Service
 from tests.service import helpers
 
 FRONT = '+++\nkind = "text"\nnumeric = true\nkey = "{}"\n{}+++\nWie viel?\n'

@@ -12,20 +12,21 @@ from joserfc import jwt
 from joserfc.jwk import KeySet, OctKey
 from typer.testing import CliRunner
 
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.cli._app import app as cli
-from irtcat.service import library, people, proctoring, tables, taking
 from irtcat.service.app import create_app
-from irtcat.service.attempt import attempt_of, opened
-from irtcat.service.audit import audit_entries
-from irtcat.service.auth.devices import attempt_key
-from irtcat.service.context import Service
-from irtcat.service.errors import ConflictError, NotFoundError
+from irtcat.service.attempts import library, people, proctoring, taking
+from irtcat.service.attempts.attempt import attempt_of, opened
+from irtcat.service.attempts.devices import attempt_key
+from irtcat.service.base.errors import ConflictError, NotFoundError
 from irtcat.service.lti import platforms as registered
 from irtcat.service.lti.connection import Connection, PlatformError
 from irtcat.service.lti.grades import PAUSES, send_again, send_due
 from irtcat.service.lti.platforms import add_platform
-from irtcat.service.sweeping import end_due
+from irtcat.service.operations.sweeping import end_due
+from irtcat.service.outbox.audit import audit_entries
+from irtcat.service.storage import tables
+from irtcat.service.storage.context import Service
 from tests.service.helpers import HandClock, publish
 from tests.service.lms import (
     CLAIM,

@@ -5,9 +5,9 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from irtcat.cat import StoreError
-from irtcat.service.context import Service
-from irtcat.service.migrations import VERSION_TABLE
-from irtcat.service.tables import metadata
+from irtcat.service.storage.context import Service
+from irtcat.service.storage.migrations import VERSION_TABLE
+from irtcat.service.storage.tables import metadata
 
 
 def test_the_tables_are_those_of_the_code(database):

@@ -9,10 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from irtcat.cli._app import app
-from irtcat.service import example, library, people, provision, server
-from irtcat.service.auth.accounts import sign_in
-from irtcat.service.context import Service
-from irtcat.service.taking import begin
+from irtcat.service import example
+from irtcat.service.accounts.accounts import sign_in
+from irtcat.service.attempts import library, people
+from irtcat.service.attempts.taking import begin
+from irtcat.service.operations import provision, server
+from irtcat.service.storage.context import Service
 from tests.service.helpers import bank, definition, items
 
 runner = CliRunner()
@@ -207,11 +209,11 @@ def test_cookies_need_https_beyond_this_machine(monkeypatch, words, secure, warn
 
 
 def test_without_the_extra_there_is_one_sentence(monkeypatch):
-    for name in [name for name in sys.modules if name.startswith("irtcat.service.context")]:
+    for name in [name for name in sys.modules if name.startswith("irtcat.service.storage.context")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     for words in (("serve", "tests.db"), ("service", "check", "tests.db")):
-        monkeypatch.delitem(sys.modules, "irtcat.service.server", raising=False)
+        monkeypatch.delitem(sys.modules, "irtcat.service.operations.server", raising=False)
         result = run(*words)
         assert result.exit_code == 1
         assert 'pip install "irtcat[service]"' in result.stderr

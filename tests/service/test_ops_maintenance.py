@@ -11,11 +11,13 @@ import sqlalchemy as sa
 
 from irtcat import InputError
 from irtcat.cat import Store, StoreError
-from irtcat.cat._log import first_digest
-from irtcat.service import library, maintenance, people, proctoring, tables
-from irtcat.service.auth.accounts import add_account, sign_in
-from irtcat.service.context import Service
-from irtcat.service.maintenance import anchor, check, check_anchor, copy_service
+from irtcat.cat.live.log import first_digest
+from irtcat.service.accounts.accounts import add_account, sign_in
+from irtcat.service.attempts import library, people, proctoring
+from irtcat.service.operations import maintenance
+from irtcat.service.operations.maintenance import anchor, check, check_anchor, copy_service
+from irtcat.service.storage import tables
+from irtcat.service.storage.context import Service
 from tests.service.helpers import HandClock, bank, definition, items
 from tests.service.test_taking import Taker, ticket, to_adaptive
 

@@ -18,16 +18,18 @@ from fastapi.testclient import TestClient
 from opentelemetry import trace
 
 from irtcat.cat import Session, StoreError
-from irtcat.service import library, limits, people, warming
-from irtcat.service import server as workers
-from irtcat.service.auth.accounts import BROWSER, PROGRAM, add_account, issue_token, sign_in
-from irtcat.service.context import Service
-from irtcat.service.errors import TooManyError, UnauthorizedError
-from irtcat.service.limiting import RateLimits
-from irtcat.service.limits import ADDRESS, DEVICE, SIGN_IN, TICKET
-from irtcat.service.logs import JsonFormatter
-from irtcat.service.observing import Observing
-from irtcat.service.server import ENVIRONMENT, STARTED, Settings, application
+from irtcat.service.accounts.accounts import BROWSER, PROGRAM, add_account, issue_token, sign_in
+from irtcat.service.attempts import library, people
+from irtcat.service.base import limits
+from irtcat.service.base.errors import TooManyError, UnauthorizedError
+from irtcat.service.base.limits import ADDRESS, DEVICE, SIGN_IN, TICKET
+from irtcat.service.base.logs import JsonFormatter
+from irtcat.service.operations import server as workers
+from irtcat.service.operations import warming
+from irtcat.service.operations.limiting import RateLimits
+from irtcat.service.operations.observing import Observing
+from irtcat.service.operations.server import ENVIRONMENT, STARTED, Settings, application
+from irtcat.service.storage.context import Service
 from tests.service.helpers import HandClock, bank, definition, items
 
 WORDS = "correct horse battery"
@@ -350,7 +352,7 @@ def test_spans_are_made_for_a_configured_sdk(monkeypatch):
         def start_as_current_span(self, *_, **__):
             return trace.use_span(Span())
 
-    monkeypatch.setattr("irtcat.service.observing.tracer", Tracer())
+    monkeypatch.setattr("irtcat.service.operations.observing.tracer", Tracer())
     app = FastAPI()
     app.get("/page/{name}")(lambda name: name)
     app.add_middleware(Observing)

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from irtcat import ItemBank
-from irtcat.cat import Config, Session, content
-from irtcat.cat.assembly import Rules, best_form
-from irtcat.service import shadow
-from irtcat.service.shadow import ShadowPool
+from irtcat.cat import Config, Session
+from irtcat.cat.rules import content
+from irtcat.cat.rules.assembly import Rules, best_form
+from irtcat.service.operations import shadow
+from irtcat.service.operations.shadow import ShadowPool
 
 N, LENGTH = 40, 8
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from irtcat._checks import InputError
-from irtcat.service import people, proctoring, taking
-from irtcat.service.attempt import attempt_of
-from irtcat.service.context import Service
-from irtcat.service.results import attempt_result
-from irtcat.service.sweeping import end_due
+from irtcat._common.checks import InputError
+from irtcat.service.attempts import people, proctoring, taking
+from irtcat.service.attempts.attempt import attempt_of
+from irtcat.service.attempts.results import attempt_result
+from irtcat.service.operations.sweeping import end_due
+from irtcat.service.storage.context import Service
 from tests.service.helpers import HandClock, publish
 
 STEPS = 150

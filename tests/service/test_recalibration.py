@@ -8,15 +8,16 @@ import pandas as pd
 import pytest
 
 from irtcat import fit
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.bank import ItemBank
 from irtcat.responses import Responses
-from irtcat.service import library, people, provision, recalibration
-from irtcat.service.attempt import attempt_of
-from irtcat.service.audit import audit_entries
-from irtcat.service.context import Service
+from irtcat.service.attempts import library, people, recalibration
+from irtcat.service.attempts.attempt import attempt_of
+from irtcat.service.attempts.exports import responses_of
 from irtcat.service.definition import publish_report
-from irtcat.service.exports import responses_of
+from irtcat.service.operations import provision
+from irtcat.service.outbox.audit import audit_entries
+from irtcat.service.storage.context import Service
 from tests.service.helpers import HandClock, definition, items
 from tests.service.test_taking import Taker
 

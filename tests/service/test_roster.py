@@ -2,9 +2,9 @@
 
 import pytest
 
-from irtcat.service import people, roster
-from irtcat.service.context import Service, new_secret
-from irtcat.service.errors import ConflictError, ServiceError
+from irtcat.service.attempts import people, roster
+from irtcat.service.base.errors import ConflictError, ServiceError
+from irtcat.service.storage.context import Service, new_secret
 from tests.service.helpers import publish
 
 

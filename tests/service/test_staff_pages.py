@@ -9,13 +9,9 @@ import pytest
 from fastapi.testclient import TestClient
 from lxml import html as lxml_html
 
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.bank import ItemBank
-from irtcat.service import library, monitoring, people
-from irtcat.service.app import create_app
-from irtcat.service.attempt import attempt_of
-from irtcat.service.audit import audit_entries
-from irtcat.service.auth.accounts import (
+from irtcat.service.accounts.accounts import (
     BROWSER,
     PERMISSIONS,
     ROLES,
@@ -23,11 +19,15 @@ from irtcat.service.auth.accounts import (
     add_account,
     issue_token,
 )
+from irtcat.service.app import create_app
+from irtcat.service.attempts import library, monitoring, people
+from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.content import Item, ItemSet, Key
-from irtcat.service.context import Service
 from irtcat.service.definition import publish_report
+from irtcat.service.outbox.audit import audit_entries
 from irtcat.service.pages.staff import PARTS
-from irtcat.service.pages.staff._base import Requires
+from irtcat.service.pages.staff.base import Requires
+from irtcat.service.storage.context import Service
 from tests.service import helpers
 from tests.service.helpers import HandClock, definition, publish
 from tests.service.test_taking import Taker, to_adaptive

@@ -8,8 +8,8 @@ import lxml.html
 import pytest
 from fastapi.testclient import TestClient
 
-from irtcat.service import people, proctoring, results
-from irtcat.service.attempt import attempt_of
+from irtcat.service.attempts import people, proctoring, results
+from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.definition import TRANSLATED
 from irtcat.service.pages import MESSAGES
 from irtcat.service.pages.catalogues import strings_in_use
@@ -256,7 +256,7 @@ def test_the_score_report(tmp_path, clock):
 
 
 def test_topics_and_missing_scores(browser, site, monkeypatch):
-    from irtcat.service import taking
+    from irtcat.service.attempts import taking
 
     browser.start(site.ticket())
     real = taking.current
@@ -676,8 +676,8 @@ def test_messages_of_the_service_are_translated():
 
 
 def test_errors_of_takers_name_no_item(browser, site, monkeypatch):
-    from irtcat._checks import InputError
-    from irtcat.service import taking
+    from irtcat._common.checks import InputError
+    from irtcat.service.attempts import taking
 
     browser.start(site.ticket())
 

@@ -8,25 +8,18 @@ import numpy as np
 import pytest
 from sqlalchemy import event
 
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.cat import Session, StoreError
-from irtcat.service import attempt as attempts
-from irtcat.service import (
-    exports,
-    library,
-    people,
-    proctoring,
-    results,
-    tables,
-    taking,
-    webhooks,
-)
-from irtcat.service.attempt import attempt_of, seed_of
-from irtcat.service.context import Service
-from irtcat.service.database import open_database
-from irtcat.service.errors import ConflictError, GoneError, NotFoundError, UnauthorizedError
-from irtcat.service.maintenance import check
-from irtcat.service.sweeping import end_due
+from irtcat.service.attempts import attempt as attempts
+from irtcat.service.attempts import exports, library, people, proctoring, results, taking
+from irtcat.service.attempts.attempt import attempt_of, seed_of
+from irtcat.service.base.errors import ConflictError, GoneError, NotFoundError, UnauthorizedError
+from irtcat.service.operations.maintenance import check
+from irtcat.service.operations.sweeping import end_due
+from irtcat.service.outbox import webhooks
+from irtcat.service.storage import tables
+from irtcat.service.storage.context import Service
+from irtcat.service.storage.database import open_database
 from tests.service.helpers import HandClock, bank, definition, items, publish, report_of
 
 
@@ -595,7 +588,7 @@ def test_a_failed_transaction_is_forgotten(service, taker, monkeypatch):
 
 
 def test_the_audit_log(service, published):
-    from irtcat.service.audit import audit_entries
+    from irtcat.service.outbox.audit import audit_entries
 
     given = ticket(service, published)
     entries = audit_entries(service, verified=True)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from irtcat import InputError, fit
 from irtcat.training import dynamics
-from irtcat.training._checkpoint_values import READERS, UNITS
-from irtcat.training._checkpoints import Dependence
+from irtcat.training.checkpoint_values import READERS, UNITS
+from irtcat.training.checkpoints import Dependence
 from irtcat.training.crowd import from_checkpoints
 
 RNG = np.random.default_rng(3)

@@ -17,9 +17,9 @@ from scipy import sparse
 import irtcat
 from irtcat import InputError, fit
 from irtcat.training import crowd, dynamics
-from irtcat.training._crowd_store import digest
-from irtcat.training._design import assignments, draw_members
-from irtcat.training._learners import name_of
+from irtcat.training.crowd.store import digest
+from irtcat.training.design import assignments, draw_members
+from irtcat.training.learners import name_of
 
 from .learners import fails, nearest
 

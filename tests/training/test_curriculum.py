@@ -8,7 +8,7 @@ import pytest
 from scipy.special import expit
 
 import irtcat
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.training.curriculum import AbilityMatched, Competency, map_ability
 
 RNG = np.random.default_rng(3)

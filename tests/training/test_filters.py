@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from irtcat import InputError, ItemBank, Responses, fit, select
-from irtcat.datasets import load
+from irtcat.responses.datasets import load
 from irtcat.training import filters
 
 RNG = np.random.default_rng(0)

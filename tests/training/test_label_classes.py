@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 from scipy.special import softmax
 
-from irtcat.diagnose import _label_classes
-from irtcat.diagnose._label_check import Check, choose, posterior, share_wrong
-from irtcat.diagnose._label_classes import PRIOR_CELLS, fit_classes
-from irtcat.diagnose._label_predictions import _largest_other
+from irtcat.diagnose.labels import classes as _label_classes
+from irtcat.diagnose.labels.check import Check, choose, posterior, share_wrong
+from irtcat.diagnose.labels.classes import PRIOR_CELLS, fit_classes
+from irtcat.diagnose.labels.predictions import _largest_other
 
 
 def simulate(confusion, n=4000, sharpness=2.0, seed=0):

@@ -15,8 +15,8 @@ from transformers import Trainer, TrainingArguments
 from irtcat import InputError, ItemBank
 from irtcat.training import filters
 from irtcat.training.curriculum import AbilityMatched, Competency
-from irtcat.training.huggingface import STATE_FILE, AbilityCallback, SourceMixin
-from irtcat.training.torch import Sampler
+from irtcat.training.drivers.huggingface import STATE_FILE, AbilityCallback, SourceMixin
+from irtcat.training.drivers.torch import Sampler
 
 N = 48
 RNG = np.random.default_rng(0)

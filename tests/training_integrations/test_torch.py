@@ -20,8 +20,8 @@ from torch.utils.data import DataLoader, TensorDataset
 from irtcat import InputError, ItemBank
 from irtcat.training import filters
 from irtcat.training.curriculum import AbilityMatched, Competency
+from irtcat.training.drivers.torch import BatchSampler, Sampler, gather
 from irtcat.training.online import Selector
-from irtcat.training.torch import BatchSampler, Sampler, gather
 
 N = 101
 B = np.random.default_rng(0).normal(size=N)
@@ -294,7 +294,7 @@ import sys, numpy as np, torch.distributed as distributed
 from irtcat import ItemBank
 from irtcat.training.curriculum import AbilityMatched
 from irtcat.training.online import Selector
-from irtcat.training.torch import BatchSampler, Sampler
+from irtcat.training.drivers.torch import BatchSampler, Sampler
 rank, port = int(sys.argv[1]), sys.argv[2]
 distributed.init_process_group("gloo", init_method=f"file://{port}", rank=rank, world_size=2)
 b = np.random.default_rng(0).normal(size=101)

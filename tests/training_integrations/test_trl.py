@@ -13,7 +13,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from irtcat import InputError
 from irtcat.training.curriculum import Competency
-from irtcat.training.huggingface import ROW, GRPOMixin
+from irtcat.training.drivers.huggingface import ROW, GRPOMixin
 from irtcat.training.online import Selector
 
 # TRL sets what Transformers has renamed since.

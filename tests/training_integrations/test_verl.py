@@ -30,18 +30,18 @@ class AbstractCurriculumSampler(TorchSampler):
 
 @pytest.fixture(params=[True, False], ids=["0.7", "0.8"])
 def verl(request, monkeypatch):
-    """irtcat.training.verl with a verl that has the class of samplers, or has it no more."""
+    """irtcat.training.drivers.verl with a verl that has the class of samplers, or has it no more."""
     if request.param:
         for name in ("verl", "verl.experimental", "verl.experimental.dataset"):
             monkeypatch.setitem(sys.modules, name, ModuleType(name))
         module = ModuleType("verl.experimental.dataset.sampler")
         module.AbstractCurriculumSampler = AbstractCurriculumSampler
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.delitem(sys.modules, "irtcat.training.verl", raising=False)
-    module = importlib.import_module("irtcat.training.verl")
+    monkeypatch.delitem(sys.modules, "irtcat.training.drivers.verl", raising=False)
+    module = importlib.import_module("irtcat.training.drivers.verl")
     assert request.param == module.HAS_HOOK
     yield module
-    sys.modules.pop("irtcat.training.verl", None)
+    sys.modules.pop("irtcat.training.drivers.verl", None)
 
 
 class Prompts(torch.utils.data.Dataset):

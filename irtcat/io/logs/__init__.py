@@ -1,11 +1,11 @@
 """Logs of evaluation harnesses: one file per format, a table of them, and one reader."""
 
-from irtcat.io.logs._agree import MISMATCH
-from irtcat.io.logs._format import LogFile, LogFormat, Request, Run, Skipped
-from irtcat.io.logs._read import INCOMPLETE, RUNS, UNSCORED, Logs, read_logs
-from irtcat.io.logs._report import ImportReport
-from irtcat.io.logs._values import CutError, as_object, as_text, json_lines, model_arguments
+from irtcat.io.logs.agree import MISMATCH
+from irtcat.io.logs.format import LogFile, LogFormat, Request, Run, Skipped
+from irtcat.io.logs.read import INCOMPLETE, RUNS, UNSCORED, Logs, read_logs
 from irtcat.io.logs.registry import LOG_FORMATS
+from irtcat.io.logs.report import ImportReport
+from irtcat.io.logs.values import CutError, as_object, as_text, json_lines, model_arguments
 
 __all__ = [
     "INCOMPLETE",

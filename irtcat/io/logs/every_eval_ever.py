@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from irtcat._checks import InputError, shorten
-from irtcat._numbers import whole_number_in
-from irtcat._reading import read_json
-from irtcat.io.logs._format import LogFile, LogFormat, Request, Run, Skipped
-from irtcat.io.logs._values import (
+from irtcat._common.checks import InputError, shorten
+from irtcat._common.numbers import whole_number_in
+from irtcat._files.reading import read_json
+from irtcat.io.logs.format import LogFile, LogFormat, Request, Run, Skipped
+from irtcat.io.logs.values import (
     CutError,
     as_object,
     as_text,

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from irtcat._checks import InputError, shorten
-from irtcat._reading import read_json
-from irtcat.io.logs._format import LogFormat, Request, Run, Skipped
-from irtcat.io.logs._values import CutError, as_object, as_text, model_arguments, show_settings
+from irtcat._common.checks import InputError, shorten
+from irtcat._files.reading import read_json
+from irtcat.io.logs.format import LogFormat, Request, Run, Skipped
+from irtcat.io.logs.values import CutError, as_object, as_text, model_arguments, show_settings
 
 __all__ = ["HELM"]
 

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from irtcat._archives import Unpacker
-from irtcat._checks import InputError, shorten
-from irtcat._reading import parse_json, read_json
-from irtcat.io.logs._format import NEAR, LogFile, LogFormat, Request, Run
-from irtcat.io.logs._values import (
+from irtcat._common.checks import InputError, shorten
+from irtcat._files.archives import Unpacker
+from irtcat._files.reading import parse_json, read_json
+from irtcat.io.logs.format import NEAR, LogFile, LogFormat, Request, Run
+from irtcat.io.logs.values import (
     CutError,
     MissingExtraError,
     as_object,

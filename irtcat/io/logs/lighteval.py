@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from irtcat._checks import InputError, brief, shorten
-from irtcat._reading import MOST_BYTES, read_json, too_large
-from irtcat.io.logs._format import NEAR, Answers, LogFormat, Request, Run, Skipped
-from irtcat.io.logs._values import (
+from irtcat._common.checks import InputError, brief, shorten
+from irtcat._files.reading import MOST_BYTES, read_json, too_large
+from irtcat.io.logs.format import NEAR, Answers, LogFormat, Request, Run, Skipped
+from irtcat.io.logs.lm_eval import STAMP, document_hash, is_results, spread_stamp
+from irtcat.io.logs.values import (
     CutError,
     MissingExtraError,
     as_object,
@@ -22,7 +23,6 @@ from irtcat.io.logs._values import (
     show_settings,
     version_text,
 )
-from irtcat.io.logs.lm_eval import STAMP, document_hash, is_results, spread_stamp
 from irtcat.io.parquet import unpacked_bytes
 
 __all__ = ["LIGHTEVAL"]

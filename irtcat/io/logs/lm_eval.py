@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from irtcat._checks import InputError, shorten
-from irtcat._reading import read_json
-from irtcat.io.logs._format import LogFile, LogFormat, Request, Run, Skipped
-from irtcat.io.logs._values import (
+from irtcat._common.checks import InputError, shorten
+from irtcat._files.reading import read_json
+from irtcat.io.logs.format import LogFile, LogFormat, Request, Run, Skipped
+from irtcat.io.logs.values import (
     CutError,
     as_object,
     as_text,

@@ -1,8 +1,8 @@
 """The table of log formats."""
 
-from irtcat._registry import Registry
-from irtcat.io.logs._format import LogFormat
+from irtcat._common.registry import Registry
 from irtcat.io.logs.every_eval_ever import EVERY_EVAL_EVER
+from irtcat.io.logs.format import LogFormat
 from irtcat.io.logs.helm import HELM
 from irtcat.io.logs.inspect_log import INSPECT
 from irtcat.io.logs.lighteval import LIGHTEVAL

@@ -13,13 +13,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from irtcat.service import adaptive_sections
-from irtcat.service.adaptive_sections import Turn
-from irtcat.service.api._schemas import NAME, Out, service_of
-from irtcat.service.auth.clients import Client, client_of_token
-from irtcat.service.auth.staff import token_of
-from irtcat.service.context import Service
-from irtcat.service.errors import ServiceError, UnauthorizedError
+from irtcat.service.accounts.clients import Client, client_of_token
+from irtcat.service.accounts.staff import token_of
+from irtcat.service.api.schemas import NAME, Out, service_of
+from irtcat.service.attempts import adaptive_sections
+from irtcat.service.attempts.adaptive_sections import Turn
+from irtcat.service.base.errors import ServiceError, UnauthorizedError
+from irtcat.service.storage.context import Service
 
 __all__ = ["router", "status_info"]
 

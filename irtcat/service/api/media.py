@@ -5,9 +5,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
 
-from irtcat.service.api._schemas import problems, service_of
-from irtcat.service.auth.media import signed_media
-from irtcat.service.library import media_file
+from irtcat.service.api.schemas import problems, service_of
+from irtcat.service.attempts.library import media_file
+from irtcat.service.attempts.media_access import signed_media
 
 __all__ = ["router"]
 

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Form, Request
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
-from irtcat.service.api._schemas import Out, problems, service_of
-from irtcat.service.auth.clients import LASTS, ScopeError, access_token
-from irtcat.service.errors import UnauthorizedError
+from irtcat.service.accounts.clients import LASTS, ScopeError, access_token
+from irtcat.service.api.schemas import Out, problems, service_of
+from irtcat.service.base.errors import UnauthorizedError
 
 __all__ = ["router"]
 

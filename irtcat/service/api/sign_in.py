@@ -7,8 +7,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from pydantic import Field
 
-from irtcat.service.api._schemas import Body, Out, problems, service_of
-from irtcat.service.auth.accounts import (
+from irtcat.service.accounts.accounts import (
     BROWSER,
     LASTS,
     PROGRAM,
@@ -17,12 +16,13 @@ from irtcat.service.auth.accounts import (
     revoke_tokens,
     sign_in,
 )
-from irtcat.service.auth.cookies import cookie_name
-from irtcat.service.auth.csrf import check_same_site
-from irtcat.service.auth.oidc import KIND, Provider, finish_sign_in, start_sign_in
-from irtcat.service.auth.oidc import LASTS as OIDC_LASTS
-from irtcat.service.auth.staff import account_from, browser_secret, remember_browser, token_of
-from irtcat.service.errors import NotFoundError
+from irtcat.service.accounts.cookies import cookie_name
+from irtcat.service.accounts.csrf import check_same_site
+from irtcat.service.accounts.oidc import KIND, Provider, finish_sign_in, start_sign_in
+from irtcat.service.accounts.oidc import LASTS as OIDC_LASTS
+from irtcat.service.accounts.staff import account_from, browser_secret, remember_browser, token_of
+from irtcat.service.api.schemas import Body, Out, problems, service_of
+from irtcat.service.base.errors import NotFoundError
 
 __all__ = ["router"]
 

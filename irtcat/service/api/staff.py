@@ -1,7 +1,7 @@
 """The staff's interface: banks, items, tests, people, tickets, attempts, results, exports, ratings.
 
-Every route names the permission that it needs (`irtcat.service.auth.accounts.PERMISSIONS`). Lists
-come in pages: ``limit`` entries after the one that ``after`` names.
+Every route names the permission that it needs (`irtcat.service.accounts.accounts.PERMISSIONS`).
+Lists come in pages: ``limit`` entries after the one that ``after`` names.
 """
 
 from collections.abc import Callable
@@ -12,19 +12,10 @@ import pandas as pd
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
 
-from irtcat.service import (
-    audit,
-    exports,
-    item_statistics,
-    library,
-    people,
-    proctoring,
-    ratings,
-    results,
-    roster,
-    webhooks,
-)
-from irtcat.service.api._schemas import (
+from irtcat.service.accounts import accounts, clients
+from irtcat.service.accounts.accounts import Account
+from irtcat.service.accounts.staff import permitted
+from irtcat.service.api.schemas import (
     After,
     Body,
     Id,
@@ -35,15 +26,23 @@ from irtcat.service.api._schemas import (
     records,
     service_of,
 )
-from irtcat.service.api._uploads import ITEMS, TABLE, content_type, raw_body
-from irtcat.service.attempt import attempt_of
-from irtcat.service.auth import accounts, clients
-from irtcat.service.auth.accounts import Account
-from irtcat.service.auth.staff import permitted
-from irtcat.service.context import Service
+from irtcat.service.api.uploads import ITEMS, TABLE, content_type, raw_body
+from irtcat.service.attempts import (
+    exports,
+    item_statistics,
+    library,
+    people,
+    proctoring,
+    ratings,
+    results,
+    roster,
+)
+from irtcat.service.attempts.attempt import attempt_of
+from irtcat.service.base.errors import NotFoundError, ServiceError
 from irtcat.service.definition import parse_definition
-from irtcat.service.errors import NotFoundError, ServiceError
-from irtcat.service.uploads import uploaded_items
+from irtcat.service.outbox import audit, webhooks
+from irtcat.service.storage.context import Service
+from irtcat.service.storage.uploads import uploaded_items
 
 __all__ = ["router"]
 

@@ -15,13 +15,13 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Header, Path, Request, Response
 from pydantic import Field
 
-from irtcat.service import taking
-from irtcat.service.api._schemas import Body, Out, problems, service_of
-from irtcat.service.auth.csrf import HEADER, check_same_site, csrf_token
-from irtcat.service.auth.devices import Device, device_of, forget_device, remember_device
-from irtcat.service.auth.media import media_urls
-from irtcat.service.context import Service
-from irtcat.service.view import MediaUrl
+from irtcat.service.accounts.csrf import HEADER, check_same_site, csrf_token
+from irtcat.service.api.schemas import Body, Out, problems, service_of
+from irtcat.service.attempts import taking
+from irtcat.service.attempts.devices import Device, device_of, forget_device, remember_device
+from irtcat.service.attempts.media_access import media_urls
+from irtcat.service.attempts.view import MediaUrl
+from irtcat.service.storage.context import Service
 
 __all__ = ["router"]
 
@@ -227,7 +227,7 @@ class Desk:
 
     @property
     def arguments(self) -> tuple[Service, str, str, MediaUrl]:
-        """The first arguments of the functions of `irtcat.service.taking`."""
+        """The first arguments of the functions of `irtcat.service.attempts.taking`."""
         attempt = self.device.attempt
         return self.service, attempt, self.device.secret, media_urls(self.service, attempt)
 

@@ -3,7 +3,7 @@
 Everything here is a plain function of its arguments: no database, no network.
 """
 
-from irtcat.service.content._markdown import markdown_html
+from irtcat.service.content.markdown import markdown_html
 from irtcat.service.content.qti import read_qti
 from irtcat.service.content.qti_writing import write_qti
 from irtcat.service.content.reading import read_items

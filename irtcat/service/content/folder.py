@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from irtcat._checks import InputError, one_line, shorten
-from irtcat.service.content._authored import (
+from irtcat._common.checks import InputError, one_line, shorten
+from irtcat.service.content.authored import (
     FIELDS,
     Files,
     check_names,
@@ -15,9 +15,9 @@ from irtcat.service.content._authored import (
     make_key,
     make_stimulus,
 )
-from irtcat.service.content._fields import content_error
-from irtcat.service.content._keys import KeyFile, key_file_of
-from irtcat.service.content._markdown import item_html, markdown_html
+from irtcat.service.content.fields import content_error
+from irtcat.service.content.keys import KeyFile, key_file_of
+from irtcat.service.content.markdown import item_html, markdown_html
 from irtcat.service.content.records import Item, ItemSet, Key, Stimulus
 
 __all__ = ["read_folder", "read_stimuli"]

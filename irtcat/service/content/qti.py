@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from irtcat._checks import InputError, brief, shorten
-from irtcat.service.content._authored import MOST_SET
-from irtcat.service.content._fields import content_error
-from irtcat.service.content._html import VOID, clean_html
-from irtcat.service.content._media import MOST_MEDIA, media_type
-from irtcat.service.content._packages import Package, open_package
-from irtcat.service.content._qti_names import (
+from irtcat._common.checks import InputError, brief, shorten
+from irtcat.service.content.authored import MOST_SET
+from irtcat.service.content.fields import content_error
+from irtcat.service.content.folder import MOST_ITEMS
+from irtcat.service.content.html import VOID, clean_html
+from irtcat.service.content.media import MOST_MEDIA, media_type
+from irtcat.service.content.packages import Package, open_package
+from irtcat.service.content.qti_names import (
     ITEM_TYPE,
     MANIFEST,
     QTI,
@@ -22,10 +23,9 @@ from irtcat.service.content._qti_names import (
     TEST_TYPE,
     decode_name,
 )
-from irtcat.service.content._qti_scoring import as_number, check_attributes, qti_key, required
-from irtcat.service.content._xml import local_name, namespace, parse_xml
-from irtcat.service.content.folder import MOST_ITEMS
+from irtcat.service.content.qti_scoring import as_number, check_attributes, qti_key, required
 from irtcat.service.content.records import Choice, Item, ItemSet, Key, Media, Stimulus, checked_key
+from irtcat.service.content.xml import local_name, namespace, parse_xml
 
 __all__ = ["read_qti"]
 

@@ -16,17 +16,17 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
-from irtcat._checks import brief, check_id, shorten
-from irtcat.service.content._fields import (
+from irtcat._common.checks import brief, check_id, shorten
+from irtcat.service.content.fields import (
     checked_number,
     checked_text,
     checked_whole,
     content_error,
     record_fields,
 )
-from irtcat.service.content._html import choice_spans, clean_html, media_names, plain_text
-from irtcat.service.content._media import check_media, media_name, media_type
-from irtcat.service.content._numerals import number_of
+from irtcat.service.content.html import choice_spans, clean_html, media_names, plain_text
+from irtcat.service.content.media import check_media, media_name, media_type
+from irtcat.service.content.numerals import number_of
 
 __all__ = [
     "KINDS",

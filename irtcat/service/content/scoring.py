@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from irtcat._checks import InputError, brief, check_count, shorten
+from irtcat._common.checks import InputError, brief, check_count, shorten
 from irtcat.bank import ItemBank
 from irtcat.models import item_categories
-from irtcat.service.content._fields import content_error
-from irtcat.service.content._numerals import number_of
+from irtcat.service.content.fields import content_error
+from irtcat.service.content.numerals import number_of
 from irtcat.service.content.records import KINDS, Item, ItemSet, Key, limited, map_totals
 
 __all__ = ["check_against_bank", "checked_response", "scored"]
@@ -196,7 +196,7 @@ def check_against_bank(items: ItemSet, bank: ItemBank, ids: Sequence[str] | None
         >>> bank = ItemBank.from_parameters(b=[0.0], item_ids=["q1"])
         >>> check_against_bank(ItemSet([item]), bank)
         Traceback (most recent call last):
-        irtcat._checks.InputError: The items must fit the bank: item q1 has no key.
+        irtcat._common.checks.InputError: The items must fit the bank: item q1 has no key.
     """
     sizes = dict(zip(bank.item_ids.tolist(), np.asarray(item_categories(bank.model)), strict=True))
     faults = []

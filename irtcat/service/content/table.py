@@ -3,13 +3,13 @@
 import re
 from pathlib import Path
 
-from irtcat._checks import InputError
-from irtcat.service.content._authored import FIELDS, Files, make_item, make_key
-from irtcat.service.content._cells import parse_cells, read_rows
-from irtcat.service.content._fields import content_error
-from irtcat.service.content._keys import KeyFile, key_file_of
-from irtcat.service.content._markdown import markdown_html
+from irtcat._common.checks import InputError
+from irtcat.service.content.authored import FIELDS, Files, make_item, make_key
+from irtcat.service.content.cells import parse_cells, read_rows
+from irtcat.service.content.fields import content_error
 from irtcat.service.content.folder import MOST_ITEMS, read_stimuli
+from irtcat.service.content.keys import KeyFile, key_file_of
+from irtcat.service.content.markdown import markdown_html
 from irtcat.service.content.records import Item, ItemSet, Key
 
 __all__ = ["read_table"]

@@ -1,7 +1,7 @@
 """Test definitions: what a test consists of, checks before it is published, and its report."""
 
-from irtcat.service.definition._fields import DefinitionError, Fault, seconds_of
 from irtcat.service.definition.checking import TRANSLATED, check_definition, pool_of
+from irtcat.service.definition.fields import DefinitionError, Fault, seconds_of
 from irtcat.service.definition.publishing import (
     PublishingReport,
     exposure_parameters,

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import InputError, argument_error, brief, shorten
+from irtcat._common.checks import InputError, argument_error, brief, shorten
 from irtcat.bank import ItemBank
 from irtcat.cat import prepare
-from irtcat.cat.stopping import leaves
+from irtcat.cat.rules.stopping import leaves
 from irtcat.models import CategoricalModel, item_categories
-from irtcat.service.definition._fields import DefinitionError, Fault
+from irtcat.service.definition.fields import DefinitionError, Fault
 from irtcat.service.definition.records import (
     Adaptive,
     Break,
@@ -102,7 +102,7 @@ def check_definition(
         >>> test = TestDefinition(title="A", sections=[Adaptive(config={"max_items": 50})])
         >>> check_definition(test, bank)
         Traceback (most recent call last):
-        irtcat.service.definition._fields.DefinitionError: The `sections[1].config.max_items` field
+        irtcat.service.definition.fields.DefinitionError: The `sections[1].config.max_items` field
         must be at most 40, the number of items in the bank. Got 50.
     """
     if not isinstance(bank, ItemBank):

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._bank_arrays import bank_hash
-from irtcat._checks import InputError, check_choice, check_count
-from irtcat._types import BoolArray, FloatArray, IntArray
+from irtcat._common.checks import InputError, check_choice, check_count
+from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.agreement import (
     Classification,
     livingston_lewis,
@@ -17,6 +16,7 @@ from irtcat.agreement import (
     rudner_classification,
 )
 from irtcat.bank import ItemBank
+from irtcat.bank._arrays import bank_hash
 from irtcat.cat import (
     ExposureParameters,
     Report,
@@ -24,8 +24,8 @@ from irtcat.cat import (
     drawn_abilities,
     simulate,
 )
-from irtcat.cat._columns import pretest_of
-from irtcat.cat.conditional import errors_by_ability
+from irtcat.cat.engine.columns import pretest_of
+from irtcat.cat.studies.conditional import errors_by_ability
 from irtcat.models import item_categories
 from irtcat.scale import ordered_item_booklet
 from irtcat.scoring import score

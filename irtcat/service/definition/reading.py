@@ -5,9 +5,9 @@ import tomllib
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from irtcat._checks import InputError, one_line, shorten
-from irtcat._reading import check_regular, read_bytes
-from irtcat.service.definition._fields import DefinitionError, Fault
+from irtcat._common.checks import InputError, one_line, shorten
+from irtcat._files.reading import check_regular, read_bytes
+from irtcat.service.definition.fields import DefinitionError, Fault
 from irtcat.service.definition.records import TestDefinition
 
 __all__ = ["beside", "parse_definition", "read_definition"]

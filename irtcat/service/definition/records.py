@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from irtcat._checks import InputError, argument_error
+from irtcat._common.checks import InputError, argument_error
 from irtcat.cat import Config
-from irtcat.cat.config import document_hash
-from irtcat.service.definition._fields import (
+from irtcat.cat.engine.config import document_hash
+from irtcat.service.definition.fields import (
     Fault,
     Invalid,
     Record,

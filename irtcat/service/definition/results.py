@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr, ndtri
 
-from irtcat._checks import argument_error, check_count, is_number
-from irtcat._types import FloatArray
+from irtcat._common.checks import argument_error, check_count, is_number
+from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.models import item_categories
 from irtcat.responses import Responses

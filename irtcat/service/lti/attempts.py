@@ -6,17 +6,17 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from irtcat._checks import InputError
-from irtcat.service import tables
-from irtcat.service.attempt import Started, begin, opened
-from irtcat.service.audit import record
-from irtcat.service.context import Service, digest_of, new_secret
-from irtcat.service.errors import ConflictError, GoneError, NotFoundError
-from irtcat.service.library import PublishedTest, published_test
+from irtcat._common.checks import InputError
+from irtcat.service.attempts.attempt import Started, begin, opened
+from irtcat.service.attempts.library import PublishedTest, published_test
+from irtcat.service.attempts.people import add_person, issue_ticket
+from irtcat.service.base.errors import ConflictError, GoneError, NotFoundError
 from irtcat.service.lti.launching import Launch, LaunchError
-from irtcat.service.lti.outbox import WAITING
 from irtcat.service.lti.platforms import Platform, platform
-from irtcat.service.people import add_person, issue_ticket
+from irtcat.service.outbox.audit import record
+from irtcat.service.outbox.lti_grades import WAITING
+from irtcat.service.storage import tables
+from irtcat.service.storage.context import Service, digest_of, new_secret
 
 __all__ = ["Opened", "attempt_of_launch", "link_summary", "start", "test_of"]
 

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from irtcat.service.context import Service, new_secret
-from irtcat.service.library import published_tests
+from irtcat.service.attempts.library import published_tests
 from irtcat.service.lti.grades import SCORE_MAXIMUM
 from irtcat.service.lti.keys import signed
 from irtcat.service.lti.launching import CLAIM, DEEP_LINKING, LAUNCH_LASTS, Launch
 from irtcat.service.lti.platforms import platform
+from irtcat.service.storage.context import Service, new_secret
 
 __all__ = ["choices"]
 

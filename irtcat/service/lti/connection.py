@@ -12,10 +12,10 @@ from fastapi import FastAPI
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
-from irtcat.service.addresses import AddressError, checked_address
-from irtcat.service.context import Service, new_secret
 from irtcat.service.lti.keys import signed
 from irtcat.service.lti.platforms import Platform, is_url
+from irtcat.service.outbox.addresses import AddressError, checked_address
+from irtcat.service.storage.context import Service, new_secret
 
 __all__ = ["Connection", "PlatformError", "connection_of"]
 

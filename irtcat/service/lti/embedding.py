@@ -15,8 +15,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 
 from irtcat.cat import StoreError
-from irtcat.service.context import Service
 from irtcat.service.lti.platforms import embedding_origins
+from irtcat.service.storage.context import Service
 
 __all__ = ["Embedding"]
 

@@ -6,7 +6,7 @@ from typing import Any
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
-from irtcat.service.context import Service
+from irtcat.service.storage.context import Service
 
 __all__ = ["public_keys", "signed"]
 

@@ -21,12 +21,12 @@ import sqlalchemy as sa
 from joserfc import jwt
 from joserfc.errors import InvalidKeyIdError, JoseError
 
-from irtcat.cat._log import utc_text
-from irtcat.service import tables
-from irtcat.service.context import Service, digest_of, new_secret
-from irtcat.service.errors import NotFoundError, ServiceError
+from irtcat.cat.live.log import utc_text
+from irtcat.service.base.errors import NotFoundError, ServiceError
 from irtcat.service.lti.connection import SCORE_SCOPE, Connection, PlatformError
 from irtcat.service.lti.platforms import Platform, is_url, platform, platform_of_login
+from irtcat.service.storage import tables
+from irtcat.service.storage.context import Service, digest_of, new_secret
 
 __all__ = ["COOKIE", "LAUNCH_LASTS", "Launch", "LaunchError", "Login", "begin_login", "launch_of",
            "verified_launch"]  # fmt: skip

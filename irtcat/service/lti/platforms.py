@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 import pandas as pd
 import sqlalchemy as sa
 
-from irtcat._checks import argument_error
-from irtcat.service import tables
-from irtcat.service.audit import record
-from irtcat.service.context import Service, new_id
-from irtcat.service.errors import ConflictError, NotFoundError
-from irtcat.service.library import published_test
+from irtcat._common.checks import argument_error
+from irtcat.service.attempts.library import published_test
+from irtcat.service.base.errors import ConflictError, NotFoundError
+from irtcat.service.outbox.audit import record
+from irtcat.service.storage import tables
+from irtcat.service.storage.context import Service, new_id
 
 __all__ = ["KINDS", "Platform", "add_platform", "change_platform", "embedding_origins", "is_url",
            "platform", "platform_of_login", "platform_urls", "platforms",

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Depends, Form, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 from fastapi.routing import APIRoute
 
-from irtcat.service import taking
-from irtcat.service.auth.devices import attempt_key, device_with, remember_device
-from irtcat.service.errors import ServiceError, UnauthorizedError
+from irtcat.service.attempts import taking
+from irtcat.service.attempts.devices import attempt_key, device_with, remember_device
+from irtcat.service.base.errors import ServiceError, UnauthorizedError
 from irtcat.service.lti.attempts import attempt_of_launch, link_summary, start, test_of
 from irtcat.service.lti.choosing import choices
 from irtcat.service.lti.configuration import tool_configuration
@@ -25,7 +25,7 @@ from irtcat.service.lti.launching import (
     verified_launch,
 )
 from irtcat.service.pages import CheckedForm, language_of, render, service_of
-from irtcat.service.pages._formats import spoken_time
+from irtcat.service.pages.formats import spoken_time
 from irtcat.service.pages.taker import test_address
 
 __all__ = ["router"]

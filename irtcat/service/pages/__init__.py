@@ -17,11 +17,10 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.datastructures import FormData
 
-from irtcat.service.auth.cookies import cookie_name
-from irtcat.service.auth.csrf import check_csrf, csrf_token
-from irtcat.service.context import Service, new_secret
+from irtcat.service.accounts.cookies import cookie_name
+from irtcat.service.accounts.csrf import check_csrf, csrf_token
+from irtcat.service.base.errors import ForbiddenError, NotFoundError
 from irtcat.service.definition import TRANSLATED
-from irtcat.service.errors import ForbiddenError, NotFoundError
 from irtcat.service.pages.translations import (
     direction_of,
     language_names,
@@ -29,6 +28,7 @@ from irtcat.service.pages.translations import (
     translated,
     translations,
 )
+from irtcat.service.storage.context import Service, new_secret
 
 __all__ = ["TEST", "CheckedForm", "error_page", "form_secret", "form_token", "language_of",
            "local_path", "render", "router", "service_of", "set_cookie", "static_url"]  # fmt: skip
@@ -144,7 +144,7 @@ def set_cookie(
     Args:
         request: the request.
         response: the response to it.
-        kind: what the cookie holds (see `irtcat.service.auth.cookies`).
+        kind: what the cookie holds (see `irtcat.service.accounts.cookies`).
         value: its value.
         seconds: how long it lasts; by default until the browser is closed.
         same_site: "lax" for a cookie that a link from another site sends too.

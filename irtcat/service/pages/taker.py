@@ -16,9 +16,9 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.datastructures import FormData
 
-from irtcat._checks import InputError
-from irtcat.service import taking
-from irtcat.service.auth.devices import (
+from irtcat._common.checks import InputError
+from irtcat.service.attempts import taking
+from irtcat.service.attempts.devices import (
     Device,
     attempt_key,
     device_with,
@@ -26,9 +26,8 @@ from irtcat.service.auth.devices import (
     forget_device,
     remember_device,
 )
-from irtcat.service.auth.media import media_urls
-from irtcat.service.context import new_id
-from irtcat.service.errors import ConflictError, ServiceError, UnauthorizedError
+from irtcat.service.attempts.media_access import media_urls
+from irtcat.service.base.errors import ConflictError, ServiceError, UnauthorizedError
 from irtcat.service.pages import (
     TEST,
     CheckedForm,
@@ -37,16 +36,17 @@ from irtcat.service.pages import (
     render,
     service_of,
 )
-from irtcat.service.pages._formats import clock_text, interval_text, number_text, spoken_time
-from irtcat.service.pages._toggles import with_toggles
+from irtcat.service.pages.formats import clock_text, interval_text, number_text, spoken_time
+from irtcat.service.pages.toggles import with_toggles
 from irtcat.service.pages.translations import translations
+from irtcat.service.storage.context import new_id
 
 __all__ = ["router", "test_address"]
 
 router = APIRouter(include_in_schema=False)
 
 OF_TEST = f"{TEST}/{{key}}"
-"""The page of the attempt with a key (see `irtcat.service.auth.devices.attempt_key`)."""
+"""The page of the attempt with a key (see `irtcat.service.attempts.devices.attempt_key`)."""
 
 POLL_SECONDS = 30
 """Seconds after which the script looks whether staff paused or extended the test."""
@@ -85,7 +85,7 @@ def _has_attempt(request: Request, attempt: str) -> bool:
 def _act(
     request: Request, action: Callable[..., dict[str, Any]], /, **options: Any
 ) -> dict[str, Any]:
-    """The taker's view after an action of `irtcat.service.taking`."""
+    """The taker's view after an action of `irtcat.service.attempts.taking`."""
     service, device = service_of(request), _device(request)
     media = media_urls(service, device.attempt)
     return action(service, device.attempt, device.secret, media, **options)

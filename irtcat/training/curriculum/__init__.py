@@ -1,9 +1,9 @@
 """Curricula: which examples to train on in each epoch, by the learner's ability or a schedule."""
 
-from irtcat.training.curriculum._base import Curriculum
-from irtcat.training.curriculum._examples import ORDERS
-from irtcat.training.curriculum._map import map_ability
+from irtcat.training.curriculum.base import Curriculum
 from irtcat.training.curriculum.competency import SCHEDULES, Competency
+from irtcat.training.curriculum.examples import ORDERS
+from irtcat.training.curriculum.map import map_ability
 from irtcat.training.curriculum.matched import AbilityMatched
 
 __all__ = [

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from irtcat._checks import argument_error, check_choice, check_count
-from irtcat._types import IntArray
-from irtcat.training.curriculum._base import Curriculum, Row
-from irtcat.training.curriculum._examples import examples_of, ordered
+from irtcat._common.checks import argument_error, check_choice, check_count
+from irtcat._common.types import IntArray
+from irtcat.training.curriculum.base import Curriculum, Row
+from irtcat.training.curriculum.examples import examples_of, ordered
 
 __all__ = ["SCHEDULES", "Competency"]
 

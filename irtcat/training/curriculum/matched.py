@@ -6,7 +6,7 @@ from zlib import crc32
 
 import numpy as np
 
-from irtcat._checks import (
+from irtcat._common.checks import (
     InputError,
     argument_error,
     brief,
@@ -15,10 +15,10 @@ from irtcat._checks import (
     check_interval,
     shorten,
 )
-from irtcat._types import FloatArray, IntArray
-from irtcat.training.curriculum._base import Curriculum, Row
-from irtcat.training.curriculum._examples import examples_of, ordered
-from irtcat.training.curriculum._map import map_ability
+from irtcat._common.types import FloatArray, IntArray
+from irtcat.training.curriculum.base import Curriculum, Row
+from irtcat.training.curriculum.examples import examples_of, ordered
+from irtcat.training.curriculum.map import map_ability
 
 __all__ = ["AbilityMatched"]
 

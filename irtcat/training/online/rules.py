@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from irtcat._registry import Registry
-from irtcat._types import FloatArray
+from irtcat._common.registry import Registry
+from irtcat._common.types import FloatArray
 
 __all__ = ["RULES", "UsefulnessRule"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._checks import (
+from irtcat._common.checks import (
     argument_error,
     brief,
     check_choice,
@@ -16,29 +16,22 @@ from irtcat._checks import (
     check_interval,
     is_number,
 )
+from irtcat._common.registry import documented
+from irtcat._common.types import FloatArray, IntArray
 from irtcat._file_format import FileFormat
-from irtcat._registry import documented
-from irtcat._types import FloatArray, IntArray
-from irtcat.training.online._allocate import LEAST, allocate
-from irtcat.training.online._choice import UsefulnessTable, quick_scores, rested, sd_code, top
-from irtcat.training.online._inputs import (
+from irtcat.training.online.allocate import LEAST, allocate
+from irtcat.training.online.choice import UsefulnessTable, quick_scores, rested, sd_code, top
+from irtcat.training.online.inputs import (
     largest_remainder,
     read_features,
     read_items,
     read_quotas,
     read_topics,
 )
-from irtcat.training.online._moments import probability_moments
-from irtcat.training.online._past import Past
-from irtcat.training.online._policy import (
-    ABILITY,
-    GAIN,
-    TREND,
-    TREND_NOISE,
-    TREND_SD,
-    Policy,
-)
-from irtcat.training.online._prompts import (
+from irtcat.training.online.moments import probability_moments
+from irtcat.training.online.past import Past
+from irtcat.training.online.policy import ABILITY, GAIN, TREND, TREND_NOISE, TREND_SD, Policy
+from irtcat.training.online.prompts import (
     ITEM_DRIFTS,
     RESIDUAL_SDS,
     Grid,
@@ -46,8 +39,8 @@ from irtcat.training.online._prompts import (
     drift_evidence,
     residual_evidence,
 )
-from irtcat.training.online._step import Linear, Locals, filter_batch, linearise
 from irtcat.training.online.rules import RULES
+from irtcat.training.online.step import Linear, Locals, filter_batch, linearise
 
 __all__ = ["Selector"]
 

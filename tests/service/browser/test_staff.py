@@ -13,8 +13,9 @@ import httpx
 import numpy as np
 import pytest
 
-from irtcat.service import example, taking
-from irtcat.service.auth.accounts import add_account
+from irtcat.service import example
+from irtcat.service.accounts.accounts import add_account
+from irtcat.service.attempts import taking
 from tests.service.browser.accessibility import check_accessible
 from tests.service.browser.conftest import Served
 from tests.service.site import ADAPTIVE, ESSAY

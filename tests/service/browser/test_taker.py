@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from irtcat.service import proctoring
-from irtcat.service.attempt import attempt_of
+from irtcat.service.attempts import proctoring
+from irtcat.service.attempts.attempt import attempt_of
 from tests.service.browser.accessibility import check_accessible
 from tests.service.browser.conftest import Served
 from tests.service.site import ADAPTIVE, ESSAY, FIXED, PRACTICE, check_no_secret

@@ -19,7 +19,7 @@ from irtcat.service.content import (
     scored,
     write_qti,
 )
-from irtcat.service.content._html import plain_text
+from irtcat.service.content.html import plain_text
 
 RAIN = [48, 35, 52, 61, 44, 30]
 DICE, COINS = range(1, 7), list(itertools.product("HT", repeat=2))

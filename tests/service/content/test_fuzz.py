@@ -23,9 +23,9 @@ from irtcat.service.content import (
     scored,
     write_qti,
 )
-from irtcat.service.content._html import clean_html
-from irtcat.service.content._markdown import item_html
-from irtcat.service.content._numerals import number_of
+from irtcat.service.content.html import clean_html
+from irtcat.service.content.markdown import item_html
+from irtcat.service.content.numerals import number_of
 
 ITEMS = read_items(example.folder() / "items")
 

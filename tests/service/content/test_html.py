@@ -7,7 +7,7 @@ import pytest
 
 from irtcat import InputError
 from irtcat.service.content import Item, Media, markdown_html
-from irtcat.service.content._html import clean_html, media_names, plain_text
+from irtcat.service.content.html import clean_html, media_names, plain_text
 
 NAME = f"{'0' * 64}.png"
 MEDIA = f"media:{NAME}"
@@ -88,7 +88,7 @@ def test_attacks_are_refused_by_name(attack):
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_attacks_do_not_survive_the_second_step_alone(attack):
     """nh3 by itself leaves nothing that acts or fetches, whatever the first step overlooks."""
-    from irtcat.service.content._html import _CLEANER
+    from irtcat.service.content.html import _CLEANER
 
     html = _CLEANER.clean(attack)
     assert not re.search(r"<[^>]*(\son|javascript:|https?:|//evil|srcdoc|data:)", html, re.I)
@@ -241,6 +241,6 @@ def test_bad_media(data, name, message):
 
 
 def test_media_is_not_too_large(monkeypatch):
-    monkeypatch.setattr("irtcat.service.content._media.MOST_MEDIA", 2**20)
+    monkeypatch.setattr("irtcat.service.content.media.MOST_MEDIA", 2**20)
     with pytest.raises(InputError, match=r"expected at most 1 MiB\. Got 2 MiB"):
         Media.from_bytes(b"\x89PNG\r\n\x1a\n" + bytes(2 * 2**20), "x.png")

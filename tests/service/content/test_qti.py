@@ -20,7 +20,7 @@ from irtcat.service.content import (
     scored,
     write_qti,
 )
-from irtcat.service.content._qti_names import decode_name, encode_name
+from irtcat.service.content.qti_names import decode_name, encode_name
 
 QTI = "http://www.imsglobal.org/xsd/imsqtiasi_v3p0"
 TEMPLATES = "https://purl.imsglobal.org/spec/qti/v3p0/rptemplates"
@@ -649,10 +649,10 @@ def test_bombs(package, monkeypatch):
     data = b"\x89PNG\r\n\x1a\n" + bytes(33 * 2**20)
     with pytest.raises(InputError, match=r"items/x.png: expected at most 32 MiB"):
         read_items(package(picture, {"items/x.png": data}))
-    monkeypatch.setattr("irtcat.service.content._packages.MOST_UNPACKED", 4096)
+    monkeypatch.setattr("irtcat.service.content.packages.MOST_UNPACKED", 4096)
     with pytest.raises(InputError, match=r"items/x.png: expected at most 4,096 bytes"):
         read_items(package(picture, {"items/x.png": data[:5000]}))
-    monkeypatch.setattr("irtcat.service.content._packages.MOST_MEMBERS", 10)
+    monkeypatch.setattr("irtcat.service.content.packages.MOST_MEMBERS", 10)
     with pytest.raises(InputError, match=r"expected at most 10 members\. Got 22"):
         read_items(package(members={f"x{i}": "" for i in range(20)}))
 

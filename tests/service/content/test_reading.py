@@ -117,7 +117,7 @@ def test_table_and_folder_give_the_same(folder):
 
 
 def test_escaped_table_is_unescaped(folder):
-    """A table that a spreadsheet must not run is written with apostrophes; see `irtcat._csv`."""
+    """A table that a spreadsheet must not run is written with apostrophes; see `irtcat._files.csv`."""
     text = "id,prompt,A,B,key,csv_escape\nq1,'=1+1 is?,1,'-2,A,'\n"
     items = read_items(folder({"items.csv": text}) / "items.csv")
     assert items["q1"].prompt == "<p>=1+1 is?</p>"
@@ -428,7 +428,7 @@ def test_unreadable_file(folder):
 
 
 def test_all_media_together_are_limited(folder, monkeypatch):
-    monkeypatch.setattr("irtcat.service.content._authored.MOST_SET", 150)
+    monkeypatch.setattr("irtcat.service.content.authored.MOST_SET", 150)
     path = folder({"q.md": front('key = "B"', "![x](a.svg) ![x](b.svg)" + CHOICES),
                    "a.svg": SVG, "b.svg": SVG + b" "})  # fmt: skip
     with pytest.raises(InputError, match="expected at most 0 MiB of media"):

@@ -16,7 +16,7 @@ from irtcat.service.content import (
     checked_response,
     scored,
 )
-from irtcat.service.content._numerals import number_of
+from irtcat.service.content.numerals import number_of
 
 ABC = (Choice("A", "a"), Choice("B", "b"), Choice("C", "c"))
 HOT = '<p><span data-choice="A">a</span> <span data-choice="B">b</span></p>'

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from irtcat import ItemBank
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.cat import Config
 from irtcat.service.definition import (
     Adaptive,

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from irtcat import ItemBank
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.agreement import rudner_classification
 from irtcat.cat import drawn_abilities, simulate
 from irtcat.service.definition import (

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.cat import Config
 from irtcat.service.definition import (
     KINDS,

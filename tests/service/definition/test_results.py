@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from irtcat import ItemBank, Responses, score
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.service.definition import (
     Adaptive,
     Cut,

@@ -9,11 +9,11 @@ from scipy.special import expit, logsumexp
 
 from irtcat import Responses, fit
 from irtcat.training.online import RULES, Selector
-from irtcat.training.online._allocate import allocate, mixed_gains
-from irtcat.training.online._choice import UsefulnessTable, quick_scores, sd_code, top
-from irtcat.training.online._inputs import largest_remainder
-from irtcat.training.online._moments import tilted, usefulness_moments
-from irtcat.training.online._step import Locals, filter_batch
+from irtcat.training.online.allocate import allocate, mixed_gains
+from irtcat.training.online.choice import UsefulnessTable, quick_scores, sd_code, top
+from irtcat.training.online.inputs import largest_remainder
+from irtcat.training.online.moments import tilted, usefulness_moments
+from irtcat.training.online.step import Locals, filter_batch
 
 
 def column(*values):

@@ -4,9 +4,8 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
 
-from irtcat._checks import InputError
-from irtcat.service.audit import audit_entries
-from irtcat.service.auth.accounts import (
+from irtcat._common.checks import InputError
+from irtcat.service.accounts.accounts import (
     LEAST_PASSWORD,
     ROLES,
     Account,
@@ -16,9 +15,10 @@ from irtcat.service.auth.accounts import (
     set_password,
     sign_in,
 )
-from irtcat.service.errors import UnauthorizedError
+from irtcat.service.base.errors import UnauthorizedError
+from irtcat.service.outbox.audit import audit_entries
 from irtcat.service.pages import CheckedForm, service_of
-from irtcat.service.pages.staff._base import (
+from irtcat.service.pages.staff.base import (
     Requires,
     Shown,
     Staff,

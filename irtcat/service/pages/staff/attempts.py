@@ -7,13 +7,13 @@ import pandas as pd
 from fastapi import Depends, Request, Response
 
 from irtcat import plot
-from irtcat.service import library, monitoring, proctoring, results
-from irtcat.service.attempt import Attempt, attempt_of
-from irtcat.service.auth.accounts import Account
-from irtcat.service.context import Service
-from irtcat.service.errors import NotFoundError
+from irtcat.service.accounts.accounts import Account
+from irtcat.service.attempts import library, monitoring, proctoring, results
+from irtcat.service.attempts.attempt import Attempt, attempt_of
+from irtcat.service.attempts.progress import COMPLETED
+from irtcat.service.base.errors import NotFoundError
 from irtcat.service.pages import CheckedForm, service_of
-from irtcat.service.pages.staff._base import (
+from irtcat.service.pages.staff.base import (
     Requires,
     Shown,
     as_table,
@@ -25,7 +25,7 @@ from irtcat.service.pages.staff._base import (
     svg,
     whole_number,
 )
-from irtcat.service.progress import COMPLETED
+from irtcat.service.storage.context import Service
 
 __all__ = ["router"]
 

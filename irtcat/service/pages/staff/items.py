@@ -7,21 +7,21 @@ import numpy as np
 from fastapi import Depends, Request, Response
 
 from irtcat import plot
-from irtcat._checks import InputError
+from irtcat._common.checks import InputError
 from irtcat.diagnose import empirical_curves
-from irtcat.service import library
-from irtcat.service.attempt import Attempt
-from irtcat.service.auth.accounts import Account
+from irtcat.service.accounts.accounts import Account
+from irtcat.service.attempts import library
+from irtcat.service.attempts.attempt import Attempt
+from irtcat.service.attempts.exports import responses_of
+from irtcat.service.attempts.item_statistics import item_statistics
+from irtcat.service.attempts.library import PublishedTest, published_test
+from irtcat.service.attempts.view import item_view
+from irtcat.service.base.errors import NotFoundError
 from irtcat.service.content import KINDS, Key
-from irtcat.service.context import Service
-from irtcat.service.errors import NotFoundError
-from irtcat.service.exports import responses_of
-from irtcat.service.item_statistics import item_statistics
-from irtcat.service.library import PublishedTest, published_test
 from irtcat.service.pages import service_of
-from irtcat.service.pages._toggles import with_toggles
-from irtcat.service.pages.staff._base import Requires, Shown, Table, page, part_router, svg
-from irtcat.service.view import item_view
+from irtcat.service.pages.staff.base import Requires, Shown, Table, page, part_router, svg
+from irtcat.service.pages.toggles import with_toggles
+from irtcat.service.storage.context import Service
 
 __all__ = ["router"]
 

@@ -5,12 +5,13 @@ from typing import Annotated
 import sqlalchemy as sa
 from fastapi import Depends, Request, Response
 
-from irtcat._checks import InputError
-from irtcat.service import monitoring, people, tables
-from irtcat.service.auth.accounts import Account
-from irtcat.service.errors import NotFoundError
+from irtcat._common.checks import InputError
+from irtcat.service.accounts.accounts import Account
+from irtcat.service.attempts import monitoring, people
+from irtcat.service.base.errors import NotFoundError
 from irtcat.service.pages import CheckedForm, service_of
-from irtcat.service.pages.staff._base import Requires, back_to, field, page, part_router
+from irtcat.service.pages.staff.base import Requires, back_to, field, page, part_router
+from irtcat.service.storage import tables
 
 __all__ = ["router"]
 

@@ -4,13 +4,19 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
 
-from irtcat._checks import InputError
-from irtcat.service.auth.accounts import Account
+from irtcat._common.checks import InputError
+from irtcat.service.accounts.accounts import Account
+from irtcat.service.attempts.item_statistics import item_statistics
+from irtcat.service.attempts.library import PublishedTest, published_test
+from irtcat.service.attempts.recalibration import (
+    LEAST_ANSWERS,
+    pretest_items,
+    publish_recalibrated,
+    recalibrate,
+)
 from irtcat.service.definition import DefinitionError
-from irtcat.service.item_statistics import item_statistics
-from irtcat.service.library import PublishedTest, published_test
 from irtcat.service.pages import CheckedForm, service_of
-from irtcat.service.pages.staff._base import (
+from irtcat.service.pages.staff.base import (
     Requires,
     as_table,
     back_to,
@@ -18,12 +24,6 @@ from irtcat.service.pages.staff._base import (
     page,
     part_router,
     whole_number,
-)
-from irtcat.service.recalibration import (
-    LEAST_ANSWERS,
-    pretest_items,
-    publish_recalibrated,
-    recalibrate,
 )
 
 __all__ = ["router"]

@@ -6,21 +6,14 @@ import numpy as np
 from fastapi import Depends, Request, Response
 
 from irtcat import plot
-from irtcat.service import exports
-from irtcat.service.audit import record
-from irtcat.service.auth.accounts import Account
-from irtcat.service.errors import NotFoundError
-from irtcat.service.library import published_test
+from irtcat.service.accounts.accounts import Account
+from irtcat.service.attempts import exports
+from irtcat.service.attempts.library import published_test
+from irtcat.service.attempts.results import result_table
+from irtcat.service.base.errors import NotFoundError
+from irtcat.service.outbox.audit import record
 from irtcat.service.pages import service_of
-from irtcat.service.pages.staff._base import (
-    Requires,
-    Shown,
-    names_of_people,
-    page,
-    part_router,
-    svg,
-)
-from irtcat.service.results import result_table
+from irtcat.service.pages.staff.base import Requires, Shown, names_of_people, page, part_router, svg
 
 __all__ = ["router"]
 

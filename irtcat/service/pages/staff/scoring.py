@@ -4,12 +4,14 @@ from typing import Annotated
 
 from fastapi import Depends, Request, Response
 
-from irtcat._checks import InputError
-from irtcat.service import library
-from irtcat.service.auth.accounts import Account
-from irtcat.service.auth.media import media_urls
+from irtcat._common.checks import InputError
+from irtcat.service.accounts.accounts import Account
+from irtcat.service.attempts import library
+from irtcat.service.attempts.media_access import media_urls
+from irtcat.service.attempts.ratings import rate, rating_queue, rating_statistics, rating_task
+from irtcat.service.attempts.view import with_media
 from irtcat.service.pages import CheckedForm, service_of
-from irtcat.service.pages.staff._base import (
+from irtcat.service.pages.staff.base import (
     Requires,
     Table,
     as_table,
@@ -18,8 +20,6 @@ from irtcat.service.pages.staff._base import (
     page,
     part_router,
 )
-from irtcat.service.ratings import rate, rating_queue, rating_statistics, rating_task
-from irtcat.service.view import with_media
 
 __all__ = ["router"]
 

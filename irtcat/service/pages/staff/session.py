@@ -6,25 +6,13 @@ import sqlalchemy as sa
 from fastapi import Request, Response
 from fastapi.responses import RedirectResponse
 
-from irtcat.service import library, proctoring, tables
-from irtcat.service.auth.accounts import (
-    BROWSER,
-    ROLES,
-    issue_token,
-    revoke_tokens,
-    sign_in,
-)
-from irtcat.service.auth.staff import browser_secret, forget_browser, remember_browser
-from irtcat.service.errors import UnauthorizedError
+from irtcat.service.accounts.accounts import BROWSER, ROLES, issue_token, revoke_tokens, sign_in
+from irtcat.service.accounts.staff import browser_secret, forget_browser, remember_browser
+from irtcat.service.attempts import library, proctoring
+from irtcat.service.base.errors import UnauthorizedError
 from irtcat.service.pages import CheckedForm, local_path, service_of
-from irtcat.service.pages.staff._base import (
-    SIGN_IN,
-    Staff,
-    field,
-    page,
-    part_router,
-    signed_in,
-)
+from irtcat.service.pages.staff.base import SIGN_IN, Staff, field, page, part_router, signed_in
+from irtcat.service.storage import tables
 
 __all__ = ["router"]
 

@@ -6,19 +6,19 @@ from fastapi import Depends, Request, Response
 from starlette.datastructures import UploadFile
 
 from irtcat import plot
-from irtcat._checks import InputError
-from irtcat.service import library
-from irtcat.service.auth.accounts import Account
+from irtcat._common.checks import InputError
+from irtcat.service.accounts.accounts import Account
+from irtcat.service.attempts import library
+from irtcat.service.attempts.library import PublishedTest, published_test
+from irtcat.service.base.errors import NotFoundError
 from irtcat.service.definition import (
     ACCOMMODATIONS,
     Adaptive,
     DefinitionError,
     PublishingReport,
 )
-from irtcat.service.errors import NotFoundError
-from irtcat.service.library import PublishedTest, published_test
 from irtcat.service.pages import CheckedForm, service_of
-from irtcat.service.pages.staff._base import (
+from irtcat.service.pages.staff.base import (
     NAVIGATION,
     Requires,
     Shown,
@@ -30,7 +30,7 @@ from irtcat.service.pages.staff._base import (
     svg,
     whole_number,
 )
-from irtcat.service.uploads import uploaded_bank, uploaded_definition, uploaded_items
+from irtcat.service.storage.uploads import uploaded_bank, uploaded_definition, uploaded_items
 
 __all__ = ["report_of", "router"]
 

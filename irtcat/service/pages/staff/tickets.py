@@ -7,14 +7,13 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from fastapi import Depends, Request, Response
 
-from irtcat._checks import InputError
-from irtcat.service import library, people, roster
-from irtcat.service.auth.accounts import Account
-from irtcat.service.context import digest_of
+from irtcat._common.checks import InputError
+from irtcat.service.accounts.accounts import Account
+from irtcat.service.attempts import library, people, roster
+from irtcat.service.attempts.library import PublishedTest, published_test
 from irtcat.service.definition import ACCOMMODATIONS
-from irtcat.service.library import PublishedTest, published_test
 from irtcat.service.pages import CheckedForm, service_of
-from irtcat.service.pages.staff._base import (
+from irtcat.service.pages.staff.base import (
     Requires,
     Table,
     back_to,
@@ -24,6 +23,7 @@ from irtcat.service.pages.staff._base import (
     part_router,
     whole_number,
 )
+from irtcat.service.storage.context import digest_of
 
 __all__ = ["router"]
 

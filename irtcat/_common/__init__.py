@@ -1,0 +1,1 @@
+"""What all packages use: checks, arrays, precision, compilation, registries, progress."""

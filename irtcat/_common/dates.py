@@ -1,0 +1,63 @@
+"""Dates of subjects and items as years, and dates of files."""
+
+from datetime import date
+
+import numpy as np
+import pandas as pd
+
+from irtcat._common.types import FloatArray
+
+__all__ = ["as_date", "as_years", "today", "years_of_dates"]
+
+DAYS_A_YEAR = 365.25
+
+
+def years_of_dates(dates: pd.Series) -> pd.Series:
+    """Dates as years and fractions of a year; NaN where missing.
+
+    Example:
+        >>> dates = pd.Series(pd.to_datetime(["2024-01-01", "2024-07-01"]))
+        >>> years_of_dates(dates).round(3).tolist()
+        [2024.0, 2024.498]
+    """
+    day = pd.Timedelta(days=1)
+    of_the_day = (dates - dates.dt.normalize()) / day
+    return dates.dt.year + (dates.dt.day_of_year - 1 + of_the_day) / DAYS_A_YEAR
+
+
+def as_years(column: pd.Series) -> tuple[FloatArray, int | None]:
+    """Numbers as they are and dates as years, and the position of the first value that is neither.
+
+    Texts are numbers, or dates such as 2024-05-31 (ISO 8601: others are ambiguous).
+
+    Example:
+        >>> as_years(pd.Series(["2024-01-01", "soon"]))
+        (array([2024.,   nan]), 1)
+    """
+    if not pd.api.types.is_datetime64_any_dtype(column):
+        try:
+            return pd.to_numeric(column).to_numpy(float), None
+        except (TypeError, ValueError):
+            pass
+    dates = pd.to_datetime(column.astype(object), errors="coerce", utc=True, format="ISO8601")
+    wrong = (dates.isna() & column.notna()).to_numpy()
+    years = years_of_dates(dates).to_numpy(float, na_value=np.nan)
+    return years, int(wrong.argmax()) if wrong.any() else None
+
+
+def today() -> str:
+    """The date of today, such as 2026-11-23."""
+    return date.today().isoformat()
+
+
+def as_date(text: str) -> date | None:
+    """A date such as 2027-06-30; None if the text is none.
+
+    Example:
+        >>> as_date("2027-06-30"), as_date("soon")
+        (datetime.date(2027, 6, 30), None)
+    """
+    try:
+        return date.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None

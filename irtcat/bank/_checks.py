@@ -1,0 +1,177 @@
+"""Checks of a bank's fields, and the positions of selected items."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._common.checks import argument_error, is_unicode
+from irtcat._common.types import FloatArray, Ids
+from irtcat.bank.population import as_populations
+
+__all__ = ["check_loaded", "item_names", "item_positions", "validated_fields"]
+
+
+def validated_fields(bank: Any, sizes: set[int], n_params: int, dims: int) -> dict[str, Any]:
+    """Validated fields of a new bank, in standard form: ids, numbers, correlations, tables.
+
+    Args:
+        bank: an object with the fields of `irtcat.ItemBank`, besides the model.
+        sizes: the numbers of items of the arrays of the model, one if it is consistent.
+        n_params: number of parameters of an item.
+        dims: number of abilities.
+
+    Raises:
+        InputError: where the fields are inconsistent.
+    """
+    ids = np.asarray(bank.item_ids, dtype=str)
+    if not is_unicode(ids):
+        raise argument_error("item_ids", "text without halves of characters", ids)
+    if sizes != {len(ids)}:
+        raise argument_error("item_ids", f"{max(sizes)} ids, as the model says", len(ids))
+    if len(np.unique(ids)) != len(ids):
+        repeated = pd.Index(ids)[pd.Index(ids).duplicated()].unique().tolist()
+        raise argument_error("item_ids", "unique", repeated)
+    shape = (len(ids), n_params, n_params)
+    _check_shape("covariance", bank.covariance, shape)
+    _check_shape("full_covariance", bank.full_covariance, (shape[0] * shape[1],) * 2)
+    settled: dict[str, Any] = {"populations": as_populations(bank.populations, dims)}
+    index = pd.Index(ids, dtype=object, name="item")
+    for name in ("items", "statistics"):
+        frame = getattr(bank, name)
+        frame = pd.DataFrame(index=index) if frame.shape[1] == 0 else frame.set_axis(index)
+        settled[name] = frame
+    return {**settled, "item_ids": ids}
+
+
+def _check_shape(name: str, covariance: FloatArray | None, shape: tuple[int, ...]) -> None:
+    """Raise where the shape of a covariance does not match the parameters."""
+    if covariance is not None and np.shape(covariance) != shape:
+        raise argument_error(name, f"of shape {shape}", np.shape(covariance))
+
+
+LIMITS = {"logit_lower": -np.inf, "logit_upper": np.inf}
+"""Parameters that may be infinite, and that value: an asymptote of 0 or 1."""
+
+MOST_ROWS = 1000
+"""A covariance of more rows is not checked for negative eigenvalues: this would take minutes."""
+
+ROUNDING = 1e-6
+"""Tolerance of a correlation matrix for symmetry and positive semi-definiteness."""
+
+
+def check_loaded(
+    bank: Any, matrix: FloatArray, names: Sequence[str], settings: Mapping[str, np.ndarray]
+) -> None:
+    """Reject a bank from a file whose values are impossible for calibrated items.
+
+    A fit never makes such a bank, so that only banks from files are checked.
+
+    Args:
+        bank: an object with the fields of `irtcat.ItemBank`, besides the model.
+        matrix: the parameters, items x params.
+        names: their names.
+        settings: the fixed numbers of the items, by name.
+
+    Raises:
+        InputError: naming the item or the field.
+    """
+    ids = bank.item_ids
+    if any(not str(item).strip() or "\0" in str(item) for item in ids):
+        raise argument_error("item_ids", "ids, none of them empty or with a zero byte", ids)
+    for column, name in enumerate(names):
+        bad = ~(np.isfinite(matrix[:, column]) | (matrix[:, column] == LIMITS.get(name, 0.0)))
+        if bad.any():
+            item = int(np.argmax(bad))
+            got = f"{name} = {matrix[item, column]:g} for item {ids[item]}"
+            raise argument_error("parameters", "finite numbers", got)
+    if {"logit_lower", "logit_upper"} <= set(names):
+        lower, upper = (matrix[:, names.index(name)] for name in LIMITS)
+        if (lower >= upper).any():
+            must = "lower asymptotes below the upper ones"
+            raise argument_error("parameters", must, f"others for item {ids[lower >= upper][0]}")
+    _check_settings(settings, len(ids))
+    if bank.covariance is not None:
+        _check_covariance("covariance", bank.covariance, ids)
+    if bank.full_covariance is not None:
+        _check_covariance("full_covariance", bank.full_covariance[None], ["all items"])
+    _check_statistics(bank.statistics)
+
+
+def _check_settings(settings: Mapping[str, np.ndarray], n: int) -> None:
+    """The fixed numbers of the items: numbers of trials, margins."""
+    for name, value in settings.items():
+        good = {
+            "trials": (value >= 1) & (value == np.rint(value)),
+            "edge": (value > 0) & (value < 0.5),
+        }.get(name, value >= 0)
+        if value.shape != (n,) or not np.all(good):
+            raise argument_error(f"setting_{name}", f"{name} of {n} items", value)
+
+
+def _check_covariance(name: str, covariance: FloatArray, ids: Any) -> None:
+    """Symmetric, positive semi-definite blocks; rows of NaN are parameters not estimated."""
+    if covariance.dtype.kind != "f":
+        raise argument_error(name, "of floating point numbers", covariance.dtype)
+    variances = np.diagonal(covariance, axis1=1, axis2=2)
+    unknown = np.isnan(variances)
+    there = ~(unknown[:, :, None] | unknown[:, None, :])
+    sd = np.sqrt(np.where(variances > 0, variances, 1.0))
+    with np.errstate(over="ignore", invalid="ignore"):
+        correlations = np.where(there, covariance, 0.0) / (sd[:, :, None] * sd[:, None, :])
+    bad = (np.nan_to_num(variances) < 0).any(axis=1)
+    bad |= (there & ~np.isfinite(correlations)).any(axis=(1, 2))
+    bad |= (np.abs(np.nan_to_num(correlations)) > 1 + ROUNDING).any(axis=(1, 2))
+    asymmetry = np.abs(correlations - correlations.transpose(0, 2, 1))
+    bad |= (np.nan_to_num(asymmetry) > ROUNDING).any(axis=(1, 2))
+    if not bad.any() and 0 < correlations.shape[1] <= MOST_ROWS:
+        bad = np.linalg.eigvalsh(correlations)[:, 0] < -ROUNDING * correlations.shape[1]
+    if bad.any():
+        must = "symmetric and positive semi-definite"
+        raise argument_error(name, must, f"another of {ids[int(np.argmax(bad))]}")
+
+
+def _check_statistics(statistics: pd.DataFrame) -> None:
+    """Counts and shares of the calibration data, where there are some."""
+    for name, most in (("n_responses", np.inf), ("proportion_correct", 1.0)):
+        if name not in statistics:
+            continue
+        values = statistics[name]
+        numbers = pd.to_numeric(values, errors="coerce")
+        bad = (numbers.isna() & values.notna()) | (numbers < 0) | (numbers > most)
+        if bad.any():
+            got = f"{values[bad].iloc[0]} for item {values.index[bad][0]}"
+            raise argument_error(name, "a number of at least 0 (a share: to 1)", got)
+
+
+def item_positions(items: Any, ids: np.ndarray) -> np.ndarray:
+    """Positions of the items selected by ids, positions, a slice or a mask.
+
+    Raises:
+        InputError: for an unknown id, a position out of range, or a mask of another length.
+    """
+    if isinstance(items, slice):
+        return np.arange(len(ids))[items]
+    wanted = np.atleast_1d(np.asarray(items))
+    if wanted.dtype == bool:
+        if wanted.shape != (len(ids),):
+            raise argument_error("items", f"a mask of {len(ids)} items", wanted.shape)
+        return np.flatnonzero(wanted)
+    if wanted.size == 0:
+        return np.zeros(0, int)
+    if np.issubdtype(wanted.dtype, np.integer):
+        if wanted.min() < -len(ids) or wanted.max() >= len(ids):
+            raise argument_error("items", f"positions below {len(ids)}", wanted.max())
+        return wanted % len(ids)
+    wanted = wanted.astype(str)
+    at = pd.Index(ids).get_indexer(pd.Index(wanted))
+    if (at < 0).any():
+        raise argument_error("items", "ids of the bank", wanted[at < 0].tolist())
+    return at
+
+
+def item_names(item_ids: Ids | None, n: int) -> np.ndarray:
+    """The ids as an array; by default i1, i2, ...."""
+    names = [f"i{i + 1}" for i in range(n)] if item_ids is None else item_ids
+    return np.asarray(names, dtype=str)

@@ -1,0 +1,123 @@
+"""The format of bank files: a zip of ``.npy`` arrays, one of them a JSON text.
+
+Read here as plain arrays and tables, without the item models; `bank._arrays` has the rest.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._common.checks import InputError
+from irtcat._file_format import FileFormat
+from irtcat._files.archives import array_file
+from irtcat._files.reading import MOST_BYTES, parse_json
+from irtcat.bank.population import populations_from_json
+
+__all__ = [
+    "BANK",
+    "damaged",
+    "frame_to_json",
+    "plain",
+    "read_arrays",
+    "read_fields",
+]
+
+BANK = FileFormat("irtcat-bank", "an item bank", "Give a file that ItemBank.save wrote.")
+
+
+def read_arrays(path: Path, max_bytes: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The JSON part of a bank file, and the arrays that it lists; nothing else is unpacked."""
+
+    def error(why: str) -> InputError:
+        return damaged(path, why)
+
+    with array_file(path, error, max_bytes) as archive:
+        if not {"meta", "parameters"} <= set(archive.names):
+            raise InputError(
+                f"{path}: this is not an item bank (no `meta` and `parameters` in it)."
+            )
+        meta = read_meta(archive["meta"], path)
+        names = set(archive.names) - {"meta"}
+        if meta.get("arrays") != sorted(names):
+            raise error("its arrays are not those it lists")
+        return meta, archive.read(*sorted(names))
+
+
+def read_meta(text: np.ndarray, path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The JSON part of a bank file, with format and version checked."""
+    if text.shape != () or text.dtype.kind != "U":
+        raise damaged(path, "its description is not text")
+    try:
+        meta = parse_json(str(text).encode("utf-8", "replace"), str(path), MOST_BYTES)
+    except InputError:
+        raise damaged(path, "its description is not JSON") from None
+    BANK.check(meta, path)
+    return meta
+
+
+def damaged(path: str | os.PathLike[str], why: str) -> InputError:
+    """The error for a bank file that cannot be used."""
+    return InputError(f"{path}: the bank file is damaged: {why}. Take a copy or calibrate again.")
+
+
+def frame_to_json(frame: pd.DataFrame) -> dict[str, list[Any]]:
+    """Columns as plain lists; NaN becomes null."""
+    return {str(name): plain(column.tolist()) for name, column in frame.items()}
+
+
+def plain(value: Any) -> Any:
+    """Convert to the numbers, strings, lists and mappings of JSON."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [plain(v) for v in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return str(value)
+
+
+def read_fields(
+    meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """The matrix of parameters of a bank file, and the fields of the bank besides its model.
+
+    Raises:
+        ValueError: or KeyError, TypeError, ... where the parts do not fit together.
+    """
+    matrix, ids = arrays["parameters"], arrays["item_ids"]
+    n_names = len(tuple(meta["parameter_names"]))
+    if matrix.ndim != 2 or matrix.shape[1] != n_names or matrix.dtype.kind != "f":
+        raise ValueError("parameters")
+    if ids.shape != (len(matrix),) or ids.dtype.kind != "U":
+        raise ValueError("item ids")
+    if not isinstance(meta["provenance"], dict):
+        raise ValueError("provenance")
+    return np.ascontiguousarray(matrix, float), {
+        "item_ids": ids,
+        "populations": populations_from_json(meta["populations"]),
+        "covariance": arrays.get("covariance"),
+        "items": _frame("items", meta["items"], len(ids)),
+        "statistics": _frame("statistics", meta["statistics"], len(ids)),
+        "provenance": meta["provenance"],
+        "full_covariance": arrays.get("full_covariance"),
+    }
+
+
+def _frame(name: str, columns: Any, n: int) -> pd.DataFrame:
+    """A table of the items; each column has a value for every item."""
+    if not isinstance(columns, dict):
+        raise ValueError(name)
+    for column, values in columns.items():
+        if not isinstance(values, list) or len(values) != n:
+            raise ValueError(f"the column {column} of {name} must have {n} values")
+    return pd.DataFrame(columns)

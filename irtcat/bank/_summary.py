@@ -1,0 +1,80 @@
+"""Summary of an item bank: model, scale, and the range of the parameters."""
+
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat.bank._table import populations_text
+from irtcat.bank.population import Population
+
+__all__ = ["BankSummary", "summarise_bank"]
+
+PARAMETERS = ("a", "b", "c", "d", "phi", "mdisc", "mdiff")
+"""Columns of `ItemBank.to_frame` that are summarised."""
+
+
+@dataclass(frozen=True)
+class BankSummary:
+    """Model, scale, origin and parameters of an `ItemBank`.
+
+    Attributes:
+        n_items: number of items.
+        model: key of the item model.
+        n_abilities: number of abilities.
+        populations: the populations of the calibration, by the label of their group.
+        ranges: one row per parameter: min, 25%, 50%, 75%, max.
+        flags: number of items by flag.
+        provenance: see `ItemBank`.
+    """
+
+    n_items: int
+    model: str
+    n_abilities: int
+    populations: Mapping[str, Population]
+    ranges: pd.DataFrame
+    flags: Mapping[str, int]
+    provenance: Mapping[str, Any]
+
+    def to_frame(self) -> pd.DataFrame:
+        """The ranges of the parameters."""
+        return self.ranges
+
+    def __str__(self) -> str:
+        abilities = f", {self.n_abilities} abilities" if self.n_abilities > 1 else ""
+        lines = [
+            f"{self.n_items} items, {self.model}{abilities}, {populations_text(self.populations)}"
+        ]
+        origin = self.provenance
+        if "n_subjects" in origin:
+            state = "converged" if origin.get("converged", True) else "NOT CONVERGED"
+            method = origin.get("method", "unknown method")
+            lines.append(f"calibrated on {origin['n_subjects']} subjects ({method}, {state})")
+        lines.append(self.ranges.round(2).to_string())
+        lines += [f"{count} items flagged: {flag}" for flag, count in self.flags.items()]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The lines of the text."""
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def summarise_bank(bank: Any) -> BankSummary:
+    """The summary of a bank (see `ItemBank.summary`)."""
+    frame = bank.to_frame()
+    numbers = frame[[name for name in PARAMETERS if name in frame]].astype(float)
+    ranges = numbers.replace([np.inf, -np.inf], np.nan).describe().T
+    texts = bank.statistics["flag"] if "flag" in bank.statistics else pd.Series(dtype=str)
+    flags = pd.Series([flag for text in texts for flag in str(text).split("; ") if flag], dtype=str)
+    return BankSummary(
+        n_items=bank.n_items,
+        model=bank.model.key,
+        n_abilities=bank.model.dims,
+        populations=bank.populations,
+        ranges=ranges[["min", "25%", "50%", "75%", "max"]],
+        flags={str(flag): int(n) for flag, n in flags.value_counts().items()},
+        provenance=bank.provenance,
+    )

@@ -1,0 +1,185 @@
+"""The table of a bank's items, and a bank file summarised without the item models."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._common.types import FloatArray
+from irtcat._logistic import FIELDS, published_logistic
+from irtcat.bank._checks import check_loaded, validated_fields
+from irtcat.bank._difficulty import Estimates, printed
+from irtcat.bank._file import damaged, read_arrays, read_fields
+from irtcat.bank.population import Population, mixture_of
+
+__all__ = [
+    "BankTable",
+    "bank_text",
+    "delta_errors",
+    "item_table",
+    "populations_text",
+    "read_bank_table",
+]
+
+
+def bank_text(n_items: int, key: str, populations: Mapping[str, Population]) -> str:
+    """A bank on one line."""
+    return f"ItemBank({n_items} items, {key}, {populations_text(populations)})"
+
+
+def populations_text(populations: Mapping[str, Population]) -> str:
+    """The populations of a bank in a few words."""
+    first, *others = populations.values()
+    if not others:
+        return f"population {first}"
+    if len(populations) > MAX_SHOWN:
+        return f"{len(populations)} populations"
+    return "populations " + ", ".join(f"{k}: {population}" for k, population in populations.items())
+
+
+MAX_SHOWN = 4
+"""More populations are counted, not listed."""
+
+
+def item_table(
+    values: Mapping[str, FloatArray],
+    errors: Mapping[str, FloatArray],
+    statistics: pd.DataFrame,
+    items: pd.DataFrame,
+    models: np.ndarray | None = None,
+) -> pd.DataFrame:
+    """The table of `irtcat.ItemBank.to_frame`.
+
+    Args:
+        values: the published parameters by name.
+        errors: their standard errors.
+        statistics: statistics of the items, indexed by their ids.
+        items: metadata of the items; names of earlier columns get the suffix ``_item``.
+        models: the model of each item, in mixed banks.
+    """
+    table = pd.DataFrame(values, index=statistics.index)
+    if models is not None:
+        table.insert(0, "model", models)
+    table = table.assign(**{f"se_{name}": error for name, error in errors.items()})
+    taken = {*table.columns, *statistics.columns}
+    metadata = items.rename(columns={name: f"{name}_item" for name in taken})
+    extra = [frame for frame in (statistics, metadata) if frame.shape[1]]
+    return pd.concat([table, *extra], axis=1) if extra else table
+
+
+def delta_errors(
+    values: Mapping[str, FloatArray],
+    slopes: Mapping[str, FloatArray],
+    covariance: FloatArray | None,
+) -> dict[str, FloatArray]:
+    """Standard errors of published parameters by the delta method.
+
+    Args:
+        values: the published parameters of all items by name.
+        slopes: their derivatives by the unconstrained parameters, items x params.
+        covariance: of the unconstrained parameters, items x params x params.
+
+    Returns:
+        The errors, NaN where none of the parameters was estimated.
+    """
+    errors = {}
+    for name, slope in slopes.items():
+        used = (slope != 0).any(axis=1)
+        if covariance is None or not used.any():
+            errors[name] = np.full(len(slope), np.nan)
+            continue
+        # A held parameter (NaN) is known: the others of its item still have standard errors.
+        estimated = ~np.isnan(np.diagonal(covariance, axis1=1, axis2=2))
+        variance = np.einsum("ji,jik,jk->j", slope, np.nan_to_num(covariance), slope)
+        has_error = (
+            ((slope != 0) & estimated).any(axis=1) & (variance >= 0) & ~np.isnan(values[name])
+        )
+        errors[name] = np.sqrt(np.where(has_error, variance, np.nan))
+    return errors
+
+
+@dataclass(frozen=True, eq=False)
+class BankTable:
+    """What a bank file says of its items.
+
+    Attributes:
+        key: name of the item model.
+        table: the items, as by `irtcat.ItemBank.to_frame`.
+        populations: the populations of the calibration, by the label of their group.
+        provenance: the origin of the bank.
+        items: metadata of the items.
+    """
+
+    key: str
+    table: pd.DataFrame
+    populations: Mapping[str, Population]
+    provenance: Mapping[str, Any]
+    items: pd.DataFrame
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __str__(self) -> str:
+        return bank_text(len(self), self.key, self.populations)
+
+
+@dataclass
+class _Fields:
+    """The fields of a bank besides its model."""
+
+    item_ids: np.ndarray
+    populations: Any
+    covariance: FloatArray | None
+    items: pd.DataFrame
+    statistics: pd.DataFrame
+    provenance: Mapping[str, Any]
+    full_covariance: FloatArray | None
+
+
+def read_bank_table(path: Path, max_bytes: int) -> BankTable | None:
+    """Summarise a bank file of right/wrong items of one ability by plain arithmetic.
+
+    JAX, which the item models need, takes longer to import than everything else that describes a
+    bank. The checks are those of `irtcat.ItemBank.load`.
+
+    Args:
+        path: the file.
+        max_bytes: limit on the size of its arrays.
+
+    Returns:
+        The summary; None for other models, whose table is that of the loaded bank.
+
+    Raises:
+        InputError: as `irtcat.ItemBank.load`.
+    """
+    meta, arrays = read_arrays(path, max_bytes)
+    key, names = str(meta.get("model")), FIELDS.get(str(meta.get("model")))
+    plain = not any(name == "categories" or name.startswith("setting_") for name in arrays)
+    if names is None or meta.get("parameter_names") != names or meta.get("dims") != 1:
+        return None
+    if meta.get("n_categories") != 2 or not plain:
+        return None
+    try:
+        matrix, values = read_fields(meta, arrays)
+        bank = _Fields(**values)
+        for name, value in validated_fields(bank, {len(matrix)}, len(names), 1).items():
+            setattr(bank, name, value)
+        check_loaded(bank, matrix, names, {})
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+        raise damaged(path, f"its parts do not fit together ({error})") from None
+    published, slopes = published_logistic(names, matrix)
+    errors = delta_errors(published, slopes, bank.covariance)
+    population = mixture_of(list(bank.populations.values()))
+    fixed = "slope" not in names
+    mean, sd = float(population.mean), float(population.sd)
+    shown = printed(Estimates(published, errors, mean, sd, fixed))
+    return BankTable(
+        key=key,
+        table=item_table(*shown, bank.statistics, bank.items),
+        populations=bank.populations,
+        provenance=bank.provenance,
+        items=bank.items,
+    )

@@ -1,0 +1,177 @@
+"""Uncertainty of a bank: on another scale, as draws, and of the published parameters."""
+
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from irtcat._common.compilation import jit
+from irtcat._common.precision import precision
+from irtcat._common.types import BoolArray, FloatArray, IntArray
+from irtcat.bank._table import delta_errors
+from irtcat.models import (
+    ItemModel,
+    Rasch,
+    category_parameters,
+    column_names,
+    filled,
+    pack,
+    parameter_matrix,
+    unpack,
+)
+
+__all__ = [
+    "NEVER_USED",
+    "PREDICTED",
+    "draw_parameters",
+    "drop_unused",
+    "has_fixed_slopes",
+    "in_unused_categories",
+    "published",
+    "rescale_parameters",
+    "unused_categories",
+]
+
+NEVER_USED = "category {} of its answers never used"
+"""Flag of an item with a category (numbered from 1) without answers."""
+
+PREDICTED = "predicted"
+"""Flag of an item that nobody answered, whose parameters come from its features."""
+
+
+def unused_categories(bank: Any) -> BoolArray:
+    """Categories without responses, items x categories.
+
+    All False for models whose items share the parameters of the categories.
+    """
+    unused = np.zeros((bank.n_items, bank.model.n_categories), bool)
+    if (
+        bank.model.n_categories > 2
+        and category_parameters(bank.model)
+        and "flag" in bank.statistics
+    ):
+        for item, flags in enumerate(bank.statistics["flag"].astype(str)):
+            for number in re.findall(NEVER_USED.format(r"(\d+)"), flags):
+                unused[item, int(number) - 1] = True
+    return unused
+
+
+def in_unused_categories(bank: Any, items: IntArray, answers: IntArray) -> BoolArray:
+    """Whether answers are in categories that nobody used in the bank's calibration.
+
+    Args:
+        bank: the calibrated items.
+        items: positions of the items answered, below 0 where there is none.
+        answers: category codes of the answers, below 0 where there is none.
+    """
+    unused = unused_categories(bank)
+    code = np.clip(answers, 0, unused.shape[1] - 1)
+    return (items >= 0) & (answers == code) & unused[np.maximum(items, 0), code]
+
+
+@jit
+def _moved(model: ItemModel, mean: Array, sd: Array) -> tuple[Array, Array]:
+    """`pack` of the items on another scale, and its derivatives (Rasch items stay Rasch items)."""
+
+    def one(vector: Any, item: ItemModel) -> Any:
+        new = unpack(item, vector).rescale(mean, sd)
+        row = pack(jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], new))[0]
+        return row[1:] if isinstance(model, Rasch) else row
+
+    matrix = pack(model)
+    return jax.vmap(one)(matrix, model), jax.vmap(jax.jacfwd(one))(matrix, model)
+
+
+def rescale_parameters(
+    model: ItemModel,
+    covariance: FloatArray | None,
+    full: FloatArray | None,
+    unit: float,
+    shift: float,
+) -> tuple[ItemModel, FloatArray | None, FloatArray | None]:
+    """Items and covariances on the scale ``unit * theta + shift`` (Rasch items: ``unit`` is 1)."""
+    with precision("float64"):
+        moved = _moved(filled(model), np.asarray(-shift / unit), np.asarray(1 / unit))
+    n_items = len(jax.tree.leaves(model)[0])
+    params, slopes = (np.asarray(part)[:n_items] for part in moved)
+    if covariance is not None:
+        unknown = np.isnan(np.diagonal(covariance, axis1=1, axis2=2))
+        covariance = slopes @ np.nan_to_num(covariance) @ slopes.transpose(0, 2, 1)
+        covariance[unknown[:, :, None] | unknown[:, None, :]] = np.nan
+    if full is not None:
+        n, p = params.shape
+        unknown = np.isnan(np.diagonal(full))
+        known = np.nan_to_num(full).reshape(n, p, n, p)
+        full = np.einsum("iab,ibjc,jdc->iajd", slopes, known, slopes, optimize=True)
+        full = full.reshape(n * p, n * p)
+        full[unknown] = full[:, unknown] = np.nan
+    return unpack(model, params), covariance, full
+
+
+def draw_parameters(
+    model: ItemModel, covariance: FloatArray, full: FloatArray | None, n: int, seed: int
+) -> ItemModel:
+    """Parameters drawn around the estimates, with a leading axis of draws."""
+    matrix = parameter_matrix(model)
+    rng = np.random.default_rng(seed)
+    if full is not None:
+        noise = rng.standard_normal((n, matrix.size)) @ _root(full).T
+    else:
+        noise = np.einsum(
+            "jab,njb->nja", _root(covariance), rng.standard_normal((n, *matrix.shape))
+        )
+    values = matrix + noise.reshape(n, *matrix.shape)
+    flat = jax.tree.map(lambda leaf: np.concatenate([leaf] * n), model)
+    new = unpack(flat, values.reshape(-1, matrix.shape[1]))
+    return jax.tree.map(lambda leaf: leaf.reshape(n, -1, *leaf.shape[1:]), new)
+
+
+def _root(covariance: FloatArray) -> FloatArray:
+    """Square roots of covariances; unknown parameters (NaN) do not vary."""
+    value, vector = np.linalg.eigh(np.nan_to_num(covariance))
+    return vector * np.sqrt(np.maximum(value, 0))[..., None, :]
+
+
+@jit
+def _values_and_slopes(model: ItemModel) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The published parameters of all items, and their derivatives by the unconstrained ones."""
+
+    def one(vector: Any, item: ItemModel) -> dict[str, Any]:
+        return unpack(item, vector).irt_parameters()
+
+    matrix = pack(model)
+    return jax.vmap(one)(matrix, model), jax.vmap(jax.jacfwd(one))(matrix, model)
+
+
+def drop_unused(bank: Any, table: dict[str, FloatArray]) -> dict[str, FloatArray]:
+    """`ItemModel.over_used` for the categories that nobody used in the bank's calibration."""
+    unused = unused_categories(bank)
+    return bank.model.drop_unused(table, unused) if unused.any() else table
+
+
+def has_fixed_slopes(model: ItemModel) -> bool:
+    """Whether the items have no slopes to estimate.
+
+    Example:
+        >>> has_fixed_slopes(Rasch(np.zeros(2)))
+        True
+    """
+    return not any(name.startswith(("slope", "log_slope")) for name in column_names(model))
+
+
+def published(bank: Any) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+    """a, b, c, d of all items of a bank and their standard errors by the delta method.
+
+    Parameters that depend only on unused categories are NaN.
+    """
+    model, covariance = bank.model, bank.covariance
+    with precision("float64"):
+        values_and_slopes = _values_and_slopes(filled(model))
+    n_items = len(jax.tree.leaves(model)[0])
+    values, slopes = jax.tree.map(lambda part: np.asarray(part)[:n_items], values_and_slopes)
+    values = drop_unused(bank, values)
+    slopes = {name: np.nan_to_num(part) for name, part in drop_unused(bank, slopes).items()}
+    return values, delta_errors(values, slopes, covariance)

@@ -1,0 +1,735 @@
+"""ItemBank: calibrated items with ids, uncertainty and the definition of the scale, in one file."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+
+from irtcat._common.checks import ability_points, argument_error, check_choice, check_count
+from irtcat._common.drawing import figure_of
+from irtcat._common.notebook import COLUMNS, ROWS, card
+from irtcat._common.precision import precision
+from irtcat._common.types import BoolArray, FloatArray, Ids
+from irtcat._files.reading import MOST_BYTES
+from irtcat._files.writing import check_target, replacing
+from irtcat.bank._arrays import bank_arrays, bank_hash, read_parts
+from irtcat.bank._checks import item_names, item_positions, validated_fields
+from irtcat.bank._difficulty import Estimates, Ranking, determined_items, printed, rank_items
+from irtcat.bank._expected_curves import with_expected_curves
+from irtcat.bank._join import join_banks
+from irtcat.bank._summary import BankSummary, summarise_bank
+from irtcat.bank._table import bank_text, item_table
+from irtcat.bank._uncertainty import (
+    draw_parameters,
+    has_fixed_slopes,
+    published,
+    rescale_parameters,
+)
+from irtcat.bank.population import Population, mixture_of
+from irtcat.models import (
+    CategoricalModel,
+    ItemModel,
+    categorical_items,
+    column_names,
+    expected_responses,
+    filled,
+    item_categories,
+    item_models,
+    logistic_items,
+    measured,
+    multidimensional_items,
+    parameter_matrix,
+    probabilities,
+    simulate,
+    take,
+)
+from irtcat.responses import Responses
+
+__all__ = [
+    "VERSION_GROUP",
+    "VERSION_OF",
+    "ItemBank",
+    "as_bank",
+    "one_ability",
+    "ranking",
+]
+
+VERSION_OF = "version_of"
+"""Column of `ItemBank.statistics` with the original id of items that differ between groups."""
+VERSION_GROUP = "version_group"
+"""Column of `ItemBank.statistics` with the group that a version of an item is for ("" for all)."""
+
+
+@dataclass(frozen=True, eq=False)
+class ItemBank:
+    """Calibrated items, which can be saved, loaded and used by all other functions.
+
+    A bank is a mapping by item id: ``len`` is the number of items, iteration gives their ids,
+    ``bank["q7"]`` is the row of one item in `to_frame`, ``bank[:10]`` the bank of the first ten.
+    Two banks are equal if all that `save` writes is.
+
+    Attributes:
+        model: item model holding the unconstrained parameters of all items (float64 arrays).
+        item_ids: unique ids, in the order of the model's arrays.
+        populations: the abilities of the calibration subjects on the bank's scale, by label of the
+            group (the reference first); a single `Population` has the label "". See `population`.
+        covariance: covariance of each item's unconstrained parameters (items x params x params),
+            or None where it was not estimated; NaN for a parameter that was not estimated.
+        items: metadata of the items, indexed by item id.
+        statistics: per item ``n_responses``, ``proportion_correct`` and ``flag`` (text, empty
+            where nothing is flagged) of the calibration data; may have no columns.
+        provenance: the origin of the bank (model, method, log-likelihood, priors, ...).
+        full_covariance: covariance of all parameters together, item by item, where it was
+            computed; its diagonal blocks are ``covariance``.
+
+    Example:
+        >>> bank = ItemBank.from_parameters(a=[1.0, 1.5], b=[-1.0, 0.5], item_ids=["x", "y"])
+        >>> bank
+        ItemBank(2 items, 2pl, population N(0, 1))
+        >>> bank.to_frame()[["a", "b"]].round(2).values.tolist()
+        [[1.0, -1.0], [1.5, 0.5]]
+    """
+
+    model: ItemModel
+    item_ids: np.ndarray
+    populations: Any = field(default_factory=Population)
+    covariance: FloatArray | None = None
+    items: pd.DataFrame = field(default_factory=pd.DataFrame)
+    statistics: pd.DataFrame = field(default_factory=pd.DataFrame)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    full_covariance: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        """Check that the fields are consistent."""
+        sizes = {len(leaf) for leaf in jax.tree.leaves(self.model)}
+        n_params = len(column_names(self.model))
+        checked = validated_fields(self, sizes, n_params, self.model.dims)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return bank_text(self.n_items, self.model.key, self.populations)
+
+    def _repr_html_(self) -> str:
+        """The first items and a histogram of the difficulties."""
+        frame = self.to_frame()
+        name = next((column for column in ("b", "mdiff") if column in frame), None)
+        values = () if name is None else frame[name]
+        head = frame.iloc[:ROWS, :COLUMNS]
+        return card(repr(self), head, frame.shape, values, "difficulty")
+
+    def __len__(self) -> int:
+        return self.n_items
+
+    def __iter__(self) -> Iterator[str]:
+        """The items' ids."""
+        return iter(self.item_ids.tolist())
+
+    def __contains__(self, item: Any) -> bool:
+        return str(item) in set(self.item_ids.tolist())
+
+    def __getitem__(self, items: Any) -> Any:
+        """One item (a Series: its row of `to_frame`), or the bank of several.
+
+        Args:
+            items: an id or a position; or ids, positions, a slice or a mask.
+
+        Example:
+            >>> bank = ItemBank.from_parameters(b=[-1, 0, 1], item_ids=["x", "y", "z"])
+            >>> float(bank["x"]["b"]), bank[1:].item_ids.tolist()
+            (-1.0, ['y', 'z'])
+        """
+        if isinstance(items, (str, int, np.integer)) and not isinstance(items, bool):
+            return self.subset([items]).to_frame().iloc[0]
+        return self.subset(items)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            bank_hash(self) == bank_hash(other) if isinstance(other, ItemBank) else NotImplemented
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.model.key, self.n_items, *self.item_ids[:1]))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self.parameters(), dtype)
+
+    def summary(self) -> BankSummary:
+        """Model, scale, origin, and the range of the parameters; print the result.
+
+        Example:
+            >>> print(ItemBank.from_parameters(a=[1.0, 2.0], b=[-1.0, 1.0]).summary())
+            2 items, 2pl, population N(0, 1)
+               min   25%  50%   75%  max
+            a  1.0  1.25  1.5  1.75  2.0
+            b -1.0 -0.50  0.0  0.50  1.0
+            c  0.0  0.00  0.0  0.00  0.0
+            d  1.0  1.00  1.0  1.00  1.0
+        """
+        return summarise_bank(self)
+
+    def plot(self, kind: str = "information_curve", **options: Any) -> Any:
+        """Draw the bank: "information_curve" or "item_curves" of `irtcat.plot`, with its options.
+
+        Returns:
+            A matplotlib figure.
+
+        Raises:
+            InputError: for another kind, or without the extra ``plot``.
+        """
+        check_choice("kind", kind, ("information_curve", "item_curves"))
+        return figure_of(kind, self, **options)
+
+    @property
+    def n_items(self) -> int:
+        """Number of items."""
+        return len(self.item_ids)
+
+    @cached_property
+    def population(self) -> Population:
+        """The population; of several the mixture, weighted by their numbers of subjects.
+
+        Example:
+            >>> groups = {"old": Population(n_subjects=300), "new": Population(1.0, n_subjects=100)}
+            >>> ItemBank.from_parameters(b=[0.0, 1.0], populations=groups).population.mean
+            0.25
+        """
+        return mixture_of(list(self.populations.values()))
+
+    @property
+    def reference(self) -> Population:
+        """The first population, whose mean and SD fix the scale of a fit with groups."""
+        return next(iter(self.populations.values()))
+
+    def of_group(self, group: Any) -> "ItemBank":
+        """The items as they are in a group, with its population alone.
+
+        Items that are not invariant (the columns ``version_of`` and ``version_group`` of
+        ``statistics``) are those of the group, with their original ids.
+
+        Args:
+            group: label of the group.
+
+        Raises:
+            InputError: for an unknown group.
+
+        Example:
+            >>> groups = {"old": Population(), "new": Population(1.0)}
+            >>> ItemBank.from_parameters(b=[0.0, 1.0], populations=groups).of_group("new")
+            ItemBank(2 items, 2pl, population N(1, 1))
+        """
+        label = str(group)
+        if label not in self.populations:
+            labels = list(self.populations)
+            must = f"one of {labels}" if any(labels) else "left out for a bank of one population"
+            raise argument_error("group", must, group)
+        bank = replace(self, populations=self.populations[label])
+        if VERSION_OF not in self.statistics:
+            return bank
+        versions = self.statistics[VERSION_GROUP].astype(str)
+        at = np.flatnonzero(versions.isin(["", label]))
+        originals = self.statistics[VERSION_OF].to_numpy()[at].astype(str)
+        order = pd.Index(pd.unique(self.statistics[VERSION_OF].astype(str))).get_indexer(
+            pd.Index(originals)
+        )
+        at = at[np.argsort(order, kind="stable")]
+        theirs = bank.subset(at)
+        statistics = theirs.statistics.drop(columns=[VERSION_OF, VERSION_GROUP])
+        ids = theirs.statistics[VERSION_OF].to_numpy().astype(str)
+        return replace(theirs, item_ids=ids, statistics=statistics)
+
+    @classmethod
+    def from_parameters(
+        cls,
+        a: Any = 1.0,
+        b: Any = 0.0,
+        c: Any = 0.0,
+        d: Any = 1.0,
+        item_ids: Ids | None = None,
+        population_mean: float = 0.0,
+        population_sd: float = 1.0,
+        populations: Any = None,
+    ) -> "ItemBank":
+        """Build a bank of known logistic items.
+
+        Args:
+            a: discriminations (finite; one number applies to all items).
+            b: difficulties (finite).
+            c: lower asymptotes, in [0, 1).
+            d: upper asymptotes, in (c, 1].
+            item_ids: ids; by default i1, i2, ....
+            population_mean: mean ability of the population the scale refers to.
+            population_sd: its SD, above 0.
+            populations: in place of both a `Population`, or several by the label of their group.
+
+        Returns:
+            A 2PL bank where all c = 0 and d = 1, a 3PL where only all d = 1, else a 4PL.
+
+        Raises:
+            InputError: for numbers out of range, lengths that differ, or duplicate ids.
+
+        Example:
+            >>> ItemBank.from_parameters(a=1.2, b=[-1, 0, 1], c=0.2).model.key
+            '3pl'
+        """
+        model = logistic_items(a, b, c, d)
+        names = item_names(item_ids, len(item_categories(model)))
+        return cls(
+            model=model,
+            item_ids=names,
+            populations=_populations(populations, population_mean, population_sd),
+        )
+
+    @classmethod
+    def from_thresholds(
+        cls,
+        a: Any = 1.0,
+        b: Any = None,
+        model: str = "graded",
+        item_ids: Ids | None = None,
+        population_mean: float = 0.0,
+        population_sd: float = 1.0,
+        populations: Any = None,
+    ) -> "ItemBank":
+        """Build a bank of known items with several categories from published parameters.
+
+        Args:
+            a: discriminations (finite; one number applies to all items); all 1 for "pcm". For
+                "nominal" the slope of every category, items x categories.
+            b: thresholds, items x (categories - 1); a row that ends in NaN is an item with fewer
+                categories. For "graded" they rise, and a is not 0. For "nominal" the intercept of
+                every category, items x categories.
+            model: "graded", "gpcm", "pcm" or "nominal".
+            item_ids: ids; by default i1, i2, ....
+            population_mean: mean ability of the population the scale refers to.
+            population_sd: its SD, above 0.
+            populations: in place of both a `Population`, or several by the label of their group.
+
+        Returns:
+            The bank. Nominal slopes and intercepts are stored as differences from category 0.
+
+        Raises:
+            InputError: for numbers out of range, lengths that differ, or duplicate ids.
+
+        Example:
+            >>> bank = ItemBank.from_thresholds(a=[1.0, 2.0], b=[[-1, 1, 2], [-1, 1, np.nan]])
+            >>> bank.to_frame()[["a", "b1", "b2", "b3"]].values.tolist()
+            [[1.0, -1.0, 1.0, 2.0], [2.0, -1.0, 1.0, nan]]
+        """
+        items = categorical_items(model, a, b)
+        names = item_names(item_ids, len(item_categories(items)))
+        return cls(
+            model=items,
+            item_ids=names,
+            populations=_populations(populations, population_mean, population_sd),
+        )
+
+    @classmethod
+    def from_slopes(
+        cls,
+        slopes: Any,
+        intercepts: Any = 0.0,
+        c: Any = 0.0,
+        correlations: Any = None,
+        item_ids: Ids | None = None,
+    ) -> "ItemBank":
+        """Build a bank of known multidimensional items.
+
+        Args:
+            slopes: items x abilities (finite).
+            intercepts: one number per item (finite; a single number applies to all).
+            c: lower asymptotes, in [0, 1).
+            correlations: of the abilities in the population; uncorrelated by default.
+            item_ids: ids; by default i1, i2, ....
+
+        Returns:
+            A "2pl" bank where all c = 0, else a "3pl" bank.
+
+        Raises:
+            InputError: for inconsistent shapes or numbers out of range.
+
+        Example:
+            >>> bank = ItemBank.from_slopes([[1.0, 0.0], [0.5, 0.8]], [0.0, 1.0])
+            >>> bank.probability([[0.0, 0.0]]).round(3).tolist()
+            [[0.5], [0.731]]
+        """
+        model = multidimensional_items(slopes, intercepts, c)
+        return cls(
+            model=model,
+            item_ids=item_names(item_ids, len(item_categories(model))),
+            populations=Population(np.zeros(model.dims), 1.0, correlations),
+        )
+
+    def parameters(self) -> FloatArray:
+        """The unconstrained parameters, items x params (columns: `parameter_names`)."""
+        return parameter_matrix(self.model)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The items as a table.
+
+        Returns:
+            Indexed by item id: a, b, c, d (right/wrong items); a, b1, b2, ... and their mean b
+            (graded, partial credit and rating scale items); a, ak1, ..., d1, ... (nominal items);
+            a_1, a_2, ..., intercept, c, mdisc, mdiff (multidimensional items); phi, the precision,
+            and a, b, c, d (beta items); first ``model``, in mixed banks; se_a, se_b, ... (NaN where
+            a parameter was not estimated); then the statistics and the metadata; metadata columns
+            with the name of an earlier column get the suffix ``_item``. b is NaN for an item with
+            slope 0, and, with its error, where it is not `determined` and more than 8 SDs of the
+            population from its mean. Parameters that an item does not have are NaN, and so are the
+            thresholds (nominal: ak and d) of a category that nobody used in calibration, which
+            ``flag`` names; b is then the mean of the thresholds between the lowest and the highest
+            used category.
+            SEs come from those of the unconstrained parameters by the delta method.
+        """
+        names = None
+        if self.model.members:
+            names = item_models(self.model)
+        shown = printed(self._estimates())
+        return item_table(*shown, self.statistics, self.items, names)
+
+    @property
+    def determined(self) -> BoolArray:
+        """Whether the difficulty of each item is determined.
+
+        A slope of 0 is compatible with any difficulty ``b = -intercept / slope``. The difficulty is
+        determined if ``a > 0`` and the 95 % interval of the slope, ``a ± 1.96 SE(a)``, does not
+        hold 0. Where the slope has no standard error (a known item, a fit without standard errors),
+        ``a > 0`` and b must be at most 8 SDs of the population from its mean. Items of models
+        without slopes ("rasch", "pcm", "rsm") are all determined.
+
+        Filters, curricula, selection and adaptive tests rank the other items by the share of right
+        answers in ``statistics``, or without it by the one that the parameters imply for the
+        population, mapped to the scale of b.
+
+        Returns:
+            One bool per item; False for models whose items have no difficulty b or mdiff.
+
+        Example:
+            >>> ItemBank.from_parameters(a=[1.0, 1e-9, -0.5], b=[0.5, 1e9, 0.0]).determined.tolist()
+            [True, False, False]
+        """
+        return determined_items(self._estimates())
+
+    def _estimates(self) -> Estimates:
+        """Published parameters and the population."""
+        mean, sd = 0.0, 1.0  # of several abilities, each in SDs from its mean
+        if self.model.dims == 1:
+            mean, sd = float(self.population.mean), float(self.population.sd)
+        return Estimates(*published(self), mean, sd, has_fixed_slopes(self.model))
+
+    def subset(self, items: Any) -> "ItemBank":
+        """The items selected by ids, positions, a slice or a mask, in the order of the selection.
+
+        Raises:
+            InputError: naming an unknown id.
+
+        Example:
+            >>> bank = ItemBank.from_parameters(b=[-1, 0, 1], item_ids=["x", "y", "z"])
+            >>> bank.subset(["z", "x"]).item_ids.tolist()
+            ['z', 'x']
+        """
+        at = self.positions(items)
+        covariance = None if self.covariance is None else self.covariance[at]
+        full = self.full_covariance
+        if full is not None:
+            n_params = len(full) // self.n_items
+            columns = (at[:, None] * n_params + np.arange(n_params)).ravel()
+            full = full[np.ix_(columns, columns)]
+        return replace(
+            self,
+            model=take(self.model, at),
+            item_ids=self.item_ids[at],
+            covariance=covariance,
+            full_covariance=full,
+            items=self.items.iloc[at],
+            statistics=self.statistics.iloc[at],
+        )
+
+    def positions(self, items: Any) -> np.ndarray:
+        """Positions of items given by ids, positions, a slice or a mask."""
+        return item_positions(items, self.item_ids)
+
+    def rescale(self, unit: float, shift: float = 0.0) -> "ItemBank":
+        """The same items on the scale ``theta_new = unit * theta + shift``.
+
+        Probabilities do not change. Covariances are transformed by the derivative of the map (the
+        map is linear in slopes and intercepts, so this is exact).
+
+        Args:
+            unit: above 0; 1 for Rasch items, whose slopes of 1 are the unit.
+            shift: position of the old scale's 0 on the new one.
+
+        Raises:
+            InputError: for a unit that is not above 0, or numbers that are not finite.
+
+        Example:
+            >>> bank = ItemBank.from_parameters(a=2.0, b=[1.0]).rescale(2.0, 0.5)
+            >>> bank.to_frame()[["a", "b"]].values.tolist(), bank.population.mean
+            ([[1.0, 2.5]], 0.5)
+        """
+        if not (np.isfinite([unit, shift]).all() and unit > 0):
+            raise argument_error("unit, shift", "finite, the unit above 0", (unit, shift))
+        if self.model.dims != 1:
+            raise argument_error("bank", "one with one ability", f"{self.model.dims} abilities")
+        if self.model.key == "rasch" and unit != 1:
+            raise argument_error("unit", "1 for Rasch items", unit)
+        model, covariance, full = rescale_parameters(
+            self.model, self.covariance, self.full_covariance, unit, shift
+        )
+        return replace(
+            self,
+            model=model,
+            populations={
+                label: population.rescale(unit, shift)
+                for label, population in self.populations.items()
+            },
+            covariance=covariance,
+            full_covariance=full,
+        )
+
+    def expected_curves(self) -> "ItemBank":
+        """The bank with predicted items as the curves that are expected of them.
+
+        The parameters of items that are flagged "predicted" (see `Fit.predict_items`) are
+        uncertain: what one subject's answer says of theta is given by ``E[P(correct | theta)]``
+        over the parameters, which is flatter than the curve at their means. It is replaced by the
+        logistic curve with the smallest Kullback-Leibler divergence over the population (items of
+        a Rasch or 1PL bank then have slopes of their own). Scoring, selection and adaptive tests
+        do this themselves.
+
+        Returns:
+            The bank; itself where no item is predicted.
+
+        Example:
+            >>> flags = {"flag": ["", "predicted"]}
+            >>> bank = ItemBank.from_parameters(a=[1.0, 1.0], b=[0.0, 0.0], item_ids=["x", "y"])
+            >>> unsure = np.array([np.zeros((2, 2)), np.diag([0.0, 1.0])])
+            >>> table = pd.DataFrame(flags, index=["x", "y"])
+            >>> uncertain = replace(bank, covariance=unsure, statistics=table)
+            >>> uncertain.expected_curves().to_frame()["a"].round(2).tolist()
+            [1.0, 0.84]
+        """
+        return with_expected_curves(self)
+
+    def draws(self, n: int, seed: int = 0, unknown: str = "refuse") -> ItemModel:
+        """Draw item parameters from their sampling distribution.
+
+        Normal around the estimates on the unconstrained scale (asymptotes stay within (0, 1)):
+        with the full covariance where the bank has it, else item by item. Fixed parameters and
+        those of anchors do not vary.
+
+        Args:
+            n: number of draws, at least 1.
+            seed: seed of the draws.
+            unknown: treatment of items that are flagged "no standard error": "refuse", or "hold" at
+                their estimates.
+
+        Returns:
+            An item model whose parameters have a leading axis of n draws, for ``jax.vmap``:
+            leaf shape (n, items, ...).
+
+        Raises:
+            InputError: for a bank without covariance, and naming items without standard errors.
+
+        Example:
+            >>> from irtcat.responses.datasets import load
+            >>> from irtcat import fit
+            >>> fit(load("lsat7")).bank.draws(100, seed=1).slope.shape
+            (100, 5)
+        """
+        check_count("n", n)
+        check_choice("unknown", unknown, ("refuse", "hold"))
+        if self.covariance is None:
+            raise argument_error(
+                "bank", "one with a covariance of its estimates", "none",
+                'Fit it with standard_errors other than "none".',
+            )  # fmt: skip
+        flags = self.statistics.get("flag", pd.Series("", self.statistics.index)).astype(str)
+        bad = flags.str.contains("no standard error").to_numpy()
+        if bad.any() and unknown == "refuse":
+            raise argument_error(
+                "unknown", "hold where items have no standard errors", self.item_ids[bad]
+            )
+        return draw_parameters(self.model, self.covariance, self.full_covariance, n, seed)
+
+    def join(self, other: "ItemBank", same_scale: bool = False) -> "ItemBank":
+        """Join the items of two banks on the same scale, without common ids.
+
+        Banks of different models become a mixed bank, if `irtcat.fit` can mix these models.
+
+        Args:
+            other: the bank with the further items.
+            same_scale: whether the scale is known to be the same although the populations differ
+                (after `irtcat.link`, or for items anchored on this bank). The joined bank keeps
+                this bank's population.
+
+        Raises:
+            InputError: when the scales differ, or ids are in both.
+        """
+        return join_banks(self, other, same_scale)
+
+    def probability(self, theta: Any) -> FloatArray:
+        """Probability of a right answer (of each item's highest category), items x len(theta).
+
+        For counts the expected share of right trials, for continuous scores the expected score.
+        In several dimensions ``theta`` is a matrix, subjects x dimensions.
+        """
+        if not isinstance(self.model, CategoricalModel):
+            with precision("float64"):
+                points = ability_points(theta, self.model.dims)
+                return np.asarray(expected_responses(filled(self.model), points))[: self.n_items]
+        by_category = self.category_probabilities(theta)
+        highest = item_categories(self.model) - 1
+        return np.take_along_axis(by_category, highest[:, None, None], axis=2)[..., 0]
+
+    def category_probabilities(self, theta: Any) -> FloatArray:
+        """Probability of every category, items x len(theta) x categories; rows sum to 1.
+
+        Absent categories have probability 0.
+
+        Example:
+            >>> bank = ItemBank.from_thresholds(a=1.0, b=[[-1.0, 1.0]])
+            >>> bank.category_probabilities(0.0).round(3).tolist()
+            [[[0.269, 0.462, 0.269]]]
+        """
+        with precision("float64"):
+            points = ability_points(theta, self.model.dims)
+            return np.asarray(probabilities(filled(self.model), points))[: self.n_items]
+
+    def simulate(self, theta: Any, seed: int = 0) -> Responses:
+        """Draw one response of every subject to every item.
+
+        Args:
+            theta: the subjects' abilities on the bank's scale (finite); a matrix, subjects x
+                abilities, where there are several.
+            seed: seed of the draw.
+
+        Returns:
+            Complete responses, subjects s1, s2, ....; of a binomial bank with its trials.
+
+        Example:
+            >>> bank = ItemBank.from_parameters(b=[-40.0, 40.0])
+            >>> bank.simulate([0.0]).to_numpy().tolist()
+            [[1.0, 0.0]]
+        """
+        points = ability_points(theta, self.model.dims)
+        with precision("float64"):
+            x = np.asarray(simulate(self.model, points, jax.random.key(seed)))
+        trials = getattr(self.model, "trials", None)
+        codes = None if self.model.n_categories == 2 else range(self.model.n_categories)
+        return Responses.from_array(x, item_ids=self.item_ids, codes=codes, trials=trials)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the bank to one file, atomically.
+
+        The file is a zip of ``.npy`` arrays (``numpy.load`` opens it; no pickle): ``meta`` is a
+        JSON text with format, version, model, parameter names, populations, metadata and
+        provenance; ``item_ids``, ``parameters`` (items x params, unconstrained) and
+        ``covariance`` (items x params x params; absent where unknown) are arrays, and
+        ``full_covariance`` (all parameters together) where it was computed.
+
+        Args:
+            path: the file; an existing one is replaced.
+
+        Returns:
+            The path.
+
+        Raises:
+            InputError: when the folder does not exist or cannot be written.
+        """
+        target = check_target(path)
+        arrays = bank_arrays(self)
+        with replacing(path) as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+        return target
+
+    @staticmethod
+    def load(path: str | os.PathLike[str], *, max_bytes: int = MOST_BYTES) -> "ItemBank":
+        """Read a bank written by `save`.
+
+        Args:
+            path: the file.
+            max_bytes: maximum size of its arrays, unpacked (256 MiB by default); at least the size
+                of the file on disk is allowed.
+
+        Raises:
+            InputError: when the file is missing, damaged, too large, not a bank, or from a newer
+                version, or its values are impossible (an infinite parameter, a negative variance).
+        """
+        return read_parts(ItemBank, Path(path), max_bytes)
+
+
+def _populations(populations: Any, mean: float, sd: float) -> Any:
+    """The argument ``populations``, or one Normal population."""
+    if populations is None:
+        return Population(mean, sd)
+    if (mean, sd) != (0.0, 1.0):
+        must = "left out where populations are given"
+        raise argument_error("population_mean, population_sd", must, (mean, sd))
+    return populations
+
+
+def structure_of(bank: ItemBank) -> str:
+    """The structure of the abilities that the bank was calibrated with: "bifactor", ... or ""."""
+    if bank.provenance.get("model") == "bifactor":
+        return "bifactor"
+    return str(bank.provenance.get("structure", ""))
+
+
+def is_bifactor(bank: ItemBank) -> bool:
+    """Whether the first of three or more abilities is general, and the others specific.
+
+    Either the bank was calibrated so, or every item measures the first ability and at most one
+    other, and all are uncorrelated.
+    """
+    if structure_of(bank) == "bifactor":
+        return True
+    if bank.model.dims < 3 or bank.reference.correlations is not None:
+        return False
+    marks = measured(bank.model)
+    return bool(marks[:, 0].all() and (marks[:, 1:].sum(axis=1) <= 1).all())
+
+
+def one_ability(bank: ItemBank, purpose: str) -> None:
+    """Raise for a multidimensional bank where ``purpose`` requires one dimension."""
+    if bank.model.dims > 1:
+        raise argument_error(
+            "bank", f"of one ability for {purpose}", f"{bank.model.dims} ({bank.model.key})"
+        )
+
+
+def ranking(bank: ItemBank) -> Ranking:
+    """Difficulties to rank the items of a bank by (see `irtcat.bank._difficulty.rank_items`).
+
+    Example:
+        >>> bank = ItemBank.from_parameters(a=[1.0, 1e-9], b=[0.5, -1e9], item_ids=["x", "y"])
+        >>> seen = pd.DataFrame({"proportion_correct": [0.4, 0.1]}, index=["x", "y"])
+        >>> ranking(replace(bank, statistics=seen)).b.round(2).tolist()
+        [0.5, 2.56]
+    """
+    return rank_items(bank._estimates(), bank.statistics)
+
+
+def as_bank(bank: Any, name: str = "bank") -> ItemBank:
+    """A bank, that of a fit, or the one in a file.
+
+    Raises:
+        InputError: for anything else.
+
+    Example:
+        >>> len(as_bank(ItemBank.from_parameters(b=[0.0, 1.0])))
+        2
+    """
+    if isinstance(bank, (str, os.PathLike)):
+        return ItemBank.load(bank)
+    held = bank if isinstance(bank, ItemBank) else getattr(bank, "bank", None)
+    if not isinstance(held, ItemBank):
+        must = "an ItemBank, a Fit or the path of a bank"
+        raise argument_error(name, must, type(bank).__name__)
+    return held

@@ -1,0 +1,1 @@
+"""The belief about a subject's ability: on a line or in space, and the pool of items."""

@@ -1,0 +1,154 @@
+"""Pool: the items of a bank prepared for adaptive tests, with their curves tabulated once."""
+
+from typing import Any, NamedTuple
+
+from jaxtyping import Array
+
+from irtcat.cat.belief.belief import Belief
+from irtcat.cat.belief.curves import Curves
+from irtcat.models import ItemModel
+
+__all__ = ["Contenders", "Counts", "Plan", "Pool"]
+
+
+class Counts(NamedTuple):
+    """Administrations so far, over all sessions; the input of exposure rules.
+
+    Attributes:
+        limit: probability that an item is administered once it is selected (Sympson-Hetter; None
+            until the parameters are set), or that it is eligible in a session (van der
+            Linden-Veldkamp); initially 1.
+        administered: number of sessions in which each item was administered.
+        eligible: number of sessions in which it was eligible.
+        sessions: number of sessions.
+    """
+
+    limit: Any
+    administered: Any
+    eligible: Any
+    sessions: Any
+
+
+class Plan(NamedTuple):
+    """The content plan as arrays (see `irtcat.cat.engine.plan`).
+
+    Attributes:
+        length: number of scored items of a full test.
+        planned: target number of items of each group.
+        least: fewest items of each group.
+        most: most items of each group.
+        group: number of each item's group.
+        member: items x groups; 1 where a scored item belongs to the group.
+        single: the same, only for items without enemies and outside testlets.
+        of_set: sets of enemies x groups; 1 for the group of a set that counts as one item.
+        kind: row of ``kinds`` for each item.
+        kinds: items of each group that an item adds to the test: itself, or its whole testlet.
+        kind_tied: 1 where these items depend on items of several groups; None where no item does,
+            so that counts by group are exact.
+    """
+
+    length: Array
+    planned: Array
+    least: Array
+    most: Array
+    group: Array
+    member: Array
+    single: Array
+    of_set: Array
+    kind: Array
+    kinds: Array
+    kind_tied: Array | None
+
+
+class Contenders(NamedTuple):
+    """The items that can be the best, by cell of ability.
+
+    Attributes:
+        start: lower end of the first cell.
+        per_unit: number of cells in one unit of ability.
+        items: positions in the bank in rising order, cells x columns; `NONE` where there are fewer.
+        a: their discriminations.
+        intercept: their intercepts.
+        c: their lower asymptotes.
+        d: their upper asymptotes.
+    """
+
+    start: Array
+    per_unit: Array
+    items: Array
+    a: Array
+    intercept: Array
+    c: Array
+    d: Array
+
+
+class Pool(NamedTuple):
+    """A bank as the engine uses it: a pytree of arrays, items first.
+
+    Attributes:
+        model: the item model.
+        belief: what is believed of a subject before the first answer, and how it is computed.
+        log_p: log-probabilities of the answers at the nodes of the belief (see `Curves`).
+        p: the probabilities.
+        information: Fisher information.
+        entropy: entropy of the answer.
+        warm: Warm's J; None where no estimator needs it.
+        mean: expected score on the benchmark's scale (0 to 1).
+        variance: variance of that score.
+        score_weights: weights of the items in the benchmark's score; they sum to 1.
+        best_theta: ability of greatest information.
+        b: difficulty; ``best_theta`` where the model has none.
+        stratum: stratum of the item by its discrimination, from 0.
+        plan: the content plan; None where no rule needs one.
+        enemies: items x sets of enemies; True where the item belongs to the set.
+        testlet: number of the item's testlet, from 0; -1 for an item outside testlets.
+        pretest: whether the item is a pretest item, which is not scored.
+        first: items administered first, in order.
+        seconds: time that an answer takes on average.
+        counts: administrations so far.
+        top: highest category of each item.
+        near: the items that can be chosen, by cell of ability; None where all items are compared.
+    """
+
+    model: ItemModel
+    belief: Belief
+    log_p: Array
+    p: Array
+    information: Array
+    entropy: Array
+    warm: Array | None
+    mean: Array
+    variance: Array
+    score_weights: Array
+    best_theta: Array
+    b: Array
+    stratum: Array
+    plan: Plan | None
+    enemies: Array
+    testlet: Array
+    pretest: Array
+    first: Array
+    seconds: Array
+    counts: Counts
+    top: Array
+    near: Contenders | None
+
+    @property
+    def n_items(self) -> int:
+        """How many items."""
+        return self.log_p.shape[0]
+
+    @property
+    def nodes(self) -> Array:
+        """Nodes of the belief: of one ability a vector, of several nodes x abilities."""
+        return self.belief.nodes
+
+    @property
+    def log_weights(self) -> Array:
+        """Logarithms of their weights."""
+        return self.belief.log_weights
+
+    @property
+    def curves(self) -> Curves:
+        """The tabulated curves."""
+        return Curves(*(getattr(self, name) for name in Curves._fields))

@@ -1,0 +1,223 @@
+"""Priors of subjects: as users give them, as sessions freeze them, and as the engine stores them.
+
+The engine stores mean and SD of one ability; of a density or a mixture three rows, the means, SDs
+and shares of the Normal distributions that make it up (`Population.components`). Of several
+abilities it stores a matrix (1 + abilities) x abilities, the means in the first row and the
+precision below.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from irtcat._common.checks import argument_error
+from irtcat._common.types import FloatArray
+from irtcat.bank import ItemBank, Population
+from irtcat.bank.population import NORMAL_MIXTURE
+
+__all__ = [
+    "drawn_abilities",
+    "frozen_prior",
+    "mixture_moments",
+    "population_prior",
+    "prior_note",
+    "prior_row",
+    "prior_rows",
+]
+
+COMPONENTS = ("means", "sds", "shares")
+"""Fields of a frozen prior that is a density or a mixture."""
+
+SUM_WITHIN = 1e-6
+"""Tolerance of the sum of the shares."""
+
+
+def population_prior(bank: ItemBank) -> Any:
+    """The bank's population as a frozen prior (see `frozen_prior`)."""
+    return _prior_of(bank.population)
+
+
+def _prior_of(population: Population) -> Any:
+    if population.dims > 1:
+        return population.mean, population.covariance
+    if population.is_normal:
+        return population.mean, population.sd
+    parts = zip(COMPONENTS, population.components, strict=True)
+    return {name: values.tolist() for name, values in parts}
+
+
+def prior_note(bank: ItemBank, prior: Any) -> str:
+    """What to know where a prior of several abilities is not taken as it is; else ""."""
+    population = bank.population if prior is None else prior
+    is_mixture = isinstance(population, Population) and bool(population.parts)
+    return NORMAL_MIXTURE if is_mixture and bank.model.dims > 1 else ""
+
+
+def mixture_moments(components: Any) -> tuple[Any, Any]:
+    """Mean and SD of mixtures, from means, SDs and shares of their parts (... x 3 x parts).
+
+    Example:
+        >>> mixture_moments(np.array([[-1.0, 1.0], [1.0, 1.0], [0.5, 0.5]]))[1].round(3).item()
+        1.414
+    """
+    means, sds, shares = (components[..., k, :] for k in range(3))
+    total = shares.sum(-1)
+    mean = (shares * means).sum(-1) / total
+    return mean, ((shares * (sds**2 + (means - mean[..., None]) ** 2)).sum(-1) / total) ** 0.5
+
+
+def drawn_abilities(bank: ItemBank, n: int, seed: int) -> FloatArray:
+    """Abilities drawn from the bank's population, a vector or subjects x abilities.
+
+    Example:
+        >>> drawn_abilities(ItemBank.from_slopes([[1.0, 0.0], [0.0, 1.0]]), 5, seed=1).shape
+        (5, 2)
+    """
+    return bank.population.draw(n, seed)
+
+
+def _prior_or_population(bank: ItemBank, prior: Any) -> Any:
+    """The prior of the user, that of a population, or the bank's population."""
+    if prior is None:
+        return population_prior(bank)
+    return _prior_of(prior) if isinstance(prior, Population) else prior
+
+
+def frozen_prior(bank: ItemBank, prior: Any) -> list[Any] | dict[str, list[float]]:
+    """Mean and SD of a prior; with several abilities the means and the covariance matrix.
+
+    Of a density or mixture of one ability the means, SDs and shares of the Normal distributions
+    that make it up, by the names in `COMPONENTS`.
+
+    Args:
+        bank: the items; its population is the prior by default.
+        prior: what the user gave, or None; or a frozen prior.
+
+    Raises:
+        InputError: for anything else.
+    """
+    prior = _prior_or_population(bank, prior)
+    if bank.model.dims > 1:
+        return [moment.tolist() for moment in _moments(prior, bank.model.dims)]
+    if isinstance(prior, Mapping):
+        return dict(zip(COMPONENTS, _components(prior).tolist(), strict=True))
+    try:
+        moments = [float(value) for value in prior]
+    except (TypeError, ValueError):
+        moments = []
+    if len(moments) != 2 or not np.isfinite(moments).all() or moments[1] <= 0:
+        raise argument_error("prior", "(mean, SD), the SD above 0", prior)
+    return moments
+
+
+def _components(prior: Mapping[str, Any]) -> FloatArray:
+    """Means, SDs and shares of a frozen prior, 3 x parts.
+
+    Raises:
+        InputError: where they are not those of a mixture.
+    """
+    try:
+        rows = np.array([prior[name] for name in COMPONENTS], float)
+    except (KeyError, TypeError, ValueError):
+        rows = np.full((3, 1), np.nan)
+    good = set(prior) == set(COMPONENTS) and rows.ndim == 2 and np.isfinite(rows).all()
+    good = good and (rows[1:] > 0).all() and abs(rows[2].sum() - 1) < SUM_WITHIN
+    if not good:
+        must = "a mixture of means, sds above 0, and shares above 0 that sum to 1"
+        raise argument_error("prior", must, prior)
+    return rows
+
+
+def prior_row(prior: Any, dims: int) -> FloatArray:
+    """A prior as the engine stores it.
+
+    Args:
+        prior: a frozen prior, or a `Population`.
+        dims: number of abilities.
+
+    Example:
+        >>> prior_row((0.0, [1.0, 2.0]), 2).tolist()
+        [[0.0, 0.0], [1.0, 0.0], [0.0, 0.25]]
+    """
+    prior = _prior_of(prior) if isinstance(prior, Population) else prior
+    if dims == 1:
+        return _components(prior) if isinstance(prior, Mapping) else np.asarray(prior, float)
+    mean, covariance = _moments(prior, dims)
+    return np.vstack([mean, np.linalg.inv(covariance)])
+
+
+def prior_rows(bank: ItemBank, prior: Any, n: int) -> FloatArray:
+    """The priors of ``n`` subjects as the engine stores them.
+
+    Args:
+        bank: the items; its population is the prior by default.
+        prior: mean and SD, or n rows of them, or a `Population`; with several abilities the means
+            (for all, or subjects x abilities), and the SDs or the covariance matrix.
+        n: number of subjects.
+
+    Raises:
+        InputError: for anything else.
+    """
+    dims = bank.model.dims
+    moments = _prior_or_population(bank, prior)
+    if isinstance(moments, Mapping):
+        row = prior_row(moments, dims)
+        return np.broadcast_to(row, (n, *row.shape))
+    if dims == 1:
+        try:
+            out = np.broadcast_to(np.asarray(moments, float), (n, 2))
+        except (TypeError, ValueError):
+            out = np.full((1, 2), np.nan)
+        if not np.isfinite(out).all() or (out[:, 1] <= 0).any():
+            raise argument_error("prior", f"(mean, SD), or {n} rows of them, SD above 0", prior)
+        return out
+    try:
+        mean, spread = moments
+        means = np.asarray(mean, float)
+    except (TypeError, ValueError):
+        raise argument_error("prior", "(means, SDs or covariance matrix)", prior) from None
+    if means.ndim < 2:
+        return np.broadcast_to(prior_row(moments, dims), (n, 1 + dims, dims))
+    if means.shape != (n, dims) or not np.isfinite(means).all():
+        must = f"{n} rows of {dims} finite means, if there is one per subject"
+        raise argument_error("prior", must, means.shape)
+    rows = np.tile(prior_row((0.0, spread), dims), (n, 1, 1))
+    rows[:, 0] = means
+    return rows
+
+
+def _moments(prior: Any, dims: int) -> tuple[FloatArray, FloatArray]:
+    """Means and covariance of a prior of several abilities.
+
+    Args:
+        prior: mean (a number for all abilities, or one each), and their SD (likewise) or the
+            covariance matrix.
+        dims: number of abilities.
+
+    Raises:
+        InputError: for shapes that do not match, or an invalid covariance.
+    """
+    must = f"(mean, SD or covariance matrix) of {dims} abilities, the covariance positive definite"
+    try:
+        center, spread = prior
+        mean = np.broadcast_to(np.asarray(center, float), (dims,)).copy()
+        spread = np.asarray(spread, float)
+        if spread.ndim < 2:
+            sd = np.broadcast_to(spread, (dims,))
+            covariance = np.diag(np.where(sd > 0, sd**2, np.nan))
+        else:
+            covariance = np.broadcast_to(spread, (dims, dims)).copy()
+    except (TypeError, ValueError):
+        raise argument_error("prior", must, prior) from None
+    valid = np.isfinite(mean).all() and np.isfinite(covariance).all()
+    valid = valid and spread.shape in ((), (1,), (dims,), (dims, dims))
+    if not valid or not np.allclose(covariance, covariance.T) or not _is_positive(covariance):
+        raise argument_error("prior", must, prior)
+    return mean, covariance
+
+
+def _is_positive(matrix: FloatArray) -> bool:
+    """Whether a symmetric matrix is positive definite beyond rounding errors."""
+    values = np.linalg.eigvalsh(matrix)
+    return bool(values[0] > 1e-12 * values[-1])

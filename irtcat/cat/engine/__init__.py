@@ -1,0 +1,1 @@
+"""The engine: configuration, plan, and one step of an adaptive test."""

@@ -1,0 +1,70 @@
+"""Item properties that a configuration reads from the bank's metadata and ids."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._common.checks import argument_error
+from irtcat._common.types import BoolArray, IntArray
+from irtcat.bank import ItemBank
+from irtcat.cat.belief.state import NONE
+from irtcat.cat.engine.config import Config
+
+__all__ = ["check_pretest", "column_of", "enemies_of", "first_of", "item_testlets", "pretest_of"]
+
+
+def column_of(bank: ItemBank, name: str | None, otherwise: Any) -> np.ndarray:
+    """A column of the bank's metadata; ``otherwise`` for every item where ``name`` is None."""
+    if name is None:
+        return np.full(bank.n_items, otherwise)
+    if name not in bank.items:
+        have = ", ".join(map(str, bank.items.columns)) or "none"
+        raise argument_error(
+            "config", f"a configuration with columns of the bank's metadata ({have})", name
+        )
+    return bank.items[name].to_numpy()
+
+
+def enemies_of(bank: ItemBank, config: Config) -> BoolArray:
+    """Items x sets of enemies."""
+    out = np.zeros((bank.n_items, len(config.enemies)), bool)
+    for column, ids in enumerate(config.enemies):
+        out[bank.positions(list(ids)), column] = True
+    return out
+
+
+def item_testlets(bank: ItemBank, config: Config) -> IntArray:
+    """Number of each scored item's testlet; `NONE` outside testlets."""
+    if config.testlet is None:
+        return np.full(bank.n_items, NONE)
+    codes, _ = pd.factorize(column_of(bank, config.testlet, None))
+    return np.where(pretest_of(bank, config), NONE, codes)
+
+
+def pretest_of(bank: ItemBank, config: Config) -> BoolArray:
+    """Whether each item is a pretest item."""
+    values = column_of(bank, config.pretest, False)
+    return pd.Series(values).fillna(False).astype(bool).to_numpy()
+
+
+def first_of(bank: ItemBank, config: Config) -> IntArray:
+    """Positions in the bank of the items administered first, in order."""
+    if len(config.first) > config.total_items:
+        raise argument_error("first", f"at most {config.total_items} ids", config.first)
+    if len(set(config.first)) < len(config.first):
+        raise argument_error("first", "ids that differ", config.first)
+    return bank.positions(list(config.first)).astype(int)
+
+
+def check_pretest(bank: ItemBank, config: Config) -> None:
+    """Raise unless a pretest item can be asked at each of the pretest positions."""
+    pretest = pretest_of(bank, config)
+    if pretest.sum() < len(config.pretest_at):
+        must = f"at most {pretest.sum()} positions, the items that {config.pretest!r} marks"
+        raise argument_error("pretest_at", must, config.pretest_at)
+    for position, item in enumerate(first_of(bank, config), start=1):
+        if pretest[item] != (position in config.pretest_at):
+            kind = "a scored item" if pretest[item] else "a pretest item"
+            must = f"ids with {kind} at position {position}, as `pretest_at` says"
+            raise argument_error("first", must, config.first)

@@ -1,0 +1,1 @@
+"""Live sessions: the log, the store, the status, and drivers."""

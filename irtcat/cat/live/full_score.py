@@ -1,0 +1,121 @@
+"""The full score of one session: one estimate with one interval, and what it comes from."""
+
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from irtcat.prediction.betting import (
+    ASYMPTOTIC,
+    FINITE,
+    Bets,
+    betting_interval,
+    normal_interval,
+    score_of,
+)
+
+if TYPE_CHECKING:
+    from irtcat.prediction import Prediction
+
+__all__ = [
+    "BANK",
+    "GUARANTEED",
+    "FullScore",
+    "score_by_bank",
+    "score_by_bets",
+    "score_by_prediction",
+]
+
+BANK = "bank"
+"""Name of the estimator without calibration responses: the curves of the bank."""
+
+GUARANTEED = "guaranteed"
+"""Name of the estimator with the betting interval."""
+
+
+@dataclass(frozen=True)
+class FullScore:
+    """The estimated score of one subject on the full benchmark.
+
+    Attributes:
+        score: the estimate, 0 to 1; NaN without an answer.
+        lower: lower end of its interval.
+        upper: upper end.
+        level: probability of the interval.
+        estimator: how it was estimated, such as "auto: regression"; "bank" for the bank's curves
+            alone.
+        rank: rank among the calibrated subjects and this one, 1 = best; None without them.
+        rank_lower: best rank in the interval.
+        rank_upper: worst rank in the interval.
+        n_calibrated: number of calibrated subjects other than this one.
+        flag: notes of the estimator; empty without any.
+    """
+
+    score: float
+    lower: float
+    upper: float
+    level: float
+    estimator: str
+    rank: int | None = None
+    rank_lower: int | None = None
+    rank_upper: int | None = None
+    n_calibrated: int = 0
+    flag: str = ""
+
+    def __str__(self) -> str:
+        if not np.isfinite(self.score):
+            return f"no score ({self.flag or 'no responses'})"
+        interval = f"{self.level:.0%} interval {self.lower:.1%} to {self.upper:.1%}"
+        source = "the bank's curves" if self.estimator == BANK else self.estimator
+        return f"{self.score:.1%} ({interval}), by {source}"
+
+
+def score_by_bank(score: float, sd: float, level: float) -> FullScore:
+    """The mean of the score under the bank's curves, with a Normal interval within 0 to 1."""
+    half = NormalDist().inv_cdf(0.5 + level / 2) * sd
+    return FullScore(
+        score=score,
+        lower=max(0.0, score - half),
+        upper=min(1.0, score + half),
+        level=level,
+        estimator=BANK,
+    )
+
+
+def score_by_bets(bets: Bets, estimator: str, level: float) -> FullScore:
+    """The score of a session of `Config.guaranteed`, by "guaranteed" or "design-based"."""
+    bets = Bets(*(np.asarray(leaf, float) for leaf in bets))
+    is_finite = estimator == GUARANTEED
+    score, ends = score_of(bets), (betting_interval if is_finite else normal_interval)(bets, level)
+    return FullScore(
+        score=float(score),
+        lower=float(np.fmin(ends[0], score)),
+        upper=float(np.fmax(ends[1], score)),
+        level=level,
+        estimator=f"{estimator}: {FINITE if is_finite else ASYMPTOTIC}",
+    )
+
+
+def score_by_prediction(prediction: "Prediction") -> FullScore:
+    """The only row of a `Prediction`; that items were not asked is no flag of an adaptive test."""
+    row = 0
+    flags = [flag for flag in str(prediction.flag[row]).split("; ") if flag]
+    ranks = {
+        name: _as_rank(float(getattr(prediction, name)[row]))
+        for name in ("rank", "rank_lower", "rank_upper")
+    }
+    return FullScore(
+        score=float(prediction.score[row]),
+        lower=float(prediction.lower[row]),
+        upper=float(prediction.upper[row]),
+        level=prediction.level,
+        estimator=str(prediction.methods[row]),
+        n_calibrated=prediction.n_calibrated - int(prediction.known is not None),
+        flag="; ".join(flag for flag in flags if not flag.endswith("responses missing")),
+        **ranks,
+    )
+
+
+def _as_rank(number: float) -> int | None:
+    return int(number) if np.isfinite(number) else None

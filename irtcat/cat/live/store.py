@@ -1,0 +1,360 @@
+"""Store: sessions in one SQLite file or a PostgreSQL database, each an append-only log of events.
+
+Every change is one transaction (SQLite in WAL mode with ``synchronous=FULL``, PostgreSQL with
+``synchronous_commit=on``): when `Session.answer`
+returns, the answer and the events that follow from it are on disk, and a process killed at any
+moment leaves a consistent log. Each event has a digest of itself and all events before it, and each
+session a seal of its last event, so that changes, truncation and damage are detected. The bank and
+the configuration are stored with the sessions, by hash. Any number of processes may use one store
+at once. A store whose file was removed or replaced acknowledges nothing.
+"""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from irtcat._common.checks import InputError, argument_error
+from irtcat.bank import ItemBank
+from irtcat.cat.belief.pool import Counts, Pool
+from irtcat.cat.engine.arguments import check_prepared, checked_bank
+from irtcat.cat.engine.config import Config
+from irtcat.cat.engine.exposure_parameters import ExposureParameters, session_counts
+from irtcat.cat.engine.preparation import prepare
+from irtcat.cat.live.database import Database
+from irtcat.cat.live.exposed import Tally, read_counts
+from irtcat.cat.live.log import (
+    Clock,
+    Event,
+    Key,
+    first_digest,
+    status_digest,
+    system_clock,
+    utc_text,
+)
+from irtcat.cat.live.session import Session, bank_hash, head_of
+from irtcat.cat.live.status import SessionStatus
+from irtcat.cat.live.store_file import StoreError, StoreFile
+from irtcat.cat.rules.exposure import EXPOSURE
+
+__all__ = ["Store", "StoreError"]
+
+
+class StoredSession(Session):
+    """A session of a store: `answer` returns when the answer is on disk."""
+
+    _store: "Store"
+    _digest: str
+    """Digest of the last event that was read or written."""
+
+    def answer(self, item: str, value: Any, seconds: float | None = None) -> list[str]:
+        """Record the answer in the store, then apply it (see `Session.answer`)."""
+        return self._store.answer(self, item, value, seconds)
+
+
+class Store(StoreFile):
+    """Live sessions in one SQLite file, or in a PostgreSQL database.
+
+    A changed log, or one with missing events at its end, raises an error. The store does not detect
+    that a whole session was deleted, or that an earlier copy of the file was restored. Copy a store
+    with its ``-wal`` file, or while no process has it open.
+
+    Example:
+        >>> folder = tempfile.mkdtemp()
+        >>> store = Store(Path(folder) / "sessions.db")
+        >>> bank = ItemBank.from_parameters(a=[1.0, 2.0, 1.0], b=[-1.0, 0.1, 1.0])
+        >>> session = store.begin(bank, Config(max_items=2), session_id="anna")
+        >>> session.answer("i2", 1)
+        ['i3']
+        >>> Store(Path(folder) / "sessions.db").resume("anna").asked
+        ['i3']
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | Database,
+        create: bool = True,
+        key: Key = None,
+        clock: Clock = system_clock,
+    ):
+        """Open a store, or create one.
+
+        Args:
+            path: the file; or an address such as ``postgresql://host/tests`` (extra "service");
+                or a database.
+            create: create the file or the tables if they do not exist.
+            key: a secret key of the digests of all logs (HMAC-SHA-256), so that nobody without it
+                can change a log undetected. It is set when the store is created, and required from
+                then on. Without a key the digests (SHA-256) detect accidents and manual edits.
+            clock: returns the time in UTC and the seconds of a monotonic clock; for tests.
+
+        Raises:
+            StoreError: if the file is missing, damaged, no store, created with another key, or
+                cannot be written.
+        """
+        self._clock = clock
+        self._pools: dict[tuple[str, str], Pool] = {}
+        self._banks: dict[str, ItemBank] = {}
+        super().__init__(path, create, key)
+
+    def _tally(self) -> Tally:
+        """The counts of exposure according to the logs."""
+        tally = Tally()
+        for (name,) in self._db.execute("SELECT id FROM sessions").fetchall():
+            head, events = self._head(name), self._events(name)[0]
+            for number, event in enumerate(events):
+                tally.add(head, events[:number], event)
+        return tally
+
+    def check(self) -> None:
+        """Verify the whole file and the digests of every log.
+
+        Raises:
+            StoreError: if something is damaged; it names it.
+        """
+        self._db.check_integrity()
+        with self._db.writing():  # so that nothing is added meanwhile
+            if not self._tally().equals(self._db):
+                raise StoreError(
+                    f"{self.path}: the counts of exposure do not match the logs. Restore a copy."
+                )
+
+    def begin(
+        self,
+        bank: ItemBank,
+        config: Config,
+        session_id: str | None = None,
+        seed: int | None = None,
+        prior: Any = None,
+        subject: str = "",
+        counts: Counts | ExposureParameters | None = None,
+        pool: Pool | None = None,
+    ) -> Session:
+        """Begin a session and store it.
+
+        Args:
+            bank: calibrated items; stored once.
+            config: the configuration.
+            session_id: its id, not empty and without control characters; a random one by default.
+            seed: seed of its randomness; drawn by default.
+            prior: mean and SD of this subject's prior, or a `Population`, as for `Session.begin`.
+            subject: id of the subject.
+            counts: exposure so far, or the parameters of `calibrate_exposure`; by default, if the
+                exposure rule uses earlier sessions, the counts of the store's sessions with the
+                same bank and configuration.
+            pool: the bank as returned by `prepare`, to save time.
+
+        Returns:
+            The session, with its first item asked.
+
+        Raises:
+            StoreError: if it cannot be written.
+            InputError: for an id that is taken, and as `Session.begin` does.
+        """
+        bank = checked_bank(bank, config)
+        if pool is not None:
+            check_prepared(pool, config)
+        drawn = int.from_bytes(os.urandom(4), "big") if seed is None else seed
+        digest = bank_hash(bank)
+        self._banks.setdefault(digest, bank)
+        if pool is not None:
+            self._pools.setdefault((digest, config.hash()), pool)
+        if counts is None and EXPOSURE[config.exposure.name].updates:
+            counts = self.counts(bank, config)
+        checked = session_counts(bank, config, counts)
+        name = uuid4().hex if session_id is None else session_id
+        started = utc_text(self._clock()[0])
+        head = head_of(bank, config, drawn, prior, name, subject, checked, started)
+        pool = self._pool_of(bank, config, digest)
+        session = StoredSession(bank, config, head, pool, self._clock)
+        session._store = self
+        first = session.first_events()
+        with self._db.writing():
+            if session.id in self:
+                raise argument_error("session_id", "one that is not taken", session.id)
+            self.add_bank(bank)
+            self._db.execute(
+                "INSERT INTO sessions VALUES (?, ?, ?, ?)",
+                (session.id, digest, json.dumps(head), started),
+            )
+            last = self._append(session, 0, first_digest(head, self._key), first)
+        for event in first:
+            session._apply(event)
+        session._digest = last
+        return session
+
+    def resume(self, session_id: str) -> Session:
+        """Load a session in its last state, with the same items asked.
+
+        Raises:
+            StoreError: for a damaged log or bank, or an inconsistent log.
+            InputError: for an unknown id.
+        """
+        name = self._known(session_id)
+        with self._db.reading():
+            events, last = self._events(name)
+            head = self._head(name)
+            digest = head["bank"]
+            bank, config = self.bank(digest), Config.from_json(head["config"])
+            pool = self._pool_of(bank, config, digest)
+            session = StoredSession(bank, config, head, pool, self._clock)
+        session._store = self
+        self._apply(session, events, last)
+        return session
+
+    def _apply(self, session: StoredSession, events: list[Event], last: str) -> None:
+        """Apply events of the file to a session."""
+        try:
+            session.apply_events(events)
+        except InputError as error:
+            raise StoreError(f"{self.path}: {error}") from None
+        session._digest = last
+
+    def status(self, session_id: str) -> SessionStatus:
+        """The status of a session: as stored, or else computed and stored for the next time.
+
+        Raises:
+            StoreError, InputError: as `resume` does.
+        """
+        return super().status(session_id) or self.record_status(self.resume(session_id))
+
+    def record_status(self, session: Session) -> SessionStatus:
+        """Compute and store the status of a session of this store, for a quick `status`."""
+        assert isinstance(session, StoredSession)
+        status = session.status()
+        text = status.to_text()
+        row = (session.id, text, status_digest(session._digest, text, self._key))
+        with self._db.writing():
+            self._db.execute(
+                "INSERT INTO statuses VALUES (?, ?, ?) ON CONFLICT (session) "
+                "DO UPDATE SET status = excluded.status, digest = excluded.digest",
+                row,
+            )
+        return status
+
+    def answer(
+        self, session: StoredSession, item: str, value: Any, seconds: float | None = None
+    ) -> list[str]:
+        """Check, write and acknowledge an answer (see `Session.answer`).
+
+        What follows from the answer is computed from the events known here, before the transaction:
+        most often no other process has added any, and then nothing has to be read.
+        """
+        try:
+            try:
+                events = session.events_of(item, value, seconds)
+            except InputError:
+                if self._catch_up(session):  # what was refused may be right by now
+                    return self.answer(session, item, value, seconds)
+                raise
+            if not events:
+                self._catch_up(session)
+                return session.asked
+            with self._db.writing():
+                is_current = self._locked_at(session)
+                if is_current:
+                    last = self._append(session, len(session.events), session._digest, events)
+            if not is_current:
+                session.__dict__.pop("_next", None)
+                self._catch_up(session)
+                return self.answer(session, item, value, seconds)
+        except BaseException:
+            session.__dict__.pop("_next", None)
+            raise
+        for event in events:
+            session._apply(event)
+        session._digest = last
+        return session.asked
+
+    def lock(self, session: Session) -> None:
+        """Apply the events that other processes added; they add none until the transaction ends."""
+        assert isinstance(session, StoredSession)
+        if not self._locked_at(session):
+            self._catch_up(session)
+
+    def _catch_up(self, session: StoredSession) -> bool:
+        """Apply the events that other processes added; whether there were any."""
+        with self._db.reading():
+            events, last = self._events(session.id, len(session.events), session._digest)
+        self._apply(session, events, last)
+        return bool(events)
+
+    def counts(self, bank: ItemBank, config: Config) -> Counts:
+        """Exposure over the store's sessions with this bank and configuration."""
+        with self._db.reading():
+            return read_counts(self._db, bank, bank_hash(bank), config)
+
+    def prepared(self, bank: ItemBank, config: Config) -> Pool:
+        """The bank as returned by `prepare`; made once for all sessions of this store."""
+        return self._pool_of(bank, config, bank_hash(bank))
+
+    def _pool_of(self, bank: ItemBank, config: Config, digest: str) -> Pool:
+        key = (digest, config.hash())
+        if key not in self._pools:
+            self._pools[key] = prepare(bank, config)
+        return self._pools[key]
+
+    def bank(self, digest: str) -> ItemBank:
+        """A bank of the store by its hash.
+
+        Raises:
+            StoreError: if it is missing or damaged.
+        """
+        if digest not in self._banks:
+            with self._db.reading():
+                query = "SELECT file FROM banks WHERE hash = ?"
+                blob = self._db.execute(query, (digest,)).fetchone()
+            damaged = StoreError(f"{self.path}: the bank {digest[:12]} is damaged. Restore a copy.")
+            if blob is None or not isinstance(blob[0], bytes):
+                raise damaged
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "bank.npz"
+                path.write_bytes(blob[0])
+                try:
+                    bank = ItemBank.load(path)
+                except Exception:  # damaged bytes may raise any error
+                    raise damaged from None
+            if bank_hash(bank) != digest:
+                raise damaged
+            self._banks[digest] = bank
+        return self._banks[digest]
+
+    def add_bank(self, bank: ItemBank) -> str:
+        """Store a bank, once, and return its hash; sessions refer to it by that."""
+        digest = bank_hash(bank)
+        self._banks.setdefault(digest, bank)
+        with self._db.writing():
+            query = "SELECT 1 FROM banks WHERE hash = ?"
+            if not self._db.execute(query, (digest,)).fetchone():
+                self._db.execute(
+                    "INSERT INTO banks VALUES (?, ?) ON CONFLICT (hash) DO NOTHING",
+                    (digest, as_bytes(bank)),
+                )
+        return digest
+
+    def _locked_at(self, session: StoredSession) -> bool:
+        """Whether the last event known here is the last one of the log.
+
+        No other transaction adds events to the session until this one ends.
+        """
+        query = f"SELECT seal FROM seals WHERE session = ?{self._db.dialect.lock}"
+        row = self._db.execute(query, (session.id,)).fetchone()
+        return row is not None and self._log.is_end(session._digest, row[0])
+
+    def _append(self, session: Session, number: int, last: str, events: list[Event]) -> str:
+        """Add events to a log and to the counts of exposure; return the last digest."""
+        tally, before = Tally(), list(session.events)
+        for event in events:
+            tally.add(session.head, before, event)
+            before.append(event)
+        last = self._log.append(session.id, number, last, events)
+        tally.write(self._db)
+        return last
+
+
+def as_bytes(bank: ItemBank) -> bytes:
+    """The contents of the file of a bank."""
+    with tempfile.TemporaryDirectory() as folder:
+        return bank.save(Path(folder) / "bank.npz").read_bytes()

@@ -1,0 +1,60 @@
+"""Why each item of a session was asked: the log replayed and described in sentences."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from irtcat.cat.live.log import Event
+from irtcat.cat.live.session import Session
+from irtcat.cat.rules.sampling import draws
+
+__all__ = ["in_words", "retraced"]
+
+ASKED = "asked before"
+
+
+def retraced(session: Session) -> Iterator[tuple[Event, Session, pd.DataFrame]]:
+    """Replay the log, and stop wherever items were asked.
+
+    Yields:
+        The event of asking, the session at that time (which changes afterwards), and all items as
+        candidates (see `Session.explain`).
+    """
+    replayed = Session(session.bank, session.config, session.head, session._pool)
+    for event in session.events:
+        replayed.apply_events([event])
+        if event["kind"] == "ask":
+            yield event, replayed, replayed.explain(session.bank.n_items)
+
+
+def in_words(then: Session, candidates: pd.DataFrame, item: str) -> str:
+    """One sentence on why an item was asked.
+
+    Args:
+        then: the session when the item was asked.
+        candidates: all items at that time (`Session.explain`).
+        item: the item.
+    """
+    if item not in candidates.index or item not in then.asked:
+        return ""
+    config, row = then.config, candidates.loc[item]
+    n_before = then.asked.index(item)
+    position = int(then.state.n) + n_before
+    rank, n = int(str(row["rank"])), then.bank.n_items
+    by = f"by {config.criterion}" + (f" ({row['value']:.3g})" if np.isfinite(row["value"]) else "")
+    if item in config.first[position : position + 1]:
+        return "One of the items that are always asked first."
+    if draws(config, position):
+        return f"Drawn at random, as at all sampled positions; rank {rank:,} of {n:,} {by}."
+    if rank == 1:
+        return f"The greatest value {by} of {n:,} items."
+    better = candidates[candidates["rank"] < rank]
+    together, out = int(better["asked"].sum()), better.loc[~better["asked"], "excluded_by"]
+    batch = f"; {together} of the better ones are asked with it" if together else ""
+    if (out == ASKED).all():
+        return f"The greatest value {by} of the items not asked before{batch}."
+    if n_before and (out == "").any():
+        return f"The best given the {n_before} before it in its batch; rank {rank:,} {by} alone."
+    rules = [f"{rule or 'chance'} ({count:,})" for rule, count in out.value_counts().items()]
+    return f"Rank {rank:,} {by}; better ones excluded by {', '.join(rules)}{batch}."

@@ -1,0 +1,1 @@
+"""The rules of an adaptive test: start, selection, content, exposure, stopping, estimation."""

@@ -1,0 +1,372 @@
+"""Stopping rules: one table of functions that decide whether a session is over.
+
+A rule takes a `Context` after the last answer and its own options. Rules combine with `any_of` and
+`all_of`; no rule acts before ``min_items`` answers, and every session ends when ``max_items`` are
+answered or no item is left.
+"""
+
+import itertools
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+from scipy.special import ndtri
+
+from irtcat._common.checks import (
+    argument_error,
+    check_choice,
+    check_count,
+    check_interval,
+    check_positive,
+    is_number,
+)
+from irtcat._common.registry import Registry
+from irtcat.cat.belief.line import log_likelihood_of
+from irtcat.cat.belief.state import Context
+from irtcat.cat.rules.named_rule import Part, as_part, part
+from irtcat.cat.rules.rows import GROUP, StoppingRule, Word
+from irtcat.prediction.betting import betting_interval
+
+__all__ = [
+    "COMBINATIONS",
+    "STOPPING",
+    "all_of",
+    "any_of",
+    "check_half_width",
+    "leaves",
+    "length_within",
+    "parse_stopping",
+    "score_moments",
+    "stops",
+]
+
+
+def length(context: Context, *, at: int = 30) -> Array:
+    """``at`` scored items are answered."""
+    check_count("at", at)
+    return context.state.scored >= at
+
+
+def se(context: Context, *, below: float | tuple[float, ...] = 0.3, of: str = "every") -> Array:
+    """The standard error is at most ``below``.
+
+    With several abilities all of them (``below`` may be a number for each), or with ``of="mean"``
+    their mean.
+    """
+    check_choice("of", of, ("every", "mean"))
+    limits = below if isinstance(below, tuple) else (below,)
+    for limit in limits:
+        check_positive("below", limit)
+    if len(limits) not in ((1, context.se.size) if of == "every" else (1,)):
+        raise argument_error("below", "one number, or with every SE one for each ability", below)
+    errors = context.se.mean() if of == "mean" else context.se
+    return (
+        errors <= (jnp.asarray(below, errors.dtype) if isinstance(below, tuple) else below)
+    ).all()
+
+
+def pser(context: Context, *, se: float = 0.3, hypo: float = 0.01, hyper: float = 0.03) -> Array:
+    """Predicted standard error reduction: the next item would reduce it too little.
+
+    The next item is predicted to reduce the posterior SD by less than ``hyper`` while this is at
+    most ``se``, or by less than ``hypo`` while it is above.
+
+    References:
+        Choi, Grady & Dodd (2011), Educational and Psychological Measurement 71, 37-53.
+    """
+    for name, value in (("se", se), ("hypo", hypo), ("hyper", hyper)):
+        check_positive(name, value)
+    return context.state.gain < jnp.where(jnp.sqrt(context.variance) <= se, hyper, hypo)
+
+
+def information(context: Context, *, below: float = 0.1) -> Array:
+    """No open item has information of ``below`` or more at the estimate."""
+    check_positive("below", below)
+    usable = context.open & ~context.pool.pretest
+    return ~(usable & (context.information >= below)).any()
+
+
+def _cuts(cuts: Any) -> tuple[float, ...]:
+    try:
+        values = tuple(float(c) for c in (cuts if isinstance(cuts, Sequence) else (cuts,)))
+    except (TypeError, ValueError):
+        values = ()
+    if not values or any(b <= a for a, b in itertools.pairwise(values)):
+        raise argument_error("cuts", "one number, or several in rising order", cuts)
+    return values
+
+
+def _ratio_decided(ratios: Array, alpha: float, beta: float) -> Array:
+    """Number of cuts passed, which is the category; -1 while some cut is undecided."""
+    above = ratios >= jnp.log((1 - beta) / alpha)
+    below = ratios <= jnp.log(beta / (1 - alpha))
+    return jnp.where((above | below).all(), above.sum(), -1)
+
+
+def _check_errors(delta: float, alpha: float, beta: float) -> None:
+    check_positive("delta", delta)
+    check_interval("alpha", alpha)
+    check_interval("beta", beta)
+
+
+def sprt_ratios(context: Context, cuts: tuple[float, ...], delta: float) -> Array:
+    """``ln L(c + delta) - ln L(c - delta)`` of every cut, on the exact curves."""
+    points = jnp.asarray([[c + delta, c - delta] for c in cuts], context.theta.dtype)
+    values = jax.vmap(jax.vmap(log_likelihood_of(context)))(points)
+    return values[:, 0] - values[:, 1]
+
+
+def glr_ratios(context: Context, cuts: tuple[float, ...], delta: float) -> Array:
+    """The same with the maximum likelihood on each side: generalised likelihood ratios.
+
+    The greatest likelihood at or above c + delta against that at or below c - delta, over the
+    grid's nodes refined by parabolas and the two points themselves.
+    """
+    edges = jnp.asarray([[c + delta, c - delta] for c in cuts], context.theta.dtype)
+    at_edges = jax.vmap(jax.vmap(log_likelihood_of(context)))(edges)
+    nodes, ll = context.pool.nodes, context.log_like
+    left, right = jnp.roll(ll, 1).at[0].set(ll[0]), jnp.roll(ll, -1).at[-1].set(ll[-1])
+    bend = jnp.minimum(left - 2 * ll + right, -1e-30)
+    move = jnp.clip(0.5 * (left - right) / bend, -0.5, 0.5)
+    inner = (ll >= left) & (ll >= right)
+    height = jnp.where(inner, ll + 0.25 * (right - left) * move, ll)
+    maximum = jnp.where(inner, nodes + move * (nodes[1] - nodes[0]), nodes)
+    up = jnp.where(maximum >= edges[:, :1], height, -jnp.inf).max(axis=1)
+    down = jnp.where(maximum <= edges[:, 1:], height, -jnp.inf).max(axis=1)
+    return jnp.maximum(up, at_edges[:, 0]) - jnp.maximum(down, at_edges[:, 1])
+
+
+def sprt(
+    context: Context,
+    *,
+    cuts: float | tuple[float, ...] = 0.0,
+    delta: float = 0.5,
+    alpha: float = 0.05,
+    beta: float = 0.05,
+) -> Array:
+    """The category by Wald's sequential probability ratio test against every cut.
+
+    A cut c is decided when ``ln L(c + delta) - ln L(c - delta)`` is at least
+    ``ln((1 - beta) / alpha)`` (above) or at most ``ln(beta / (1 - alpha))`` (below); the session
+    ends when all cuts are.
+
+    References:
+        Wald (1947), Sequential Analysis; Reckase (1983), in New Horizons in Testing, 237-255;
+        several cuts: Eggen & Straetmans (2000).
+    """
+    _check_errors(delta, alpha, beta)
+    return _ratio_decided(sprt_ratios(context, _cuts(cuts), delta), alpha, beta)
+
+
+def glr(
+    context: Context,
+    *,
+    cuts: float | tuple[float, ...] = 0.0,
+    delta: float = 0.5,
+    alpha: float = 0.05,
+    beta: float = 0.05,
+) -> Array:
+    """The category by generalised likelihood ratios against every cut, with the limits of "sprt".
+
+    References:
+        Bartroff, Finkelman & Lai (2008), Psychometrika 73, 473-486; Thompson (2009).
+    """
+    _check_errors(delta, alpha, beta)
+    return _ratio_decided(glr_ratios(context, _cuts(cuts), delta), alpha, beta)
+
+
+def ci(context: Context, *, cuts: float | tuple[float, ...] = 0.0, level: float = 0.95) -> Array:
+    """The category once the confidence interval ``theta +- z se`` holds no cut.
+
+    References:
+        Kingsbury & Weiss (1983), in New Horizons in Testing, 257-283.
+    """
+    check_interval("level", level)
+    half = ndtri(0.5 + level / 2) * context.se
+    points = jnp.asarray(_cuts(cuts), context.theta.dtype)
+    above, below = context.theta - half > points, context.theta + half < points
+    return jnp.where((above | below).all(), above.sum(), -1)
+
+
+def score_moments(context: Context) -> tuple[Array, Array]:
+    """Mean and variance of the score on the whole bank given the answers so far, on 0 to 1.
+
+    A skipped item is predicted like an item that was not asked.
+    """
+    pool, curves, state = context.pool, context.curves, context.state
+    answered = (state.items >= 0) & (state.answers >= 0)
+    item = jnp.where(answered, state.items, 0)
+    share = state.answers / jnp.maximum(pool.top[item], 1)
+    observed = jnp.where(answered, pool.score_weights[item] * share, 0.0).sum()
+    position = jnp.where(answered, state.items, pool.n_items)
+    is_answered = jnp.zeros(pool.n_items + 1, bool).at[position].set(True)[:-1]
+    t = jnp.where(is_answered, 0.0, pool.score_weights)
+    mean, spread = t @ curves.mean, t**2 @ curves.variance
+    centre = context.posterior @ mean
+    return observed + centre, context.posterior @ ((mean - centre) ** 2 + spread)
+
+
+def score_width(context: Context, *, below: float = 0.1, level: float = 0.95) -> Array:
+    """The interval of the predicted score on the whole bank is at most ``below`` wide.
+
+    Normal, with the posterior predictive variance of the score; scores run from 0 to 1.
+    """
+    check_positive("below", below)
+    check_interval("level", level)
+    return 2 * ndtri(0.5 + level / 2) * jnp.sqrt(score_moments(context)[1]) <= below
+
+
+def time(context: Context, *, seconds: float = 3600.0) -> Array:
+    """At least ``seconds`` have passed; live sessions measure time (see `Session.answer`)."""
+    check_positive("seconds", seconds)
+    return context.state.seconds >= seconds
+
+
+def guaranteed(context: Context, *, half_width: float = 0.0, level: float = 0.95) -> Array:
+    """The betting interval of the score, valid whatever the bank is, is short enough.
+
+    It is at most ``2 half_width`` wide. Every item must be drawn (see `Config.guaranteed`). The
+    interval holds at all times together, so that stopping by it does not change its probability.
+    With 0 the session goes on to its greatest length.
+
+    References:
+        Waudby-Smith & Ramdas (2023), JRSS B 86, 1-27.
+    """
+    check_half_width(half_width)
+    check_interval("level", level)
+    assert context.state.bets is not None  # a configuration with this rule keeps them
+    lower, upper = betting_interval(context.state.bets, level)
+    return (upper - lower <= 2 * half_width) & (half_width > 0)
+
+
+def check_half_width(value: Any) -> None:
+    """Raise unless this can be the half-width of an interval of a score."""
+    if not is_number(value) or not 0 <= value < 0.5:
+        raise argument_error("half_width", "a number of at least 0, below 0.5", value)
+
+
+STOPPING: Registry[StoppingRule] = Registry(
+    GROUP,
+    StoppingRule,
+    ("stopping rule", "a session is over when", "in words", "several abilities"),
+    [
+        StoppingRule("length", length, True, (Word("n", "at", rises=True, is_whole=True),)),
+        StoppingRule(
+            "se", se, True, (Word("se", "below"), Word("mean-se", "below", fixed=(("of", "mean"),)))
+        ),
+        StoppingRule("pser", pser),
+        StoppingRule("information", information, True, (Word("information", "below"),)),
+        StoppingRule("sprt", sprt, classifies=True),
+        StoppingRule("glr", glr, classifies=True),
+        StoppingRule("ci", ci, classifies=True),
+        StoppingRule("score-width", score_width, True, (Word("score-width", "below"),)),
+        StoppingRule(
+            "guaranteed", guaranteed, True, (Word("half-width", "half_width"),), needs_draws=True
+        ),
+        StoppingRule("time", time, True, (Word("seconds", "seconds", rises=True),)),
+    ],
+)
+"""Stopping rules by name; to add one, write a function and add a row."""
+
+COMBINATIONS = ("any-of", "all-of")
+
+
+def any_of(*rules: Any) -> Part:
+    """Stop when any of the rules is met.
+
+    Example:
+        >>> any_of(part("se", below=0.3), part("length", at=30)).name
+        'any-of'
+    """
+    return part("any-of", rules=tuple(as_part("stopping", rule) for rule in rules))
+
+
+def all_of(*rules: Any) -> Part:
+    """Stop when all of the rules are met."""
+    return part("all-of", rules=tuple(as_part("stopping", rule) for rule in rules))
+
+
+def leaves(rule: Part) -> list[Part]:
+    """The single rules of a combination, from left to right."""
+    if rule.name in COMBINATIONS:
+        return [leaf for member in rule.get("rules") for leaf in leaves(member)]
+    return [rule]
+
+
+def length_within(rule: Part, otherwise: float) -> float:
+    """Number of scored items at which the length rules of a combination end a session.
+
+    Args:
+        rule: the combination.
+        otherwise: length for the other rules: infinity if they never fire, 0 if they fire at once.
+
+    Example:
+        >>> rule = any_of(part("se", below=0.3), part("length", at=30))
+        >>> length_within(rule, 0), length_within(rule, float("inf"))
+        (0, 30)
+    """
+    if rule.name not in COMBINATIONS:
+        return rule.get("at", 30) if rule.name == "length" else otherwise
+    inner = [length_within(member, otherwise) for member in rule.get("rules")]
+    return min(inner) if rule.name == "any-of" else max(inner)
+
+
+def stops(context: Context, rule: Part) -> tuple[Array, Array]:
+    """Whether a rule is met, and 1 + the number of the first single rule that is."""
+    fired = [STOPPING[leaf.name](context, **leaf.kwargs()) for leaf in leaves(rule)]
+    position = iter(range(len(fired)))
+
+    def holds(member: Part) -> Array:
+        if member.name not in COMBINATIONS:
+            return fired[next(position)]
+        met = jnp.stack([holds(submember) for submember in member.get("rules")])
+        return met.any() if member.name == "any-of" else met.all()
+
+    over = holds(rule)
+    return over, jnp.argmax(jnp.stack(fired)) + 1
+
+
+CONDITION = re.compile(r"\s*([\w-]+?)\s*(<=|>=|<|>)\s*([0-9.eE+-]+)\s*")
+
+
+def parse_stopping(text: str) -> Part:
+    """Parse a stopping rule: conditions on n, se, score-width, half-width and others.
+
+    The words are those of the rows of `STOPPING`.
+
+    With several abilities ``se`` is the SE of every one and ``mean-se`` their mean. ``and`` binds
+    before ``or``; brackets are not supported.
+
+    Raises:
+        InputError: for text that is not a rule.
+
+    Example:
+        >>> parse_stopping("se<0.3 or n>=30").get("rules")[1].kwargs()
+        {'at': 30}
+    """
+    alternatives = []
+    for clause in re.split(r"\s+or\s+", text.strip()):
+        rules = [_atom(condition, text) for condition in re.split(r"\s+and\s+", clause)]
+        alternatives.append(rules[0] if len(rules) == 1 else all_of(*rules))
+    return alternatives[0] if len(alternatives) == 1 else any_of(*alternatives)
+
+
+def _atom(condition: str, text: str) -> Part:
+    words = {word.name: (rule, word) for rule in STOPPING.values() for word in rule.words}
+    match = CONDITION.fullmatch(condition)
+    name, sign, number = match.groups() if match else ("", "", "")
+    try:
+        value = float(number)
+    except ValueError:
+        value = np.nan
+    if name in words and np.isfinite(value):
+        rule, word = words[name]
+        if word.rises == (sign[0] == ">") and not (word.is_whole and value % 1):
+            option = int(value) if word.is_whole else value
+            return part(rule.name, **{word.option: option}, **dict(word.fixed))
+    must = f'conditions such as "se<0.3 or n>=30", of {", ".join(words)}'
+    raise argument_error("stopping", must, text)

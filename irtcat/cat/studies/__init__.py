@@ -1,0 +1,1 @@
+"""Studies of adaptive tests: simulation, exposure calibration, exact and conditional errors."""

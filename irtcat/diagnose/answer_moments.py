@@ -1,0 +1,241 @@
+"""Univariate and bivariate moments of the answers under a model, and their covariance.
+
+Moments are those of the items' codes, ``E x_i`` and ``E x_i x_j`` ("M2*", which for right/wrong
+items is M2), or the shares of all categories and ``E x_i x_j`` ("C2").
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from irtcat._common.compilation import jit
+from irtcat._common.precision import precision
+from irtcat._common.types import FloatArray, IntArray
+from irtcat.bank import ItemBank
+from irtcat.models import ItemModel, as_points, filled, pack, unpack
+
+__all__ = [
+    "Conditional",
+    "conditional",
+    "derivatives",
+    "independent",
+    "model_moments",
+    "moment_covariance",
+    "observed_moments",
+    "probability_derivatives",
+    "projected",
+    "whiten",
+]
+
+
+BLOCK_ROWS = 4096
+"""Subjects per block, which limits memory."""
+
+
+class Conditional(NamedTuple):
+    """Expected statistics of the answers at each node.
+
+    Attributes:
+        weights: of the nodes; they sum to 1.
+        mean: items x nodes, expected code.
+        square: items x nodes, expected square of the code.
+        single: the univariate statistics, statistics x nodes.
+        item: the item of each of them.
+        single_square: expected square of each.
+        single_code: expected product of each with its item's code.
+    """
+
+    weights: FloatArray
+    mean: FloatArray
+    square: FloatArray
+    single: FloatArray
+    item: IntArray
+    single_square: FloatArray
+    single_code: FloatArray
+
+
+def conditional(p: FloatArray, weights: FloatArray, categories: IntArray, kind: str) -> Conditional:
+    """The curves of the statistics from the probabilities, items x nodes x categories."""
+    codes = np.arange(p.shape[2], dtype=float)
+    mean, square = p @ codes, p @ codes**2
+    if kind == "C2":
+        item, category = _categories(categories)
+        single = p[item, :, category]
+        single_square, single_code = single, single * category[:, None]
+    else:
+        item = np.arange(len(p))
+        single, single_square, single_code = mean, square, square
+    return Conditional(
+        weights=weights,
+        mean=mean,
+        square=square,
+        single=single,
+        item=item,
+        single_square=single_square,
+        single_code=single_code,
+    )
+
+
+def _categories(categories: IntArray) -> tuple[IntArray, IntArray]:
+    """Item and number of every category but 0."""
+    item = np.repeat(np.arange(len(categories)), categories - 1)
+    return item, np.concatenate([np.arange(1, k) for k in categories])
+
+
+def model_moments(c: Conditional) -> FloatArray:
+    """All moments: the univariate ones, then ``E x_i x_j`` for i < j."""
+    first, second = np.triu_indices(len(c.mean), 1)
+    cross = (c.mean * c.weights) @ c.mean.T
+    return np.concatenate([c.single @ c.weights, cross[first, second]])
+
+
+def observed_moments(
+    values: np.ndarray, categories: IntArray, kind: str
+) -> tuple[FloatArray, FloatArray | int]:
+    """The same moments in the data, each over the subjects who answered its items.
+
+    Returns:
+        The moments, NaN where nobody answered both items; and moments x moments the subjects
+        behind both, or their number where no answer is missing.
+    """
+    answered = values >= 0
+    x = np.where(answered, values, 0).astype(float)
+    first, second = np.triu_indices(x.shape[1], 1)
+    item: IntArray = np.arange(x.shape[1])
+    single: FloatArray = x
+    if kind == "C2":
+        item, category = _categories(categories)
+        single = (values[:, item] == category).astype(float)
+    sums = np.concatenate([single.sum(axis=0), (x.T @ x)[first, second]])
+    if answered.all():
+        return sums / len(x), len(x)
+    behind = np.zeros((len(sums), len(sums)))
+    for start in range(0, len(x), BLOCK_ROWS):
+        seen = answered[start : start + BLOCK_ROWS].astype(np.float32)
+        marks = np.concatenate([seen[:, item], seen[:, first] * seen[:, second]], axis=1)
+        behind += marks.T @ marks  # counts below 2^24 are exact
+    own = np.diagonal(behind)
+    return np.where(own > 0, sums / np.maximum(own, 1.0), np.nan), behind
+
+
+def moment_covariance(c: Conditional) -> FloatArray:
+    """Covariance of one subject's statistics under the model.
+
+    Answers are independent at a node: means of products over different items are products of means.
+    Pairs that share an item have its mean square instead of the squared mean.
+    """
+    n = len(c.mean)
+    first, second = np.triu_indices(n, 1)
+    w, mean, excess = c.weights, c.mean, c.square - c.mean**2
+    pair = mean[first] * mean[second]
+    statistics = np.concatenate([c.single, pair])
+    raw = (statistics * w) @ statistics.T
+    m = len(c.single)
+    same = c.item[:, None] == c.item
+    raw[:m, :m][same] = 0.0
+    raw[:m, :m][np.diag_indices(m)] = c.single_square @ w
+    pair_index = np.zeros((n, n), int)
+    pair_index[first, second] = pair_index[second, first] = m + np.arange(len(first))
+    for i in range(n):
+        others = np.delete(np.arange(n), i)
+        pairs = pair_index[i, others]
+        raw[np.ix_(pairs, pairs)] += (mean[others] * (excess[i] * w)) @ mean[others].T
+        singles = np.flatnonzero(c.item == i)
+        difference = c.single_code[singles] - c.single[singles] * mean[i]
+        extra = (difference * w) @ mean[others].T
+        raw[np.ix_(singles, pairs)] += extra
+        raw[np.ix_(pairs, singles)] += extra.T
+    # A pair with itself has both items' squares.
+    both = (excess[first] * excess[second]) @ w
+    raw[m + np.arange(len(first)), m + np.arange(len(first))] += both
+    moments = statistics @ w
+    return raw - np.outer(moments, moments)
+
+
+@jit
+def _derivatives(model: ItemModel, params: jax.Array, nodes: jax.Array) -> jax.Array:
+    """Derivatives of all category probabilities, items x params x nodes x categories."""
+
+    def one(phi: jax.Array, item: Any) -> jax.Array:
+        return jnp.exp(jax.vmap(unpack(item, phi).log_probs)(nodes))
+
+    return jnp.moveaxis(jax.vmap(jax.jacfwd(one))(params, model), -1, 1)
+
+
+def probability_derivatives(bank: ItemBank, points: FloatArray) -> FloatArray:
+    """Derivatives of all category probabilities by the parameters of their item."""
+    with precision("float64"):
+        nodes = as_points(jnp.asarray(points))
+        model = jax.tree.map(jnp.asarray, filled(bank.model))
+        dp = _derivatives(model, pack(model), nodes)
+        return np.nan_to_num(np.asarray(dp)[: bank.n_items])
+
+
+def derivatives(dp: FloatArray, c: Conditional, categories: IntArray, kind: str) -> FloatArray:
+    """Derivatives of the moments by all items' parameters: moments x (items * params)."""
+    n, n_params = dp.shape[:2]
+    d_mean = dp @ np.arange(dp.shape[3], dtype=float)  # items, params, nodes
+    first, second = np.triu_indices(n, 1)
+    m, n_pairs = len(c.single), len(first)
+    out = np.zeros((m + n_pairs, n, n_params))
+    if kind == "C2":
+        item, category = _categories(categories)
+        d_single = dp[item, :, :, category] @ c.weights
+    else:
+        item, d_single = np.arange(n), d_mean @ c.weights
+    out[np.arange(m), item] = d_single
+    cross = np.einsum("ipq,jq->ijp", d_mean * c.weights, c.mean, optimize=True)
+    rows = m + np.arange(n_pairs)
+    out[rows, first] = cross[first, second]
+    out[rows, second] = cross[second, first]
+    return out.reshape(m + n_pairs, n * n_params)
+
+
+def independent(
+    values: np.ndarray, categories: IntArray, kind: str
+) -> tuple[Conditional, FloatArray]:
+    """The moments of independent items with the observed shares, and derivatives by the shares."""
+    n, n_categories = len(categories), int(categories.max())
+    n_answers = np.maximum((values >= 0).sum(axis=0), 1)
+    counts = [(values == k).sum(axis=0) for k in range(n_categories)]
+    shares = np.stack(counts, axis=1) / n_answers[:, None]
+    c = conditional(shares[:, None, :], np.ones(1), categories, kind)
+    dp = np.zeros((n, n_categories - 1, 1, n_categories))
+    for k in range(1, n_categories):
+        exists = categories > k
+        dp[exists, k - 1, 0, k], dp[exists, k - 1, 0, 0] = 1.0, -1.0
+    exists = (np.arange(1, n_categories) < categories[:, None]).ravel()
+    return c, derivatives(dp, c, categories, kind)[:, exists]
+
+
+def whiten(covariance: FloatArray, columns: FloatArray) -> FloatArray:
+    """``L^-1 columns``, with L L' the covariance.
+
+    Raises:
+        numpy.linalg.LinAlgError: if the covariance is singular.
+    """
+    from scipy.linalg import cholesky, solve_triangular
+
+    return np.asarray(solve_triangular(cholesky(covariance, lower=True), columns, lower=True))
+
+
+def projected(y: FloatArray, design: FloatArray, n_free: int) -> tuple[float, bool]:
+    """The squared length of whitened residual moments after regression on the parameters.
+
+    ``e' (S - S D (D' S D)^-1 D' S) e`` with e the residual, S the inverse of the covariance L L':
+    the squared residual of the regression of ``L^-1 e`` on ``L^-1 D``.
+
+    Returns:
+        The squared length, and whether the parameters are identified (the first ``n_free``
+        directions of D are not null).
+    """
+    if n_free == 0:
+        return float(y @ y), True
+    scale = np.linalg.norm(design, axis=0)
+    design = design / np.where(scale > 0, scale, 1.0)
+    directions, lengths, _ = np.linalg.svd(design, full_matrices=False)
+    identified = bool(lengths[n_free - 1] > 1e-10 * lengths[0])
+    fitted = directions[:, :n_free].T @ y
+    return max(float(y @ y - fitted @ fitted), 0.0), identified

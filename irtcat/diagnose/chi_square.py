@@ -1,0 +1,218 @@
+"""Shared by the fit tests: coded data, nodes of the population, chi-square p-values, RMSEA."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from scipy.special import gammaincc
+
+from irtcat._common.checks import argument_error
+from irtcat._common.compilation import jit
+from irtcat._common.precision import precision
+from irtcat._common.types import BoolArray, FloatArray, IntArray
+from irtcat.bank import VERSION_GROUP, ItemBank
+from irtcat.models import CategoricalModel, as_points, filled, item_categories, probabilities
+from irtcat.responses import Responses
+from irtcat.responses._conditions import check_conditions
+from irtcat.scoring import (
+    group_labels,
+    match,
+    mixture_note,
+    refuse_versions,
+    with_versions,
+)
+
+__all__ = [
+    "Coded",
+    "Group",
+    "chi_square_p",
+    "coded",
+    "complete_values",
+    "curves",
+    "item_index",
+    "population_nodes",
+    "rmsea",
+]
+
+
+class Group(NamedTuple):
+    """Subjects with one population.
+
+    Attributes:
+        label: of the group; "" where groups are not distinguished.
+        rows: positions of the subjects.
+        bank: the bank with the group's population alone; the whole bank without groups.
+    """
+
+    label: str
+    rows: IntArray
+    bank: ItemBank
+
+
+class Coded(NamedTuple):
+    """Responses to items with categories.
+
+    Attributes:
+        bank: the items that are also in the responses.
+        responses: the responses to these, in the bank's codes.
+        values: subjects x items, codes 0..K-1, -1 where missing.
+        categories: number of categories of each item.
+        groups: the groups of subjects; one of all subjects where they are not distinguished.
+        labels: the group of each subject, or None.
+    """
+
+    bank: ItemBank
+    responses: Responses
+    values: np.ndarray
+    categories: IntArray
+    groups: tuple[Group, ...] = ()
+    labels: np.ndarray | None = None
+
+    def of_group(self, group: Group) -> "Coded":
+        """The answers of a group, to the items as they are in it."""
+        at = np.arange(self.bank.n_items)
+        if self.labels is not None and VERSION_GROUP in self.bank.statistics:
+            versions = self.bank.statistics[VERSION_GROUP].astype(str)
+            at = np.flatnonzero(versions.isin(["", group.label]))
+        bank = group.bank.subset(at) if len(at) < self.bank.n_items else group.bank
+        rows = group.rows
+        responses = self.responses
+        if len(rows) < len(self.values) or len(at) < self.bank.n_items:
+            responses = responses.subset(subjects=rows, items=at)
+        values = self.values[np.ix_(rows, at)]
+        alone = (Group(group.label, np.arange(len(rows)), bank),)
+        return Coded(bank, responses, values, self.categories[at], alone)
+
+    @property
+    def note(self) -> str:
+        """Whose abilities are integrated over, where the bank has several populations."""
+        return mixture_note(self.bank) if self.labels is None else ""
+
+    @property
+    def complete(self) -> BoolArray:
+        """Subjects who answered all items."""
+        return np.asarray((self.values >= 0).all(axis=1))
+
+    def constant(self) -> BoolArray:
+        """Items with at most one category in use."""
+        lowest = np.where(self.values >= 0, self.values, 127).min(axis=0)
+        return np.asarray(lowest >= self.values.max(axis=0))
+
+
+def coded(
+    bank: Any,
+    responses: Any,
+    least_items: int = 1,
+    groups: Any = None,
+    *,
+    mismatch: str = "refuse",
+) -> Coded:
+    """The responses to items of the bank, as category codes.
+
+    Args:
+        bank: the items.
+        responses: the responses.
+        least_items: smallest number of items.
+        groups: the group of each subject, as for `irtcat.score`.
+        mismatch: whether responses under other conditions than the bank's are refused, as for
+            `irtcat.score`.
+
+    Raises:
+        InputError: for a bank whose items have no categories, fractions, responses that do not
+            match the bank or its conditions, too few items, or no responses.
+    """
+    if not isinstance(bank, ItemBank):
+        raise argument_error("bank", "an ItemBank", type(bank).__name__, "Of a fit: fit.bank.")
+    if not isinstance(responses, Responses):
+        got = type(responses).__name__
+        raise argument_error("responses", "Responses", got, "Use Responses.from_array.")
+    if not isinstance(bank.model, CategoricalModel):
+        must = "of items that are right/wrong or graded"
+        raise argument_error("bank", must, f"a {bank.model.key} bank")
+    if responses.is_fractional:
+        raise argument_error("responses", "right/wrong or graded", "fractions")
+    check_conditions(bank.items, responses.items, mismatch, source="bank")
+    labels = None
+    if groups is None:
+        refuse_versions(bank, responses)
+    else:
+        labels = group_labels(bank, responses, groups)
+        responses = with_versions(bank, responses, labels)
+    bank, matched = match(bank, responses)
+    if bank.n_items < least_items:
+        must = f"answers to at least {least_items} items of the bank"
+        raise argument_error("responses", must, bank.n_items)
+    values = np.asarray(matched.values)
+    if not (values >= 0).any():
+        raise argument_error("responses", "answers to items of the bank", "none: all are missing")
+    parts: tuple[Group, ...] = (Group("", np.arange(len(values)), bank),)
+    if labels is not None:
+        parts = tuple(
+            Group(label, np.flatnonzero(labels == label), replace(bank, populations=population))
+            for label, population in bank.populations.items()
+            if (labels == label).any()
+        )
+    return Coded(
+        bank=bank,
+        responses=matched,
+        values=values,
+        categories=item_categories(bank.model),
+        groups=parts,
+        labels=labels,
+    )
+
+
+def complete_values(data: Coded, test: str) -> np.ndarray:
+    """The complete rows, for a test of this name.
+
+    Raises:
+        InputError: if there are fewer than 2.
+    """
+    complete = data.complete
+    if complete.sum() < 2:
+        must = f"of at least 2 subjects without missing answers: {test} needs complete rows"
+        advice = "Pass the items that most subjects answered: responses.subset(items=...)."
+        raise argument_error("responses", must, f"{int(complete.sum())} of {len(complete)}", advice)
+    return data.values[complete]
+
+
+def item_index(data: Coded) -> pd.Index:
+    """The items as the index of a table."""
+    return pd.Index(data.bank.item_ids, dtype=object, name="item")
+
+
+def population_nodes(bank: ItemBank) -> tuple[FloatArray, FloatArray]:
+    """Abilities (nodes x dims) and their weights (sum 1) in the bank's population."""
+    return bank.population.quadrature(bank.n_items)
+
+
+_probabilities = jit(probabilities)
+
+
+def curves(bank: ItemBank, points: FloatArray) -> FloatArray:
+    """Probabilities of all categories, items x nodes x categories."""
+    with precision("float64"):
+        nodes = as_points(jnp.asarray(points, float))
+        return np.asarray(_probabilities(filled(bank.model), nodes))[: bank.n_items]
+
+
+def chi_square_p(statistic: Any, df: Any) -> FloatArray:
+    """Upper tail of the chi-square distribution; NaN without degrees of freedom."""
+    x, degrees = np.broadcast_arrays(np.asarray(statistic, float), np.asarray(df, float))
+    valid = (degrees > 0) & np.isfinite(x)
+    p = gammaincc(np.where(valid, degrees, 1.0) / 2, np.where(valid, np.maximum(x, 0.0), 0.0) / 2)
+    return np.where(valid, p, np.nan)
+
+
+def rmsea(statistic: Any, df: Any, n: Any) -> FloatArray:
+    """``sqrt(max(X2 / df - 1, 0) / (n - 1))``: misfit per degree of freedom, independent of n.
+
+    NaN without degrees of freedom.
+    """
+    x, degrees, n = np.broadcast_arrays(*(np.asarray(v, float) for v in (statistic, df, n)))
+    valid = (degrees > 0) & (n > 1)
+    ratio = x / np.where(valid, degrees, 1.0)
+    value = np.sqrt(np.maximum(ratio - 1, 0.0) / np.where(valid, n - 1, 1.0))
+    return np.where(valid, value, np.nan)

@@ -1,0 +1,1 @@
+"""Dimensionality: correlations, factors and parallel analysis."""

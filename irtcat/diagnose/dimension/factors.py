@@ -1,0 +1,265 @@
+"""Factors of a test: comparison of 1, 2, ... dimensions, and rotated loadings."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._common.checks import argument_error, check_choice, check_count
+from irtcat._common.types import FloatArray
+from irtcat.bank import factor_loadings, rotate, rotate_loadings
+from irtcat.bank.rotation import LOGISTIC_SCALE
+from irtcat.diagnose.dimension.correlations import correlations
+from irtcat.diagnose.dimension.minres import minres
+from irtcat.fitting import Fit, fit
+from irtcat.responses import Responses
+
+__all__ = ["Factors", "compare_factors", "factor_table", "factors"]
+
+METHODS = ("minres", "mml")
+ROTATIONS = ("none", "varimax", "quartimax", "oblimin", "promax", "target")
+
+
+def compare_factors(
+    responses: Responses, most: int = 2, *, guessing: bool = False, **options: Any
+) -> pd.DataFrame:
+    """Fit and compare exploratory models of 1, 2, ... dimensions.
+
+    With log-likelihood L, p free parameters and n subjects: AIC = -2 L + 2 p, BIC = -2 L + p ln n,
+    SABIC = -2 L + p ln((n + 2) / 24), CAIC = -2 L + p (ln n + 1). Of J items and m factors p is
+    J (m + 1) - m (m - 1) / 2 (J more with guessing): slopes minus rotations, which do
+    not change the model.
+
+    Args:
+        responses: right/wrong.
+        most: largest number of dimensions, at least 1.
+        guessing: fit models with lower asymptotes (3PL), with the default prior.
+        options: passed to `irtcat.fit`.
+
+    Returns:
+        One row per number of dimensions: log_likelihood, n_parameters, aic, bic, sabic, caic, and
+        against the previous row x2 (twice the gain), df and p, then converged. The p is rough:
+        with one factor too few the larger model is not identified, so that x2 is not exactly
+        chi-squared, and for real data the test detects more and more factors as n grows. Use BIC
+        and the interpretation of the factors.
+
+    Raises:
+        InputError: for graded responses, or more factors than items allow.
+
+    Example:
+        >>> from irtcat.responses.datasets import load
+        >>> compare_factors(load("lsat7"), 1)["n_parameters"].tolist()
+        [10]
+
+    References:
+        Bock, Gibbons & Muraki (1988), Applied Psychological Measurement 12, 261-280; Bozdogan
+        (1987), Psychometrika 52, 345-370 (CAIC); Sclove (1987), ibid. 333-343 (SABIC); Hayashi,
+        Bentler & Yuan (2007), Structural Equation Modeling 14, 505-526 (the test's flaw).
+    """
+    _check_right_wrong(responses)
+    check_count("most", most, 1, max(1, responses.n_items - 1))
+    return factor_table(
+        [_fit_dims(responses, dims, guessing, options) for dims in range(1, most + 1)]
+    )
+
+
+def factor_table(fits: Sequence[Fit]) -> pd.DataFrame:
+    """Comparison of fits of 1, 2, ... dimensions to the same responses, as in `compare_factors`."""
+    rows = [_criteria(fit_) for fit_ in fits]
+    table = pd.DataFrame(rows, index=pd.RangeIndex(1, len(rows) + 1, name="n_factors"))
+    from scipy.stats import chi2  # slow to import
+
+    gain, df = 2 * table["log_likelihood"].diff(), table["n_parameters"].diff()
+    table["x2"], table["df"], table["p"] = gain, df, chi2.sf(gain, df.where(df > 0))
+    table["converged"] = table.pop("converged")
+    return table
+
+
+def _check_right_wrong(responses: Any) -> None:
+    if not isinstance(responses, Responses):
+        raise argument_error("responses", "Responses", type(responses).__name__)
+    if responses.n_categories != 2:
+        advice = "Multidimensional models need right/wrong items; factors() accepts others."
+        raise argument_error("responses", "right/wrong", responses.kind, advice)
+
+
+def _fit_dims(responses: Responses, dims: int, guessing: bool, options: dict[str, Any]) -> Fit:
+    """The exploratory model with ``dims`` dimensions."""
+    options = {"standard_errors": "none", **options}
+    name = "3pl" if guessing else "2pl"
+    if dims == 1:
+        options.pop("nodes", None)
+        return fit(responses, name, **options)
+    return fit(responses, f"m{name}", dims=dims, **options)
+
+
+def _criteria(result: Fit) -> dict[str, Any]:
+    """Criteria for model comparison."""
+    p, n, deviance = result.n_parameters, result.n_subjects, -2 * result.log_likelihood
+    return {
+        "log_likelihood": result.log_likelihood,
+        "n_parameters": p,
+        "aic": result.aic,
+        "bic": result.bic,
+        "sabic": deviance + p * float(np.log((n + 2) / 24)),
+        "caic": deviance + p * float(np.log(n) + 1),
+        "converged": result.converged,
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """The result of `factors`.
+
+    Attributes:
+        loadings: one row per item: F1, F2, ..., h2 (communality), flag.
+        correlations: of the factors.
+        explained: share of all items' variance that each factor explains (for correlated
+            factors: loadings times correlations with the items, which sum to the mean of h2).
+        rmsr: root mean square of the residual correlations ("minres"); NaN for "mml".
+        method: "minres" or "mml".
+        rotation: name of the rotation.
+        converged: whether both extraction and rotation converged.
+        excluded: item id -> reason for its exclusion.
+        fit: the fitted model of "mml", rotated; None for "minres".
+    """
+
+    loadings: pd.DataFrame
+    correlations: pd.DataFrame
+    explained: pd.Series
+    rmsr: float
+    method: str
+    rotation: str
+    converged: bool
+    excluded: dict[str, str]
+    fit: Fit | None = None
+
+    def to_frame(self) -> pd.DataFrame:
+        """The table of loadings."""
+        return self.loadings.copy()
+
+    def __repr__(self) -> str:
+        shares = ", ".join(f"{100 * share:.0f} %" for share in self.explained)
+        return f"Factors({self.method}, {self.rotation}, {len(self.loadings)} items: {shares})"
+
+
+def factors(
+    responses: Responses,
+    n_factors: int,
+    rotation: str = "oblimin",
+    *,
+    method: str = "minres",
+    kind: str = "auto",
+    guessing: bool = False,
+    fit_options: dict[str, Any] | None = None,
+    **rotation_options: Any,
+) -> Factors:
+    """Factor loadings of the items, rotated, with communalities.
+
+    "minres" factors the tetrachoric or polychoric correlations by least squares: limited
+    information, a fraction of a second. "mml" fits the exploratory item response model with
+    ``n_factors`` dimensions by marginal maximum likelihood (`irtcat.fit` with "m2pl") and converts
+    its slopes to loadings: full information, the better estimate and with a likelihood, but slow
+    for more than three factors.
+
+    Args:
+        responses: right/wrong; for "minres" also in categories.
+        n_factors: number of factors, at most about half the number of items.
+        rotation: "none", "varimax", "quartimax", "oblimin", "promax" or "target".
+        method: "minres" or "mml".
+        kind: kind of the correlations (see `correlations`), for "minres".
+        guessing: whether items have lower asymptotes ("m3pl"), for "mml".
+        fit_options: passed to `irtcat.fit`, for "mml".
+        rotation_options: of `irtcat.rotate`, such as ``target`` (items x factors, NaN where free:
+            a partially specified target) or ``seed``.
+
+    Returns:
+        The loadings. Flags: "unique variance at its bound" (Heywood case).
+
+    Raises:
+        InputError: for too many factors, an unknown method or rotation, or responses of a kind
+            that the method does not accept.
+
+    Example:
+        >>> from irtcat.responses.datasets import load
+        >>> factors(load("lsat7"), 1).loadings["F1"].round(2).tolist()
+        [0.52, 0.51, 0.68, 0.44, 0.39]
+
+    References:
+        Harman & Jones (1966), Psychometrika 31, 351-368; Bock, Gibbons & Muraki (1988), Applied
+        Psychological Measurement 12, 261-280; Browne (2001), Multivariate Behavioral Research 36,
+        111-150.
+    """
+    check_choice("method", method, METHODS)
+    check_choice("rotation", rotation, ROTATIONS)
+    if not isinstance(responses, Responses):
+        raise argument_error("responses", "Responses", type(responses).__name__)
+    check_count("n_factors", n_factors, 1, max(1, responses.n_items - 1))
+    if method == "mml":
+        options = fit_options or {}
+        return _by_likelihood(responses, n_factors, rotation, guessing, options, rotation_options)
+    matrix = correlations(responses, kind)
+    size = len(matrix.raw)
+    check_count("n_factors", n_factors, 1, size - 1)
+    extraction = minres(matrix.matrix.to_numpy(), n_factors)
+    loadings, converged = extraction.loadings, extraction.converged
+    between: FloatArray = np.eye(n_factors)
+    if n_factors > 1 and rotation != "none":
+        rotated = rotate_loadings(loadings, rotation, **rotation_options)
+        loadings, between = rotated.loadings, rotated.correlations
+        converged = converged and rotated.converged
+    flags = np.where(extraction.heywood, "unique variance at its bound", "")
+    table = _loading_table(loadings, between, matrix.raw.index, flags)
+    return _factors(
+        table, between, rmsr=extraction.residual, method=method, rotation=rotation,
+        converged=converged, excluded=matrix.excluded,
+    )  # fmt: skip
+
+
+def _loading_table(
+    loadings: FloatArray, between: FloatArray, items: pd.Index, flags: Any
+) -> pd.DataFrame:
+    columns = {f"F{i + 1}": loadings[:, i] for i in range(loadings.shape[1])}
+    h2 = np.einsum("ji,ik,jk->j", loadings, between, loadings)
+    return pd.DataFrame({**columns, "h2": h2, "flag": flags}, index=items.rename("item"))
+
+
+def _factors(table: pd.DataFrame, between: FloatArray, **fields: Any) -> Factors:
+    """The result, with the explained variance of each factor."""
+    names = list(table.columns[: len(between)])
+    loadings = table[names].to_numpy()
+    explained = pd.Series((loadings * (loadings @ between)).mean(axis=0), index=names)
+    correlations_ = pd.DataFrame(between, index=names, columns=names)
+    return Factors(loadings=table, correlations=correlations_, explained=explained, **fields)
+
+
+def _by_likelihood(
+    responses: Responses,
+    n_factors: int,
+    rotation: str,
+    guessing: bool,
+    fit_options: dict[str, Any],
+    rotation_options: dict[str, Any],
+) -> Factors:
+    """Factors from the slopes of an exploratory fit."""
+    _check_right_wrong(responses)
+    result = _fit_dims(responses, n_factors, guessing, fit_options)
+    bank = result.bank
+    if n_factors == 1:
+        slope = bank.to_frame()["a"].to_numpy()
+        loadings = (slope / np.sqrt(LOGISTIC_SCALE**2 + slope**2))[:, None]
+    else:
+        bank = bank if rotation == "none" else rotate(bank, rotation, **rotation_options)
+        loadings = factor_loadings(bank).to_numpy()[:, :n_factors]
+    between = (
+        np.eye(n_factors) if bank.population.correlations is None else bank.population.correlations
+    )
+    flags = bank.statistics.get("flag", pd.Series("", bank.statistics.index))
+    table = _loading_table(loadings, between, bank.statistics.index, flags.to_numpy())
+    converged = result.converged and bool(bank.provenance.get("rotation_converged", True))
+    return _factors(
+        table, between, rmsr=np.nan, method="mml", rotation=rotation, converged=converged,
+        excluded={}, fit=replace(result, bank=bank),
+    )  # fmt: skip

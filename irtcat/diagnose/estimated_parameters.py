@@ -1,0 +1,161 @@
+"""Which parameters of a bank were estimated, and their number."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from irtcat._common.checks import check_choice
+from irtcat._common.types import BoolArray, FloatArray, IntArray
+from irtcat.bank import ItemBank
+from irtcat.bank._uncertainty import unused_categories
+from irtcat.models import column_names, field_columns, free_parameters, tied_parameters
+
+__all__ = ["ESTIMATED", "Free", "free_of"]
+
+ESTIMATED = ("auto", "all", "none")
+UNINFORMED = {"constant", "no responses"}
+"""Flags of items without information in the responses."""
+
+WITH_FREE_SD = ("rasch", "pcm", "rsm")
+
+
+class Free(NamedTuple):
+    """The estimated parameters.
+
+    Attributes:
+        mask: items x params, whether the parameter was estimated.
+        shared: params, whether all items that have it share it.
+        sd: whether the population's SD was estimated.
+        n_correlations: number of estimated correlations between dimensions.
+        n_rotations: number of slopes that are not identified, due to rotation of the axes.
+        groups: further populations whose mean, SD and correlations were estimated.
+    """
+
+    mask: BoolArray
+    shared: BoolArray
+    sd: bool
+    n_correlations: int
+    n_rotations: int
+    groups: tuple[str, ...] = ()
+
+    @property
+    def n_population(self) -> int:
+        """Number of estimated parameters of the population."""
+        return int(self.sd) + self.n_correlations
+
+    @property
+    def by_item(self) -> IntArray:
+        """Number of estimated parameters of each item, including shared ones."""
+        return self.mask.sum(axis=1)
+
+    @property
+    def total(self) -> int:
+        """Number of distinct estimated parameters."""
+        counts = self.mask.sum(axis=0)
+        distinct = np.where(self.shared, np.minimum(counts, 1), counts).sum()
+        return int(distinct) + self.n_population - self.n_rotations
+
+    def design(self) -> FloatArray:
+        """Matrix (items * params) x distinct that maps distinct item parameters to all."""
+        columns = []
+        for c in range(self.mask.shape[1]):
+            rows = np.flatnonzero(self.mask[:, c])
+            groups = [rows] if self.shared[c] and len(rows) else rows[:, None]
+            for group in groups:
+                column = np.zeros(self.mask.shape)
+                column[group, c] = 1.0
+                columns.append(column.ravel())
+        return np.stack(columns, axis=1) if columns else np.zeros((self.mask.size, 0))
+
+
+def free_of(bank: ItemBank, estimated: str = "auto") -> Free:
+    """The parameters of the bank that count as estimated from the responses.
+
+    Args:
+        bank: the items.
+        estimated: "auto": those with a variance in the bank's covariance; all parameters of the
+            model if the bank was fitted without standard errors; none if it was built from known
+            parameters. Or "all" or "none".
+
+    Raises:
+        InputError: for another ``estimated``.
+    """
+    check_choice("estimated", estimated, ESTIMATED)
+    possible = _possible(bank)
+    fitted = "method" in bank.provenance
+    any_free = estimated == "all" or (estimated == "auto" and (fitted or _has_errors(bank)))
+    if not any_free:
+        return Free(np.zeros_like(possible), np.zeros(possible.shape[1], bool), False, 0, 0)
+    mask = possible if estimated == "all" else possible & _with_errors(bank)
+    dims = bank.model.dims
+    rotates = dims > 1 and bank.reference.correlations is None
+    if rotates:
+        rotates = bool(mask[:, list(field_columns(bank.model, ["slope"]))].all())
+    n_pairs = dims * (dims - 1) // 2
+    n_correlations = 0 if bank.reference.correlations is None else n_pairs
+    return Free(
+        mask=mask,
+        shared=_shared(bank, mask),
+        sd=bank.model.key in WITH_FREE_SD,
+        n_correlations=n_correlations,
+        n_rotations=n_pairs if rotates else 0,
+        groups=tuple(bank.populations)[1:],
+    )
+
+
+def _possible(bank: ItemBank) -> BoolArray:
+    """Parameters with information in the responses, as counted by `irtcat.Fit.n_parameters`.
+
+    Excludes those of unused categories, and of items without answers or with equal answers.
+    """
+    possible = np.array(free_parameters(bank.model))
+    if "method" in bank.provenance and "flag" in bank.statistics:
+        flags = bank.statistics["flag"].astype(str).str.split("; ")
+        possible[[bool(UNINFORMED & set(texts)) for texts in flags]] = False
+    unused = unused_categories(bank)
+    if unused.any():
+        possible &= ~bank.model.hold_unused(unused)[1]
+    if bank.model.dims > 1:
+        slopes = list(field_columns(bank.model, ["slope"]))
+        possible[:, slopes] &= bank.parameters()[:, slopes] != 0
+    return possible
+
+
+def _has_errors(bank: ItemBank) -> bool:
+    return bank.covariance is not None
+
+
+def _with_errors(bank: ItemBank) -> BoolArray:
+    """Parameters with a standard error, and all parameters of items whose errors are missing."""
+    if bank.covariance is None:
+        return np.ones((bank.n_items, len(column_names(bank.model))), bool)
+    known = ~np.isnan(np.diagonal(np.asarray(bank.covariance), axis1=1, axis2=2))
+    flags = bank.statistics.get("flag")
+    if flags is not None:
+        without = flags.astype(str).str.contains("no standard error").to_numpy()
+        known[without] = True
+    return known
+
+
+def _shared(bank: ItemBank, mask: BoolArray) -> BoolArray:
+    """Parameters that all items share: by the model, or by ``equal`` of `irtcat.fit`.
+
+    The latter are detected by their values, which are exactly equal.
+    """
+    by_model = np.zeros(mask.shape[1], bool)
+    by_model[list(field_columns(bank.model, tied_parameters(bank.model)))] = True
+    values = bank.parameters()
+    variances = None
+    if bank.covariance is not None:
+        variances = np.diagonal(np.asarray(bank.covariance), axis1=1, axis2=2)
+    equal = np.zeros(mask.shape[1], bool)
+    fitted = "method" in bank.provenance
+    for c in range(mask.shape[1]):
+        rows = mask[:, c]
+        if not fitted or rows.sum() < 2:
+            continue
+        same = np.ptp(values[rows, c]) == 0
+        if same and variances is not None:
+            same = bool(np.allclose(variances[rows, c], variances[rows, c][0], rtol=1e-6))
+        equal[c] = same
+    return by_model | equal

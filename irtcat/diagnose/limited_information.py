@@ -1,0 +1,468 @@
+"""Overall model fit from first and second order moments: M2, C2, and fit indices."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.special import chndtr
+
+from irtcat._common.checks import InputError, argument_error, check_choice, check_interval
+from irtcat._common.types import FloatArray
+from irtcat.bank import ItemBank, Population
+from irtcat.diagnose.answer_moments import (
+    Conditional,
+    conditional,
+    derivatives,
+    independent,
+    model_moments,
+    moment_covariance,
+    observed_moments,
+    probability_derivatives,
+    projected,
+    whiten,
+)
+from irtcat.diagnose.chi_square import (
+    Coded,
+    chi_square_p,
+    coded,
+    complete_values,
+    curves,
+    population_nodes,
+    rmsea,
+)
+from irtcat.diagnose.estimated_parameters import Free, free_of
+from irtcat.models import Nominal
+from irtcat.responses import Responses
+
+__all__ = ["ModelFit", "model_fit"]
+
+KINDS = ("auto", "M2", "C2")
+MISSING = ("complete", "pairwise")
+MAX_MOMENTS = 12_000
+"""Largest number of moments: their covariance then takes 1.2 GB, and its factor as much."""
+
+SINGULAR = (
+    "The `responses` argument must be of items that are not constant or copies of each "
+    "other under the model. Got moments whose covariance is singular."
+)
+
+STEP = 1e-4
+"""Step of the central differences by parameters of the population."""
+
+
+@dataclass(frozen=True)
+class ModelFit:
+    """Deviation of the first and second order moments from the model.
+
+    Attributes:
+        kind: "M2", "M2*" or "C2".
+        statistic: chi-square distributed with ``df`` degrees of freedom if the model holds.
+        df: number of moments minus estimated parameters.
+        p: p-value of the statistic.
+        rmsea: ``sqrt(max(statistic / df - 1, 0) / (n - 1))``; up to .05 is close fit.
+        rmsea_lower: lower end of its interval.
+        rmsea_upper: upper end.
+        level: probability of that interval.
+        srmsr: root mean square of the differences of observed and expected correlations of the
+            codes; NaN for nominal items, whose codes have no order.
+        tli: Tucker-Lewis index against independent items; may exceed 1.
+        cfi: comparative fit index against independent items, in [0, 1].
+        null_statistic: the statistic of independent items.
+        null_df: its degrees of freedom.
+        n_moments: number of moments.
+        n_parameters: estimated parameters, shared ones once.
+        n_subjects: subjects with complete rows, which the test uses.
+        n_left_out: subjects with missing answers.
+        flags: remarks.
+        srmsr_by_group: SRMSR of each group, where groups were given.
+    """
+
+    kind: str
+    statistic: float
+    df: int
+    p: float
+    rmsea: float
+    rmsea_lower: float
+    rmsea_upper: float
+    level: float
+    srmsr: float
+    tli: float
+    cfi: float
+    null_statistic: float
+    null_df: int
+    n_moments: int
+    n_parameters: int
+    n_subjects: int
+    n_left_out: int
+    flags: str
+    srmsr_by_group: Mapping[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures, ready for JSON."""
+        return dict(self.__dict__)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The figures as a table of one row."""
+        return pd.DataFrame([self.to_dict()]).rename(columns={"flags": "flag"})
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kind}({self.df}) = {self.statistic:.2f}, p = {self.p:.4f}; RMSEA "
+            f"{self.rmsea:.3f} [{self.rmsea_lower:.3f}, {self.rmsea_upper:.3f}], SRMSR "
+            f"{self.srmsr:.3f}, TLI {self.tli:.3f}, CFI {self.cfi:.3f}"
+        )
+
+
+def model_fit(
+    bank: ItemBank,
+    responses: Responses,
+    kind: str = "auto",
+    level: float = 0.9,
+    estimated: str = "auto",
+    *,
+    groups: Any = None,
+    missing: str = "complete",
+    mismatch: str = "refuse",
+) -> ModelFit:
+    """Test overall model fit on the means and cross products of the answers.
+
+    ``M2 = n e' [S - S D (D' S D)^-1 D' S] e``: e the observed minus expected moments, S the inverse
+    of their covariance under the model, D their derivatives by the estimated parameters. Unlike the
+    full table of answers, these moments are not sparse at any test length. For items with several
+    categories, "M2" uses the moments of their codes (M2*: means and cross products), "C2" the
+    shares of all categories and the cross products of the codes: for few items with many categories
+    only C2 has degrees of freedom.
+
+    Args:
+        bank: the calibrated items (right/wrong or graded, of one or more dimensions).
+        responses: the responses.
+        kind: "M2", "C2", or "auto": M2 for right/wrong items, else C2.
+        level: probability of the interval of RMSEA.
+        estimated: which parameters count as estimated from these responses, as for `s_x2`:
+            fixed ones do not count, those that all items share count once, and rotations of the
+            axes of an exploratory bank are subtracted.
+        groups: the group of each subject, as for `irtcat.score`. The test is then of all groups
+            together: the sum of ``n_g e_g' [...] e_g`` over groups with common derivatives, where
+            the mean and SD of every group but the first count as estimated (and its correlations).
+            Without it, on a bank of several populations, the moments are those of the mixture, as
+            ``flags`` says.
+        missing: "complete" leaves subjects with missing answers out; "pairwise" uses every answer:
+            the moments of a pair are of the subjects who answered both. With n_a subjects behind
+            moment a, and n_ab behind both a and b, their covariance is that of one subject times
+            ``n_ab / (n_a n_b)``. It supposes that answers are missing at random; moments of pairs
+            that nobody answered are left out.
+        mismatch: as for `irtcat.score`.
+
+    Returns:
+        The statistic, its degrees of freedom and p, RMSEA with its interval, SRMSR, TLI, CFI.
+
+    Raises:
+        InputError: for fewer than 2 items or 2 complete rows, a constant item, no degrees of
+            freedom, more than 12,000 moments (about 150 items: pass a subset), or items that are
+            neither right/wrong nor graded.
+
+    Example:
+        >>> from irtcat import fit
+        >>> from irtcat.responses.datasets import load
+        >>> r = load("lsat7")
+        >>> print(model_fit(fit(r, "2pl").bank, r))
+        M2(5) = 11.94, p = 0.0356; RMSEA 0.037 [0.009, 0.065], SRMSR 0.032, TLI 0.937, CFI 0.968
+
+    References:
+        Maydeu-Olivares & Joe (2006), Psychometrika 71, 713-732 (M2); Cai & Hansen (2013), British
+        Journal of Mathematical and Statistical Psychology 66, 245-276 (M2*); Cai & Monroe (2014),
+        CRESST report 839 (C2); Maydeu-Olivares & Joe (2014), Multivariate Behavioral Research 49,
+        305-328 (RMSEA).
+    """
+    check_choice("kind", kind, KINDS)
+    check_interval("level", level)
+    check_choice("missing", missing, MISSING)
+    data = coded(bank, responses, least_items=2, groups=groups, mismatch=mismatch)
+    graded = bool((data.categories > 2).any())
+    kind = ("C2" if graded else "M2") if kind == "auto" else kind
+    if not graded:
+        kind = "M2"  # equal to C2 for right/wrong items
+    parts = [data.of_group(group) for group in data.groups]
+    rows = [_used_values(part, missing) for part in parts]
+    for part, values in zip(parts, rows, strict=True):
+        _check_usable(part, values, kind)
+    free = free_of(data.bank, estimated)
+    changes = _population_changes(data, free)
+    n_free = free.total + len(changes) - free.n_population
+    found = [
+        _group_moments(data, part, values, free, changes, kind)
+        for part, values in zip(parts, rows, strict=True)
+    ]
+    n_moments = sum(moments.n for moments in found)
+    df = n_moments - n_free
+    if df <= 0:
+        advice = 'Use kind="C2".' if graded and kind == "M2" else "More items are needed."
+        got = f"{n_moments} moments and {n_free} parameters"
+        raise argument_error("bank", "one with fewer parameters than moments", got, advice)
+    n = sum(len(values) for values in rows)
+    statistic, identified = _statistic(found, n_free)
+    null_statistic, null_df = 0.0, 0
+    for part, values in zip(parts, rows, strict=True):
+        value, degrees = _independence(part, values, kind)
+        null_statistic, null_df = null_statistic + value, null_df + degrees
+    lower, upper = _rmsea_interval(statistic, df, n, level)
+    residuals = [
+        _correlation_residuals(part, values, moments.conditional)
+        for part, values, moments in zip(parts, rows, found, strict=True)
+    ]
+    remarks = [data.note, "" if identified else "parameters are not identified by the moments"]
+    return ModelFit(
+        kind="M2*" if graded and kind == "M2" else kind,
+        statistic=statistic,
+        df=df,
+        p=float(chi_square_p(statistic, df)),
+        rmsea=float(rmsea(statistic, df, n)),
+        rmsea_lower=lower,
+        rmsea_upper=upper,
+        level=float(level),
+        srmsr=_root_mean_square(np.concatenate(residuals)),
+        tli=_tli(statistic, df, null_statistic, null_df),
+        cfi=_cfi(statistic, df, null_statistic, null_df),
+        null_statistic=null_statistic,
+        null_df=null_df,
+        n_moments=n_moments,
+        n_parameters=n_free,
+        n_subjects=n,
+        n_left_out=len(data.values) - n,
+        flags="; ".join(filter(None, remarks)),
+        srmsr_by_group={
+            group.label: _root_mean_square(residual)
+            for group, residual in zip(data.groups, residuals, strict=True)
+            if groups is not None
+        },
+    )
+
+
+class _Moments(NamedTuple):
+    """Moments of a group.
+
+    Attributes:
+        conditional: expected statistics at the nodes of its population.
+        observed: moments of its answers; NaN where nobody answered both items.
+        jacobian: derivatives of the expected moments, moments x all estimated parameters.
+        counts: moments x moments, subjects behind both; their number alone where all answers count.
+    """
+
+    conditional: Conditional
+    observed: FloatArray
+    jacobian: FloatArray
+    counts: FloatArray | int
+
+    @property
+    def n(self) -> int:
+        """Number of moments."""
+        return int(np.isfinite(self.observed).sum())
+
+
+def _used_values(part: Coded, missing: str) -> np.ndarray:
+    """The answers of the subjects that count."""
+    if missing == "complete":
+        return complete_values(part, "model fit")
+    return part.values[(part.values >= 0).any(axis=1)]
+
+
+def _check_usable(data: Coded, values: np.ndarray, kind: str) -> None:
+    """Raise for constant items, unused categories and too many moments."""
+    constant = data._replace(values=values).constant()
+    if constant.any():
+        names = data.bank.item_ids[constant].tolist()
+        advice = "Leave them out: responses.subset(items=...)."
+        must = "without constant items (in complete rows)"
+        raise argument_error("responses", must, names, advice)
+    if kind == "C2":
+        unused = [
+            f"{item} category {k + 1}"
+            for item, x, n in zip(data.bank.item_ids, values.T, data.categories, strict=True)
+            for k in range(n)
+            if not (x == k).any()
+        ]
+        if unused:
+            raise argument_error(
+                "responses", "ones that use every category", unused, "Merge the categories."
+            )
+    n = data.bank.n_items
+    single = int((data.categories - 1).sum()) if kind == "C2" else n
+    moments = single + n * (n - 1) // 2
+    if moments > MAX_MOMENTS:
+        advice = "Pass a subset of the items: responses.subset(items=...)."
+        raise argument_error("responses", f"of at most {MAX_MOMENTS} moments", moments, advice)
+
+
+Change = tuple[str, Callable[[Population, float], Population]]
+"""An estimated parameter of a population: its label, and the population after a change in it."""
+
+
+def _population_changes(data: Coded, free: Free) -> list[Change]:
+    """The estimated parameters of all populations."""
+    reference, *_ = data.bank.populations
+    changes: list[Change] = []
+    if free.sd:
+        changes.append((reference, lambda old, step: replace(old, sd=old.sd + step)))
+    if free.n_correlations:
+        changes += [(reference, change) for change in _correlation_changes(data.bank.reference)]
+    for label in free.groups:
+        population = data.bank.populations[label]
+        for axis in range(population.dims):
+            unit = np.eye(population.dims)[axis]
+            changes += [(label, _shift("mean", unit)), (label, _shift("sd", unit))]
+        if population.correlations is not None:
+            changes += [(label, change) for change in _correlation_changes(population)]
+    return changes
+
+
+def _shift(name: str, unit: FloatArray) -> Callable[[Population, float], Population]:
+    """The population as a function of a change in its mean or SD along one ability."""
+
+    def change(old: Population, step: float) -> Population:
+        return replace(old, **{name: getattr(old, name) + step * unit})
+
+    return change
+
+
+def _correlation_changes(
+    population: Population,
+) -> list[Callable[[Population, float], Population]]:
+    """The population as a function of a change in each of its correlations."""
+
+    def at(i: int, j: int) -> Callable[[Population, float], Population]:
+        def change(old: Population, step: float) -> Population:
+            matrix = np.array(old.correlations, float)
+            matrix[i, j] = matrix[j, i] = matrix[i, j] + step
+            return replace(old, correlations=matrix)
+
+        return change
+
+    return [at(i, j) for i, j in combinations(range(population.dims), 2)]
+
+
+def _group_moments(
+    data: Coded, part: Coded, values: np.ndarray, free: Free, changes: list[Change], kind: str
+) -> _Moments:
+    """The moments of a group under the model, and their derivatives."""
+    points, weights = population_nodes(part.bank)
+    c = conditional(curves(part.bank, points), weights, part.categories, kind)
+    n_moments = len(model_moments(c))
+    columns: list[FloatArray] = [np.zeros((n_moments, 0))]
+    if free.mask.any():
+        dp = probability_derivatives(part.bank, points)
+        by_item = derivatives(dp, c, part.categories, kind)
+        # The group's items are some of the bank's, where these differ between groups.
+        at = data.bank.positions(part.bank.item_ids)[:, None] * dp.shape[1] + np.arange(dp.shape[1])
+        columns.append(by_item @ free.design()[at.ravel()])
+    columns += [_by_population(part, kind, change)[:, None] for change in changes]
+    observed, counts = observed_moments(values, part.categories, kind)
+    return _Moments(c, observed, np.concatenate(columns, axis=1), counts)
+
+
+def _by_population(part: Coded, kind: str, change: Change) -> FloatArray:
+    """Derivative of a group's moments by a parameter of a population, by a central difference."""
+    label, change_of = change
+    populations = part.bank.populations
+    own = next(iter(populations)) if len(populations) == 1 else label
+    if part.groups[0].label not in ("", label):
+        return np.zeros(len(_expected(part, part.bank, kind)))
+
+    def moments(step: float) -> FloatArray:
+        changed = {**populations, own: change_of(populations[own], step)}
+        return _expected(part, replace(part.bank, populations=changed), kind)
+
+    return (moments(STEP) - moments(-STEP)) / (2 * STEP)
+
+
+def _expected(part: Coded, bank: ItemBank, kind: str) -> FloatArray:
+    """The moments under the model."""
+    points, weights = population_nodes(bank)
+    return model_moments(conditional(curves(bank, points), weights, part.categories, kind))
+
+
+def _statistic(found: list[_Moments], n_free: int) -> tuple[float, bool]:
+    """The chi-square of the residual moments, and whether the parameters are identified.
+
+    The moments of groups are independent, each with its number of subjects.
+    """
+    try:
+        rows = np.concatenate([_whitened(moments) for moments in found])
+    except np.linalg.LinAlgError:
+        raise InputError(SINGULAR) from None
+    return projected(rows[:, 0], rows[:, 1:], n_free)
+
+
+def _whitened(moments: _Moments) -> FloatArray:
+    """Residual moments and derivatives of a group with the identity as covariance."""
+    residual = moments.observed - model_moments(moments.conditional)
+    columns = np.column_stack([residual, moments.jacobian])
+    covariance = moment_covariance(moments.conditional)
+    if isinstance(moments.counts, int):
+        return whiten(covariance / moments.counts, columns)
+    seen = np.isfinite(residual)
+    counts = moments.counts[np.ix_(seen, seen)]
+    own = np.diagonal(counts)
+    return whiten(covariance[np.ix_(seen, seen)] * counts / np.outer(own, own), columns[seen])
+
+
+def _independence(part: Coded, values: np.ndarray, kind: str) -> tuple[float, int]:
+    """The statistic of independent items in a group, and its degrees of freedom."""
+    null, jacobian = independent(values, part.categories, kind)
+    observed, counts = observed_moments(values, part.categories, kind)
+    moments, n_free = _Moments(null, observed, jacobian, counts), jacobian.shape[1]
+    df = moments.n - n_free
+    return (_statistic([moments], n_free)[0], df) if df > 0 else (np.nan, 0)
+
+
+def _rmsea_interval(statistic: float, df: int, n: int, level: float) -> tuple[float, float]:
+    """Interval of RMSEA, from that of the noncentrality."""
+    tails = (0.5 + level / 2, 0.5 - level / 2)
+    lower, upper = (_noncentrality(statistic, df, tail) for tail in tails)
+    return float(np.sqrt(lower / (df * (n - 1)))), float(np.sqrt(upper / (df * (n - 1))))
+
+
+def _noncentrality(statistic: float, df: int, tail: float) -> float:
+    """The noncentrality at which P(chi-square <= statistic) is ``tail``; 0 if there is none."""
+    from scipy.optimize import brentq
+
+    if chndtr(statistic, df, 0.0) <= tail:
+        return 0.0
+    high = max(statistic, 1.0)
+    while chndtr(statistic, df, high) > tail:
+        high *= 2
+    return float(brentq(lambda value: chndtr(statistic, df, value) - tail, 0.0, high))
+
+
+def _root_mean_square(values: FloatArray) -> float:
+    return float(np.sqrt(np.nanmean(values**2))) if np.isfinite(values).any() else np.nan
+
+
+def _correlation_residuals(data: Coded, values: np.ndarray, c: Conditional) -> FloatArray:
+    """Differences of observed and expected correlations of the codes; NaN for nominal items."""
+    if isinstance(data.bank.model, Nominal) or Nominal in data.bank.model.members:
+        return np.full(1, np.nan)
+    mean = c.mean @ c.weights
+    cross = (c.mean * c.weights) @ c.mean.T
+    cross[np.diag_indices(len(cross))] = c.square @ c.weights
+    covariance = cross - np.outer(mean, mean)
+    sd = np.sqrt(np.diagonal(covariance))
+    expected = covariance / np.outer(sd, sd)
+    observed = pd.DataFrame(np.where(values < 0, np.nan, values)).corr().to_numpy()
+    return np.asarray((observed - expected)[np.triu_indices(len(mean), 1)])
+
+
+def _tli(statistic: float, df: int, null: float, null_df: int) -> float:
+    """Tucker-Lewis index; NaN if independent items already fit."""
+    if null_df <= 0 or null <= null_df:
+        return float("nan")
+    return float((null / null_df - statistic / df) / (null / null_df - 1))
+
+
+def _cfi(statistic: float, df: int, null: float, null_df: int) -> float:
+    """Comparative fit index; NaN if independent items already fit."""
+    if null_df <= 0 or null <= null_df:
+        return float("nan")
+    return float(np.clip(1 - (statistic - df) / (null - null_df), 0.0, 1.0))

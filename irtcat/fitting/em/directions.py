@@ -1,0 +1,165 @@
+"""Starting points for data whose likelihood may have several modes, and the choice among them.
+
+The default start orders the subjects by their scores. Where the items measure two abilities, or
+have nothing in common, or are copies of each other, the one-dimensional likelihood has a mode for
+each such set of items, and the scores may lead to a lower one. The correlations of the items show
+this beforehand; for ordinary data they cost little and no other start is tried.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from irtcat._common.types import BoolArray, FloatArray
+from irtcat.bank import rotate_loadings
+from irtcat.fitting.em.driver import Settings, run_em
+from irtcat.fitting.em.iteration import EMProblem, EMState
+
+__all__ = ["MIN_GAIN", "REPORTED_GAIN", "ChosenStart", "highest_start", "item_directions"]
+
+MOST_ITEMS, MOST_ROWS = 200, 400
+"""Maximum number of items, and approximate number of rows used (a few ms for correlations)."""
+
+FEWEST_PAIRS = 10
+"""The correlation of two items with fewer common subjects counts as 0."""
+
+RIVAL = 0.4
+"""Share of the first eigenvalue above which the second factor may have its own mode."""
+
+ABOVE_NOISE = 1.3
+"""A first eigenvalue below this many times the largest one of noise shows no common factor."""
+
+BALANCED = 0.3
+"""Variance of the scores over that of the first factor below which scores miss that factor."""
+
+COPIES = 0.95
+"""Correlation above which items count as copies of each other."""
+
+COPIES_COUNT = 0.15
+"""Sets of copies smaller than this share of the first eigenvalue do not outweigh the others."""
+
+MOST_FACTORS, MOST_SETS = 3, 3
+"""Maximum numbers of factors and of sets of copies that are tried."""
+
+COMPARED_AFTER = 30
+"""Number of iterations from each start before they are compared."""
+
+MIN_GAIN, REPORTED_GAIN = 1e-2, 0.1
+"""Gains in log-posterior: up to the first, the mode is the same; above the second, it is reported.
+"""
+
+
+class ChosenStart(NamedTuple):
+    """The start that the fit continues from, and a note if another start was higher."""
+
+    problem: EMProblem
+    state: EMState
+    note: str = ""
+
+
+def _correlations(
+    points: FloatArray, observed: FloatArray, weights: FloatArray
+) -> tuple[FloatArray, float]:
+    """Correlations of the items, and the median number of subjects of a pair."""
+    points, observed, weights = (array.astype(np.float32) for array in (points, observed, weights))
+    n = np.maximum(weights @ observed, 1)
+    centred = observed * (points - weights @ points / n)
+    cross = (weights[:, None] * centred).T @ centred
+    variance = np.diagonal(cross) / n
+    complete = bool(observed.all())
+    pairs = weights.sum() if complete else (weights[:, None] * observed).T @ observed
+    scale = pairs * np.sqrt(np.outer(variance, variance))
+    known = (pairs >= FEWEST_PAIRS) & (scale > 0)
+    out = np.divide(cross, scale, out=np.zeros_like(cross), where=known)
+    return np.clip(out, -1, 1), float(np.mean(pairs))
+
+
+def _factors(r: FloatArray, n: float) -> tuple[list[FloatArray], float]:
+    """Loadings of the leading factors if there may be several modes, and the first eigenvalue.
+
+    The factors are returned unrotated, by eigenvalue, and rotated to simple structure (varimax).
+    """
+    values = np.linalg.eigvalsh(r)[::-1]
+    noise = (1 + np.sqrt(len(r) / max(n, 1))) ** 2  # Marchenko & Pastur 1967
+    first = float(values[0])
+    rival = values[1] > max(RIVAL * first, noise)
+    balanced = r.mean() * len(r) < BALANCED * first
+    if not (rival or balanced or first < ABOVE_NOISE * noise):
+        return [], first
+    vectors = np.linalg.eigh(r)[1][:, ::-1]
+    k = int(np.clip((values > min(noise, RIVAL * first)).sum(), 1, MOST_FACTORS))
+    loadings = vectors[:, :k] * np.sqrt(np.maximum(values[:k], 0))
+    rotated = rotate_loadings(loadings, "varimax").loadings if k > 1 else loadings[:, :0]
+    return [*loadings.T, *rotated.T], first
+
+
+def _copied(r: FloatArray, variance: FloatArray, least: float) -> list[FloatArray]:
+    """Sets of copies, 1 or -1 for each item of the set, by falling variance."""
+    alike = np.abs(r) > COPIES
+    if alike.sum() <= len(r):
+        return []
+    from scipy.sparse.csgraph import connected_components  # slow to import
+
+    n, label = connected_components(alike, directed=False)
+    size = np.bincount(label, minlength=n)
+    shared = (size - 1) * np.bincount(label, variance, n) / size
+    order = [k for k in np.argsort(-shared, kind="stable") if size[k] > max(1, least)]
+    return [np.sign(r[label.tolist().index(k)]) * (label == k) for k in order[:MOST_SETS]]
+
+
+def item_directions(
+    points: FloatArray, observed: FloatArray, weights: FloatArray, counting: BoolArray
+) -> list[FloatArray]:
+    """Item weights of scores that may lead to a higher mode than the sum score.
+
+    Args:
+        points: responses, as shares of each item's highest; 0 where missing.
+        observed: 1 where there is a response.
+        weights: how many subjects each row stands for.
+        counting: items that abilities are estimated from.
+
+    Returns:
+        One array per direction, 0 for items that do not count; none for ordinary data, whose
+        items have one common factor far above the others.
+    """
+    r, n = _correlations(points, observed, weights)
+    used = counting & (np.diagonal(r) > 0)
+    if used.sum() < 2:
+        return []
+    r = r[np.ix_(used, used)]
+    factors, first = _factors(r, n)
+    share = weights @ points / np.maximum(weights @ observed, 1)
+    sets = _copied(r, (share * (1 - share))[used], COPIES_COUNT * first)
+    directions = np.zeros((len(factors) + len(sets), len(used)))
+    if len(directions):
+        directions[:, used] = [*factors, *sets]
+    return list(directions)
+
+
+def highest_start(starts: Sequence[tuple[EMProblem, EMState]], settings: Settings) -> ChosenStart:
+    """Iterate from each start for a while and choose the highest one.
+
+    Args:
+        starts: problem and first state of each; the default one comes first.
+        settings: of the fit.
+
+    Returns:
+        The default start where none is higher; otherwise the last point from the highest one.
+    """
+    if len(starts) == 1:
+        return ChosenStart(*starts[0])
+    short = settings._replace(max_iterations=min(COMPARED_AFTER, settings.max_iterations))
+    ends = [run_em(problem, state, short, None) for problem, state in starts]
+    heights = np.array([end.trace[-1] for end in ends])
+    best = int(heights.argmax())
+    gain = heights[best] - heights[0]
+    if gain <= MIN_GAIN:
+        return ChosenStart(*starts[0])
+    belief = ends[best].belief
+    state = EMState.of(ends[best].point, belief)
+    note = (
+        f"The items' correlations suggest several modes: of {len(starts)} starting points number "
+        f"{best + 1} was higher than the first by {gain:.2f} and was taken."
+    )
+    return ChosenStart(starts[best][0], state, note if gain > REPORTED_GAIN else "")

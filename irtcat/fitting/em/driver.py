@@ -1,0 +1,304 @@
+"""The driver of EM: the loop, the guard of the objective and the stopping rules."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from irtcat._common.checks import InputError
+from irtcat._common.types import BoolArray, FloatArray
+from irtcat.fitting.em.checkpoint import Checkpoint, Snapshot
+from irtcat.fitting.em.extrapolation import Extrapolation, History
+from irtcat.fitting.em.iteration import EMPoint, EMState, EMUpdate, run_e_step
+from irtcat.fitting.em.m_step import at_bounds
+
+__all__ = ["Ended", "Progress", "Settings", "run_em"]
+
+Progress = Callable[[int, float, float], None]
+"""Called with the iteration, the log-posterior and the step in standard errors."""
+
+FIRST_SLACK, LATER_SLACK = 0.3, 0.05
+"""Extra reach of the windows of the E-step, as the first abilities are guesses."""
+
+FIRST_NEWTON_STEPS, NEWTON_STEPS = 4, 2
+"""Newton steps of the M-step; the first starts far from its maximum."""
+
+FLAT_ITERATIONS, LOOSE = 6, 20
+"""Number of level iterations, and steps in tolerances, that also count as convergence."""
+
+LEVEL = 1e3
+"""Gains below this many times the rounding error do not distinguish a better point."""
+
+
+class Settings(NamedTuple):
+    """Stopping rule and step options of EM.
+
+    Attributes:
+        tolerance: converged when the largest change of an item's parameters is below this many
+            standard errors (of the complete data) and the step promises less than twice this
+            in log-posterior.
+        max_iterations: maximum number of E-steps.
+        accelerate: first iteration that may extrapolate; None never does.
+        expand: whether the latent mean and SD are estimated and removed.
+        noise: relative fall of the objective that counts as rounding.
+    """
+
+    tolerance: float
+    max_iterations: int
+    accelerate: int | None
+    expand: bool
+    noise: float
+
+
+class Ended(NamedTuple):
+    """Result of the loop: the point, its E-step, and the reason to stop.
+
+    ``at_bound`` marks the parameters that were at a bound there, on the scale of the iterations.
+    """
+
+    point: EMPoint
+    belief: Any
+    update: EMUpdate
+    converged: bool
+    n_iterations: int
+    message: str
+    trace: FloatArray
+    at_bound: BoolArray | None = None
+
+
+def _log_posterior(weights: FloatArray, belief: Any, update: EMUpdate) -> float:
+    """Marginal log-likelihood plus log-prior, summed in float64."""
+    return float(weights @ np.asarray(belief.log_z, float)) + float(update.log_prior)
+
+
+class _Images(NamedTuple):
+    """The images of an update that the loop may return to."""
+
+    point: EMPoint
+    plain: EMPoint
+    step: float
+
+
+class _Guard:
+    """Chooses the next point, so that the objective falls only by rounding.
+
+    The candidates, from the most to the least aggressive, are the extrapolated point, the image of
+    EM with expansion, and the plain image. Where the objective falls, the next candidate is taken
+    instead; a fall after expansion disables it, since its assumptions do not hold (steep items at a
+    grid's end, a parameter at its bound).
+
+    A plain step of EM cannot lower the exact objective. Where it does, the fall is the error of the
+    objective (of the integration, where items are steeper than the grid resolves), and smaller
+    changes say nothing from then on.
+    """
+
+    def __init__(self, problem: Any, start: EMPoint, settings: Settings):
+        self.settings = settings
+        self.expand = settings.expand
+        self.jump = Extrapolation(problem.constraints)
+        self.best, self.kind = -np.inf, "plain"
+        self.measured_error = 0.0
+        self.update: EMUpdate | _Images | None = None
+        self.trace: list[float] = []
+
+    def retreat(self, value: float, step: float) -> EMPoint | None:
+        """The point to return to if ``value`` is a fall, else None.
+
+        Where the objective is level, an extrapolated point must also be nearer to a fixed point.
+        """
+        if self.update is None:
+            return None
+        rounding = self.settings.noise * abs(self.best)
+        level = self.kind == "jump" and value < self.best + LEVEL * rounding
+        falls = value < self.best - rounding
+        if not falls and not (level and step > float(self.update.step)):
+            return None
+        if self.kind == "jump":
+            self.jump.rejected()
+            self.kind = "expanded" if self.expand else "plain"
+            return self.update.point
+        if self.kind == "expanded":
+            self.kind, self.expand = "plain", False
+            self.jump.restart()
+            return self.update.plain
+        most = self.settings.tolerance
+        self.measured_error = max(self.measured_error, min(self.best - value, most))
+        return None
+
+    def advance(self, here: EMPoint, value: float, update: EMUpdate, iteration: int) -> EMPoint:
+        """The next point after an accepted one."""
+        self.trace.append(value)
+        self.best, self.update = value, update
+        if self.kind == "jump":
+            self.jump.accepted()
+        if self.is_flat and self.expand:
+            self.expand, self.kind = False, "plain"
+            self.jump.restart()
+            return update.plain
+        self.kind = "expanded" if self.expand else "plain"
+        if self.settings.accelerate is None or iteration + 1 < self.settings.accelerate:
+            return update.point
+        point, jumped = self.jump.propose(here, update.point, update.metric)
+        self.kind = "jump" if jumped else self.kind
+        return point
+
+    def snapshot(self, iteration: int, state: EMState) -> Snapshot:
+        """The state of the guard and of EM before the next iteration."""
+        update = self.update
+        images = [None, None] if update is None else [update.point, update.plain]
+        numbers = {
+            "expand": self.expand,
+            "best": self.best,
+            "kind": self.kind,
+            "step": None if update is None else float(update.step),
+            "damping": self.jump.damping,
+            "length": self.jump.length,
+            "reach": self.jump.reach,
+            "measured_error": self.measured_error,
+        }
+        points = [state.point, *images]
+        others = [state.mean, state.spread, np.array(self.trace), *(self.jump.history or ())]
+        return Snapshot(iteration, (points, others), numbers)
+
+    def resume(self, snapshot: Snapshot) -> EMState:
+        """Undo `snapshot`: restore the guard, and return the state of EM."""
+        (point, image, plain), (mean, sd, trace, *history) = snapshot.arrays
+        numbers = snapshot.numbers
+        self.expand, self.best, self.kind = (numbers[k] for k in ("expand", "best", "kind"))
+        self.jump.damping, self.jump.length, self.jump.reach = (
+            numbers[k] for k in ("damping", "length", "reach")
+        )
+        self.measured_error = numbers["measured_error"]
+        self.jump.history = History(*history) if history else None
+        self.update = None if image is None else _Images(image, plain, numbers["step"])
+        self.trace = trace.tolist()
+        return EMState(point, mean, sd)
+
+    @property
+    def error(self) -> float:
+        """Differences of the objective that say nothing."""
+        rounding = self.settings.noise * abs(self.best)
+        return max(rounding, self.measured_error)
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the objective changed only by its error in the last iterations."""
+        recent = self.trace[-FLAT_ITERATIONS:]
+        if not recent:
+            return False
+        spread = max(recent) - min(recent)
+        return len(recent) == FLAT_ITERATIONS and spread <= self.error
+
+    def verdict(self, step: float, gain: float) -> str:
+        """The reason to stop at the point just accepted; empty to continue."""
+        tolerance = self.settings.tolerance
+        if step <= tolerance and gain <= 2 * tolerance:
+            return f"Converged: the last step was {step:.1e} standard errors."
+        if self.is_flat and step <= LOOSE * tolerance:
+            return f"Converged: the log-posterior no longer changes (step {step:.1e})."
+        return ""
+
+
+def run_em(
+    problem: Any,
+    state: EMState,
+    settings: Settings,
+    progress: Progress | None,
+    checkpoint: Checkpoint | None = None,
+    step_map: Callable[..., Any] = run_e_step,
+) -> Ended:
+    """Iterate the EM map to convergence.
+
+    Args:
+        problem: the problem to fit.
+        state: the first state.
+        settings: stopping rule and step options.
+        progress: called after every iteration.
+        checkpoint: the file to which the state is written, and from which it may be restored.
+        step_map: applies the EM map of the problem.
+
+    Returns:
+        The last point evaluated, with its E-step.
+
+    Raises:
+        FloatingPointError: when the objective is not finite.
+        InputError: when the checkpoint belongs to another fit.
+    """
+    guard = _Guard(problem, state.point, settings)
+    if checkpoint is None:
+        return _iterate(problem, state, settings, progress, guard, 0, None, step_map)
+    first = 0
+    saved = checkpoint.restore(state.point)
+    if saved is not None:
+        first, state = saved.iteration, guard.resume(saved)
+    if first >= settings.max_iterations:
+        raise InputError(
+            f"{checkpoint.path}: this fit has already taken {first} iterations. "
+            "Raise max_iterations to continue."
+        )
+    with checkpoint:
+        checkpoint.offer(guard.snapshot(first, state))
+        ended = _iterate(problem, state, settings, progress, guard, first, checkpoint, step_map)
+        if ended.converged:
+            checkpoint.finish()
+        else:
+            checkpoint.keep()
+    return ended
+
+
+def _iterate(
+    problem: Any,
+    state: EMState,
+    settings: Settings,
+    progress: Progress | None,
+    guard: _Guard,
+    first: int,
+    checkpoint: Checkpoint | None,
+    step_map: Callable[..., Any],
+) -> Ended:
+    """The loop of `run_em` from iteration ``first`` on."""
+    weights = np.asarray(problem.weights, float)
+    ended: Ended | None = None
+    for iteration in itertools.count(first):
+        if iteration >= settings.max_iterations and ended is not None:
+            break
+        slack, n_steps = (
+            (FIRST_SLACK, FIRST_NEWTON_STEPS) if iteration == 0 else (LATER_SLACK, NEWTON_STEPS)
+        )
+        update, belief = step_map(problem, state, slack, n_steps, guard.expand)
+        value, step = _log_posterior(weights, belief, update), float(update.step)
+        if not np.isfinite([value, step]).all():
+            raise FloatingPointError(f"The log-posterior became {value} in iteration {iteration}.")
+        back, here = guard.retreat(value, step), state
+        if back is not None:
+            state = state._replace(point=back)
+        else:
+            point = guard.advance(here.point, value, update, iteration)
+            state = EMState.of(point, belief)
+        if checkpoint is not None:
+            checkpoint.offer(guard.snapshot(iteration + 1, state))
+        if back is not None:
+            continue
+        if progress is not None:
+            progress(iteration + 1, value, step)
+        ended = Ended(
+            point=here.point,
+            belief=belief,
+            update=update,
+            converged=True,
+            n_iterations=iteration + 1,
+            message="",
+            trace=np.array(guard.trace),
+        )
+        if message := guard.verdict(step, float(update.gain)):
+            at_bound = at_bounds(here.point.params, problem.constraints)
+            return ended._replace(message=message, at_bound=at_bound)
+    assert ended is not None
+    return ended._replace(
+        at_bound=at_bounds(ended.point.params, problem.constraints),
+        converged=False,
+        n_iterations=iteration,
+        message=f"Not converged: the step was still {step:.1e} standard errors after "
+        f"{iteration} iterations. Raise max_iterations.",
+    )

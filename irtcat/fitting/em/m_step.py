@@ -1,0 +1,398 @@
+"""The M-step: Fisher scoring on all items at once over the grid, with priors and constraints.
+
+Each item's expected log-likelihood is maximised by a few damped Newton steps with the expected
+information (positive semi-definite for every model, so that a step always points uphill).
+A step that does not increase the item's objective is rejected and damped further
+(Levenberg-Marquardt), so the objective never goes down.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from irtcat._common.types import BoolArray
+from irtcat.fitting.em.m_step_terms import item_terms
+from irtcat.latent.line import grid_nodes
+from irtcat.models import ItemModel
+
+__all__ = [
+    "Constraints",
+    "MStep",
+    "Shared",
+    "at_bounds",
+    "beyond_bounds",
+    "log_prior",
+    "m_step",
+    "penalised_terms",
+    "prior_information",
+    "prior_slopes",
+    "step_within_bounds",
+]
+
+RIDGE = 1e-10
+"""Smallest pivot of the small Cholesky factorisations, and the diagonal of inactive parameters."""
+
+BELOW_ALL = 1e30
+"""Stands for infinity, which times a weight of 0 would be NaN."""
+
+MAX_STEPS = 12
+"""Maximum number of evaluations, where steps are rejected and damped again."""
+
+
+class Shared(NamedTuple):
+    """Which cells of the tied columns are the same parameter.
+
+    Attributes:
+        labels: number of each cell's parameter.
+        counts: number of cells of each parameter.
+    """
+
+    labels: Int[Array, "items tied"]
+    counts: Float[Array, " shared"]
+
+
+class Constraints(NamedTuple):
+    """Priors, fixed parameters and bounds of every item's unconstrained parameters.
+
+    Attributes:
+        prior_mean: mean of the Normal prior.
+        prior_precision: 1 / variance of it; 0 where there is no prior.
+        free: whether the parameter is estimated.
+        lower: lower bounds, one per parameter.
+        upper: upper bounds, one per parameter.
+        family: 0 Normal; 1 lognormal (``prior_mean`` and ``prior_precision`` are of the
+            logarithm); 2 Beta on the parameter's sigmoid (alpha and beta take their place).
+            None where all are Normal.
+        shared: which cells of the tied columns are the same parameter; None where all of a column
+            are.
+    """
+
+    prior_mean: Float[Array, "items params"]
+    prior_precision: Float[Array, "items params"]
+    free: Bool[Array, "items params"]
+    lower: Float[Array, " params"]
+    upper: Float[Array, " params"]
+    family: Array | None = None
+    shared: Shared | None = None
+
+
+def at_bounds(params: Any, constraints: Constraints) -> BoolArray:
+    """Which free parameters are at a bound."""
+    lower, upper, free = (
+        np.asarray(array) for array in (constraints.lower, constraints.upper, constraints.free)
+    )
+    params = np.asarray(params)
+    return free & ((params <= lower) | (params >= upper))
+
+
+def beyond_bounds(params: Array, gradient: Array, constraints: Constraints) -> Array:
+    """Which parameters are at a bound beyond which the objective still rises."""
+    at_low = (params <= constraints.lower) & (gradient < 0)
+    return at_low | ((params >= constraints.upper) & (gradient > 0))
+
+
+class MStep(NamedTuple):
+    """New parameters and the size of the step.
+
+    Attributes:
+        params: the new unconstrained parameters.
+        step: largest first Newton step over the items, in standard errors of the complete data.
+        gain: predicted increase of the expected log-posterior by the first Newton step.
+        information: expected information of the complete data at the new parameters.
+        gradient: gradient of the expected log-posterior there.
+    """
+
+    params: Float[Array, "items params"]
+    step: Float[Array, ""]
+    gain: Float[Array, ""]
+    information: Float[Array, "items params params"]
+    gradient: Float[Array, "items params"]
+
+
+def log_prior(params: Array, constraints: Constraints) -> Float[Array, " items"]:
+    """Log-density of the priors, one number per item.
+
+    All are densities of the parameter named (the slope, or c and d themselves, no Jacobian): with
+    the likelihood they are maximised over that parameter.
+    """
+    off = params - constraints.prior_mean
+    precision = constraints.prior_precision
+    log_scale = jnp.where(precision > 0, jnp.log(jnp.maximum(precision, 1e-30)), 0.0)
+    normaliser = jnp.where(precision > 0, 0.5 * (log_scale - jnp.log(2 * jnp.pi)), 0.0)
+    normal = -0.5 * precision * off**2 + normaliser
+    if constraints.family is None:
+        return normal.sum(-1)
+    log_a = jnp.log(jnp.where(params > 0, params, 1.0))
+    lognormal = normaliser - log_a - 0.5 * precision * (log_a - constraints.prior_mean) ** 2
+    lognormal = jnp.where(params > 0, lognormal, -BELOW_ALL)
+    alpha, beta = (jnp.where(constraints.family == 2, v, 1.0) for v in constraints[:2])
+    ends = jax.nn.log_sigmoid(params), jax.nn.log_sigmoid(-params)
+    constant = jax.scipy.special.betaln(alpha, beta)
+    on_unit = (alpha - 1) * ends[0] + (beta - 1) * ends[1] - constant
+    conditions = [constraints.family == 1, constraints.family == 2]
+    return jnp.select(conditions, [lognormal, on_unit], normal).sum(-1)
+
+
+def prior_slopes(params: Array, constraints: Constraints) -> tuple[Array, Array]:
+    """Gradient of `log_prior`, and minus its second derivative (each parameter has its own)."""
+    precision = constraints.prior_precision
+    gradient = -precision * (params - constraints.prior_mean)
+    if constraints.family is None:
+        return gradient, precision
+    safe = jnp.where(params > 0, params, 1.0)
+    pull = precision * (jnp.log(safe) - constraints.prior_mean)
+    p = jax.nn.sigmoid(params)
+    alpha, beta = constraints.prior_mean, precision
+    conditions = [constraints.family == 1, constraints.family == 2]
+    by_family = [-(1 + pull) / safe, (alpha - 1) - (alpha + beta - 2) * p]
+    curvature = [(precision - 1 - pull) / safe**2, (alpha + beta - 2) * p * (1 - p)]
+    return jnp.select(conditions, by_family, gradient), jnp.select(conditions, curvature, precision)
+
+
+def prior_information(params: Array, constraints: Constraints) -> Array:
+    """Minus the second derivative of `log_prior`, made positive for the M-step."""
+    curvature = prior_slopes(params, constraints)[1]
+    if constraints.family is None:
+        return curvature
+    least = constraints.prior_precision / jnp.where(params > 0, params, 1.0) ** 2
+    bent = (constraints.family == 1) & (curvature < 0.1 * least)
+    return jnp.where(bent, least, curvature)
+
+
+def penalised_terms(
+    template: ItemModel,
+    params: Float[Array, "items params"],
+    counts: Float[Array, "contrasts nodes items"],
+    totals: Array,
+    constraints: Constraints,
+    nodes: Float[Array, "nodes *dims"] | None = None,
+) -> tuple[
+    Float[Array, " items"], Float[Array, "items params"], Float[Array, "items params params"]
+]:
+    """Expected log-posterior of each item, its gradient and its expected information."""
+    nodes = grid_nodes(params.dtype) if nodes is None else nodes
+    value, gradient, information = item_terms(template, params, counts, totals, nodes)
+    value = value + log_prior(params, constraints)
+    gradient = gradient + prior_slopes(params, constraints)[0]
+    eye = jnp.eye(params.shape[1], dtype=params.dtype)
+    return value, gradient, information + prior_information(params, constraints)[..., None] * eye
+
+
+def _solve(matrix: Array, vector: Array) -> Array:
+    """Solve many small positive-definite systems by an unrolled Cholesky factorisation.
+
+    ``matrix`` is (..., n, n) and ``vector`` (..., n), n at most a handful: elementwise over the
+    leading axes, which is much faster than one library call per item.
+    """
+    n = matrix.shape[-1]
+    low: list[list[Any]] = [[None] * n for _ in range(n)]
+    for i in range(n):
+        for j in range(i + 1):
+            rest = matrix[..., i, j] - sum(low[i][k] * low[j][k] for k in range(j))
+            low[i][j] = jnp.sqrt(jnp.maximum(rest, RIDGE)) if i == j else rest / low[j][j]
+    y: list[Any] = []
+    for i in range(n):
+        y.append((vector[..., i] - sum(low[i][k] * y[k] for k in range(i))) / low[i][i])
+    x: list[Any] = [None] * n
+    for i in reversed(range(n)):
+        x[i] = (y[i] - sum(low[k][i] * x[k] for k in range(i + 1, n))) / low[i][i]
+    return jnp.stack(x, axis=-1)
+
+
+def direction(
+    gradient: Array,
+    information: Array,
+    damping: Array,
+    active: Array,
+    tied: tuple[int, ...],
+    item_weights: Array,
+    shared: "Shared | None" = None,
+) -> Array:
+    """The damped Newton step; tied parameters move together, inactive ones do not move.
+
+    The step of the tied parameters solves the sum over the items of the Schur complements of their
+    other parameters.
+    """
+    n = gradient.shape[-1]
+    eye = jnp.eye(n, dtype=gradient.dtype)
+    both = active[..., None] & active[..., None, :]
+    scaled = information * (1 + damping[:, None, None] * eye)
+    matrix = jnp.where(both, scaled, 0) + jnp.where(active, RIDGE, 1.0)[..., None] * eye
+    vector = jnp.where(active, gradient, 0)
+    if not tied:
+        return _solve(matrix, vector)
+    untied = [i for i in range(n) if i not in tied]
+    t, o = np.array(tied), np.array(untied, int)
+    schur, right = matrix[:, t][:, :, t], vector[:, t]
+    if untied:
+        cross = matrix[:, o][:, :, t]
+        block = matrix[:, o][:, :, o]
+        solved = jnp.stack([_solve(block, cross[..., i]) for i in range(len(tied))], -1)
+        solved_gradient = _solve(block, vector[:, o])
+        schur = schur - jnp.einsum("jot,jos->jts", cross, solved)
+        right = right - jnp.einsum("jot,jo->jt", cross, solved_gradient)
+    is_active = active[:, t]
+    schur = jnp.where(is_active[:, :, None] & is_active[:, None, :], schur, 0)
+    step = _shared_step(schur, jnp.where(is_active, right, 0), item_weights, shared)
+    step = jnp.where(is_active, step, 0)
+    out = jnp.zeros_like(gradient).at[:, t].set(step)
+    if untied:
+        out = out.at[:, o].set(solved_gradient - jnp.einsum("jot,jt->jo", solved, step))
+    return out
+
+
+def _shared_step(
+    schur: Float[Array, "items tied tied"],
+    right: Float[Array, "items tied"],
+    item_weights: Float[Array, " items"],
+    shared: "Shared | None",
+) -> Float[Array, "items tied"]:
+    """The step of the tied parameters of every item."""
+    weight = item_weights[:, None]
+    if shared is None:  # one number a column for all items
+        total = (weight[..., None] * schur).sum(0)
+        total = total + jnp.diag(jnp.where(jnp.diagonal(total) > 0, 0.0, 1.0))
+        return jnp.broadcast_to(_solve(total, (weight * right).sum(0)), right.shape)
+    size, labels = len(shared.counts), shared.labels
+    total = jnp.zeros((size, size), schur.dtype)
+    total = total.at[labels[:, :, None], labels[:, None, :]].add(weight[..., None] * schur)
+    total = total + jnp.diag(jnp.where(jnp.diagonal(total) > 0, RIDGE, 1.0))
+    values = jnp.zeros(size, right.dtype).at[labels].add(weight * right)
+    return jnp.linalg.solve(total, values)[labels]
+
+
+def step_within_bounds(
+    params: Float[Array, "items params"],
+    gradient: Float[Array, "items params"],
+    information: Float[Array, "items params params"],
+    damping: Float[Array, " items"],
+    constraints: Constraints,
+    tied: tuple[int, ...],
+    item_weights: Float[Array, " items"],
+) -> Float[Array, "items params"]:
+    """The point after a damped Newton step.
+
+    Where a parameter is stopped by a bound, the others take the step that is best at that bound.
+    """
+    active = constraints.free & ~beyond_bounds(params, gradient, constraints)
+
+    def solve(gradient: Array, active: Array) -> Array:
+        return direction(
+            gradient, information, damping, active, tied, item_weights, constraints.shared
+        )
+
+    move = solve(gradient, active)
+    moved = jnp.clip(params + move, constraints.lower, constraints.upper)
+    stopped = active & (moved != params + move)
+
+    def along_the_bounds() -> Array:
+        to_bound = jnp.where(stopped, moved - params, 0)
+        rest = gradient - jnp.einsum("jik,jk->ji", information, to_bound)
+        move = to_bound + solve(rest, active & ~stopped)
+        return jnp.clip(params + move, constraints.lower, constraints.upper)
+
+    moved = jax.lax.cond(stopped.any(), along_the_bounds, lambda: moved)
+    return jnp.where(constraints.free, moved, params)
+
+
+class _State(NamedTuple):
+    """The best point so far, its terms, the next candidate, the squared length of the first step.
+
+    ``stuck`` marks items without an accepted step so far.
+    """
+
+    best: Array
+    value: Array
+    gradient: Array
+    information: Array
+    damping: Array
+    candidate: Array
+    squared: Array
+    stuck: Array
+
+
+def m_step(
+    template: ItemModel,
+    params: Float[Array, "items params"],
+    counts: Float[Array, "contrasts nodes items"],
+    totals: Array,
+    constraints: Constraints,
+    item_weights: Float[Array, " items"],
+    tied: tuple[int, ...],
+    n_steps: int | Array,
+    nodes: Float[Array, "nodes *dims"] | None = None,
+) -> MStep:
+    """Maximise the expected log-posterior of all items by ``n_steps`` damped Newton steps.
+
+    Args:
+        template: the items (their parameters are not used).
+        params: where to start.
+        counts: expected sums of the statistics at the nodes.
+        totals: expected number of subjects at the nodes, (nodes,) or (nodes, items).
+        constraints: priors, fixed parameters, bounds.
+        item_weights: 1 for items that tied parameters are estimated from, 0 for the others.
+        tied: columns of ``params`` that all items share.
+        n_steps: number of steps.
+        nodes: abilities at which the counts are given; the common grid by default.
+
+    Returns:
+        The new parameters; no item's objective is below that of ``params`` (for tied
+        parameters: the sum over the items of weight 1).
+    """
+
+    def better(new: Array, old: Array) -> Array:
+        if tied:
+            new, old = (jnp.full_like(v, (item_weights * v).sum()) for v in (new, old))
+        return new >= old - 64 * jnp.finfo(old.dtype).eps * jnp.abs(old)
+
+    def body(step_number: Array, state: _State) -> _State:
+        value, gradient, information = penalised_terms(
+            template, state.candidate, counts, totals, constraints, nodes
+        )
+        up = better(value, state.value)
+        best = jnp.where(up[:, None], state.candidate, state.best)
+        value = jnp.where(up, value, state.value)
+        gradient = jnp.where(up[:, None], gradient, state.gradient)
+        information = jnp.where(up[:, None, None], information, state.information)
+        damping = jnp.where(up, 0.3 * state.damping, jnp.maximum(10 * state.damping, 0.1))
+        candidate = step_within_bounds(
+            best, gradient, information, damping, constraints, tied, item_weights
+        )
+        move = candidate - best
+        squared = jnp.einsum("ji,jik,jk->j", move, information, move)
+        squared = jnp.where(step_number == 0, squared, state.squared)
+        stuck = jnp.where(step_number == 0, True, state.stuck & ~up)
+        return _State(
+            best=best,
+            value=value,
+            gradient=gradient,
+            information=information,
+            damping=damping,
+            candidate=candidate,
+            squared=squared,
+            stuck=stuck,
+        )
+
+    # The first evaluation is that of the starting point, which is always accepted.
+    nothing = jnp.zeros_like(params[:, 0])
+    state = _State(
+        best=params,
+        value=nothing - BELOW_ALL,
+        gradient=jnp.zeros_like(params),
+        information=jnp.zeros((*params.shape, params.shape[1]), params.dtype),
+        damping=nothing,
+        candidate=params,
+        squared=nothing,
+        stuck=nothing == 0,
+    )
+    n_evaluations, state = jax.lax.while_loop(
+        lambda carry: (carry[0] <= n_steps) | (carry[1].stuck.any() & (carry[0] < MAX_STEPS)),
+        lambda carry: (carry[0] + 1, body(*carry)),
+        (jnp.int32(0), state),
+    )
+    del n_evaluations
+    step, gain = jnp.sqrt(state.squared.max()), 0.5 * state.squared.sum()
+    return MStep(state.best, step, gain, state.information, state.gradient)

@@ -1,0 +1,372 @@
+"""EM for several abilities: one iteration by grid, two-tier or adaptive quadrature.
+
+Every group of subjects has a Normal population; its E-step runs on the scale z on which that
+population is standard Normal, with the items rescaled to it, and the M-step takes the nodes of all
+groups on the scale of the items.
+
+The steps of EM are lengthened with the missing information (`irtcat.fitting.em.full_step`), or
+parameter expansion (Liu, Rubin & Wu 1998) is used instead: the mean and the spread of the first
+group's abilities are estimated in each iteration and immediately removed by rescaling the items,
+where the model is invariant to it. Without a loading pattern the spread is the full covariance;
+with one it is each ability's SD (correlations are parameters).
+"""
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from irtcat._common.compilation import jit
+from irtcat.fitting.em.full_step import Displacement, full_step, item_scores
+from irtcat.fitting.em.iteration import EMPoint, EMState, EMUpdate
+from irtcat.fitting.em.m_step import (
+    Constraints,
+    MStep,
+    log_prior,
+    m_step,
+    prior_information,
+    prior_slopes,
+    step_within_bounds,
+)
+from irtcat.fitting.em.m_step_terms import LINEAR
+from irtcat.latent import (
+    Moments,
+    MultiEStep,
+    MultiSums,
+    PopulationDesign,
+    Quadrature,
+    RowBlock,
+    correlation_curvature,
+    correlation_root,
+    group_chunks,
+    population_step,
+    populations_of,
+    rescaled_populations,
+    sums_of_block,
+)
+from irtcat.models import ItemModel, ThreePL, pack, unpack
+
+__all__ = [
+    "CAN_BE_LENGTHENED",
+    "MultiProblem",
+    "StepRule",
+    "filled",
+    "run_multi_e_step",
+    "sums_at",
+]
+
+CAN_BE_LENGTHENED = (*LINEAR, ThreePL)
+"""Models whose steps are lengthened with the missing information: see `fitting.em.full_step`."""
+
+NEAR = 1.0
+"""Steps of items with a lower asymptote are lengthened below this size (standard errors): far from
+the maximum the lengthened steps of asymptotes overshoot."""
+
+STEP_CELLS = 4e6
+"""Maximum number of responses for the missing information: beyond it, every k-th row is used."""
+
+
+class StepRule(NamedTuple):
+    """How the next point follows from a step of EM (static).
+
+    Attributes:
+        lengthen: whether the step is lengthened with the missing information.
+        rescale: otherwise, whether the latent scale is removed.
+        full: whether this removes the full covariance (no loading pattern).
+        has_missing: whether any response is missing.
+        tied: columns of the parameters that items share.
+    """
+
+    lengthen: bool
+    rescale: bool
+    full: bool
+    has_missing: bool
+    tied: tuple[int, ...]
+
+
+class MultiProblem(NamedTuple):
+    """Everything that is constant over the iterations.
+
+    Attributes:
+        template: the items (two-tier: with the general abilities and one specific each).
+        blocks: gives the rows in blocks, once for every pass.
+        weights: how many subjects each row stands for.
+        item_weights: 1 for the items that abilities are estimated from, 0 for the others.
+        has_missing: whether any response is missing.
+        constraints: priors, fixed parameters, bounds.
+        rule: the quadrature.
+        population: what of the population is estimated.
+        step_rule: how the next point follows from the step of EM.
+        specific: specific factor of each item (two-tier).
+    """
+
+    template: ItemModel
+    blocks: Callable[[], Iterable[RowBlock]]
+    weights: Float[Array, " rows"]
+    item_weights: Float[Array, " items"]
+    has_missing: bool
+    constraints: Constraints
+    rule: Quadrature
+    population: PopulationDesign
+    step_rule: StepRule
+    specific: Array | None
+
+    def chunks(self, block: RowBlock, n_cells: int) -> tuple[Array, ...]:
+        """Row numbers of each group of a block, in chunks for this many cells a row."""
+        return group_chunks(block, self.population.n_groups, n_cells)
+
+
+def _without_turning(gradient: Array, slopes: Array, item_weights: Array) -> Array:
+    """Remove from the gradient the rotation of the axes, which the likelihood does not identify.
+
+    A rotation moves the slopes A to A W with W antisymmetric; the antisymmetric part of A' gradient
+    is 0 except for the integration error, which would make the axes drift. It is removed along A Y,
+    with Y antisymmetric and ``S Y + Y S`` twice that part, S = A' A.
+    """
+    dims = slopes.shape[1]
+    inner = slopes.T @ (item_weights[:, None] * gradient[:, :dims])
+    values, vectors = jnp.linalg.eigh(slopes.T @ (item_weights[:, None] * slopes))
+    target = vectors.T @ (inner - inner.T) @ vectors
+    total = values[:, None] + values[None, :]
+    rotation = vectors @ (target / jnp.maximum(total, 1e-6 * values[-1] + 1e-30)) @ vectors.T
+    along = item_weights[:, None] * (slopes @ rotation)
+    return gradient.at[:, :dims].add(-along)
+
+
+def _newton_step(
+    params: Array,
+    sums: MultiSums,
+    dims: int,
+    item_weights: Array,
+    constraints: Constraints,
+    damping: Array,
+    step_rule: StepRule,
+) -> MStep:
+    """One Newton step for the items (EM gradient: Lange 1995)."""
+    assert sums.gradient is not None
+    assert sums.information is not None
+    gradient = sums.gradient + prior_slopes(params, constraints)[0]
+    if step_rule.full and step_rule.lengthen:
+        gradient = _without_turning(gradient, params[:, :dims], item_weights)
+    eye = jnp.eye(params.shape[1], dtype=params.dtype)
+    information = sums.information + prior_information(params, constraints)[..., None] * eye
+    damp = jnp.full(len(gradient), damping)
+    moved = step_within_bounds(
+        params, gradient, information, damp, constraints, step_rule.tied, item_weights
+    )
+    move = moved - params
+    squared = jnp.einsum("ji,jik,jk->j", move, information, move)
+    return MStep(moved, jnp.sqrt(squared.max()), 0.5 * squared.sum(), information, gradient)
+
+
+def _lengthened(
+    point: EMPoint,
+    plain: EMPoint,
+    new: MStep,
+    template: ItemModel,
+    x: Array,
+    weights: Array,
+    belief: MultiEStep,
+    moments: Moments,
+    constraints: Constraints,
+    design: PopulationDesign,
+    step_rule: StepRule,
+) -> EMPoint:
+    """The EM step lengthened with the missing information (see `irtcat.fitting.em.full_step`)."""
+    dims = design.dims
+    every = max(1, int(x.size // STEP_CELLS))
+    rows = slice(None, None, every)
+    n = moments.n[0]
+    root = populations_of(point.population, design).root[0]
+    mean = belief.mean[rows] @ root.T
+    covariance = root @ belief.covariance[rows] @ root.T
+    weights = weights[rows]
+    weights = weights * (n / weights.sum())
+    statistics, mask = template.sufficient_statistics(
+        x[rows], 1, step_rule.has_missing, point.params.dtype
+    )
+    answered = jnp.ones_like(statistics[0]) if mask is None else mask
+    model: Any = unpack(template, point.params)
+    lower = getattr(model, "logit_lower", None)
+    scores = item_scores(
+        model.slope, model.intercept, lower, mean, covariance, statistics[0], answered
+    )
+    by_free = jnp.zeros((0, dims, dims), root.dtype)
+    information_free = jnp.zeros((0, 0), root.dtype)
+    if design.size:
+
+        def precision_of(free: Array) -> Array:
+            other = correlation_root(free, dims)
+            return jnp.linalg.inv(other @ other.T)
+
+        by_free = jnp.moveaxis(jax.jacfwd(precision_of)(point.population), -1, 0)
+        values, vectors = correlation_curvature(point.population, moments.second[0])
+        information_free = n * (vectors * values) @ vectors.T
+    inside = (plain.params > constraints.lower) & (plain.params < constraints.upper)
+    active = constraints.free & inside
+    step = Displacement(
+        plain.params - point.params, (plain.population - point.population)[: len(by_free)]
+    )
+    long_step = full_step(
+        step, new.information, information_free, active, scores, model.slope, mean, covariance,
+        weights, by_free,
+    )  # fmt: skip
+    params = jnp.clip(point.params + long_step.params, constraints.lower, constraints.upper)
+    free = point.population + long_step.free if design.size else plain.population
+    image = EMPoint(jnp.where(active, params, plain.params), free)
+    if lower is None:
+        return image
+    near = new.step < NEAR
+    return jax.tree.map(lambda a, b: jnp.where(near, a, b), image, plain)
+
+
+def _symmetric_root(matrix: Float[Array, "dims dims"]) -> Float[Array, "dims dims"]:
+    values, vectors = jnp.linalg.eigh(matrix)
+    return (vectors * jnp.sqrt(jnp.maximum(values, 1e-8))) @ vectors.T
+
+
+def _removed_scale(
+    new: MStep,
+    template: ItemModel,
+    moments: Moments,
+    constraints: Constraints,
+    design: PopulationDesign,
+    step_rule: StepRule,
+    specific: Array | None,
+    n_general: int,
+) -> tuple[EMPoint, Array]:
+    """The image of EM with the first group's mean and spread removed, and the size of the shift."""
+    mean, covariance = moments.mean[0], moments.covariance[0]
+    sd = jnp.sqrt(jnp.maximum(jnp.diagonal(covariance), 1e-8))
+    spread = _symmetric_root(covariance) if step_rule.full else jnp.diag(sd)
+    model = unpack(template, new.params)
+    if specific is None:
+        moved = model.rescale(mean, spread)
+    else:  # every item has the general abilities and its own specific one
+        columns = jnp.column_stack(
+            [*(jnp.full_like(specific, k) for k in range(n_general)), n_general + specific]
+        )
+        by_item = jax.vmap(lambda item, m, s: item.rescale(m, jnp.diag(s)))
+        moved = by_item(model, mean[columns], sd[columns])
+    params = jnp.clip(pack(moved), constraints.lower, constraints.upper)
+    params = jnp.where(constraints.free, params, pack(moved))
+    eye = jnp.eye(len(mean), dtype=mean.dtype)
+    shift = jnp.maximum(jnp.abs(mean).max(), jnp.sqrt(2.0) * jnp.abs(spread - eye).max())
+    vector = rescaled_populations(moments, design, mean, spread)
+    return EMPoint(params, vector), shift
+
+
+@functools.partial(jit, static_argnames=("design", "step_rule", "n_general"))
+def multi_update(
+    point: EMPoint,
+    sums: MultiSums,
+    template: ItemModel,
+    x: Array | None,
+    weights: Array,
+    item_weights: Array,
+    constraints: Constraints,
+    specific: Array | None,
+    n_steps: Array,
+    expand: Array,
+    *,
+    design: PopulationDesign,
+    step_rule: StepRule,
+    n_general: int,
+) -> EMUpdate:
+    """The M-step for items and populations, and the step defined by ``step_rule``.
+
+    Returns:
+        The update; its ``step`` is that of EM, in standard errors of the complete data.
+    """
+    if sums.gradient is None:
+        belief = sums.belief
+        new = m_step(
+            template, point.params, belief.counts, belief.totals, constraints, item_weights,
+            step_rule.tied, n_steps, sums.theta,
+        )  # fmt: skip
+    else:
+        damping = jnp.where(n_steps > 2, 1.0, 0.0).astype(point.params.dtype)
+        new = _newton_step(
+            point.params, sums, design.dims, item_weights, constraints, damping, step_rule
+        )
+    moments = sums.moments(design, n_general)
+    n = moments.n.sum()
+    plain = EMPoint(new.params, population_step(point.population, moments, design))
+    image, step = plain, new.step
+    if step_rule.lengthen:
+        assert x is not None
+        image = _lengthened(
+            point, plain, new, template, x, weights, sums.belief, moments, constraints, design,
+            step_rule,
+        )  # fmt: skip
+    elif step_rule.rescale:
+        image, shift = _removed_scale(
+            new, template, moments, constraints, design, step_rule, specific, n_general
+        )
+        step = jnp.where(expand, jnp.maximum(step, jnp.sqrt(n) * shift), step)
+    image = jax.tree.map(lambda a, b: jnp.where(expand, a, b), image, plain)
+    if design.size:
+        old, moved = (populations_of(v, design) for v in (point.population, image.population))
+        change = jnp.maximum(
+            jnp.abs(moved.mean - old.mean).max(), jnp.abs(moved.root - old.root).max()
+        )
+        step = jnp.maximum(step, jnp.sqrt(n) * change)
+    metric = EMPoint(
+        jnp.diagonal(new.information, axis1=1, axis2=2), jnp.full_like(point.population, n)
+    )
+    prior = (item_weights * log_prior(point.params, constraints)).sum()
+    return EMUpdate(
+        point=image, plain=plain, step=step, gain=new.gain, metric=metric, log_prior=prior
+    )
+
+
+def sums_at(problem: MultiProblem, state: EMState) -> MultiSums:
+    """The E-step of the problem's rule at a point: one pass over the rows."""
+    dtype, running = problem.weights.dtype, []
+    for block in problem.blocks():
+        nodes: Any = ()
+        if problem.rule.is_adaptive:
+            nodes = tuple(filled(array, block, dtype) for array in (state.mean, state.spread))
+        sums = sums_of_block(
+            problem.rule, state.point.params, state.point.population, problem.template, block,
+            problem.item_weights, nodes, problem.population, problem.has_missing,
+        )  # fmt: skip
+        running.append((sums, block.rows.stop - block.rows.start))
+    if len(running) == 1:
+        return running[0][0]
+    total: Any = None
+    for sums, n_rows in running:  # the blocks of several devices run at the same time until here
+        rows: Any = [np.asarray(array)[:n_rows] for array in sums.belief[:3]]
+        rest: Any = [np.asarray(array) for array in sums.belief[3:]]
+        here = jax.device_get(sums)._replace(belief=MultiEStep(*rows, *rest))
+        total = here if total is None else total + here
+    return total
+
+
+def filled(array: Any, block: RowBlock, dtype: np.dtype) -> np.ndarray:
+    """The block's rows of an array of all rows, 0 after the last."""
+    rows = np.asarray(array, dtype)[block.rows]
+    missing = len(block.x) - len(rows)
+    return np.pad(rows, [(0, missing), *[(0, 0)] * (rows.ndim - 1)]) if missing else rows
+
+
+def run_multi_e_step(
+    problem: MultiProblem, state: EMState, slack: float, n_steps: int, expand: bool
+) -> tuple[EMUpdate, MultiEStep]:
+    """Apply the EM map of the problem's rule (``slack`` is for layouts in one dimension)."""
+    del slack
+    sums = sums_at(problem, state)
+    x = None
+    if problem.step_rule.lengthen:
+        (block,) = problem.blocks()  # only fits in memory are lengthened
+        x = block.x
+    update = multi_update(
+        state.point, sums, problem.template, x, problem.weights, problem.item_weights,
+        problem.constraints, problem.specific, np.int32(n_steps), np.bool_(expand),
+        design=problem.population, step_rule=problem.step_rule, n_general=problem.rule.n_general,
+    )  # fmt: skip
+    return update, sums.belief

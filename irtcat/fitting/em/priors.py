@@ -1,0 +1,349 @@
+"""Priors and bounds of a fit, chosen once and stated in the result."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import device_put
+from jaxtyping import Array
+
+from irtcat._common.checks import InputError, argument_error
+from irtcat._common.compilation import jit
+from irtcat._common.precision import precision as precision_of
+from irtcat._common.types import BoolArray, FloatArray
+from irtcat.fitting.em.m_step import Constraints
+from irtcat.fitting.problem.user_priors import FAMILIES, StatedPrior, stated_prior
+from irtcat.models import (
+    ItemModel,
+    category_parameters,
+    column_names,
+    field_columns,
+    free_parameters,
+    item_categories,
+    pack,
+    parameter_matrix,
+    parameter_names,
+    tied_parameters,
+    unpack,
+)
+
+__all__ = [
+    "FEW_RARE",
+    "FEW_RESPONSES",
+    "FEW_SLOPES",
+    "FEW_SUBJECTS",
+    "PriorTable",
+    "check_priors",
+    "prior_table",
+    "scale_columns",
+    "ties_fix_the_scale",
+]
+
+FEW_RESPONSES = 50
+FEW_RARE = 10
+FEW_SUBJECTS = 30
+FEW_SLOPES = ("lognormal", 0.0, 0.5)
+"""Prior of the slopes in fits of fewer than `FEW_SUBJECTS` subjects."""
+SMALLEST_POSITIVE_SLOPE = 1e-3
+UNUSED = "unused categories"
+"""Key of `Fit.priors` for the categories that nobody used."""
+
+
+class PriorTable(NamedTuple):
+    """The constraints of a fit and their description.
+
+    Attributes:
+        constraints: arrays for the M-step.
+        sparse: items with weak priors.
+        empty: unused categories of each item, categories x items.
+        held: parameters of such categories, held where their probability is near 0.
+        informed: parameters that some response informs: not those of such categories, nor of
+            items that nobody answered or all answered alike.
+        aside: the sparse items where they are a minority: they are then estimated from abilities
+            that depend on the other items only. All False otherwise.
+        scaled: whether the latent scale depends on priors on slope or intercept.
+        few_subjects: whether few subjects are fitted with a prior on each slope: the population is
+            then estimated once the items are, since together the priors outweigh the subjects in
+            what fixes the scale.
+        description: parameter name -> (mean, SD), as stated in the result.
+        tied: columns of parameters that all items share; their one prior is in the row of one item.
+    """
+
+    constraints: Constraints
+    sparse: BoolArray
+    empty: BoolArray
+    held: BoolArray
+    informed: BoolArray
+    aside: BoolArray
+    scaled: bool
+    few_subjects: bool
+    description: dict[str, Any]
+    tied: tuple[int, ...] = ()
+
+    def without(self, known: BoolArray) -> "PriorTable":
+        """The same with the parameters ``known`` fixed and without priors."""
+        if not known.any():
+            return self
+        old = self.constraints
+        free, precision = np.array(old.free), np.array(old.prior_precision)
+        mean = np.array(old.prior_mean)
+        family = None if old.family is None else np.array(old.family)
+        for (
+            column
+        ) in self.tied:  # the prior of a shared parameter moves to an item that remains free
+            here = np.flatnonzero(precision[:, column] > 0)
+            left = np.flatnonzero(free[:, column] & ~known[:, column] & ~self.aside)
+            if len(here) and known[here[0], column] and len(left):
+                for table in (mean, precision, family):
+                    if table is not None:
+                        table[left[0], column] = table[here[0], column]
+        free[known], precision[known] = False, 0
+        if family is not None:
+            family[known] = 0
+        arrays = device_put(
+            {"free": free, "prior_precision": precision, "prior_mean": mean, "family": family}
+        )
+        has_free = ~known.all(axis=1)
+        return self._replace(
+            constraints=old._replace(**arrays),
+            sparse=self.sparse & has_free,
+            empty=self.empty & has_free,
+            held=self.held & ~known,
+            aside=self.aside & has_free,
+        )
+
+    def with_held(self, template: ItemModel, params: FloatArray) -> FloatArray:
+        """First guesses with the held parameters at their values."""
+        if not self.held.any():
+            return params
+        where = self.empty.T & self.held.any(axis=1, keepdims=True)
+        with precision_of("float64"):
+            plain = unpack(jax.tree.map(np.asarray, template), np.asarray(params, float))
+            return parameter_matrix(plain.hold_unused(where)[0]).astype(float)
+
+
+def check_priors(
+    priors: Mapping[str, Any], names: tuple[str, ...], item_ids: np.ndarray | None = None
+) -> None:
+    """Raise unless every prior names a parameter and is of a known family, or None."""
+    for name, value in priors.items():
+        stated_prior(name, value, names, np.zeros(0, str) if item_ids is None else item_ids)
+
+
+@jit
+def _rescaled(template: ItemModel, params: Array) -> Array:
+    """Change of the parameters under a change of the latent mean and SD."""
+    model = unpack(template, params)
+    zero, unit = jnp.zeros(()), jnp.ones(())
+    if template.dims > 1:
+        zero, unit = jnp.zeros(template.dims), jnp.eye(template.dims)
+    return pack(model.rescale(zero + 0.3, 1.7 * unit)) - pack(model.rescale(zero, unit))
+
+
+def _examples(template: ItemModel) -> list[int]:
+    """One item of each model present, with the largest number of categories."""
+    categories = item_categories(template)
+    kind = np.asarray(getattr(template, "kind", np.zeros(len(categories), int)))
+    return [int(np.where(kind == m, categories, -1).argmax()) for m in np.unique(kind)]
+
+
+def scale_columns(template: ItemModel, params: FloatArray) -> tuple[int, ...]:
+    """Columns of the parameters that depend on the latent mean or SD."""
+    with precision_of("float64"):
+        at = _examples(template)
+        examples = jax.tree.map(lambda leaf: np.asarray(leaf)[at], template)
+        moved = np.asarray(_rescaled(examples, jnp.asarray(params[at] + 0.5, float)))
+    return tuple(np.flatnonzero(np.abs(moved).max(0) > 1e-9).tolist())
+
+
+def _empty_categories(template: ItemModel, counts: FloatArray) -> BoolArray:
+    """Unused categories of each item with responses."""
+    has = np.arange(len(counts))[:, None] < item_categories(template)
+    return has & (counts == 0) & (counts.sum(0) > 0)
+
+
+def _check_used(template: ItemModel, empty: BoolArray) -> None:
+    """Reject a category that nobody used in any item where all items share its parameter."""
+    shared = template.takes == "graded" and not category_parameters(template) and len(empty) > 2
+    if shared and empty.all(axis=1).any():
+        unused = np.flatnonzero(empty.all(axis=1))
+        raise InputError(
+            f"The {template.key} model needs responses in every category, but nobody "
+            f"used category number {unused[0] + 1}. Leave its code out, or use another model."
+        )
+
+
+def _parameters_of_unused(template: ItemModel, unused: BoolArray) -> BoolArray:
+    """Parameters that belong only to the unused categories (items x categories)."""
+    with precision_of("float64"):
+        return jax.tree.map(np.asarray, template).hold_unused(unused)[1]
+
+
+def ties_fix_the_scale(template: ItemModel, tied: tuple[int, ...]) -> bool:
+    """Whether equal parameters would become unequal when the latent mean and SD are removed."""
+    if not tied:
+        return False
+    with precision_of("float64"):
+        pair = jax.tree.map(lambda leaf: np.asarray(leaf)[[0, 0]], template)
+        params = parameter_matrix(pair).astype(float)
+        params = params + np.linspace(0.2, 0.9, params.size).reshape(params.shape)
+        params[1, list(tied)] = params[0, list(tied)]
+        off = np.ptp(np.asarray(_rescaled(pair, params)), axis=0)[list(tied)]
+    return bool((off > 1e-9).any())
+
+
+def _keep_one(
+    column: int,
+    mean: FloatArray,
+    precision: FloatArray,
+    family: np.ndarray,
+    counting: BoolArray,
+    names: tuple[str, ...],
+) -> None:
+    """Keep the prior of a shared parameter on one item only, one that counts (in place)."""
+    have = np.flatnonzero(precision[:, column] > 0)
+    if not len(have):
+        return
+    stated = np.stack([table[have, column] for table in (mean, precision, family)])
+    if (stated != stated[:, :1]).any():
+        raise argument_error(
+            f"priors[{names[column]!r}]", "one for a parameter that all items share", "several"
+        )
+    first = np.flatnonzero(counting)[:1] if counting.any() else have[:1]
+    precision[:, column], family[:, column] = 0.0, 0
+    mean[first, column], precision[first, column], family[first, column] = stated[:, 0]
+
+
+def prior_table(
+    template: ItemModel,
+    counts: FloatArray,
+    item_n: FloatArray,
+    priors: Mapping[str, Any] | None,
+    weak_priors: bool,
+    positive: bool,
+    dtype: np.dtype,
+    item_ids: np.ndarray | None = None,
+    equal: tuple[str, ...] = (),
+    few_subjects: bool = False,
+) -> PriorTable:
+    """Choose the priors: the model's defaults, then the caller's, then weak ones for sparse items.
+
+    An item is sparse when it has fewer than 50 responses, or when fewer than 10 subjects gave an
+    answer other than the most frequent one; constant items are sparse. Its slope and intercept then
+    get the priors N(1, 1) and N(0, 3), the logarithm of a Beta item's precision N(2.5, 1.5), unless
+    the caller's priors already cover them, so that a finite estimate exists whatever the responses.
+    In other items the parameters of a category that nobody used are held (`ItemModel.hold_unused`).
+
+    Args:
+        template: the items.
+        counts: number of responses in each category, categories x items.
+        item_n: number of each item's responses.
+        priors: parameter name -> prior (see `irtcat.fit`), or None to switch a default prior off.
+        weak_priors: whether sparse items get weak priors.
+        positive: whether slopes must be above 0.
+        dtype: working precision.
+        item_ids: the items' ids, for priors by item.
+        equal: parameters that all items share, in addition to the model's tied ones.
+        few_subjects: whether subjects are so few that the slopes of single items get the prior
+            `FEW_SLOPES` by default.
+
+    Returns:
+        The table.
+    """
+    names = column_names(template)
+    n_items = len(item_n)
+    ids = np.arange(n_items).astype(str) if item_ids is None else item_ids
+    stated: dict[str, StatedPrior] = {}
+    default: dict[str, Any] = {
+        name: parameter.prior for name, parameter in template.parameters.items()
+    }
+    default = {name: prior for name, prior in default.items() if prior is not None}
+    own_slopes = len(field_columns(template, ["slope"])) == 1
+    few_subjects &= own_slopes and "slope" not in (*tied_parameters(template), *equal)
+    if few_subjects:
+        default["slope"] = FEW_SLOPES
+    for name, value in [*default.items(), *dict(priors or {}).items()]:
+        parameter, prior = stated_prior(name, value, parameter_names(template), ids)
+        stated.pop(parameter, None)
+        if prior is not None:
+            stated[parameter] = prior
+    mean, precision = np.zeros((n_items, len(names))), np.zeros((n_items, len(names)))
+    family = np.zeros((n_items, len(names)), np.int32)
+    tied_names = (*tied_parameters(template), *equal)
+    tied = field_columns(template, tied_names)
+    for name, prior in stated.items():
+        on = prior.family >= 0
+        second = np.where(prior.family == FAMILIES.index("beta"), prior.second, prior.second**-2.0)
+        for column in field_columns(template, [name]):
+            mean[on, column], precision[on, column] = prior.first[on], second[on]
+            family[on, column] = prior.family[on]
+    free = free_parameters(template)
+    if template.members and not free[:, list(tied)].all():
+        must = "of parameters that every item has"
+        raise argument_error("equal", must, equal, "The items are of several models.")
+    rare = counts.sum(0) - counts.max(0)
+    sparse = (item_n < FEW_RESPONSES) | (rare < FEW_RARE)
+    sparse &= weak_priors
+    for name, declared in template.parameters.items():
+        for column in field_columns(template, [name]):
+            if declared.weak_prior and column not in tied and not (precision[:, column] > 0).all():
+                few = sparse & (precision[:, column] == 0)
+                centre, sd = declared.weak_prior
+                mean[few, column], precision[few, column] = centre, sd**-2.0
+    slopes = list(field_columns(template, ["slope"]))
+    few_subjects &= "slope" in stated and bool((precision[:, slopes] > 0).all())
+    empty = _empty_categories(template, counts)
+    _check_used(template, empty)
+    constant = counts.max(0) >= item_n
+    uninformed = _parameters_of_unused(template, empty.T & ~constant[:, None])
+    held = uninformed & ~sparse[:, None]
+    # Parameters that items share, or that have a prior, are still estimated.
+    held &= ~(held & (precision > 0)).any(axis=1, keepdims=True) & ~held[:, list(tied)].any()
+    uninformed &= ~held[:, list(tied)].any()
+    informed = ~(uninformed | constant[:, None])
+    free = free & ~held
+    precision[~free], family[~free] = 0.0, 0
+    # Weak priors on many items would dominate the latent scale of few subjects. Where all slopes
+    # have a prior all items count, as the population is estimated afterwards.
+    aside = sparse & (sparse.mean() < 0.5) & (not few_subjects)
+    for column in tied:
+        _keep_one(column, mean, precision, family, free[:, column] & ~aside, names)
+    bounds = np.full((len(names), 2), (-np.inf, np.inf))
+    for name, declared in template.parameters.items():
+        columns = list(field_columns(template, [name]))
+        bounds[columns] = declared.lower, declared.upper
+    lognormal = FAMILIES.index("lognormal")
+    all_lognormal = bool((family[:, slopes] == lognormal).all()) and bool(slopes)
+    if positive or "slope" in tied_names or all_lognormal:  # one slope for all points upwards
+        bounds[slopes, 0] = SMALLEST_POSITIVE_SLOPE
+    # One transfer: each takes as long as a hundredth of a small fit.
+    arrays = device_put(
+        {
+            "prior_mean": mean.astype(dtype),
+            "prior_precision": precision.astype(dtype),
+            "free": free,
+            "lower": bounds[:, 0].astype(dtype),
+            "upper": bounds[:, 1].astype(dtype),
+            "family": family if family.any() else None,
+        }
+    )
+    counting = precision[~aside] > 0
+    scaled = bool(counting.any() and counting[:, list(scale_columns(template, mean))].any())
+    description = {name: prior.description for name, prior in stated.items()}
+    if held.any():
+        n_held = int(held.any(axis=1).sum())
+        description[UNUSED] = f"held at a probability near 0 ({n_held} of {n_items} items)"
+    return PriorTable(
+        constraints=Constraints(**arrays),
+        sparse=sparse,
+        empty=empty,
+        held=held,
+        informed=informed,
+        aside=aside,
+        scaled=scaled,
+        few_subjects=few_subjects,
+        description=description,
+        tied=tuple(tied),
+    )

@@ -1,0 +1,165 @@
+"""The rows of a fit: distinct patterns in memory, passes over a source, or shards."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from irtcat._common.checks import argument_error
+from irtcat._common.precision import LARGE
+from irtcat._common.types import FloatArray
+from irtcat.fitting.em.options import Options
+from irtcat.fitting.em.shard import Sharded, mesh_of
+from irtcat.fitting.em.stream import Streamed
+from irtcat.fitting.problem.groups import Grouping
+from irtcat.fitting.problem.uncategorised import settings_of
+from irtcat.io.source import ResponseSource
+from irtcat.latent import cells_of, round_up
+from irtcat.models import ItemModel
+from irtcat.responses import Responses
+
+__all__ = [
+    "MANY_ITEMS_FOR_PATTERNS",
+    "Rows",
+    "categories_of",
+    "distinct_rows",
+    "grouping_of",
+    "rows_of",
+]
+
+FEWEST_ROWS = 32
+"""Smallest number of rows of a program."""
+
+MANY_ITEMS_FOR_PATTERNS = 24
+"""Equal response patterns are joined up to this many items; longer patterns rarely recur."""
+
+
+class Rows(NamedTuple):
+    """Distinct response rows, their weights and groups, and whether any response is missing.
+
+    ``x`` is in the memory of this process; the other fields describe all rows, of all processes.
+    """
+
+    x: np.ndarray
+    weights: FloatArray
+    has_missing: bool
+    group: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and items."""
+        return len(self.weights), self.x.shape[1]
+
+
+def distinct_rows(responses: Responses, cls: type[ItemModel], group: np.ndarray | None) -> Rows:
+    """Leave out subjects without a response; join equal patterns of short tests."""
+    observed = responses.observed
+    used = observed.any(axis=1)
+    x, has_missing = cells_of(cls, responses, settings_of(responses, cls).get("trials"))
+    x = x if used.all() else x[used]
+    group = np.zeros(len(x), np.int32) if group is None else group[used]
+    if cls.takes != "counts":  # a mask of counts also holds unequal numbers of trials
+        has_missing = bool(has_missing and not observed[used].all())
+    if x.shape[1] <= MANY_ITEMS_FOR_PATTERNS and x.dtype.kind == "i":
+        both = np.column_stack([x, group]) if group.any() else x
+        patterns, counts = np.unique(both, axis=0, return_counts=True)
+        if 2 * len(patterns) <= len(x):
+            group = patterns[:, x.shape[1] :].astype(np.int32).sum(1, dtype=np.int32)
+            patterns = patterns[:, : x.shape[1]].astype(x.dtype)
+            return Rows(patterns, counts.astype(float), has_missing, group)
+    return Rows(x, np.ones(len(x)), has_missing, group)
+
+
+def _filled(rows: Rows) -> Rows:
+    """Small data with rows of weight 0 up to a round number, so that shapes recur.
+
+    Nothing is compiled anew for data of about the same size.
+    """
+    if not 0 < rows.x.size <= LARGE:
+        return rows
+    extra = round_up(len(rows.x), FEWEST_ROWS) - len(rows.x)
+    return Rows(
+        np.concatenate([rows.x, np.repeat(rows.x[:1], extra, axis=0)]),
+        np.concatenate([rows.weights, np.zeros(extra)]),
+        rows.has_missing,
+        np.concatenate([rows.group, np.repeat(rows.group[:1], extra)]),
+    )
+
+
+def categories_of(responses: Responses, cls: type[ItemModel]) -> np.ndarray:
+    """Number of categories of each item: one more than its highest code, where they may differ."""
+    if cls.takes != "graded":
+        return np.full(responses.n_items, 2)
+    return np.maximum(responses.values.max(axis=0).astype(int) + 1, 2)
+
+
+def rows_of(
+    responses: Responses | ResponseSource,
+    cls: type[ItemModel],
+    options: Options,
+    grouping: Grouping | None,
+) -> tuple[Rows, np.ndarray, Any]:
+    """The rows, the number of categories of each item, and the engine that passes over the rows."""
+    if isinstance(responses, ResponseSource):
+        stream = Streamed(responses, cls.takes == "graded", options.checkpoint is not None)
+        group = np.zeros(len(stream.weights), np.int32)
+        rows = Rows(stream.stand_in, stream.weights, stream.has_missing, group)
+        return rows, stream.categories, stream
+    codes = None if grouping is None else grouping.codes
+    if options.features is not None:
+        codes = options.features.codes
+    rows = distinct_rows(responses, cls, codes)
+    categories = categories_of(responses, cls)
+    if options.devices is None:
+        # Features belong to subjects, whose rows are counted.
+        return (rows if options.features is not None else _filled(rows)), categories, None
+    engine = Sharded(
+        mesh_of(options.devices),
+        rows.x,
+        rows.weights,
+        rows.has_missing,
+        categories,
+        responses.item_ids,
+    )
+    return Rows(rows.x, engine.weights, engine.has_missing, rows.group), engine.categories, engine
+
+
+def _check_connected(responses: Responses, grouping: Grouping) -> None:
+    """Raise where no items connect some groups: their populations would not be identified."""
+    codes = grouping.codes
+    answered = np.stack(
+        [responses.observed[codes == g].any(axis=0) for g in range(codes.max() + 1)]
+    )
+    reached = np.zeros(len(answered), bool)
+    reached[0] = True
+    while True:
+        more = answered[:, answered[reached].any(axis=0)].any(axis=1) & ~reached
+        if not more.any():
+            break
+        reached |= more
+    apart = np.flatnonzero(~reached & answered.any(axis=1))
+    if len(apart):
+        label = grouping.labels[apart[0]]
+        raise argument_error(
+            "groups",
+            "connected by items that subjects of both answered",
+            f"none between {grouping.labels[0]!r} and {label!r}",
+            "Give the known items as anchors, or fit the groups apart.",
+        )
+
+
+def grouping_of(responses: Responses | ResponseSource, options: Options) -> Grouping | None:
+    """The groups, where populations are estimated; with anchors one for all at least."""
+    if options.groups is None and options.anchors is None:
+        return None
+    if isinstance(responses, ResponseSource) or options.devices is not None:
+        raise argument_error(
+            "groups" if options.anchors is None else "anchors",
+            "None for responses that are read in passes or spread over devices",
+            "some",
+            "Read them into memory, and fit on one device.",
+        )
+    if options.groups is not None:
+        if options.anchors is None:
+            _check_connected(responses, options.groups)
+        return options.groups
+    return Grouping(("all",), np.zeros(responses.n_subjects, np.int32))

@@ -1,0 +1,215 @@
+"""What every fit by EM begins with: the data, first guesses, priors and fixed parameters."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from irtcat._common.precision import choose_precision
+from irtcat._common.types import FloatArray, IntArray
+from irtcat.bank import ItemBank
+from irtcat.bank._join import in_form_of
+from irtcat.fitting.em.identification import Anchors, anchor_items, check_anchors, known_categories
+from irtcat.fitting.em.invariance import with_versions
+from irtcat.fitting.em.options import Options
+from irtcat.fitting.em.priors import FEW_SUBJECTS, PriorTable, prior_table
+from irtcat.fitting.em.rows import Rows, grouping_of, rows_of
+from irtcat.fitting.em.start import Start, starting_point
+from irtcat.fitting.problem.groups import Grouping
+from irtcat.fitting.problem.item_models import check_kinds
+from irtcat.fitting.problem.uncategorised import settings_of
+from irtcat.fitting.problem.user_priors import check_fixed, fixed_values
+from irtcat.io.source import ResponseSource
+from irtcat.latent import rows_on_device
+from irtcat.models import (
+    Design,
+    ItemModel,
+    field_columns,
+    fitted_form,
+    in_precision,
+    parameter_names,
+)
+from irtcat.responses import Responses
+from irtcat.scoring import row_blocks
+
+__all__ = ["FitData", "FitSetup", "read_data", "set_up"]
+
+
+@dataclass(frozen=True)
+class FitData:
+    """The data of a fit.
+
+    Attributes:
+        responses: what the items are calibrated on.
+        cls: the requested model.
+        options: the arguments of `irtcat.fit`.
+        rows: the rows of the responses.
+        categories: number of categories of each item.
+        engine: runs the passes over the rows where they are not all in memory; otherwise None.
+        grouping: the groups of subjects, where populations are estimated.
+        anchor_bank: the anchor items that occur in the responses.
+        form: the class that is fitted for the model.
+        shared: parameters that all items share.
+        settings: settings of the items that do not change.
+        precision: name of the working precision.
+    """
+
+    responses: Responses | ResponseSource
+    cls: type[ItemModel]
+    options: Options
+    rows: Rows
+    categories: IntArray
+    engine: Any
+    grouping: Grouping | None
+    anchor_bank: ItemBank | None
+    form: type[ItemModel]
+    shared: tuple[str, ...]
+    settings: dict[str, Any]
+    precision: str
+
+    def blank(self, dims: int) -> ItemModel:
+        """The items before they have parameters."""
+        return self.form.blank(Design(self.categories, dims, self.settings))
+
+
+def read_data(
+    responses: Responses | ResponseSource, cls: type[ItemModel], options: Options
+) -> FitData:
+    """Read the responses as the model takes them.
+
+    Raises:
+        InputError: for groups, anchors or models of items that do not fit the responses.
+    """
+    form, shared = fitted_form(cls)
+    grouping = grouping_of(responses, options)
+    anchor_bank = None
+    if options.anchors is not None and isinstance(responses, Responses):
+        anchor_bank = check_anchors(options.anchors, responses, cls)
+    rows, categories, engine = rows_of(responses, cls, options, grouping)
+    if anchor_bank is not None and isinstance(responses, Responses):
+        categories = known_categories(anchor_bank, responses, categories)
+    if "categories" not in cls.fixed:  # the same number for all
+        categories = np.full_like(categories, categories.max())
+    if anchor_bank is not None:
+        anchor_bank = in_form_of(anchor_bank, cls, int(categories.max()))
+    settings: dict[str, Any] = dict(settings_of(responses, cls))
+    if options.kinds is not None:
+        check_kinds(cls, options.kinds, categories, responses.item_ids)
+        settings["kind"] = options.kinds
+    name = choose_precision(options.precision, rows.shape[0] * rows.shape[1])
+    if cls.takes == "fractions" and options.precision == "auto":
+        name = "float64"  # log-densities are small differences of large numbers
+    return FitData(
+        responses=responses,
+        cls=cls,
+        options=options,
+        rows=rows,
+        categories=categories,
+        engine=engine,
+        grouping=grouping,
+        anchor_bank=anchor_bank,
+        form=form,
+        shared=tuple(dict.fromkeys((*shared, *options.equal))),
+        settings=settings,
+        precision=name,
+    )
+
+
+@dataclass(frozen=True)
+class FitSetup:
+    """First guesses, priors and fixed parameters of the items.
+
+    Attributes:
+        template: the items in working precision.
+        x: the rows on the device; None where an engine passes over them.
+        guess: gives first guesses; takes ``direction``, a weight of each item.
+        start: those without weights.
+        prior: priors and bounds, of the parameters that are estimated only.
+        tied: columns of the parameters that items share.
+        anchors: the anchor items in the rows of the items.
+        fixed: known parameters; NaN where a parameter is estimated.
+    """
+
+    template: ItemModel
+    x: Array | None
+    guess: Callable[..., Start]
+    start: Start
+    prior: PriorTable
+    tied: tuple[int, ...]
+    anchors: Anchors | None
+    fixed: FloatArray
+
+
+def _few_subjects(data: FitData) -> bool:
+    """Whether the slopes need a prior: there are few subjects, and nothing else fixes the scale."""
+    options = data.options
+    if not options.weak_priors or data.responses.n_subjects >= FEW_SUBJECTS:
+        return False
+    known = options.anchors is not None or not {"slope", "a"}.isdisjoint(options.fixed or {})
+    # Another process may have further subjects.
+    return not known and options.features is None and options.devices is None
+
+
+def set_up(
+    data: FitData,
+    blank: ItemModel,
+    dtype: np.dtype,
+    *,
+    positive: bool,
+    pattern: FloatArray | None = None,
+    restrict: Callable[[PriorTable, ItemModel], PriorTable] | None = None,
+) -> FitSetup:
+    """Set up a fit, in the working precision.
+
+    Args:
+        data: the data.
+        blank: the items before they have parameters.
+        dtype: working precision.
+        positive: whether all slopes start above 0.
+        pattern: items x abilities, 1 where an item measures an ability, where there are several.
+        restrict: further constraints, applied before parameters are fixed.
+
+    Raises:
+        InputError: for priors or fixed parameters that do not apply.
+    """
+    responses, options, rows = data.responses, data.options, data.rows
+    template = in_precision(blank, dtype)
+    x = blocks = None
+    if data.engine is None:
+        x = rows_on_device(rows.x)
+        blocks = jax.device_put(row_blocks(len(rows.x), rows.x.shape[1], dtype.itemsize))
+    guess = functools.partial(
+        starting_point, template, x, rows.weights, blocks, rows.has_missing, dtype, positive,
+        data.categories, data.engine, pattern=pattern,
+    )  # fmt: skip
+    start = guess()
+    prior = prior_table(
+        template, start.counts, start.item_n, options.priors, options.weak_priors,
+        options.positive, dtype, responses.item_ids, data.shared, _few_subjects(data),
+    )  # fmt: skip
+    if restrict is not None:
+        prior = restrict(prior, template)
+    tied = field_columns(template, data.shared)
+    if options.versions is not None:
+        tied, prior = with_versions(prior, template, tied, options.versions, dtype)
+    names = parameter_names(data.cls)
+    fixed = fixed_values(options.fixed or {}, template, names, responses.item_ids, data.shared)
+    check_fixed(fixed, prior.constraints, template, responses.item_ids)
+    anchors = None
+    if data.anchor_bank is not None and isinstance(responses, Responses):
+        anchors = anchor_items(data.anchor_bank, responses, template, tied)
+        fixed = np.where(anchors.known, anchors.params, fixed)
+    return FitSetup(
+        template=template,
+        x=x,
+        guess=guess,
+        start=start,
+        prior=prior.without(~np.isnan(fixed)),
+        tied=tied,
+        anchors=anchors,
+        fixed=fixed,
+    )

@@ -1,0 +1,335 @@
+"""Subjects spread over several devices, of one machine or many.
+
+Each device holds some of the rows and processes its blocks; expected counts and moments are summed
+over the devices (``psum``), abilities gathered, so that every process has all of them and takes the
+same steps. Several processes are joined by `jax.distributed.initialize`, each with its own rows;
+only sums and one number per subject are exchanged.
+"""
+
+import functools
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from irtcat._common.checks import InputError, argument_error
+from irtcat._common.compilation import jit
+from irtcat._common.types import FloatArray
+from irtcat.fitting.em.checkpoint import digest
+from irtcat.fitting.em.iteration import EMProblem, EMState, em_update, sums_of
+from irtcat.fitting.em.start import Sums as StartSums
+from irtcat.fitting.em.start import category_counts, cross_sums
+from irtcat.latent import Blocks, EStep, Layout, LayoutPlan, Population, RowBlock, e_step
+from irtcat.models import unpack
+from irtcat.scoring import row_blocks
+
+__all__ = ["AXIS", "Sharded", "all_gather", "mesh_of"]
+
+AXIS = "subjects"
+
+
+def mesh_of(devices: Any) -> Mesh:
+    """The mesh for the ``devices`` argument of `irtcat.fit`.
+
+    Raises:
+        InputError: when it does not define a mesh.
+    """
+    must = f"a mesh with the one axis '{AXIS}', devices, how many of them, or 'all'"
+    if isinstance(devices, Mesh):
+        if devices.axis_names != (AXIS,):
+            raise argument_error("devices", must, f"a mesh with axes {devices.axis_names}")
+        return devices
+    if isinstance(devices, str) and devices == "all":
+        devices = jax.devices()
+    elif isinstance(devices, int) and not isinstance(devices, bool):
+        here = jax.devices()
+        if not 1 <= devices <= len(here):
+            raise argument_error("devices", f"at least 1 and at most {len(here)}", devices)
+        devices = here[:devices]
+    are_devices = isinstance(devices, Sequence) and all(isinstance(d, jax.Device) for d in devices)
+    if not are_devices or not len(devices):
+        raise argument_error("devices", must, devices)
+    return Mesh(np.array(devices), (AXIS,), axis_types=(AxisType.Auto,))
+
+
+def all_gather(numbers: Any) -> np.ndarray:
+    """The arrays of all processes, processes first."""
+    out = multihost_utils.process_allgather(np.asarray(numbers), tiled=False)
+    return np.asarray(out).reshape(jax.process_count(), *np.shape(numbers))
+
+
+class Sharded:
+    """The passes over responses that several devices hold.
+
+    Attributes:
+        weights: how many subjects each row stands for, all rows of all devices in order.
+        has_missing: whether any response of any process is missing.
+        categories: number of categories of each item, over all rows.
+        plan: makes the blocks of each device.
+    """
+
+    def __init__(
+        self,
+        mesh: Mesh,
+        x: np.ndarray,
+        weights: FloatArray,
+        has_missing: bool,
+        categories: np.ndarray,
+        item_ids: np.ndarray,
+    ):
+        self.mesh = mesh
+        self.owner = [device.process_index for device in mesh.devices.flat]
+        n_own_devices = self.owner.count(jax.process_index())
+        if n_own_devices == 0:
+            raise argument_error("devices", "a mesh with a device of every process", mesh)
+        self._check_same_items(item_ids)
+        n_local = all_gather(len(x))
+        self.has_missing = bool(all_gather(int(has_missing)).any())
+        self.categories = all_gather(np.asarray(categories, np.int32)).max(0).astype(int)
+        padded = np.zeros(n_local.max(), np.float32)
+        padded[: len(x)] = weights
+        by_process = all_gather(padded)
+        self.counts, pieces = self._shares(n_local)
+        self.weights = np.concatenate([by_process[p][at] for p, at in pieces]).astype(float)
+        if self.weights.sum() < 2:
+            raise argument_error(
+                "responses", "answers of at least 2 subjects", int(self.weights.sum())
+            )
+        self.per_device = max(1, *self.counts)
+        self.starts = np.cumsum([0, *self.counts])
+        self.slots = np.concatenate(
+            [np.arange(n) + d * self.per_device for d, n in enumerate(self.counts)]
+        ).astype(np.int32)
+        self.n_rows, self.n_items = len(self.weights), x.shape[1]
+        here = jax.process_index()
+        device_rows = [x[at] for p, at in pieces if p == here]
+        self.data = digest(all_gather(np.frombuffer(bytes.fromhex(digest(x)), np.uint8)))
+        self.x = self._put_rows(device_rows)
+
+    def row_blocks(self, dtype: np.dtype) -> list[RowBlock]:
+        """The rows of each device, for several abilities (of one process)."""
+        blocks = []
+        for shard in sorted(self.x.addressable_shards, key=lambda shard: shard.index[0].start or 0):
+            d = (shard.index[0].start or 0) // self.per_device
+            at = slice(int(self.starts[d]), int(self.starts[d + 1]))
+            weights = np.zeros(self.per_device, dtype)
+            weights[: at.stop - at.start] = self.weights[at]
+            group = np.zeros(self.per_device, np.int32)
+            blocks.append(RowBlock(at, shard.data, jax.device_put(weights, shard.device), group))
+        return blocks
+
+    @staticmethod
+    def _check_same_items(item_ids: np.ndarray) -> None:
+        """All processes must have the same items in the same order."""
+        mark = np.frombuffer(bytes.fromhex(digest(np.asarray(item_ids, np.str_).tobytes())), "u1")
+        if (all_gather(mark) != mark).any():
+            raise InputError(
+                "The `responses` argument must have the same items in the same order in every "
+                "process. Got others."
+            )
+
+    def _shares(self, n_local: np.ndarray) -> tuple[list[int], list[tuple[int, slice]]]:
+        """Number of rows of each device, and the row range of its process."""
+        pieces = []
+        for p in range(len(n_local)):
+            bounds = np.linspace(0, n_local[p], self.owner.count(p) + 1).round().astype(int)
+            pieces.append([slice(a, b) for a, b in itertools.pairwise(bounds.tolist())])
+        left = [iter(of_process) for of_process in pieces]
+        out = [(p, next(left[p])) for p in self.owner]
+        return [at.stop - at.start for _, at in out], out
+
+    def _put_rows(self, device_rows: list[np.ndarray]) -> jax.Array:
+        """The rows on their devices, each device's padded to the same number."""
+        local = [d for d in self.mesh.devices.flat if d.process_index == jax.process_index()]
+        arrays = []
+        for device, rows in zip(local, device_rows, strict=True):
+            missing = self.per_device - len(rows)
+            padded = np.concatenate([rows, np.zeros((missing, self.n_items), rows.dtype)])
+            arrays.append(jax.device_put(padded if missing else rows, device))
+        shape = (self.per_device * self.mesh.size, self.n_items)
+        return jax.make_array_from_single_device_arrays(shape, self._sharding(P(AXIS)), arrays)
+
+    def make_plan(self, itemsize: int) -> LayoutPlan:
+        """Blocks of each device."""
+        return LayoutPlan(self.per_device, self.n_items, itemsize)
+
+    def _sharding(self, spec: P) -> NamedSharding:
+        return NamedSharding(self.mesh, spec)
+
+    def _replicate(self, tree: Any) -> Any:
+        """A copy on every device."""
+
+        def copy(leaf: Any) -> jax.Array:
+            array = np.asarray(leaf)
+            replicated = self._sharding(P())
+            return jax.make_array_from_callback(array.shape, replicated, lambda index: array[index])
+
+        return jax.tree.map(copy, tree)
+
+    def _shard(self, array: np.ndarray, axis: int) -> jax.Array:
+        """An array that all processes hold, sharded over the devices along an axis."""
+        sharding = self._sharding(P(*[None] * axis, AXIS))
+        return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
+
+    def _rows(self, vectors: Any) -> jax.Array:
+        """An array over the rows (rows last), on the devices that hold the rows."""
+        vectors = np.asarray(vectors)
+        shape = (*vectors.shape[:-1], self.per_device * self.mesh.size)
+        padded = np.zeros(shape, vectors.dtype)
+        padded[..., self.slots] = vectors
+        return self._shard(padded, vectors.ndim - 1)
+
+    def _layout(
+        self, problem: EMProblem, mean: FloatArray, sd: FloatArray, slack: float
+    ) -> tuple[Blocks | None, Blocks | None, int]:
+        """Blocks of every device, concatenated."""
+        parts = [(mean[a:b], sd[a:b]) for a, b in itertools.pairwise(self.starts)]
+        layouts = problem.plan.layouts(parts, slack)
+
+        def join(blocks: list[Blocks | None]) -> Blocks | None:
+            parts = [block for block in blocks if block is not None]
+            if not parts:
+                return None
+            return Blocks(
+                self._shard(np.concatenate([np.asarray(part.rows) for part in parts]), 0),
+                self._shard(np.concatenate([np.asarray(part.first) for part in parts]), 0),
+            )
+
+        wide, narrow = ([getattr(one, kind) for one in layouts] for kind in ("wide", "narrow"))
+        return join(wide), join(narrow), layouts[0].window
+
+    def cross_sums(self, top: Any, left: Any, right: Any) -> StartSums:
+        """See `irtcat.fitting.em.start.cross_sums`; per-subject sums in the order of the rows."""
+        rows = row_blocks(self.per_device, self.n_items, np.asarray(left).dtype.itemsize)
+        out = _cross_sums(
+            self.x, *self._replicate((top, rows)), self._rows(left),
+            *self._replicate((right, self.slots)),
+            mesh=self.mesh, has_missing=self.has_missing,
+        )  # fmt: skip
+        return _local(out)
+
+    def category_counts(self, weights: Any, n_categories: int) -> Any:
+        """See `irtcat.fitting.em.start.category_counts`."""
+        rows = row_blocks(self.per_device, self.n_items, np.asarray(weights).dtype.itemsize)
+        out = _category_counts(
+            self.x, self._rows(weights), self._replicate(rows), mesh=self.mesh, n=n_categories
+        )
+        return _local(out)
+
+    def em_map(
+        self, problem: EMProblem, state: EMState, slack: float, n_steps: int, expand: bool
+    ) -> Any:
+        """See `irtcat.fitting.em.iteration.em_map`."""
+        wide, narrow, window = self._layout(problem, state.mean, state.spread, slack)
+        group = None if problem.group is None else self._rows(problem.group)
+        out = _em_map(
+            *self._replicate((state.point, problem.template)),
+            self.x,
+            self._rows(problem.weights),
+            self._replicate(problem.item_weights),
+            group,
+            wide,
+            narrow,
+            *self._replicate(
+                (problem.constraints, problem.held, np.int32(n_steps), np.bool_(expand))
+            ),
+            self._replicate(self.slots),
+            mesh=self.mesh,
+            tied=problem.tied,
+            window=window,
+            has_missing=self.has_missing,
+            scaled=problem.scaled,
+        )
+        return _local(out)
+
+    def laid_out(
+        self, problem: EMProblem, mean: FloatArray, sd: FloatArray
+    ) -> Iterable[tuple[RowBlock, Layout]]:
+        """See `irtcat.fitting.em.iteration.EMProblem`; the rows of this process."""
+        blocks = self.row_blocks(problem.dtype)
+        parts = [(mean[block.rows], sd[block.rows]) for block in blocks]
+        return zip(blocks, problem.plan.layouts(parts), strict=True)
+
+
+def _local(tree: Any) -> Any:
+    """This process's copy of a replicated array."""
+    return jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
+
+
+def _gather(array: jax.Array, axis: int) -> jax.Array:
+    return jax.lax.all_gather(array, AXIS, axis=axis, tiled=True)
+
+
+@functools.partial(jit, static_argnames=("mesh", "has_missing"))
+def _cross_sums(x, top, rows, left, right, slots, *, mesh, has_missing):
+    """`cross_sums` on every device, then summed and gathered."""
+
+    def on_device(x, left, top, rows, right):
+        out = cross_sums(x, top, rows, left, right, has_missing=has_missing)
+        summed = jax.lax.psum((out.by_item, out.mask_by_item), AXIS)
+        by_subject, mask_by_subject = _gather(out.by_subject, 0), _gather(out.mask_by_subject, 0)
+        return StartSums(summed[0], summed[1], by_subject, mask_by_subject)
+
+    specs = (P(AXIS), P(None, AXIS), P(), P(), P())
+    out = jax.shard_map(on_device, mesh=mesh, in_specs=specs, out_specs=P(), check_vma=False)(
+        x, left, top, rows, right
+    )
+    return out._replace(
+        by_subject=out.by_subject[slots], mask_by_subject=out.mask_by_subject[slots]
+    )
+
+
+@functools.partial(jit, static_argnames=("mesh", "n"))
+def _category_counts(x, weights, rows, *, mesh, n):
+    """`category_counts` on every device, then summed."""
+
+    def on_device(x, weights, rows):
+        return jax.lax.psum(category_counts(x, weights, rows, n_categories=n), AXIS)
+
+    specs = (P(AXIS), P(AXIS), P())
+    return jax.shard_map(on_device, mesh=mesh, in_specs=specs, out_specs=P(), check_vma=False)(
+        x, weights, rows
+    )
+
+
+@functools.partial(jit, static_argnames=("mesh", "tied", "window", "has_missing", "scaled"))
+def _em_map(
+    point, template, x, weights, item_weights, group, wide, narrow, constraints, held, n_steps,
+    expand, slots, *, mesh, tied, window, has_missing, scaled,
+):  # fmt: skip
+    """The E-step on every device, its sums over all of them, the M-step."""
+
+    def on_device(point, template, item_weights, x, weights, group, wide, narrow):
+        model = unpack(template, point.params)
+        mean, log_sd = point.population
+        population = None if group is None else Population(mean, log_sd, group)
+        belief = e_step(
+            model, x, weights, item_weights, wide, narrow, window=window, has_missing=has_missing,
+            population=population, condense=True,
+        )  # fmt: skip
+        sums = jax.lax.psum(sums_of(belief, weights, group, held.shape[0]), AXIS)
+        return sums, _gather(jnp.stack(belief[:4]), 1)
+
+    shared, split = P(), P(AXIS)
+    specs = (shared, shared, shared, split, split, split, split, split)
+    sums, stats = jax.shard_map(
+        on_device, mesh=mesh, in_specs=specs, out_specs=P(), check_vma=False
+    )(point, template, item_weights, x, weights, group, wide, narrow)
+    update = em_update(
+        point, template, sums, item_weights, constraints, held, n_steps, expand, tied, scaled
+    )
+    mean, sd, square_variance, log_z = stats[:, slots]
+    return update, EStep(
+        mean=mean,
+        sd=sd,
+        square_variance=square_variance,
+        log_z=log_z,
+        counts=sums.counts,
+        totals=sums.totals,
+    )

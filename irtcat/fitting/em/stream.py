@@ -1,0 +1,208 @@
+"""Passes over responses that do not fit in memory.
+
+Fitting needs only sums over subjects (counts, totals, moments) and a few numbers per subject. They
+are computed a chunk of rows at a time, while the next chunk is read. Only a few chunks, the counts
+and the abilities stay in memory.
+"""
+
+import functools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from irtcat._common.checks import argument_error
+from irtcat._common.compilation import jit
+from irtcat._common.types import FloatArray
+from irtcat.fitting.em.checkpoint import digest
+from irtcat.fitting.em.iteration import EMProblem, EMState, Sums, em_update, sums_of
+from irtcat.fitting.em.start import Sums as StartSums
+from irtcat.fitting.em.start import category_counts, cross_sums
+from irtcat.io.source import ResponseSource, chunks
+from irtcat.latent import EStep, Layout, LayoutPlan, Population, RowBlock, e_step
+from irtcat.models import unpack
+from irtcat.scoring import row_blocks
+
+__all__ = ["CHUNK_BYTES", "Streamed"]
+
+CHUNK_BYTES = 2**27
+"""Bytes of responses per chunk; up to three chunks are in memory (in use, queued, being read)."""
+
+
+class Streamed:
+    """The passes over a `ResponseSource`.
+
+    Attributes:
+        weights: 1 for every subject with a response, 0 for the others.
+        has_missing: whether any response of these subjects is missing.
+        categories: number of categories of each item (one more than its highest code).
+        data: digest of the responses, where requested.
+    """
+
+    def __init__(self, source: ResponseSource, graded: bool, fingerprint: bool):
+        self.source = source
+        self.n_rows, self.n_items = source.n_subjects, source.n_items
+        self.rows = int(min(self.n_rows, max(1, CHUNK_BYTES // self.n_items)))
+        self._first_pass(graded, fingerprint)
+        if self.weights.sum() < 2:
+            raise argument_error(
+                "responses", "answers of at least 2 subjects", int(self.weights.sum())
+            )
+
+    def _first_pass(self, graded: bool, fingerprint: bool) -> None:
+        """The first pass: weights, categories, and the first sums of the starting values."""
+        ones = np.ones(self.n_rows, np.float32)
+        top, highest = np.ones(self.n_items, np.float32), np.ones(self.n_items, np.int8)
+        marks: list[str] = []
+
+        def visit(chunk: np.ndarray) -> None:
+            if graded:
+                np.maximum(highest, chunk.max(axis=0), out=highest)
+            if fingerprint:
+                marks.append(digest(chunk))
+
+        self.has_missing = True
+        right = np.ones((self.n_items, 2), np.float32)
+        self.first = self._cross_sums(top, np.stack([ones, ones]), right, visit)
+        answered = self.first.mask_by_subject[:, 0]
+        self.weights = (answered > 0).astype(float)
+        self.has_missing = bool((answered[answered > 0] < self.n_items).any())
+        self.categories = highest.astype(int) + 1
+        self.data = digest(np.array(marks)) if marks else ""
+
+    @property
+    def stand_in(self) -> np.ndarray:
+        """An array of the shape of the responses that takes no memory."""
+        return np.broadcast_to(np.int8(-1), (self.n_rows, self.n_items))
+
+    def row_blocks(self, dtype: np.dtype) -> Iterator[RowBlock]:
+        """The rows chunk by chunk, for several abilities."""
+        weights = self.weights.astype(dtype)
+        group = np.zeros(self.rows, np.int32)
+        for at, chunk in self._chunks():
+            yield RowBlock(at, _on_device(chunk), jnp.asarray(self._filled(weights, at)), group)
+
+    def make_plan(self, itemsize: int) -> LayoutPlan:
+        """Blocks of each chunk."""
+        return LayoutPlan(self.rows, self.n_items, itemsize)
+
+    def _chunks(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """The row range of each chunk, and the chunk, padded to the common size."""
+        for k, chunk in enumerate(chunks(self.source, self.rows)):
+            yield slice(k * self.rows, min((k + 1) * self.rows, self.n_rows)), chunk
+
+    def _filled(self, vectors: Any, at: slice) -> np.ndarray:
+        """The rows of a chunk from an array of all rows (rows last), padded with 0."""
+        chunk = np.asarray(vectors)[..., at]
+        missing = self.rows - chunk.shape[-1]
+        return np.pad(chunk, [(0, 0)] * (chunk.ndim - 1) + [(0, missing)]) if missing else chunk
+
+    def _cross_sums(self, top: Any, left: Any, right: Any, visit: Any = None) -> StartSums:
+        left = np.asarray(left)
+        rows = jnp.asarray(row_blocks(self.rows, self.n_items, left.dtype.itemsize))
+        by_item = np.zeros((2, 2, self.n_items))
+        by_subject = np.empty((2, self.n_rows, 2))
+        for at, chunk in self._chunks():
+            # Finding the missing cells of a chunk costs less than a product with a mask of ones.
+            has_missing = self.has_missing and bool((chunk[: at.stop - at.start] < 0).any())
+            out = cross_sums(
+                _on_device(chunk), top, rows, self._filled(left, at), right, has_missing=has_missing
+            )
+            if visit is not None:
+                visit(chunk[: at.stop - at.start])
+            by_item += np.asarray([out.by_item, out.mask_by_item])
+            n = at.stop - at.start
+            by_subject[:, at] = np.asarray(out.by_subject)[:n], np.asarray(out.mask_by_subject)[:n]
+        return StartSums(by_item[0], by_item[1], by_subject[0], by_subject[1])
+
+    def cross_sums(self, top: Any, left: Any, right: Any) -> StartSums:
+        """See `irtcat.fitting.em.start.cross_sums`; the sums of the first pass are reused."""
+        plain = [(top, 1), (right, 1), (left, self.weights)]
+        if all((np.asarray(array) == value).all() for array, value in plain):
+            return self.first
+        return self._cross_sums(top, left, right)
+
+    def category_counts(self, weights: Any, n_categories: int) -> Any:
+        """See `irtcat.fitting.em.start.category_counts`."""
+        weights = np.asarray(weights)
+        rows = jnp.asarray(row_blocks(self.rows, self.n_items, weights.dtype.itemsize))
+        total = np.zeros((n_categories, self.n_items))
+        for at, chunk in self._chunks():
+            total += np.asarray(
+                category_counts(
+                    _on_device(chunk), self._filled(weights, at), rows, n_categories=n_categories
+                )
+            )
+        return total
+
+    def _layouts(self, problem: EMProblem, mean: FloatArray, sd: FloatArray, slack: float):
+        """One layout a chunk, of equal shapes."""
+        starts = range(0, self.n_rows, self.rows)
+        parts = [(mean[i : i + self.rows], sd[i : i + self.rows]) for i in starts]
+        return problem.plan.layouts(parts, slack)
+
+    def em_map(
+        self, problem: EMProblem, state: EMState, slack: float, n_steps: int, expand: bool
+    ) -> Any:
+        """See `irtcat.fitting.em.iteration.em_map`."""
+        layouts = self._layouts(problem, state.mean, state.spread, slack)
+        weights = np.asarray(problem.weights)
+        stats = np.empty((4, self.n_rows), weights.dtype)
+        sums: Sums | None = None
+        for (at, chunk), layout in zip(self._chunks(), layouts, strict=True):
+            group = None if problem.group is None else self._filled(problem.group, at)
+            chunk_sums, stats_ = _chunk_sums(
+                state.point, problem.template, _on_device(chunk), self._filled(weights, at),
+                problem.item_weights, group, layout.wide, layout.narrow, problem.held,
+                window=layout.window, has_missing=self.has_missing,
+            )  # fmt: skip
+            sums = chunk_sums if sums is None else _add(sums, chunk_sums)
+            stats[:, at] = np.asarray(stats_)[:, : at.stop - at.start]
+        assert sums is not None
+        update = _update(
+            state.point, problem.template, sums, problem.item_weights, problem.constraints,
+            problem.held, jnp.int32(n_steps), jnp.asarray(expand), tied=problem.tied,
+            scaled=problem.scaled,
+        )  # fmt: skip
+        mean, sd, square_variance, log_z = map(jnp.asarray, stats)
+        return update, EStep(
+            mean=mean,
+            sd=sd,
+            square_variance=square_variance,
+            log_z=log_z,
+            counts=sums.counts,
+            totals=sums.totals,
+        )
+
+    def laid_out(
+        self, problem: EMProblem, mean: FloatArray, sd: FloatArray
+    ) -> Iterable[tuple[RowBlock, Layout]]:
+        """See `irtcat.fitting.em.iteration.EMProblem`."""
+        return zip(
+            self.row_blocks(problem.dtype), self._layouts(problem, mean, sd, 0.0), strict=True
+        )
+
+
+def _on_device(chunk: np.ndarray) -> jax.Array:
+    """The chunk on the device; without a copy on a CPU, since it is never written again."""
+    return jax.device_put(chunk, may_alias=True)
+
+
+_add = jit(lambda a, b: jax.tree.map(jnp.add, a, b))
+_update = functools.partial(jit, static_argnames=("tied", "scaled"))(em_update)
+
+
+@functools.partial(jit, static_argnames=("window", "has_missing"))
+def _chunk_sums(
+    point, template, x, weights, item_weights, group, wide, narrow, held, *, window, has_missing
+):
+    """The E-step of one chunk: its sums, and the moments of its subjects."""
+    mean, log_sd = point.population
+    population = None if group is None else Population(mean, log_sd, group)
+    belief = e_step(
+        unpack(template, point.params), x, weights, item_weights, wide, narrow, window=window,
+        has_missing=has_missing, population=population, condense=True,
+    )  # fmt: skip
+    return sums_of(belief, weights, group, held.shape[0]), jnp.stack(belief[:4])

@@ -1,0 +1,1 @@
+"""Features of subjects and items in a fit."""

@@ -1,0 +1,378 @@
+"""Items calibrated at a fixed theta: one regression per item.
+
+A fixed theta needs no integration: the log-likelihood is a sum over items, ``sum_i log P(x_ij |
+theta_i)``. It is collected once, as sums of the statistics at nodes: the distinct abilities where
+they are few, otherwise a grid fine enough for exact interpolation of the curves (Lagrange, degree
+7). The transpose of the interpolation spreads the responses over the nodes, and the M-step of EM
+estimates the items.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from jaxtyping import Array
+
+from irtcat._common.checks import InputError, argument_error
+from irtcat._common.compilation import jit
+from irtcat._common.precision import choose_precision, precision
+from irtcat._common.types import FloatArray
+from irtcat.bank import ItemBank
+from irtcat.fitting.assembly import (
+    Latent,
+    bank_of,
+    fit_of,
+    item_flags,
+    item_statistics,
+    n_parameters,
+)
+from irtcat.fitting.em.covariance import inverse_blocks
+from irtcat.fitting.em.curvature import complete_information
+from irtcat.fitting.em.identification import with_ties
+from irtcat.fitting.em.m_step import Constraints, at_bounds, log_prior, m_step, penalised_terms
+from irtcat.fitting.em.options import Options
+from irtcat.fitting.em.priors import PriorTable, prior_table
+from irtcat.fitting.em.rows import categories_of
+from irtcat.fitting.em.start import Start, further_start, starting_point
+from irtcat.fitting.problem.uncategorised import add_edge_flags, settings_of
+from irtcat.fitting.problem.user_priors import fixed_values
+from irtcat.fitting.result import Fit
+from irtcat.latent import cells_of, item_curves, rows_on_device
+from irtcat.latent.line import STENCIL
+from irtcat.models import (
+    STANDARD_FORM,
+    Beta,
+    Design,
+    ItemModel,
+    column_names,
+    field_columns,
+    fitted_form,
+    in_precision,
+    pack,
+    parameter_names,
+    unpack,
+)
+from irtcat.responses import Responses
+from irtcat.scoring import Ability, row_blocks
+
+__all__ = ["fit_fixed_theta", "fixed_theta", "spread"]
+
+N_NODES = 257
+"""Smallest number of grid nodes; up to this many distinct abilities are the nodes themselves."""
+WIDEST_SPACING = 0.125
+"""Spacing of the grid, in SDs of the abilities."""
+BLOCK_CELLS = 2**22
+"""Cells of the statistics that are computed at a time."""
+STEPS = 8
+"""Newton steps of each M-step."""
+TOLERANCE = 1e-4
+
+
+class _Regression(NamedTuple):
+    """Inputs of every step: the items, the sums of their responses, the constraints."""
+
+    template: ItemModel
+    nodes: Array
+    counts: Array
+    totals: Array
+    constraints: Constraints
+    tied: tuple[int, ...]
+
+
+class _Climbed(NamedTuple):
+    """Result of the Newton steps."""
+
+    params: Array
+    log_likelihood: float
+    log_posterior: float
+    step: float
+    converged: bool
+    trace: FloatArray
+
+
+def fixed_theta(responses: Responses, theta: Any) -> FloatArray:
+    """The fixed ability of every subject, in the order of the responses.
+
+    Raises:
+        InputError: for a subject without one, or one that is not a finite number.
+    """
+    ids = pd.Index(responses.subject_ids)
+    if isinstance(theta, Ability):
+        if theta.theta.ndim > 1:
+            raise argument_error("theta", "one number a subject", f"{theta.theta.shape[1]}")
+        theta = pd.Series(theta.theta, index=pd.Index(theta.subject_ids, dtype=object))
+    if isinstance(theta, pd.Series) and not isinstance(theta.index, pd.RangeIndex):
+        index = pd.Index(theta.index.map(str), dtype=object)
+        if index.has_duplicates:
+            twice = index[index.duplicated()][0]
+            raise argument_error("theta", "one number a subject", f"several for {twice!r}")
+        at = index.get_indexer(ids.map(str))
+        if (at < 0).any():
+            missing_id = str(ids[int((at < 0).argmax())])
+            raise argument_error("theta", "of every subject", f"none for {missing_id!r}")
+        theta = theta.iloc[at]
+    try:
+        values = np.asarray(theta, float)
+    except (TypeError, ValueError):
+        raise argument_error("theta", "numbers", theta) from None
+    if values.shape != (len(ids),):
+        raise argument_error("theta", f"{len(ids)} numbers, one a subject", values.shape)
+    if not np.isfinite(values).all():
+        at = int(np.isfinite(values).argmin())
+        raise argument_error(
+            "theta", "finite", f"{values[at]} for {str(ids[at])!r}",
+            "Leave such subjects out with responses.subset.",
+        )  # fmt: skip
+    return values
+
+
+def spread(theta: FloatArray) -> tuple[FloatArray, Callable[[np.ndarray], FloatArray]]:
+    """Nodes for the abilities, and a function for the interpolation weights.
+
+    Args:
+        theta: the abilities.
+
+    Returns:
+        The nodes, and a function from row numbers to weights (rows x nodes) whose rows sum to 1:
+        ``weights @ f(nodes)`` is ``f(theta)`` for every smooth curve ``f``.
+    """
+    distinct, which = np.unique(theta, return_inverse=True)
+    if len(distinct) <= N_NODES:
+        return distinct, lambda rows: np.eye(len(distinct))[which[rows]]
+    reach = float(np.ptp(theta))
+    n_nodes = max(N_NODES, int(np.ceil(reach / (WIDEST_SPACING * theta.std()))) + 1)
+    nodes = np.linspace(theta.min(), theta.max(), n_nodes)
+    u = (theta - nodes[0]) / (nodes[1] - nodes[0])
+    first = np.clip(np.floor(u).astype(int) - STENCIL // 2 + 1, 0, n_nodes - STENCIL)
+
+    def weights(rows: np.ndarray) -> FloatArray:
+        out = np.zeros((len(rows), n_nodes))
+        index = first[rows, None] + np.arange(STENCIL)
+        np.put_along_axis(out, index, _lagrange(u[rows] - first[rows]), axis=1)
+        return out
+
+    return nodes, weights
+
+
+def _lagrange(v: FloatArray) -> FloatArray:
+    """Weights of the nodes 0..7 that interpolate at ``v``, always in float64."""
+    k = np.arange(STENCIL)
+    columns = [np.prod((v[:, None] - k[k != i]) / (i - k[k != i]), axis=1, dtype=float) for i in k]
+    return np.stack(columns, axis=1)
+
+
+@jit
+def _add(sums: Any, statistics: Array, mask: Array | None, weights: Array) -> Any:
+    """Add a block of rows to the sums at the nodes."""
+    counts = jnp.einsum("ng,cnj->cgj", weights, statistics)
+    here = weights.sum(0) if mask is None else weights.T @ mask
+    return sums[0] + counts, sums[1] + here
+
+
+def _collect(
+    template: ItemModel, x: np.ndarray, has_missing: bool, theta: FloatArray, dtype: np.dtype
+) -> tuple[Array, Array, Array]:
+    """Nodes, sums of the statistics at them and numbers of subjects, in one pass over the rows."""
+    points, weights_of = spread(theta)
+    nodes = jnp.asarray(points, dtype)
+    n_contrasts = jax.eval_shape(item_curves, template, nodes).contrast.shape[0]
+    n_nodes, n_items = len(points), x.shape[1]
+    sums: Any = jnp.zeros((n_contrasts, n_nodes, n_items), dtype), jnp.zeros(n_nodes, dtype)
+    if has_missing:
+        sums = sums[0], jnp.zeros((n_nodes, n_items), dtype)
+    rows = max(1, BLOCK_CELLS // (n_contrasts * max(n_items, n_nodes)))
+    for begin in range(0, len(x), rows):
+        block = np.arange(begin, min(begin + rows, len(x)))
+        statistics, mask = template.sufficient_statistics(
+            jnp.asarray(x[block]), n_contrasts, has_missing, dtype
+        )
+        sums = _add(sums, statistics, mask, jnp.asarray(weights_of(block), dtype))
+    return nodes, *sums
+
+
+@jit
+def _values(regression: _Regression, params: Array) -> tuple[Array, Array]:
+    """Log-likelihood and log-posterior, summed over the items."""
+    template, nodes, counts, totals, constraints, _ = regression
+    value, _, _ = penalised_terms(template, params, counts, totals, constraints, nodes)
+    return (value - log_prior(params, constraints)).sum(), value.sum()
+
+
+_m_step = jit(m_step, static_argnames=("tied",))
+
+
+def _climb(regression: _Regression, params: Array, tolerance: float, options: Options) -> _Climbed:
+    """Repeat M-steps until the first Newton step is within the tolerance."""
+    template, nodes, counts, totals, constraints, tied = regression
+    everyone = jnp.ones(params.shape[0], params.dtype)
+    regression = regression._replace(tied=())
+    trace: list[float] = []
+    likelihood = posterior = step = np.nan
+    for iteration in range(1, options.max_iterations + 1):
+        moved = _m_step(
+            template, params, counts, totals, constraints, everyone,
+            tied=tied, n_steps=jnp.int32(STEPS), nodes=nodes,
+        )  # fmt: skip
+        params, step = moved.params, float(moved.step)
+        likelihood, posterior = map(float, _values(regression, params))
+        trace.append(posterior)
+        if not np.isfinite([posterior, step]).all():
+            raise FloatingPointError(f"The log-posterior became {posterior}.")
+        if options.progress is not None:
+            options.progress(iteration, posterior, step)
+        if step <= tolerance:
+            break
+    return _Climbed(
+        params=params,
+        log_likelihood=likelihood,
+        log_posterior=posterior,
+        step=step,
+        converged=step <= tolerance,
+        trace=np.array(trace),
+    )
+
+
+def _first_guess(
+    start: Start, template: ItemModel, theta: FloatArray, held: FloatArray, prior: PriorTable,
+    tied: tuple[int, ...],
+) -> FloatArray:  # fmt: skip
+    """The guess on standardised scores, converted to the scale of theta."""
+    centre, unit = theta.mean(), theta.std()
+    if not tied and (start.mean - start.mean.mean()) @ (theta - centre) < 0:
+        unit = -unit  # lower is better on the scale of theta
+    model = unpack(template, jnp.asarray(start.params))
+    moved = np.array(pack(model.rescale(jnp.asarray(-centre / unit), jnp.asarray(1 / unit))), float)
+    limits = (
+        np.asarray(bound, float) for bound in (prior.constraints.lower, prior.constraints.upper)
+    )
+    moved = prior.with_held(template, np.clip(moved, *limits))
+    moved = with_ties(moved, tied, prior.constraints)
+    return np.where(np.isnan(held), moved, held)
+
+
+def _check(responses: Any, cls: type[ItemModel], options: Options) -> None:
+    """Reject arguments that do not apply to a fixed theta."""
+    if not isinstance(responses, Responses):
+        raise argument_error("theta", "None for responses that are read in passes", "some")
+    for name in ("anchors", "groups", "checkpoint", "devices"):
+        if getattr(options, name) is not None:
+            raise InputError(
+                f"The `{name}` argument is not for a fixed theta. Got both. Leave out either "
+                f"`{name}` or `theta`."
+            )
+    if options.standard_errors == "sandwich":
+        raise argument_error(
+            "standard_errors", "auto, full, block or none with `theta`", "sandwich"
+        )
+
+
+def fit_fixed_theta(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
+    """Calibrate items at a fixed theta (see `irtcat.fit`)."""
+    _check(responses, cls, options)
+    used = responses.observed.any(axis=1)
+    theta = fixed_theta(responses, options.theta)[used]
+    if not theta.std() > 0:
+        raise argument_error("theta", "different from one another", theta[0])
+    settings = settings_of(responses, cls)
+    x, has_missing = cells_of(cls, responses, settings.get("trials"))
+    x, categories = x[used], categories_of(responses, cls)
+    if "categories" not in cls.fixed:
+        categories = np.full_like(categories, categories.max())
+    work, shared = fitted_form(cls)
+    shared = tuple(dict.fromkeys((*shared, *options.equal)))
+    blank = work.blank(Design(categories, settings=settings))
+    choose_precision(options.precision, x.size)  # rejects unknown names
+    name = "float64"  # the sums are cheap, and float64 lets the steps converge exactly
+    with precision(name) as dtype:
+        template = in_precision(blank, dtype)
+        data = rows_on_device(x)
+        blocks = jax.device_put(row_blocks(len(x), x.shape[1], dtype.itemsize))
+        start = starting_point(
+            template,
+            data,
+            np.ones(len(x)),
+            blocks,
+            has_missing,
+            dtype,
+            options.positive,
+            categories,
+        )
+        start = further_start(start, template, options)
+        prior = prior_table(
+            template, start.counts, start.item_n, options.priors, options.weak_priors,
+            options.positive, dtype, responses.item_ids, shared,
+        )  # fmt: skip
+        held = fixed_values(
+            options.fixed or {}, template, parameter_names(cls), responses.item_ids, options.equal
+        )
+        if cls in STANDARD_FORM:  # theta already has a unit: the slopes are 1
+            held[:, list(field_columns(template, ["slope"]))] = 1.0
+        prior = prior.without(~np.isnan(held))
+        free = np.asarray(prior.constraints.free)
+        tied = field_columns(template, shared)
+        tied = tuple(p for p in tied if free[:, p].any())
+        params = _first_guess(start, template, theta, held, prior, tied)
+        nodes, counts, totals = _collect(template, x, has_missing, theta, dtype)
+        regression = _Regression(
+            template=template,
+            nodes=nodes,
+            counts=counts,
+            totals=totals,
+            constraints=prior.constraints,
+            tied=tied,
+        )
+        tolerance = TOLERANCE if options.tolerance is None else options.tolerance
+        ended = _climb(regression, jnp.asarray(params, dtype), tolerance, options)
+        covariance = _covariance(regression, ended.params, options.standard_errors)
+    params = np.asarray(ended.params, float)
+    names, slopes = column_names(template), field_columns(template, ["slope"])
+    at_bound = at_bounds(ended.params, prior.constraints)
+    flags = item_flags(prior, start, params, covariance, names, slopes, at_bound)
+    if isinstance(blank, Beta):
+        flags = add_edge_flags(flags, x, blank.edge)
+    statistics = item_statistics(responses, categories, start, flags)
+    population = Latent(float(theta.mean()), float(theta.std()))
+    bank = bank_of(responses, cls, blank, params, covariance, None, population, statistics)
+    return _result(responses, cls, bank, prior, ended, tied, name, len(theta))
+
+
+def _covariance(regression: _Regression, params: Array, which: str) -> FloatArray | None:
+    """Inverse of the observed information of each item at the fixed theta."""
+    if which == "none":
+        return None
+    template, nodes, counts, totals, constraints, tied = regression
+    information = complete_information(template, params, counts, totals, constraints, nodes)
+    return inverse_blocks(np.asarray(information, float), np.asarray(constraints.free), tied)
+
+
+def _result(
+    responses: Responses, cls: type[ItemModel], bank: ItemBank, prior: PriorTable,
+    ended: _Climbed, tied: tuple[int, ...], name: str, n_subjects: int,
+) -> Fit:  # fmt: skip
+    """The `Fit`, with the bank's provenance."""
+    message = f"Converged: the last step was {ended.step:.1e} standard errors."
+    if not ended.converged:
+        message = (
+            f"Not converged: the step was still {ended.step:.1e} standard errors after "
+            f"{len(ended.trace)} iterations. Raise max_iterations."
+        )
+    return fit_of(
+        responses,
+        cls,
+        bank,
+        prior,
+        method="fixed theta",
+        n_subjects=n_subjects,
+        log_likelihood=ended.log_likelihood,
+        log_posterior=ended.log_posterior,
+        converged=ended.converged,
+        n_iterations=len(ended.trace),
+        n_parameters=n_parameters(prior, tied),
+        message=message,
+        standard_errors="none" if bank.covariance is None else "given abilities",
+        precision=name,
+        trace=ended.trace,
+    )

@@ -1,0 +1,549 @@
+"""Marginal maximum likelihood of several abilities, from responses to a `Fit`."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import scipy
+
+from irtcat._common.checks import argument_error, check_count
+from irtcat._common.precision import precision
+from irtcat._common.types import BoolArray, FloatArray
+from irtcat.bank import ItemBank, Population
+from irtcat.fitting.assembly import fit_of, item_flags, item_statistics, n_parameters
+from irtcat.fitting.em.covariance import Covariance
+from irtcat.fitting.em.curvature import Multidimensional, covariance_of
+from irtcat.fitting.em.density import density_table
+from irtcat.fitting.em.driver import Ended
+from irtcat.fitting.em.identification import with_anchors
+from irtcat.fitting.em.iteration import EMPoint, EMState
+from irtcat.fitting.em.multidimensional_iteration import MultiProblem, run_multi_e_step
+from irtcat.fitting.em.options import Options
+from irtcat.fitting.em.priors import PriorTable
+from irtcat.fitting.em.setup import read_data, set_up
+from irtcat.fitting.em.shared_parameters import averaged
+from irtcat.fitting.em.start import Start, jittered, points_of, start_params
+from irtcat.fitting.multidimensional_data import Workspace, iterate, iterate_density, slopes_by_item
+from irtcat.fitting.problem.groups import Grouping, populations_by_group
+from irtcat.fitting.problem.loading_pattern import LatentDesign, latent_design
+from irtcat.fitting.result import Fit
+from irtcat.io.source import ResponseSource
+from irtcat.latent import (
+    Density,
+    GridQuadrature,
+    PopulationDesign,
+    Populations,
+    adaptive_quadrature,
+    density_of,
+    n_nodes,
+    population_vector,
+    populations_of,
+    posterior_modes,
+    row_chunks,
+)
+from irtcat.models import (
+    GeneralisedRatingScale,
+    ItemModel,
+    column_names,
+    field_columns,
+    fitted_form,
+    pack,
+    parameter_names,
+    unpack,
+)
+from irtcat.responses import Responses
+
+__all__ = ["fit_multidimensional"]
+
+CHECK_WORK = 4e9
+"""Maximum of nodes x responses for the finer quadrature that estimates the integration error."""
+
+START_CELLS = 4_000_000
+"""Maximum number of responses behind the factors of a start; beyond it, every k-th row is used."""
+
+
+def _factor_start(x: np.ndarray, weights: FloatArray, categories: Any, dims: int) -> FloatArray:
+    """Slopes from principal factors of the items' (pairwise) correlations."""
+    points, answered = points_of(x, categories)
+    w = weights[:, None]
+    n = np.maximum((w * answered).T @ answered, 1.0)
+    both = (w * points).T @ points / n
+    first = (w * points).T @ answered / n
+    square = (w * points**2).T @ answered / n
+    spread = np.sqrt(np.maximum(square - first**2, 1e-4))
+    phi = np.clip((both - first * first.T) / (spread * spread.T), -0.95, 0.95)
+    # Dichotomising attenuates a correlation: about by this factor at the middle, more towards the
+    # ends; with more categories less.
+    rough = np.where(categories > 2, phi, np.sin(np.pi / 2 * phi))
+    rough = np.clip((rough + rough.T) / 2, -0.95, 0.95)
+    h2 = np.clip(np.abs(rough - np.diag(np.diagonal(rough))).max(axis=1), 0.05, 0.9)
+    for _ in range(20):
+        matrix = rough.copy()
+        np.fill_diagonal(matrix, h2)
+        values_, vectors = np.linalg.eigh(matrix)
+        loadings = vectors[:, -dims:] * np.sqrt(np.maximum(values_[-dims:], 1e-3))
+        h2 = np.clip((loadings**2).sum(axis=1), 0.01, 0.85)
+    shrink = np.sqrt(np.minimum(1.0, 0.85 / np.maximum((loadings**2).sum(axis=1), 1e-9)))
+    loadings = loadings * shrink[:, None]
+    return 1.702 * loadings / np.sqrt(1 - (loadings**2).sum(axis=1, keepdims=True))
+
+
+def _sample(work: Workspace) -> tuple[np.ndarray, FloatArray]:
+    """Rows that determine the factors of a start."""
+    block = next(iter(work.blocks()))
+    n = block.rows.stop - block.rows.start
+    every = max(1, int(n * block.x.shape[1] // START_CELLS))
+    return np.asarray(block.x)[:n:every], np.asarray(block.weights, float)[:n:every]
+
+
+def _start_params(work: Workspace, start: Start, categories: Any) -> FloatArray:
+    """Starting values of the items; without a pattern the slopes must differ by dimension."""
+    if not work.design.exploratory:
+        return start.params
+    slopes = _factor_start(*_sample(work), categories, work.design.dims)
+    used = np.arange(len(start.counts))[:, None] < categories
+    shares = np.where(used, start.counts + 1 / np.asarray(categories), 0) / (start.item_n + 1)
+    arguments = np.asarray(shares.T, work.dtype), np.asarray(slopes, work.dtype)
+    return np.asarray(start_params(work.full_template, *arguments), float)
+
+
+def _constraints(prior: PriorTable, template: ItemModel, design: LatentDesign) -> PriorTable:
+    """Hold the slopes outside the pattern; centre the priors if the axes may be rotated."""
+    slopes = list(field_columns(template, ["slope"]))
+    n_steps = len(slopes) // design.dims
+    c = prior.constraints
+    free = np.array(c.free)
+    free[:, slopes] &= np.repeat(design.pattern != 0, n_steps, axis=1)
+    mean = np.array(c.prior_mean)
+    if design.exploratory:
+        if "slope" in prior.description and (mean[:, slopes][free[:, slopes]] != 0).any():
+            stated = prior.description["slope"]
+            raise argument_error(
+                "priors['slope']", "of mean 0 where the axes may be rotated", stated
+            )
+        mean[:, slopes] = 0.0
+    weights = np.where(free, np.asarray(c.prior_precision), 0.0)
+    held = c._replace(
+        prior_mean=jax.device_put(mean.astype(c.prior_mean.dtype)),
+        prior_precision=jax.device_put(weights.astype(c.prior_precision.dtype)),
+        free=jax.device_put(free),
+    )
+    return prior._replace(constraints=held)
+
+
+def _identified(
+    work: Workspace, params: FloatArray, populations: Populations, upright: bool
+) -> tuple[FloatArray, Populations, BoolArray]:
+    """Identified axes: echelon form without a pattern, directed towards more right answers.
+
+    Without a pattern the axes are rotated so that one item has slope 0 on all but the first, a
+    second one on all but the first two, and so on; the items are the most informative ones (pivoted
+    QR), so that the constraint costs no precision.
+
+    Returns:
+        Parameters, populations, and the mask of the slopes that are not held at 0.
+    """
+    template = work.full_template
+    columns = list(field_columns(template, ["slope"]))
+    slopes = slopes_by_item(template, params)
+    dims, n_steps = slopes.shape[1:]
+    pattern = np.repeat(work.design.pattern[:, :, None] != 0, n_steps, axis=2)
+    mean, covariance = (
+        np.asarray(part, float) for part in (populations.mean, populations.covariance)
+    )
+    turn = np.eye(dims)
+    if work.design.exploratory:
+        by_row = np.moveaxis(slopes, 1, 2).reshape(-1, dims)
+        turn, _, pivots = scipy.linalg.qr(by_row.T, pivoting=True, mode="economic")
+        for k in range(dims):
+            item, step = divmod(int(pivots[k]), n_steps)
+            pattern[item, k + 1 :, step] = False
+    slopes = np.where(pattern, np.einsum("jds,de->jes", slopes, turn), 0.0)
+    sign = np.where(slopes.sum(axis=(0, 2)) < 0, -1.0, 1.0) if upright else np.ones(dims)
+    turn = turn * sign
+    params = params.copy()
+    params[:, columns] = (slopes * sign[:, None]).reshape(len(params), -1)
+    mean, covariance = mean @ turn, turn.T @ covariance @ turn
+    root = np.linalg.cholesky(covariance)  # numpy: used outside of the precision too
+    return (
+        params,
+        Populations(mean, root),
+        pattern.reshape(len(params), -1),
+    )
+
+
+def _at_identified(
+    work: Workspace, problem: MultiProblem, params: FloatArray, populations: Populations,
+    ended: Ended,
+) -> Ended:  # fmt: skip
+    """The E-step at the identified parameters with all items, including those set aside."""
+    dtype = problem.weights.dtype
+    mean, covariance = (
+        np.asarray(part, dtype) for part in (populations.mean, populations.covariance)
+    )
+    vector = population_vector(mean, covariance, work.population)
+    everyone = problem._replace(item_weights=jax.device_put(np.ones_like(problem.item_weights)))
+    state = EMState.of(EMPoint(jnp.asarray(params, dtype), vector), ended.belief)
+    if problem.rule.is_adaptive:
+        # The axes may have been rotated: place the nodes again.
+        state = EMState(state.point, *_modes_by_group(work, problem, state.point))
+        state = EMState.of(state.point, run_multi_e_step(everyone, state, 0.0, 0, False)[1])
+    update, belief = run_multi_e_step(everyone, state, 0.0, 0, False)
+    return ended._replace(point=state.point, update=update, belief=belief)
+
+
+def _at_standardised(
+    problem: MultiProblem, density: Density, ended: Ended
+) -> tuple[MultiProblem, Ended, pd.DataFrame]:
+    """The E-step with the items and the density on the scale where its mean is 0 and its SD 1."""
+    curve, mean, sd = density_table(density, np.asarray(ended.point.population, float))
+    dtype = problem.weights.dtype
+    nodes = jnp.asarray(curve["theta"].to_numpy()[:, None], dtype)
+    rule = GridQuadrature(nodes, problem.rule.log_prior)  # type: ignore[union-attr]
+    model = unpack(problem.template, ended.point.params)
+    params = pack(model.rescale(jnp.asarray(mean, dtype), jnp.asarray(sd, dtype)))
+    everyone = problem._replace(
+        rule=rule, item_weights=jax.device_put(np.ones_like(problem.item_weights))
+    )
+    point = EMPoint(params, jnp.zeros(0, dtype))
+    state = EMState.of(point, ended.belief)
+    update, belief = run_multi_e_step(everyone, state, 0.0, 0, False)
+    return everyone, ended._replace(point=point, update=update, belief=belief), curve
+
+
+def _modes_by_group(
+    work: Workspace, problem: MultiProblem, point: EMPoint
+) -> tuple[FloatArray, FloatArray]:
+    """Posterior modes and covariances of all rows, each on the z scale of its group."""
+    populations = populations_of(point.population, work.population)
+    n_cells = work.rows.shape[1] * (work.design.dims + 2) ** 2
+    n_cells *= problem.template.n_categories - 1
+    means, covariances = [], []
+    for block in problem.blocks():
+        n = block.rows.stop - block.rows.start
+        mode = np.zeros((n, work.design.dims))
+        covariance = np.zeros((n, work.design.dims, work.design.dims))
+        chunks = jnp.asarray(row_chunks(len(block.x), n_cells))
+        for group in range(work.population.n_groups):
+            model = unpack(problem.template, point.params).rescale(
+                populations.mean[group], populations.root[group]
+            )
+            unit = jnp.zeros((), work.dtype)
+            modes = posterior_modes(model, block.x, chunks, unit, has_missing=problem.has_missing)
+            here = block.group[:n] == group
+            mode[here] = np.asarray(modes.mode, float)[:n][here]
+            covariance[here] = np.asarray(modes.covariance, float)[:n][here]
+        means.append(mode)
+        covariances.append(covariance)
+    return np.concatenate(means), np.concatenate(covariances)
+
+
+def _finer_log_likelihood(
+    work: Workspace, problem: MultiProblem, ended: Ended, nodes: int | None
+) -> float:
+    """The log-likelihood by a quadrature twice as fine (NaN where that would be slow)."""
+    rule, dims = problem.rule, work.design.dims
+    finer: Any = adaptive_quadrature(dims, nodes, finer=True)
+    if not rule.is_adaptive:
+        finer = rule.spacing / 2  # type: ignore[union-attr]
+    fine = work.rule(finer)
+    if float(n_nodes(fine)) * np.prod(work.rows.shape) > CHECK_WORK:
+        return np.nan
+    other = problem._replace(
+        rule=fine, item_weights=jax.device_put(np.ones_like(problem.item_weights))
+    )
+    belief = run_multi_e_step(other, EMState.of(ended.point, ended.belief), 0.0, 0, False)[1]
+    return float(work.rows.weights @ np.asarray(belief.log_z, float))
+
+
+def _check(responses: Any, cls: type[ItemModel], options: Options) -> None:
+    """Refuse what cannot be fitted with several abilities."""
+    if options.density is not None and (options.groups, options.anchors) != (None, None):
+        must = "normal for several groups and with anchors"
+        raise argument_error("density", must, options.density)
+    if "slope" not in parameter_names(fitted_form(cls)[0]) or cls.takes in ("counts", "fractions"):
+        raise argument_error("dims", f"1 for the {cls.key} model", options.dims or "a pattern")
+    if jax.process_count() > 1:
+        raise argument_error(
+            "devices", "of one process for several abilities", f"{jax.process_count()} processes"
+        )
+    two_tier = options.structure is not None
+    if options.standard_errors == "sandwich" and (two_tier or options.groups is not None):
+        must = "auto, full, block or none for a bifactor or two-tier structure or several groups"
+        raise argument_error("standard_errors", must, "sandwich")
+    if options.positive and options.pattern is None:
+        raise argument_error("positive", "left out where the axes may be rotated", True)
+    if options.nodes is not None:
+        check_count("nodes", options.nodes, least=3)
+
+
+def _anchored_design(options: Options, responses: Responses, bank: ItemBank) -> LatentDesign:
+    """The design of new items on the abilities of anchors: their axes cannot be rotated."""
+    dims = bank.model.dims
+    if options.dims not in (None, dims):
+        raise argument_error("dims", f"{dims}, as the anchors have, or left out", options.dims)
+    factors = [str(name) for name in bank.provenance.get("factors", ())]
+    if options.pattern is not None:
+        design = latent_design(responses, dims, options.pattern, True)
+        return design._replace(factors=factors or design.factors)
+    pattern = np.ones((responses.n_items, dims))
+    names = factors or [f"F{i + 1}" for i in range(dims)]
+    return LatentDesign(pattern, names, False, True)
+
+
+def _check_common_slopes(tied: tuple[int, ...], template: ItemModel, design: LatentDesign) -> None:
+    """Common slopes need a pattern that says which items share them."""
+    slopes = set(field_columns(template, ["slope"]))
+    if slopes & set(tied) and design.exploratory:
+        must = "given where items share a slope (rasch, 1pl, pcm, rsm, equal=)"
+        raise argument_error("pattern", must, None)
+
+
+def fit_multidimensional(
+    responses: Responses | ResponseSource, cls: type[ItemModel], options: Options
+) -> Fit:
+    """Marginal maximum likelihood of several abilities (see `irtcat.fit`)."""
+    _check(responses, cls, options)
+    data = read_data(responses, cls, options)
+    rows, categories, grouping = data.rows, data.categories, data.grouping
+    anchor_bank, name = data.anchor_bank, data.precision
+    if anchor_bank is not None and isinstance(responses, Responses):
+        design = _anchored_design(options, responses, anchor_bank)
+    elif options.density is not None:
+        design = LatentDesign(np.ones((responses.n_items, 1)), ["F1"], False, False)
+    else:
+        design = latent_design(
+            responses, options.dims, options.pattern, options.correlated, options.structure
+        )
+    n_groups = 1 if grouping is None else len(grouping.labels)
+    population = PopulationDesign(
+        design.dims, design.n_correlated, design.correlated, n_groups,
+        first_is_free=anchor_bank is not None, full=design.exploratory or design.correlated,
+    )  # fmt: skip
+    with precision(name) as dtype:
+        blank = data.blank(design.dims)
+        setup = set_up(
+            data,
+            blank,
+            dtype,
+            positive=False,
+            pattern=design.pattern if design.dims > 1 else None,
+            restrict=functools.partial(_constraints, design=design),
+        )
+        template, tied, prior = setup.template, setup.tied, setup.prior
+        start, held = setup.start, setup.fixed
+        _check_common_slopes(field_columns(template, data.shared), template, design)
+        work = Workspace(rows, design, template, population, tied, dtype, data.engine)
+        params = _start_params(work, start, categories)
+        params = jittered(params, template, options)
+        params = prior.with_held(template, np.where(np.isnan(held), params, held))
+        free = np.asarray(prior.constraints.free)
+        params = averaged(params, free, tied, prior.constraints.shared)
+        has_held = not np.isnan(held).all()
+        density = None if options.density is None else density_of(options.density, options.nodes)
+        if density is None:
+            vector = np.asarray(_first_population(population, options.anchors), float)
+            problem, ended = iterate(work, params, vector, prior, options, not has_held)
+            params = work.widen(np.asarray(ended.point.params, float))
+            populations = jax.tree.map(
+                np.asarray, populations_of(ended.point.population, population)
+            )
+            params, populations, slopes_free = _identified(work, params, populations, not has_held)
+            ended = _at_identified(work, problem, work.shrink(params), populations, ended)
+            finer = _finer_log_likelihood(work, problem, ended, options.nodes)
+        else:
+            problem, ended = iterate_density(work, density, params, prior, options, not has_held)
+            problem, ended, curve = _at_standardised(problem, density, ended)
+            params, finer = np.asarray(ended.point.params, float), np.nan
+            slopes_free = np.array(True)
+        free = np.array(prior.constraints.free)
+        free[:, list(field_columns(template, ["slope"]))] &= slopes_free
+        inner = free
+        if work.columns is not None:
+            inner = np.take_along_axis(free, work.columns, axis=1) & work._has
+        curvature = Multidimensional(problem, ended.point, ended.belief, inner)
+        covariance = covariance_of(curvature, options.standard_errors)
+    items = None if covariance.blocks is None else work.widen_covariance(covariance.blocks)
+    log_likelihood = float(rows.weights @ np.asarray(ended.belief.log_z, float))
+    assert ended.at_bound is not None
+    at_bound = work.widen(ended.at_bound.astype(float)) > 0
+    slopes = list(field_columns(template, ["slope"]))
+    if design.exploratory:  # the axes have been rotated since
+        at_bound[:, slopes] = at_bound[:, slopes].any(axis=1, keepdims=True)
+    flags = _multi_flags(prior, start, params, items, free, template, at_bound)
+    statistics = item_statistics(responses, categories, start, flags)
+    informed = prior._replace(constraints=prior.constraints._replace(free=jax.device_put(free)))
+    model, items = _published_model(blank, params, items)
+    group_n = np.array([rows.weights.sum()])
+    if grouping is not None:
+        group_n = np.bincount(rows.group, rows.weights, n_groups).astype(float)
+    by_group: Any = Population()
+    if density is not None:
+        nodes, weights = (curve[name].to_numpy() for name in ("theta", "probability"))
+        by_group = Population(nodes=nodes, weights=weights)
+    elif grouping is not None:
+        by_group = populations_by_group(grouping, group_n, *_group_moments(populations))
+    elif design.correlated:
+        correlations = np.asarray(populations.covariance[0], float)
+        by_group = Population(np.zeros(design.dims), 1.0, correlations)
+    bank = ItemBank(
+        model=model,
+        item_ids=np.asarray(responses.item_ids, dtype=str),
+        covariance=items,
+        items=responses.items,
+        statistics=statistics,
+        populations=by_group,
+    )
+    if setup.anchors is not None:
+        bank = with_anchors(bank, setup.anchors)
+    errors = _population_errors(population, ended.point, covariance)
+    details = {
+        "integration_error": finer - log_likelihood,
+        "nodes": n_nodes(problem.rule),
+        "nodes_are": problem.rule.kind,
+        "factors": design.factors,
+        **({"structure": design.structure} if design.structure else {}),
+        **({"density": options.density} if density is not None else {}),
+        "se_correlations": None if errors is None else errors["correlation"][0].tolist(),
+    }
+    groups = None
+    if grouping is not None:
+        groups = _group_table(grouping, group_n, populations, errors)
+    return fit_of(
+        responses,
+        cls,
+        bank,
+        prior,
+        method="em",
+        n_subjects=int(rows.weights.sum()),
+        log_likelihood=log_likelihood,
+        log_posterior=log_likelihood + float(ended.update.log_prior),
+        converged=ended.converged,
+        n_iterations=ended.n_iterations,
+        n_parameters=n_parameters(informed, tied)
+        + (population.size if density is None else density.n_free),
+        message=ended.message,
+        standard_errors=covariance.how,
+        precision=name,
+        trace=ended.trace,
+        details=details,
+        groups=groups,
+        grouping=grouping,
+        populations=populations if grouping is not None else None,
+        density=curve if density is not None else None,
+    )
+
+
+def _group_moments(populations: Populations) -> tuple[list[Any], list[Any], list[Any]]:
+    """Means, SDs and correlations of each group; None where all correlations are 0."""
+    mean, covariance = (np.asarray(a, float) for a in (populations.mean, populations.covariance))
+    sds = [np.sqrt(np.diagonal(matrix)) for matrix in covariance]
+    between: list[Any] = [
+        matrix / np.outer(sd, sd) for matrix, sd in zip(covariance, sds, strict=True)
+    ]
+    diagonal = np.eye(mean.shape[1])
+    between = [None if (matrix == diagonal).all() else matrix for matrix in between]
+    return list(mean), sds, between
+
+
+def _first_population(design: PopulationDesign, anchors: ItemBank | None) -> Any:
+    """The free numbers at the start: all groups as the anchors' population, or standard Normal."""
+    eye = np.eye(design.dims)
+    first = eye if anchors is None else anchors.population.covariance
+    covariance = np.tile(first, (design.n_groups, 1, 1))
+    return population_vector(np.zeros((design.n_groups, design.dims)), covariance, design)
+
+
+def _published_model(
+    blank: ItemModel, params: FloatArray, covariance: FloatArray | None
+) -> tuple[ItemModel, FloatArray | None]:
+    """The items of the bank: rating scale items become generalised partial credit items."""
+    if not isinstance(blank, GeneralisedRatingScale):
+        return unpack(blank, params), covariance
+
+    def one(vector: Any, item: Any) -> Any:
+        new = unpack(item, vector).as_gpcm()
+        return pack(jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], new))[0]
+
+    with precision("float64"):
+        model = jax.tree.map(np.asarray, unpack(blank, params).as_gpcm())
+        slopes = np.asarray(jax.vmap(jax.jacfwd(one))(jnp.asarray(params), blank))
+    if covariance is None:
+        return model, None
+    known = np.isnan(np.diagonal(covariance, axis1=1, axis2=2))
+    out = slopes @ np.nan_to_num(covariance) @ slopes.transpose(0, 2, 1)
+    depends = np.einsum("jqp,jp->jq", slopes != 0, ~known) > 0
+    return model, np.where(depends[:, :, None] & depends[:, None, :], out, np.nan)
+
+
+def _population_errors(
+    design: PopulationDesign, point: EMPoint, covariance: Covariance
+) -> dict[str, FloatArray] | None:
+    """Standard errors of means, SDs and correlations of each group, by the delta method."""
+    if covariance.latent is None:
+        return None
+
+    def table(vector: Any) -> Any:
+        populations = populations_of(vector, design)
+        sd = jnp.sqrt(jnp.diagonal(populations.covariance, axis1=1, axis2=2))
+        correlation = populations.covariance / (sd[:, :, None] * sd[:, None, :])
+        return {"mean": populations.mean, "sd": sd, "correlation": correlation}
+
+    def error(slopes: Any) -> FloatArray:
+        flat = np.asarray(slopes, float).reshape(-1, design.size)
+        variance = np.einsum("ij,jk,ik->i", flat, np.asarray(covariance.latent), flat)
+        known = np.abs(flat).max(axis=1) > 1e-9  # rounding of a constant
+        errors = np.sqrt(np.where(known, np.maximum(variance, 0), np.nan))
+        return errors.reshape(slopes.shape[:-1])
+
+    with precision("float64"):
+        by_vector = jax.jacfwd(table)(jnp.asarray(np.asarray(point.population, float)))
+    errors = {name: error(slopes) for name, slopes in by_vector.items()}
+    errors["correlation"] = np.nan_to_num(errors["correlation"])
+    return errors
+
+
+def _group_table(
+    grouping: Grouping, n: FloatArray, populations: Populations, errors: Any
+) -> pd.DataFrame:
+    """Means, SDs and correlations of the abilities in each group, with standard errors."""
+    mean, covariance = (np.asarray(a, float) for a in (populations.mean, populations.covariance))
+    sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+    correlation = covariance / (sd[:, :, None] * sd[:, None, :])
+    values = {"mean": mean, "sd": sd, "correlation": correlation}
+    columns: dict[str, Any] = {"n": n.round().astype(int)}
+    dims = mean.shape[1]
+    for prefix, tables in (("", values), ("se_", errors)):
+        if tables is None:
+            continue
+        for name in ("mean", "sd"):
+            columns |= {f"{prefix}{name}_{d + 1}": tables[name][:, d] for d in range(dims)}
+        for i in range(dims):
+            for j in range(i):
+                column = f"{prefix}correlation_{j + 1}_{i + 1}"
+                columns[column] = tables["correlation"][:, i, j]
+    return pd.DataFrame(columns, index=pd.Index(list(grouping.labels), name="group"))
+
+
+def _multi_flags(
+    prior: PriorTable,
+    start: Start,
+    params: FloatArray,
+    covariance: FloatArray | None,
+    free: np.ndarray,
+    template: ItemModel,
+    at_bound: np.ndarray,
+) -> list[str]:
+    """The flags of each item; held parameters are not flagged for missing standard errors."""
+    if covariance is not None:
+        covariance = covariance.copy()
+        held = ~free
+        diagonal = np.einsum("jpp->jp", covariance)
+        diagonal[held] = 1.0
+    return item_flags(
+        prior, start, params, covariance, column_names(template),
+        field_columns(template, ["slope"]), at_bound,
+    )  # fmt: skip

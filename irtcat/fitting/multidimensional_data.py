@@ -1,0 +1,368 @@
+"""The data and the design of a fit of several abilities: quadrature, reduced items, iterations."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from irtcat._common.types import FloatArray
+from irtcat.fitting.em.checkpoint import Checkpoint, Identity, digest
+from irtcat.fitting.em.density import density_map, with_density
+from irtcat.fitting.em.driver import Ended, run_em
+from irtcat.fitting.em.iteration import EMPoint, EMState
+from irtcat.fitting.em.multidimensional_iteration import (
+    CAN_BE_LENGTHENED,
+    MultiProblem,
+    StepRule,
+    run_multi_e_step,
+)
+from irtcat.fitting.em.options import Options, loop_settings
+from irtcat.fitting.em.priors import PriorTable
+from irtcat.fitting.em.rows import Rows
+from irtcat.fitting.em.shared_parameters import shared_cells
+from irtcat.fitting.problem.loading_pattern import LatentDesign
+from irtcat.latent import (
+    AdaptiveQuadrature,
+    Density,
+    PopulationDesign,
+    Quadrature,
+    RowBlock,
+    adaptive_quadrature,
+    as_rule,
+    choose_nodes,
+    group_items,
+    n_nodes,
+    narrowest_sd,
+    posterior_modes,
+    row_chunks,
+    rows_on_device,
+)
+from irtcat.models import (
+    ItemModel,
+    column_names,
+    field_columns,
+    parameter_matrix,
+    restricted,
+    unpack,
+)
+
+__all__ = ["Workspace", "iterate", "iterate_density", "slopes_by_item"]
+
+REFINEMENTS = 3
+"""Maximum number of quadratures: EM is run again where the nodes prove too coarse."""
+
+HISTOGRAM_TOLERANCE = 0.005
+"""Default tolerance with an empirical histogram, in standard errors: hundreds of further iterations
+raise the log-likelihood by less than .2 (1,200 subjects, 15 items, two modes), by spikes."""
+
+ADAPTIVE_NOISE = 5e-6
+"""Adaptive nodes move with the posteriors, and the objective changes by their error (relative)."""
+
+
+def slopes_by_item(template: ItemModel, params: FloatArray) -> FloatArray:
+    """The slopes of packed parameters, items x abilities x steps (one step unless nominal)."""
+    slopes = params[:, list(field_columns(template, ["slope"]))]
+    return slopes.reshape(len(params), template.dims, -1)
+
+
+class Workspace:
+    """Data and design of a fit, from which its problem is built for any quadrature.
+
+    With a two-tier structure the iterated items are *reduced*: each has the general abilities and
+    its own specific one, so that parameters, constraints and quadrature are of that many abilities.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        design: LatentDesign,
+        template: ItemModel,
+        population: PopulationDesign,
+        tied: tuple[int, ...],
+        dtype: np.dtype,
+        engine: Any = None,
+    ):
+        self.rows, self.design, self.dtype, self.engine = rows, design, dtype, engine
+        self.full_template, self.population, self.full_tied = template, population, tied
+        self.is_reduced = bool(design.structure) and population.n_groups == 1
+        self.is_reduced &= not population.first_is_free
+        self.n_general = design.n_general if self.is_reduced else design.dims
+        self.template, self.columns = template, None
+        if self.is_reduced:
+            self.group = group_items(design.pattern, self.n_general)[0]
+            specific = np.minimum(self.n_general + self.group, design.dims - 1)
+            general = np.tile(np.arange(self.n_general), (len(specific), 1))
+            abilities = np.column_stack([general, specific])
+            self.template = restricted(template, abilities)
+            n_params = len(column_names(template))
+            numbers = np.broadcast_to(np.arange(float(n_params)), (len(specific), n_params))
+            numbered = unpack(jax.tree.map(np.asarray, template), numbers)
+            self.columns = parameter_matrix(restricted(numbered, abilities)).astype(int)
+
+    def integrate_together(self) -> None:
+        """Give up the reduction, where its grid would be too large for narrow posteriors."""
+        self.is_reduced, self.n_general = False, self.design.dims
+        self.template, self.columns = self.full_template, None
+
+    def blocks(self):
+        """The rows in blocks, once for every pass."""
+        if self.engine is not None:
+            return self.engine.row_blocks(self.dtype)
+        return [self._block]
+
+    @functools.cached_property
+    def _block(self) -> RowBlock:
+        x = rows_on_device(self.rows.x)
+        weights = jax.device_put(self.rows.weights.astype(self.dtype))
+        return RowBlock(slice(0, len(self.rows.x)), x, weights, self.rows.group)
+
+    def choose(self, narrowest: float, steepest: float, nodes: int | None) -> Any:
+        """The quadrature (or its spacing) for posteriors of this SD and items of this slope."""
+        n_gridded = self.n_general + 1 if self.is_reduced else self.design.dims
+        return choose_nodes(n_gridded, self.design.dims, narrowest, steepest, nodes)
+
+    def rule(self, chosen: float | AdaptiveQuadrature) -> Quadrature:
+        """The nodes themselves, in working precision."""
+        return as_rule(chosen, self.design.pattern, self.n_general, self.dtype)
+
+    @property
+    def tied(self) -> tuple[int, ...]:
+        """Columns of the iterated parameters that some items share."""
+        if self.columns is None:
+            return self.full_tied
+        is_tied = np.isin(self.columns, self.full_tied).any(axis=0)
+        return tuple(np.flatnonzero(is_tied).tolist())
+
+    def step_rule(self, prior: PriorTable, options: Options, free_scale: bool) -> StepRule:
+        """The step rule of the fit."""
+        plain = not self.is_reduced and self.population.n_groups == 1 and self.engine is None
+        plain &= not self.population.first_is_free and not self.tied
+        can_be = type(self.template) in CAN_BE_LENGTHENED
+        return StepRule(
+            lengthen=options.accelerate and plain and can_be,
+            rescale=options.expand and not prior.scaled and free_scale,
+            full=self.design.exploratory,
+            has_missing=self.rows.has_missing,
+            tied=self.tied,
+        )
+
+    def problem(self, rule: Quadrature, prior: PriorTable, step_rule: StepRule) -> MultiProblem:
+        """Everything that is constant during the iterations."""
+        specific = None
+        if self.is_reduced:
+            specific = jnp.asarray(np.minimum(self.group, self.design.dims - self.n_general - 1))
+        return MultiProblem(
+            template=self.template,
+            blocks=self.blocks,
+            weights=jnp.asarray(self.rows.weights, self.dtype),
+            item_weights=jax.device_put((~prior.aside).astype(self.dtype)),
+            has_missing=self.rows.has_missing,
+            constraints=self.reduced(prior).constraints,
+            rule=rule,
+            population=self.population,
+            step_rule=step_rule,
+            specific=specific,
+        )
+
+    def reduced(self, prior: PriorTable) -> PriorTable:
+        """The constraints of the iterated parameters."""
+        if self.columns is None:
+            return prior
+        c, at = prior.constraints, self.columns
+        row = np.arange(len(at))[:, None]
+        shared = shared_cells(at[:, list(self.tied)], self.dtype) if self.tied else None
+        family = None if c.family is None else jax.device_put(np.asarray(c.family)[row, at])
+        return prior._replace(
+            constraints=c._replace(
+                prior_mean=jax.device_put(np.asarray(c.prior_mean)[row, at]),
+                prior_precision=jax.device_put(np.asarray(c.prior_precision)[row, at]),
+                free=jax.device_put(np.asarray(c.free)[row, at] & self._has),
+                lower=jax.device_put(np.asarray(c.lower)[at[0]]),
+                upper=jax.device_put(np.asarray(c.upper)[at[0]]),
+                family=family,
+                shared=shared,
+            )
+        )
+
+    @functools.cached_property
+    def _has(self) -> np.ndarray:
+        """Which of the iterated parameters the items have: some have no specific ability."""
+        assert self.columns is not None
+        has = np.ones(self.columns.shape, bool)
+        slopes = np.array(field_columns(self.template, ["slope"]))
+        by_axis = slopes.reshape(self.template.dims, -1)
+        has[:, by_axis[-1]] = (self.group < self.design.dims - self.n_general)[:, None]
+        return has
+
+    def shrink(self, params: FloatArray) -> FloatArray:
+        """The iterated parameters from all parameters."""
+        if self.columns is None:
+            return params
+        return np.take_along_axis(params, self.columns, axis=1) * self._has
+
+    def widen(self, params: FloatArray) -> FloatArray:
+        """Undo `shrink`."""
+        if self.columns is None:
+            return params
+        out = np.zeros((len(params), len(column_names(self.full_template))))
+        np.put_along_axis(out, self.columns, params, axis=1)
+        return out
+
+    def widen_covariance(self, covariance: FloatArray) -> FloatArray:
+        """Blocks of all parameters from those of the iterated ones, NaN elsewhere."""
+        if self.columns is None:
+            return covariance
+        n_params = len(column_names(self.full_template))
+        out = np.full((len(covariance), n_params, n_params), np.nan)
+        row = np.arange(len(covariance))[:, None, None]
+        out[row, self.columns[:, :, None], self.columns[:, None, :]] = covariance
+        return out
+
+
+def _steepest(template: ItemModel, params: FloatArray) -> float:
+    slopes = slopes_by_item(template, params)
+    if slopes.shape[2] > 1:
+        slopes = np.diff(slopes, axis=2, prepend=0.0)
+    return float(np.quantile(np.abs(slopes).max(axis=(1, 2)), 0.9))
+
+
+def first_modes(work: Workspace, params: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Posterior modes and covariances of all rows under a standard Normal population."""
+    model = unpack(work.full_template, np.asarray(params, work.dtype))
+    n_cells = work.rows.shape[1] * (work.design.dims + 2) ** 2 * (model.n_categories - 1)
+    parts = []
+    for block in work.blocks():
+        chunks = jax.device_put(row_chunks(len(block.x), n_cells))
+        modes = posterior_modes(
+            model, block.x, chunks, np.zeros((), work.dtype), has_missing=work.rows.has_missing
+        )
+        n = block.rows.stop - block.rows.start
+        parts.append([np.asarray(array, float)[:n] for array in (modes.mode, modes.covariance)])
+    mean, covariance = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return mean, covariance
+
+
+def _checkpoint(work: Workspace, problem: MultiProblem, options: Options) -> Checkpoint | None:
+    """The checkpoint, if one is written; `iterate` completes its settings in every turn."""
+    if options.checkpoint is None:
+        return None
+    arrays = (problem.template, problem.item_weights, problem.constraints, work.design.pattern)
+    data = work.engine.data if work.engine else digest(work.rows.x, work.rows.weights)
+    identity = Identity(data, digest(arrays, work.rows.group), {})
+    return Checkpoint(options.checkpoint, options.resume, identity)
+
+
+def iterate_density(
+    work: Workspace,
+    density: Density,
+    params: FloatArray,
+    prior: PriorTable,
+    options: Options,
+    free_scale: bool,
+) -> tuple[MultiProblem, Ended]:
+    """Run EM of the items and of a density on its fixed nodes."""
+    step_rule = work.step_rule(prior, options, free_scale=False)
+    step_rule = step_rule._replace(lengthen=False)
+    start = density.start()
+    problem = with_density(work.problem(work.rule(1.0), prior, step_rule), density, start)
+    checkpoint = _checkpoint(work, problem, options)
+    expand = options.expand and not prior.scaled and free_scale
+    settings = loop_settings(options, str(work.dtype), expand)
+    if options.tolerance is None and not density.degree:
+        settings = settings._replace(tolerance=HISTOGRAM_TOLERANCE)
+    if checkpoint is not None:
+        stated = settings._asdict() | {"model": work.template.key, "density": options.density}
+        del stated["max_iterations"]
+        stated |= {"nodes": len(density.nodes), "precision": str(work.dtype)}
+        checkpoint.identity = checkpoint.identity._replace(settings=stated)
+    point = EMPoint(jnp.asarray(params, work.dtype), jnp.asarray(start, work.dtype))
+    n_rows = work.rows.shape[0]
+    state = EMState(point, np.zeros((n_rows, 1)), np.ones((n_rows, 1, 1)))
+    step_map = density_map(density, settings.tolerance)
+    ended = run_em(problem, state, settings, options.progress, checkpoint, step_map)
+    return with_density(problem, density, np.asarray(ended.point.population)), ended
+
+
+def iterate(
+    work: Workspace,
+    params: FloatArray,
+    population: FloatArray,
+    prior: PriorTable,
+    options: Options,
+    free_scale: bool,
+) -> tuple[MultiProblem, Ended]:
+    """Run EM; refine the quadrature and continue where it proves too coarse for the posteriors.
+
+    Each quadrature is a separate turn for the checkpoint, which records the turn.
+    """
+    dims = work.design.dims
+    chosen: Any = work.choose(1.0, 1.0, options.nodes) if options.nodes is not None else None
+    mean: FloatArray = np.zeros((0, dims))
+    covariance: FloatArray = np.zeros((0, dims, dims))
+    if not isinstance(
+        chosen, float
+    ):  # the spacing of a given grid does not depend on the posteriors
+        mean, covariance = first_modes(work, params)
+        steepest = _steepest(work.full_template, params)
+        chosen = work.choose(narrowest_sd(covariance), steepest, options.nodes)
+        if work.is_reduced and not isinstance(chosen, float):
+            work.integrate_together()
+    point = EMPoint(
+        jnp.asarray(work.shrink(params), work.dtype), jnp.asarray(population, work.dtype)
+    )
+    state = EMState(point, mean, covariance)
+    step_rule = work.step_rule(prior, options, free_scale)
+    first, used = 0, 0
+    problem = work.problem(work.rule(chosen), prior, step_rule)
+    checkpoint = _checkpoint(work, problem, options)
+    if (
+        checkpoint is not None
+        and checkpoint.saved is not None
+        and "turn" in checkpoint.saved[0]["settings"]
+    ):
+        saved = checkpoint.saved[0]["settings"]
+        first, used = saved["turn"], saved["used"]
+        chosen = (
+            adaptive_quadrature(dims, options.nodes)
+            if saved["spacing"] is None
+            else saved["spacing"]
+        )
+    for turn in range(first, REFINEMENTS):
+        rule = work.rule(chosen)
+        problem = work.problem(rule, prior, step_rule)
+        least = ADAPTIVE_NOISE if rule.is_adaptive else 0.0
+        settings = loop_settings(
+            options, str(work.dtype), step_rule.lengthen or step_rule.rescale, least
+        )
+        left = settings._replace(max_iterations=max(1, settings.max_iterations - used))
+        if checkpoint is not None:
+            stated = settings._asdict() | step_rule._asdict() | work.population._asdict()
+            del stated["max_iterations"]
+            position: dict[str, Any] = {"turn": turn, "used": used, "nodes": options.nodes}
+            position["spacing"] = chosen if isinstance(chosen, float) else None
+            named = {"model": work.template.key, "precision": str(work.dtype)}
+            checkpoint.identity = checkpoint.identity._replace(
+                settings={**stated, "tied": list(step_rule.tied), **position, **named}
+            )
+        ended = run_em(problem, state, left, options.progress, checkpoint, run_multi_e_step)
+        used += ended.n_iterations
+        if checkpoint is not None:
+            checkpoint.saved = None  # the next turn starts from its own state
+        now = work.widen(np.asarray(ended.point.params, float))
+        spread = narrowest_sd(np.asarray(ended.belief.covariance))
+        finer = work.choose(spread, _steepest(work.full_template, now), options.nodes)
+        if rule.is_adaptive:
+            good = True
+        elif not isinstance(finer, float):
+            good = work.is_reduced  # the iterated items have no other quadrature
+        else:
+            good = n_nodes(work.rule(finer)) <= n_nodes(rule)
+        if good or turn + 1 == REFINEMENTS or used >= options.max_iterations:
+            break
+        chosen = finer
+        state = EMState.of(ended.point, ended.belief)
+    last = f"after {ended.n_iterations} iterations"
+    message = ended.message.replace(last, f"after {used} iterations")
+    return problem, ended._replace(n_iterations=used, message=message)

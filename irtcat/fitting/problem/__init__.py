@@ -1,0 +1,1 @@
+"""What is fitted: groups, loading patterns, item models, users' priors."""

@@ -1,0 +1,135 @@
+"""The model of each item, where a fit mixes models."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._common.checks import InputError, argument_error, brief, check_choice
+from irtcat.bank import ItemBank
+from irtcat.models import MIXABLE, MODELS, ItemModel, get_model, item_models, mixture
+
+__all__ = ["HOW_TO_MIX", "check_kinds", "model_of_items"]
+
+HOW_TO_MIX = 'for items of several models give each its own: model={"2pl": [...], "graded": [...]}'
+
+
+def model_of_items(
+    model: Any, item_ids: Any, anchors: ItemBank | None = None
+) -> tuple[type[ItemModel], np.ndarray | None]:
+    """The class of the items, and the number of each item's model where there are several.
+
+    Args:
+        model: a name; or a name for each item: model -> ids, id -> model, or a list in the items'
+            order. In a mapping "default" applies to the items that it does not name.
+        item_ids: ids of the responses' items.
+        anchors: items whose models are known: one name, or "default", is for the others.
+
+    Raises:
+        InputError: for an unknown model or item, an item without a model or with two, or models
+            that cannot be in one fit.
+    """
+    ids = [str(item) for item in item_ids]
+    known = _known_models(anchors, ids)
+    if isinstance(model, str):
+        cls = get_model(model)
+        for key in known.values():
+            if key != cls.key and not {key, cls.key} <= set(MIXABLE):
+                raise argument_error("anchors", f"a bank of the {cls.key} model", key)
+        if all(key == cls.key for key in known.values()):
+            return cls, None
+        names = [known.get(item, cls.key) for item in ids]
+    elif isinstance(model, (Mapping, pd.Series)):
+        names = _by_mapping(dict(model), ids, known)
+    elif isinstance(model, (list, tuple, np.ndarray)) and np.ndim(model) == 1:
+        if len(model) != len(ids):
+            raise argument_error("model", f"{len(ids)} names, one an item", f"{len(model)}")
+        names = list(model)
+    else:
+        must = "a name, a mapping from names to items, or a name for each item"
+        raise argument_error("model", must, model)
+    for name in dict.fromkeys(names):
+        check_choice("model", _lower(name), MODELS)
+    keys = [_lower(name) for name in names]
+    for item, name in zip(ids, keys, strict=True):
+        if known.get(item, name) != name:
+            must = f"{known[item]} for the anchor {brief(item)}, whose parameters are fixed"
+            raise argument_error("model", must, name)
+    if len(set(keys)) == 1:
+        return MODELS[keys[0]], None
+    for name in keys:
+        if name not in MIXABLE:
+            must = f"among {', '.join(MIXABLE)} where items are of several models"
+            advice = "Its items share a parameter, or are of another kind."
+            if MODELS[name].takes in ("counts", "fractions") or name.startswith(("m2", "m3", "bi")):
+                advice = "Its responses or abilities are of another kind."
+            raise argument_error("model", must, name, advice)
+    present = tuple(key for key in MIXABLE if key in keys)
+    return mixture(present), np.array([present.index(key) for key in keys], np.int32)
+
+
+def _lower(name: Any) -> Any:
+    return name.lower() if isinstance(name, str) else name
+
+
+def _known_models(anchors: ItemBank | None, ids: list[str]) -> dict[str, str]:
+    """The model of each item that is an anchor."""
+    if anchors is None:
+        return {}
+    here = set(ids)
+    pairs = zip(anchors.item_ids.tolist(), item_models(anchors.model).tolist(), strict=True)
+    return {item: key for item, key in pairs if item in here}
+
+
+def _by_mapping(model: dict[Any, Any], ids: list[str], known: Mapping[str, str]) -> list[Any]:
+    """A model's name for each item, from either kind of mapping or that of an anchor."""
+    default = model.pop("default", None)
+    by_item = all(isinstance(value, str) for value in model.values())
+    pairs = list(model.items())
+    if not by_item:
+        pairs = [(item, name) for name, items in model.items() for item in _listed(name, items)]
+    at = {item: j for j, item in enumerate(ids)}
+    names: list[Any] = [None] * len(ids)
+    for item, name in pairs:
+        if str(item) not in at:
+            raise argument_error("model", "about items of the responses", item)
+        j = at[str(item)]
+        if names[j] is not None and _lower(names[j]) != _lower(name):
+            raise argument_error("model", f"one model for item {brief(item)}", [names[j], name])
+        names[j] = name
+    names = [
+        known.get(item) if name is None else name for item, name in zip(ids, names, strict=True)
+    ]
+    missing = [item for item, name in zip(ids, names, strict=True) if name is None]
+    if missing and default is None:
+        advice = 'Add them, or a model for the rest: "default": "2pl".'
+        got = f"none for {', '.join(missing[:5])}" + (" and more" if len(missing) > 5 else "")
+        raise InputError(
+            f"The `model` argument must be a model for every item. Got {got}. {advice}"
+        )
+    return [default if name is None else name for name in names]
+
+
+def _listed(name: Any, items: Any) -> list[Any]:
+    """The items under a model's name."""
+    check_choice("model", _lower(name), MODELS)
+    if isinstance(items, str) or not hasattr(items, "__iter__"):
+        raise argument_error(f"model[{name!r}]", "a list of item ids", items)
+    return list(items)
+
+
+def check_kinds(
+    cls: type[ItemModel], kinds: np.ndarray, categories: np.ndarray, item_ids: Any
+) -> None:
+    """Reject items with more than two categories under a right/wrong model, by their id."""
+    two = np.array([member.takes == "right/wrong" for member in cls.members])
+    wrong = np.flatnonzero(two[kinds] & (categories > 2))
+    if len(wrong):
+        j = int(wrong[0])
+        graded = ", ".join(key for key, member in MIXABLE.items() if member.takes == "graded")
+        raise argument_error(
+            "model",
+            f"one for items of several categories ({graded}) for item {brief(item_ids[j])}",
+            f"{cls.members[kinds[j]].key}, but its codes go up to {categories[j] - 1}",
+        )

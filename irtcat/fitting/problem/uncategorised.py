@@ -1,0 +1,71 @@
+"""Settings, flags and notes for responses that are not categories: fractions and counts."""
+
+from typing import Any
+
+import numpy as np
+from scipy.special import gammaln
+
+from irtcat.io.source import ResponseSource
+from irtcat.models import EDGES, ItemModel, Param
+from irtcat.responses import Responses
+from irtcat.responses._matrix import row_blocks
+
+__all__ = ["add_edge_flags", "likelihood_notes", "settings_of"]
+
+MANY_AT_EDGE = 0.05
+"""Share of scores at 0 or 1 above which an item is flagged."""
+QUASI = (
+    "Fractions count as shares of one answer (quasi-likelihood): the order of items and subjects "
+    "is right, but slopes come out small (0 on short tests) and standard errors wide. For shares "
+    "of n trials use the binomial model, for continuous scores beta."
+)
+
+
+def settings_of(
+    responses: Responses | ResponseSource, cls: type[ItemModel]
+) -> dict[str, np.ndarray]:
+    """Item settings derived from the data: numbers of trials, edges."""
+    if not isinstance(responses, Responses):
+        return {}
+    if cls.takes == "counts":
+        trials = responses.observed if responses.trials is None else responses.trials
+        return {"trials": np.maximum(trials.max(axis=0).astype(float), 1.0)}
+    if cls.takes == "fractions":
+        return {"edge": np.full(responses.n_items, _edge(responses.values))}
+    return {}
+
+
+def _edge(y: np.ndarray) -> float:
+    """Half the smallest nonzero distance of a score from 0 or 1.
+
+    Where some scores are 0 or 1, at least half a subject's share.
+    """
+    nearest, met = 1.0, False
+    for rows in row_blocks(y.shape):
+        distance = np.minimum(y[rows], 1 - y[rows])
+        nearest = float(np.min(distance, initial=nearest, where=distance > 0))
+        met = met or bool((distance == 0).any())
+    return float(np.clip(max(nearest, met / len(y)) / 2, *EDGES))
+
+
+def add_edge_flags(flags: list[str], y: np.ndarray, edge: Param) -> list[str]:
+    """Flag items with many scores of 0 or 1, where a continuous density is not defined."""
+    n = np.maximum((~np.isnan(y)).sum(axis=0), 1)
+    share = ((y <= edge) | (y >= 1 - np.asarray(edge))).sum(axis=0) / n
+    texts = [f"{value:.0%} of scores at 0 or 1" if value > MANY_AT_EDGE else "" for value in share]
+    return ["; ".join(filter(None, pair)) for pair in zip(flags, texts, strict=True)]
+
+
+def likelihood_notes(responses: Responses | ResponseSource, cls: type[ItemModel]) -> dict[str, Any]:
+    """Notes on the likelihood for the bank: quasi-likelihood, or trials in their order."""
+    if not isinstance(responses, Responses):
+        return {}
+    if cls.takes == "right/wrong" and responses.is_fractional:
+        return {"likelihood": QUASI}
+    if cls.takes == "counts":
+        n = np.zeros(1) if responses.trials is None else responses.trials.astype(float)
+        k = np.zeros(1) if responses.trials is None else np.nan_to_num(responses.values) * n
+        log_orders = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+        text = "of the trials in their order; add log_coefficients for that of the counts"
+        return {"likelihood": text, "log_coefficients": float(log_orders.sum())}
+    return {}

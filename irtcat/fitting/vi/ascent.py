@@ -1,0 +1,314 @@
+"""Stochastic ascent of the evidence lower bound: batches, steps, and when to stop."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from irtcat._common.compilation import jit
+from irtcat._common.types import FloatArray
+from irtcat.fitting.vi.elbo import Cells, expected_cells, expected_rows, prior_and_entropy
+from irtcat.fitting.vi.guide import Chart, Guide, NormalPrior, moved_guide
+from irtcat.models import ItemModel
+
+__all__ = ["Ascent", "Problem", "Rows", "bound_of", "climb"]
+
+SHRINK, SMALLEST_RATE = 0.25, 0.01
+"""Factor of the learning rate when a round gains too little, and the rate at which rounds end."""
+
+STEPS_A_ROUND = 25
+"""Minimum number of steps in a round; a round is a whole number of passes."""
+
+MOMENTS = (0.9, 0.99)
+"""Decay rates of Adam's two moments."""
+
+LONGEST_SHIFT, PROBE, SMALLEST_CURVATURE = 0.5, 0.1, 0.5
+"""Newton steps on the latent scale: maximum length, difference step, minimum curvature."""
+
+
+class Rows(NamedTuple):
+    """Batches of whole subjects.
+
+    Attributes:
+        x: responses of all subjects.
+        rows: row numbers, batches x rows.
+        weight: 1, or 0 for a filler.
+    """
+
+    x: Array
+    rows: Int[Array, "batches rows"]
+    weight: Float[Array, "batches rows"]
+
+
+class Problem(NamedTuple):
+    """Everything that is constant during the ascent.
+
+    Attributes:
+        template: the items (their own parameters do not matter).
+        batches: responses of whole subjects, or cells (batches x cells).
+        prior: of the items' coordinates.
+        chart: the mapping of the coordinates.
+        learned: coordinates whose prior's mean and precision are estimated.
+        theta_learned: likewise for ability.
+        has_missing: whether any response is missing.
+    """
+
+    template: ItemModel
+    batches: Rows | Cells
+    prior: NormalPrior
+    chart: Chart
+    learned: tuple[int, ...]
+    theta_learned: bool
+    has_missing: bool
+
+    @property
+    def n_batches(self) -> int:
+        """Number of batches in a pass over the data."""
+        return int(self.batches.weight.shape[0])
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """The static arguments of the compiled functions."""
+        return {
+            "chart": self.chart,
+            "learned": self.learned,
+            "theta_learned": self.theta_learned,
+            "has_missing": self.has_missing,
+        }
+
+
+class Ascent(NamedTuple):
+    """Result of the ascent.
+
+    Attributes:
+        guide: the average of the last round's iterates.
+        elbo: its bound over all data.
+        converged: see `climb`.
+        n_steps: steps taken.
+        message: one sentence on the outcome.
+        trace: average bound of each round.
+    """
+
+    guide: Guide
+    elbo: float
+    converged: bool
+    n_steps: int
+    message: str
+    trace: FloatArray
+
+
+def _expected(
+    template: ItemModel,
+    guide: Guide,
+    batches: Rows | Cells,
+    at: Array,
+    chart: Chart,
+    has_missing: bool,
+) -> Array:
+    """Expected log-likelihood of one batch."""
+    if isinstance(batches, Rows):
+        rows, weight = batches.rows[at], batches.weight[at]
+        return expected_rows(template, guide, chart, batches.x, rows, weight, has_missing)
+    return expected_cells(template, guide, chart, jax.tree.map(lambda leaf: leaf[at], batches))
+
+
+def _unwhiten(centre: Guide, scale: Guide, v: Guide) -> Guide:
+    return jax.tree.map(lambda c, s, d: c + s * d, centre, scale, v)
+
+
+def _scales(guide: Guide) -> Guide:
+    """Unit of each variational parameter: the guide's own SD for means, 1 for logarithms."""
+    n = guide.mean.shape[1]
+    sd = jnp.exp(jnp.minimum(jnp.diagonal(guide.factor, axis1=1, axis2=2), 1.0))
+    off = jnp.where(jnp.eye(n, dtype=bool), 1.0, sd[..., None])
+    return Guide(jnp.exp(guide.log_sd), jnp.ones_like(guide.log_sd), sd, off.astype(sd.dtype))
+
+
+def _optimise_scale(
+    guide: Guide, prior: NormalPrior, chart: Chart, learned: tuple[int, ...], theta_learned: bool
+) -> Guide:
+    """Move the latent scale to the optimum of the priors (parameter expansion).
+
+    The likelihood does not change, so a few Newton steps on shift and log-scale, by differences,
+    are cheap and follow the one direction in which gradient steps would be slow.
+    """
+
+    def bound(move: Array) -> Array:
+        moved = moved_guide(guide, chart, move[0], move[1])
+        return prior_and_entropy(moved, chart, prior, learned, theta_learned)
+
+    dtype = guide.theta.dtype
+    around = jnp.asarray([[0, 0], [1, 0], [0, 1], [-1, 0], [0, -1]], dtype) * PROBE
+
+    def newton(_: Any, move: Array) -> Array:
+        value = jax.lax.map(bound, move + around)
+        up, here, down = value[1:3], value[0], value[3:5]
+        curvature = jnp.maximum((2 * here - up - down) / PROBE**2, SMALLEST_CURVATURE)
+        step = jnp.clip((up - down) / (2 * PROBE * curvature), -LONGEST_SHIFT, LONGEST_SHIFT)
+        noise = 8 * jnp.finfo(dtype).eps * jnp.abs(here)
+        return move + jnp.where(bound(move + step) > here + noise, step, 0.0)
+
+    move = jax.lax.fori_loop(0, 4, newton, jnp.zeros(2, dtype))
+    return moved_guide(guide, chart, move[0], move[1])
+
+
+def _optimiser(rate: Array | float) -> Any:
+    import optax  # slow to import
+
+    return optax.adam(rate, b1=MOMENTS[0], b2=MOMENTS[1])
+
+
+@functools.partial(
+    jit, static_argnames=("chart", "learned", "theta_learned", "has_missing", "n_steps")
+)
+def _round(
+    guide: Guide,
+    state: Any,
+    template: ItemModel,
+    batches: Rows | Cells,
+    prior: NormalPrior,
+    key: Array,
+    rate: Array,
+    *,
+    chart: Chart,
+    learned: tuple[int, ...],
+    theta_learned: bool,
+    has_missing: bool,
+    n_steps: int,
+) -> tuple[Guide, Guide, Any, Array, Array]:
+    """A round of steps in units of the guide's SDs; returns last and average iterate."""
+    centre = _optimise_scale(guide, prior, chart, learned, theta_learned)
+    scale = _scales(centre)
+    n_batches = batches.weight.shape[0]
+    passes = -(-n_steps // n_batches)
+    orders = jax.vmap(lambda k: jax.random.permutation(k, n_batches))(jax.random.split(key, passes))
+
+    def loss(v: Guide, at: Array) -> Array:
+        here = _unwhiten(centre, scale, v)
+        fit = n_batches * _expected(template, here, batches, at, chart, has_missing)
+        return -fit - prior_and_entropy(here, chart, prior, learned, theta_learned)
+
+    def step(carry: tuple[Guide, Guide, Any], at: Array):
+        v, average, state = carry
+        value, gradient = jax.value_and_grad(loss)(v, at)
+        update, state = _optimiser(rate).update(gradient, state)
+        v = jax.tree.map(jnp.add, v, update)
+        average = jax.tree.map(lambda a, b: a + b / n_steps, average, v)
+        return (v, average, state), -value
+
+    zero = jax.tree.map(jnp.zeros_like, centre)
+    order = orders.reshape(-1)[:n_steps]
+    (v, average, state), values = jax.lax.scan(step, (zero, zero, state), order)
+    last, mean = (_unwhiten(centre, scale, value) for value in (v, average))
+    moved = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(v)])
+    finite = jnp.isfinite(values).all() & moved.all()
+    return last, mean, state, values.mean(), finite
+
+
+@functools.partial(jit, static_argnames=("chart", "learned", "theta_learned", "has_missing"))
+def _bound(
+    guide: Guide,
+    template: ItemModel,
+    batches: Rows | Cells,
+    prior: NormalPrior,
+    *,
+    chart: Chart,
+    learned: tuple[int, ...],
+    theta_learned: bool,
+    has_missing: bool,
+) -> Array:
+    """The bound over all data, batch by batch."""
+
+    def add(total: Array, at: Array) -> tuple[Array, None]:
+        return total + _expected(template, guide, batches, at, chart, has_missing), None
+
+    numbers = jnp.arange(batches.weight.shape[0])
+    fit = jax.lax.scan(add, jnp.zeros((), guide.theta.dtype), numbers)[0]
+    return fit + prior_and_entropy(guide, chart, prior, learned, theta_learned)
+
+
+def bound_of(problem: Problem, guide: Guide) -> float:
+    """The evidence lower bound of a guide over all data."""
+    arguments = problem.template, problem.batches, problem.prior
+    return float(_bound(guide, *arguments, **problem.flags))
+
+
+def climb(
+    problem: Problem,
+    guide: Guide,
+    rate: float,
+    steps: int,
+    tolerance: float,
+    seed: int,
+    progress: Callable[[int, float, float], None] | None,
+) -> Ascent:
+    """Climb the bound by Adam, in rounds of whole passes over the data.
+
+    The rate is in units of the guide's own SDs. When a round's average bound is less than 1 (or
+    less than the tolerance) above the one before, the rate is divided by 4; the ascent has
+    converged when that happens at a rate below 0.01 with a gain below the tolerance.
+
+    Args:
+        problem: the bound to maximise.
+        guide: the starting point.
+        rate: first learning rate.
+        steps: maximum number of steps.
+        tolerance: gain in the bound over a round that counts as zero.
+        seed: seed of the order of the batches.
+        progress: called after every round with the steps so far, the bound and the rate; when it
+            raises StopIteration the ascent ends.
+
+    Returns:
+        The last round's average guide.
+
+    Raises:
+        FloatingPointError: when the bound is not finite even at the smallest rate.
+    """
+    key = jax.random.key(seed)
+    per_round = problem.n_batches * max(1, -(-STEPS_A_ROUND // problem.n_batches))
+    arguments = problem.template, problem.batches, problem.prior
+    state = _optimiser(rate).init(guide)
+    trace: list[float] = []
+    average, done, message, gain = guide, 0, "", np.inf
+    while done < steps and not message:
+        dtype = guide.theta.dtype
+        last, mean, new_state, value, finite = _round(
+            guide, state, *arguments, jax.random.fold_in(key, done), jnp.asarray(rate, dtype),
+            **problem.flags, n_steps=per_round,
+        )  # fmt: skip
+        done += per_round
+        if not bool(finite):
+            if rate < SMALLEST_RATE:
+                raise FloatingPointError("The evidence lower bound is not finite.")
+            rate, state = rate * SHRINK, _optimiser(rate).init(guide)
+            continue
+        gain = float(value) - trace[-1] if trace else np.inf
+        guide, average, state = last, mean, new_state
+        trace.append(float(value))
+        if gain < max(1.0, tolerance):
+            if rate < SMALLEST_RATE and abs(gain) < tolerance:
+                message = f"Converged: the last {per_round} steps gained {gain:.1e} in the ELBO."
+            rate = rate if rate < SMALLEST_RATE else rate * SHRINK
+        try:
+            if progress is not None:
+                progress(done, trace[-1], rate)
+        except StopIteration:
+            message = f"Not converged: stopped by the caller after {done} steps."
+    converged = message.startswith("Converged")
+    message = message or (
+        f"Not converged: the ELBO still gained {gain:.1e} in the last round after {done} steps. "
+        "Raise settings['steps']."
+    )
+    elbo = bound_of(problem, average)
+    return Ascent(
+        guide=average,
+        elbo=elbo,
+        converged=converged,
+        n_steps=done,
+        message=message,
+        trace=np.array(trace),
+    )

@@ -1,0 +1,380 @@
+"""Variational inference: a Normal guide for every subject and item, from responses to a `Fit`.
+
+It maximises the bound
+
+    ELBO = E_q[log P(x | theta, items)] - KL(q(theta) || p(theta)) - KL(q(items) || p(items)),
+
+with q independent over subjects and items, Normal for an ability and multivariate Normal for an
+item's (a or log a, b, logits). Expectations are computed by quadrature, not sampled; only the order
+of the batches is random. See `irtcat.fitting.vi.elbo` and `fitting.vi.ascent`.
+"""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from irtcat._common.checks import (
+    InputError,
+    argument_error,
+    check_choice,
+    check_count,
+    check_positive,
+)
+from irtcat._common.compilation import jit
+from irtcat._common.precision import choose_precision, precision
+from irtcat.fitting.em.options import Options
+from irtcat.fitting.em.start import Start, further_start, starting_point
+from irtcat.fitting.evaluation import Calibrated, finish, used_rows
+from irtcat.fitting.result import Fit
+from irtcat.fitting.vi.ascent import Ascent, Problem, Rows, climb
+from irtcat.fitting.vi.elbo import Cells
+from irtcat.fitting.vi.guide import (
+    Chart,
+    Guide,
+    NormalPrior,
+    cubature,
+    item_factors,
+    learned_log_prior,
+    to_coordinates,
+    to_params,
+)
+from irtcat.latent import rows_on_device
+from irtcat.latent.line import N_NODES
+from irtcat.models import Design, ItemModel, OnePL, Rasch, column_names, tied_parameters, unpack
+from irtcat.responses import Responses
+from irtcat.scoring import row_blocks
+
+__all__ = ["VAGUE", "VISettings", "fit_vi"]
+
+VAGUE = {"a": (0.0, 10.0), "log a": (0.0, 2.0), "b": (0.0, 1000.0**0.5)}
+"""Vague priors as (mean, SD); ability is N(0, 1)."""
+
+PRIOR_CHOICES = ("hierarchical", "vague")
+
+FULL_BATCH, BATCH = 2**22, 2**20
+"""Responses are one batch up to the first number; beyond, a batch has the second number."""
+
+SPARSE_SHARE, LONG_TEST = 0.03, 100
+"""Batches are of responses below this share of observed cells, or for few subjects with this many
+items; otherwise of subjects."""
+
+TOLERANCE = 0.05
+"""Gain in the bound over a round that counts as zero."""
+
+ROUNDING = {"float64": 1e-12, "float32": 3e-7}
+BATCH_NOISE = 1e-5
+
+
+@dataclass(frozen=True)
+class VISettings:
+    """Settings of the stochastic ascent.
+
+    Attributes:
+        steps: maximum number of gradient steps.
+        learning_rate: initial rate, in units of each parameter's posterior SD.
+        batch_size: responses in a batch; None: all at once up to four million, in batches beyond.
+        batches: "subjects" (whole rows, matrix products), "responses" (observed cells alone) or
+            "auto" (responses where fewer than 3 % are observed, or where few subjects answered at
+            least 100 items each).
+    """
+
+    steps: int = 3000
+    learning_rate: float = 0.3
+    batch_size: int | None = None
+    batches: str = "auto"
+
+    @staticmethod
+    def of(values: Mapping[str, Any] | None) -> "VISettings":
+        """Check the caller's settings and fill in the rest."""
+        values = dict(values or {})
+        names = tuple(VISettings.__dataclass_fields__)
+        for name in values:
+            if name not in names:
+                must = f"a mapping with keys among {', '.join(names)}"
+                raise argument_error("settings", must, name)
+        settings = VISettings(**values)
+        check_count("settings['steps']", settings.steps)
+        check_positive("settings['learning_rate']", settings.learning_rate)
+        if settings.batch_size is not None:
+            check_count("settings['batch_size']", settings.batch_size)
+        check_choice("settings['batches']", settings.batches, ("auto", "subjects", "responses"))
+        return settings
+
+
+class _Priors(NamedTuple):
+    """Priors by column, which of them are learned, and how the result states them."""
+
+    table: NormalPrior
+    learned: tuple[int, ...]
+    theta_learned: bool
+    stated: dict[str, tuple[float, float]]
+
+
+def _names(template: ItemModel, chart: Chart) -> list[str]:
+    """Names of the coordinates, in the order of the columns."""
+    names = list(column_names(template))
+    names[chart.slope] = "log a" if chart.positive else "a"
+    names[chart.intercept] = "b"
+    return names
+
+
+def _priors(choice: Any, template: ItemModel, chart: Chart, dtype: np.dtype) -> _Priors:
+    """Resolve "hierarchical", "vague" or a mapping of coordinate -> (mean, SD)."""
+    names = _names(template, chart)
+    choice = "hierarchical" if choice is None else choice
+    by_name: dict[str, Any] = {}
+    if isinstance(choice, str):
+        check_choice("priors", choice, PRIOR_CHOICES)
+    elif isinstance(choice, Mapping):
+        by_name = dict(choice)
+    else:
+        raise argument_error("priors", "'hierarchical', 'vague' or a mapping", choice)
+    for name, pair in by_name.items():
+        value = np.asarray(pair, float) if pair is not None else np.zeros(0)
+        if name not in names:
+            raise argument_error("priors", f"a mapping with keys among {', '.join(names)}", name)
+        if value.shape != (2,) or not np.isfinite(value).all() or value[1] <= 0:
+            raise argument_error(f"priors[{name!r}]", "(mean, SD) with SD above 0", pair)
+    default = {name: row.prior for name, row in template.parameters.items() if row.prior}
+    stated: dict[str, Any] = {**VAGUE, **default, **by_name}
+    for name in names:
+        stated.setdefault(name, (0.0, 2.0))
+    pairs = np.array([stated[name] for name in names], float)
+    hierarchical = choice == "hierarchical"
+    learnable = (chart.slope, chart.intercept)
+    learned = tuple(c for c in learnable if hierarchical and c not in chart.tied)
+    table = NormalPrior(jnp.asarray(pairs[:, 0], dtype), jnp.asarray(pairs[:, 1], dtype))
+    fixed = {name: stated[name] for c, name in enumerate(names) if c not in learned}
+    return _Priors(table, learned, hierarchical, fixed)
+
+
+def _start_guide(start: Start, chart: Chart, dtype: np.dtype) -> Guide:
+    """Start at the first guesses, with SDs from the number of responses."""
+    n_params = start.params.shape[1]
+    log_sd = np.log(np.clip(2 / np.sqrt(np.maximum(start.item_n, 1)), 0.01, 0.5))
+    factor = log_sd[:, None, None] * np.eye(n_params)
+    coordinates = to_coordinates(chart, start.params)
+    arrays = start.mean, np.log(np.maximum(start.sd, 1e-3)), coordinates, factor
+    return Guide(*(jnp.asarray(array, dtype) for array in arrays))
+
+
+def _row_batches(x: np.ndarray, size: int | None, seed: int, dtype: np.dtype) -> Rows:
+    """Batches of subjects; one batch where the responses are few."""
+    n, n_items = x.shape
+    if size is None:
+        size = x.size if x.size <= FULL_BATCH else BATCH
+    per_batch = int(np.clip(size // n_items, 1, n))
+    n_batches = -(-n // per_batch)
+    order = np.arange(n) if n_batches == 1 else np.random.default_rng(seed).permutation(n)
+    rows = np.zeros(n_batches * per_batch, np.int32)
+    weight = np.zeros(len(rows))
+    rows[:n], weight[:n] = order, 1.0
+    shape = n_batches, per_batch
+    return Rows(
+        rows_on_device(x),
+        jnp.asarray(rows.reshape(shape)),
+        jnp.asarray(weight.reshape(shape), dtype),
+    )
+
+
+def _cell_batches(x: np.ndarray, size: int | None, seed: int, dtype: np.dtype) -> Cells:
+    """Observed responses in random order."""
+    observed = ~np.isnan(x) if x.dtype.kind == "f" else x >= 0
+    subject, item = (indices.astype(np.int32) for indices in np.nonzero(observed))
+    n = len(subject)
+    if size is None:
+        size = n if n <= FULL_BATCH else BATCH
+    size = min(size, n)
+    order = np.random.default_rng(seed).permutation(n)
+    n_batches = -(-n // size)
+    order = np.concatenate([order, np.zeros(n_batches * size - n, order.dtype)])
+    weight = (np.arange(len(order)) < n).astype(float)
+    subject, item = subject[order], item[order]
+    shape = n_batches, size
+    return Cells(
+        jnp.asarray(subject.reshape(shape)),
+        jnp.asarray(item.reshape(shape)),
+        jnp.asarray(x[subject, item].reshape(shape), dtype),
+        jnp.asarray(weight.reshape(shape), dtype),
+    )
+
+
+def _cells_are_cheaper(shape: tuple[int, ...], share: float, n_params: int) -> bool:
+    """Whether curves on a grid cost more than single responses: few subjects, many items.
+
+    The curves of batches of subjects cost the same for one subject as for many; on long tests the
+    coarser cubature over ability is as exact, since posteriors are narrow.
+    """
+    cells = shape[0] * share * len(cubature(n_params + 1)[1])
+    return shape[1] >= LONG_TEST and 2 * cells < N_NODES * len(cubature(n_params)[1])
+
+
+def _batches(
+    x: np.ndarray, share: float, settings: VISettings, seed: int, dtype: np.dtype, n_params: int
+) -> Rows | Cells:
+    """Batches of subjects or of responses, as set."""
+    kind = settings.batches
+    if kind == "auto":
+        kind = (
+            "responses"
+            if share < SPARSE_SHARE or _cells_are_cheaper(x.shape, share, n_params)
+            else "subjects"
+        )
+    make = _cell_batches if kind == "responses" else _row_batches
+    return make(x, settings.batch_size, seed, dtype)
+
+
+@functools.partial(jit, static_argnames=("chart",))
+def _moved_items(
+    template: ItemModel, guide: Guide, transform: Array, *, chart: Chart
+) -> tuple[Array, Array, Array]:
+    """Rescaled parameters, their derivatives by the coordinates, and the coordinates' factor."""
+    mean, factor = item_factors(guide, chart)
+
+    def params(u: Any, item: ItemModel) -> Any:
+        moved = unpack(item, to_params(chart, u)).rescale(*transform)
+        return jnp.concatenate([jnp.ravel(getattr(moved, name)) for name in column_names(template)])
+
+    return jax.vmap(params)(mean, template), jax.vmap(jax.jacfwd(params))(mean, template), factor
+
+
+def _standardised(template: ItemModel, chart: Chart, guide: Guide) -> Calibrated:
+    """Items and abilities on the scale where the pooled subjects have mean 0 and SD 1.
+
+    The variance of the population is that of the posterior means plus the mean posterior variance:
+    means alone are shrunken, which would make all slopes too small.
+    """
+    theta, sd = np.asarray(guide.theta, float), np.exp(np.asarray(guide.log_sd, float))
+    centre = float(theta.mean())
+    spread = float(np.sqrt(((theta - centre) ** 2 + sd**2).mean()))
+    transform = np.asarray([centre, spread], guide.mean.dtype)
+    moved_items = _moved_items(template, guide, transform, chart=chart)
+    values, slopes, factor = (np.asarray(array, float) for array in moved_items)
+    root = slopes @ factor
+    return Calibrated(
+        values, root @ root.transpose(0, 2, 1), (theta - centre) / spread, sd / spread
+    )
+
+
+def _hyper(guide: Guide, chart: Chart, learned: tuple[int, ...], names: list[str]) -> dict:
+    """Learned means and SDs, as the bank records them (on the scale of the ascent)."""
+    expectations = np.asarray(_learned(guide, chart=chart, learned=learned), float)
+    rows = zip(["theta", *(names[c] for c in learned)], expectations, strict=True)
+    return {name: [float(centre), float(expected) ** -0.5] for name, (centre, expected) in rows}
+
+
+@functools.partial(jit, static_argnames=("chart", "learned"))
+def _learned(guide: Guide, *, chart: Chart, learned: tuple[int, ...]) -> Float[Array, "groups two"]:
+    """Expected mean and precision of the abilities and of the columns ``learned``."""
+    mean, factor = item_factors(guide, chart)
+    variance = (factor**2).sum(-1)
+    groups = [(guide.theta, jnp.exp(2 * guide.log_sd))]
+    groups += [(mean[:, c], variance[:, c]) for c in learned]
+    return jnp.stack([jnp.stack(learned_log_prior(*group)[1:]) for group in groups])
+
+
+def _check(cls: type[ItemModel], responses: Responses) -> None:
+    """Reject models without a guide."""
+    probe = cls.blank(Design(np.full(1, 2)))
+    names = column_names(OnePL.blank(Design(np.full(1, 2))) if cls is Rasch else probe)
+    if cls.takes != "right/wrong" or probe.dims != 1 or not {"slope", "intercept"} <= set(names):
+        raise InputError(
+            f'The `method` argument "vi" is for right/wrong models in one dimension. '
+            f'Got the model "{cls.key}". Use method="em".'
+        )
+
+
+def fit_vi(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
+    """Variational inference (see `irtcat.fit`)."""
+    _check(cls, responses)
+    settings = VISettings.of(options.settings)
+    x, has_missing = used_rows(responses)
+    name = choose_precision(options.precision, x.size)
+    work: type[ItemModel] = OnePL if cls is Rasch else cls
+    categories = np.full(x.shape[1], 2)
+    positive = options.positive or "slope" in tied_parameters(
+        work
+    )  # one slope for all points upwards
+    with precision(name) as dtype:
+        template = jax.tree.map(
+            lambda leaf: jnp.asarray(leaf, dtype), work.blank(Design(categories))
+        )
+        blocks = jnp.asarray(row_blocks(len(x), x.shape[1], dtype.itemsize))
+        start = starting_point(
+            template,
+            rows_on_device(x),
+            np.ones(len(x)),
+            blocks,
+            has_missing,
+            dtype,
+            positive,
+            categories,
+        )
+        start = further_start(start, template, options)
+        chart = Chart.of(template, positive)
+        priors = _priors(options.priors, template, chart, dtype)
+        share = float(start.item_n.sum()) / x.size
+        batches = _batches(x, share, settings, options.seed, dtype, start.params.shape[1])
+        problem = Problem(
+            template=template,
+            batches=batches,
+            prior=priors.table,
+            chart=chart,
+            learned=priors.learned,
+            theta_learned=priors.theta_learned,
+            has_missing=has_missing,
+        )
+        guide = _start_guide(start, chart, dtype)
+        tolerance = TOLERANCE if options.tolerance is None else options.tolerance
+        noise = ROUNDING[name] if problem.n_batches == 1 else BATCH_NOISE
+        noise *= float(start.item_n.sum())
+        ended = climb(
+            problem,
+            guide,
+            settings.learning_rate,
+            settings.steps,
+            max(tolerance, noise),
+            options.seed,
+            options.progress,
+        )
+        calibrated = _standardised(template, chart, ended.guide)
+        names = _names(template, chart)
+        hyper = _hyper(ended.guide, chart, priors.learned, names) if priors.theta_learned else {}
+    choice = options.priors if isinstance(options.priors, str) else "hierarchical"
+    return finish(
+        responses,
+        x,
+        has_missing,
+        cls,
+        template,
+        start,
+        calibrated,
+        name,
+        {
+            "method": "vi",
+            "elbo": ended.elbo,
+            "standard_errors": "guide",
+            "priors": {key: list(pair) for key, pair in priors.stated.items()},
+            "prior_kind": "stated" if isinstance(options.priors, Mapping) else choice,
+            "learned_priors": hyper,
+        },
+        _outcome(ended, priors.stated),
+    )
+
+
+def _outcome(ended: Ascent, stated: dict[str, tuple[float, float]]) -> dict[str, Any]:
+    """The fields of `Fit` that depend on the method."""
+    return {
+        "log_posterior": ended.elbo,
+        "converged": ended.converged,
+        "n_iterations": ended.n_steps,
+        "message": ended.message,
+        "priors": stated,
+        "trace": ended.trace,
+    }

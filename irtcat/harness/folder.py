@@ -1,0 +1,103 @@
+"""The folder of a run: its settings, sessions and results."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from irtcat._common.checks import InputError, brief
+from irtcat._files.folders import LOCK, MANIFEST, OutputFolder
+from irtcat._files.writing import lock
+from irtcat.cat import Store
+
+__all__ = ["ITEMS", "LOGS", "RESULT", "STORE", "run_folder", "store_file"]
+
+STORE, RESULT, ITEMS = "sessions.db", "result.json", "items.csv"
+# Not "logs", the default of any Inspect run: answers are read from logs in this folder.
+LOGS = "inspect_logs"
+
+
+@contextmanager
+def run_folder(path: str | os.PathLike[str], frozen: Mapping[str, Any]) -> Iterator[OutputFolder]:
+    """The folder of a run, locked by this process: two runs at once would pay twice.
+
+    The settings of the run are written to the manifest. A run in the folder must have the same
+    settings; a run without any answer is replaced.
+
+    Raises:
+        InputError: for a folder with other files or another run, one that another process has
+            locked, or one that cannot be created.
+    """
+    _opened(path)  # raises errors before the lock file is written
+    with _locked(Path(path)):
+        folder = _opened(path)
+        _begin(folder, json.loads(json.dumps(frozen)))
+        yield folder
+
+
+def store_file(folder: OutputFolder) -> Path:
+    """The file of the run's sessions, to which SQLite adds others."""
+    return folder.file(STORE, *(f"{STORE}-{end}" for end in ("wal", "shm", "journal")))
+
+
+def _opened(path: str | os.PathLike[str]) -> OutputFolder:
+    """The folder, which must be empty or have a manifest."""
+    folder = OutputFolder(path, "evaluate")
+    others = folder.others()
+    if folder.about is None and others:
+        fault = f"holds {brief(others[0])}, but no {MANIFEST} of a run"
+        raise InputError(f"{path}: {fault}. Give a new or an empty folder.")
+    return folder
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Lock the folder; the system releases the lock when the process ends for any reason."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+        file = os.fdopen(os.open(folder / LOCK, flags, 0o666), "r+b")
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written ({error.strerror or error}).") from None
+    with file:
+        if not lock(file):
+            raise InputError(f"{folder}: another process is running in it. Wait for it.")
+        yield
+
+
+def _begin(folder: OutputFolder, wanted: dict[str, Any]) -> None:
+    """Write the settings of the run; raise if another run has answers."""
+    if folder.about is None:
+        folder.make(wanted)
+        return
+    existing = folder.about
+    names = sorted(existing.keys() | wanted.keys())
+    name = next((key for key in names if existing.get(key) != wanted.get(key)), None)
+    if name is None:
+        return
+    if _has_answers(folder):
+        setting, new, old = _difference(name, wanted.get(name), existing.get(name))
+        got = "another bank" if name == "bank" else f"{setting} {new!r}, begun with {old!r}"
+        advice = "Give another folder, or the original settings."
+        raise InputError(f"{folder.path}: holds another run. Got {got}. {advice}")
+    folder.clear()
+    folder.make(wanted)
+
+
+def _has_answers(folder: OutputFolder) -> bool:
+    """Whether the run in the folder has an answer."""
+    if STORE not in folder.files or not (folder.path / STORE).exists():
+        return False
+    with Store(store_file(folder), create=False) as store:
+        return bool(store.sessions()["answers"].sum())
+
+
+def _difference(name: str, wanted: Any, existing: Any) -> tuple[str, Any, Any]:
+    """Name and values of the first nested entry in which two values differ."""
+    if isinstance(wanted, dict) and isinstance(existing, dict):
+        for key in sorted(existing.keys() | wanted.keys()):
+            if existing.get(key) != wanted.get(key):
+                return _difference(f"{name} {key}", wanted.get(key), existing.get(key))
+    return name, wanted, existing

@@ -1,0 +1,199 @@
+"""Items in their harness: task, document, sample."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._common.checks import InputError, argument_error, brief, shorten
+from irtcat._common.numbers import whole_number_in
+from irtcat.responses._conditions import CONDITION_COLUMNS
+from irtcat.responses._metadata import HARNESS_COLUMNS
+
+__all__ = ["Item", "agreed", "known_conditions", "metadata_of", "read_ids", "read_items"]
+
+COLUMNS = {
+    **HARNESS_COLUMNS,
+    "text": ("text", "input", "question", "prompt"),
+    "target": ("target", "answer", "reference"),
+}
+"""Columns of each field of the metadata; the first one that exists is used."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One item, as passed to a model.
+
+    Attributes:
+        id: its id in the bank.
+        task: its task; empty if unknown.
+        sample: its id within the task (lm-eval: the document's number, as text); by default its id.
+        hash: lm-eval's hash of the document; empty if unknown.
+        text: the question; None if unknown.
+        target: the right answer; None if unknown.
+    """
+
+    id: str
+    task: str = ""
+    sample: str = ""
+    hash: str = ""
+    text: str | None = None
+    target: str | None = None
+
+    @property
+    def index(self) -> int:
+        """The document's number within the task.
+
+        Raises:
+            InputError: if it is not a number.
+        """
+        number = whole_number_in(self.sample)
+        if number is None or number < 0:
+            advice = "Give the items' table with a column doc_id (irtcat import keeps it)."
+            got = f"{shorten(self.sample)} for item {brief(self.id)}"
+            must = f"the number of a document. Got {got}. {advice}"
+            raise InputError(f"The `sample` of every item must be {must}")
+        return number
+
+    def to_json(self) -> dict[str, Any]:
+        """The known fields, as a JSON document."""
+        fields: dict[str, Any] = {"item": self.id, "task": self.task, "sample": self.sample}
+        fields |= {"text": self.text, "target": self.target}
+        return {name: value for name, value in fields.items() if value not in (None, "")}
+
+
+def read_ids(subset: Any, items: Any = None) -> list[str]:
+    """Unique ids of a `Subset` or of a list.
+
+    Args:
+        subset: the ids.
+        items: a table that must have a row for each (see `read_items`), or None.
+
+    Raises:
+        InputError: for no items, duplicate items, or items that ``items`` lacks.
+    """
+    values = getattr(subset, "item_ids", subset)
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise argument_error("subset", "a Subset or a list of item ids", subset)
+    ids = [str(name) for name in values]
+    if not ids:
+        raise argument_error("subset", "at least one item", "none")
+    _check_ids(ids, metadata_of(items))
+    index = pd.Index(ids, dtype=object)
+    duplicates = list(dict.fromkeys(index[index.duplicated(keep=False)]))
+    if duplicates:
+        raise argument_error(
+            "subset", "a list of different items", f"{shorten(duplicates)} twice or more"
+        )
+    return ids
+
+
+def _check_ids(ids: list[str], table: pd.DataFrame) -> None:
+    """Raise if the table (unless it is empty) lacks some of the ids."""
+    lacking = [name for name in dict.fromkeys(ids) if name not in table.index]
+    if len(table.index) and lacking:
+        must = "a table with a row for every item"
+        raise argument_error("items", must, f"none for {shorten(lacking)}")
+
+
+def metadata_of(items: Any) -> pd.DataFrame:
+    """The item metadata of responses or a bank, or the table itself, indexed by ids as text."""
+    table = getattr(items, "items", items) if not isinstance(items, pd.DataFrame) else items
+    if table is None:
+        return pd.DataFrame()
+    if not isinstance(table, pd.DataFrame):
+        raise argument_error("items", "a table by item id, Responses or an ItemBank", items)
+    table = table.set_axis(pd.Index([str(name) for name in table.index], dtype=object), axis=0)
+    if not table.index.is_unique:
+        duplicate = table.index[table.index.duplicated()][0]
+        raise argument_error("items", "a table with one row per item", f"{duplicate} twice")
+    return table
+
+
+def read_items(ids: Iterable[str], items: Any = None, task: str | None = None) -> list[Item]:
+    """The items with these ids, with their metadata.
+
+    Args:
+        ids: ids of the items.
+        items: a table by item id, `Responses` or an `ItemBank` (their metadata): the columns task,
+            sample_id (or sample, doc_id), doc_hash (or hash), text and target are used.
+        task: the task of all items; by default from the metadata.
+
+    Raises:
+        InputError: for an item that the table lacks, or two items with the same sample of a task.
+    """
+    ids = [str(name) for name in ids]
+    table = metadata_of(items)
+    _check_ids(ids, table)
+    cells = {field: _cells(table, columns, ids) for field, columns in COLUMNS.items()}
+    out = []
+    for row, item in enumerate(ids):
+        cell = {field: values[row] for field, values in cells.items()}
+        out.append(
+            Item(
+                id=item,
+                task=cell["task"] or "" if task is None else task,
+                sample=cell["sample"] or item,
+                hash=cell["hash"] or "",
+                text=cell["text"],
+                target=cell["target"],
+            )
+        )
+    _check_samples(out)
+    return out
+
+
+def known_conditions(bank_items: pd.DataFrame, items: Mapping[str, Item]) -> pd.DataFrame:
+    """The conditions under which the items of a bank were calibrated, as far as known.
+
+    Args:
+        bank_items: the metadata of the bank.
+        items: the items to run, whose tasks and hashes are used.
+
+    Returns:
+        A row for each item: task, hash, and those of `CONDITION_COLUMNS` that the bank has.
+    """
+    table = bank_items.set_axis(bank_items.index.map(str), axis=0).reindex(list(items))
+    table = table[[name for name in CONDITION_COLUMNS if name in table]]
+    tasks = np.array([item.task or None for item in items.values()], object)
+    hashes = np.array([item.hash or None for item in items.values()], object)
+    return table.assign(task=tasks, hash=hashes)
+
+
+def agreed(conditions: pd.DataFrame, name: str, task: str | None = None) -> str | None:
+    """The value of a condition that is the same for all items (of a task); None without one."""
+    if name not in conditions:
+        return None
+    column = conditions[name] if task is None else conditions.loc[conditions["task"] == task, name]
+    values = column.dropna().unique()
+    return str(values[0]) if len(values) == 1 else None
+
+
+def _cells(table: pd.DataFrame, columns: tuple[str, ...], ids: list[str]) -> list[str | None]:
+    """The first of these columns that the table has, as text; None for missing cells."""
+    name = next((column for column in columns if column in table), None)
+    if name is None:
+        return [None] * len(ids)
+    return [_text(value) for value in table[name].reindex(ids)]
+
+
+def _text(value: Any) -> str | None:
+    """A cell as text; whole numbers without a point, even if missing cells made them floats."""
+    if value is None or (pd.api.types.is_scalar(value) and pd.isna(value)):
+        return None
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _check_samples(items: list[Item]) -> None:
+    """Raise for two items with the same sample, which would run once and be indistinguishable."""
+    item_of: dict[tuple[str, str], str] = {}
+    for item in items:
+        first = item_of.setdefault((item.task, item.sample), item.id)
+        if first != item.id:
+            sample = f"sample {item.sample}" + (f" of task {item.task}" if item.task else "")
+            raise argument_error("items", "a table with a different sample for every item",
+                                 f"{sample} for both {first} and {item.id}")  # fmt: skip

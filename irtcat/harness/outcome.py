@@ -1,0 +1,129 @@
+"""Results of a finished session: ability, full score, rank, cost, fit."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._common.checks import InputError, argument_error
+from irtcat._common.per_item import per_item
+from irtcat.bank import ItemBank
+from irtcat.cat import FullScore, Session, in_words, numbered, retraced, score_by_prediction
+from irtcat.harness.items import Item
+from irtcat.prediction import OUT_OF_RANGE, ShortForm
+from irtcat.responses import Responses
+
+__all__ = ["fit_of", "item_table", "read_costs", "score_by_form", "spending", "unlike_warning"]
+
+UNLIKELY = 0.01
+"""A warning is given if the p-value of lz* is below this."""
+
+
+def fit_of(session: Session) -> tuple[float | None, float | None]:
+    """lz* of the answers and its p-value; None if they are not defined."""
+    from irtcat.diagnose import person_fit
+
+    if not session.is_over or int(session.state.scored) == 0:
+        return None, None
+    report, bank, n = session.to_report(), session.bank, int(session.state.n)
+    codes = tuple(bank.provenance.get("codes", range(bank.model.n_categories)))
+    table = np.full((1, bank.n_items), np.nan)
+    answers = report.answers[0, :n].astype(float)
+    table[0, report.items[0, :n]] = np.where(answers >= 0, answers + codes[0], np.nan)
+    data = Responses.from_array(table, report.subject_ids, bank.item_ids, codes=codes)
+    row = person_fit(bank, data).iloc[0]
+    if not np.isfinite(row["lz_star"]):
+        return None, None
+    return float(row["lz_star"]), float(row["p"])
+
+
+def score_by_form(session: Session, form: ShortForm, level: float) -> FullScore:
+    """The full score by a short form; unknown where too many items were skipped."""
+    answers = session.to_frame()["answer"].reindex(form.item_ids).to_numpy(float)[None]
+    data = Responses.from_array(answers, item_ids=form.item_ids, codes=form.codes)
+    try:
+        return score_by_prediction(form.predict(data, expect=session.config.expect, level=level))
+    except InputError as error:
+        return FullScore(np.nan, 0.0, 1.0, level, "auto", flag=str(error).rstrip("."))
+
+
+def unlike_warning(outcome: FullScore, p: float | None, lz_star: float | None) -> str:
+    """A warning if the model appears unlike the calibrated ones; else empty."""
+    flags = outcome.flag.split("; ")
+    reasons = [reason for flag, reason in OUT_OF_RANGE.items() if flag in flags]
+    if p is not None and p < UNLIKELY:
+        reasons.append(
+            f"its answers fit the bank worse than theirs (lz* = {lz_star:.2f}, p = {p:.2g})"
+        )
+    if not reasons:
+        return ""
+    return f"The model appears unlike the calibrated ones: {' and '.join(reasons)}."
+
+
+def item_table(session: Session, items: Mapping[str, Item]) -> pd.DataFrame:
+    """The items run, in order; the columns are those of `Evaluation.items`."""
+    table = session.to_frame()
+    answered = {e["item"]: e for e in session.events if e["kind"] == "answer"}
+    reasons = _reasons(session)
+    chances = session.to_report().chances(session.bank)[0]
+    positions = {name: i for i, name in enumerate(session.bank.item_ids.tolist())}
+    ids = table.index.tolist()
+    choice_columns = pd.DataFrame([reasons[name] for name in ids], index=table.index)
+    return pd.concat([
+        pd.DataFrame({
+            "task": [items[name].task for name in ids],
+            "sample": [items[name].sample for name in ids],
+            "batch": choice_columns.pop("batch") if len(choice_columns) else [],
+            "answer": table.pop("answer"),
+            "seconds": [answered[name]["seconds"] for name in ids],
+        }, index=table.index),
+        table,
+        pd.DataFrame({"chance": [chances[positions[name]] for name in ids]}, index=table.index),
+        choice_columns,
+    ], axis=1)  # fmt: skip
+
+
+def _reasons(session: Session) -> dict[str, dict[str, Any]]:
+    """For every item asked: its batch, the estimate before it, and why it was asked."""
+    out: dict[str, dict[str, Any]] = {}
+    for number, (event, session_then, candidates) in enumerate(retraced(session), 1):
+        pair = (
+            np.asarray(getattr(session_then.state, name), float)[None] for name in ("theta", "se")
+        )
+        columns = zip(("theta_before", "se_before"), pair, strict=True)
+        estimates_before = {name: float(value[0]) for column, values in columns
+                 for name, value in numbered(column, values).items()}  # fmt: skip
+        for item in event["items"]:
+            value = float(candidates.loc[item, "value"])
+            why = in_words(session_then, candidates, item)
+            out[item] = {"batch": number, **estimates_before, "value": value, "why": why}
+    return out
+
+
+def spending(session: Session, prices: Mapping[str, float] | None) -> tuple[Any, Any]:
+    """Cost of the items run, and of all items of the bank; None if costs are not known."""
+    if prices is None:
+        return None, None
+    run = session.to_frame().index
+    return float(sum(prices[name] for name in run)), float(sum(prices.values()))
+
+
+def read_costs(bank: ItemBank, costs: Any) -> dict[str, float] | None:
+    """Cost of each item, from a column of the bank's metadata, or a mapping or Series by id.
+
+    Raises:
+        InputError: for an item without a cost, or with one that is not finite and at least 0.
+    """
+    if costs is None:
+        return None
+    values = per_item("costs", costs, bank.item_ids, [bank.items], "number")
+    out = {}
+    for name, value in zip(bank.item_ids.tolist(), values, strict=True):
+        try:
+            out[name] = float(value)
+        except (TypeError, ValueError):
+            raise argument_error("costs", "a number for every item", f"none for {name}") from None
+        if not 0 <= out[name] < float("inf"):
+            raise argument_error("costs", "finite numbers of at least 0", f"{out[name]} for {name}")
+    return out

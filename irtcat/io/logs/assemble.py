@@ -1,0 +1,496 @@
+"""Assemble the runs of logs into one matrix: select metrics and runs, name subjects and items."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._common.checks import InputError, argument_error, shorten
+from irtcat.io.logs.agree import Used, agreeing, item_conditions
+from irtcat.io.logs.choose import (
+    Choice,
+    Preferences,
+    choose_columns,
+    group_name,
+    list_columns,
+    show_column,
+    without_column,
+)
+from irtcat.io.logs.format import Answers, Column, Item, Items, Run
+from irtcat.responses import Responses
+
+__all__ = ["RUNS", "UNSCORED", "assemble"]
+
+HASH_SHOWN = 16
+"""Number of characters of a document's hash in the id of its item."""
+
+RUNS = ("latest", "mean", "separate")
+UNSCORED = ("missing", "wrong")
+
+
+WEIGHTS = ("revision", "peft", "delta", "subfolder", "adapter_weights", "delta_weights")
+"""Arguments that always make another model: checkpoints and adapters."""
+
+
+def _select_runs(
+    runs: list[Run], selected_columns: dict[str, Column]
+) -> tuple[Used, list[tuple[Run, str]]]:
+    """The runs with the selected column, and those that lack it or have invalid values."""
+    selected: Used = []
+    skipped = []
+    for run in runs:
+        if group_name(run) not in selected_columns:
+            skipped.append((run, without_column(run)))
+            continue
+        answers = run.columns.get(selected_columns[group_name(run)])
+        if answers is None:
+            has = list_columns(run.columns, run.format)
+            name = show_column(selected_columns[group_name(run)], run.format)
+            skipped.append((run, f"{run.file}: expected the metric {name}. Got {has}."))
+        elif answers.flaw:
+            skipped.append((run, answers.flaw))
+        elif np.isnan(answers.values).all():
+            skipped.append((run, f"{run.file}: no answer has a score."))
+        else:
+            selected.append((run, answers))
+    return selected, skipped
+
+
+def _by_model(selected: Used) -> dict[str, Used]:
+    """Runs by model: arguments are added to its name where they tell its runs apart.
+
+    A revision or an adapter makes another model, other arguments only where runs of the same task
+    differ in them.
+    """
+    groups: dict[str, Used] = {}
+    for pair in selected:
+        groups.setdefault(pair[0].model, []).append(pair)
+    out: dict[str, Used] = {}
+    for model, pairs in groups.items():
+        needed = _telling([run for run, _ in pairs])
+        for pair in pairs:
+            known = pair[0].arguments
+            parts = [f"{name}={known[name]}" for name in needed if name in known]
+            out.setdefault(f"{model}@{','.join(parts)}" if parts else model, []).append(pair)
+    return out
+
+
+def _telling(runs: list[Run]) -> list[str]:
+    """Names of the arguments that tell runs of one model apart."""
+
+    def differs(name: str, some: list[Run]) -> bool:
+        return len({run.arguments.get(name) for run in some}) > 1
+
+    by_task: dict[str, list[Run]] = {}
+    for run in runs:
+        by_task.setdefault(group_name(run), []).append(run)
+    return [
+        name
+        for name in sorted({name for run in runs for name in run.arguments})
+        if differs(name, runs)
+        and (name in WEIGHTS or any(differs(name, some) for some in by_task.values()))
+    ]
+
+
+def _count_unscored(used: Used, counted: str) -> Used:
+    """Count the samples without a score of each run, which are wrong if ``counted`` says so."""
+    for run, answers in used:
+        run.n_unscored = int(np.isnan(answers.values).sum()) + len(run.unscored)
+    if counted == "wrong":
+        return [(run, _with_wrong(run, answers)) for run, answers in used]
+    return used
+
+
+def _note_unscored(subjects: dict[str, Used], counted: str) -> list[str]:
+    """A note for each task with samples without a score."""
+    by_task: dict[str, list[tuple[int, str]]] = {}
+    for name, pairs in subjects.items():
+        for run, answers in pairs:
+            total = len(answers.values) + (0 if counted == "wrong" else len(run.unscored))
+            if n := run.n_unscored:
+                by_task.setdefault(group_name(run), []).append((n, f"{name}: {n} of {total}"))
+    notes = []
+    for task, found in by_task.items():
+        found.sort(key=lambda entry: -entry[0])
+        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+        which = "; ".join(text for _, text in found[:3]) + more
+        n = sum(n for n, _ in found)
+        effect = "count as wrong" if counted == "wrong" else "are missing from the scores"
+        advice = "" if counted == "wrong" else ' With unscored="wrong" they count as wrong.'
+        subject = "1 sample has" if n == 1 else f"{n} samples have"
+        notes.append(
+            f"{task}: {subject} no score, such as after an error, and {effect} ({which}).{advice}"
+        )
+    return notes
+
+
+def _note_documents(subjects: dict[str, Used], items: Items) -> list[str]:
+    """A note for each task whose documents of one number have different hashes in its logs.
+
+    They are different items: the data or the template of the documents has changed.
+    """
+    names: dict[int, dict[str, None]] = {}
+    for name, pairs in subjects.items():
+        positions = [answers.items for _, answers in pairs]
+        for position in np.unique(np.concatenate(positions)).tolist():
+            about = items.all[position]
+            if about.hash and about.trust > 0 and about.format.samples == "documents":
+                names.setdefault(position, {})[name] = None
+    numbers: dict[str, dict[str, list[int]]] = {}
+    for position in names:
+        about = items.all[position]
+        if about.sample is not None:
+            numbers.setdefault(about.task, {}).setdefault(about.sample, []).append(position)
+    notes = []
+    for task, by_number in numbers.items():
+        changed = {number: at for number, at in by_number.items() if len(at) > 1}
+        if not changed:
+            continue
+        number, at = next(iter(changed.items()))
+        shown = ", and of ".join(shorten(list(names[position])) for position in at[:3])
+        count = "1 document differs" if len(changed) == 1 else f"{len(changed)} documents differ"
+        notes.append(
+            f"Task {task}: {count} between logs, number {number} first (logs of {shown}): another "
+            "version of the data or of the task. They are different items; leave the logs of one "
+            "version out."
+        )
+    return notes
+
+
+def _with_wrong(run: Run, answers: Answers) -> Answers:
+    """The answers with 0 for every sample without a score."""
+    items = np.concatenate([answers.items, np.array(run.unscored, np.int32)])
+    values = np.concatenate([np.nan_to_num(answers.values, nan=0.0), np.zeros(len(run.unscored))])
+    return Answers(items, values)
+
+
+def _grades(
+    used: Used, columns: dict[str, Column], preferences: Preferences
+) -> tuple[int, int] | None:
+    """The lowest and highest category of graded scores; None for other scores.
+
+    Raises:
+        InputError: the tasks have different categories.
+    """
+    scales = preferences.scales
+    if not scales.graded:
+        return None
+    found: dict[tuple[float, float] | None, str] = {}
+    for run, _ in used:
+        name = group_name(run)
+        found.setdefault(scales.range_of(run, columns[name]), name)
+    if len(found) > 1:
+        shown = ", ".join(
+            f"{name} {'0 to 1' if ends is None else f'{ends[0]:g} to {ends[1]:g}'}"
+            for ends, name in found.items()
+        )
+        must = "the same for all tasks with graded=True; name those of one range in `tasks`"
+        raise argument_error("ranges", must, shown)
+    ends = next(iter(found))
+    return None if ends is None else (int(ends[0]), int(ends[1]))
+
+
+def _subjects(selected: Used, how: str) -> tuple[dict[str, Used], dict[str, str]]:
+    """Runs by subject, oldest first; a run without a model's name is a separate subject.
+
+    Runs whose model is named after their folder are combined unless a task occurs twice, because
+    they may then be runs of different models.
+
+    Returns:
+        The runs by subject, and the model of each subject.
+    """
+    by_model = _by_model(selected)
+    out: dict[str, Used] = {}
+    models: dict[str, str] = {}
+    for model, pairs in by_model.items():
+        pairs.sort(key=lambda pair: (pair[0].date, pair[0].file))
+        tasks = [group_name(run) for run, _ in pairs]
+        sources = {run.name_source for run, _ in pairs}
+        separate = "made up" in sources and len({run.session for run, _ in pairs}) > 1
+        separate = separate or ("folder" in sources and len(set(tasks)) < len(tasks))
+        if how == "separate":
+            separate = separate or len(set(tasks)) < len(tasks)
+        if not separate:
+            out[model], models[model] = pairs, model
+            continue
+        names: dict[str, str] = {}
+        for run, answers in pairs:
+            key = run.session or run.file
+            name = names.setdefault(key, _unique(f"{model}@{run.date or len(names) + 1}", out))
+            out.setdefault(name, []).append((run, answers))
+            models[name] = model
+    return out, models
+
+
+def _unique(name: str, used_names: Mapping[str, Any]) -> str:
+    """The name, with #2, #3, … appended if it is already used."""
+    number = 2
+    unique = name
+    while unique in used_names:
+        unique, number = f"{name}#{number}", number + 1
+    return unique
+
+
+def _same_documents(items: Items) -> tuple[np.ndarray, int]:
+    """Map each item without a hash to the one with a hash of the same task and number, if unique.
+
+    Returns:
+        The position of each item after the mapping, and how many items were mapped.
+    """
+    numbers: dict[tuple[str, str], list[int]] = {}
+    for position, about in enumerate(items.all):
+        if about.hash and about.trust > 0 and about.sample is not None:
+            numbers.setdefault((about.task, about.sample), []).append(position)
+    mapping = np.arange(len(items.all))
+    for position, about in enumerate(items.all):
+        matches = numbers.get((about.task, about.sample or ""), [])
+        if about.format.samples == "documents" and not about.hash and len(matches) == 1:
+            mapping[position] = matches[0]
+    return mapping, int((mapping != np.arange(len(mapping))).sum())
+
+
+def assemble(
+    runs: list[Run], items: Items, preferences: Preferences, how: str, mismatch: str
+) -> tuple[Responses, dict[str, Any]]:
+    """Assemble responses from runs.
+
+    Returns:
+        The responses, and the contents of the report: choices, notes, skipped and used runs, the
+        selected column of each task and format, and the subject of each run by its `id`.
+
+    Raises:
+        InputError: no run can be used, or a requested metric does not exist.
+    """
+    columns, choices = choose_columns(runs, preferences)
+    used, skipped = _select_runs(runs, columns)
+    if not used:
+        reasons = " ".join(reason for _, reason in skipped[:3])
+        raise InputError(f"No log can be used. {reasons}")
+    mapping, n_mapped = _same_documents(items)
+    used, unlike, more = agreeing(used, columns, mapping, preferences, mismatch)
+    skipped += unlike
+    choices += more
+    grades = _grades(used, columns, preferences)
+    notes = [note for run, _ in used for note in run.notes]
+    used = _count_unscored(used, preferences.unscored)
+    if n_mapped:
+        notes.append(f"{n_mapped} documents without a hash were identified by their numbers.")
+    subjects, models = _subjects(used, how)
+    notes += _note_unscored(subjects, preferences.unscored)
+    notes += _note_documents(subjects, items)
+    _note_runs(subjects, models, how, choices, notes)
+    order = _order(used, mapping, items)
+    position = np.full(len(items.all), -1)
+    position[order] = np.arange(len(order))
+    k, n = _fill(subjects, position[mapping], how, len(order))
+    ids = _item_ids([items.all[c] for c in order], notes)
+    conditions, several = item_conditions(used, columns, mapping, items.all)
+    for name, mixed in several.items():
+        if mixed[order].any():
+            first = ids[int(np.argmax(mixed[order]))]
+            notes.append(
+                f"{mixed[order].sum()} items, {first} first, have several values of {name}."
+            )
+    binary = all(_is_binary(answers.values) for _, answers in used)
+    responses = _responses(k, n, binary, grades, list(subjects), ids, notes, {
+        "subjects": _about_subjects(subjects),
+        "items": _about_items(
+            [items.all[c] for c in order], ids, {n: c[order] for n, c in conditions.items()}
+        ),
+    })  # fmt: skip
+    report = {
+        "choices": choices, "notes": notes, "skipped": skipped, "used": used, "columns": columns,
+        "subjects": {id(run): name for name, pairs in subjects.items() for run, _ in pairs},
+    }  # fmt: skip
+    return responses, report
+
+
+def _order(used: Used, mapping: np.ndarray, items: Items) -> list[int]:
+    """Positions of the items used, sorted by task (first appearance), number, first appearance."""
+    is_used = np.zeros(len(mapping), bool)
+    tasks: dict[str, int] = {}
+    for run, answers in used:
+        is_used[mapping[answers.items]] = True
+        tasks.setdefault(run.task, len(tasks))
+
+    def key(position: int) -> tuple[int, float, int]:
+        about = items.all[position]
+        sample = about.sample if about.format.samples != "names" else None
+        number = float(sample) if sample is not None and sample.isdecimal() else np.inf
+        return tasks[about.task], number, position
+
+    return sorted(np.flatnonzero(is_used).tolist(), key=key)
+
+
+def _fill(
+    subjects: dict[str, Used], position: np.ndarray, how: str, width: int
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Sums of the scores, NaN where missing, and numbers of trials (None: all are 1)."""
+    sums = np.full((len(subjects), width), np.nan, np.float32)
+    most, trials = 1, np.zeros((1, 1), np.int16)
+    for row, pairs in enumerate(subjects.values()):
+        total, count = np.zeros(width), np.zeros(width, np.int64)
+        for _, answers in pairs:
+            scored = ~np.isnan(answers.values)
+            columns = position[answers.items[scored]]
+            k = np.bincount(columns, answers.values[scored], width)
+            n = np.bincount(columns, minlength=width)
+            if how != "mean":  # the latest run of each item replaces earlier ones
+                total[n > 0], count[n > 0] = 0.0, 0
+            total, count = total + k, count + n
+        if count.max() > 1 and most == 1:
+            trials = np.zeros(sums.shape, np.int16)
+            trials[:row] = ~np.isnan(sums[:row])
+        most = max(most, int(count.max()))
+        if most > 1:
+            trials[row] = np.minimum(count, 2**15 - 1)
+        sums[row, count > 0] = total[count > 0]
+    return sums, trials if most > 1 else None
+
+
+def _responses(
+    sums: np.ndarray,
+    n: np.ndarray | None,
+    binary: bool,
+    grades: tuple[int, int] | None,
+    subject_ids: list[str],
+    item_ids: list[str],
+    notes: list[str],
+    tables: dict[str, pd.DataFrame],
+) -> Responses:
+    """Right/wrong if all scores are 0 or 1, shares if they count trials, else fractions.
+
+    With ``grades``, the lowest and the highest category, scores are these.
+    """
+    ids: dict[str, Any] = {"subject_ids": subject_ids, "item_ids": item_ids, **tables}
+    if grades is not None:
+        if n is not None:
+            got = "several trials of an item, such as epochs, whose mean is none"
+            raise argument_error("graded", "False for scores that are averaged", got)
+        top = grades[1] - grades[0]
+        codes = np.where(np.isnan(sums), -1, np.rint(sums * top) + grades[0]).astype(np.int16)
+        return Responses.from_array(codes, codes=tuple(range(grades[0], grades[1] + 1)), **ids)
+    if n is None and binary:
+        values = np.where(np.isnan(sums), -1, sums).astype(np.int8)
+        return Responses.from_array(values, codes=(0, 1), **ids)
+    if n is None:
+        return Responses.from_array(sums, **ids)
+    if binary:
+        return Responses.from_counts(sums, n, **ids)
+    notes.append(
+        "Scores between 0 and 1 were averaged over trials; the numbers of trials are not kept."
+    )
+    np.divide(sums, n, out=sums, where=n > 0)
+    return Responses.from_array(np.clip(sums, 0, 1), **ids)
+
+
+def _is_binary(values: np.ndarray) -> bool:
+    """Whether each score is 0, 1 or missing."""
+    return bool((np.isnan(values) | (values == 0) | (values == 1)).all())
+
+
+def _item_ids(abouts: list[Item], notes: list[str]) -> list[str]:
+    """Ids "task/key", with the first characters of a hash, independent of other imported logs.
+
+    Documents whose hashes begin with the same characters get the full hash in their ids.
+    """
+    differ = [about for about in abouts if about.differs]
+    if differ:
+        first = f"{differ[0].task}/{differ[0].key}"
+        problem = "have a different text in other logs: is it the same data set?"
+        notes.append(f"{len(differ)} items, {first} first, {problem}")
+    hashes: dict[tuple[str, str], set[str]] = {}
+    for about in abouts:
+        hashes.setdefault((about.task, about.hash[:HASH_SHOWN]), set()).add(about.hash)
+    ids = []
+    for about in abouts:
+        start = about.hash[:HASH_SHOWN]
+        unique = len(hashes[about.task, start]) == 1
+        key = about.key.replace(about.hash, start, 1) if about.hash and unique else about.key
+        ids.append(f"{about.task}/{key}")
+    if collisions := [group for group in hashes.values() if len(group) > 1]:
+        n_documents = sum(map(len, collisions))
+        notes.append(
+            f"{n_documents} documents, {min(collisions[0])} first, have hashes with the same first "
+            "characters: their ids have the full hashes."
+        )
+    return ids
+
+
+def _about_items(
+    abouts: list[Item], ids: list[str], conditions: dict[str, np.ndarray]
+) -> pd.DataFrame:
+    """Metadata of the items."""
+    names = ("sample", "hash", "text", "target")
+    table = {
+        "task": [about.task for about in abouts],
+        "format": [about.format.name for about in abouts],
+        **{name: [getattr(about, name) or None for about in abouts] for name in names},
+        **{name: cells.tolist() for name, cells in conditions.items()},
+    }
+    return pd.DataFrame(table, index=pd.Index(ids, dtype=object))
+
+
+def _about_subjects(subjects: dict[str, Used]) -> pd.DataFrame:
+    """Metadata of the subjects: of the latest run, with the settings of each task."""
+    rows = []
+    for pairs in subjects.values():
+        last = pairs[-1][0]
+        settings: dict[str, Any] = {}
+        for run, _ in pairs:
+            settings[run.task] = run.settings
+        rows.append(
+            {
+                "model": last.model,
+                "date": last.date or None,
+                "harness": last.format.name,
+                "version": last.version or None,
+                "runs": len({run.session or run.file for run, _ in pairs}),
+                "unscored": sum(run.n_unscored for run, _ in pairs),
+                "settings": json.dumps(settings, ensure_ascii=False, sort_keys=True),
+            }
+        )
+    return pd.DataFrame(rows, index=pd.Index(list(subjects), dtype=object))
+
+
+def _note_runs(
+    subjects: dict[str, Used],
+    models: dict[str, str],
+    how: str,
+    choices: list[Choice],
+    notes: list[str],
+) -> None:
+    """Report models that were run more than once, and how their runs were combined."""
+    sources = {
+        run.model: run.name_source
+        for pairs in subjects.values()
+        for run, _ in pairs
+        if run.name_source != "log"
+    }
+    for model, source in sorted(sources.items()):
+        runs = sum(any(run.model == model for run, _ in pairs) for pairs in subjects.values())
+        if source == "made up":
+            reason = f"The harness made up the model name {model!r}, the same for all without one"
+            notes.append(f"{reason}; its {runs} runs are separate subjects.")
+        elif runs > 1:
+            reason = f"No log names the model of the {runs} runs in the folder {model!r}"
+            advice = "Give their results files, or a folder for each model"
+            notes.append(f"{reason}; they are separate subjects. {advice}.")
+    repeated = []
+    for name, pairs in subjects.items():
+        by_task: dict[str, list[Run]] = {}
+        for run, _ in pairs:
+            by_task.setdefault(group_name(run), []).append(run)
+        if any(len(group) > 1 for group in by_task.values()):
+            repeated.append(name)
+        for group in by_task.values():
+            settings = {json.dumps([r.settings, r.version], sort_keys=True) for r in group}
+            if len(settings) > 1:
+                notes.append(f"{name}, task {group[0].task}: runs differ in their settings.")
+    split = {model for name, model in models.items() if name != model and how == "separate"}
+    if repeated or split:
+        names = shorten(repeated or sorted(split))
+        others = tuple(option for option in RUNS if option != how)
+        choices.append(Choice("models run more than once", f"runs ({names})", how, others))

@@ -1,0 +1,218 @@
+"""Selection of a task's metric and filter or scorer: as requested, or by a rule and reported."""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from irtcat._common.checks import InputError, argument_error, check_count, shorten
+from irtcat.io.logs.format import Column, LogFormat, Run
+from irtcat.io.logs.scale import Scales
+
+__all__ = [
+    "Choice",
+    "Preference",
+    "Preferences",
+    "choose_columns",
+    "group_name",
+    "list_columns",
+    "show_column",
+    "without_column",
+]
+
+FIRST = (
+    "exact_match",
+    "quasi_exact_match",
+    "acc",
+    "accuracy",
+    "is_correct",
+    "correct",
+    "score",
+    "em",
+    "pass@1",
+    "mc1",
+)
+"""Metrics of right or wrong, which are preferred to others."""
+
+FIRST_FILTERS = ("none", "", "strict-match", "strict")
+"""Filters that are preferred to others, where no log names those of the task in their order."""
+
+Preference = str | Sequence[str] | Mapping[str, str | Sequence[str]] | None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A choice among several options.
+
+    Attributes:
+        task: the task, and the format of its logs.
+        what: "metric" (with its filter or scorer), "num_fewshot", "version" or "runs".
+        taken: the selected option.
+        others: the other options.
+    """
+
+    task: str
+    what: str
+    taken: str
+    others: tuple[str, ...]
+
+    def __str__(self) -> str:
+        others = f" (not {', '.join(self.others)})" if self.others else ""
+        return f"{self.task}: {self.what} {self.taken}{others}"
+
+
+@dataclass(frozen=True)
+class Preferences:
+    """The names requested by the caller, in order of preference, for all tasks or by task.
+
+    Attributes:
+        metric: names of metrics.
+        filter: names of filters.
+        scorer: names of scorers.
+        scales: ranges and directions of scores.
+        unscored: what samples without a score count as.
+    """
+
+    metric: Preference = None
+    filter: Preference = None
+    scorer: Preference = None
+    num_fewshot: int | Mapping[str, int] | None = None
+    scales: Scales = field(default_factory=Scales)
+    unscored: str = "missing"
+
+    def check(self, tasks: Iterable[str]) -> None:
+        """Raise if a mapping names a task that is not in the logs."""
+        known = set(tasks)
+        for argument in ("metric", "filter", "scorer", "num_fewshot"):
+            preference = getattr(self, argument)
+            for task in preference if isinstance(preference, Mapping) else ():
+                if task not in known:
+                    must = f"a mapping of tasks in the logs ({shorten(sorted(known))}) to names"
+                    raise argument_error(argument, must, task)
+
+    def names(self, argument: str, task: str) -> tuple[str, ...]:
+        """The names requested for a task; empty if the caller requested none."""
+        preference = getattr(self, argument)
+        if isinstance(preference, Mapping):
+            preference = preference.get(task)
+        if preference is None:
+            return ()
+        names = (preference,) if isinstance(preference, str) else tuple(preference)
+        if not names or not all(isinstance(name, str) and name for name in names):
+            must = "a name, several names, or a mapping of task to names"
+            raise argument_error(argument, must, preference)
+        return names
+
+    def shots(self, task: str) -> int | None:
+        """The number of examples requested for a task; None if the caller requested none."""
+        number = self.num_fewshot
+        if isinstance(number, Mapping):
+            number = number.get(task)
+        if number is not None:
+            check_count("num_fewshot", number, 0)
+        return number
+
+
+def show_column(column: Column, format: LogFormat) -> str:
+    """Format a column for a message."""
+    source, metric = column
+    if format.column == "scorer":
+        return f"{source}.{metric}" if metric else source
+    return f"{metric} (filter {source})" if source else metric
+
+
+def choose_columns(
+    runs: list[Run], preferences: Preferences
+) -> tuple[dict[str, Column], list[Choice]]:
+    """Choose one column per task and format, the same in all of its runs.
+
+    Returns:
+        The columns by `group_name`, without tasks in whose logs lower is better for all metrics,
+        and the choices that were made.
+
+    Raises:
+        InputError: a requested name does not exist.
+    """
+    columns: dict[str, Column] = {}
+    choices = []
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(group_name(run), []).append(run)
+    preferences.check(run.task for run in runs)
+    for name, group in groups.items():
+        counts: dict[Column, int] = {}
+        for run in group:
+            for column in run.columns:
+                counts[column] = counts.get(column, 0) + 1
+        chosen = _choose(group, counts, preferences)
+        if chosen is None:  # `without_column` says why
+            continue
+        columns[name] = chosen
+        labels = [show_column(option, group[0].format) for option in counts]
+        selected = show_column(chosen, group[0].format)
+        others = tuple(label for label in labels if label != selected)
+        choices.append(Choice(name, "metric", selected, others))
+    return columns, choices
+
+
+def group_name(run: Run) -> str:
+    """The key of the runs that share one column: task and log format."""
+    return f"{run.task} ({run.format.name})"
+
+
+def list_columns(columns: Iterable[Column], format: LogFormat) -> str:
+    """Format up to twelve columns for a message."""
+    labels = [show_column(column, format) for column in columns]
+    more = f" and {len(labels) - 12} more" if len(labels) > 12 else ""
+    return ", ".join(labels[:12]) + more
+
+
+def without_column(run: Run) -> str:
+    """Why a run of a task for which no column was chosen is not used."""
+    got = list_columns(run.columns, run.format)
+    reason = f"{run.file}: lower is better for all metrics of task {run.task} ({got})"
+    advice = "Leave the task out with `tasks`, or name the metric in `lower_is_better`"
+    return f"{reason}. {advice}, and its range in `ranges` if that is not 0 to 1."
+
+
+def _choose(group: list[Run], counts: dict[Column, int], preferences: Preferences) -> Column | None:
+    """The column of a task: as requested, else by number of runs, name and the task's order."""
+    task, format = group[0].task, group[0].format
+    candidates = list(counts)
+    for index, argument in ((0, format.column), (1, "metric")):
+        names = preferences.names(argument, task)
+        available = list(dict.fromkeys(c[index] for c in candidates if c[index]))
+        if not names or not available:
+            continue
+        selected = next((name for name in names if name in available), None)
+        if selected is None and argument == "filter" and len(available) == 1:
+            continue  # a single filter leaves no choice
+        if selected is None:
+            must = f"The `{argument}` argument must be in the logs of task {task}"
+            advice = "Name one for each task, or several in order of preference."
+            message = f"{must}, which have {list_columns(counts, format)}. Got {shorten(names)}."
+            raise InputError(f"{message} {advice}")
+        candidates = [column for column in candidates if column[index] == selected]
+    lower = set().union(*(run.lower_is_better for run in group))
+    usable = [column for column in candidates if column[1] not in lower]
+    if not usable:
+        return None
+    known = [column for column in usable if column[1] in FIRST or column[1] == ""]
+    valid = [c for c in usable if not any(c in r.columns and r.columns[c].flaw for r in group)]
+    usable = known or valid or usable
+
+    def place(source: str) -> int:
+        """Position among the task's filters or scorers."""
+        places = [run.order.index(source) for run in group if source in run.order]
+        return min(places, default=sys.maxsize)
+
+    def rank(column: Column) -> tuple[Any, ...]:
+        source = column[0]
+        by_name = FIRST.index(column[1]) if column[1] in FIRST else len(FIRST)
+        values = [run.columns[column].values for run in group if column in run.columns]
+        graded = any(bool(((v > 0) & (v < 1)).any()) for v in values)
+        first = FIRST_FILTERS.index(source) if source in FIRST_FILTERS else len(FIRST_FILTERS)
+        # No order of lines: logs may be shuffled.
+        return -counts[column], by_name, graded, place(source), first, column
+
+    return min(usable, key=rank)

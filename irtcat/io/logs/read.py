@@ -1,0 +1,329 @@
+"""Read logs of evaluation harnesses, one file or a folder tree, to responses and a report."""
+
+import json
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._common.checks import InputError, argument_error, check_choice, check_count, shorten
+from irtcat._common.progress import Progress, with_progress
+from irtcat._common.registry import documented
+from irtcat._files.reading import MOST_BYTES, check_path
+from irtcat.io.logs.agree import MISMATCH
+from irtcat.io.logs.assemble import RUNS, UNSCORED, assemble
+from irtcat.io.logs.choose import Preference, Preferences, group_name, show_column
+from irtcat.io.logs.find import find_logs
+from irtcat.io.logs.format import Items, LogFormat, Request, Run, Skipped
+from irtcat.io.logs.registry import LOG_FORMATS
+from irtcat.io.logs.report import ImportReport
+from irtcat.io.logs.scale import Scales
+from irtcat.io.logs.values import CutError, MissingExtraError
+from irtcat.responses import Responses
+
+__all__ = ["INCOMPLETE", "RUNS", "UNSCORED", "Logs", "read_logs"]
+
+INCOMPLETE = ("skip", "keep", "refuse")
+
+
+@dataclass(frozen=True, eq=False)
+class Logs:
+    """Responses from logs, with a report of the import.
+
+    Attributes:
+        responses: subjects are models, items are documents or samples ("task/key").
+        report: what was read, skipped and chosen.
+    """
+
+    responses: Responses
+    report: ImportReport
+
+    def __repr__(self) -> str:
+        return f"Logs({self.responses!r}, {len(self.report.skipped)} files skipped)"
+
+
+@documented(LOG_FORMATS)
+def read_logs(
+    path: str | os.PathLike[str],
+    format: str = "auto",
+    *,
+    tasks: Any = None,
+    metric: Preference = None,
+    filter: Preference = None,
+    scorer: Preference = None,
+    num_fewshot: Any = None,
+    runs: str = "latest",
+    incomplete: str = "skip",
+    mismatch: str = "refuse",
+    unscored: str = "missing",
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+    lower_is_better: str | Collection[str] | None = None,
+    graded: bool = False,
+    progress: Progress | bool | None = None,
+    max_bytes: int = MOST_BYTES,
+) -> Logs:
+    r"""Read who answered what from logs of evaluation harnesses.
+
+    {table}
+
+    A tree may contain several tasks, filters, runs, models and formats. Files are read one after
+    another, and only their scores are stored. If a log contains the harness's totals, its scores
+    must reproduce them. An installed package may add formats (see `LogFormat`).
+
+    Args:
+        path: a log file, or a folder of them at any depth.
+        format: "auto", or the name of a format to read only its logs.
+        tasks: names of the tasks to read (lighteval's as "name|shots"); all by default.
+        metric: the metric to read: a name, several in order of preference, or {task: name}. By
+            default right or wrong (exact_match, acc, …) before others, and of those the one that
+            most runs have; the report lists the selected metric and the others.
+        filter: filter of lm-eval (split of HELM), in the same way, if a task has several.
+        scorer: scorer of Inspect, in the same way; ``metric`` then names an entry of a score that
+            has several.
+        num_fewshot: read only runs with this number of examples in the prompt: a number, or
+            {task: number}. By default see ``mismatch``.
+        runs: for a model that was run more than once on a task: "latest" (for each item the
+            latest answer), "mean" (all answers, as repeated trials) or "separate" (subjects
+            "model@date"). Models that lm-eval gave one made-up name are always separate.
+        incomplete: logs of runs that failed, were cancelled or have not ended, and truncated
+            files: "skip" and report, "keep" the complete part, or "refuse" with an error
+            (which also refuses every damaged file).
+        mismatch: runs that answer the same items under other conditions (metric, filter, number of
+            examples, version of the task) than most runs: "refuse" skips and reports them, "accept"
+            reads all together.
+        unscored: samples without a score, such as those that ended in an error, are "missing", or
+            "wrong": they count 0. A model that crashes on hard samples looks better without them.
+        ranges: lowest and highest score of metrics or scorers whose scores are not from 0 to 1, by
+            name or for one task by TASK:NAME: with {"bleu": (0, 100)} a score x becomes
+            (x - 0) / (100 - 0).
+        lower_is_better: metrics or scorers whose scores are reversed, x to 1 - x (after
+            ``ranges``), such as "wer". Without it tasks that have only such metrics are skipped.
+        graded: whether whole scores in ``ranges`` are categories (of a graded model), such as a
+            judge's 1 to 10, and not fractions. All tasks read must then have the same range.
+        progress: True to show the time left on stderr, or a function that is called with files
+            done, number of files and the current file.
+        max_bytes: how many bytes of a file are parsed as one document (256 MiB by default; for
+            the members of an archive, a quarter of that).
+
+    Returns:
+        The responses and the report. Subjects are models, and their revisions and other arguments
+        where runs of one model differ in them ("org/model@revision=step100"). Repeated
+        trials (Inspect's epochs, the n answers of lighteval's avg@n) of right or wrong are shares
+        of trials. Metadata: of subjects model, date, harness, version, runs, unscored (samples
+        without a score), settings (JSON by task); of items task, format, sample (the harness's
+        number or id; None if it is not reliable), hash, text, target, and as far as known the
+        conditions of the answers: metric, filter or scorer, num_fewshot, version (of the task),
+        text_hash (where the harness logs no hash).
+
+    Raises:
+        InputError: no file can be read, the only file is damaged, or a requested task or metric
+            does not exist; naming file and line.
+
+    Example:
+        >>> import json, tempfile
+        >>> folder = Path(tempfile.mkdtemp()) / "org__model"
+        >>> folder.mkdir()
+        >>> lines = [json.dumps({"doc_id": i, "doc": {"q": i}, "acc": i % 2}) for i in range(4)]
+        >>> file = folder / "samples_quiz_2026-11-21T00-00-43.298874.jsonl"
+        >>> size = file.write_text("\n".join(lines))
+        >>> logs = read_logs(folder)
+        >>> logs.responses
+        Responses(1 subjects x 4 items, right/wrong)
+        >>> "no results file" in logs.report.notes[0]
+        True
+    """
+    if isinstance(progress, bool):
+        return with_progress(read_logs, "Reading logs", locals())
+    check_choice("format", format, ("auto", *LOG_FORMATS))
+    check_choice("runs", runs, RUNS)
+    check_choice("incomplete", incomplete, INCOMPLETE)
+    check_choice("mismatch", mismatch, MISMATCH)
+    check_choice("unscored", unscored, UNSCORED)
+    scales = Scales.of(ranges, lower_is_better, graded)
+    preferences = Preferences(metric, filter, scorer, num_fewshot, scales=scales, unscored=unscored)
+    check_count("max_bytes", max_bytes)
+    root = check_path(path)
+    names = _task_names(tasks)
+    logs, beside, skipped, no_logs, notes = find_logs(root, format)
+    incomplete_logs = [log for log in skipped if log.incomplete]
+    if incomplete_logs and incomplete == "refuse":
+        raise InputError(incomplete_logs[0].reason)
+    items = Items()
+    all_runs: list[Run] = []
+    unread_tasks: set[str] = set()
+    requests = {
+        row: Request(
+            keep=incomplete == "keep",
+            max_bytes=max_bytes,
+            tasks=names,
+            beside=beside.get(row.name, []),
+        )
+        for row in dict.fromkeys(row for _, row in logs)
+    }
+    for done, (file, row) in enumerate(logs):
+        if progress is not None:
+            progress(done, len(logs), file.name)
+        try:
+            found = list(row.read(file, requests[row]))
+            wanted = [run for run in found if not names or run.task in names]
+            unread_tasks |= {run.task for run in found} - names if names else set()
+            if incomplete != "keep" and (cut := [run.cut for run in found if run.cut]):
+                raise CutError(cut[0])
+            if not found or any(not run.columns for run in wanted):
+                raise CutError(f"{file}: no sample has a score.")
+            all_runs += [_with_positions(run, file, row, items) for run in wanted]
+        except MissingExtraError:
+            raise
+        except OSError as error:
+            reason = f"{file}: cannot be opened ({error.strerror or error})."
+            skipped.append(Skipped(str(file), reason))
+        except InputError as error:
+            if incomplete == "refuse" or root.is_file():
+                raise
+            skipped.append(Skipped(str(file), str(error), isinstance(error, CutError)))
+    if progress is not None:
+        progress(len(logs), len(logs), "matrix")
+    all_runs = _without_copies(all_runs, skipped)
+    if not all_runs:
+        raise InputError(_failure(root, names, skipped, unread_tasks, notes))
+    scales.convert(all_runs)
+    for row, request in requests.items():
+        lacking = [run.file for run in all_runs if run.format is row and run.lacks_results]
+        notes += _lacking(row, lacking, request.listed if root.is_dir() else {}, names)
+    assembled = assemble(all_runs, items, preferences, runs, mismatch)
+    return _finish(*assembled, skipped, notes, no_logs, root)
+
+
+def _with_positions(run: Run, file: Path, row: LogFormat, items: Items) -> Run:
+    """The run with its items' positions among those of all runs, to which they are added."""
+    run.file, run.format = run.file or str(file), row
+    for item in run.items.all:
+        item.format = row
+    compare = row.samples != "documents"  # texts are prompts, which depend on the settings
+    positions = np.array([items.add(item, compare) for item in run.items.all], np.int32)
+    for answers in run.columns.values():
+        answers.items = positions[answers.items]
+    run.unscored = positions[run.unscored].tolist() if run.unscored else []
+    run.items = Items()
+    return run
+
+
+def _lacking(
+    row: LogFormat, files: list[str], listed: dict[str, set[str]], names: Collection[str]
+) -> list[str]:
+    """Notes about logs without results files, and about results files without some logs."""
+    notes = []
+    if files:
+        subject = f"{row.unit} file has" if len(files) == 1 else f"{row.unit} files have"
+        effect = "their models are named after their folders, and totals were not compared"
+        notes.append(f"{len(files)} {subject} no results file ({files[0]} first): {effect}.")
+    for file, tasks in listed.items():
+        if lacking := sorted(task for task in tasks if not names or task in names):
+            notes.append(f"{file}: there are no {row.unit} of {shorten(lacking)}, only totals.")
+    return notes
+
+
+def _task_names(tasks: Any) -> frozenset[str]:
+    """The requested tasks; empty for all."""
+    if tasks is None:
+        return frozenset()
+    names = frozenset([tasks] if isinstance(tasks, str) else tasks)
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise argument_error("tasks", "names of tasks", tasks)
+    return names
+
+
+def _failure(
+    root: Path,
+    names: Collection[str],
+    skipped: list[Skipped],
+    unread_tasks: set[str],
+    notes: list[str],
+) -> str:
+    """The message if no log can be used."""
+    reasons = " ".join(file.reason for file in skipped[:3])
+    more = f" {len(skipped) - 3} more files were skipped." if len(skipped) > 3 else ""
+    if names and unread_tasks:
+        requested = ", ".join(sorted(names))
+        message = (
+            f"{root}: no log is of the tasks {requested}. Got {shorten(sorted(unread_tasks))}."
+        )
+        return f"{message} Skipped: {reasons}{more}" if skipped else message
+    if skipped:
+        return f"{root}: no log can be used. {reasons}{more}"
+    advice = " ".join(notes) or "Run lm-eval with --log_samples, or give Inspect's log folder."
+    if root.is_file():
+        advice = f"A table of responses needs no import: every command reads it. {advice}"
+    return f"{root}: expected logs of one of {', '.join(LOG_FORMATS)}. Got none. {advice}"
+
+
+def _finish(
+    responses: Responses,
+    assembly: dict[str, Any],
+    skipped: list[Skipped],
+    notes: list[str],
+    no_logs: list[str],
+    root: Path,
+) -> Logs:
+    """The responses with the report."""
+    unused = [Skipped(run.file, reason) for run, reason in assembly["skipped"]]
+    if unused and root.is_file():
+        raise InputError(unused[0].reason)
+    rows = []
+    for run, answers in assembly["used"]:
+        rows.append(
+            {
+                "file": run.file,
+                "format": run.format.name,
+                "model": run.model,
+                "subject": assembly["subjects"][id(run)],
+                "task": run.task,
+                "metric": show_column(assembly["columns"][group_name(run)], run.format),
+                "date": run.date or None,
+                "version": run.version or None,
+                "responses": int((~np.isnan(answers.values)).sum()),
+                "mean": float(np.nanmean(answers.values)),
+                "unscored": run.n_unscored,
+                "incomplete": run.cut or None,
+            }
+        )
+    notes = [*dict.fromkeys([*notes, *assembly["notes"]])]
+    frame = pd.DataFrame(rows)
+    return Logs(
+        responses,
+        ImportReport(
+            frame, (*skipped, *unused), tuple(assembly["choices"]), tuple(notes), tuple(no_logs)
+        ),
+    )
+
+
+def _without_copies(runs: list[Run], skipped: list[Skipped]) -> list[Run]:
+    """Remove repeated runs: a log that was copied or converted by Inspect counts once."""
+    unique: dict[tuple[str, ...], Run] = {}
+    for run in runs:
+        session = run.copied_session or run.session or run.file
+        arguments = json.dumps(run.arguments, sort_keys=True)
+        key: tuple[str, ...] = (
+            *(run.format.name, session, run.task, run.model, run.date, arguments),
+        )
+        if key in unique and _same_answers(unique[key], run):
+            reason = f"{run.file}: a copy of {unique[key].file}."
+            skipped.append(Skipped(run.file, reason))
+            continue
+        while key in unique:
+            key = (*key, run.file)
+        unique[key] = run
+    return list(unique.values())
+
+
+def _same_answers(one: Run, other: Run) -> bool:
+    """Whether two runs have the same answers."""
+    return one.columns.keys() == other.columns.keys() and all(
+        np.array_equal(one.columns[c].items, other.columns[c].items)
+        and np.array_equal(one.columns[c].values, other.columns[c].values, equal_nan=True)
+        for c in one.columns
+    )

@@ -1,0 +1,155 @@
+"""Checks of the text of a table before pandas parses it."""
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._common.checks import InputError, shorten
+from irtcat._common.numbers import number_in
+from irtcat._files.csv import MARK, is_marked, read_csv, unescape
+from irtcat._files.reading import MOST_BYTES, read_bytes
+from irtcat.responses._cells import MISSING
+
+__all__ = ["check_widths", "column_numbers", "load_text", "read_table", "records"]
+
+CONTROLS = [bytes([code]) for code in (*range(9), 11, 12, *range(14, 32), 127)]
+"""Control characters except tab and line breaks. Some readers treat them as blanks."""
+
+MARKED = re.compile(rb"[^\r\n]*[,\t;]\"?" + MARK.encode() + rb"\"?\r?\n")
+"""The header of a table that `irtcat._files.csv.write_csv` marked as escaped."""
+
+CONTROLS_ABOVE = re.compile("[\x80-\x9f]")
+
+
+def load_text(path: Path, max_bytes: int = MOST_BYTES, must: str = "a header and rows") -> bytes:
+    """Read UTF-8 text without control characters; line ends become line feeds.
+
+    Tables that `irtcat._files.csv.write_csv` marked may have control characters in their texts.
+
+    Args:
+        path: the file.
+        max_bytes: refuse larger files.
+        must: the expected content, for the message about an empty file.
+
+    Raises:
+        InputError: naming the invalid line.
+    """
+    data = read_bytes(path, max_bytes)
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise InputError(f"{path}: the text is UTF-16. Save it as UTF-8.")
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    if not data.strip():
+        raise InputError(f"{path}: expected {must}. Got an empty file.")
+    marked = MARKED.match(data) is not None
+    matches = [data.find(control) for control in (CONTROLS[:1] if marked else CONTROLS)]
+    if first := [position for position in matches if position >= 0]:
+        _refuse_control(path, data, min(first), data[min(first)])
+    if not data.isascii():
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            got = f"the byte {data[error.start]:#04x}"
+            message = f"expected UTF-8 text. Got {got}. Save the file as UTF-8."
+            raise InputError(f"{path}, line {line}: {message}") from None
+        if not marked and (above := CONTROLS_ABOVE.search(text)):
+            at = len(text[: above.start()].encode())
+            _refuse_control(path, data, at, ord(above[0]))
+    return data if b"\n" in data else data.replace(b"\r", b"\n")
+
+
+def _refuse_control(path: Path, data: bytes, at: int, code: int) -> None:
+    """Raise about the control character at a position."""
+    line = data.count(b"\n", 0, at) + 1
+    got = "a zero byte" if code == 0 else f"the control character U+{code:04X}"
+    raise InputError(f"{path}, line {line}: expected text. Got {got}.")
+
+
+def records(path: Path, data: bytes, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield each record that is not blank, with the number of its first line."""
+    text = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", newline="")
+    last = ""
+
+    def lines() -> Iterator[str]:
+        nonlocal last
+        for line_text in text:
+            last = line_text
+            yield line_text
+
+    reader = csv.reader(lines(), delimiter=separator, strict=True)
+    line = 1
+    try:
+        for record in reader:
+            if last.strip(" \r\n"):  # tests the line: for pandas a line of two quotes is a record
+                yield line, record
+            line = reader.line_num + 1
+    except csv.Error as error:
+        message = "the quotes of a cell do not match. Close them, or double those inside."
+        if "field larger" in str(error):
+            message = "a cell is longer than 131,072 characters. Is a quote open?"
+        raise InputError(f"{path}, line {line}: {message}") from None
+
+
+def check_widths(path: Path, data: bytes, separator: str, width: int) -> None:
+    """Raise at the first line with more or fewer cells than the header (pandas would pad it)."""
+    lone_returns = data.count(b"\r") - data.count(b"\r\n")  # line ends for pandas
+    if b'"' not in data and not lone_returns:  # counting separators is faster than parsing
+        mark = separator.encode()
+        widths = {line.count(mark) + 1 for line in io.BytesIO(data) if line.strip(b" \r\n")}
+        if widths == {width}:
+            return
+    for line, record in records(path, data, separator):
+        if len(record) != width:
+            got = f"{len(record)} cell{'s' if len(record) > 1 else ''}"
+            raise InputError(f"{path}, line {line}: expected {width} cells. Got {got}.")
+
+
+def read_table(path: Any, text: Any = None, **options: Any) -> pd.DataFrame:
+    """Read a CSV table with a header of unique names by `pandas.read_csv`.
+
+    Args:
+        path: the file.
+        text: columns (positions or names) to read as text, empty cells as "".
+        options: more options of `pandas.read_csv`.
+
+    Raises:
+        InputError: naming the invalid line.
+    """
+    file = Path(path)
+    data = load_text(file)
+    header = next(records(file, data, ","))[1]
+    check_widths(file, data, ",", len(header))
+    marked = is_marked(header)
+    names = [unescape(name) for name in header[:-1]] if marked else header
+    if repeated := pd.Index(names)[pd.Index(names).duplicated()].tolist():
+        raise InputError(f"{path}, line 1: the column {shorten(repeated[0])} occurs twice.")
+    as_is = [i for i, name in enumerate(names) if text is not None and (i in text or name in text)]
+    columns = [*as_is, len(header) - 1] if marked else as_is
+    missing: Any = {"na_values": MISSING, "keep_default_na": False}  # not "None" or "N/A"
+    as_text: Any = {"usecols": columns, "dtype": str, "keep_default_na": False}
+    try:
+        table = read_csv(io.BytesIO(data), index_col=False, low_memory=False, **missing | options)
+        if as_is:  # a second pass: keep_default_na applies to all columns at once
+            texts = read_csv(io.BytesIO(data), index_col=False, **as_text)
+            table[list(texts.columns)] = texts
+        return table
+    except (ValueError, OverflowError, pd.errors.ParserError):
+        raise InputError(f"{path}: the table cannot be read. Export it again as CSV.") from None
+
+
+def column_numbers(column: pd.Series) -> np.ndarray:
+    """Convert a parsed column to numbers: NaN if missing, infinite if it is not a number.
+
+    The caller rejects infinite numbers and names the cell.
+    """
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return column.to_numpy(np.float64, na_value=np.nan)
+    numbers = [number_in(str(cell)) for cell in column.where(column.notna(), "nan")]
+    missing = column.isna() | (column.astype(str).str.strip(" ") == "")
+    return np.where(missing, np.nan, [np.inf if number is None else number for number in numbers])

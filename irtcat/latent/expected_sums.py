@@ -1,0 +1,385 @@
+"""The E-step of EM in several dimensions: expected counts or sums of derivatives, and moments.
+
+Every group of subjects has a Normal population with mean m and covariance R R'. Its E-step runs on
+the scale z, where theta = m + R z and z is standard Normal, with the items rescaled to it: one set
+of nodes then fits all groups. Sums are additive over blocks of rows.
+
+Grids have the same nodes for all subjects, so that expected counts at the nodes are all that the
+M-step needs. In adaptive quadrature every subject has its own nodes, so the gradient and
+information of the M-step's Newton step are summed in the E-step instead.
+"""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from irtcat._common.compilation import jit
+from irtcat.latent.adaptive import AdaptiveQuadrature, adaptive_block, moments_of, root_of
+from irtcat.latent.grid import (
+    GridQuadrature,
+    MultiEStep,
+    TwoTierQuadrature,
+    grid_step,
+    row_chunks,
+    two_tier_step,
+)
+from irtcat.latent.linear_predictors import chain_of, chained, parts_of
+from irtcat.latent.population import Moments, PopulationDesign, Populations, populations_of
+from irtcat.latent.quadrature_choice import Quadrature, n_nodes
+from irtcat.models import ItemModel, unpack
+
+__all__ = ["MultiSums", "RowBlock", "group_chunks", "sums_of_block"]
+
+ARRAYS_PER_CONTRAST = 4
+"""Arrays of rows x nodes x items per contrast in an adaptive E-step, roughly: its chunks of rows
+are smaller by this factor, to bound memory."""
+
+
+class RowBlock(NamedTuple):
+    """Rows of the responses that one call of an E-step passes over.
+
+    Attributes:
+        rows: their positions among all rows.
+        x: the responses; rows after the last are empty.
+        weights: how many subjects each row stands for.
+        group: group of each row.
+    """
+
+    rows: slice
+    x: Array
+    weights: Array
+    group: np.ndarray
+
+
+def group_chunks(block: RowBlock, n_groups: int, n_cells: int) -> tuple[Array, ...]:
+    """Row numbers of each group of a block, in chunks.
+
+    Args:
+        block: the rows.
+        n_groups: number of groups.
+        n_cells: numbers that the E-step holds for each row, which limit the rows of a chunk.
+
+    Returns:
+        For each group an array of chunks x rows; the number of rows of the block stands for no row.
+    """
+    return tuple(
+        jax.device_put(_chunks_of(np.flatnonzero(block.group == group), len(block.x), n_cells))
+        for group in range(n_groups)
+    )
+
+
+def _chunks_of(rows: np.ndarray, no_row: int, n_cells: int) -> np.ndarray:
+    """These row numbers in chunks of equal size, filled up with ``no_row``."""
+    positions = row_chunks(max(len(rows), 1), n_cells)  # len(rows) stands for no row
+    return np.append(rows, no_row)[np.minimum(positions, len(rows))].astype(np.int32)
+
+
+class MultiSums(NamedTuple):
+    """What the M-step needs from the E-step.
+
+    Attributes:
+        belief: the posteriors of all rows, each on the z scale of its group.
+        theta: the nodes of all groups on the scale of the items (empty for adaptive quadrature).
+        polynomials: sums of E[(1, theta) (1, theta)'] of each group (adaptive quadrature): its
+            number of subjects, sums of theta and of squares and products.
+        gradient: of the marginal log-likelihood by the items' parameters (adaptive quadrature).
+        information: expected, of the complete data, of the same (adaptive quadrature).
+    """
+
+    belief: MultiEStep
+    theta: Array
+    polynomials: Array | None = None
+    gradient: Array | None = None
+    information: Array | None = None
+
+    def moments(self, design: PopulationDesign, n_general: int) -> Moments:
+        """Moments of the groups' abilities (traceable)."""
+        if self.polynomials is not None:
+            n = jnp.maximum(self.polynomials[:, 0, 0], 1e-30)  # a group may have no subjects
+            means = self.polynomials[:, 0, 1:] / n[:, None]
+            return Moments(n, means, self.polynomials[:, 1:, 1:] / n[:, None, None])
+        mass, theta = self.belief.mass, self.theta
+        if not n_general:
+            mass = mass.reshape(design.n_groups, -1)
+            theta = theta.reshape(design.n_groups, -1, design.dims)
+            n = mass.sum(1)
+            share = mass / jnp.maximum(n, 1e-30)[:, None]
+            second = jnp.einsum("gn,gnd,gne->gde", share, theta, theta)
+            return Moments(n, jnp.einsum("gn,gnd->gd", share, theta), second)
+        # Two-tier: mass and theta are of pairs of a general node and a node of a specific ability.
+        n = mass[0].sum()
+        general, specific = theta[:, :n_general], theta[:, n_general]
+        mean = jnp.concatenate([mass[0] @ general / n, mass @ specific / n])
+        within = general.T @ (mass[0][:, None] * general) / n
+        # The abilities of different tiers, and different specific ones, are independent.
+        second = mean[:, None] * mean
+        squares = jnp.concatenate([jnp.diagonal(within), mass @ specific**2 / n])
+        second = second + jnp.diag(squares - jnp.diagonal(second))
+        second = second.at[:n_general, :n_general].set(within)
+        dims = design.dims  # the group of items without a specific ability has none
+        return Moments(n[None], mean[None, :dims], second[None, :dims, :dims])
+
+    def __add__(self, other: Any) -> "MultiSums":
+        """The sums over the rows of both; the posteriors of one after those of the other."""
+        a, b = self.belief, other.belief
+        # The first three fields are of each row, the others are sums.
+        rows: Any = [np.concatenate([x, y]) for x, y in zip(a[:3], b[:3], strict=True)]
+        totals: Any = [x + y for x, y in zip(a[3:], b[3:], strict=True)]
+        belief = MultiEStep(*rows, *totals)
+        # theta is the same for all blocks; the fields after it are sums, or None.
+        rest = (None if x is None else x + y for x, y in zip(self[2:], other[2:], strict=True))
+        return MultiSums(belief, self.theta, *rest)
+
+
+def _joined(beliefs: list[MultiEStep]) -> MultiEStep:
+    """The E-steps of the groups as one, with the nodes of one group after those of the other.
+
+    The posteriors are added, since each group's are 0 for the rows of the others.
+    """
+    if len(beliefs) == 1:
+        return beliefs[0]
+    return MultiEStep(
+        mean=sum(belief.mean for belief in beliefs),  # type: ignore[arg-type]
+        covariance=sum(belief.covariance for belief in beliefs),  # type: ignore[arg-type]
+        log_z=sum(belief.log_z for belief in beliefs),  # type: ignore[arg-type]
+        counts=jnp.concatenate([belief.counts for belief in beliefs], axis=1),
+        totals=jnp.concatenate([belief.totals for belief in beliefs]),
+        mass=jnp.concatenate([belief.mass for belief in beliefs]),
+    )
+
+
+def _rescaled(template: ItemModel, params: Array, populations: Populations, group: int):
+    """The items on the z scale of a group."""
+    return unpack(template, params).rescale(populations.mean[group], populations.root[group])
+
+
+@functools.partial(jit, static_argnames=("design", "has_missing"))
+def grid_sums(
+    params: Array,
+    population: Array,
+    template: ItemModel,
+    x: Array,
+    weights: Array,
+    item_weights: Array,
+    grid: GridQuadrature,
+    chunks: tuple[Array, ...],
+    *,
+    design: PopulationDesign,
+    has_missing: bool,
+) -> MultiSums:
+    """The E-step on a grid, of all groups."""
+    populations = populations_of(population, design)
+    beliefs, nodes = [], []
+    for group, rows in enumerate(chunks):
+        model = _rescaled(template, params, populations, group)
+        belief = grid_step(model, x, weights, item_weights, grid, rows, has_missing=has_missing)
+        beliefs.append(belief)
+        nodes.append(populations.mean[group] + grid.nodes @ populations.root[group].T)
+    return MultiSums(_joined(beliefs), jnp.concatenate(nodes))
+
+
+@functools.partial(jit, static_argnames=("design", "has_missing"))
+def two_tier_sums(
+    params: Array,
+    population: Array,
+    template: ItemModel,
+    x: Array,
+    weights: Array,
+    item_weights: Array,
+    rule: TwoTierQuadrature,
+    chunks: tuple[Array, ...],
+    *,
+    design: PopulationDesign,
+    has_missing: bool,
+) -> MultiSums:
+    """The E-step of a two-tier model; items have the general abilities and one specific ability."""
+    n_general = rule.general.nodes.shape[1]
+    # Two-tier models have one group, of mean 0. General abilities may correlate; a specific one is
+    # standard Normal and independent of them, so it needs no rescaling.
+    general_root = populations_of(population, design).root[0][:n_general, :n_general]
+    pairs = rule.pairs
+    theta = jnp.concatenate([pairs[:, :n_general] @ general_root.T, pairs[:, n_general:]], axis=1)
+    root = jnp.eye(n_general + 1, dtype=general_root.dtype)
+    root = root.at[:n_general, :n_general].set(general_root)
+    mean = jnp.zeros(n_general + 1, root.dtype)
+    model = unpack(template, params).rescale(mean, root)
+    belief = two_tier_step(
+        model, x, weights, item_weights, rule, chunks[0], has_missing=has_missing
+    )
+    return MultiSums(belief, theta)
+
+
+def _unfolded(upper: Array, size: int) -> Array:
+    """Symmetric matrices from their upper triangles, (items, triangle) to (size, size, items)."""
+    rows, columns = np.triu_indices(size)
+    out = jnp.zeros((size, size, len(upper)), upper.dtype)
+    return out.at[rows, columns].set(upper.T).at[columns, rows].set(upper.T)
+
+
+@functools.partial(jit, static_argnames=("design", "has_missing"))
+def adaptive_sums(
+    params: Array,
+    population: Array,
+    template: ItemModel,
+    x: Array,
+    weights: Array,
+    item_weights: Array,
+    rule: AdaptiveQuadrature,
+    mean: Array,
+    covariance: Array,
+    chunks: tuple[Array, ...],
+    *,
+    design: PopulationDesign,
+    has_missing: bool,
+) -> MultiSums:
+    """The adaptive E-step with gradient and information of the items' Newton step, in one pass.
+
+    Gradient and information by the coefficients (intercept and slopes) of the items' linear
+    predictors are sums over subjects and nodes of (a number per item) times (a polynomial in
+    theta): products of a matrix nodes x items with a matrix nodes x polynomials. The number is a
+    residual and the polynomials are (1, theta) for the gradient; it is a weight and they are the
+    products of two of these for the information. The chain rule then gives those by the parameters.
+    """
+    n, n_items = x.shape
+    dims = design.dims
+    dtype, n_contrasts = params.dtype, template.n_categories - 1
+    populations = populations_of(population, design)
+    chains = chain_of(template, params)
+    # Products of two of (1, theta) are symmetric: only the upper triangle is summed.
+    triangle_rows, triangle_columns = np.triu_indices(dims + 1)
+    n_products = len(triangle_rows)
+
+    def group_sums(group: int, posteriors: tuple[Array, ...]) -> tuple[Any, Any]:
+        """Sums over the rows of a group, and the posteriors with those of its rows filled in."""
+        parts = parts_of(_rescaled(template, params, populations, group))
+        centre, root = populations.mean[group], populations.root[group]
+
+        def body(carry: Any, rows: Array) -> tuple[Any, None]:
+            sums, moments, posteriors = carry
+            safe = jnp.minimum(rows, n - 1)  # "no row" reads the last row, with weight 0
+            statistics, mask = template.sufficient_statistics(
+                x[safe], n_contrasts, has_missing, dtype
+            )
+            row_weight = jnp.where(rows < n, weights[safe], 0)
+            block = adaptive_block(
+                parts, statistics, mask, mean[safe], root_of(covariance[safe]), rule, item_weights
+            )
+            new = (*moments_of(block.weight, block.z), block.log_z)
+            posteriors = tuple(
+                table.at[rows].set(value, mode="drop")  # "no row" is out of bounds: not written
+                for table, value in zip(posteriors, new, strict=True)
+            )
+            theta = (centre + block.z @ root.T).reshape(-1, dims)
+            weight = (block.weight * row_weight[:, None]).reshape(-1, 1)
+            basis = jnp.concatenate([jnp.ones_like(weight), theta], axis=1)
+            weighted = basis * weight
+            products = weighted[:, triangle_rows] * basis[:, triangle_columns]
+
+            def summed(table: Array, polynomials: Array) -> Array:
+                return table.reshape(len(weight), -1).T @ polynomials
+
+            # An offset is the same at all nodes of a row, so the nodes are summed first.
+            weighted_by_row = weighted.reshape(len(rows), -1, dims + 1).sum(1)
+            block_sums = [
+                (
+                    [
+                        summed(residual, weighted)
+                        if terms.offset is None
+                        else summed(residual, weighted) + terms.offset.T @ weighted_by_row
+                        for residual in terms.residual
+                    ],
+                    {pair: summed(table, products) for pair, table in terms.weight.items()},
+                )
+                for terms in block.terms
+            ]
+            sums = jax.tree.map(jnp.add, sums, block_sums)
+            return (sums, moments + products.sum(0), posteriors), None
+
+        zeros = []
+        for part in parts:
+            n_predictors = part.rows.shape[1]
+            pairs = part.link.pairs(n_predictors)
+            zeros.append(
+                (
+                    [jnp.zeros((n_items, dims + 1), dtype) for _ in range(n_predictors)],
+                    {pair: jnp.zeros((n_items, n_products), dtype) for pair in pairs},
+                )
+            )
+        carry = (zeros, jnp.zeros(n_products, dtype), posteriors)
+        (sums, moments, posteriors), _ = jax.lax.scan(body, carry, chunks[group])
+        return (sums, _unfolded(moments[None], dims + 1)[:, :, 0]), posteriors
+
+    posteriors: Any = (jnp.zeros((n, dims), dtype), jnp.zeros((n, dims, dims), dtype))
+    posteriors = (*posteriors, jnp.zeros(n, dtype))
+    by_group, polynomials = [], []
+    for group in range(design.n_groups):
+        (sums, moments), posteriors = group_sums(group, posteriors)
+        by_group.append(sums)
+        polynomials.append(moments)
+    sums = jax.tree.map(lambda *tables: sum(tables), *by_group)
+    gradient: Any = 0.0
+    information: Any = 0.0
+    for (scores, weight_sums), chain in zip(sums, chains, strict=True):
+        score = jnp.stack([table.T for table in scores])
+        unfolded = {pair: _unfolded(table, dims + 1) for pair, table in weight_sums.items()}
+        by_params = chained(score, unfolded, chain)
+        gradient, information = gradient + by_params[0], information + by_params[1]
+    no_nodes = jnp.zeros(0, dtype)  # no nodes that subjects share, hence no counts at them
+    belief = MultiEStep(
+        mean=posteriors[0],
+        covariance=posteriors[1],
+        log_z=posteriors[2],
+        counts=jnp.zeros((1, 0, n_items), dtype),
+        totals=no_nodes,
+        mass=no_nodes,
+    )
+    no_theta = jnp.zeros((0, dims), dtype)
+    return MultiSums(belief, no_theta, jnp.stack(polynomials), gradient, information)
+
+
+def sums_of_block(
+    rule: Quadrature,
+    params: Array | np.ndarray,
+    population: Array | np.ndarray,
+    template: ItemModel,
+    block: RowBlock,
+    item_weights: Array,
+    nodes: tuple[Any, ...],
+    design: PopulationDesign,
+    has_missing: bool,
+) -> MultiSums:
+    """The E-step of the rows of a block.
+
+    Args:
+        rule: the quadrature.
+        params: the items' parameters.
+        population: free parameters of the populations, as a vector.
+        template: the items.
+        block: the rows.
+        item_weights: 1 for the items that abilities are estimated from, 0 for the others.
+        nodes: means and covariances that place the nodes of adaptive quadrature, of the block's
+            rows.
+        design: what of the population is estimated.
+        has_missing: whether any response is missing.
+    """
+    n_cells, e_step = n_nodes(rule), _E_STEPS[type(rule)]
+    node_moments: tuple[Any, ...] = ()
+    if rule.is_adaptive:
+        # Curves of all items at the nodes of every subject.
+        n_cells *= len(item_weights) * ARRAYS_PER_CONTRAST * (template.n_categories - 1)
+        node_moments = nodes
+    return e_step(
+        params, population, template, block.x, block.weights, item_weights, rule, *node_moments,
+        group_chunks(block, design.n_groups, n_cells), design=design, has_missing=has_missing,
+    )  # fmt: skip
+
+
+_E_STEPS: dict[Any, Any] = {
+    GridQuadrature: grid_sums,
+    TwoTierQuadrature: two_tier_sums,
+    AdaptiveQuadrature: adaptive_sums,
+}

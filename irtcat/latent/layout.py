@@ -1,0 +1,172 @@
+"""Layout of the E-step: blocks of subjects, and their windows of the grid."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from irtcat.latent.coded_responses import round_up
+from irtcat.latent.line import LIMIT, N_NODES, SPACING, STENCIL, Blocks
+
+__all__ = ["Layout", "LayoutPlan", "block_bytes", "plan_layout"]
+
+WIDE_SD = SPACING
+"""The grid integrates a posterior of this SD or wider to 1e-8 by itself."""
+
+REACH = 6.0
+"""Posterior SDs on either side of the mean that a window must hold."""
+
+ROW_COST, CELL_COST, BLOCK_COST = 5e-6, 2e-9, 2e-5
+"""Approximate seconds per row, per response and per block."""
+
+FEWEST_ROWS, MANY = 32, 200
+"""Minimum number of rows in a block; above this many full blocks, blocks fill up anyway."""
+
+BLOCK_BYTES, DEVICE_BLOCK_BYTES = 2**23, 2**28
+"""Approximate size of a block of responses in working precision, on the CPU and elsewhere.
+
+On the CPU a block fits in the cache. A GPU needs about 0.1 ms to start the twenty or so programs of
+a block, and reads 256 MB in that time (by the numbers of the maker of an H100; not measured)."""
+
+
+def block_bytes() -> int:
+    """Approximate size of a block of responses on the present device."""
+    return BLOCK_BYTES if jax.default_backend() == "cpu" else DEVICE_BLOCK_BYTES
+
+
+class Layout(NamedTuple):
+    """Blocks on the grid, blocks in windows, and the windows' width in nodes."""
+
+    wide: Blocks | None
+    narrow: Blocks | None
+    window: int
+
+
+class LayoutPlan:
+    """Makes layouts of constant shapes for changing abilities, to avoid recompilation.
+
+    The number of blocks only ever grows; blocks left over are empty and cost nothing.
+    """
+
+    def __init__(self, n_subjects: int, n_items: int, itemsize: int):
+        self.n_subjects = n_subjects
+        fit = max(32, block_bytes() // max(1, n_items * itemsize))
+        self.rows = int(min(n_subjects, 2 ** int(np.log2(fit))))
+        self.window = 28
+        self.n_items = n_items
+        self.n_wide = 0
+        self.n_narrow = 0
+
+    def layout(self, mean: np.ndarray, sd: np.ndarray, slack: float = 0.0) -> Layout:
+        """Blocks for subjects with posterior means ``mean`` and SDs ``sd``.
+
+        Args:
+            mean: ability of each subject.
+            sd: posterior SD of each subject.
+            slack: extra reach of the windows, for abilities that are first guesses.
+
+        Returns:
+            The layout; every subject is in one block.
+        """
+        return self.layouts([(mean, sd)], slack)[0]
+
+    def layouts(
+        self, parts: Sequence[tuple[np.ndarray, np.ndarray]], slack: float = 0.0
+    ) -> list[Layout]:
+        """Layouts of equal shape for parts of the subjects, rows counted from each part's first.
+
+        Args:
+            parts: mean and SD of the subjects of each part, of ``n_subjects`` or fewer.
+            slack: see `layout`.
+
+        Returns:
+            One layout a part.
+        """
+        if self.n_wide + self.n_narrow == 0:
+            self._choose_rows(parts, slack)
+        wide, narrow = [], []
+        for mean, sd in parts:
+            is_wide = sd >= WIDE_SD
+            rows = np.flatnonzero(is_wide)
+            wide.append([(rows[i : i + self.rows], 0) for i in range(0, len(rows), self.rows)])
+            narrow.append(self._windows(np.flatnonzero(~is_wide), mean, sd, slack))
+        n_wide = max(map(len, wide))
+        if self.n_wide + self.n_narrow == 0:
+            # First guesses of the SD are rough: spare blocks of wide posteriors from the start
+            # cost less than a later recompilation.
+            maybe = max(int((sd >= WIDE_SD / 2).sum()) for _, sd in parts)
+            n_wide = max(-(-maybe // self.rows), n_wide)
+        self.n_wide = _grow(self.n_wide, n_wide)
+        self.n_narrow = _grow(self.n_narrow, max(map(len, narrow)))
+        return [
+            Layout(self._stack(w, self.n_wide), self._stack(n, self.n_narrow), self.window)
+            for w, n in zip(wide, narrow, strict=True)
+        ]
+
+    def _choose_rows(self, parts: Sequence[tuple[np.ndarray, np.ndarray]], slack: float) -> None:
+        """Choose the rows per block with the least estimated time.
+
+        With few subjects and wide posteriors, blocks of many rows are almost empty, because few
+        subjects fit one window.
+        """
+        narrow = [np.flatnonzero(sd < WIDE_SD) for _, sd in parts]
+        if not 0 < sum(map(len, narrow)) <= MANY * self.rows:
+            return
+
+        def cost(rows: int) -> float:
+            self.rows = rows
+            blocks = sum(
+                len(self._windows(members, *part, slack))
+                for members, part in zip(narrow, parts, strict=True)
+            )
+            cells = (rows + self.window) * self.n_items
+            return blocks * (BLOCK_COST + rows * ROW_COST + cells * CELL_COST)
+
+        halves = [self.rows >> k for k in range(8) if self.rows >> k >= FEWEST_ROWS]
+        self.rows = min(halves or [self.rows], key=cost)
+
+    def _windows(
+        self, members: np.ndarray, mean: np.ndarray, sd: np.ndarray, slack: float
+    ) -> list[tuple[np.ndarray, int]]:
+        """Cut the narrow subjects, sorted by ability, into blocks that fit a window."""
+        order = members[np.argsort(mean[members], kind="stable")]
+        low = mean[order] - REACH * sd[order] - slack
+        high = mean[order] + REACH * sd[order] + slack
+        usable = (self.window - STENCIL) * SPACING
+        blocks, start = [], 0
+        while start < len(order):
+            rows = slice(start, start + self.rows)
+            lowest = np.minimum.accumulate(low[rows])
+            fits = np.maximum.accumulate(high[rows]) - lowest <= usable
+            count = max(1, len(fits) if fits.all() else int(np.argmin(fits)))
+            left, right = lowest[count - 1], high[rows][:count].max()
+            middle = ((left + right) / 2 + LIMIT) / SPACING
+            first = int(np.clip(round(middle - (self.window - 1) / 2), 0, N_NODES - self.window))
+            blocks.append((order[start : start + count], first))
+            start += count
+        return blocks
+
+    def _stack(self, blocks: list[tuple[np.ndarray, int]], capacity: int) -> Blocks | None:
+        """Pad the blocks to ``capacity`` of equal size."""
+        if capacity == 0:
+            return None
+        rows: Any = np.full((capacity, self.rows), self.n_subjects, np.int32)
+        first: Any = np.zeros(capacity, np.int32)
+        for i, (members, at) in enumerate(blocks):
+            rows[i, : len(members)] = members
+            first[i] = at
+        # In numpy: a compiled call takes arrays over at a fraction of the cost of `device_put`.
+        return Blocks(rows, first)
+
+
+def _grow(capacity: int, needed: int) -> int:
+    """Keep the capacity while it suffices; otherwise take about a quarter more than is needed."""
+    if needed <= capacity:
+        return capacity
+    return needed if needed == 1 else round_up(needed + max(1, needed // 4), 1)
+
+
+def plan_layout(n_subjects: int, n_items: int, itemsize: int) -> LayoutPlan:
+    """A plan for a matrix of this size in this working precision (bytes a number)."""
+    return LayoutPlan(n_subjects, n_items, itemsize)

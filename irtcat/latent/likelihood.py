@@ -1,0 +1,214 @@
+"""The log-likelihood of response rows on the common grid, as matrix products.
+
+In general (rows x items) @ (items x nodes) for each contrast curve. Where the contrasts are
+straight lines in theta (1PL, 2PL) two sums a row take the place of these products, and for complete
+responses the base is the same for all rows, so that no product as wide as the window remains.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from irtcat._common.compilation import jit
+from irtcat.models import ItemModel, OnePL, TwoPL, as_points
+
+__all__ = [
+    "LIMIT",
+    "N_NODES",
+    "SPACING",
+    "Curves",
+    "Lines",
+    "grid_likelihood",
+    "grid_nodes",
+    "item_curves",
+    "lines_of",
+    "log_likelihood",
+    "log_likelihoods",
+    "window_likelihood",
+]
+
+# Grid from -6.4 to 6.4, in population SDs.
+SPACING = 0.1
+LIMIT = 6.4
+N_NODES = 129
+
+LINEAR = (OnePL, TwoPL)
+"""Models with ``natural`` = (-log(1 + exp z), z), z = slope * theta + intercept."""
+
+
+class Curves(NamedTuple):
+    """The items' `natural` curves on the grid: the base and the contrasts."""
+
+    base: Float[Array, "nodes items"]
+    contrast: Float[Array, "contrasts nodes items"]
+
+
+def grid_nodes(dtype: np.dtype) -> Float[Array, " nodes"]:
+    """The common grid on the standardised scale."""
+    return jax.device_put(np.linspace(-LIMIT, LIMIT, N_NODES, dtype=dtype))
+
+
+def item_curves(model: ItemModel, nodes: Float[Array, "nodes *dims"]) -> Curves:
+    """Evaluate the items on the nodes, nodes first."""
+    if isinstance(model, LINEAR):  # in closed form, which takes a third of the time
+        if model.dims == 1:
+            z = as_points(nodes) * model.slope + model.intercept
+        else:  # not a matrix product: accelerators would round it to fewer digits
+            z = (nodes[:, None] * model.slope).sum(2) + model.intercept
+        return Curves(-jax.nn.softplus(z), z[None])
+    at_node = jax.vmap(lambda item, theta: item.natural(theta), (None, 0))
+    curves = jax.vmap(at_node, (0, None))(model, as_points(nodes))
+    return Curves(curves[..., 0].T, jnp.moveaxis(curves[..., 1:], (0, 1, 2), (2, 1, 0)))
+
+
+def log_likelihood(
+    statistics: Float[Array, "contrasts rows items"],
+    mask: Float[Array, "rows items"] | None,
+    curves: Curves,
+) -> Float[Array, "rows nodes"]:
+    """Log-likelihood of each row at each node of the curves."""
+    out = sum(h @ c.T for h, c in zip(statistics, curves.contrast, strict=True))
+    if mask is None:
+        return out + _careful_sum(curves.base)
+    return out + mask @ curves.base.T
+
+
+@functools.partial(jit, static_argnames=("has_missing",))
+def log_likelihoods(
+    model: ItemModel, x: Array, nodes: Float[Array, "nodes *dims"], has_missing: bool
+) -> Float[Array, "rows nodes"]:
+    """Log-likelihood of each row of responses at each node."""
+    statistics, mask = model.sufficient_statistics(
+        x, model.n_categories - 1, has_missing, nodes.dtype
+    )
+    return log_likelihood(statistics, mask, item_curves(model, nodes))
+
+
+def _careful_sum(array: Float[Array, "nodes items"]) -> Float[Array, " nodes"]:
+    """Sum over the items in two levels.
+
+    One long float32 sum has the same rounding error for all subjects, which adds up in the
+    log-likelihood.
+    """
+    n_nodes, n_items = array.shape
+    size = max(1, int(n_items**0.5))
+    padded = jnp.pad(array, ((0, 0), (0, -n_items % size)))
+    return padded.reshape(n_nodes, -1, size).sum(2).sum(1)
+
+
+def _two_level(x: Float[Array, "rows items"], f: Float[Array, " items"]) -> Float[Array, " rows"]:
+    """``x @ f``, each sum over the items in two levels."""
+    n_items = x.shape[-1]
+    size = max(1, int(n_items**0.5))
+    n_grouped = n_items - n_items % size
+    inner = jnp.einsum(
+        "rcj,cj->rc", x[:, :n_grouped].reshape(len(x), -1, size), f[:n_grouped].reshape(-1, size)
+    )
+    return inner.sum(1) + x[:, n_grouped:] @ f[n_grouped:]
+
+
+def _careful_log_likelihood(
+    statistics: Float[Array, "contrasts rows items"],
+    mask: Float[Array, "rows items"] | None,
+    at: Curves,
+) -> Float[Array, " rows"]:
+    """Log-likelihood of each row at one node, each sum over the items in two levels."""
+    out = sum(_two_level(h, c[0]) for h, c in zip(statistics, at.contrast, strict=True))
+    return out + (_careful_sum(at.base)[0] if mask is None else _two_level(mask, at.base[0]))
+
+
+class Lines(NamedTuple):
+    """Replacement of the contrast curves where they are straight lines in theta.
+
+    The log-likelihood is then (x . slope) theta + x . intercept + the base: only two sums per row
+    are needed. The base's sums over all items are for complete rows.
+    """
+
+    slope: Float[Array, " items"]
+    intercept: Float[Array, " items"]
+    total: Float[Array, " nodes"]
+    steps: Float[Array, " steps"]
+
+    def sums(self, x: Float[Array, "rows items"]) -> tuple[Array, Array]:
+        """The two sums of each row."""
+        return _two_level(x, self.slope), _two_level(x, self.intercept)
+
+    def rise(self, first: Int[Array, ""], window: int) -> Float[Array, " window"]:
+        """The base's sum in a window, less that at its middle.
+
+        Summed from the middle outwards, so that it is most accurate near the posterior.
+        """
+        steps, centre = jax.lax.dynamic_slice(self.steps, (first,), (window - 1,)), window // 2
+        below = -jnp.cumsum(steps[:centre][::-1])[::-1]
+        return jnp.concatenate([below, jnp.zeros(1, steps.dtype), jnp.cumsum(steps[centre:])])
+
+
+def lines_of(model: ItemModel, item_weights: Array, curves: Curves) -> Lines | None:
+    """The lines of a linear model; None for others."""
+    if not isinstance(model, LINEAR):
+        return None
+    return Lines(
+        jnp.asarray(model.slope * item_weights),
+        jnp.asarray(model.intercept * item_weights),
+        _careful_sum(curves.base),
+        _careful_sum(jnp.diff(curves.base, axis=0)),
+    )
+
+
+def grid_likelihood(
+    statistics: Float[Array, "contrasts rows items"],
+    mask: Float[Array, "rows items"] | None,
+    curves: Curves,
+    nodes: Float[Array, " nodes"],
+    lines: Lines | None,
+) -> Float[Array, "rows nodes"]:
+    """Log-likelihood of each row on the whole grid."""
+    if lines is None:
+        return log_likelihood(statistics, mask, curves)
+    slope, intercept = lines.sums(statistics[0])
+    base = lines.total if mask is None else mask @ curves.base.T
+    return slope[:, None] * nodes + intercept[:, None] + base
+
+
+def window_likelihood(
+    statistics: Float[Array, "contrasts rows items"],
+    mask: Float[Array, "rows items"] | None,
+    curves: Curves,
+    first: Int[Array, ""],
+    window: int,
+    lines: Lines | None,
+) -> tuple[Float[Array, "rows window"], Float[Array, " rows"]]:
+    """Log-likelihood of each row in a window less that at its middle, and the latter.
+
+    Differences to the window's middle are small numbers: the rounding error in float32 is then a
+    constant of each row, which cancels in the posterior.
+    """
+    if lines is not None:
+        return _linear_window_likelihood(statistics, mask, curves, first, window, lines)
+    n_items, centre, zero = curves.base.shape[1], window // 2, jnp.int32(0)
+    base = jax.lax.dynamic_slice(curves.base, (first, zero), (window, n_items))
+    shape = (curves.contrast.shape[0], window, n_items)
+    contrast = jax.lax.dynamic_slice(curves.contrast, (zero, first, zero), shape)
+    middle = Curves(base[centre : centre + 1], contrast[:, centre : centre + 1])
+    relative = Curves(base - middle.base, contrast - middle.contrast)
+    at_middle = _careful_log_likelihood(statistics, mask, middle)
+    return log_likelihood(statistics, mask, relative), at_middle
+
+
+def _linear_window_likelihood(statistics, mask, curves, first, window, lines):
+    """The same by two sums a row; with missing responses also the base's product with the mask."""
+    centre, n_items = window // 2, curves.base.shape[1]
+    slope, intercept = lines.sums(statistics[0])
+    away = SPACING * (jnp.arange(window, dtype=slope.dtype) - centre)
+    theta = (first + centre) * SPACING - LIMIT
+    at_middle = slope * theta.astype(slope.dtype) + intercept
+    if mask is None:
+        rise = lines.rise(first, window)
+        return slope[:, None] * away + rise, at_middle + lines.total[first + centre]
+    base = jax.lax.dynamic_slice(curves.base, (first, jnp.int32(0)), (window, n_items))
+    rise = mask @ (base - base[centre]).T
+    return slope[:, None] * away + rise, at_middle + _two_level(mask, base[centre])

@@ -1,0 +1,462 @@
+"""The E-step: every subject's posterior and the expected counts, as matrix products.
+
+The log-likelihood of a response row at the nodes of one common grid is a product of the
+one-hot responses with the items' log-probabilities. For short tests the grid itself is the
+quadrature. For long tests the posterior is narrower than the spacing of the grid; but the
+log-likelihood is still as smooth as the items' curves, so it is *interpolated* (Lagrange, degree 7)
+from the few grid nodes around the subject to local nodes, placed by the mode and width of its
+posterior. The transpose of the same interpolation spreads the posterior back on the grid as
+expected counts. Subjects sorted by ability share a window of the grid, so the products keep their
+form: (rows x items) @ (items x window).
+
+The scale is standardised: the population (of all groups together) has mean 0 and SD 1.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import logsumexp
+from jaxtyping import Array, Float, Int
+
+from irtcat._common.compilation import jit
+from irtcat.latent.likelihood import (
+    LIMIT,
+    N_NODES,
+    SPACING,
+    Curves,
+    grid_likelihood,
+    grid_nodes,
+    item_curves,
+    lines_of,
+    log_likelihood,
+    window_likelihood,
+)
+from irtcat.models import ItemModel
+
+__all__ = [
+    "LIMIT",
+    "N_NODES",
+    "SPACING",
+    "Blocks",
+    "Curves",
+    "EStep",
+    "Population",
+    "Prior",
+    "ScaleTransform",
+    "e_step",
+    "grid_nodes",
+    "integrate_locally",
+    "item_curves",
+    "local_quadrature",
+    "log_likelihood",
+    "mixture_log_density",
+    "on_grid_scale",
+    "place_locally",
+    "posterior_on_grid",
+    "row_priors",
+    "scan_blocks",
+    "transformed_nodes",
+]
+
+STENCIL = 8
+"""Nodes of an interpolation (Lagrange, degree 7)."""
+
+Z_NODES = np.linspace(-6.0, 6.0, 25)
+"""Local nodes, in posterior SDs around the mean."""
+
+PAIR = (54, 74)
+"""Two nodes that represent all where the M-step needs only sums and first moments."""
+
+LOG_2PI = float(np.log(2 * np.pi))
+
+
+class Blocks(NamedTuple):
+    """Rows of the response matrix that are processed together.
+
+    Attributes:
+        rows: row numbers; the number of subjects stands for "no row".
+        first: the first grid node of each block's window.
+    """
+
+    rows: Int[Array, "blocks rows"]
+    first: Int[Array, " blocks"]
+
+
+class Population(NamedTuple):
+    """Normal distribution of ability in each group, and the group of each subject.
+
+    Attributes:
+        mean: group means.
+        log_sd: logarithms of the group SDs.
+        group: group number of each row of the responses.
+    """
+
+    mean: Float[Array, " groups"]
+    log_sd: Float[Array, " groups"]
+    group: Int[Array, " subjects"]
+
+
+class Prior(NamedTuple):
+    """Normal distribution of ability for each row of a block, one for all, or a mixture for all."""
+
+    mean: Any = 0.0
+    log_sd: Any = 0.0
+    log_share: Any = None
+
+    def log_density(self, theta: Float[Array, "*own nodes"]) -> Float[Array, "*rows nodes"]:
+        """Log-density at the nodes, in each row's own population."""
+        if isinstance(self.mean, float):
+            return -0.5 * (theta**2 + LOG_2PI)
+        if self.log_share is not None:
+            return _mixture(theta, self.mean, self.log_sd, self.log_share)
+        z = (theta - self.mean[:, None]) * jnp.exp(-self.log_sd)[:, None]
+        return -0.5 * (z**2 + LOG_2PI) - self.log_sd[:, None]
+
+
+STANDARD = Prior()
+
+
+def mixture_log_density(
+    theta: Float[Array, "*points"], components: Float[Array, "3 parts"]
+) -> Float[Array, "*points"]:
+    """Log-density of a mixture, from the means, SDs and shares of its Normal distributions."""
+    mean, sd, share = components
+    return _mixture(theta, mean, jnp.log(sd), jnp.log(share))
+
+
+def _mixture(theta: Array, mean: Array, log_sd: Array, log_share: Array) -> Array:
+    z = (theta[..., None] - mean) * jnp.exp(-log_sd)
+    return logsumexp(-0.5 * (z**2 + LOG_2PI) - log_sd + log_share, axis=-1)
+
+
+class ScaleTransform(NamedTuple):
+    """Transform from the standardised scale to another: theta = mean + sd * z."""
+
+    mean: Float[Array, ""]
+    sd: Float[Array, ""]
+
+
+def row_priors(population: Population | None, rows: Int[Array, " rows"]) -> Prior:
+    """The priors of the subjects in ``rows``."""
+    if population is None:
+        return STANDARD
+    group = population.group[rows]
+    return Prior(population.mean[group], population.log_sd[group])
+
+
+class EStep(NamedTuple):
+    """Posterior moments of each subject and the expected counts on the grid.
+
+    Attributes:
+        mean: posterior mean.
+        sd: posterior SD.
+        square_variance: posterior variance of theta squared (for the latent-scale check).
+        log_z: marginal log-likelihood of the subject's responses.
+        counts: expected sums of the responses' statistics at each node: for categories, of the
+            subjects who gave category 1, 2, ...
+        totals: expected number of subjects at each node; per item where responses are missing.
+    """
+
+    mean: Float[Array, " subjects"]
+    sd: Float[Array, " subjects"]
+    square_variance: Float[Array, " subjects"]
+    log_z: Float[Array, " subjects"]
+    counts: Float[Array, "contrasts nodes items"]
+    totals: Float[Array, " nodes"] | Float[Array, "nodes items"]
+
+    @property
+    def spread(self) -> Array:
+        """The spread of each posterior, which places its local nodes."""
+        return self.sd
+
+
+def transformed_nodes(transform: ScaleTransform | None, dtype: np.dtype) -> Float[Array, " nodes"]:
+    """The common grid on the scale of the parameters."""
+    nodes = grid_nodes(dtype)
+    return nodes if transform is None else transform.mean + transform.sd * nodes
+
+
+def on_grid_scale(
+    model: ItemModel, population: Population | None, transform: ScaleTransform | None
+) -> tuple[ItemModel, Population | None]:
+    """Items and populations on the standardised scale of the grid."""
+    if transform is None:
+        return model, population
+    model = model.rescale(transform.mean, transform.sd)
+    if population is not None:
+        mean = (population.mean - transform.mean) / transform.sd
+        log_sd = population.log_sd - jnp.log(transform.sd)
+        population = Population(mean, log_sd, population.group)
+    return model, population
+
+
+def _lagrange(v: Float[Array, "*points"]) -> Float[Array, "*points stencil"]:
+    """Weights of the nodes 0..7 that interpolate at ``v``."""
+    k = np.arange(STENCIL)
+    scale = np.array([1 / np.prod([i - j for j in k if j != i]) for i in k])
+    gap = v[..., None] - k.astype(v.dtype)
+    columns = [
+        functools.reduce(jnp.multiply, [gap[..., j] for j in k if j != i])
+        * scale[i].astype(v.dtype)
+        for i in k
+    ]
+    return jnp.stack(columns, axis=-1)
+
+
+def _mode(
+    log_lik: Float[Array, "rows window"], left: Float[Array, ""], prior: Prior
+) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
+    """Mode and width of each row's posterior, by the parabola through its best three nodes."""
+    window = log_lik.shape[1]
+    nodes = left + SPACING * jnp.arange(window, dtype=log_lik.dtype)
+    log_post = log_lik + prior.log_density(nodes)
+    best = jnp.clip(jnp.argmax(log_post, axis=1), 1, window - 2)
+    row = jnp.arange(len(best))
+    below, top, above = (log_post[row, best + d] for d in (-1, 0, 1))
+    curvature = jnp.maximum((2 * top - below - above) / SPACING**2, 0.25)
+    shift = jnp.clip((above - below) / (2 * SPACING * curvature), -SPACING, SPACING)
+    return nodes[best] + shift, 1 / jnp.sqrt(curvature)
+
+
+def local_quadrature(
+    log_lik: Float[Array, "rows window"],
+    left: Float[Array, ""],
+    rounds: int,
+    prior: Prior = STANDARD,
+) -> tuple[Float[Array, "rows points"], Float[Array, "rows points"], Array, Array, Array]:
+    """Integrate each row's posterior on local nodes.
+
+    Args:
+        log_lik: log-likelihood on the window's grid nodes.
+        left: ability at the first of them.
+        rounds: number of placements of the nodes: first by the curvature at the mode, then by the
+            posterior moments.
+        prior: each row's population.
+
+    Returns:
+        Nodes, posterior weights, the log of the normaliser, and for the transpose of the
+        interpolation the stencils' nodes and weights.
+    """
+    mean, sd = place_locally(log_lik, left, rounds, prior)
+    return integrate_locally(log_lik, left, mean, sd, jnp.asarray(Z_NODES, log_lik.dtype), prior)
+
+
+def place_locally(
+    log_lik: Float[Array, "rows window"], left: Float[Array, ""], rounds: int, prior: Prior
+) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
+    """Middle and unit (an SD) of each row's nodes at the last of several placements.
+
+    The arguments are those of `local_quadrature`, which integrates on these nodes.
+    """
+    z = jnp.asarray(Z_NODES, log_lik.dtype)
+    mean, sd = _mode(log_lik, left, prior)
+    for _ in range(rounds - 1):
+        theta, weight, *_ = integrate_locally(log_lik, left, mean, sd, z, prior)
+        mean = (weight * theta).sum(1)
+        spread = jnp.sqrt((weight * (theta - mean[:, None]) ** 2).sum(1))
+        sd = jnp.maximum(spread, 0.3 * sd)
+    return mean, sd
+
+
+def integrate_locally(
+    log_lik: Float[Array, "rows window"],
+    left: Float[Array, ""],
+    mean: Float[Array, " rows"],
+    sd: Float[Array, " rows"],
+    z: Float[Array, " points"],
+    prior: Prior = STANDARD,
+) -> tuple[Float[Array, "rows points"], Float[Array, "rows points"], Array, Array, Array]:
+    """Integrate each row's posterior on the nodes ``mean + sd * z`` (see `local_quadrature`)."""
+    window = log_lik.shape[1]
+    theta = mean[:, None] + sd[:, None] * z
+    theta = jnp.clip(theta, left, left + (window - 1) * SPACING)
+    u = (theta - left) / SPACING
+    # The compiler may evaluate `first` twice and round u differently: the shift keeps the jump of
+    # the floor away from nodes on the grid, where the two values would differ.
+    first = jnp.clip(jnp.floor(u + 0.2929).astype(jnp.int32) - 3, 0, window - STENCIL)
+    stencil = _lagrange(u - first)
+    index = first[..., None] + jnp.arange(STENCIL, dtype=jnp.int32)
+    rows = jnp.arange(log_lik.shape[0], dtype=jnp.int32)[:, None, None]
+    value = (log_lik[rows, index] * stencil).sum(-1)
+    log_post = value + prior.log_density(theta) + jnp.log((z[1] - z[0]) * sd)[:, None]
+    log_z = logsumexp(log_post, axis=1)
+    weight = jnp.exp(log_post - log_z[:, None])
+    return theta, weight, log_z, index, stencil
+
+
+def _moments(theta: Array, weight: Array) -> tuple[Array, Array, Array]:
+    """Mean, SD and the variance of the square under normalised weights."""
+    mean = (weight * theta).sum(-1)
+    centred = theta - mean[..., None]
+    variance = (weight * centred**2).sum(-1)
+    square = (weight * theta**2).sum(-1)
+    square_variance = (weight * (theta**2 - square[..., None]) ** 2).sum(-1)
+    return mean, jnp.sqrt(variance), square_variance
+
+
+class _Totals(NamedTuple):
+    """The carry of the scan over blocks."""
+
+    stats: Float[Array, "four subjects"]
+    counts: Float[Array, "contrasts nodes items"]
+    totals: Float[Array, " nodes"] | Float[Array, "nodes items"]
+
+
+def _add_counts(
+    carry: _Totals,
+    post: Array,
+    statistics: Array,
+    mask: Array | None,
+    first: Array,
+    nodes: Array | None,
+) -> _Totals:
+    """Add a block's expected counts to the nodes from ``first`` on (or to the pair)."""
+
+    def add(array: Array, mass: Array, first: Array = first) -> Array:
+        zero = jnp.int32(0)
+        at = (first,) if array.ndim == 1 else (zero,) * (array.ndim - 2) + (first, zero)
+        old = jax.lax.dynamic_slice(array, at, mass.shape)
+        return jax.lax.dynamic_update_slice(array, old + mass, at)
+
+    if nodes is None:
+        counts = add(carry.counts, jnp.stack([post.T @ h for h in statistics]))
+    else:
+        counts = carry.counts + (_to_pair(post, first, nodes).T @ statistics[0])[None]
+    mass = post.sum(0) if mask is None else post.T @ mask
+    return carry._replace(counts=counts, totals=add(carry.totals, mass))
+
+
+def _to_pair(post: Array, first: Array, nodes: Array) -> Float[Array, "rows two"]:
+    """Weights of the two nodes of `PAIR` with the same sum and first moment."""
+    here = jax.lax.dynamic_slice(nodes, (first,), (post.shape[1],))
+    low, high = nodes[PAIR[0]], nodes[PAIR[1]]
+    upper = post @ ((here - low) / (high - low))
+    return jnp.stack([post.sum(1) - upper, upper], axis=1)
+
+
+def _grid_block(statistics, mask, curves, nodes, prior, lines=None):
+    """Posterior of a block on the grid itself."""
+    log_prior = prior.log_density(nodes) + np.log(SPACING)
+    log_post = grid_likelihood(statistics, mask, curves, nodes, lines) + log_prior
+    log_z = logsumexp(log_post, axis=1)
+    post = jnp.exp(log_post - log_z[:, None])
+    return post, jnp.stack([*_moments(nodes, post), log_z])
+
+
+def _window_block(statistics, mask, curves, first, window, prior, lines=None):
+    """Posterior of a block on its subjects' local nodes, spread back to the window."""
+    log_lik, at_middle = window_likelihood(statistics, mask, curves, first, window, lines)
+    left = first * SPACING - LIMIT
+    theta, weight, log_z, index, stencil = local_quadrature(
+        log_lik, left.astype(log_lik.dtype), rounds=2, prior=prior
+    )
+    rows = jnp.arange(log_lik.shape[0], dtype=jnp.int32)[:, None, None]
+    post = jnp.zeros_like(log_lik).at[rows, index].add(weight[..., None] * stencil)
+    return post, jnp.stack([*_moments(theta, weight), log_z + at_middle])
+
+
+def posterior_on_grid(
+    model: ItemModel,
+    statistics: Float[Array, "contrasts rows items"],
+    mask: Float[Array, "rows items"] | None,
+    first: Int[Array, ""],
+    window: int,
+    local: bool,
+    item_weights: Float[Array, " items"],
+    prior: Prior = STANDARD,
+) -> Float[Array, "rows nodes"]:
+    """Weights on the grid that integrate any smooth function under each row's posterior.
+
+    With ``local`` on the window of the grid that begins at node ``first``.
+    """
+    nodes = grid_nodes(statistics.dtype)
+    curves = jax.tree.map(lambda leaf: leaf * item_weights, item_curves(model, nodes))
+    if local:
+        return _window_block(statistics, mask, curves, first, window, prior)[0]
+    return _grid_block(statistics, mask, curves, nodes, prior)[0]
+
+
+@functools.partial(jit, static_argnames=("window", "has_missing", "condense"))
+def e_step(
+    model: ItemModel,
+    x: Array,
+    subject_weights: Float[Array, " subjects"],
+    item_weights: Float[Array, " items"],
+    wide: Blocks | None,
+    narrow: Blocks | None,
+    window: int,
+    has_missing: bool,
+    population: Population | None = None,
+    condense: bool = False,
+) -> EStep:
+    """Posterior moments and expected counts for all subjects.
+
+    Args:
+        model: stacked items on the standardised scale.
+        x: responses, subjects x items: int8 codes (-1 missing) or floats (NaN missing).
+        subject_weights: how many subjects each row stands for.
+        item_weights: 1 for items that inform on ability, 0 for those that are only counted.
+        wide: blocks integrated on the grid itself.
+        narrow: blocks integrated on their subjects' local nodes.
+        window: number of grid nodes in a narrow block's window.
+        has_missing: whether any response is missing.
+        population: distribution of ability in the subjects' groups; N(0, 1) if None.
+        condense: give the counts of a linear model with missing responses by two nodes only, with
+            the same sum and first moment: all that the M-step needs, at a fraction of the cost.
+
+    Returns:
+        The moments in the order of the rows, and the counts.
+    """
+    dtype = subject_weights.dtype
+    nodes = grid_nodes(dtype)
+    curves = jax.tree.map(lambda leaf: leaf * item_weights, item_curves(model, nodes))
+    n_subjects, n_items = x.shape
+    n_contrasts = curves.contrast.shape[0]
+    lines = lines_of(model, item_weights, curves)
+    condense = condense and has_missing and lines is not None
+
+    def block(carry: _Totals, rows: Array, first: Array, local: bool) -> _Totals:
+        safe = jnp.minimum(rows, n_subjects - 1)
+        statistics, mask = model.sufficient_statistics(x[safe], n_contrasts, has_missing, dtype)
+        prior = row_priors(population, safe)
+        if local:
+            post, stats = _window_block(statistics, mask, curves, first, window, prior, lines)
+        else:
+            post, stats = _grid_block(statistics, mask, curves, nodes, prior, lines)
+        row_weight = jnp.where(rows < n_subjects, subject_weights[safe], 0)
+        post = post * row_weight[:, None]
+        carry = _add_counts(carry, post, statistics, mask, first, nodes if condense else None)
+        return carry._replace(stats=carry.stats.at[:, rows].set(stats, mode="drop"))
+
+    totals_shape = (N_NODES, n_items) if has_missing else (N_NODES,)
+    carry = _Totals(
+        jnp.zeros((4, n_subjects), dtype),
+        jnp.zeros((n_contrasts, len(PAIR) if condense else N_NODES, n_items), dtype),
+        jnp.zeros(totals_shape, dtype),
+    )
+    for blocks, local in ((wide, False), (narrow, True)):
+        if blocks is not None:
+            carry = scan_blocks(carry, blocks, n_subjects, functools.partial(block, local=local))
+    mean_, sd_, square, log_z = carry.stats
+    counts = carry.counts
+    if condense:
+        at_all_nodes = jnp.zeros((n_contrasts, N_NODES, n_items), dtype)
+        counts = at_all_nodes.at[:, jnp.array(PAIR)].set(counts)
+    return EStep(
+        mean=mean_, sd=sd_, square_variance=square, log_z=log_z, counts=counts, totals=carry.totals
+    )
+
+
+def scan_blocks(carry: Any, blocks: Blocks, n_subjects: int, work: Callable[..., Any]) -> Any:
+    """Fold ``work`` over the blocks; blocks without rows are skipped."""
+
+    def body(carry: Any, block: tuple[Array, Array]) -> tuple[Any, None]:
+        rows, first = block
+        used = rows[0] < n_subjects
+        return jax.lax.cond(used, lambda c: work(c, rows, first), lambda c: c, carry), None
+
+    return jax.lax.scan(body, carry, (blocks.rows, blocks.first))[0]

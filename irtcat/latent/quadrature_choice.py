@@ -1,0 +1,84 @@
+"""Choice of the multidimensional quadrature."""
+
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from irtcat._common.types import FloatArray
+from irtcat.latent.adaptive import AdaptiveQuadrature, adaptive_quadrature
+from irtcat.latent.grid import (
+    GridQuadrature,
+    TwoTierQuadrature,
+    grid_rule,
+    group_items,
+    line_rule,
+    spacing_for,
+)
+
+__all__ = ["Quadrature", "as_rule", "choose_nodes", "n_nodes", "narrowest_sd"]
+
+Quadrature: TypeAlias = GridQuadrature | TwoTierQuadrature | AdaptiveQuadrature
+
+SPACINGS = (0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1)
+"""Spacings of grids: few, so that compiled programs are reused."""
+
+
+def narrowest_sd(covariance: FloatArray) -> float:
+    """SD of the narrowest posteriors (0.5 % quantile) in their narrowest direction."""
+    smallest = np.linalg.eigvalsh(np.asarray(covariance, float))[:, 0]
+    return float(np.sqrt(max(np.quantile(smallest, 0.005), 1e-12)))
+
+
+def choose_nodes(
+    n_gridded: int, dims: int, narrowest: float, steepest: float, nodes: int | None
+) -> float | AdaptiveQuadrature:
+    """The spacing of a grid (two-tier: of its lines), or an adaptive quadrature.
+
+    Args:
+        n_gridded: number of abilities on one grid: all, or the general ones and a specific one.
+        dims: number of abilities.
+        narrowest: see `narrowest_sd`.
+        steepest: slope of the steeper items.
+        nodes: nodes per dimension, where the user sets them.
+    """
+    if nodes is not None:
+        return 12.0 / (nodes - 1) if n_gridded <= 3 else adaptive_quadrature(dims, nodes)
+    wanted = spacing_for(n_gridded, narrowest, steepest)
+    is_pair_of_many = n_gridded == 2 < dims  # adaptive nodes of all abilities would cost more
+    if wanted is None and not is_pair_of_many:
+        return adaptive_quadrature(dims)
+    fine = SPACINGS[-1] if wanted is None else wanted
+    return next((s for s in SPACINGS if s <= fine + 1e-9), SPACINGS[-1])
+
+
+def as_rule(
+    chosen: float | AdaptiveQuadrature, pattern: np.ndarray, n_general: int, dtype: np.dtype
+) -> Quadrature:
+    """The quadrature in working precision.
+
+    Args:
+        chosen: what `choose_nodes` chose.
+        pattern: items x abilities, 1 where an item measures an ability.
+        n_general: number of general abilities; all where there are no specific ones.
+        dtype: working precision.
+    """
+    rule: Quadrature
+    if isinstance(chosen, AdaptiveQuadrature):
+        rule = chosen
+    elif n_general < pattern.shape[1]:
+        _, members, valid = group_items(pattern, n_general)
+        line = line_rule(chosen)
+        general = line if n_general == 1 else grid_rule(n_general, chosen)
+        rule = TwoTierQuadrature(members, valid, general, line)
+    else:
+        rule = grid_rule(pattern.shape[1], chosen)
+    return jax.tree.map(lambda a: jnp.asarray(a, dtype if a.dtype.kind == "f" else a.dtype), rule)
+
+
+def n_nodes(rule: Quadrature) -> int:
+    """Number of nodes (two-tier: pairs)."""
+    if isinstance(rule, TwoTierQuadrature):
+        return len(rule.general.nodes) * len(rule.specific.nodes)
+    return len(rule.nodes) if isinstance(rule, GridQuadrature) else len(rule.points)

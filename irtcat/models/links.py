@@ -1,0 +1,306 @@
+"""Links: from a few linear predictors of ability to the probabilities of the categories.
+
+Most item models are one of three functions of linear predictors z_m = intercept_m + slope_m theta:
+
+- `CUMULATIVE` (graded): ``P(x >= k) = sigmoid(z_k)``, with ``z_1 > z_2 > ...``;
+- `SOFTMAX` (partial credit, nominal): ``P(x = k) = exp(z_k) / sum_v exp(z_v)``, ``z_0 = 0``;
+- `Asymptotes` (logistic models): ``P(right) = c + (d - c) sigmoid(z_1)``, the asymptotes' logits
+  being predictors without a slope.
+
+Each gives the log-probabilities of one item at one ability, and, for the M-step, derivative and
+expected information of all items' log-likelihoods in the predictors. Category (or predictor) is the
+first axis of every array, so that stacking is cheap.
+"""
+
+import abc
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from irtcat.models.base import CategoricalModel, category_parameters
+
+__all__ = [
+    "ABSENT",
+    "CUMULATIVE",
+    "SOFTMAX",
+    "Asymptotes",
+    "GradedModel",
+    "Link",
+    "LinkModel",
+    "LinkTerms",
+]
+
+ABSENT = -1e4
+"""Log-odds of a category that an item does not have: probability 0, and 0 times it is 0."""
+
+
+class LinkTerms(NamedTuple):
+    """The terms of the M-step for all items at all nodes.
+
+    Attributes:
+        value: expected log-likelihood, nodes x items.
+        residual: its derivative in each predictor, each nodes x items.
+        weight: expected information, by pairs of predictors (m <= n); absent pairs are 0.
+    """
+
+    value: Array
+    residual: list[Array]
+    weight: dict[tuple[int, int], Array]
+
+
+class Link(abc.ABC):
+    """Interface of links; the predictors are the first axis of all arrays.
+
+    Attributes:
+        has_predictor_per_contrast: whether there are as many predictors as categories but the
+            first; otherwise there are two categories.
+    """
+
+    has_predictor_per_contrast: ClassVar[bool] = True
+
+    @staticmethod
+    def pairs(n_predictors: int) -> list[tuple[int, int]]:
+        """The pairs of predictors that share information."""
+        return [(m, n) for n in range(n_predictors) for m in range(n + 1)]
+
+    @abc.abstractmethod
+    def log_probs(self, z: Array, gaps: Array) -> Array:
+        """Log-probabilities of the categories of one item at one ability.
+
+        Args:
+            z: the predictors.
+            gaps: differences of neighbouring predictors of a cumulative link, which do not
+                depend on ability; otherwise empty.
+
+        Returns:
+            Log-probabilities, finite for all predictors.
+        """
+
+    def terms(self, z: list[Array], gaps: list[Array], counts: Array, totals: Array) -> LinkTerms:
+        """Terms of the M-step; by automatic differentiation, unless a link has quicker ones.
+
+        Args:
+            z: predictors, each nodes x items.
+            gaps: as above, one number an item.
+            counts: expected number of answers in category 1, 2, ..., each nodes x items.
+            totals: expected number of answers, nodes x items or nodes x 1.
+        """
+
+        def curve(z: Array, gaps: Array) -> Array:
+            if gaps.size:  # the gaps are as given, and change as the predictors do
+                change = z[:-1] - z[1:]
+                gaps = gaps + change - jax.lax.stop_gradient(change)
+            return self.log_probs(z, gaps)
+
+        at = jnp.stack(z, axis=-1)
+        gap = jnp.stack(gaps, axis=-1) if gaps else jnp.zeros(0, at.dtype)
+        log_p = jnp.vectorize(curve, signature="(m),(g)->(k)")(at, gap)
+        slopes = jnp.vectorize(jax.jacfwd(curve), signature="(m),(g)->(k,m)")(at, gap)
+        n = jnp.stack([totals - sum(counts), *counts], axis=-1)
+        residual = jnp.moveaxis((n[..., None] * slopes).sum(-2), -1, 0)
+        p = totals[..., None] * jnp.exp(log_p)
+        pairs = self.pairs(len(z))
+        weight = {(i, j): (p * slopes[..., i] * slopes[..., j]).sum(-1) for i, j in pairs}
+        return LinkTerms((n * log_p).sum(-1), list(residual), weight)
+
+
+def _sigmoids(z: Array) -> tuple[Array, Array, Array, Array]:
+    """sigmoid(z), sigmoid(-z) and their logarithms by one exponential and one logarithm."""
+    small = jnp.exp(-jnp.abs(z))
+    log_scale = jnp.log1p(small)
+    large, tiny = 1 / (1 + small), small / (1 + small)
+    up = z > 0
+    return (
+        jnp.where(up, large, tiny),
+        jnp.where(up, tiny, large),
+        jnp.minimum(z, 0) - log_scale,
+        jnp.minimum(-z, 0) - log_scale,
+    )
+
+
+@dataclass(frozen=True)
+class Cumulative(Link):
+    """``P(x >= k) = sigmoid(z_k)``.
+
+    A middle category has ``P(x = k) = sigmoid(z_k) sigmoid(-z_{k+1}) (1 - exp(-gap_k))`` with the
+    gap ``z_k - z_{k+1}``: a product without cancellation, whose last factor does not depend on
+    ability.
+    """
+
+    @staticmethod
+    def pairs(n_predictors: int) -> list[tuple[int, int]]:
+        """Neighbours."""
+        neighbours = [(m, m + 1) for m in range(n_predictors - 1)]
+        return [(m, m) for m in range(n_predictors)] + neighbours
+
+    def log_probs(self, z: Array, gaps: Array) -> Array:
+        """Log-probabilities of the categories."""
+        above, below = jax.nn.log_sigmoid(z), jax.nn.log_sigmoid(-z)
+        middle = above[:-1] + below[1:] + jnp.log(-jnp.expm1(-gaps))
+        return jnp.concatenate([below[:1], middle, above[-1:]])
+
+    def terms(self, z: list[Array], gaps: list[Array], counts: Array, totals: Array) -> LinkTerms:
+        """Terms of the M-step; only neighbouring predictors share information."""
+        last = len(z)
+        sigmoids = [_sigmoids(predictor) for predictor in z]
+        above, below = [p[0] for p in sigmoids], [p[1] for p in sigmoids]
+        log_above, log_below = [p[2] for p in sigmoids], [p[3] for p in sigmoids]
+        n = [totals - sum(counts), *counts]
+        pull = [1 / jnp.expm1(gap) for gap in gaps]
+        widths = [-jnp.expm1(-gap) for gap in gaps]
+        p = [
+            below[0],
+            *(above[k - 1] * below[k] * widths[k - 1] for k in range(1, last)),
+            above[-1],
+        ]
+        value = n[0] * log_below[0] + n[-1] * log_above[-1]
+        for k in range(1, last):
+            value = value + n[k] * (log_above[k - 1] + log_below[k] + jnp.log(widths[k - 1]))
+        residual, weight = [], {}
+        for m in range(last):  # z[m] separates category m from m + 1
+            up = below[m] + (pull[m] if m + 1 < last else 0.0)
+            down = above[m] + (pull[m - 1] if m > 0 else 0.0)
+            residual.append(n[m + 1] * up - n[m] * down)
+            weight[m, m] = totals * (p[m + 1] * up**2 + p[m] * down**2)
+            if m + 1 < last:
+                weight[m, m + 1] = -totals * p[m + 1] * up * (above[m + 1] + pull[m])
+        return LinkTerms(value, residual, weight)
+
+
+@dataclass(frozen=True)
+class Softmax(Link):
+    """``P(x = k) = exp(z_k) / sum_v exp(z_v)``."""
+
+    def log_probs(self, z: Array, gaps: Array) -> Array:
+        """``log P_k = -softplus(log sum_{v != k} exp(z_v - z_k))``.
+
+        In this form an almost certain category keeps its small ``1 - P_k``, and its
+        derivatives are sums without cancellation.
+        """
+        with_zero = jnp.concatenate([jnp.zeros_like(z[:1]), z])
+        same = jnp.eye(len(with_zero), dtype=bool)
+        against = jnp.where(same, -jnp.inf, with_zero - with_zero[:, None])
+        return -jax.nn.softplus(jax.nn.logsumexp(against, axis=1))
+
+    def terms(self, z: list[Array], gaps: list[Array], counts: Array, totals: Array) -> LinkTerms:
+        """Terms of the M-step."""
+        top = jnp.maximum(z[0], 0)
+        for values in z[1:]:
+            top = jnp.maximum(top, values)
+        powers = [jnp.exp(values - top) for values in z]
+        total = jnp.exp(-top) + sum(powers)
+        p = [power / total for power in powers]
+        value = sum(c * values for c, values in zip(counts, z, strict=True))
+        value = value - totals * (top + jnp.log(total))
+        residual = [c - totals * values for c, values in zip(counts, p, strict=True)]
+        weight = {(m, m): totals * p[m] * (1 - p[m]) for m in range(len(p))}
+        for n in range(len(p)):
+            weight |= {(m, n): -totals * p[m] * p[n] for m in range(n)}
+        return LinkTerms(value, residual, weight)
+
+
+@dataclass(frozen=True)
+class Asymptotes(Link):
+    """``P(right) = c + (d - c) sigmoid(z_1)``.
+
+    The predictors are z_1, then the logits of c and d, where the model has these. The curve is
+    evaluated as the mixture ``c sigmoid(-z) + d sigmoid(z)``, stable in both tails.
+    """
+
+    lower: bool
+    upper: bool
+
+    has_predictor_per_contrast: ClassVar[bool] = False
+
+    def log_probs(self, z: Array, gaps: Array) -> Array:
+        """Log-probabilities of wrong and right."""
+        low, high = jax.nn.log_sigmoid(-z[0]), jax.nn.log_sigmoid(z[0])
+        wrong, right = low, high
+        if self.lower:
+            logit = z[1]
+            wrong = jax.nn.log_sigmoid(-logit) + low
+            right = jnp.logaddexp(jax.nn.log_sigmoid(logit) + low, high)
+        if self.upper:
+            logit = z[-1]
+            upper_term = jax.nn.log_sigmoid(logit) + high
+            right = (
+                jnp.logaddexp(jax.nn.log_sigmoid(z[1]) + low, upper_term)
+                if self.lower
+                else upper_term
+            )
+            wrong = jnp.logaddexp(wrong, jax.nn.log_sigmoid(-logit) + high)
+        return jnp.stack([wrong, right])
+
+    def terms(self, z: list[Array], gaps: list[Array], counts: Array, totals: Array) -> LinkTerms:
+        """Terms of the M-step: two categories, so that the information has rank one."""
+        high, low, log_high, log_low = _sigmoids(z[0])
+        zero, one = jnp.zeros_like(z[0][:1]), jnp.ones_like(z[0][:1])
+        # The asymptotes' predictors do not depend on ability: one row is enough.
+        c, c_ = _sigmoids(z[1][:1])[:2] if self.lower else (zero, one)
+        d, d_ = _sigmoids(z[-1][:1])[:2] if self.upper else (one, zero)
+        right, wrong = c * low + d * high, c_ * low + d_ * high
+        small = jnp.finfo(right.dtype).tiny
+        right, wrong = jnp.maximum(right, small), jnp.maximum(wrong, small)
+        log_right = jnp.log(right) if self.lower else jnp.log(d) + log_high
+        log_wrong = jnp.log(wrong) if self.upper else jnp.log(c_) + log_low
+        n1 = counts[0]
+        n0 = totals - n1
+        slopes = [(d - c if self.lower else d) * high * low]
+        slopes += [c * c_ * low] if self.lower else []
+        slopes += [d * d_ * high] if self.upper else []
+        # Where the other asymptote is absent the ratios are these, also where both underflow.
+        n_slopes = len(slopes)
+        per_right = [s / right for s in slopes] if self.lower else [low, d_ + 0 * low][:n_slopes]
+        per_wrong = [s / wrong for s in slopes] if self.upper else [high, c + 0 * low][:n_slopes]
+        residual = [n1 * r - n0 * w for r, w in zip(per_right, per_wrong, strict=True)]
+        pairs = self.pairs(len(slopes))
+        weight = {(m, n): totals * per_right[m] * per_wrong[n] for m, n in pairs}
+        return LinkTerms(n1 * log_right + n0 * log_wrong, residual, weight)
+
+
+CUMULATIVE = Cumulative()
+SOFTMAX = Softmax()
+
+
+class LinkModel(CategoricalModel):
+    """A categorical model defined by a link and its predictors, of one or several abilities.
+
+    Attributes:
+        link: the link.
+        one_per_item: name of a field with one number per item.
+    """
+
+    link: eqx.AbstractClassVar[Any]
+    one_per_item: ClassVar[str] = "intercept"
+
+    @property
+    def dims(self) -> int:
+        """Number of abilities: slopes are one number per item, or a vector of this length."""
+        slope = getattr(self, "slope", None)
+        if slope is None:
+            return 1
+        n_item_axes = np.ndim(getattr(self, self.one_per_item))
+        is_vector = np.ndim(slope) > n_item_axes + ("slope" in category_parameters(self))
+        return np.shape(slope)[n_item_axes] if is_vector else 1
+
+    @abc.abstractmethod
+    def predictors(self) -> tuple[Float[Array, "predictors one_and_dims"], Float[Array, " gaps"]]:
+        """Intercept and slopes of each predictor, and the gaps of a cumulative link."""
+
+    def log_probs(self, theta: Float[Array, " dims"]) -> Float[Array, " categories"]:
+        """Log-probability of each category for one item at one ability."""
+        coefficients, gaps = self.predictors()
+        # Not a matrix product: accelerators would round it to fewer digits.
+        z = coefficients[:, 0] + (coefficients[:, 1:] * theta).sum(1)
+        return self.link.log_probs(z, gaps)
+
+
+class GradedModel(LinkModel):
+    """A model of ordered or unordered answers 0, 1, ..., K - 1."""
+
+    takes: ClassVar[str] = "graded"

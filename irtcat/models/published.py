@@ -1,0 +1,129 @@
+"""Items from published parameters."""
+
+from typing import Any
+
+import numpy as np
+
+from irtcat._common.checks import argument_error, check_choice
+from irtcat._common.types import FloatArray
+from irtcat.models.base import ItemModel, unpack
+from irtcat.models.graded import Graded
+from irtcat.models.logistic import FourPL, ThreePL, TwoPL
+from irtcat.models.nominal import Nominal
+from irtcat.models.partial_credit import GPCM, PartialCredit
+
+__all__ = ["categorical_items", "logistic_items", "multidimensional_items"]
+
+
+def logistic_items(a: Any, b: Any, c: Any, d: Any) -> ItemModel:
+    """2PL, 3PL or 4PL items (see `irtcat.ItemBank.from_parameters`)."""
+    try:
+        columns = np.broadcast_arrays(*(np.atleast_1d(np.asarray(v, float)) for v in (a, b, c, d)))
+    except (ValueError, TypeError):
+        raise argument_error("a, b, c, d", "numbers of equal length", (a, b, c, d)) from None
+    a_, b_, c_, d_ = columns
+    for name, value in zip("abcd", columns, strict=True):
+        if value.ndim != 1 or not np.isfinite(value).all():
+            raise argument_error(name, "a vector of finite numbers", value)
+    if (c_ < 0).any() or (c_ >= 1).any():
+        raise argument_error("c", "in [0, 1)", c_)
+    if (d_ > 1).any() or (d_ <= c_).any():
+        raise argument_error("d", "above c and at most 1", d_)
+    logits = [_logit(c_), _logit(d_)]
+    n_asymptotes = 2 if (d_ < 1).any() else 1 if (c_ > 0).any() else 0
+    model = (TwoPL, ThreePL, FourPL)[n_asymptotes]
+    matrix = np.stack([a_, -a_ * b_, *logits[:n_asymptotes]], axis=-1)
+    return unpack(model, matrix)
+
+
+def multidimensional_items(slopes: Any, intercepts: Any, c: Any) -> ItemModel:
+    """Multidimensional items (see `irtcat.ItemBank.from_slopes`)."""
+    try:
+        slope = np.asarray(slopes, float)
+        intercept = np.array(np.broadcast_to(np.asarray(intercepts, float), slope.shape[:1]))
+        lower = np.array(np.broadcast_to(np.asarray(c, float), slope.shape[:1]))
+    except (ValueError, TypeError):
+        raise argument_error("slopes, intercepts, c", "numbers, one row an item", slopes) from None
+    if slope.ndim != 2 or slope.shape[1] < 2 or not np.isfinite(slope).all():
+        raise argument_error("slopes", "items x abilities (2 or more) of finite numbers", slope)
+    if not np.isfinite(intercept).all():
+        raise argument_error("intercepts", "finite numbers", intercept)
+    if (lower < 0).any() or (lower >= 1).any():
+        raise argument_error("c", "in [0, 1)", lower)
+    if (lower > 0).any():
+        return ThreePL(slope, intercept, _logit(lower))
+    return TwoPL(slope, intercept)
+
+
+def categorical_items(model: str, a: Any, b: Any) -> ItemModel:
+    """Items with several categories (see `irtcat.ItemBank.from_thresholds`)."""
+    check_choice("model", model, KINDS)
+    steps = _matrix("b", b)
+    if model == "nominal":
+        slopes = _matrix("a", a)
+        if slopes.shape != steps.shape:
+            raise argument_error("a", f"of shape {steps.shape}, as b is", slopes.shape)
+        return _nominal(slopes, steps)
+    slope = np.asarray(a, float)
+    if slope.ndim > 1 or (slope.ndim == 1 and len(slope) != len(steps)):
+        raise argument_error("a", f"one number or {len(steps)}, as b has rows", slope.shape)
+    slope = np.broadcast_to(slope, len(steps)).copy()
+    if not np.isfinite(slope).all():
+        raise argument_error("a", "finite numbers", a)
+    return KINDS[model](slope, steps)
+
+
+def _matrix(name: str, value: Any) -> FloatArray:
+    """Rows of numbers, NaN only at their ends, none all NaN."""
+    try:
+        matrix = np.asarray(value, float)
+    except (TypeError, ValueError):
+        raise argument_error(
+            name, "rows of numbers of equal length (pad with NaN)", value
+        ) from None
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise argument_error(name, "a matrix with a row for each item", f"shape {matrix.shape}")
+    absent = np.isnan(matrix)
+    wrong = absent[:, 0] | (absent[:, :-1] & ~absent[:, 1:]).any(1) | np.isinf(matrix).any(1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        must = "finite numbers in each row, with NaN only after them"
+        raise argument_error(name, must, f"{matrix[row].tolist()} in row {row + 1}")
+    return matrix
+
+
+def _graded(slope: FloatArray, b: FloatArray) -> Graded:
+    gap = np.diff(-slope[:, None] * b, axis=1)
+    if (gap >= 0).any():
+        row = int(np.argmax((gap >= 0).any(1)))
+        got = f"{b[row].tolist()} with a = {slope[row]:g} in row {row + 1}"
+        raise argument_error("b", "rising thresholds (falling ones where a is negative)", got)
+    log_gap = np.log(-np.where(np.isnan(gap), -1.0, gap))
+    return Graded(slope, -slope * b[:, 0], log_gap, 1 + (~np.isnan(b)).sum(1))
+
+
+def _gpcm(slope: FloatArray, b: FloatArray) -> GPCM:
+    intercept = np.cumsum(-slope[:, None] * np.nan_to_num(b), axis=1)
+    return GPCM(slope, np.where(np.isnan(b), 0.0, intercept), 1 + (~np.isnan(b)).sum(1))
+
+
+def _pcm(slope: FloatArray, b: FloatArray) -> PartialCredit:
+    if (slope != 1).any():
+        raise argument_error("a", "1 for all partial credit items", slope)
+    items = _gpcm(slope, b)
+    return PartialCredit(items.intercept, items.categories)
+
+
+def _nominal(slopes: FloatArray, intercepts: FloatArray) -> Nominal:
+    if slopes.shape[1] < 2 or (np.isnan(slopes) != np.isnan(intercepts)).any():
+        raise argument_error("a", "for the same two or more categories as b", slopes)
+    a, d = (np.nan_to_num(values[:, 1:] - values[:, :1]) for values in (slopes, intercepts))
+    return Nominal(a, d, (~np.isnan(slopes)).sum(1))
+
+
+KINDS = {"graded": _graded, "gpcm": _gpcm, "pcm": _pcm, "nominal": _nominal}
+
+
+def _logit(p: FloatArray) -> FloatArray:
+    with np.errstate(divide="ignore"):
+        return np.log(p) - np.log1p(-p)

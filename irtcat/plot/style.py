@@ -1,0 +1,139 @@
+"""Shared by all figures: distinguishable colours, axes style, saving to files."""
+
+import os
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from irtcat._common.checks import InputError, argument_error
+from irtcat._files.writing import check_target, replacing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "COLOURS",
+    "GREY",
+    "add_title",
+    "check_figure_path",
+    "check_figures",
+    "line_style",
+    "new_figure",
+    "panels",
+    "plain",
+    "save",
+    "tidy",
+]
+
+# Okabe & Ito's colours, distinguishable on white and for the colour-blind; always with a marker.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES = ("-", "--", ":")
+GREY = "#666666"
+LETTERS, COLUMNS = 40, 4
+FORMATS = (".png", ".svg", ".pdf")
+
+
+def new_figure(width: float, height: float, layout: Any = "constrained") -> "Figure":
+    """Create an empty figure; raise if matplotlib is not installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise InputError(
+            "Figures need matplotlib, which is not installed. "
+            "Install it with pip install 'irtcat[plot]'."
+        ) from None
+    return Figure(figsize=(width, height), layout=layout)
+
+
+def plain(text: object) -> str:
+    r"""Prepare a user's text for matplotlib: one line, truncated, no math mode or hidden label.
+
+    Example:
+        >>> plain("_costs $5")
+        ' _costs \\$5'
+    """
+    line = " ".join(str(text).split())
+    line = line if len(line) <= LETTERS else line[: LETTERS - 1] + "…"
+    return (" " if line.startswith("_") else "") + line.replace("$", r"\$")
+
+
+def panels(n: int, height: float = 4.2) -> "tuple[Figure, list[Axes]]":
+    """A figure of n panels, at most four per row, with a common y axis."""
+    columns = min(n, COLUMNS)
+    rows = -(-n // columns)
+    figure = new_figure(2.4 + 3.6 * columns, height if rows == 1 else 0.8 * height * rows)
+    grid = figure.subplots(rows, columns, sharey=True, squeeze=False).ravel()
+    for axes in grid[n:]:
+        axes.remove()
+    return figure, list(grid[:n])
+
+
+def add_title(figure: "Figure", text: str) -> None:
+    """Write the title of a figure above its panels, from the left edge on."""
+    width = figure.get_size_inches()[0]
+    figure.suptitle(text, x=0.1 / width, ha="left", fontsize="large")
+
+
+def tidy(axes: "Axes") -> None:
+    """Remove the frame and draw a light grid."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(color="#DDDDDD", linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def line_style(number: int) -> dict[str, Any]:
+    """Colour, marker and dashes of the n-th line, all different for 21 lines."""
+    n = len(COLOURS)
+    return {
+        "color": COLOURS[number % n],
+        "marker": MARKERS[number % n],
+        "linestyle": DASHES[number // n % len(DASHES)],
+    }
+
+
+def check_figures() -> None:
+    """Raise if figures cannot be drawn; for use before a long computation.
+
+    Raises:
+        InputError: matplotlib is not installed.
+    """
+    new_figure(1, 1)
+
+
+def check_figure_path(path: str | os.PathLike[str]) -> None:
+    """Raise if `save` could not write a figure to ``path``; for use before a long computation.
+
+    Raises:
+        InputError: matplotlib is not installed, the suffix is not one of .png, .svg and
+            .pdf, or the folder does not exist.
+    """
+    check_figures()
+    check_target(path)
+    if os.path.splitext(path)[1].lower() not in FORMATS:
+        raise argument_error("path", f"a file name that ends in {', '.join(FORMATS)}", str(path))
+
+
+def save(figure: "Figure", path: str | os.PathLike[str], dpi: int = 150) -> None:
+    """Write a figure atomically; the suffix determines the format.
+
+    Equal figures give equal bytes, because no date is written.
+
+    Args:
+        figure: a figure of this package.
+        path: ends in .png, .svg or .pdf; an existing file is replaced.
+        dpi: dots per inch of a PNG.
+
+    Raises:
+        InputError: see `check_figure_path`.
+    """
+    check_figure_path(path)
+    import matplotlib
+
+    suffix = os.path.splitext(path)[1].lower().removeprefix(".")
+    undated = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[suffix]
+    image = BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "irtcat"}):
+        figure.savefig(image, format=suffix, dpi=dpi, metadata=undated)
+    with replacing(path) as file:
+        file.write(image.getvalue())

@@ -1,0 +1,156 @@
+"""Answers of new subjects to the chosen items, and their predictions; without JAX."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._common.checks import argument_error
+from irtcat._common.types import BoolArray, FloatArray
+from irtcat.prediction.estimate import Estimate
+from irtcat.prediction.result import Prediction
+from irtcat.responses import Responses
+from irtcat.responses._matrix import observed
+
+__all__ = ["align", "as_prediction", "joined", "recode"]
+
+KNOWN = "calibrated already, ranked among the others"
+"""The flag of a subject whose responses are part of the calibration."""
+
+
+def recode(
+    values: np.ndarray, new: Responses, calibration: Any, name: str = "responses"
+) -> np.ndarray:
+    """Recode categories from the calibration's lowest code (1-4 may occur without a 1)."""
+    is_observed = observed(values)
+    codes = values.astype(np.int64) + (new.codes[0] - calibration.codes[0])
+    wrong = is_observed & ((codes < 0) | (codes >= calibration.n_categories))
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        code = int(codes[row, column]) + calibration.codes[0]
+        must = f"in the codes of calibration ({calibration.codes[0]}"
+        must += f" to {calibration.codes[-1]})"
+        advice = f"It is subject {new.subject_ids[row]}'s."
+        raise argument_error(name, must, code, advice)
+    return np.where(is_observed, codes, -1).astype(np.int8)
+
+
+def align(new: Responses, item_ids: np.ndarray, calibration: Any) -> Responses:
+    """The new subjects' answers to these items, in this order and in the calibration's codes.
+
+    Args:
+        new: responses of the new subjects.
+        item_ids: the items.
+        calibration: the calibration or a short form, which have ``codes`` and ``n_categories``.
+
+    Raises:
+        InputError: for responses without any of the items, or in other categories.
+    """
+    positions = pd.Index(np.asarray(new.item_ids, dtype=str)).get_indexer(pd.Index(item_ids))
+    present = positions >= 0
+    if not present.any():
+        advice = f"The subset's items are {', '.join(item_ids[:3])}, ...."
+        raise argument_error("responses", "answers to items of the subset", new, advice)
+    if new.is_fractional and calibration.n_categories != 2:
+        must = f"in {calibration.n_categories} categories, like the calibration"
+        raise argument_error("responses", must, new.kind)
+    empty = np.nan if new.is_fractional else -1
+    values = np.full((new.n_subjects, len(item_ids)), empty, dtype=new.values.dtype)
+    values[:, present] = new.values[:, positions[present]]
+    if not new.is_fractional:
+        values = recode(values, new, calibration)
+    trials = None
+    if new.trials is not None:
+        trials = np.zeros(values.shape, new.trials.dtype)
+        trials[:, present] = new.trials[:, positions[present]]
+    return Responses(
+        values=values,
+        subject_ids=new.subject_ids,
+        item_ids=item_ids.astype(object),
+        n_categories=calibration.n_categories,
+        codes=calibration.codes,
+        subjects=pd.DataFrame(index=pd.Index(new.subject_ids, dtype=object, name="subject")),
+        items=pd.DataFrame(index=pd.Index(item_ids, dtype=object, name="item")),
+        trials=trials,
+    )
+
+
+def as_prediction(
+    subject_ids: np.ndarray,
+    x: FloatArray,
+    in_score: FloatArray,
+    n_items: int,
+    estimate: Estimate,
+    field: pd.Series,
+    *,
+    estimator: str,
+    level: float,
+    known: BoolArray | None = None,
+) -> Prediction:
+    """Clip to the possible range, rank among the calibrated subjects, and flag.
+
+    Args:
+        subject_ids: ids of the new subjects.
+        x: their answers to the chosen items, 0 to 1; NaN where missing.
+        in_score: weight of each of these in the full score; those of all items sum to 1.
+        n_items: number of items in the full score.
+        estimate: the estimates.
+        field: full scores of the calibrated subjects.
+        estimator: its name.
+        level: probability of the intervals.
+        known: whether each new subject is one of the calibrated ones, which is then ranked among
+            the others; None if none is.
+    """
+    is_observed = ~np.isnan(x)
+    lowest = np.where(is_observed, x, 0) @ in_score
+    highest = lowest + np.where(
+        is_observed.all(axis=1) & (x.shape[1] == n_items), 0, 1 - is_observed @ in_score
+    )
+    # Rounded, so that the order of summation does not break ties.
+    score, lower, upper = np.round(np.clip(np.stack(estimate[:3]), lowest, highest), 12)
+    lower = np.where(np.isnan(lower), lowest, lower)
+    upper = np.where(np.isnan(upper), highest, upper)
+    full = np.round(field.to_numpy(), 12)
+    ordered, own = np.sort(full), np.full(len(subject_ids), -np.inf)
+    flag = _flags(is_observed, estimate)
+    if known is not None:
+        own[known] = full[field.index.get_indexer(pd.Index(np.asarray(subject_ids)[known]))]
+        flag = joined(np.where(known, KNOWN, ""), flag)
+
+    def rank(scores: FloatArray) -> FloatArray:
+        ranks = 1.0 + len(ordered) - np.searchsorted(ordered, scores, side="right")
+        return np.where(np.isnan(scores), np.nan, ranks - (own > scores))
+
+    return Prediction(
+        subject_ids=subject_ids,
+        score=score,
+        lower=lower,
+        upper=upper,
+        rank=rank(score),
+        rank_lower=rank(upper),
+        rank_upper=rank(lower),
+        flag=flag,
+        estimator=estimator,
+        level=level,
+        field=field,
+        how=estimate.how,
+        known=known,
+    )
+
+
+def _flags(is_observed: BoolArray, estimate: Estimate) -> np.ndarray:
+    """Missing answers, then the flags of the estimator."""
+    n_answered, k = is_observed.sum(axis=1), is_observed.shape[1]
+    flags = np.full(len(n_answered), "", dtype=object)
+    for row in np.flatnonzero(n_answered < k):
+        missing = k - n_answered[row]
+        flags[row] = "no responses" if missing == k else f"{missing} of {k} responses missing"
+    for row in np.flatnonzero(np.isnan(estimate.score) & (n_answered > 0)):
+        flags[row] = "; ".join(filter(None, (flags[row], "no answer that counts in the score")))
+    return flags if estimate.flag is None else joined(flags, estimate.flag)
+
+
+def joined(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """The flags of both, one text per subject."""
+    pairs = zip(first, second, strict=True)
+    return np.array(["; ".join(filter(None, pair)) for pair in pairs], dtype=object)

@@ -1,0 +1,110 @@
+"""The table of predicted scores and ranks."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtr, ndtri
+
+from irtcat._common.notebook import card
+from irtcat._common.types import BoolArray, FloatArray
+
+__all__ = ["Prediction"]
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """Full-benchmark scores and ranks of new subjects, predicted from the responses to a subset.
+
+    Attributes:
+        subject_ids: one id per new subject.
+        score: predicted mean response over all items of the calibration matrix, 0 to 1; NaN only
+            where ``flag`` has "no responses".
+        lower: lower end of the score's interval.
+        upper: upper end.
+        rank: rank among the calibrated subjects and this one, 1 = best; NaN without a score. A
+            subject that is calibrated already is ranked among the others.
+        rank_lower: best rank in the interval (that of ``upper``).
+        rank_upper: worst rank in the interval (that of ``lower``).
+        flag: text per subject, empty without flags.
+        estimator: name of the estimator.
+        level: probability of the interval.
+        field: full scores of the calibrated subjects that the ranks refer to, by subject id.
+        how: method used for each subject, if the estimator has several ("auto").
+        groups: scores by group of items (columns subject, group, score, lower, upper, flag), or
+            None if no groups were given.
+        known: whether each subject is one of the calibrated ones; None if none is.
+    """
+
+    subject_ids: np.ndarray
+    score: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    rank: FloatArray
+    rank_lower: FloatArray
+    rank_upper: FloatArray
+    flag: np.ndarray
+    estimator: str
+    level: float
+    field: pd.Series
+    how: np.ndarray | None = None
+    groups: pd.DataFrame | None = None
+    known: BoolArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.subject_ids)
+
+    def __repr__(self) -> str:
+        return f"Prediction({len(self)} subjects, {self.estimator}, {self.level:.0%} intervals)"
+
+    @property
+    def n_calibrated(self) -> int:
+        """Number of calibrated subjects that the ranks refer to."""
+        return len(self.field)
+
+    @property
+    def methods(self) -> np.ndarray:
+        """How each score was predicted: the estimator, and its method where it has several."""
+        if self.how is None:
+            return np.full(len(self), self.estimator, dtype=object)
+        return np.array([f"{self.estimator}: {method}" for method in self.how], dtype=object)
+
+    def beats(self) -> pd.DataFrame:
+        """Probability that each subject's full score is above each calibrated subject's.
+
+        ``Phi((score - s) / sd)``, with the SD of a Normal with the half of the interval on the side
+        of s. With an interval of width 0 it is 1, 0, or 1/2 for equal scores; NaN without a score,
+        and for a calibrated subject beside itself.
+
+        Returns:
+            Subjects x calibrated subjects.
+        """
+        z = ndtri(0.5 + self.level / 2)
+        score, other = self.score[:, None], self.field.to_numpy(float)[None, :]
+        half = np.where(other < score, self.score[:, None] - self.lower[:, None],
+                        self.upper[:, None] - self.score[:, None])  # fmt: skip
+        ahead = score - np.round(other, 12)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where(half > 0, ahead * z / half, np.sign(ahead) * np.inf)
+        ratio = np.where(np.isnan(ratio) & (ahead == 0), 0.0, ratio)
+        chance = ndtr(ratio)
+        for row in [] if self.known is None else np.flatnonzero(self.known):
+            chance[row, self.field.index.get_loc(self.subject_ids[row])] = np.nan
+        index = pd.Index(self.subject_ids, dtype=object, name="subject")
+        return pd.DataFrame(chance, index=index, columns=self.field.index)
+
+    def _repr_html_(self) -> str:
+        """The first subjects and a histogram of the estimates."""
+        frame = self.to_frame()
+        return card(repr(self), frame, frame.shape, self.score, "predicted score of each subject")
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per subject: score, lower, upper, the three ranks, estimator, flag."""
+        table = pd.DataFrame(index=pd.Index(self.subject_ids, dtype=object, name="subject"))
+        for name in ("score", "lower", "upper"):
+            table[name] = getattr(self, name)
+        for name in ("rank", "rank_lower", "rank_upper"):  # whole numbers, <NA> where unknown
+            table[name] = pd.array(getattr(self, name), dtype="Int64")
+        table["estimator"] = self.methods
+        table["flag"] = self.flag
+        return table

@@ -1,0 +1,117 @@
+"""What is known of new subjects besides their answers, as a prior of their full scores.
+
+A prior of the ability (`Fit.predict_subjects`) becomes one of the full score through the bank's
+expected score. Estimates that were learnt from the calibrated subjects already contain the
+distribution of these: it is replaced by the prior of the subject.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import ndtr
+
+from irtcat._common.precision import precision
+from irtcat._common.types import FloatArray
+from irtcat.bank import ItemBank, one_ability
+from irtcat.latent import LIMIT
+from irtcat.models import expected_responses, take
+
+__all__ = ["ScorePrior", "mixture_with_prior", "normal_cells"]
+
+N_CELLS = 2000
+EDGES = np.arange(1, N_CELLS) / N_CELLS
+CELLS = (np.arange(N_CELLS) + 0.5) / N_CELLS
+"""Full scores at which densities are tabulated: .05 points apart, less than any interval."""
+
+LEAST_INSIDE = 1e-9
+"""Less of a prior within the range of abilities is rounding: then it is all at one end."""
+
+N_ABILITIES = 401
+ITEMS_AT_ONCE = 4096
+"""Bounds the memory of the curves of all items at all abilities."""
+
+LEAST_REFERENCE = 0.01
+"""Least density of the distribution that is replaced, relative to its greatest: that of scores
+which hardly any calibrated subject had is not known, and would multiply without bound."""
+
+
+class ScorePrior:
+    """Converts Normal distributions of ability to distributions of the full score.
+
+    Args:
+        bank: the items, of one ability.
+        item_weights: weight of each item in the full score; they sum to 1.
+    """
+
+    def __init__(self, bank: ItemBank, item_weights: FloatArray):
+        one_ability(bank, "a prior of ability")
+        sds = np.linspace(-LIMIT, LIMIT, N_ABILITIES)
+        theta = bank.population.mean + bank.population.sd * sds
+        top = max(bank.model.n_categories - 1, 1)
+        score = np.zeros(N_ABILITIES)
+        with precision("float64"):
+            for start in range(0, bank.n_items, ITEMS_AT_ONCE):
+                block = slice(start, start + ITEMS_AT_ONCE)
+                curves = expected_responses(take(bank.model, block), jnp.asarray(theta))
+                score += item_weights[block] @ np.asarray(curves) / top
+        rising = np.maximum.accumulate(score) + 1e-12 * np.arange(N_ABILITIES)
+        self._range = theta[0], theta[-1]
+        self._theta = np.interp(EDGES, rising, theta, left=theta[0], right=theta[-1])
+        self.population = self(bank.population.mean, bank.population.sd)
+
+    def __call__(self, mean: FloatArray | float, sd: FloatArray | float) -> FloatArray:
+        """Probabilities of the cells, subjects x `CELLS`, of abilities N(mean, sd^2)."""
+        mean, sd = np.asarray(mean, float)[..., None], np.asarray(sd, float)[..., None]
+        below = ndtr((self._theta - mean) / sd)
+        cells = np.diff(below, prepend=0.0, append=1.0, axis=-1)
+        # Within the range of abilities: a very wide prior says nothing, not that scores are 0 or 1.
+        lowest, highest = (ndtr((end - mean) / sd) for end in self._range)
+        inside = np.diff(below, prepend=lowest, append=highest, axis=-1)
+        total = inside.sum(axis=-1, keepdims=True)
+        usable = total > LEAST_INSIDE
+        return np.where(usable, inside / np.where(usable, total, 1.0), cells)
+
+
+def normal_cells(mean: FloatArray, sd: FloatArray | float) -> FloatArray:
+    """Probabilities of the cells of scores N(mean, sd^2) within 0 and 1, subjects x cells."""
+    sds = np.broadcast_to(np.maximum(sd, 1e-6), mean.shape)
+    below = ndtr((EDGES - mean[:, None]) / sds[:, None])
+    return np.diff(below, prepend=0.0, append=1.0, axis=1)
+
+
+def mixture_with_prior(
+    within: FloatArray,
+    beyond: FloatArray,
+    share: FloatArray,
+    prior: FloatArray,
+    population: FloatArray,
+    level: float,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Mean and equal-tailed interval of scores, in range with the probability 1 - share.
+
+    In range the prior of the subject replaces the population's:
+
+        p(s)  proportional to  (1 - q) p_within(s) prior(s) / population(s) + q p_beyond(s)
+
+    with both parts normalised. The share q, from the answers alone, and the part beyond the range
+    stay as they are: a prior that was learnt from the calibrated subjects says little about those
+    beyond them. (With the share updated, too, intervals of the strongest fifth of the models
+    covered .03 to .12 on metabench; so they cover .92 to .95.)
+
+    Args:
+        within: probabilities of the cells if in range, subjects x `CELLS`.
+        beyond: the same if out of range.
+        share: probability of being out of range; 0 for subjects without answers.
+        prior: what is known of each subject, subjects x cells.
+        population: the distribution of the calibrated subjects, cells.
+        level: probability of the interval.
+    """
+    cells = within * prior / np.maximum(population, LEAST_REFERENCE * population.max())
+    total = cells.sum(axis=1, keepdims=True)
+    # A prior far from the answers leaves nothing: then it counts alone.
+    cells = np.where(total > 0, cells / np.where(total > 0, total, 1), prior)
+    cells = (1 - share)[:, None] * cells + share[:, None] * beyond
+    cumulated = np.cumsum(cells, axis=1) - cells / 2
+    tail = (1 - level) / 2
+    ends = [np.interp([tail, 1 - tail], row, CELLS) for row in cumulated]
+    lower, upper = np.array(ends).reshape(-1, 2).T
+    return cells @ CELLS, lower, upper

@@ -1,0 +1,205 @@
+"""What the estimator "auto" has learnt about some items: full scores from the answers to them.
+
+`irtcat.prediction.auto` learns it from the calibrated subjects, and `irtcat.predict` and
+`irtcat.ShortForm` apply it. It needs nothing of these subjects but the figures kept here, and
+neither JAX nor a fit.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from irtcat._common.types import BoolArray, FloatArray
+from irtcat.prediction.equating import GRID, Equating
+from irtcat.prediction.estimate import Estimate
+from irtcat.prediction.flags import BEST, EXPECTED, OTHER_ANSWERS, WEAKEST
+from irtcat.prediction.intervals import mixture_interval
+from irtcat.prediction.out_of_range import Estimates, Range, probability_out_of_range
+from irtcat.selection.expectation import EXPECTATIONS, ScoreSummary, expectation_of
+
+__all__ = ["ENDS", "FEW_MISSING", "Blend", "Mixture", "ScoreRule", "end_priors"]
+
+ENDS = ("stronger", "weaker")
+"""The expectations of subjects beyond either end of the calibrated range."""
+
+FEW_MISSING = 0.1
+"""Up to this share of missing answers a subject is estimated together with the complete ones: its
+missing answers are replaced by their expectations, which is cheaper than a fit for its items."""
+
+EXTREME = 0.05
+"""Share of the calibrated subjects that are among the best, and among the weakest."""
+
+
+def end_priors(scores: ScoreSummary, kinds: Sequence[str] = ENDS) -> list[tuple[FloatArray, float]]:
+    """Priors of full scores and ratios of errors, if subjects are stronger, or weaker.
+
+    Args:
+        scores: summary of the calibrated subjects' scores.
+        kinds: "stronger", "weaker" or both.
+    """
+    priors = []
+    for kind in kinds:
+        row = EXPECTATIONS[kind]
+        priors.append((row.prior(scores, GRID), row.error_ratio))
+    return priors
+
+
+class Mixture(NamedTuple):
+    """Distributions of full scores: in range with the probability 1 - q, else out of range.
+
+    Attributes:
+        blend: mean in range.
+        blend_sd: SD in range.
+        outside: mean out of range.
+        outside_sd: SD out of range.
+        q: probability of being out of range.
+        flag: text per subject.
+        is_empty: subjects without any answer.
+    """
+
+    blend: FloatArray
+    blend_sd: float
+    outside: FloatArray
+    outside_sd: FloatArray
+    q: FloatArray
+    flag: np.ndarray
+    is_empty: BoolArray
+
+    def estimate(self, level: float) -> Estimate:
+        """Mean and equal-tailed interval of each subject; NaN without any answer."""
+        score = (1 - self.q) * self.blend + self.q * self.outside
+        lower, upper = mixture_interval(
+            self.blend, self.blend_sd, self.outside, self.outside_sd, self.q, level
+        )
+        for values in (score, lower, upper):
+            values[self.is_empty] = np.nan
+        return self.with_scores(score, lower, upper)
+
+    def with_scores(self, score: FloatArray, lower: FloatArray, upper: FloatArray) -> Estimate:
+        """The estimate with these scores and intervals; a mean may be beyond the quantiles."""
+        return Estimate(
+            score=score,
+            lower=np.minimum(lower, score),
+            upper=np.maximum(upper, score),
+            flag=self.flag,
+            how=np.where(self.q > 0.5, "equating", "regression").astype(object),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Blend:
+    """What the cross-validation says of subjects in range.
+
+    Attributes:
+        intercept: of the regression R of the full score on the answers.
+        slopes: of each item.
+        weight: weight w of the regression in the blend.
+        range: distribution of the calibrated subjects' estimates.
+        errors: by level, the quantiles of the absolute errors of the calibrated subjects, where
+            nothing is expected of new ones, and where they are expected to be similar.
+    """
+
+    intercept: float
+    slopes: FloatArray
+    weight: float
+    range: Range
+    errors: dict[float, tuple[float, float]]
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreRule:
+    """Full scores from the answers to some items (see `irtcat.prediction.auto`).
+
+    Attributes:
+        equating: equating by these items.
+        scores: summary of the calibrated subjects' full scores.
+        median: median full score of the calibrated subjects.
+        blend: for subjects who are not expected to be stronger or weaker; None if not learnt.
+    """
+
+    equating: Equating
+    scores: ScoreSummary
+    median: float
+    blend: Blend | None = None
+
+    def estimate(self, x: FloatArray, expect: str | None, level: float) -> Estimate:
+        """Estimates from answers, subjects x items; NaN where missing."""
+        expectation = expectation_of(expect)
+        if expect is not None and expectation is not None and expectation.direction:
+            return self._placed(x, expect, level)
+        return self.mixture(x, expect, level).estimate(level)
+
+    def _placed(self, x: FloatArray, expect: str, level: float) -> Estimate:
+        """For subjects who are expected to be stronger, or weaker: the posterior."""
+        score, _, lower, upper = self.equating.posterior(
+            self.equating.means(x), end_priors(self.scores, [expect]), level
+        )[0]
+        is_stronger = EXPECTATIONS[expect].direction > 0
+        contradicts = upper < self.median if is_stronger else lower > self.median
+        return Estimate(
+            score=score,
+            lower=np.minimum(lower, score),
+            upper=np.maximum(upper, score),
+            flag=np.where(contradicts, EXPECTED[expect], "").astype(object),
+            how=np.full(len(score), "equating", dtype=object),
+        )
+
+    def mixture(
+        self,
+        x: FloatArray,
+        expect: str | None,
+        level: float,
+        probability: Callable[[Estimates, Range], FloatArray] = probability_out_of_range,
+    ) -> Mixture:
+        """The distributions in range and out of range, for subjects who may be either.
+
+        Args:
+            x: answers, subjects x items; NaN where missing.
+            expect: None, or "similar".
+            level: probability of the interval, one of those of the errors.
+            probability: probability of being out of range.
+        """
+        blend = self.blend
+        assert blend is not None
+        means = self.equating.means(x)
+        equated, equated_sd = self.equating.scores(means)
+        is_missing, answers = np.isnan(x), x
+        if is_missing.any():  # they are replaced by their expectations
+            answers = np.where(is_missing, self.equating.expected(equated), x)
+        new = Estimates(blend.intercept + answers @ blend.slopes, equated, equated_sd)
+        q = probability(new, blend.range)
+        below = blend.range.below(new.regression)
+        flags = _reasons(new, below, blend.range, q)
+        mean = blend.weight * new.regression + (1 - blend.weight) * equated
+        if expect is None:
+            ends = self.equating.posterior(means, end_priors(self.scores), level)
+            is_upper = below > 0.5
+            outside = np.where(is_upper, ends[0, 0], ends[1, 0])
+            outside_sd = np.where(is_upper, ends[0, 1], ends[1, 1])
+        else:  # similar subjects
+            q, outside, outside_sd = np.zeros(len(q)), mean, np.zeros(len(q))
+        blend_sd = blend.errors[level][0 if expect is None else 1] / ndtri(0.5 + level / 2)
+        return Mixture(
+            blend=mean,
+            blend_sd=blend_sd,
+            outside=outside,
+            outside_sd=np.maximum(outside_sd, blend_sd),
+            q=q,
+            flag=flags,
+            is_empty=np.asarray(is_missing.all(axis=1)),
+        )
+
+
+def _reasons(new: Estimates, below: FloatArray, calibrated: Range, q: FloatArray) -> np.ndarray:
+    """Why subjects are more likely out of range than not; empty for the others."""
+    is_best = (new.equated > calibrated.at[-1]) | (below > 1 - EXTREME)
+    is_weakest = (new.equated < calibrated.at[0]) | (below < EXTREME)
+    reasons = np.select(
+        [~(q > 0.5), is_best, is_weakest],
+        ["", BEST, WEAKEST],
+        OTHER_ANSWERS,
+    )
+    return reasons.astype(object)

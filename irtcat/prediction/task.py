@@ -1,0 +1,271 @@
+"""Input and output of an estimator of the full score."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._common.checks import argument_error
+from irtcat._common.progress import FitProgress, Progress
+from irtcat._common.types import FloatArray
+from irtcat.bank import ItemBank
+from irtcat.fitting import fit
+from irtcat.prediction.betting import Draw
+from irtcat.prediction.estimate import Estimate
+from irtcat.responses import Responses
+from irtcat.responses._matrix import observed, row_blocks
+from irtcat.selection import Request, centred_scores
+
+__all__ = [
+    "FOLDS",
+    "Estimator",
+    "Task",
+    "check_bank",
+    "filled_scores",
+    "full_scores",
+    "is_sample",
+]
+
+
+FOLDS = 5
+"""Folds of every cross-validation and cross-fit: four fifths of a small calibration are left, and
+the work is five times that of a fit."""
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """A way to predict full scores: a row of `ESTIMATORS`.
+
+    Attributes:
+        name: the name that users give.
+        estimate: a function of a `Task`.
+        score: how the score is predicted, in one line.
+        interval: where its interval comes from.
+        needs_bank: whether it needs calibrated items (a 2PL is fitted where none are given).
+        takes_prior: whether it takes a prior of each subject's ability.
+        takes_expect: whether it uses what is expected of the subjects.
+        needs_draws: whether it needs items that were drawn with known probabilities.
+        source: author, year and place, where the formula comes from a publication.
+    """
+
+    name: str
+    estimate: "Callable[[Task], Estimate]"
+    score: str
+    interval: str
+    needs_bank: bool = False
+    takes_prior: bool = False
+    takes_expect: bool = False
+    needs_draws: bool = False
+    source: str = ""
+
+    @property
+    def cells(self) -> tuple[str, str]:
+        """Score and interval."""
+        return self.score, self.interval
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A request for full scores.
+
+    Attributes:
+        calibration: responses of the calibrated subjects to all items.
+        answers: responses of the new subjects to the subset's items, in its order and in the
+            calibration's codes.
+        weights: weight of each of these items; they sum to 1.
+        sampled: whether the items are a probability sample; None if not known.
+        level: probability of the interval.
+        calibrated_bank: the bank passed by the caller, or None.
+        probabilities: inclusion probability of each of these items, NaN where not drawn.
+        item_weights: weight t of every item of the calibration in the score; they sum to 1.
+        seed: seed of random estimators.
+        request: how the items were chosen, to repeat the choice with other subjects' responses;
+            None if that is not known or needs a bank.
+        drawn: probability with which the item of each answer was drawn for that subject, NaN where
+            it was not drawn; None if no item was.
+        progress: called with the steps done, their number and a text; or None.
+        prior: prior of each subject's ability (see `irtcat.score`), or None.
+        expect: what is expected of the new subjects (`irtcat.selection.EXPECTATIONS`), or None.
+        strategy: how the items were chosen; empty if not known.
+        in_turn: whether the items are in the order of draws (`irtcat.selection.Subset`).
+        draws: the draws of adaptive sessions, subjects x draws, or None.
+    """
+
+    calibration: Responses
+    answers: Responses
+    weights: FloatArray
+    sampled: bool | None
+    level: float
+    calibrated_bank: ItemBank | None
+    probabilities: FloatArray
+    item_weights: FloatArray
+    seed: int = 0
+    request: Request | None = None
+    drawn: FloatArray | None = None
+    progress: Progress | None = None
+    prior: Any = None
+    expect: str | None = None
+    strategy: str = ""
+    in_turn: bool = False
+    draws: Draw | None = None
+
+    @property
+    def n_items(self) -> int:
+        """Number of items in the full score."""
+        return self.calibration.n_items
+
+    @cached_property
+    def x(self) -> FloatArray:
+        """Answers as scores from 0 to 1, subjects x chosen items, NaN where missing."""
+        return self.answers.to_numpy() / max(self.answers.n_categories - 1, 1)
+
+    @cached_property
+    def chosen(self) -> np.ndarray:
+        """Positions of the chosen items among the calibration's."""
+        index = pd.Index(np.asarray(self.calibration.item_ids, dtype=str))
+        return index.get_indexer(pd.Index(np.asarray(self.answers.item_ids, dtype=str)))
+
+    @property
+    def weights_of_chosen(self) -> FloatArray:
+        """Weight t of the chosen items in the score."""
+        return self.item_weights[self.chosen]
+
+    @cached_property
+    def usable(self) -> np.ndarray:
+        """Positions of the calibrated subjects that have a score."""
+        return np.flatnonzero(~np.isnan(self.all_targets))
+
+    @cached_property
+    def all_targets(self) -> FloatArray:
+        """Full scores of all calibrated subjects, NaN without responses."""
+        return full_scores(self.calibration, self.item_weights)
+
+    @property
+    def targets(self) -> FloatArray:
+        """Full scores of the calibrated subjects that have one.
+
+        Raises:
+            InputError: if fewer than 2 of them have one.
+        """
+        if len(self.usable) < 2:
+            must = "responses with scores of at least 2 subjects"
+            raise argument_error("calibration", must, len(self.usable))
+        return self.all_targets[self.usable]
+
+    @cached_property
+    def features(self) -> FloatArray:
+        """Answers of those subjects to the chosen items; imputed as in `filled_scores`."""
+        if not self.calibration.has_missing:
+            top = max(self.calibration.n_categories - 1, 1)
+            return self.calibration.subset(items=self.chosen).to_numpy()[self.usable] / top
+        return filled_scores(self.calibration)[self.usable][:, self.chosen].astype(float)
+
+    @property
+    def chances(self) -> FloatArray:
+        """Inclusion probabilities: 1 for items outside the sample, m / N if none are known."""
+        known = np.isfinite(self.probabilities)
+        if known.any():
+            return np.where(known, self.probabilities, 1.0)
+        return np.full(len(known), len(known) / self.n_items)
+
+    def note_of_design(self) -> np.ndarray:
+        """The flag of design-based estimates for items that are known not to be a sample."""
+        # None means that the choice of items is unknown: no flag.
+        note = "items not drawn at random" if self.sampled is False else ""
+        return np.full(len(self.x), note, dtype=object)
+
+    @cached_property
+    def bank(self) -> ItemBank:
+        """The bank of all items, in the order of the calibration.
+
+        By default a 2PL is fitted, or a binomial model for shares of trials.
+        """
+        if self.calibrated_bank is None:
+            model = "2pl" if self.calibration.trials is None else "binomial"
+            progress = FitProgress.of(self.progress)
+            return fit(self.calibration, model, standard_errors="none", progress=progress).bank
+        ids = np.asarray(self.calibration.item_ids, dtype=str)
+        if np.array_equal(ids, self.calibrated_bank.item_ids):
+            return self.calibrated_bank
+        return self.calibrated_bank.subset(ids)
+
+
+def check_bank(bank: ItemBank, calibration: Responses) -> None:
+    """Raise for a bank of other items than the calibration's, or for other responses.
+
+    Raises:
+        InputError: if the bank lacks an item of the calibration, or has other categories.
+    """
+    ids = np.asarray(calibration.item_ids, dtype=str)
+    missing = ids[~np.isin(ids, bank.item_ids)].tolist()
+    if missing:
+        got = f"one without {', '.join(missing[:5])}"
+        if len(missing) == len(ids):
+            got = f"one of other items, {bank.item_ids[0]} first"
+        raise argument_error("bank", "a bank of all items of calibration", got)
+    if bank.model.n_categories != calibration.n_categories:
+        must = f"a bank for {calibration.n_categories} categories, like the calibration"
+        raise argument_error("bank", must, f"{bank.model.n_categories} categories")
+
+
+def is_sample(subset: Any, n_items: int) -> bool | None:
+    """Whether each of n items had a known probability to be in the subset; None if unknown.
+
+    A drawn `Subset` has the number of such items. For others the sum of 1 / probability must be n:
+    exactly if all are equal, else up to the rounding of each group's share.
+    """
+    probabilities = getattr(subset, "probabilities", None)
+    if probabilities is None:
+        return None
+    inclusion = np.asarray(probabilities, float)
+    if not np.isfinite(inclusion).all() or not (inclusion > 0).all():
+        return False
+    reach = getattr(subset, "reach", None)
+    if reach is not None:
+        return bool(reach == n_items)
+    distinct = np.unique(np.round(inclusion, 9))
+    tolerance = 1e-6 * n_items if len(distinct) == 1 else (1 / distinct).sum()
+    return bool(abs((1 / inclusion).sum() - n_items) <= tolerance)
+
+
+def filled_scores(responses: Responses) -> FloatArray:
+    """Scores, 0 to 1, of all subjects on all items; imputed from item and subject effects."""
+    scores = centred_scores(responses)
+    return np.clip(scores.centred + scores.means.astype(np.float32), 0, 1)
+
+
+def full_scores(responses: Responses, weights: FloatArray | None = None) -> FloatArray:
+    """Full score of each subject: the mean of its observed responses, on a scale from 0 to 1.
+
+    ``score_i = sum_j x_ij / (m_i (K - 1))`` over the m_i items with a response, K categories; with
+    weights ``sum_j t_j x_ij / ((K - 1) sum_j t_j)`` over the same.
+
+    Args:
+        responses: right/wrong, fractional or graded responses.
+        weights: weight t of each item, at least 0; equal by default.
+
+    Returns:
+        One number per subject, 0 to 1; NaN for a subject without a response. With missing
+        responses, scores of subjects who answered different items are not strictly comparable.
+
+    Example:
+        >>> full_scores(Responses.from_array([[1, 1, 0, 1], [0, 0, -1, 1]])).round(3).tolist()
+        [0.75, 0.333]
+    """
+    top = max(responses.n_categories - 1, 1)
+    scores = np.full(responses.n_subjects, np.nan)
+    for rows in row_blocks(responses.shape):
+        is_observed = observed(responses.values[rows])
+        if weights is None:
+            total = responses.values[rows].sum(axis=1, where=is_observed, dtype=np.float64)
+            size = is_observed.sum(axis=1, dtype=np.float64)
+        else:
+            total, size = (
+                np.where(is_observed, responses.values[rows], 0) @ weights,
+                is_observed @ weights,
+            )
+        np.divide(total, top * size, out=scores[rows], where=size > 0)
+    return scores

@@ -1,0 +1,301 @@
+"""The report section of a bank: facts, information, and the table of items."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat.bank import ItemBank, summed_information, test_information
+from irtcat.report.blocks import (
+    Block,
+    Section,
+    column,
+    line,
+    lines,
+    numbers,
+    points,
+    row,
+    shorter,
+    table,
+    words,
+)
+from irtcat.report.curves import axis_of, item_curves, item_location
+from irtcat.report.names import TEXTS, are_hashes, listed
+from irtcat.report.remarks import Note, common_flags, split_flags, without
+
+__all__ = ["bank_section", "information_figures", "item_table"]
+
+CORRECTNESS = ("right/wrong", "counts")
+MOST_METADATA = 8
+"""Metadata columns shown of each kind (short values, long texts)."""
+MOST_LETTERS = 60
+"""Letters of the name of a column."""
+MAIN = ("b", "mdiff", "proportion_correct")
+"""Columns of an item that a phone shows."""
+FEW_SUBJECTS = 30
+"""Of a calibration on fewer subjects it is said that its numbers are rough."""
+SERIOUS = {"negative slope", "no responses"}
+"""Flags of items whose parameters mislead; the others mark parameters that are imprecise."""
+MOST_LEVELS = 30
+"""Text columns with more distinct values get no filter."""
+SPREAD = np.linspace(-4, 4, 81)
+
+CURVE_MEANING = {
+    "right/wrong": "the probability of a right answer",
+    "graded": "the probability of each category, and the expected share of points",
+    "counts": "the expected share of right trials",
+    "fractions": "the expected score",
+}
+"""The meaning of an item's curve, by the response type of its model."""
+
+
+def bank_section(
+    name: str,
+    bank: ItemBank,
+    subset: Any = None,
+    curves: Any = None,
+    names: Mapping[str, str] | None = None,
+) -> Section:
+    """The section of a bank.
+
+    Args:
+        name: for the heading.
+        bank: the bank.
+        subset: ids of selected items, which are marked and get their own information curve, or
+            None.
+        curves: empirical curves by item, as a table of `irtcat.diagnose.empirical_curves`.
+        names: texts of items whose ids are hashes.
+    """
+    frame = bank.to_frame().iloc[:, : -bank.items.shape[1] or None]
+    notes = _notes(bank, frame, names or {})
+    if "flag" in frame:
+        frame = frame.assign(
+            flag=without(frame["flag"], list(common_flags(split_flags(frame["flag"]))))
+        )
+    blocks: list[Block] = []
+    if bank.model.dims == 1:
+        blocks += information_figures(bank, subset)
+    if np.isfinite(item_location(bank, frame)[0]).any():
+        blocks.append(_map(frame, bank))
+    blocks.append(item_table(bank, frame, subset, curves))
+    intro = (_about(bank), _omitted(bank.items))
+    return Section(
+        title=f"Items: {name}",
+        intro=intro,
+        facts=_facts(bank, frame),
+        blocks=blocks,
+        notes=tuple(notes),
+    )
+
+
+def _about(bank: ItemBank) -> str:
+    if bank.model.dims > 1:
+        return (
+            f"The items measure {bank.model.dims} dimensions. Each item's curves run along the "
+            "direction in which it discriminates best."
+        )
+    mean, sd = bank.population.mean, bank.population.sd
+    return (
+        f"Abilities and difficulties are on one scale; the calibration population has mean "
+        f"{mean:.4g} and standard deviation {sd:.3g}. An item's curve shows "
+        f"{CURVE_MEANING[bank.model.takes]} at each ability."
+    )
+
+
+def _facts(bank: ItemBank, frame: pd.DataFrame) -> dict[str, str]:
+    facts = {"Items": f"{bank.n_items:,}", "Model": bank.model.key}
+    for name, label in (("n_subjects", "Subjects"), ("method", "Method"),
+                        ("n_iterations", "Iterations"),
+                        ("log_likelihood", "Log-likelihood")):  # fmt: skip
+        value = bank.provenance.get(name)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            facts[label] = f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
+        elif isinstance(value, str):
+            facts[label] = value
+    if "proportion_correct" in frame and frame["proportion_correct"].notna().any():
+        share = "Mean share right" if bank.model.takes in CORRECTNESS else "Mean share of points"
+        facts[share] = f"{frame['proportion_correct'].mean():.1%}"
+    if bank.model.dims == 1:
+        information = float(test_information(bank, bank.population.mean)[0])
+        error = f"{information**-0.5:.3f}" if information > 0 else "—"
+        facts["SE at the mean ability"] = error
+    return facts
+
+
+def _notes(bank: ItemBank, frame: pd.DataFrame, names: Mapping[str, str]) -> list[Note]:
+    """What to check: the calibration, and the flagged items."""
+    notes = []
+    if bank.provenance.get("converged") is False:
+        text = "The calibration did not converge: its numbers are not final."
+        notes.append(Note(text, "Items", serious=True))
+    rows = split_flags(frame["flag"]) if "flag" in frame else []
+    common = common_flags(rows)
+    n_subjects = bank.provenance.get("n_subjects")
+    few = isinstance(n_subjects, int) and n_subjects < FEW_SUBJECTS
+    if few or common:
+        notes.append(Note(_of_most(bank, common, n_subjects if few else None), "Items", bool(few)))
+    for flag, count in _count_flags(rows).items():
+        if flag in common:
+            continue
+        ids = [name for name, flags in zip(frame.index, rows, strict=True) if flag in flags]
+        subject = "item is" if count == 1 else "items are"
+        text = f"{count:,} {subject} flagged “{flag}”: {listed(ids, names)}."
+        notes.append(Note(text, "Items", flag in SERIOUS))
+    return notes
+
+
+def _of_most(bank: ItemBank, common: Mapping[str, int], n_subjects: int | None) -> str:
+    """What holds of most items, in one sentence."""
+    flags = ", ".join(f"“{flag}” {n:,}" for flag, n in common.items())
+    marked = f"most of its {bank.n_items:,} items are flagged ({flags})" if flags else ""
+    if n_subjects is None:
+        return f"{marked[:1].upper()}{marked[1:]}, which is not marked at each of them."
+    rough = f"The bank was calibrated on {n_subjects} subjects only: take its numbers as rough"
+    return f"{rough}; {marked}." if marked else f"{rough}."
+
+
+def _count_flags(rows: list[list[str]]) -> Mapping[str, int]:
+    """The number of items with each flag, the most frequent first."""
+    counts = Counter(flag for flags in rows for flag in dict.fromkeys(flags))
+    return dict(counts.most_common())
+
+
+def information_figures(bank: ItemBank, subset: Any = None) -> list[Block]:
+    """Test information and standard error against ability."""
+    theta = bank.population.mean + bank.population.sd * SPREAD
+    banks = {f"all {bank.n_items:,} items": bank}
+    if subset is not None:
+        banks[f"the {len(subset):,} selected"] = bank.subset(subset)
+    information = {name: test_information(b, theta) for name, b in banks.items()}
+    of_all = next(iter(information.values()))
+    best, top = theta[np.argmax(of_all)], of_all.max()
+    shade = numbers(bank.population.mean + 1.96 * bank.population.sd * np.array([-1, 1]))
+    share = {"shade": shade, "shadelabel": "95 % of the calibration population"}
+    with np.errstate(divide="ignore"):
+        errors = {name: 1 / np.sqrt(value) for name, value in information.items()}
+    description = "These items give no information on ability: all slopes are zero."
+    if top > 0:
+        height = f"{top:,.{0 if top >= 100 else 2}f}"
+        description = (
+            f"Information is greatest at ability {best:.2f}, where it is {height} "
+            f"(standard error {top**-0.5:.3f})."
+        )
+    first = lines("Test information", "Ability θ", "Information",
+                  [line(name, theta, value) for name, value in information.items()], description,
+                  ylim=[0, None], **share)  # fmt: skip
+    second = lines("Standard error of ability", "Ability θ", "Standard error",
+                   [line(name, theta, value) for name, value in errors.items()],
+                   "One over the square root of the information.", logy=1, **share)  # fmt: skip
+    return [row(first, second)]
+
+
+def _map(frame: pd.DataFrame, bank: ItemBank) -> Block:
+    """The figure of difficulty and discrimination of all items."""
+    b, a = item_location(bank, frame)
+    mean, sd = axis_of(bank)
+    low, high = mean + sd * np.array([-6, 6])
+    outside = int((np.isfinite(b) & ((b < low) | (b > high))).sum())
+    undefined = int((~(np.isfinite(b) & np.isfinite(a))).sum())
+    description = "Each dot is an item; select one to open it in the table."
+    if outside:
+        subject = "item is" if outside == 1 else "items are"
+        description += (
+            f" {outside:,} {subject} outside {low:.3g} to {high:.3g} and drawn at that end."
+        )
+    if undefined:
+        subject = "item has" if undefined == 1 else "items have"
+        description += f" {undefined:,} {subject} no difficulty and no dot."
+    flagged = frame["flag"].fillna("").astype(str).ne("") if "flag" in frame else None
+    x, y = ("b", "a") if bank.model.dims == 1 else ("mdiff", "mdisc")
+    figure = points(
+        "Difficulty and discrimination", words(x), words(y), ((), ()), (), description,
+        opens="items",
+    )  # fmt: skip
+    if flagged is not None:
+        figure["flagged"] = np.flatnonzero(flagged.to_numpy()).tolist()
+    # The script reads the coordinates from the table of items that follows.
+    return {**figure, "of": [x, y], "clip": numbers([low, high])}
+
+
+def item_table(
+    bank: ItemBank, frame: pd.DataFrame, subset: Any = None, curves: Any = None
+) -> Block:
+    """The table of all items, with curve, information, text and flags as details."""
+    columns = [column("item", frame.index)]
+    for key in frame.columns:
+        name = str(key)
+        if name == "flag" or _is_trivial(name, frame[key]):
+            continue
+        share = name == "proportion_correct"
+        minor = name.startswith("se_") or name in ("n_responses",)
+        label = "Share of points" if share and bank.model.takes not in CORRECTNESS else None
+        main = name in MAIN
+        columns.append(column(name, frame[key], label, minor=minor, percent=share, main=main))
+    if hasattr(bank.model, "trials"):
+        columns.append(column("trials", np.asarray(bank.model.trials)))
+    if bank.model.dims == 1:
+        theta = bank.population.mean + bank.population.sd * SPREAD
+        weight = np.exp(-0.5 * SPREAD**2)
+        mean = summed_information(bank, theta, weight / weight.sum())
+        columns.append(column("information", mean, "Mean information"))
+    if subset is not None:
+        chosen = np.isin(bank.item_ids, np.asarray(subset, str))
+        columns.append(column("chosen", np.where(chosen, "selected", ""), "Selected"))
+    if "flag" in frame and not _is_trivial("flag", frame["flag"]):
+        columns.append(column("flag", frame["flag"]))
+    columns += _metadata(bank.items, {c["k"] for c in columns})
+    curve_data = item_curves(bank, frame, curves)
+    numeric = {c["k"]: c["v"] for c in columns if c.get("kind") == "num"}
+    for key, name in (("a", "a"), ("b", "b"), ("c", "c"), ("d", "d"), ("a", "mdisc"),
+                      ("b", "mdiff"), ("times", "trials")):  # fmt: skip
+        if name in numeric and curve_data.get(key) == numeric[name]:
+            curve_data[key] = name  # the script reads the values from the table's column
+    filters = [c["k"] for c in columns if 1 < len(c.get("levels", ())) <= MOST_LEVELS]
+    ranges = [n for n in ("b", "a", "proportion_correct", "information")
+              if any(c["k"] == n for c in columns)]  # fmt: skip
+    texts = next((c["k"] for c in columns if c.get("long") and TEXTS.match(c["label"])), None)
+    named = {"texts": texts} if texts is not None and are_hashes(frame.index) else {}
+    return table("Items", columns, filters=filters, ranges=ranges, name="items",
+                 curves=curve_data, **named)  # fmt: skip
+
+
+def _is_trivial(name: str, values: pd.Series) -> bool:
+    """Whether a column has no values, or asymptotes of 0 or 1 only."""
+    if values.isna().all() or (values.astype(str) == "").all():
+        return True
+    return bool((name == "c" and (values == 0).all()) or (name == "d" and (values == 1).all()))
+
+
+def _metadata(items: pd.DataFrame, used: set[str]) -> list[Block]:
+    """The first columns of the items' metadata: short values, then long texts."""
+    columns = []
+    for names, long in zip(_kinds(items), (False, True), strict=True):
+        for name in names[:MOST_METADATA]:
+            key = f"{name} (own)" if name in used else name
+            values = items[name].astype(object) if long else items[name]
+            columns.append(column(key, values, name, minor=not long, long=long))
+    return columns
+
+
+def _kinds(items: pd.DataFrame) -> tuple[list[str], list[str]]:
+    """The metadata columns with values: those of short values, and those of long texts."""
+    short: list[str] = []
+    texts: list[str] = []
+    for key in items.columns:
+        if items[key].isna().all() or (items[key].astype(str) == "").all():
+            continue
+        wide = items[key].dtype == object and items[key].astype(str).str.len().max() > 60
+        (texts if TEXTS.match(str(key)) or wide else short).append(key)
+    return short, texts
+
+
+def _omitted(items: pd.DataFrame) -> str:
+    """A sentence that names the metadata columns that are not shown."""
+    omitted = [str(name) for names in _kinds(items) for name in names[MOST_METADATA:]]
+    if not omitted:
+        return ""
+    names = ", ".join(shorter(name, MOST_LETTERS) for name in omitted[:MOST_METADATA])
+    more = f" and {len(omitted) - MOST_METADATA:,} more" if len(omitted) > MOST_METADATA else ""
+    return f"Columns of the items that are omitted here: {names}{more}."

@@ -1,0 +1,260 @@
+"""The opening of the page: the result in a few sentences for a reader who knows no IRT."""
+
+from collections.abc import Sequence
+from datetime import date
+
+import numpy as np
+
+from irtcat.report.blocks import shorter
+from irtcat.report.page import Headline
+from irtcat.report.ranking import (
+    CLEAR,
+    LIKELY,
+    MEASURES,
+    POSSIBLE,
+    Ranking,
+    Standing,
+    interval_name,
+)
+from irtcat.report.reading import Result
+from irtcat.report.tables import best_of_board
+from irtcat.responses import Responses
+
+__all__ = ["day_text", "headline", "word_for"]
+
+TIE = 5e-4
+"""Scores that differ by less look equal, and share a place in words."""
+MOST_LETTERS = 60
+"""Letters of a model's name in a sentence."""
+
+
+def word_for(results: Sequence[Result]) -> str:
+    """What a subject is called: a model where models are evaluated, else a subject."""
+    kinds = {result.kind for result in results}
+    return "Model" if kinds & {"evaluation", "predictions", "board"} else "Subject"
+
+
+def day_text(day: date) -> str:
+    """A date in words.
+
+    Example:
+        >>> day_text(date(2026, 11, 3))
+        '3 November 2026'
+    """
+    return f"{day.day} {day:%B} {day.year}"
+
+
+def headline(
+    results: Sequence[Result],
+    responses: Responses | None,
+    ranking: Ranking | None,
+    day: date,
+) -> Headline:
+    """The opening of the page.
+
+    Args:
+        results: all results.
+        responses: the responses to the full benchmark, if known.
+        ranking: the ranking; None without models.
+        day: the date.
+    """
+    word = word_for(results).lower()
+    calibrated = _n_calibrated(results, responses, ranking)
+    meta = [day_text(day)]
+    n_items = _n_items(results, ranking)
+    if ranking is not None:
+        meta.append(_count(len(ranking.rows), word))
+    if n_items:
+        meta.append(_count(n_items, "item"))
+    if calibrated:
+        meta.append(f"calibrated on {_count(calibrated, word)}")
+    sentences: list[str] = []
+    facts: dict[str, str] = {}
+    if ranking is not None:
+        sentences += _best(ranking, word)
+        facts |= _best_facts(ranking, word)
+        sentences += _saved(ranking, word)
+        facts |= _saved_facts(ranking)
+    boards = [result.value for result in results if result.kind == "board"]
+    if boards:
+        sentences.append(best_of_board(boards[0]))
+    if not sentences:
+        sentences.append(_without_models(results, n_items, calibrated))
+    return Headline(meta=meta, sentences=[text for text in sentences if text], facts=facts)
+
+
+def _count(n: int, noun: str) -> str:
+    """A number with its noun.
+
+    Example:
+        >>> _count(1, "model"), _count(1200, "item")
+        ('1 model', '1,200 items')
+    """
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def _n_items(results: Sequence[Result], ranking: Ranking | None) -> int | None:
+    if ranking is not None and ranking.n_items:
+        return ranking.n_items
+    return max((r.value.n_items for r in results if r.kind == "bank"), default=None)
+
+
+def _n_calibrated(
+    results: Sequence[Result], responses: Responses | None, ranking: Ranking | None
+) -> int | None:
+    """Number of calibrated subjects, as the predictions or a bank have it."""
+    counts = [row.n_calibrated for row in ranking.rows] if ranking is not None else []
+    for result in results:
+        n = result.value.provenance.get("n_subjects") if result.kind == "bank" else None
+        counts.append(n if isinstance(n, int) else 0)
+    return max(counts, default=0) or None
+
+
+def _value(row: Standing, ranking: Ranking) -> str:
+    """A score or ability with its interval."""
+    if not np.isfinite([row.lower, row.upper]).all():
+        return f"an ability of {row.score:.2f} (interval unknown)"
+    if MEASURES[ranking.by][1]:
+        ends = f"{interval_name(row.level)} {100 * row.lower:.1f} to {100 * row.upper:.1f} %"
+        return f"{100 * row.score:.1f} % ({ends})"
+    ends = f"{interval_name(row.level)} {row.lower:.2f} to {row.upper:.2f}"
+    return f"an ability of {row.score:.2f} ({ends})"
+
+
+def _name(row: Standing) -> str:
+    return shorter(row.name, MOST_LETTERS)
+
+
+def _best(ranking: Ranking, word: str) -> list[str]:
+    """Who is best, and whether it is clearly so."""
+    first, *others = ranking.rows
+    if not others:
+        rank = ""
+        if first.rank is not None and first.n_calibrated:
+            rank = f" That is rank {first.rank:,} of {first.n_calibrated + 1:,}"
+            if first.rank_lower is not None and first.rank_upper is not None:
+                rank += f" ({first.rank_lower:,} to {first.rank_upper:,})"
+            rank += f" among the calibrated {word}s."
+        return [f"{_name(first)} reaches {_value(first, ranking)}.{rank}"]
+    ahead = ranking.ahead()
+    second, p = others[0], float(ahead[0])
+    rivals = int((1 - ahead > POSSIBLE).sum())
+    tied = _tied(ranking)
+    if tied:
+        names = ", ".join(_name(row) for row in (first, *tied)[:3])
+        more = f" and {len(tied) - 2:,} more" if len(tied) > 2 else ""
+        tie = f"{names}{more} share the first place with {_value(first, ranking)}."
+        return [
+            tie,
+            f"{rivals:,} of the other {len(others):,} {word}s may be as good.",
+        ]
+    lead = f"{_name(first)} is best with {_value(first, ranking)}."
+    follower = f"{_name(second)} with {_value(second, ranking)}"
+    if p >= CLEAR and not rivals:
+        verdict = f"It is clearly ahead of all others; the next is {follower}."
+    elif p >= LIKELY:
+        verdict = (
+            f"It is probably better than the next, {follower}: the probability is {_percent(p)}."
+        )
+    else:
+        verdict = (
+            f"It is not clearly the best: the next is {follower}, and the probability that the "
+            f"first is really better is {_percent(p)}."
+        )
+    if rivals > 1:
+        verdict += f" {rivals:,} of the other {len(others):,} {word}s may be as good."
+    return [lead, verdict]
+
+
+def _tied(ranking: Ranking) -> list[Standing]:
+    """The rows that share the first place with the first."""
+    first, *others = ranking.rows
+    return [row for row in others if abs(row.score - first.score) < TIE]
+
+
+def _percent(p: float) -> str:
+    """A probability in whole percent, never 0 or 100.
+
+    Example:
+        >>> _percent(0.714), _percent(0.9999)
+        ('71 %', 'over 99 %')
+    """
+    return "over 99 %" if p > 0.99 else f"{100 * p:.0f} %"
+
+
+def _best_facts(ranking: Ranking, word: str) -> dict[str, str]:
+    first = ranking.rows[0]
+    label, percent = MEASURES[ranking.by]
+    tied = len(_tied(ranking))
+    name = _name(first) + (f" and {tied:,} more" if tied else "")
+    facts = {f"Best {word}" if len(ranking.rows) > 1 else word.capitalize(): name}
+    facts[label] = f"{100 * first.score:.1f} %" if percent else f"{first.score:.2f}"
+    if len(ranking.rows) > 1:
+        p = float(ranking.ahead()[0])
+        facts["Clearly best"] = "yes" if p >= CLEAR else "probably" if p >= LIKELY else "no"
+    return facts
+
+
+def _share_saved(ranking: Ranking) -> tuple[float, float] | None:
+    """Mean number of items run, and the share of answers saved; None if nothing is known."""
+    counts = [row.n_items for row in ranking.rows if row.n_items is not None]
+    if ranking.by == "observed" or not ranking.n_items or len(counts) < len(ranking.rows):
+        return None
+    mean = float(np.mean(counts))
+    return (mean, 1 - mean / ranking.n_items) if mean < ranking.n_items else None
+
+
+def _costs(ranking: Ranking) -> tuple[float, float] | None:
+    costs = [row.cost for row in ranking.rows if row.cost is not None]
+    if not costs:
+        return None
+    return sum(cost for cost, _ in costs), sum(full for _, full in costs)
+
+
+def _money(cost: float) -> str:
+    """A cost, to the hundredth above 1.
+
+    Example:
+        >>> _money(1234.567), _money(0.01234)
+        ('1,234.57', '0.0123')
+    """
+    return f"{cost:,.2f}" if cost >= 1 else f"{cost:.3g}"
+
+
+def _saved(ranking: Ranking, word: str) -> list[str]:
+    """How much was saved."""
+    out = []
+    saved = _share_saved(ranking)
+    if saved is not None:
+        mean, share = saved
+        per = f"{mean:,.0f}" if mean == round(mean) else f"{mean:,.1f} on average"
+        total = f"{ranking.n_items:,} items"
+        percent = f"{100 * share:.0f} % of the answers were saved"
+        out.append(f"Each {word} answered {per} of the {total}: {percent}.")
+    costs = _costs(ranking)
+    if costs is not None:
+        out.append(f"The answers cost {_money(costs[0])} instead of {_money(costs[1])}.")
+    return out
+
+
+def _saved_facts(ranking: Ranking) -> dict[str, str]:
+    saved, costs = _share_saved(ranking), _costs(ranking)
+    facts = {} if saved is None else {"Answers saved": f"{100 * saved[1]:.0f} %"}
+    if costs is not None:
+        facts["Cost"] = f"{_money(costs[0])} of {_money(costs[1])}"
+    return facts
+
+
+def _without_models(results: Sequence[Result], n_items: int | None, calibrated: int | None) -> str:
+    """What a page without a ranking shows."""
+    kinds = {result.kind for result in results}
+    if "bank" in kinds and n_items:
+        end = f", calibrated on {_count(calibrated, 'subject')}" if calibrated else ""
+        return f"A bank of {_count(n_items, 'item')}{end}."
+    if "sessions" in kinds:
+        return "Adaptive sessions, without a ranking: see the details."
+    return (
+        "The results of one analysis: see the details."
+        if len(results) == 1
+        else (f"The results of {len(results):,} analyses: see the details.")
+    )

@@ -1,0 +1,252 @@
+"""Renders sections as HTML: user data is escaped, script and style are pinned by their hash."""
+
+import base64
+import functools
+import hashlib
+import json
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from irtcat._version import __version__
+from irtcat.report.blocks import Block, Section, shorter
+from irtcat.report.remarks import grouped
+
+__all__ = ["Headline", "page"]
+
+SCRIPTS = ("core.js", "charts.js", "tables.js", "page.js")
+LENGTHS = (2000, 1000, 500, 300, 200, 140, 100, 70, 50, 30)
+"""Lengths to which long texts are truncated: the first with which the page fits."""
+
+NOTES_SHOWN = 4
+"""Notes of each topic that are shown; the others are folded."""
+
+MANY_ROWS, NOTE_BYTES = 500, 70
+"""Tables with more rows may lose columns; the remark about each takes so many bytes."""
+
+UNSAFE = re.compile("[<>&@\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
+"""Characters that could end an element, or change the writing direction."""
+
+
+@dataclass(frozen=True, eq=False)
+class Headline:
+    """The opening of the page.
+
+    Attributes:
+        meta: date, and numbers of models and items.
+        sentences: the result in words; the first is the most important.
+        facts: key figures, by name.
+    """
+
+    meta: Sequence[str] = ()
+    sentences: Sequence[str] = ()
+    facts: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """A section and its place on the page; see `Section` for the other attributes.
+
+    Attributes:
+        number: its position in the data.
+        anchor: its link target.
+    """
+
+    number: int
+    anchor: str
+    title: str
+    intro: tuple[str, ...]
+    facts: dict[str, str]
+    blocks: Sequence[Block]
+
+
+def page(
+    title: str,
+    sections: Sequence[Section],
+    limit: int,
+    headline: Headline | None = None,
+    ranking: Section | None = None,
+) -> str:
+    """Render the page, reduced to fewer bytes than ``limit``.
+
+    Long texts are truncated first; then columns of long tables are omitted, minor ones last. A
+    remark at the end of the page reports both.
+
+    Args:
+        title: heading.
+        sections: the details, in order.
+        limit: bytes.
+        headline: the opening.
+        ranking: the section that follows it.
+    """
+    every = [*([] if ranking is None else [ranking]), *sections]
+    values = _values(title, every, headline or Headline(), ranking is not None)
+
+    def rendered(data: str, remark: str) -> str:
+        return _template().render(**values, data=Markup(data), remark=remark)
+
+    room = limit - len(rendered("", "").encode()) - 400
+    longest = max((len(text) for text in _texts(every)), default=0)
+    lengths = [longest, *(length for length in LENGTHS if length < longest)]
+    first, last = 0, len(lengths) - 1  # bisection: shorter texts give a smaller page
+    while first < last:
+        middle = (first + last) // 2
+        small = len(_data(every, lengths[middle]).encode()) <= room
+        first, last = (first, middle) if small else (middle + 1, last)
+    remark = ""
+    if first > 0:
+        remark = f"Long texts are truncated to {lengths[first]} letters to limit the page size."
+    data = _data(every, lengths[first])
+    omitted = _columns_to_omit(every, lengths[first], len(data.encode()) - room)
+    if omitted:
+        data = _data(every, lengths[first], {id(column) for column in omitted})
+        names = ", ".join(dict.fromkeys(shorter(column["label"], 60) for column in omitted))
+        remark += f" Columns omitted to limit the page size: {names}."
+    return rendered(data, remark)
+
+
+def _values(
+    title: str, every: Sequence[Section], headline: Headline, has_ranking: bool
+) -> dict[str, Any]:
+    """What the template shows, apart from the data."""
+    style, script = _asset("page.css"), "".join(_asset(name) for name in SCRIPTS)
+    policy = (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    placed = [
+        Placed(
+            number=i,
+            anchor=f"section-{i + 1}",
+            title=section.title,
+            intro=section.intro,
+            facts=dict(section.facts),
+            blocks=section.blocks,
+        )
+        for i, section in enumerate(every)
+    ]
+    notes = [
+        (note, (place.anchor, _line(place.title)))
+        for place, section in zip(placed, every, strict=True)
+        for note in section.notes
+    ]
+    return {
+        "title": title,
+        "headline": headline,
+        "ranking": placed[0] if has_ranking else None,
+        "sections": placed[1:] if has_ranking else placed,
+        "groups": grouped(notes),
+        "shown": NOTES_SHOWN,
+        "policy": Markup(policy),
+        "style": Markup(style),
+        "script": Markup(script),
+        "version": __version__,
+    }
+
+
+@functools.cache
+def _template() -> jinja2.Template:
+    """The page's template, which escapes every value that is not `Markup`."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("irtcat.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["line"] = _line
+    return environment.get_template("page.html")
+
+
+def _line(text: object) -> str:
+    """A text on one line."""
+    return " ".join(str(text).split())
+
+
+def _asset(name: str) -> str:
+    return resources.files("irtcat").joinpath("report", "assets", name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    """The hash by which a Content-Security-Policy allows an inline script or style."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _columns_to_omit(sections: Sequence[Section], length: int, excess: int) -> list[dict[str, Any]]:
+    """As few columns of long tables as needed to save ``excess`` bytes, long texts first."""
+    if excess <= 0:
+        return []
+    candidates = [
+        (bool(column.get("long")), index, column)
+        for section in sections
+        for table in _in_blocks(section.blocks)
+        if table.get("n", 0) > MANY_ROWS
+        for index, column in enumerate(table["cols"])
+        if index and (column.get("long") or column.get("minor"))
+    ]
+    omitted: list[dict[str, Any]] = []
+    for _, _, column in sorted(candidates, key=lambda entry: entry[:2], reverse=True):
+        if excess + NOTE_BYTES * len(omitted) <= 0:
+            break
+        excess -= len(_json(_reduced(column, length)).encode())
+        omitted.append(column)
+    return omitted
+
+
+def _texts(sections: Any) -> Iterator[str]:
+    """Every text that may be truncated."""
+    for column in _long_columns(sections):
+        yield from column["v"]
+
+
+def _long_columns(sections: Sequence[Section]) -> Iterator[dict[str, Any]]:
+    """The columns of long texts in all blocks."""
+    for section in sections:
+        for block in _in_blocks(section.blocks):
+            yield from (column for column in block.get("cols", ()) if column.get("long"))
+
+
+def _in_blocks(blocks: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Every block, including nested ones."""
+    for block in blocks:
+        yield block
+        yield from _in_blocks(block.get("blocks", ()))
+        for option in block.get("options", ()):
+            yield from _in_blocks(option["blocks"])
+
+
+def _data(sections: Sequence[Section], length: int, omitted: Collection[int] = ()) -> str:
+    """The blocks as JSON for a script element."""
+    return _json([_reduced(list(section.blocks), length, omitted) for section in sections])
+
+
+def _reduced(value: Any, length: int, omitted: Collection[int] = ()) -> Any:
+    """A copy with truncated texts, and without the columns whose `id` is in ``omitted``."""
+    if isinstance(value, dict):
+        if value.get("long"):
+            return {**value, "v": [shorter(text, length) for text in value["v"]]}
+        return {key: _reduced(entry, length, omitted) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_reduced(entry, length, omitted) for entry in value if id(entry) not in omitted]
+    return value
+
+
+def _json(document: Any) -> str:
+    """Compact JSON for a script element."""
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return escaped(text)
+
+
+def escaped(text: str) -> str:
+    r"""Escape JSON so that it cannot open or close an HTML element; the data are unchanged.
+
+    Example:
+        >>> escaped('"</script><b>&"')
+        '"\\u003c/script\\u003e\\u003cb\\u003e\\u0026"'
+    """
+    return UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

@@ -1,0 +1,547 @@
+"""The ranking of the page: one score with one interval for every model, and where it comes from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._common.progress import Progress, Steps, part_of
+from irtcat._common.types import FloatArray
+from irtcat.cat import FullScore
+from irtcat.prediction import OUT_OF_RANGE
+from irtcat.report.blocks import Block, Section, bar, column, points, shorter, table
+from irtcat.report.reading import Result
+from irtcat.report.remarks import Note
+from irtcat.responses import Responses
+
+if TYPE_CHECKING:
+    from irtcat.cat import Session
+
+__all__ = [
+    "Ranking",
+    "Standing",
+    "flag_notes",
+    "interval_name",
+    "ranking_of",
+    "ranking_section",
+    "score_text",
+    "session_score",
+    "session_text",
+]
+
+NORMAL = NormalDist()  # scipy.special takes as long to import as numpy
+Z = NORMAL.inv_cdf(0.975)
+CLEAR, LIKELY, POSSIBLE = 0.95, 0.8, 0.05
+"""Probabilities above which the best is clearly or probably better than another, and above which
+another may be the best."""
+MANY = 12
+"""Above so many rows the ranking also has a figure."""
+LEAST_CALIBRATION = 8
+"""With fewer subjects, responses are no calibration: `irtcat.predict` needs as many."""
+UNLIKE = "The model appears unlike the calibrated ones: "
+FLAG_OF = {reason: flag for flag, reason in OUT_OF_RANGE.items()}
+
+MEASURES = {"score": ("Score", True), "theta": ("Ability θ", False), "observed": ("Score", True)}
+"""What a ranking can be by: its label, and whether it is a share."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A row of the ranking.
+
+    Attributes:
+        name: the model.
+        score: score (0 to 1) or ability.
+        lower: lower end of its interval.
+        upper: upper end.
+        level: probability of the interval; None if not known.
+        estimator: how the score was estimated.
+        n_items: number of items run; None if not known.
+        rank: rank among the calibrated models; None if not known.
+        rank_lower: best rank in the interval.
+        rank_upper: worst rank in the interval.
+        n_calibrated: number of calibrated models.
+        flags: what is uncertain about it.
+        source: name of the result that it comes from.
+        cost: cost of the items run, and of all items; None if not known.
+    """
+
+    name: str
+    score: float
+    lower: float
+    upper: float
+    level: float | None = 0.95
+    estimator: str = ""
+    n_items: int | None = None
+    rank: int | None = None
+    rank_lower: int | None = None
+    rank_upper: int | None = None
+    n_calibrated: int = 0
+    flags: tuple[str, ...] = ()
+    source: str = ""
+    cost: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """All rows, the best first.
+
+    Attributes:
+        by: "score", "theta" (ability) or "observed" (share of points of complete responses).
+        rows: the models.
+        others: names of models with a second estimate from another result, which is not shown.
+        n_items: number of items of the benchmark; None if not known.
+    """
+
+    by: str
+    rows: tuple[Standing, ...]
+    others: tuple[str, ...] = ()
+    n_items: int | None = None
+
+    @property
+    def by_name(self) -> dict[str, Standing]:
+        """The rows by name."""
+        return {row.name: row for row in self.rows}
+
+    def ahead(self) -> FloatArray:
+        """Probability that the first is better than each of the others, if errors are Normal."""
+        if len(self.rows) < 2:
+            return np.empty(0)
+        first, others = self.rows[0], self.rows[1:]
+        below = (first.score - first.lower) / _z(first.level)
+        above = np.array([(row.upper - row.score) / _z(row.level) for row in others])
+        gap = first.score - np.array([row.score for row in others])
+        sd = np.sqrt(below**2 + above**2)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where(sd > 0, gap / sd, np.where(gap > 0, np.inf, 0.0))
+        return np.vectorize(NORMAL.cdf, otypes=[float])(np.nan_to_num(ratio))
+
+
+@dataclass
+class _Found:
+    """Estimates by name, the first of each name; a later one of another run is only noted."""
+
+    rows: dict[str, Standing] = field(default_factory=dict)
+    others: list[str] = field(default_factory=list)
+
+    def add(self, row: Standing, *, same_run: bool = False) -> None:
+        if not np.isfinite(row.score):
+            return
+        known = self.rows.setdefault(row.name, row)
+        if known is not row and not same_run and abs(known.score - row.score) > 1e-9:
+            self.others.append(row.name)
+
+
+def _z(level: float | None) -> float:
+    return Z if level is None else NORMAL.inv_cdf(0.5 + level / 2)
+
+
+def interval_name(level: float | None) -> str:
+    """An interval in words.
+
+    Example:
+        >>> interval_name(0.95), interval_name(None)
+        ('95 % interval', 'interval')
+    """
+    return "interval" if level is None else f"{100 * level:g} % interval"
+
+
+def ranking_of(
+    results: Sequence[Result],
+    responses: Responses | None,
+    progress: Progress | None = None,
+    mismatch: str = "refuse",
+) -> Ranking | None:
+    """The ranking of all models in the results; None without any.
+
+    A model has one score: that of its evaluation or prediction with calibration responses, else
+    that of its session. Sessions are estimated with ``responses`` as the calibration where these
+    hold all items of the bank. Without scores models are ranked by ability, and without abilities
+    by their share of points in complete responses.
+    """
+    found = _Found()
+    n_run = {len(result.value) for result in results if result.kind == "subset"}
+    subset_size = n_run.pop() if len(n_run) == 1 else None
+    evaluations = [_evaluated(result) for result in results if result.kind == "evaluation"]
+    in_runs = {row.name for row in evaluations if row is not None}
+    for row in evaluations:
+        if row is not None and row.estimator != "bank":
+            found.add(row)
+    for result in results:
+        if result.kind == "predictions":
+            for row in _predicted(result, subset_size):
+                found.add(row)
+    stores = [result for result in results if result.kind == "sessions"]
+    for number, result in enumerate(stores):
+        part = part_of(progress, number, len(stores))
+        for row in session_standings(result, responses, mismatch, part):
+            found.add(row, same_run=row.name in in_runs or row.name in found.rows)
+    for row in evaluations:
+        if row is not None:
+            found.add(row)
+    n_items = _n_items(results, responses)
+    if found.rows:
+        return _ranking("score", found, n_items)
+    for result in results:
+        if result.kind == "scores" and "theta" in result.value:
+            for row in _abilities(result):
+                found.add(row)
+    if found.rows:
+        return _ranking("theta", found, n_items)
+    if responses is not None:
+        for row in _observed(responses):
+            found.add(row)
+    return _ranking("observed", found, n_items) if found.rows else None
+
+
+def _ranking(by: str, found: _Found, n_items: int | None) -> Ranking:
+    rows = sorted(found.rows.values(), key=lambda row: -row.score)
+    return Ranking(by=by, rows=tuple(rows), others=tuple(found.others), n_items=n_items)
+
+
+def _n_items(results: Sequence[Result], responses: Responses | None) -> int | None:
+    """Number of items of the benchmark: those of the responses, the largest bank, or a run."""
+    if responses is not None:
+        return responses.n_items
+    sizes = [result.value.n_items for result in results if result.kind == "bank"]
+    sizes += [
+        int(size)
+        for result in results
+        if result.kind == "evaluation"
+        and isinstance(size := result.value["result"].get("n_bank"), (int, float))
+    ]
+    return max(sizes, default=None)
+
+
+def _number(document: Mapping[str, Any], key: str) -> float | None:
+    value = document.get(key)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not np.isfinite(value):
+        return None
+    return float(value)
+
+
+def _whole(value: Any) -> int | None:
+    return None if value is None or value != value else int(value)
+
+
+def _evaluated(result: Result) -> Standing | None:
+    """The standing in a folder of irtcat evaluate; None before its end."""
+    document = result.value["result"]
+    score, lower, upper = (_number(document, key) for key in ("score", "lower", "upper"))
+    if score is None or lower is None or upper is None:
+        return None
+    costs = _number(document, "cost"), _number(document, "full_cost")
+    unlike = str(document.get("unlike") or "")
+    reasons = unlike.removeprefix(UNLIKE).removesuffix(".").split(" and ") if unlike else []
+    flags = [FLAG_OF.get(reason, reason) for reason in reasons]
+    return Standing(
+        name=str(document.get("model") or result.name),
+        score=score,
+        lower=lower,
+        upper=upper,
+        level=_number(document, "level"),
+        estimator=str(document.get("estimator") or ""),
+        n_items=_whole(_number(document, "n_items")),
+        rank=_whole(_number(document, "rank")),
+        rank_lower=_whole(_number(document, "rank_lower")),
+        rank_upper=_whole(_number(document, "rank_upper")),
+        n_calibrated=int(_number(document, "n_calibrated") or 0),
+        flags=tuple(flags),
+        source=result.name,
+        cost=None if costs[0] is None or costs[1] is None else (costs[0], costs[1]),
+    )
+
+
+def _predicted(result: Result, n_items: int | None) -> list[Standing]:
+    """The standings in a table of irtcat predict."""
+    frame = result.value
+    out = []
+    for row in frame.to_dict("records"):
+        flags = [flag for flag in str(_text(row.get("flag"))).split("; ") if flag]
+        out.append(
+            Standing(
+                name=str(row["subject"]),
+                score=float(row["score"]),
+                lower=float(row["lower"]),
+                upper=float(row["upper"]),
+                level=result.level,
+                estimator=_text(row.get("estimator")),
+                n_items=n_items,
+                rank=_whole(row.get("rank")),
+                rank_lower=_whole(row.get("rank_lower")),
+                rank_upper=_whole(row.get("rank_upper")),
+                flags=tuple(flags),
+                source=result.name,
+            )
+        )
+    return out
+
+
+def _text(value: Any) -> str:
+    return "" if value is None or value != value else str(value)
+
+
+def session_standings(
+    result: Result, responses: Responses | None, mismatch: str, progress: Progress | None
+) -> list[Standing]:
+    """The standings of the sessions of a store, unless it holds more than are drawn."""
+    from irtcat.report.sessions import MOST, opened_sessions
+
+    with opened_sessions(result.value) as (listed, shown):
+        if listed is not None and len(listed) > MOST:
+            return []
+        begin, rows = Steps(progress, len(shown)), []
+        for name, session in shown.items():
+            begin(f"Score of session {name}")
+            if int(session.state.scored):
+                score = session_score(session, responses, mismatch)
+                rows.append(_as_standing(session, score, result.name))
+        return rows
+
+
+def session_score(session: "Session", responses: Responses | None, mismatch: str) -> FullScore:
+    """The full score of a session, with ``responses`` as the calibration where they fit.
+
+    They fit where they hold all items of the bank for enough other subjects.
+    """
+    if responses is not None:
+        name = session.head["subject"] or session.id
+        ids = set(map(str, responses.item_ids))
+        others = [i for i, subject in enumerate(responses.subject_ids) if str(subject) != name]
+        if len(others) >= LEAST_CALIBRATION and set(session.bank.item_ids.tolist()) <= ids:
+            all_others = len(others) == responses.n_subjects
+            known = responses if all_others else responses.subset(others)
+            return session.full_score(known, mismatch=mismatch)
+    return session.full_score()
+
+
+def _as_standing(session: "Session", score: FullScore, source: str) -> Standing:
+    flags = [flag for flag in score.flag.split("; ") if flag]
+    if not session.is_over:
+        flags.append("the session is not over")
+    return Standing(
+        name=session.head["subject"] or session.id,
+        score=score.score,
+        lower=score.lower,
+        upper=score.upper,
+        level=score.level,
+        estimator=score.estimator,
+        n_items=int(session.state.n),
+        rank=score.rank,
+        rank_lower=score.rank_lower,
+        rank_upper=score.rank_upper,
+        n_calibrated=score.n_calibrated,
+        flags=tuple(flags),
+        source=source,
+    )
+
+
+def _abilities(result: Result) -> list[Standing]:
+    """The standings by ability in a table of irtcat score."""
+    frame = result.value
+    half = Z * frame["se"].to_numpy(float)
+    theta = frame["theta"].to_numpy(float)
+    has_ends = {"lower", "upper"} <= set(frame)
+    lower = frame["lower"].to_numpy(float) if has_ends else theta - half
+    upper = frame["upper"].to_numpy(float) if has_ends else theta + half
+    flags = [_text(value) for value in frame["flag"]] if "flag" in frame else [""] * len(frame)
+    counts = frame["n_items"].tolist() if "n_items" in frame else [None] * len(frame)
+    return [
+        Standing(
+            name=str(name),
+            score=float(theta[i]),
+            lower=float(lower[i]),
+            upper=float(upper[i]),
+            level=result.level if has_ends else 0.95,
+            n_items=_whole(counts[i]),
+            flags=tuple(flag for flag in flags[i].split("; ") if flag),
+            source=result.name,
+        )
+        for i, name in enumerate(frame["subject"])
+    ]
+
+
+def _observed(responses: Responses) -> list[Standing]:
+    """The standings by share of points, with the interval of a sample of such items."""
+    from irtcat.prediction import full_scores
+    from irtcat.prediction.design import wilson_interval
+
+    score = full_scores(responses)
+    n = (~np.isnan(responses.to_numpy())).sum(axis=1).astype(float)
+    lower, upper = wilson_interval(score, np.maximum(n, 1), 0.95)
+    return [
+        Standing(
+            name=str(name),
+            score=float(score[i]),
+            lower=float(lower[i]),
+            upper=float(upper[i]),
+            estimator="all items answered" if n[i] == responses.n_items else "mean of the answers",
+            n_items=int(n[i]),
+            source="the responses",
+        )
+        for i, name in enumerate(responses.subject_ids)
+    ]
+
+
+def ranking_section(ranking: Ranking, word: str, truth: pd.Series | None) -> Section:
+    """The section of the ranking: a table with intervals, and a figure of many rows.
+
+    Args:
+        ranking: the rows.
+        word: what a row is, such as "Model".
+        truth: full scores from complete responses, if known, by subject.
+    """
+    rows = ranking.rows
+    label, percent = MEASURES[ranking.by]
+    level = rows[0].level
+    same_level = all(row.level == level for row in rows)
+    score = np.array([row.score for row in rows])
+    place = pd.Series(-np.round(score, 12)).rank(method="min").astype(int)
+    ends = [_interval(row, percent) for row in rows]
+    interval = interval_name(level) if same_level else "interval"
+    interval = interval[:1].upper() + interval[1:]
+    lower, upper = (
+        np.array([getattr(row, name) for row in rows], float) for name in ("lower", "upper")
+    )
+    columns = [
+        column("subject", [row.name for row in rows], word),
+        column("place", place, "Rank"),
+        column("score", score, label, percent=percent, main=True),
+        column("interval", ends, interval, main=True, plain=True),
+        bar("lower", "score", "upper", "As a picture"),
+    ]
+    if truth is not None and ranking.by != "observed":
+        true = truth.reindex([row.name for row in rows]).to_numpy(float)
+        if np.isfinite(true).any():
+            title = "True score" if ranking.by == "score" else "Share of points"
+            columns.append(column("truth", true, title, percent=True))
+    if any(row.n_items is not None for row in rows):
+        counts = [np.nan if row.n_items is None else row.n_items for row in rows]
+        differ = len(set(counts)) > 1
+        columns.append(column("n_items", counts, "Items run", hidden=not differ))
+    if any(row.rank is not None for row in rows):
+        ranks = ["" if row.rank is None else _rank_text(row) for row in rows]
+        known = max(row.n_calibrated for row in rows)
+        title = f"Rank among {known:,} calibrated" if known else "Rank among the calibrated"
+        columns.append(column("among", ranks, title, minor=True, plain=True))
+    methods = [row.estimator for row in rows]
+    if any(methods):
+        columns.append(column("estimator", methods, "Estimated by", minor=True,
+                              hidden=len(set(methods)) == 1))  # fmt: skip
+    common = _common_flags(rows)
+    flags = ["; ".join(flag for flag in row.flags if flag not in common) for row in rows]
+    if any(flags):
+        columns.append(column("flag", flags, "To check", minor=True))
+    columns += [column("lower", lower, percent=percent, hidden=True),
+                column("upper", upper, percent=percent, hidden=True)]  # fmt: skip
+    blocks: list[Block] = []
+    if len(rows) > MANY:
+        finite = [np.where(np.isfinite(end), end, np.nan) for end in (lower, upper)]
+        description = f"{len(rows):,} {word.lower()}s in order, each with its interval."
+        percents = {"percent": "y"} if percent else {}
+        blocks.append(points(f"{label} in order", "Rank", label, (np.arange(1, len(rows) + 1),
+                             score), [row.name for row in rows], description, low=finite[0],
+                             high=finite[1], opens="ranking", whole=1, **percents))  # fmt: skip
+    shown = table(f"{word}s in order", columns, sort=("place", 1), name="ranking",
+                  page=25 if len(rows) > 30 else 50)  # fmt: skip
+    return Section("Ranking", (_what(ranking, word),), {}, [shown, *blocks],
+                   tuple(_notes(ranking, word)))  # fmt: skip
+
+
+def _what(ranking: Ranking, word: str) -> str:
+    """A sentence that says what the numbers are."""
+    n = f"{ranking.n_items:,} items" if ranking.n_items else "full benchmark"
+    if ranking.by == "theta":
+        return "Ranked by ability. If two intervals overlap, the true order may be reversed."
+    if ranking.by == "observed":
+        return (
+            f"The score is the share of points on the {n}; its interval is for a benchmark of "
+            "other items of this kind."
+        )
+    methods = {row.estimator for row in ranking.rows}
+    if methods == {"bank"}:
+        how = "read off the curves of the item bank, without responses of calibrated models"
+    else:
+        how = f"estimated from the items that the {word.lower()} answered"
+        only = methods.pop() if len(methods) == 1 else ""
+        how += f" by {only}" if only else ""
+    return (
+        f"The score is the share of points on the {n}, {how}. If two intervals overlap, the true "
+        "order may be reversed."
+    )
+
+
+def _interval(row: Standing, percent: bool) -> str:
+    if not (np.isfinite(row.lower) and np.isfinite(row.upper)):
+        return "unknown"
+    if percent:
+        return f"{100 * row.lower:.1f} to {100 * row.upper:.1f} %"
+    return f"{row.lower:.2f} to {row.upper:.2f}"
+
+
+def _rank_text(row: Standing) -> str:
+    if row.rank_lower is None or row.rank_upper is None:
+        return f"{row.rank:,}"
+    return f"{row.rank:,} ({row.rank_lower:,} to {row.rank_upper:,})"
+
+
+def _common_flags(rows: Sequence[Standing]) -> set[str]:
+    """Flags of more than half of several rows, which distinguish nothing and are said once."""
+    flags = [flag for row in rows for flag in set(row.flags)]
+    return {flag for flag in flags if len(rows) > 1 and 2 * flags.count(flag) > len(rows)}
+
+
+def _notes(ranking: Ranking, word: str) -> list[Note]:
+    notes = flag_notes({row.name: row.flags for row in ranking.rows}, word)
+    methods = pd.Series([row.estimator.split(":")[0] for row in ranking.rows]).value_counts()
+    if ranking.by == "score" and len(methods) > 1:
+        counts = ", ".join(f"{name or 'unknown'} {n:,}" for name, n in methods.items())
+        text = f"The scores come from different estimators ({counts}): compare them with care."
+        notes.append(Note(text, "Scores"))
+    if ranking.others:
+        names = _names(ranking.others)
+        text = f"More than one result has a score of {names}, by other answers."
+        text += " The ranking shows that of the first result."
+        notes.append(Note(text, "Scores"))
+    return notes
+
+
+def flag_notes(flags: Mapping[str, Sequence[str]], word: str) -> list[Note]:
+    """One note for each flag, with the number and names of those that have it."""
+    by_flag: dict[str, list[str]] = {}
+    for name, texts in flags.items():
+        for text in texts:
+            by_flag.setdefault(text, []).append(name)
+    out = []
+    for text, names in sorted(by_flag.items(), key=lambda entry: -len(entry[1])):
+        n = f"{len(names):,} of {len(flags):,} {word.lower()}s: " if len(flags) > 1 else ""
+        shown = f" ({_names(names)})" if len(flags) > 1 else ""
+        reason = text[:1].upper() + text[1:] if not n else text
+        serious = text in OUT_OF_RANGE or "fit the bank worse" in text
+        if text in OUT_OF_RANGE:
+            reason += ", where scores are less certain"
+        out.append(Note(f"{n}{reason}{shown}.", "Models", serious))
+    return out
+
+
+def _names(names: Sequence[str]) -> str:
+    first = ", ".join(shorter(name, 40) for name in names[:3])
+    return first + (f" and {len(names) - 3:,} more" if len(names) > 3 else "")
+
+
+def score_text(row: Standing) -> str:
+    """A score with its interval, and where it comes from."""
+    if not np.isfinite(row.score):
+        return "no score: no answer"
+    source = "the bank's curves" if row.estimator == "bank" else row.estimator
+    by = f", by {source}" if source else ""
+    interval = f"{interval_name(row.level)} {100 * row.lower:.1f} to {100 * row.upper:.1f} %"
+    return f"{100 * row.score:.1f} % ({interval}){by}"
+
+
+def session_text(session: "Session", responses: Responses | None, mismatch: str) -> str:
+    """The full score of a session that is not in the ranking (see `session_score`)."""
+    return score_text(_as_standing(session, session_score(session, responses, mismatch), ""))

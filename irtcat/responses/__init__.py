@@ -1,0 +1,30 @@
+"""The `Responses` class: who answered what; build, validate, subset, split, summarise, save."""
+
+from typing import TYPE_CHECKING
+
+from irtcat._common.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from irtcat.responses.responses import (
+        BASE_ITEM,
+        SAVED,
+        Flag,
+        Responses,
+        ResponsesSummary,
+        frame_table,
+        long_responses,
+        responses_of,
+    )
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
+
+__all__ = [
+    "BASE_ITEM",
+    "SAVED",
+    "Flag",
+    "Responses",
+    "ResponsesSummary",
+    "frame_table",
+    "long_responses",
+    "responses_of",
+]

@@ -1,0 +1,206 @@
+"""Summary of a response matrix before a fit: counts, shares and warnings."""
+
+import html
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._common.checks import shorten
+from irtcat.responses._repeats import earlier_equal
+
+__all__ = [
+    "Flag",
+    "ResponsesSummary",
+    "find_flags",
+    "mean_shares",
+    "rare_cells",
+    "share_bands",
+]
+
+BAND_EDGES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+"""Shares of right answers between which items are counted."""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A possible problem in the responses.
+
+    Attributes:
+        name: "constant items", "subjects all right", "subjects all wrong", "repeated rows",
+            "items without a response", "subjects without a response" or "cells with a rare code"
+            (see `rare_cells`).
+        ids: the items, subjects or cells concerned.
+    """
+
+    name: str
+    ids: tuple[str, ...]
+
+    @property
+    def count(self) -> int:
+        """Number of items, subjects or cells concerned."""
+        return len(self.ids)
+
+    def __str__(self) -> str:
+        words = self.name.split(" ", 2)
+        if self.count == 1:
+            words = [word.removesuffix("s") for word in words[:2]] + words[2:]
+        return f"{self.count} {' '.join(words)}: {shorten(list(self.ids))}"
+
+
+@dataclass(frozen=True)
+class ResponsesSummary:
+    """Counts, share missing, mean and flags of a `Responses`.
+
+    Attributes:
+        n_subjects: rows.
+        n_items: columns.
+        n_categories: K.
+        codes: the original codes.
+        kind: "right/wrong", "fractions" or "K categories".
+        n_responses: observed responses.
+        n_missing: missing responses.
+        share_missing: 0 to 1.
+        mean: of the observed responses in original codes; NaN without any.
+        flags: possible problems; empty if there are none.
+        origin: what the responses were made from (see `Responses`).
+    """
+
+    n_subjects: int
+    n_items: int
+    n_categories: int
+    codes: tuple[int, ...]
+    kind: str
+    n_responses: int
+    n_missing: int
+    share_missing: float
+    mean: float
+    flags: tuple[Flag, ...]
+    origin: str = ""
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per quantity or flag: its value or count, and its ids."""
+        names = ("n_subjects", "n_items", "n_categories", "n_responses", "n_missing")
+        rows = [(name, float(getattr(self, name)), "") for name in (*names, "share_missing")]
+        rows.append(("mean", self.mean, ""))
+        rows += [(flag.name, float(flag.count), ", ".join(flag.ids)) for flag in self.flags]
+        return pd.DataFrame(rows, columns=["quantity", "value", "ids"]).set_index("quantity")
+
+    def __str__(self) -> str:
+        missing = f"{100 * self.share_missing:.1f} % missing"
+        lines = [
+            f"{self.n_subjects} subjects x {self.n_items} items, {missing}, read as {self.kind}",
+            f"responses      {self.n_responses}",
+            f"mean response  {self.mean:.3f}",
+        ]
+        lines += [f"source         {self.origin}"] if self.origin else []
+        return "\n".join([*lines, *map(str, self.flags)])
+
+    def _repr_html_(self) -> str:
+        """The lines of the text."""
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def find_flags(
+    values: np.ndarray, subjects: np.ndarray, items: np.ndarray, codes: tuple[int, ...]
+) -> Iterator[Flag]:
+    """Yield the flags that apply; ``codes`` are the original codes of the categories."""
+    top = 1 if values.dtype.kind == "f" else len(codes) - 1
+    item_low, item_high = _extremes(values, axis=0)
+    low, high = _extremes(values, axis=1)
+    table = [
+        (
+            "constant items",
+            items,
+            (item_low == item_high) & (len(values) > 1),
+        ),  # of one subject all are
+        ("subjects all right", subjects, low == top),
+        ("subjects all wrong", subjects, high == 0),
+        ("repeated rows", subjects, earlier_equal(values) >= 0),
+        ("items without a response", items, item_low > item_high),
+        ("subjects without a response", subjects, low > high),
+    ]
+    for name, ids, hit in table:
+        if hit.any():
+            yield Flag(name, tuple(ids[hit].tolist()))
+    if cells := rare_cells(values, subjects, items, codes):
+        yield Flag("cells with a rare code", tuple(cells))
+
+
+RARE_CELLS, RARE_SHARE = 3, 0.02
+"""A code in more cells, or in a greater share of the responses, is not rare."""
+
+
+def rare_cells(
+    values: np.ndarray, subjects: np.ndarray, items: np.ndarray, codes: tuple[int, ...]
+) -> list[str]:
+    """The cells with a code that at most three cells have, and at most 2 % of the responses.
+
+    Such a code may be a slip, as a single 2 among 0 and 1. Right/wrong responses have none.
+
+    Example:
+        >>> values = np.zeros((20, 5), np.int8)
+        >>> values[::2], values[3, 1] = 1, 2
+        >>> ids = np.array([f"s{n}" for n in range(20)]), np.array(list("abcde"))
+        >>> rare_cells(values, *ids, (0, 1, 2))
+        ['code 2 in row 4 (subject s3), column 2 (item b)']
+    """
+    if len(codes) < 3 or values.dtype.kind == "f":
+        return []
+    counts = np.array([np.count_nonzero(values == k) for k in range(len(codes))])
+    rare = (counts > 0) & (counts <= min(RARE_CELLS, RARE_SHARE * counts.sum()))
+    return [
+        f"code {codes[k]} in row {row + 1} (subject {subjects[row]}), "
+        f"column {column + 1} (item {items[column]})"
+        for k in np.flatnonzero(rare)
+        for row, column in np.argwhere(values == k)
+    ]
+
+
+def _extremes(values: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
+    """Lowest and highest observed value along an axis; lowest > highest if all are missing."""
+    if values.dtype.kind == "f":
+        low = np.fmin.reduce(values, axis=axis, initial=np.inf)
+        return low, np.fmax.reduce(values, axis=axis, initial=-np.inf)
+    # As an unsigned byte a missing -1 is 255, above every code, so the minimum needs no mask.
+    return values.view(np.uint8).min(axis=axis).astype(np.int16), values.max(axis=axis)
+
+
+def mean_shares(responses: Any, axis: int) -> np.ndarray:
+    """Mean share of the highest response of each item (axis 0) or subject (axis 1).
+
+    NaN for those without a response.
+    """
+    observed = responses.observed
+    top = 1 if responses.is_fractional else responses.n_categories - 1
+    total = np.sum(responses.values, axis=axis, where=observed, dtype=float)
+    with np.errstate(invalid="ignore"):
+        return total / (top * observed.sum(axis=axis))
+
+
+def share_bands(shares: np.ndarray, chosen: np.ndarray | None = None) -> pd.DataFrame:
+    """Count items by their share of right answers, the hardest first; empty bands are left out.
+
+    Args:
+        shares: share of right answers of each item, 0 to 1; items with NaN are left out.
+        chosen: mask of items to count as well.
+
+    Example:
+        >>> share_bands(np.array([0.1, 0.5, 0.95, 1.0]), np.array([True, False, False, True]))
+                    items  chosen
+        right
+        0-20 %          1       1
+        40-60 %         1       0
+        80-100 %        2       1
+    """
+    labels = [f"{100 * low:.0f}-{100 * high:.0f} %" for low, high in pairwise(BAND_EDGES)]
+    band = pd.cut(shares, BAND_EDGES, labels=labels, include_lowest=True)
+    counts = {"items": pd.Series(band).value_counts(sort=False)}
+    if chosen is not None:
+        counts["chosen"] = pd.Series(band[chosen]).value_counts(sort=False)
+    table = pd.DataFrame(counts)
+    table.index = pd.Index(labels, dtype=object, name="right")
+    return table[table["items"] > 0]

@@ -1,0 +1,500 @@
+"""Tables of responses, wide or long, whether read from a file or given as a data frame."""
+
+import math
+import re
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+import pandas as pd
+
+from irtcat._common.checks import LEAVE_OUT, InputError, argument_error, shorten
+from irtcat._common.numbers import number_in, whole_number_in
+from irtcat.responses._cells import (
+    block_numbers,
+    cell_number,
+    compact,
+    is_missing_text,
+    same_kind,
+    stack,
+)
+
+__all__ = [
+    "ID_NAMES",
+    "ITEM_NAMES",
+    "SUBJECT_NAMES",
+    "CellMatrix",
+    "Options",
+    "Table",
+    "checked_names",
+    "find_long_columns",
+    "has_ids",
+    "metadata_column",
+    "names_of",
+    "normalized",
+    "read_long",
+    "read_wide",
+    "subject_columns",
+]
+
+
+def _roles(stems: str, suffixes: str) -> frozenset[str]:
+    """Column names: each stem alone and with each suffix."""
+    return frozenset(stem + end for stem in stems.split() for end in ("", *suffixes.split()))
+
+
+SUBJECT_NAMES = _roles(
+    "subject model user person student respondent participant examinee", "_id id _name"
+)
+ITEM_NAMES = _roles("item question problem sample example instance", "_id id _name") | {"doc_id"}
+ID_NAMES = SUBJECT_NAMES | {"id", "name"}
+RESPONSE_NAMES = _roles("response score correct value outcome result", "_value") | {"is_correct"}
+
+
+@dataclass(frozen=True)
+class Options:
+    """The caller's options: column names, layout and treatment of repeated ids.
+
+    Attributes:
+        subject: name of the subject column of a long table.
+        item: name of its item column.
+        response: name of its response column.
+        layout: "wide", "long", or None to detect it.
+        duplicates: treatment of repeated ids.
+        ignore: names of columns to leave out.
+        subject_columns: names of columns with what is known of the subjects.
+    """
+
+    subject: str = "subject"
+    item: str = "item"
+    response: str = "response"
+    layout: str | None = None
+    duplicates: str = "refuse"
+    ignore: tuple[str, ...] = ()
+    subject_columns: tuple[str, ...] = ()
+
+    @property
+    def aside(self) -> tuple[str, ...]:
+        """Names of the columns that hold no responses."""
+        return (*self.ignore, *self.subject_columns)
+
+
+class CellMatrix(NamedTuple):
+    """The responses of a table, not yet checked.
+
+    Attributes:
+        name: the table, for messages.
+        matrix: subjects x items, -1 or NaN where missing.
+        subjects: ids of the rows.
+        items: ids of the columns.
+        fail: raises about the response in a row and a column: what was expected, and advice.
+        about: columns of the subjects, one row for each row; None without any.
+        origin: how the table was read.
+    """
+
+    name: str
+    matrix: np.ndarray
+    subjects: np.ndarray
+    items: np.ndarray
+    fail: Callable[[int, int, str, str], NoReturn]
+    about: pd.DataFrame | None = None
+    origin: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table, in a file or in memory: its header, and a function that locates cells for messages.
+
+    Attributes:
+        name: the file as the caller wrote it, or the kind of the data frame.
+        header: the column names, exactly as they are there.
+        cell: returns the position ("line 4") and the text of a cell by row (-1 = header) and
+            column.
+        places: the positions of the columns in the file, where some are left out.
+    """
+
+    name: str
+    header: tuple[str, ...]
+    cell: Callable[[int, int], tuple[str, str]]
+    places: tuple[int, ...] = ()
+
+    def place(self, column: int) -> int:
+        """The number of a column in the file, from 1."""
+        return 1 + (self.places[column] if self.places else column)
+
+    def without(self, names: tuple[str, ...]) -> "Table":
+        """The table without the columns of these names."""
+        kept = tuple(j for j, name in enumerate(self.header) if name not in names)
+        return Table(
+            self.name,
+            tuple(self.header[j] for j in kept),
+            lambda row, column: self.cell(row, kept[column]),
+            tuple(self.place(j) - 1 for j in kept),
+        )
+
+    def fail(self, row: int, column: int, expected: str, advice: str = "") -> NoReturn:
+        """Raise about one cell."""
+        position, text = self.cell(row, column)
+        heading = shorten(self.header[column])
+        where = f"{self.name}, {position}, column {self.place(column)} ({heading})"
+        got = shorten(text) if text.strip(" ") else "an empty cell"
+        raise InputError(f"{where}: expected {expected}. Got {got}. {advice}".rstrip())
+
+    def fail_header(self, sentence: str) -> NoReturn:
+        """Raise about the header."""
+        raise InputError(f"{self.name}, {self.cell(-1, 0)[0]}: {sentence}")
+
+    def check_ids(self, ids: pd.Series, start: int, column: int) -> np.ndarray:
+        """Return ids as text; raise if one is empty or a missing value."""
+        codes, unique = pd.factorize(ids.to_numpy(dtype=object), use_na_sentinel=False)
+        texts = np.array(["" if pd.isna(value) else str(value) for value in unique], dtype=object)
+        missing = np.array([is_missing_text(text) for text in texts])[codes]
+        if missing.any():
+            self.fail(start + int(np.argmax(missing)), column, "an id, not NA, NaN or null")
+        return texts[codes]
+
+
+def normalized(name: str) -> str:
+    """A column name in the form in which it is compared with the usual names."""
+    return name.strip().lower().replace(" ", "_").replace("-", "_").replace(".", "_")
+
+
+def find_long_columns(table: Table, options: Options) -> tuple[int, int, int] | None:
+    """Find the subject, item and response columns of a long table; None if it is wide.
+
+    Example:
+        >>> table = Table("a.csv", ("score", "model", "item_id"), lambda row, column: ("", ""))
+        >>> find_long_columns(table, Options())
+        (1, 2, 0)
+    """
+    if options.layout == "wide":
+        return None
+    roles = {
+        "subject": (options.subject, SUBJECT_NAMES),
+        "item": (options.item, ITEM_NAMES),
+        "response": (options.response, RESPONSE_NAMES),
+    }
+    normals = ["" if name in options.aside else normalized(name) for name in table.header]
+    candidates_by_role = {
+        role: _candidates(table.header, normals, *names) for role, names in roles.items()
+    }
+    explicit = {role: names[0] for role, names in roles.items() if names[0] != role}
+    for role, name in explicit.items():
+        if name not in table.header:
+            columns = shorten(list(table.header))
+            must = f"a column of {table.name}, which has {columns}"
+            raise InputError(f"The `{role}` argument must be {must}. Got {shorten(name)}.")
+    lacking = [role for role, candidates in candidates_by_role.items() if not candidates]
+    if lacking:
+        is_narrow = len(table.header) <= 12  # in a wide table, "item" and "score" may be items
+        looks_long = (
+            bool(candidates_by_role["item"] and candidates_by_role["response"]) and is_narrow
+        )
+        if looks_long or explicit or options.layout == "long":
+            advice = f"Name it with {lacking[0]}="
+            advice += "." if options.layout == "long" else ", or pass format='wide'."
+            table.fail_header(f"a long table needs a column for the {lacking[0]}. {advice}")
+        return None
+    for role, candidates in candidates_by_role.items():
+        if len(candidates) > 1:
+            names = " and ".join(repr(table.header[column]) for column in candidates)
+            table.fail_header(f"{names} could all be the {role} column. Choose with {role}=.")
+    return (
+        candidates_by_role["subject"][0],
+        candidates_by_role["item"][0],
+        candidates_by_role["response"][0],
+    )
+
+
+def _candidates(
+    header: tuple[str, ...], normals: list[str], name: str, usual: frozenset[str]
+) -> list[int]:
+    """Columns of exactly this name, else those with a usual name."""
+    exact = [column for column, text in enumerate(header) if text == name]
+    return exact or [column for column, text in enumerate(normals) if text in usual]
+
+
+def check_wide_header(table: Table, options: Options) -> None:
+    """Raise if the header of a wide table is missing, transposed, or repeats an id."""
+    header = table.header
+    if len(header) < 2:
+        table.fail_header("expected a subject id and at least one item, with commas or tabs.")
+    first, rest = normalized(header[0]), header[1:]
+    if first not in SUBJECT_NAMES | {"id", "name", options.subject} and _is_data(header):
+        advice = "Add a header line: subject, then the item ids."
+        table.fail_header(f"expected a header. Got what looks like responses. {advice}")
+    if options.layout != "wide" and first in ITEM_NAMES:
+        advice = "Transpose it, pandas.read_csv(FILE, index_col=0).T, or pass format='wide'."
+        table.fail_header(
+            f"rows look like items, since the first column is {shorten(header[0])}. {advice}"
+        )
+    for column, name in enumerate(rest, start=1):
+        if not name.strip():
+            table.fail_header(f"column {table.place(column)} has an empty item id.")
+        if options.layout != "wide" and normalized(name) in SUBJECT_NAMES:
+            advice = "Move the subject ids to column 1, or pass format='wide'."
+            table.fail_header(f"column {table.place(column)} is named {shorten(name)}. {advice}")
+    repeated = [name for name, count in Counter(rest).items() if count > 1]
+    if repeated and options.duplicates == "refuse":
+        columns = [i for i, name in enumerate(header) if i and name == repeated[0]]
+        places = f"columns {' and '.join(str(table.place(i)) for i in columns)}"
+        table.fail_header(f"the item id {shorten(repeated[0])} occurs in {places}. {_ADVICE}")
+
+
+_ADVICE = 'Pass duplicates="first" to keep the first, or duplicates="suffix" to rename.'
+
+
+def _is_data(header: tuple[str, ...]) -> bool:
+    """Whether a header looks like a row of responses: numbers that cannot be item numbers."""
+    numbers = [0.0 if is_missing_text(text) else number_in(text) for text in header[1:]]
+    if any(number is None for number in numbers):
+        return all(text.strip().lower() in ("true", "false", "0", "1") for text in header[1:])
+    if is_missing_text(header[0]):
+        return False  # pandas writes an unnamed index and numbered columns in this way
+    known = [number for number in numbers if number is not None]
+    small = max(known) <= 1
+    rising = all(a < b for a, b in pairwise(known))
+    return small or not rising or whole_number_in(header[0]) is not None
+
+
+def names_of(argument: str, names: Any) -> tuple[str, ...]:
+    """Names of columns, as text: one, or several.
+
+    Example:
+        >>> names_of("ignore", "Total"), names_of("ignore", ["Class", 7]), names_of("ignore", None)
+        (('Total',), ('Class', '7'), ())
+    """
+    if names is None:
+        return ()
+    if isinstance(names, str):
+        return (names,)
+    if not isinstance(names, Iterable):
+        raise argument_error(argument, "names of columns", names)
+    return tuple(str(name) for name in names)
+
+
+def checked_names(
+    name: str, header: Iterable[str], options: Options
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns to leave out and those of the subjects.
+
+    Raises:
+        InputError: for a name that is no column, or in both.
+    """
+    known = set(header)
+    for argument in ("ignore", "subject_columns"):
+        for column in getattr(options, argument):
+            if column not in known:
+                must = f"names of columns of {name}, which has {shorten(list(header))}"
+                raise argument_error(argument, must, column)
+    if both := [column for column in options.ignore if column in options.subject_columns]:
+        raise argument_error("ignore", "names of other columns than subject_columns", both[0])
+    return options.ignore, options.subject_columns
+
+
+def has_ids(header: Sequence[str], first: Iterable[Any], highest: float, subject: str) -> bool:
+    """Whether the first column of a wide table holds the ids of its rows, not responses.
+
+    It does if it has a usual name (subject, student, id, ..., or none, as pandas writes an index),
+    or a text that is no response. Numbers are ids if they are whole, at least half of them
+    different, and one of them above every response of the other columns; not if the column is named
+    and numbered like the next one (Q1, Q2).
+
+    Args:
+        header: names of the columns.
+        first: the different cells of the first column.
+        highest: highest response of the other columns.
+        subject: the name that the caller gave for ids.
+
+    Example:
+        >>> has_ids(("code", "q1"), ["17", "18"], 1, ""), has_ids(("Q1", "Q2"), ["0", "1"], 1, "")
+        (True, False)
+    """
+    name = header[0].strip()
+    if not name or name == subject or normalized(name) in ID_NAMES | ITEM_NAMES:
+        return True
+    cells = list(first)
+    counts = Counter(cells)
+    numbers = [cell_number(cell) for cell in counts]
+    if any(number is None for number in numbers):
+        return True
+    stems = [re.sub(r"\d+", "#", text) for text in (name, header[1])]
+    if "#" in stems[0] and stems[0] == stems[1]:
+        return False
+    known = [number for number in numbers if number is not None and number == number]
+    is_whole = all(number == round(number) for number in known if abs(number) < math.inf)
+    return bool(known) and is_whole and 2 * len(known) >= len(cells) and max(known) > highest
+
+
+def read_wide(table: Table, blocks: Iterable[pd.DataFrame], options: Options) -> CellMatrix:
+    """Read a table of one row per subject, in blocks of rows.
+
+    Column 1 contains the ids (see `has_ids`); without ids the rows are numbered s1, s2, ...
+    """
+    full, (_, about) = table, checked_names(table.name, table.header, options)
+    table = full.without(options.aside) if options.aside else full
+    kept = [j for j, name in enumerate(full.header) if name not in options.aside]
+    check_wide_header(table, options)
+    firsts: list[np.ndarray] = []
+    matrices: list[np.ndarray] = []
+    others: list[pd.DataFrame] = []
+    start = 0
+    for block in blocks:
+        offset = start  # bound as a default below: a closure would see later values of start
+
+        def report(row: int, column: int, expected: str, offset: int = offset) -> NoReturn:
+            table.fail(offset + row, column + 1, expected, LEAVE_OUT)
+
+        if about:
+            others.append(block.iloc[:, [full.header.index(name) for name in about]])
+        firsts.append(block.iloc[:, kept[0]].to_numpy(dtype=object))
+        cells = block.iloc[:, kept[1:]] if options.aside else block.iloc[:, 1:]
+        matrices.append(compact(block_numbers(cells, report)))
+        start += len(block)
+    if not matrices or not start:
+        raise InputError(f"{table.name}: expected rows below the header. Got none.")
+    first, matrix = np.concatenate(firsts), stack(matrices)
+    highest = float(np.fmax.reduce(matrix, axis=None, initial=0))
+    is_id = has_ids(table.header, first.tolist(), highest, options.subject)
+    if is_id:
+        subjects = table.check_ids(pd.Series(first), 0, 0)
+        if options.duplicates == "refuse":
+            _check_rows_unique(table, subjects)
+    else:
+        numbers = np.array([cell_number(cell) for cell in first], float)[:, None]
+        matrix = np.concatenate(same_kind([compact(numbers), matrix]), axis=1)
+        subjects = np.array([f"s{row}" for row in range(1, start + 1)], dtype=object)
+    items = np.array(table.header[int(is_id) :], dtype=object)
+
+    def fail(row: int, column: int, expected: str, advice: str) -> NoReturn:
+        table.fail(row, column + is_id, expected, advice)
+
+    known = None
+    if about:
+        frame = pd.concat(others, ignore_index=True).set_axis(list(about), axis=1)
+        known = frame.apply(metadata_column)
+    ids = f"the column {table.header[0] or 1}" if is_id else "s1, s2, ... (no column has ids)"
+    origin = f"table of one row per subject; ids = {ids}"
+    if not is_id:
+        got = f"no column has ids, so the rows are s1, s2, ... and all {len(items)} columns items"
+        warnings.warn(f"{table.name}: {got}.", UserWarning, stacklevel=2)
+    return CellMatrix(
+        name=table.name,
+        matrix=matrix,
+        subjects=subjects,
+        items=items,
+        fail=fail,
+        about=known,
+        origin=origin,
+    )
+
+
+def subject_columns(table: Table, options: Options) -> tuple[int, ...]:
+    """The positions of the columns of the subjects."""
+    checked_names(table.name, table.header, options)
+    return tuple(table.header.index(name) for name in options.subject_columns)
+
+
+def metadata_column(column: pd.Series) -> pd.Series:
+    """A column of the subjects: numbers if all its cells are, else text; empty cells are missing.
+
+    Example:
+        >>> metadata_column(pd.Series(["12", "", "13"])).tolist()
+        [12.0, nan, 13.0]
+        >>> metadata_column(pd.Series(["7b", "NA"])).tolist()
+        ['7b', None]
+    """
+    cells = [
+        None if pd.api.types.is_scalar(cell) and pd.isna(cell) else cell for cell in column.tolist()
+    ]
+    cells = [None if isinstance(c, str) and is_missing_text(c) else c for c in cells]
+    texts = [cell for cell in cells if isinstance(cell, str)]
+    numbers = {text: number_in(text) for text in set(texts)}
+    if texts and all(number is not None for number in numbers.values()):
+        cells = [numbers[cell] if isinstance(cell, str) else cell for cell in cells]
+    elif texts:
+        cells = [cell if cell is None else str(cell) for cell in cells]
+        return pd.Series(cells, index=column.index, dtype=object)
+    values = pd.Series(cells, index=column.index).infer_objects()
+    if values.dtype.kind == "f" and (values == values.round()).all():
+        return values.astype(int)
+    return values
+
+
+def _check_rows_unique(table: Table, subjects: np.ndarray) -> None:
+    """Raise naming a repeated subject and its first two lines."""
+    repeated = pd.Series(subjects).duplicated().to_numpy()
+    if repeated.any():
+        subject = subjects[repeated][0]
+        positions = [table.cell(int(row), 0)[0] for row in np.flatnonzero(subjects == subject)[:2]]
+        where = f"{table.name}, {positions[1]}"
+        raise InputError(
+            f"{where}: the subject id {shorten(subject)} occurs in {positions[0]} too. {_ADVICE}"
+        )
+
+
+def read_long(
+    table: Table, block: pd.DataFrame, columns: tuple[int, int, int], options: Options
+) -> CellMatrix:
+    """Read a table of one row per response.
+
+    ``block`` contains subject, item and response, then the columns of the subjects.
+
+    A pair that occurs twice must have equal responses; with duplicates="first" the first is used.
+    """
+    if not len(block):
+        raise InputError(f"{table.name}: expected rows below the header. Got none.")
+
+    def report(row: int, column: int, expected: str) -> NoReturn:
+        table.fail(row, columns[2], expected)
+
+    rows, subjects = pd.factorize(table.check_ids(block.iloc[:, 0], 0, columns[0]))
+    cols, items = pd.factorize(table.check_ids(block.iloc[:, 1], 0, columns[1]))
+    numbers = block_numbers(block.iloc[:, [2]], report)[:, 0]
+    order = np.flatnonzero(~np.isnan(numbers))[::-1]  # written in reverse, so the first remains
+    values = compact(numbers)
+    missing = -1 if values.dtype.kind == "i" else np.nan
+    matrix = np.full((len(subjects), len(items)), missing, dtype=values.dtype)
+    matrix[rows[order], cols[order]] = values[order]
+    conflicting = matrix[rows[order], cols[order]] != values[order]
+    if conflicting.any() and options.duplicates != "first":
+        row = int(order[conflicting][-1])
+        same = (rows == rows[row]) & (cols == cols[row]) & ~np.isnan(numbers)
+        earlier = table.cell(int(np.argmax(same)), columns[2])
+        pair = f"subject {shorten(subjects[rows[row]])} and item {shorten(items[cols[row]])}"
+        advice = (
+            f'{pair} have {shorten(earlier[1])} in {earlier[0]}. duplicates="first" keeps that.'
+        )
+        table.fail(row, columns[2], "the same response as before", advice)
+
+    def fail(row: int, column: int, expected: str, advice: str) -> NoReturn:
+        source = int(np.argmax((rows == row) & (cols == column) & ~np.isnan(numbers)))
+        table.fail(source, columns[2], expected, advice)
+
+    about = None
+    if options.subject_columns:
+        about = _constant(table, block.iloc[:, 3:], rows, subjects, options)
+    return CellMatrix(
+        name=table.name, matrix=matrix, subjects=subjects, items=items, fail=fail, about=about
+    )
+
+
+def _constant(
+    table: Table, block: pd.DataFrame, rows: np.ndarray, subjects: np.ndarray, options: Options
+) -> pd.DataFrame:
+    """The columns of the subjects, one row for each; raise if a subject has two values."""
+    frame = block.set_axis(list(options.subject_columns), axis=1).apply(metadata_column)
+    first = ~pd.Series(rows).duplicated().to_numpy()
+    about = frame[first].reset_index(drop=True)
+    for name in frame:
+        given, expected = frame[name].to_numpy(), about[name].to_numpy()[rows]
+        differ = (given != expected) & ~(pd.isna(given) & pd.isna(expected))
+        if differ.any():
+            row = int(np.argmax(differ))
+            must = f"one value for the subject {shorten(subjects[rows[row]])}"
+            table.fail(row, table.header.index(str(name)), must)
+    return about

@@ -1,0 +1,111 @@
+"""Numbers of trials: check them, and that each fraction is k right of n trials."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._common.checks import InputError, argument_error, brief
+from irtcat._common.per_item import by_id
+from irtcat.responses._matrix import aligned_empty, row_blocks
+
+__all__ = ["MOST_TRIALS", "check_trials", "count_shares", "spread_trials"]
+
+MOST_TRIALS = 2**15 - 1
+NEAR = 0.01
+"""Largest distance of fraction x trials from a whole number (fractions in files are rounded)."""
+
+
+def spread_trials(trials: Any, subject_ids: np.ndarray, item_ids: np.ndarray) -> np.ndarray:
+    """Broadcast numbers of trials to a matrix of subjects x items, without copying.
+
+    Args:
+        trials: one whole number from 0 to 32767, one per item (a Series or mapping by item id, or a
+            list in the items' order), or a matrix (a frame by ids); NaN means 0.
+        subject_ids: ids of the rows.
+        item_ids: ids of the columns.
+
+    Raises:
+        InputError: the shape or a number is invalid, or an id has no number.
+
+    Example:
+        >>> rows, columns = np.array(["s1", "s2"]), np.array(["x", "y"])
+        >>> spread_trials({"y": 3, "x": 5}, rows, columns).tolist()
+        [[5, 3], [5, 3]]
+    """
+    if isinstance(trials, (Mapping, pd.Series)):
+        trials = by_id("trials", trials, item_ids, "item", "number").to_numpy()
+    elif isinstance(trials, pd.DataFrame):
+        rows = by_id("trials", trials, subject_ids, "subject", "row")
+        trials = by_id("trials", rows.T, item_ids, "item", "column").T.to_numpy()
+    shape = (len(subject_ids), len(item_ids))
+    try:
+        numbers = np.nan_to_num(np.asarray(trials, float), nan=0.0, posinf=-1)
+    except (TypeError, ValueError):
+        raise argument_error("trials", "whole numbers", trials) from None
+    if numbers.shape not in ((), shape[1:], shape):
+        must = f"one number, {shape[1]} numbers (one per item) or a matrix of shape {shape}"
+        raise argument_error("trials", must, f"shape {numbers.shape}")
+    bad = (numbers < 0) | (numbers > MOST_TRIALS) | (numbers != np.rint(numbers))
+    if bad.any():
+        raise argument_error("trials", f"whole numbers from 0 to {MOST_TRIALS}", numbers[bad][0])
+    return np.broadcast_to(numbers.astype(np.int16), shape)
+
+
+def check_trials(
+    values: np.ndarray, trials: np.ndarray, subject_ids: np.ndarray, item_ids: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return shares k / n in float32, NaN where missing, and n, 0 where missing.
+
+    Args:
+        values: int8 right/wrong codes (-1 missing) or float32 fractions (NaN missing).
+        trials: int16, of the same shape.
+        subject_ids: ids of the rows, for messages.
+        item_ids: ids of the columns.
+
+    Raises:
+        InputError: naming the cell whose fraction is not k / n.
+    """
+    shares = aligned_empty(values.shape, np.float32)
+    for rows in row_blocks(values.shape):
+        block, n = values[rows].astype(np.float64), trials[rows]
+        if values.dtype.kind == "i":
+            block[block < 0] = np.nan
+        k = np.rint(block * n)
+        wrong = np.abs(block * n - k) > NEAR
+        wrong |= (n == 0) & ~np.isnan(block)
+        if wrong.any():
+            row, column = map(int, np.argwhere(wrong)[0])
+            raise InputError(
+                f"The `trials` argument must make every response k right of n trials. Got "
+                f"{block[row, column]:.6g} of {n[row, column]} trials at row "
+                f"{row + rows.start + 1} (subject {brief(subject_ids[row + rows.start])}), column "
+                f"{column + 1} (item {brief(item_ids[column])}). For scores that are not counts "
+                "use the beta model."
+            )
+        with np.errstate(invalid="ignore", divide="ignore"):
+            shares[rows] = k / n
+    missing = np.isnan(shares)
+    if (trials[missing] > 0).any():
+        trials = np.where(missing, 0, trials).astype(np.int16)
+    return shares, trials
+
+
+def count_shares(k: np.ndarray, trials: np.ndarray, subjects: np.ndarray, items: np.ndarray):
+    """Shares k / n of counts, NaN where k is missing or n is 0.
+
+    Raises:
+        InputError: naming the cell whose k is not a whole number from 0 to n.
+    """
+    k = k.astype(np.float64)
+    observed = ~np.isnan(k) & ~((k == -1) & (trials == 0)) & ~((k == 0) & (trials == 0))
+    wrong = observed & ((k < 0) | (k > trials) | (k != np.rint(k)))
+    if wrong.any():
+        row, column = map(int, np.argwhere(wrong)[0])
+        raise InputError(
+            f"The `k` argument must be whole numbers from 0 to n. Got {k[row, column]:g} of "
+            f"{trials[row, column]} at row {row + 1} (subject {brief(subjects[row])}), "
+            f"column {column + 1} (item {brief(items[column])})."
+        )
+    return np.divide(k, trials, out=np.full(k.shape, np.nan), where=observed & (trials > 0))

@@ -1,0 +1,743 @@
+"""The `Responses` class: who answered what; build, validate, subset, split, summarise, save."""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._common.checks import (
+    DUPLICATES,
+    InputError,
+    ResponseError,
+    argument_error,
+    check_choice,
+    resolve_duplicates,
+)
+from irtcat._common.notebook import COLUMNS, ROWS, card
+from irtcat._file_format import FileFormat
+from irtcat._files.writing import check_target, replacing
+from irtcat.responses._frames import as_pandas, frame_kind
+from irtcat.responses._matrix import (
+    as_matrix,
+    as_numbers,
+    check_codes,
+    check_items_only,
+    choose_ids,
+    encode_responses,
+    observed,
+    positions,
+    row_blocks,
+)
+from irtcat.responses._metadata import align_metadata, frame_to_plain
+from irtcat.responses._repeats import earlier_equal
+from irtcat.responses._split import held_out_subjects
+from irtcat.responses._summary import Flag, ResponsesSummary, find_flags
+from irtcat.responses._table import (
+    CellMatrix,
+    Options,
+    Table,
+    find_long_columns,
+    names_of,
+    read_long,
+    subject_columns,
+)
+from irtcat.responses._trials import check_trials, count_shares, spread_trials
+
+__all__ = [
+    "BASE_ITEM",
+    "SAVED",
+    "Flag",
+    "Responses",
+    "ResponsesSummary",
+    "frame_table",
+    "long_responses",
+    "responses_of",
+]
+
+SAVED = FileFormat("irtcat-responses", "saved responses", "Give a file of Responses.save.")
+
+BASE_ITEM = "base_item"
+"""Column of the metadata of items that are combinations with facets: the item alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class Responses:
+    """Who answered what: a matrix of responses with ids and metadata of subjects and items.
+
+    Build one with `irtcat.as_responses` (from any data), `Responses.from_array`,
+    `Responses.from_long` or `irtcat.read_responses`; they validate.
+
+    Responses are a mapping by subject id: ``len`` is the number of subjects, iteration gives
+    their ids, ``r["m1"]`` the answers of one subject, ``r[:10]`` the first ten subjects.
+    ``np.asarray(r)`` is `to_numpy`, and ``==`` compares everything but ``origin``.
+
+    Attributes:
+        values: subjects x items, read-only. int8 category codes 0..K-1 with -1 = missing,
+            or float32 fractions in [0, 1] with NaN = missing.
+        subject_ids: unique ids as text, one per row.
+        item_ids: unique ids as text, one per column.
+        n_categories: K over the whole matrix; 2 for right/wrong and for fractions.
+        codes: the original code of each category 0..K-1, such as (1, 2, 3, 4).
+        subjects: metadata of the subjects, indexed by subject id; may have no columns.
+        items: metadata of the items, indexed by item id; may have no columns.
+        trials: subjects x items, read-only int16: the number of trials of each fraction (0 where
+            missing); None if the responses are not shares of trials.
+
+    Example:
+        >>> import numpy as np
+        >>> r = Responses.from_array(np.array([[1, 0, -1], [1, 1, 0]]))
+        >>> r
+        Responses(2 subjects x 3 items, right/wrong, 1 missing)
+        >>> r.to_numpy()
+        array([[ 1.,  0., nan],
+               [ 1.,  1.,  0.]])
+    """
+
+    values: np.ndarray
+    subject_ids: np.ndarray
+    item_ids: np.ndarray
+    n_categories: int
+    codes: tuple[int, ...]
+    subjects: pd.DataFrame
+    items: pd.DataFrame
+    trials: np.ndarray | None = None
+    origin: str = ""
+
+    def __post_init__(self) -> None:
+        """Check that the shapes match and make the arrays read-only."""
+        shape = (len(self.subject_ids), len(self.item_ids))
+        if self.values.shape != shape or (len(self.subjects), len(self.items)) != shape:
+            raise argument_error("values", f"of shape {shape}, to match the ids", self.values.shape)
+        if len(self.codes) != self.n_categories:
+            raise argument_error("codes", f"{self.n_categories} codes", self.codes)
+        if self.trials is not None and self.trials.shape != shape:
+            raise argument_error("trials", f"of shape {shape}, to match the ids", self.trials.shape)
+        for name in ("values", "subject_ids", "item_ids", "trials"):
+            if getattr(self, name) is None:
+                continue
+            view = getattr(self, name).view()  # a view: the caller's array stays writable
+            view.flags.writeable = False
+            object.__setattr__(self, name, view)
+
+    def __repr__(self) -> str:
+        missing = f", {self.n_missing} missing" if self.n_missing else ""
+        return f"Responses({self.n_subjects} subjects x {self.n_items} items, {self.kind}{missing})"
+
+    def _repr_html_(self) -> str:
+        """The first responses and a histogram of the subjects' mean responses."""
+        title = str(self.summary()).split("\n", 1)[0]
+        head = self.subset(subjects=slice(ROWS), items=slice(COLUMNS)).to_frame()
+        means = _row_means(self.values) + (0 if self.is_fractional else self.codes[0])
+        return card(title, head, self.shape, means, "mean response of each subject")
+
+    def __len__(self) -> int:
+        return self.n_subjects
+
+    def __iter__(self) -> Iterator[str]:
+        """The subjects' ids."""
+        return iter(self.subject_ids.tolist())
+
+    def __contains__(self, subject: Any) -> bool:
+        return str(subject) in set(self.subject_ids.tolist())
+
+    def __getitem__(self, subjects: Any) -> Any:
+        """The answers of one subject (a Series by item), or the responses of several.
+
+        Args:
+            subjects: an id or a position; or ids, positions, a slice or a mask.
+
+        Example:
+            >>> r = Responses.from_array([[1, 0], [1, 1]])
+            >>> r["s1"].to_dict(), r[-1:].subject_ids.tolist()
+            ({'i1': 1, 'i2': 0}, ['s2'])
+        """
+        if isinstance(subjects, (str, int, np.integer)) and not isinstance(subjects, bool):
+            return self.subset(subjects=[subjects]).to_frame().iloc[0]
+        return self.subset(subjects=subjects)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        values = self.to_numpy()
+        return values if dtype is None else values.astype(dtype)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Responses):
+            return NotImplemented
+        return (
+            self.codes == other.codes
+            and _same(self.values, other.values)
+            and _same(self.subject_ids, other.subject_ids)
+            and _same(self.item_ids, other.item_ids)
+            and _same(self.trials, other.trials)
+            and self.subjects.equals(other.subjects)
+            and self.items.equals(other.items)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.values.shape, self.codes, *self.subject_ids[:1], *self.item_ids[:1]))
+
+    def head(self, n: int = 5) -> pd.DataFrame:
+        """The responses of the first ``n`` subjects as a table (see `to_frame`)."""
+        return self.subset(subjects=slice(n)).to_frame()
+
+    @classmethod
+    def from_array(
+        cls,
+        X: Any,
+        subject_ids: Any = None,
+        item_ids: Any = None,
+        subjects: pd.DataFrame | None = None,
+        items: pd.DataFrame | None = None,
+        duplicates: str = "refuse",
+        codes: Any = None,
+        trials: Any = None,
+    ) -> "Responses":
+        """Build from an array, nested lists or a data frame, and validate.
+
+        `irtcat.as_responses` takes more kinds of data, and detects ids and long tables.
+
+        Args:
+            X: subjects x items. Right/wrong (0/1, true/false), fractions in [0, 1] or
+                consecutive integer codes, the same for all items. Missing is NaN,
+                and -1 in integer arrays. A frame's index and columns are the ids. Not modified.
+            subject_ids: one id per row; by default the frame's index, or s1, s2, ….
+            item_ids: one id per column; by default the frame's columns, or i1, i2, ….
+            subjects: metadata with the subject ids as its index, in any order.
+            items: metadata with the item ids as its index, in any order.
+            duplicates: what to do with repeated ids: "refuse", "first" (keep the first)
+                or "suffix" (rename the later ones to "id#2", "id#3", …).
+            codes: all codes that a response can have, such as (1, 2, 3, 4): consecutive whole
+                numbers of 0 or more. Required if some of them do not occur in the matrix; by
+                default the codes that occur, which must then be consecutive.
+            trials: the number of trials of each fraction (see `with_trials`).
+
+        Returns:
+            The responses; `values` is a new array.
+
+        Raises:
+            InputError: naming the invalid cell, row, column or id.
+
+        Example:
+            >>> r = Responses.from_array([[1, 4], [2, 3]], item_ids=["a", "b"])
+            >>> r.values.tolist(), r.codes
+            ([[0, 3], [1, 2]], (1, 2, 3, 4))
+        """
+        matrix, row_names, column_names = as_matrix(X)
+        rows = choose_ids("subject_ids", subject_ids, row_names, matrix.shape[0], "subject")
+        columns = choose_ids("item_ids", item_ids, column_names, matrix.shape[1], "item")
+        subject_metadata = align_metadata("subjects", subjects, rows)
+        item_metadata = align_metadata("items", items, columns)
+        try:
+            numbers = as_numbers(matrix)
+            check_items_only(numbers, columns)
+            values, codes = encode_responses(numbers, check_codes(codes), columns)
+        except ResponseError as error:
+            raise _with_ids(error, rows, columns) from None
+        trial_matrix = None if trials is None else spread_trials(trials, rows, columns)
+        rows, keep = resolve_duplicates("subject_ids", rows, duplicates)
+        if keep is not None:
+            values, subject_metadata = values[keep], subject_metadata.iloc[keep]
+            trial_matrix = None if trial_matrix is None else trial_matrix[keep]
+        columns, keep = resolve_duplicates("item_ids", columns, duplicates)
+        if keep is not None:
+            values, item_metadata = values[:, keep].copy(), item_metadata.iloc[keep]
+            trial_matrix = None if trial_matrix is None else trial_matrix[:, keep]
+        subject_metadata.index = pd.Index(rows, dtype=object, name="subject")
+        item_metadata.index = pd.Index(columns, dtype=object, name="item")
+        responses = cls(
+            values=values,
+            subject_ids=rows,
+            item_ids=columns,
+            n_categories=len(codes),
+            codes=codes,
+            subjects=subject_metadata,
+            items=item_metadata,
+        )
+        return responses if trial_matrix is None else responses.with_trials(trial_matrix)
+
+    @classmethod
+    def from_long(
+        cls,
+        table: Any,
+        subject: str = "subject",
+        item: str = "item",
+        response: str = "response",
+        *,
+        duplicates: str = "refuse",
+        ignore: Any = (),
+        subject_columns: Any = (),
+        codes: Any = None,
+        subjects: pd.DataFrame | None = None,
+        items: pd.DataFrame | None = None,
+        facets: Sequence[str] = (),
+    ) -> "Responses":
+        """Build from a table of one row per response, and validate.
+
+        Args:
+            table: a data frame (pandas, polars, pyarrow, ...), or anything that
+                ``pandas.DataFrame`` takes. A pair without a row is missing.
+            subject: name of the column of subject ids. A usual synonym (subject_id, model, user,
+                ...) is detected if there is only one; so for the others.
+            item: name of the column of item ids (item_id, question, problem, ...).
+            response: name of the column of responses (score, correct, value, ...): 0/1, true/false,
+                fractions, integer codes, or such numbers as text.
+            duplicates: what to do with a pair that occurs twice with different responses: "refuse"
+                or "first" (keep the first).
+            ignore: names of columns that are not detected as one of the three.
+            subject_columns: names of columns with what is known of the subjects, one value for
+                each; they become ``subjects``.
+            codes: see `from_array`.
+            subjects: see `from_array`.
+            items: see `from_array`.
+            facets: names of columns with what else a response depends on, such as the judge who
+                scored it, the prompt template or the version of the harness. Each combination of
+                an item and their levels is a column then ("q1 / judge2"), whose metadata has them
+                as ``base_item`` and the names of the facets; ``items`` has a row per item. See the
+                argument of `irtcat.fit`.
+
+        Returns:
+            The responses; subjects and items are in the order of their first rows.
+
+        Raises:
+            InputError: a column is missing, or naming the row of an invalid cell.
+
+        Example:
+            >>> rows = {"model": ["m1", "m1", "m2"], "question": ["q1", "q2", "q1"]}
+            >>> Responses.from_long({**rows, "correct": [True, False, True]}).to_frame()
+            item       q1  q2
+            subject
+            m1        1.0 0.0
+            m2        1.0 NaN
+        """
+        check_choice("duplicates", duplicates, DUPLICATES)
+        frame = as_pandas(table)
+        name = "table" if frame is None else frame_kind(table)
+        if frame is None:
+            try:
+                frame = pd.DataFrame(table)
+            except (TypeError, ValueError):
+                raise argument_error("table", "a data frame", table) from None
+        options = Options(
+            subject=subject,
+            item=item,
+            response=response,
+            layout="long",
+            duplicates=duplicates,
+            ignore=names_of("ignore", ignore),
+            subject_columns=names_of("subject_columns", subject_columns),
+        )
+        if len(facets):
+            frame, items = with_facets(name, frame, options, facets, items)
+        return long_responses(name, frame, options, codes=codes, subjects=subjects, items=items)
+
+    @classmethod
+    def from_counts(cls, k: Any, n: Any, **options: Any) -> "Responses":
+        """Build from counts: k right of n trials.
+
+        Args:
+            k: subjects x items, whole numbers from 0 to n; NaN (-1 in integer arrays) is missing.
+            n: number of trials: one number, one per item (a Series by item id, or a list) or a
+                matrix; 0 is missing.
+            options: ids, metadata and ``duplicates``, as for `from_array`.
+
+        Raises:
+            InputError: naming the cell that is not a count.
+
+        Example:
+            >>> r = Responses.from_counts([[3, 5], [0, 4]], n=5)
+            >>> r
+            Responses(2 subjects x 2 items, shares of up to 5 trials)
+            >>> r.to_numpy().round(2).tolist()
+            [[0.6, 1.0], [0.0, 0.8]]
+        """
+        matrix, row_names, column_names = as_matrix(k)
+        subject_ids, item_ids = options.get("subject_ids"), options.get("item_ids")
+        rows = choose_ids("subject_ids", subject_ids, row_names, matrix.shape[0], "subject")
+        columns = choose_ids("item_ids", item_ids, column_names, matrix.shape[1], "item")
+        counts = as_numbers(matrix)
+        if counts.dtype.kind == "i":
+            counts = np.where(counts == -1, np.nan, counts)
+        trials = spread_trials(n, rows, columns)
+        shares = count_shares(counts, trials, rows, columns)
+        trials = np.where(np.isnan(shares), 0, trials)
+        options = {**options, "subject_ids": rows, "item_ids": columns}
+        return cls.from_array(shares, **options, trials=trials)
+
+    def with_trials(self, trials: Any) -> "Responses":
+        """The same responses as shares of trials, for the binomial model.
+
+        Args:
+            trials: one whole number, one per item (a Series or mapping by item id, or a list in the
+                items' order), or a subjects x items matrix.
+
+        Raises:
+            InputError: a response is not k / n, or the trials do not match the ids.
+
+        Example:
+            >>> Responses.from_array([[0.5, 1.0], [0.75, 0.0]]).with_trials(4).trials.tolist()
+            [[4, 4], [4, 4]]
+        """
+        if self.n_categories != 2:
+            raise argument_error("trials", "given for fractions or right/wrong answers", self.kind)
+        n = spread_trials(trials, self.subject_ids, self.item_ids)
+        values, n = check_trials(self.values, n, self.subject_ids, self.item_ids)
+        return replace(self, values=values, trials=n)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of subjects and number of items."""
+        return self.n_subjects, self.n_items
+
+    @property
+    def n_subjects(self) -> int:
+        """Number of subjects (rows)."""
+        return int(self.values.shape[0])
+
+    @property
+    def n_items(self) -> int:
+        """Number of items (columns)."""
+        return int(self.values.shape[1])
+
+    @property
+    def is_fractional(self) -> bool:
+        """Whether the responses are fractions in [0, 1] (float32) and not category codes."""
+        return self.values.dtype.kind == "f"
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether every response is one of two categories."""
+        return self.n_categories == 2 and not self.is_fractional
+
+    @property
+    def kind(self) -> str:
+        """A description of the responses, such as "right/wrong" or "4 categories"."""
+        if self.trials is not None:
+            return f"shares of up to {self.trials.max()} trials"
+        if self.is_fractional:
+            return "fractions"
+        return "right/wrong" if self.is_binary else f"{self.n_categories} categories"
+
+    @property
+    def observed(self) -> np.ndarray:
+        """Subjects x items: whether there is a response (recomputed at each access)."""
+        return observed(self.values)
+
+    @property
+    def n_missing(self) -> int:
+        """Number of missing responses."""
+        blocks = (observed(self.values[rows]) for rows in row_blocks(self.shape))
+        return self.values.size - sum(int(np.count_nonzero(block)) for block in blocks)
+
+    @property
+    def has_missing(self) -> bool:
+        """Whether any response is missing."""
+        is_complete = True
+        for rows in row_blocks(self.values.shape):
+            is_complete = is_complete and bool(observed(self.values[rows]).all())
+        return not is_complete
+
+    def to_numpy(self) -> np.ndarray:
+        """Return a float64 copy of the category codes or fractions, NaN where missing."""
+        values = self.values.astype(np.float64)
+        if not self.is_fractional:
+            values[self.values == -1] = np.nan
+        return values
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a wide frame in the original codes, NaN where missing, labelled by the ids.
+
+        Example:
+            >>> Responses.from_array([[1, 4], [2, 3]]).to_frame()
+            item     i1  i2
+            subject
+            s1        1   4
+            s2        2   3
+        """
+        values = self.values
+        if not self.is_fractional:
+            values = self.to_numpy() if self.has_missing else values.astype(np.int64)
+            values += self.codes[0]
+        return pd.DataFrame(
+            values,
+            index=pd.Index(self.subject_ids, dtype=object, name="subject"),
+            columns=pd.Index(self.item_ids, dtype=object, name="item"),
+            copy=True,
+        )
+
+    def subset(self, subjects: Any = None, items: Any = None) -> "Responses":
+        """Select subjects and items, in the order of the arguments.
+
+        The codes and the number of categories remain those of the full matrix.
+
+        Args:
+            subjects: ids, integer positions (negative ones count from the end), a slice or a
+                boolean mask; None keeps all.
+            items: the same for items.
+
+        Raises:
+            InputError: an id is unknown, or a position is out of range or repeated.
+
+        Example:
+            >>> r = Responses.from_array([[1, 0, 1], [0, 0, 1]])
+            >>> r.subset(subjects=["s2"], items=[2, 0]).item_ids.tolist()
+            ['i3', 'i1']
+        """
+        rows = None if subjects is None else positions("subjects", subjects, self.subject_ids)
+        columns = None if items is None else positions("items", items, self.item_ids)
+        values = self.values if rows is None else self.values[rows]
+        values = values if columns is None else values[:, columns]
+        trials = self.trials
+        if trials is not None:
+            trials = trials if rows is None else trials[rows]
+            trials = trials if columns is None else trials[:, columns]
+        return Responses(
+            values=np.ascontiguousarray(values),
+            subject_ids=self.subject_ids if rows is None else self.subject_ids[rows],
+            item_ids=self.item_ids if columns is None else self.item_ids[columns],
+            n_categories=self.n_categories,
+            codes=self.codes,
+            subjects=self.subjects if rows is None else self.subjects.iloc[rows],
+            items=self.items if columns is None else self.items.iloc[columns],
+            trials=trials,
+            origin=self.origin,
+        )
+
+    def split(
+        self, share: float = 0.25, seed: int = 0, by: str | None = None
+    ) -> tuple["Responses", "Responses"]:
+        """Split the subjects into a calibration set and a held-out set.
+
+        A random hold-out is optimistic if subjects are related (models of one family):
+        hold out by ability or by group as well. Both sets keep the order of the rows.
+
+        Args:
+            share: the share held out, strictly between 0 and 1 (rounded down to subjects).
+            seed: of the random order; unused with by="ability".
+            by: None for a random split; "ability" to hold out the top by proportion correct;
+                or a column of `subjects`, of which complete groups are held out, in random order,
+                until about `share` is reached (a subject without a value is its own group).
+
+        Returns:
+            The calibration set and the held-out set.
+
+        Raises:
+            InputError: a set would be empty or the column is unknown.
+
+        Example:
+            >>> r = Responses.from_array([[0, 0], [1, 0], [1, 1], [0, 1]])
+            >>> calibration, held_out = r.split(share=0.25, by="ability")
+            >>> held_out.subject_ids.tolist()
+            ['s3']
+        """
+        held_out = held_out_subjects(self, share, seed, by)
+        return self.subset(subjects=~held_out), self.subset(subjects=held_out)
+
+    def without_duplicate_subjects(self) -> "Responses":
+        """Drop subjects whose row equals an earlier one in every cell, including missing ones.
+
+        Different people may answer alike: dropping them from a short test or a questionnaire biases
+        its calibration. `irtcat.fit` notes the rows whose equality is no coincidence.
+
+        Example:
+            >>> r = Responses.from_array([[1, 0], [1, 0], [0, 0]])
+            >>> r.without_duplicate_subjects().subject_ids.tolist()
+            ['s1', 's3']
+        """
+        return self.subset(subjects=earlier_equal(self.values, self.trials) < 0)
+
+    def summary(self) -> "ResponsesSummary":
+        """Summarise the responses before a fit: counts, mean and possible problems.
+
+        Example:
+            >>> print(Responses.from_array([[1, 0], [1, 0], [1, 1]]).summary())
+            3 subjects x 2 items, 0.0 % missing, read as right/wrong
+            responses      6
+            mean response  0.667
+            1 constant item: i1
+            1 subject all right: s3
+            1 repeated row: s2
+        """
+        missing = self.n_missing
+        n_responses = self.values.size - missing
+        if self.is_fractional:
+            total = float(np.nansum(self.values, dtype=np.float64))
+        else:  # each missing -1 is added back
+            total = float(self.values.sum(dtype=np.int64)) + missing
+        flags = find_flags(self.values, self.subject_ids, self.item_ids, self.codes)
+        return ResponsesSummary(
+            n_subjects=self.n_subjects,
+            n_items=self.n_items,
+            n_categories=self.n_categories,
+            codes=self.codes,
+            kind=self.kind,
+            n_responses=n_responses,
+            n_missing=missing,
+            share_missing=missing / self.values.size,
+            mean=total / n_responses + self.codes[0] if n_responses else float("nan"),
+            flags=tuple(flags),
+            origin=self.origin,
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one ``.npz`` file, atomically and without pickle.
+
+        Args:
+            path: ends in ``.npz``; an existing file is replaced only when the new one is complete.
+                Read it back with `irtcat.io.read_responses`.
+
+        Raises:
+            InputError: the path does not end in ``.npz``, its folder does not exist, or the
+                metadata contain something other than text, numbers, truth values and dates.
+        """
+        check_target(path)
+        target = Path(path)
+        if target.suffix != ".npz":
+            raise argument_error("path", "a file name that ends in .npz", str(path))
+        tables = {"subjects": frame_to_plain(self.subjects), "items": frame_to_plain(self.items)}
+        arrays: dict[str, Any] = {
+            "X": self.values,
+            "subjects": self.subject_ids.astype(np.str_),
+            "items": self.item_ids.astype(np.str_),
+            "codes": np.array(self.codes, dtype=np.int64),
+            "metadata": np.array(json.dumps({**SAVED.head, **tables})),
+        }
+        if self.trials is not None:
+            arrays["trials"] = self.trials
+        with replacing(target) as file:
+            np.savez_compressed(file, **arrays)
+
+
+def _with_ids(error: ResponseError, rows: np.ndarray, columns: np.ndarray) -> ResponseError:
+    """Add the subject and the item of the invalid cell to the message."""
+    if error.row is None or error.column is None:
+        return error
+    subject, item = rows[error.row], columns[error.column]
+    location = f"row {error.row + 1} (subject {subject}), column {error.column + 1} (item {item})"
+    return ResponseError(error.must, error.got, error.row, error.column, error.advice, location)
+
+
+def _row_means(values: np.ndarray) -> np.ndarray:
+    """Mean of the observed values of each row; NaN where there is none."""
+    means = np.full(len(values), np.nan)
+    for rows in row_blocks(values.shape):
+        block, mask = values[rows], observed(values[rows])
+        total = np.where(mask, block, 0).sum(axis=1, dtype=float)
+        np.divide(total, mask.sum(axis=1), out=means[rows], where=mask.any(axis=1))
+    return means
+
+
+def _same(a: np.ndarray | None, b: np.ndarray | None) -> bool:
+    """Whether two arrays are equal, NaN being equal to NaN."""
+    if a is None or b is None:
+        return a is b
+    return np.array_equal(a, b, equal_nan=a.dtype.kind == "f" and b.dtype.kind == "f")
+
+
+def frame_table(name: str, frame: pd.DataFrame) -> Table:
+    """A data frame in memory as a table whose cells messages can name, by row number from 1."""
+
+    def cell(row: int, column: int) -> tuple[str, str]:
+        if row < 0:
+            return "columns", str(frame.columns[column])
+        value: Any = frame.iloc[row, column]
+        is_missing = bool(pd.api.types.is_scalar(value) and pd.isna(value))
+        return f"row {row + 1}", "" if is_missing else str(value)
+
+    return Table(name, tuple(str(column) for column in frame.columns), cell)
+
+
+def long_responses(
+    name: str, frame: pd.DataFrame, options: Options, **metadata: Any
+) -> "Responses":
+    """The responses of a data frame of one row per response.
+
+    Raises:
+        InputError: a column is missing, or naming the row of an invalid cell.
+    """
+    table = frame_table(name, frame)
+    columns = find_long_columns(table, options)
+    assert columns is not None
+    subject, item, response = (table.header[column] for column in columns)
+    roles = f"subject = {subject}, item = {item}, response = {response}"
+    return responses_of(
+        read_long(
+            table, frame.iloc[:, [*columns, *subject_columns(table, options)]], columns, options
+        ),
+        options.duplicates,
+        origin=f"{name} of one row per response; {roles}",
+        **metadata,
+    )
+
+
+def with_facets(
+    name: str,
+    frame: pd.DataFrame,
+    options: Options,
+    facets: Sequence[str],
+    items: pd.DataFrame | None,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The table with combinations of item and facets as items, and the metadata of these.
+
+    Raises:
+        InputError: for a name that is no further column, or a response without a level.
+    """
+    columns = find_long_columns(frame_table(name, frame), options)
+    assert columns is not None
+    item = frame.columns[columns[1]]
+    known = [column for at, column in enumerate(frame.columns) if at not in columns]
+    names = [facets] if isinstance(facets, str) else list(facets)
+    wrong = [
+        facet
+        for facet in names
+        if facet not in known or names.count(facet) > 1 or facet == BASE_ITEM
+    ]
+    if wrong:
+        used = ", ".join(str(frame.columns[at]) for at in columns)
+        must = f"different columns of the table besides {used}"
+        raise argument_error("facets", must, wrong[0])
+    parts = frame[[item, *names]]
+    missing = parts.isna().to_numpy()
+    if missing.any():
+        row, column = np.argwhere(missing)[0]
+        got = f"none of {parts.columns[column]!r} in row {row + 1}"
+        raise argument_error("facets", "a level for every response", got)
+    texts = parts.astype(str)
+    combined = texts.agg(" / ".join, axis=1)
+    metadata = texts.rename(columns={item: BASE_ITEM}).set_index(pd.Index(combined, dtype=object))
+    metadata = metadata[~metadata.index.duplicated()]
+    if items is not None:
+        metadata = metadata.join(items.set_axis(items.index.map(str), axis=0), on=BASE_ITEM)
+    return frame.assign(**{item: combined}), metadata
+
+
+def responses_of(
+    cells: CellMatrix, duplicates: str, *, origin: str = "", **options: Any
+) -> Responses:
+    """Validate the responses of a table; an error about a cell names its position there.
+
+    Args:
+        cells: the table.
+        duplicates: what to do with repeated ids.
+        origin: see `Responses`.
+        options: ``codes``, ``subjects`` and ``items`` of `Responses.from_array`.
+    """
+    try:
+        responses = Responses.from_array(
+            cells.matrix, cells.subjects, cells.items, duplicates=duplicates, **options
+        )
+        if cells.about is not None:
+            _, kept = resolve_duplicates("subject_ids", cells.subjects, duplicates)
+            about = cells.about if kept is None else cells.about.iloc[kept]
+            about = about.set_axis(responses.subjects.index, axis=0)
+            responses = replace(responses, subjects=about)
+        return replace(responses, origin=origin)
+    except ResponseError as error:
+        cause = error
+    if cause.row is not None and cause.column is not None:
+        cells.fail(cause.row, cause.column, cause.must, cause.advice)
+    text = f"{cells.name}: expected {cause.must}. Got {cause.got}. {cause.advice}"
+    raise InputError(text.rstrip())

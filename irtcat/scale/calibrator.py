@@ -1,0 +1,205 @@
+"""Refitting with fewer and fewer items without recompiling for each number of items."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._common.types import BoolArray
+from irtcat.bank import ItemBank
+from irtcat.fitting import Fit, fit
+from irtcat.models import Design, ItemModel, ThreePL, TwoPL, mixture, unpack
+from irtcat.responses import Responses
+
+__all__ = ["Calibrator", "as_mixture", "as_three_pl", "one_model"]
+
+LOG_2 = float(np.log(2.0))
+FINAL_TOLERANCE = 1e-6
+"""Length of the last step of the final calibration, in standard errors."""
+COMPARISON_TOLERANCE = 0.01
+"""The same, for the comparison with two dimensions."""
+NO_GUESSING = -30.0
+"""Logit of a lower asymptote that is 0 to rounding."""
+
+
+class Calibrator:
+    """Fits of subsets of a table's items; for right/wrong items always in the same shape.
+
+    A left-out item has its slope and intercept fixed at 0: each answer multiplies the likelihood
+    by 1/2, carries no information about ability, and is removed from the log-likelihood
+    afterwards. An item without guessing is a 3PL item with c fixed at 0. So one compiled program
+    serves all rounds (and all scales, if they are padded to one width), and log-likelihoods of
+    nested models differ only by their parameters.
+
+    Args:
+        responses: right/wrong, or in categories (graded model, recompiled in every round).
+        width: pad to this number of items.
+    """
+
+    def __init__(self, responses: Responses, width: int | None = None):
+        self.responses = responses
+        self.item_ids = [str(name) for name in responses.item_ids]
+        self.right_wrong = responses.n_categories == 2 and responses.trials is None
+        self._padded = responses
+        n_padding = 0 if width is None or not self.right_wrong else width - responses.n_items
+        if n_padding > 0:
+            values = np.asarray(responses.values)
+            extra = np.zeros((responses.n_subjects, n_padding), values.dtype)
+            extra[::2] = 1  # not constant; the parameters are fixed anyway
+            names = self.item_ids + [f"(filler {number})" for number in range(n_padding)]
+            X = np.hstack([values, extra])
+            X = X if responses.is_fractional else np.where(X < 0, -1, X)
+            self._padded = Responses.from_array(X, responses.subject_ids, names)
+
+    def fit(
+        self,
+        kept: BoolArray,
+        guessing: BoolArray,
+        errors: str = "none",
+        tolerance: float | None = None,
+    ) -> tuple[Fit, float]:
+        """The calibration of the kept items, and its log-likelihood without the other items."""
+        if not self.right_wrong:
+            result = fit(
+                self.responses.subset(items=np.flatnonzero(kept)), "graded",
+                standard_errors=errors, tolerance=tolerance,
+            )  # fmt: skip
+            return result, result.log_likelihood
+        return self._three_pl(kept, guessing, {"c": None}, errors, tolerance)
+
+    def three_pl(self) -> Fit:
+        """The 3PL of all items with the default prior of c, at a coarse tolerance."""
+        all_items = np.ones(self.responses.n_items, bool)
+        result, log_likelihood = self._three_pl(
+            all_items, all_items, {}, "none", COMPARISON_TOLERANCE
+        )
+        return replace(result, log_likelihood=log_likelihood)
+
+    def _three_pl(
+        self,
+        kept: BoolArray,
+        guessing: BoolArray,
+        priors: dict[str, Any],
+        errors: str,
+        tolerance: float | None,
+    ) -> tuple[Fit, float]:
+        """See `fit`."""
+        names = [str(name) for name in self._padded.item_ids]
+        left_out = np.ones(len(names), bool)
+        left_out[: len(kept)] = ~kept
+        without_c = np.ones(len(names), bool)
+        without_c[: len(kept)] = ~(kept & guessing)
+        fixed: dict[str, Any] = {"c": {names[j]: 0.0 for j in np.flatnonzero(without_c)}}
+        if left_out.any():
+            zeros = {names[j]: 0.0 for j in np.flatnonzero(left_out)}
+            fixed |= {"slope": zeros, "intercept": zeros}
+        result = fit(
+            self._padded, "3pl", fixed=fixed, priors=priors, standard_errors=errors,
+            precision="float64", tolerance=tolerance,
+        )  # fmt: skip
+        n_answers = self._padded.observed[:, left_out].sum()
+        return result, result.log_likelihood + LOG_2 * float(n_answers)
+
+    def on_scale(self, bank: ItemBank, names: list[str]) -> ItemBank:
+        """Items without guessing, calibrated on the scale of a bank of other items of the table.
+
+        The bank's items keep their parameters, and the subjects have the bank's population.
+        """
+        if not self.right_wrong:
+            data = self.responses.subset(items=[*bank.item_ids.astype(str), *names])
+            return fit(data, "graded", anchors=bank, standard_errors="none").bank.subset(names)
+        anchors = as_three_pl(bank)
+        others = set(self._padded.item_ids.astype(str)) - set(bank.item_ids.astype(str))
+        zeros = dict.fromkeys(sorted(others - set(names)), 0.0)
+        fixed = {"c": dict.fromkeys(sorted(others), 0.0)}
+        fixed |= {"slope": zeros, "intercept": zeros} if zeros else {}
+        options: dict[str, Any] = {"anchors": anchors, "fixed": fixed}
+        # The population of the rounds: fixed parameters reuse their compiled program.
+        if (bank.population.mean, bank.population.sd) == (0.0, 1.0):
+            slopes_intercepts = pd.DataFrame(anchors.parameters(), anchors.item_ids)
+            known = {
+                "c": anchors.to_frame()["c"],
+                "slope": slopes_intercepts[0],
+                "intercept": slopes_intercepts[1],
+            }
+            options = {
+                "fixed": {name: fixed.get(name, {}) | v.to_dict() for name, v in known.items()}
+            }
+        items = fit(
+            self._padded, "3pl", priors={"c": None}, standard_errors="none", precision="float64",
+            **options,
+        ).bank.subset(names)  # fmt: skip
+        params = np.asarray(items.parameters(), float)
+        return replace(items, model=TwoPL(params[:, 0], params[:, 1]))
+
+    def bank(self, kept: BoolArray, guessing: BoolArray) -> tuple[ItemBank, bool]:
+        """The calibrated kept items, without standard errors; whether the fit converged.
+
+        As 2PL and 3PL items, since tests of fit count the parameters of the model as estimated.
+        """
+        result, _ = self.fit(kept, guessing)
+        bank = result.bank.subset([self.item_ids[j] for j in np.flatnonzero(kept)])
+        return (as_mixture(bank, guessing[kept]) if self.right_wrong else bank), result.converged
+
+    def final(self, kept: BoolArray, guessing: BoolArray) -> tuple[ItemBank, bool]:
+        """The kept items as `one_model` calibrates them; whether the fit converged.
+
+        Uses the program of the rounds, unless items are sparse: the effect of their priors depends
+        on the other items.
+        """
+        data = self.responses.subset(items=np.flatnonzero(kept))
+        if self.right_wrong:
+            result, log_likelihood = self.fit(kept, guessing, "auto", FINAL_TOLERANCE)
+            if result.n_sparse == 0:
+                bank = result.bank.subset(data.item_ids.astype(str).tolist())
+                updates = {"log_likelihood": log_likelihood, "codes": list(data.codes)}
+                bank = replace(bank, items=data.items, provenance={**bank.provenance, **updates})
+                return as_mixture(bank, guessing[kept]), result.converged
+        result = one_model(data, guessing[kept])
+        return result.bank, result.converged
+
+
+def as_mixture(bank: ItemBank, guessing: BoolArray) -> ItemBank:
+    """3PL items, some with c fixed at 0, as items of the 2PL, the 3PL or both."""
+    if guessing.all():
+        return bank
+    params, size = bank.parameters().copy(), 2 + int(guessing.any())
+    params[~guessing, 2] = 0.0
+    model: ItemModel = TwoPL(params[:, 0], params[:, 1])
+    if guessing.any():
+        design = Design(np.full(len(params), 2), settings={"kind": guessing.astype(np.int32)})
+        model = unpack(mixture(("2pl", "3pl")).blank(design), params)
+    covariance, full = bank.covariance, bank.full_covariance
+    columns = (np.arange(len(params))[:, None] * 3 + np.arange(size)).ravel()
+    return replace(
+        bank,
+        model=model,
+        covariance=None if covariance is None else covariance[:, :size, :size],
+        full_covariance=None if full is None else full[np.ix_(columns, columns)],
+        provenance={**bank.provenance, "model": model.key},
+    )
+
+
+def as_three_pl(bank: ItemBank) -> ItemBank:
+    """Items of the 2PL, the 3PL or both, all as 3PL items, without standard errors."""
+    frame, params = bank.to_frame(), bank.parameters()
+    c = frame["c"].fillna(0).to_numpy(float) if "c" in frame else np.zeros(len(params))
+    with np.errstate(divide="ignore"):
+        model = ThreePL(params[:, 0], params[:, 1], np.maximum(np.log(c / (1 - c)), NO_GUESSING))
+    return ItemBank(model, bank.item_ids, bank.populations)
+
+
+def one_model(responses: Responses, guessing: BoolArray) -> Fit:
+    """The final calibration: 2PL, 3PL or both; graded if answers are in categories."""
+    if responses.n_categories != 2:
+        return fit(responses, "graded")
+    if not guessing.any():
+        return fit(responses, "2pl")
+    # Without a prior, errors of c near its bound are off by 1 % at the default tolerance.
+    options: dict[str, Any] = {"priors": {"c": None}, "tolerance": FINAL_TOLERANCE}
+    if guessing.all():
+        return fit(responses, "3pl", **options)
+    ids = np.asarray(responses.item_ids)
+    split = {"2pl": ids[~guessing].tolist(), "3pl": ids[guessing].tolist()}
+    return fit(responses, split, **options)

@@ -1,0 +1,165 @@
+"""Groups of subjects: their labels, and the bank and rows of each."""
+
+import warnings
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from irtcat._common.checks import argument_error, brief, shorten
+from irtcat._common.per_item import column_error
+from irtcat._common.types import IntArray
+from irtcat.bank import VERSION_GROUP, VERSION_OF, ItemBank
+from irtcat.responses import Responses
+
+__all__ = [
+    "Members",
+    "group_labels",
+    "members_of_groups",
+    "mixture_note",
+    "refuse_versions",
+    "subject_labels",
+    "warn_of_mixture",
+    "with_versions",
+]
+
+
+class Members(NamedTuple):
+    """The subjects of a group.
+
+    Attributes:
+        label: of the group.
+        rows: their positions in the responses.
+        bank: the items, with the group's population alone.
+        responses: their responses, to the versions of the items where these differ between groups.
+    """
+
+    label: str
+    rows: IntArray
+    bank: ItemBank
+    responses: Responses
+
+
+def subject_labels(responses: Responses, groups: Any) -> pd.Series:
+    """The group of each subject, in the order of the responses.
+
+    Args:
+        responses: the responses.
+        groups: a column of ``responses.subjects``, a series by subject id, or one label each.
+
+    Raises:
+        InputError: for an unknown column, or a subject without a label.
+    """
+    if isinstance(groups, str):
+        if groups not in responses.subjects:
+            raise column_error("groups", groups, responses.subjects.columns, "subject")
+        labels = pd.Series(responses.subjects[groups].to_numpy())
+    elif isinstance(groups, pd.Series) and not isinstance(groups.index, pd.RangeIndex):
+        ids = pd.Index(responses.subject_ids)
+        unlabelled = ids[~ids.isin(groups.index)]
+        if len(unlabelled):
+            raise argument_error("groups", "labels of every subject", f"none for {unlabelled[0]!r}")
+        if groups.index.has_duplicates:
+            twice = groups.index[groups.index.duplicated()][0]
+            raise argument_error("groups", "one label a subject", f"several for {twice!r}")
+        labels = pd.Series(groups.loc[ids].to_numpy())
+    else:
+        # A list becomes a Series directly: numpy would convert NaN among strings to "nan".
+        labels = pd.Series(list(groups) if np.ndim(groups) == 1 else [])
+        if isinstance(groups, np.ndarray) and groups.dtype.kind == "U":
+            labels = labels.mask(labels == "nan")
+        if len(labels) != responses.n_subjects:
+            raise argument_error(
+                "groups",
+                f"a column of responses.subjects or {responses.n_subjects} labels",
+                f"{len(labels)} labels" if np.ndim(groups) == 1 else groups,
+            )
+    if labels.isna().any():
+        who = responses.subject_ids[int(labels.isna().to_numpy().argmax())]
+        raise argument_error("groups", "a label for every subject", f"none for {str(who)!r}")
+    return labels
+
+
+def group_labels(bank: ItemBank, responses: Responses, groups: Any) -> np.ndarray:
+    """The label of each subject's population in the bank.
+
+    Raises:
+        InputError: naming a subject whose label is not one of the bank's populations.
+    """
+    labels = subject_labels(responses, groups).astype(str).to_numpy()
+    known = list(bank.populations)
+    wrong = ~np.isin(labels, known)
+    if wrong.any():
+        at = int(wrong.argmax())
+        must = f"labels of the bank's populations ({shorten(known)})"
+        if not any(known):
+            must = "left out for a bank of one population"
+        got = f"{labels[at]!r} for subject {brief(responses.subject_ids[at])}"
+        raise argument_error("groups", must, got)
+    return labels
+
+
+def members_of_groups(bank: ItemBank, responses: Responses, groups: Any) -> list[Members]:
+    """Each group of the bank that has subjects here, in the bank's order.
+
+    Raises:
+        InputError: see `group_labels`.
+    """
+    labels = group_labels(bank, responses, groups)
+    responses = with_versions(bank, responses, labels)
+    members = []
+    for label, population in bank.populations.items():
+        rows = np.flatnonzero(labels == label)
+        if len(rows):
+            alone = replace(bank, populations=population)
+            members.append(Members(label, rows, alone, responses.subset(subjects=rows)))
+    return members
+
+
+def with_versions(bank: ItemBank, responses: Responses, labels: np.ndarray) -> Responses:
+    """Answers to the versions of the items that differ between groups, each by its group alone.
+
+    Returns:
+        The responses themselves where all items are invariant, or where they have the versions
+        already (as the responses of the fit).
+    """
+    statistics, have = bank.statistics, pd.Index(responses.item_ids.astype(str))
+    if VERSION_OF not in statistics or set(bank.item_ids) <= set(have):
+        return responses
+    at = have.get_indexer(statistics[VERSION_OF].astype(str))
+    present = np.flatnonzero(at >= 0)
+    values = np.array(responses.values)[:, at[present]]
+    group = statistics[VERSION_GROUP].astype(str).to_numpy()[present]
+    values[(group != "") & (labels[:, None] != group)] = -1 if values.dtype.kind == "i" else np.nan
+    return replace(
+        responses,
+        values=values,
+        item_ids=bank.item_ids[present].astype(object),
+        items=responses.items.iloc[at[present]],
+    )
+
+
+def refuse_versions(bank: ItemBank, responses: Responses) -> None:
+    """Raise where items differ between groups, and the subjects' groups are not known."""
+    if VERSION_OF not in bank.statistics:
+        return
+    if set(bank.item_ids) <= set(map(str, responses.item_ids)):
+        return
+    differ = bank.statistics[VERSION_OF][bank.statistics[VERSION_GROUP].astype(str) != ""]
+    must = f"given for a bank whose items {shorten(sorted(set(differ)))} differ between groups"
+    raise argument_error("groups", must, None)
+
+
+def warn_of_mixture(bank: ItemBank) -> None:
+    """Say whose abilities are integrated over, for results that are plain tables."""
+    if note := mixture_note(bank):
+        text = f"{note[0].upper()}{note[1:]}. Pass groups= for that of each subject."
+        warnings.warn(text, UserWarning, stacklevel=3)
+
+
+def mixture_note(bank: ItemBank) -> str:
+    """What to know where a bank of several populations is used without groups; else ""."""
+    if len(bank.populations) < 2:
+        return ""
+    return f"abilities come from the mixture of the populations {shorten(list(bank.populations))}"

@@ -1,0 +1,170 @@
+"""Scores on multidimensional banks: posterior means and modes as vectors."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import logsumexp, ndtri
+
+from irtcat._common.checks import argument_error
+from irtcat._common.precision import precision
+from irtcat._common.types import FloatArray
+from irtcat.bank import ItemBank
+from irtcat.bank.population import NORMAL_MIXTURE
+from irtcat.latent import (
+    adaptive_posterior,
+    as_rule,
+    choose_nodes,
+    count_general,
+    grid_step,
+    group_items,
+    n_nodes,
+    narrowest_sd,
+    posterior_modes,
+    row_chunks,
+    two_tier_step,
+)
+from irtcat.models import ItemModel, measured, restricted, steepest_slopes
+from irtcat.responses import Responses
+from irtcat.scoring.ability import Ability
+from irtcat.scoring.groups import mixture_note
+
+__all__ = ["MULTI_METHODS", "score_multidimensional", "vector_posterior"]
+
+MULTI_METHODS = ("eap", "map")
+
+
+class VectorPosterior(NamedTuple):
+    """Posterior moments of each subject on the bank's scale."""
+
+    mean: FloatArray
+    covariance: FloatArray
+    log_z: FloatArray
+
+
+def _modes(model: ItemModel, responses: Responses, dtype: np.dtype) -> Any:
+    cells = responses.n_items * (model.dims + 2) ** 2 * (model.n_categories - 1)
+    chunks = jnp.asarray(row_chunks(responses.n_subjects, cells))
+    x = jnp.asarray(responses.values)
+    return posterior_modes(
+        model, x, chunks, jnp.zeros((), dtype), has_missing=responses.has_missing
+    )
+
+
+def vector_posterior(bank: ItemBank, responses: Responses, dtype_name: str) -> VectorPosterior:
+    """Posterior mean and covariance of every subject, and its marginal log-likelihood.
+
+    Under a mixture of populations the posterior is that of the parts, weighted by the shares times
+    the marginal likelihoods of the subject's responses.
+    """
+    population = bank.population
+    if population.parts:
+        alone = [
+            vector_posterior(replace(bank, populations=part), responses, dtype_name)
+            for part in population.parts
+        ]
+        return _mixed(alone, population.shares)
+    centre, spread = population.mean, population.covariance
+    root, dims = np.linalg.cholesky(spread), len(centre)
+    has_missing = responses.has_missing
+    marks = measured(bank.model)
+    n_general = count_general(marks, spread)
+    with precision(dtype_name) as dtype:
+        model = bank.model.rescale(jnp.asarray(centre), jnp.asarray(root))
+        modes = _modes(model, responses, dtype)
+        steepest = float(np.quantile(steepest_slopes(model), 0.9))
+        n_gridded = dims if n_general == dims else n_general + 1
+        narrowest = narrowest_sd(np.asarray(modes.covariance))
+        chosen = choose_nodes(n_gridded, dims, narrowest, steepest, None)
+        rule = as_rule(chosen, marks, n_general, dtype)
+        cells = n_nodes(rule)
+        if rule.is_adaptive:
+            cells *= responses.n_items * 2 * (model.n_categories - 1)
+        chunks = jnp.asarray(row_chunks(responses.n_subjects, cells))
+        x = jnp.asarray(responses.values)
+        ones = jnp.ones(responses.n_subjects, dtype), jnp.ones(responses.n_items, dtype)
+        if rule.is_adaptive:
+            first = adaptive_posterior(
+                model, x, modes.mode, modes.covariance, rule, chunks, has_missing=has_missing
+            )
+            out = adaptive_posterior(model, x, *first[:2], rule, chunks, has_missing=has_missing)
+        elif rule.n_general:
+            group = group_items(marks, n_general)[0]
+            specific = np.minimum(n_general + group, dims - 1)
+            general = np.tile(np.arange(n_general), (len(specific), 1))
+            reduced = restricted(model, np.column_stack([general, specific]))
+            belief = two_tier_step(reduced, x, *ones, rule, chunks, has_missing=has_missing)
+            # The group of items without a specific ability has no meaning.
+            out = belief.mean[:, :dims], belief.covariance[:, :dims, :dims], belief.log_z
+        else:
+            belief = grid_step(model, x, *ones, rule, chunks, has_missing=has_missing)
+            out = belief.mean, belief.covariance, belief.log_z
+    mean, covariance, log_z = (np.asarray(array, float) for array in out)
+    return VectorPosterior(centre + mean @ root.T, root @ covariance @ root.T, log_z)
+
+
+def _mixed(parts: list[VectorPosterior], shares: FloatArray) -> VectorPosterior:
+    """The posterior under a mixture from those under its parts."""
+    log_z = np.stack([part.log_z for part in parts]) + np.log(shares)[:, None]
+    total = logsumexp(log_z, axis=0)
+    weights = np.exp(log_z - total)
+    mean = sum(w[:, None] * part.mean for w, part in zip(weights, parts, strict=True))
+    covariance = 0.0
+    for w, part in zip(weights, parts, strict=True):
+        off = part.mean - mean
+        covariance += w[:, None, None] * (part.covariance + off[:, :, None] * off[:, None, :])
+    return VectorPosterior(np.asarray(mean), np.asarray(covariance), np.asarray(total))
+
+
+def _map(bank: ItemBank, responses: Responses, dtype_name: str) -> VectorPosterior:
+    """Posterior mode and the inverse of the expected information there.
+
+    A mixture counts as the Normal with its mean and covariance, as `Ability.note` says.
+    """
+    centre, spread = bank.population.mean, bank.population.covariance
+    root = np.linalg.cholesky(spread)
+    with precision(dtype_name) as dtype:
+        model = bank.model.rescale(jnp.asarray(centre), jnp.asarray(root))
+        modes = _modes(model, responses, dtype)
+        mode, covariance = np.asarray(modes.mode, float), np.asarray(modes.covariance, float)
+    nothing = np.full(len(mode), np.nan)
+    return VectorPosterior(centre + mode @ root.T, root @ covariance @ root.T, nothing)
+
+
+def score_multidimensional(
+    bank: ItemBank,
+    responses: Responses,
+    method: str,
+    level: float,
+    dtype_name: str,
+) -> Ability:
+    """Abilities on a multidimensional bank (see `score`)."""
+    if method not in MULTI_METHODS:
+        raise argument_error(
+            "method", f"eap or map for a bank of {bank.model.dims} abilities", method
+        )
+    estimator = vector_posterior if method == "eap" else _map
+    estimate = estimator(bank, responses, dtype_name)
+    theta = estimate.mean
+    se = np.sqrt(np.einsum("idd->id", estimate.covariance))
+    half = ndtri(0.5 + level / 2) * se
+    n_items = responses.observed.sum(axis=1)
+    note = mixture_note(bank)
+    if note and method == "map":
+        note += f"; {NORMAL_MIXTURE}"
+    flags = np.where(n_items == 0, "no responses", np.full(len(theta), "", dtype=object))
+    return Ability(
+        subject_ids=responses.subject_ids,
+        theta=theta,
+        se=se,
+        lower=theta - half,
+        upper=theta + half,
+        percentile=bank.population.percentile(theta),
+        n_items=n_items,
+        flag=flags,
+        method=method,
+        level=level,
+        covariance=estimate.covariance,
+        note=note,
+    )

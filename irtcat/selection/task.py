@@ -1,0 +1,179 @@
+"""Input and output of a selection strategy."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from irtcat._common.checks import InputError, check_choice
+from irtcat._common.progress import Progress
+from irtcat._common.types import FloatArray, IntArray
+from irtcat.bank import ItemBank, one_ability, ranking
+from irtcat.responses import Responses
+from irtcat.responses._matrix import observed, row_blocks
+from irtcat.selection.constraints import Constraints
+from irtcat.selection.dense import Scores, centred_scores
+
+__all__ = ["Choice", "Strategy", "Task", "share_right"]
+
+NEEDS = ("bank", "responses", "groups", "proportions")
+
+
+class Choice(NamedTuple):
+    """Items chosen, in order.
+
+    Attributes:
+        chosen: positions in the task's items.
+        criterion: value of the strategy's criterion for each (NaN where it has none).
+        probabilities: inclusion probability of each; None where the choice is deterministic.
+        weights: weight of each in a mean; None for equal weights.
+        reach: number of items with a positive inclusion probability; None if not known.
+        in_turn: whether the items are in the order of draws one after another, each with equal
+            probabilities from all that are left.
+    """
+
+    chosen: IntArray
+    criterion: FloatArray
+    probabilities: FloatArray | None = None
+    weights: FloatArray | None = None
+    reach: int | None = None
+    in_turn: bool = False
+
+
+def share_right(responses: Responses) -> FloatArray:
+    """Mean score of each item, with graded answers on the scale from 0 to 1; NaN without answers.
+
+    Example:
+        >>> share_right(Responses.from_array([[1, 0, -1], [1, 1, -1]])).tolist()
+        [1.0, 0.5, nan]
+    """
+    top = 1.0 if responses.is_fractional else max(responses.n_categories - 1, 1)
+    count, total = np.zeros((2, responses.n_items))
+    for rows in row_blocks(responses.shape):
+        is_observed = observed(responses.values[rows])
+        count += is_observed.sum(axis=0)
+        total += np.where(is_observed, responses.values[rows], 0).sum(axis=0, dtype=float)
+    return np.divide(total, count * top, out=np.full(len(count), np.nan), where=count > 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A request for items.
+
+    Attributes:
+        item_ids: all items.
+        limits: number of items, and constraints on the choice.
+        bank: calibrated items in the order of ``item_ids``, or None.
+        responses: calibration responses in the order of ``item_ids``, or None.
+        rng: source of randomness.
+        strategy: the strategy's name, for messages.
+        theta: target ability, or None.
+        theta_range: lowest and highest ability of a range, or None.
+        tau: threshold of a filter, or None.
+        share: share of the items that a mixture samples.
+        groups: number of each item's group, or None.
+        expect: what is expected of new subjects, a name of `EXPECTATIONS`, or None.
+        progress: called with the number of items chosen, that of all, and a text; or None.
+    """
+
+    item_ids: np.ndarray
+    limits: Constraints
+    bank: ItemBank | None
+    responses: Responses | None
+    rng: np.random.Generator
+    strategy: str
+    theta: float | None = None
+    theta_range: tuple[float, float] | None = None
+    tau: float | None = None
+    share: float = 0.5
+    groups: IntArray | None = None
+    expect: str | None = None
+    progress: Progress | None = None
+
+    @property
+    def any_bank(self) -> ItemBank:
+        """The bank, of any number of abilities; raises an error without one."""
+        if self.bank is None:
+            raise InputError(
+                f"The {self.strategy} strategy needs a calibrated bank. Got none. "
+                "Calibrate one with irtcat.fit(responses).bank."
+            )
+        return self.bank
+
+    @property
+    def need_bank(self) -> ItemBank:
+        """The bank of one ability; raises an error without one."""
+        one_ability(self.any_bank, f"the {self.strategy} strategy")
+        return self.any_bank
+
+    @property
+    def need_responses(self) -> Responses:
+        """The calibration responses; raises an error without them."""
+        if self.responses is None:
+            raise InputError(
+                f"The {self.strategy} strategy needs calibration responses. Got none. "
+                "Pass them as calibration=."
+            )
+        return self.responses
+
+    @cached_property
+    def scores(self) -> Scores:
+        """The calibration responses as a dense centred matrix."""
+        return centred_scores(self.need_responses)
+
+    @cached_property
+    def proportion_correct(self) -> FloatArray:
+        """Proportion correct of each item, from the responses, else from the bank."""
+        if self.responses is not None:
+            return share_right(self.responses)
+        if self.bank is not None and "proportion_correct" in self.bank.statistics:
+            return self.bank.statistics["proportion_correct"].to_numpy(float)
+        raise InputError(
+            f"The {self.strategy} strategy needs proportions correct. Got neither responses nor a "
+            "bank that records them. Give the calibration responses."
+        )
+
+    @cached_property
+    def difficulty(self) -> FloatArray:
+        """The difficulty b of each item, from the proportion correct where not determined.
+
+        NaN for items without a difficulty.
+        """
+        return ranking(self.need_bank).b
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A way to choose items: a row of `STRATEGIES`.
+
+    Attributes:
+        name: the name that users give.
+        choose: a function of a `Task`.
+        summary: which items it takes, in one line.
+        needs: what it chooses by, of "bank", "responses", "groups" and "proportions" (correct: of
+            the responses, or recorded by the bank). Empty where the ids suffice.
+        source: author, year and place, where the formula comes from a publication.
+    """
+
+    name: str
+    choose: Callable[[Task], Choice]
+    summary: str
+    needs: tuple[str, ...] = ("responses",)
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        """Check what it needs.
+
+        Raises:
+            InputError: for a need that is none.
+        """
+        for need in self.needs:
+            check_choice("needs", need, NEEDS)
+
+    @property
+    def cells(self) -> tuple[str, str]:
+        """Summary and needs."""
+        words = {"proportions": "proportions correct", "": "bank or responses"}
+        return self.summary, ", ".join(words.get(need, need) for need in self.needs or ("",))

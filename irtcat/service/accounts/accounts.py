@@ -1,0 +1,296 @@
+"""Accounts of staff: passwords (argon2), roles, tokens of programs and of signed-in browsers."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pandas as pd
+import sqlalchemy as sa
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerifyMismatchError
+
+from irtcat._common.checks import argument_error, check_id
+from irtcat.cat.live.log import utc_text
+from irtcat.service.base.errors import (
+    ConflictError,
+    ForbiddenError,
+    NotFoundError,
+    UnauthorizedError,
+)
+from irtcat.service.base.limits import SIGN_IN, forget, take
+from irtcat.service.outbox.audit import record
+from irtcat.service.storage import tables
+from irtcat.service.storage.context import Service, digest_of, new_secret
+
+__all__ = [
+    "PERMISSIONS",
+    "ROLES",
+    "Account",
+    "account_from_row",
+    "account_of_token",
+    "account_table",
+    "add_account",
+    "change_account",
+    "issue_token",
+    "revoke_tokens",
+    "set_password",
+    "sign_in",
+]
+
+ROLES = {
+    "author": "writes items and tests",
+    "psychometrician": "publishes tests, sees parameters, recalibrates",
+    "proctor": "issues tickets, watches and conducts attempts",
+    "scorer": "scores responses by rubric",
+    "auditor": "reads everything, changes nothing",
+    "admin": "does everything, and manages accounts",
+}
+
+PERMISSIONS: dict[str, frozenset[str]] = {
+    "items": frozenset({"author", "psychometrician"}),
+    "publish": frozenset({"psychometrician"}),
+    "parameters": frozenset({"psychometrician", "auditor"}),
+    "tickets": frozenset({"proctor"}),
+    "people": frozenset({"proctor"}),
+    "conduct": frozenset({"proctor"}),
+    "watch": frozenset({"proctor", "psychometrician", "auditor"}),
+    "score": frozenset({"scorer"}),
+    "results": frozenset({"psychometrician", "auditor"}),
+    "audit": frozenset({"auditor"}),
+    "accounts": frozenset(),
+    "webhooks": frozenset(),
+}
+"""Roles that hold each permission; "admin" holds all."""
+
+LEAST_PASSWORD = 12
+"""Characters of a password (ASVS 2.1.1)."""
+
+BROWSER, PROGRAM = "browser", "program"
+
+LASTS = {BROWSER: timedelta(hours=12), PROGRAM: timedelta(days=365)}
+"""How long a token is valid."""
+
+_hasher = PasswordHasher()
+
+
+@dataclass(frozen=True)
+class Account:
+    """A signed-in account."""
+
+    name: str
+    roles: tuple[str, ...]
+
+    @property
+    def actor(self) -> str:
+        """The account in logs."""
+        return f"account:{self.name}"
+
+    def may(self, permission: str) -> bool:
+        """Whether a role of the account holds a permission."""
+        return "admin" in self.roles or bool(PERMISSIONS[permission] & set(self.roles))
+
+    def require(self, permission: str) -> None:
+        """Raise unless the account holds a permission.
+
+        Raises:
+            ForbiddenError: naming the roles that hold it.
+        """
+        if not self.may(permission):
+            roles = ", ".join(sorted(PERMISSIONS[permission] | {"admin"}))
+            raise ForbiddenError(f"This needs one of the roles {roles}.")
+
+
+def add_account(
+    service: Service, name: str, *, password: str = "", roles: Sequence[str], actor: str,
+    subject: str = "",
+) -> Account:  # fmt: skip
+    """Add an account.
+
+    Args:
+        service: the service.
+        name: its name, by which staff sign in.
+        password: its password; empty for an account that only signs in by OpenID Connect.
+        roles: some of `ROLES`.
+        actor: who adds it.
+        subject: identity of OpenID Connect, issuer and subject.
+
+    Raises:
+        InputError: for an invalid name, a short password or an unknown role.
+        ConflictError: for a name that is taken.
+    """
+    check_id("name", name)
+    checked = _checked_roles(roles)
+    row = {
+        "name": name,
+        "password": _hashed(password) if password else "",
+        "roles": json.dumps(checked),
+        "subject": subject,
+        "status": "open",
+        "created": service.now(),
+    }
+    with service.database.writing(alone=True):
+        if service.row(sa.select(tables.accounts.c.name).where(tables.accounts.c.name == name)):
+            raise ConflictError("There is an account with this name.")
+        service.database.run(tables.accounts.insert(), row)
+        record(service, actor, "account added", account=name, roles=checked)
+    return Account(name, tuple(checked))
+
+
+def _checked_roles(roles: Sequence[str]) -> list[str]:
+    for role in roles:
+        if role not in ROLES:
+            raise argument_error("roles", f"some of {', '.join(ROLES)}", role)
+    if not roles:
+        raise argument_error("roles", f"at least one of {', '.join(ROLES)}", list(roles))
+    return sorted(set(roles))
+
+
+def _hashed(password: str) -> str:
+    if not isinstance(password, str) or not LEAST_PASSWORD <= len(password) <= 200:
+        must = f"a text of {LEAST_PASSWORD} to 200 characters"
+        raise argument_error("password", must, f"{len(str(password))} characters")
+    return _hasher.hash(password)
+
+
+def set_password(service: Service, name: str, password: str, *, actor: str) -> None:
+    """Change the password of an account; its browsers and programs are signed out.
+
+    Raises:
+        NotFoundError: for an unknown account.
+    """
+    with service.database.writing():
+        statement = tables.accounts.update().where(tables.accounts.c.name == name)
+        if not service.database.run(statement.values(password=_hashed(password))).rowcount:
+            raise NotFoundError("There is no such account.")
+        revoke_tokens(service, name)
+        record(service, actor, "password changed", account=name)
+
+
+_NOBODY = _hasher.hash(new_secret())
+"""Verified where there is no such account, so that the time does not tell whether there is one."""
+
+
+def sign_in(service: Service, name: str, password: str) -> Account:
+    """The account of a name and a password.
+
+    Raises:
+        UnauthorizedError: without saying which of the two is wrong.
+        TooManyError: after many failures (see `irtcat.service.base.limits.SIGN_IN`).
+    """
+    take(service, SIGN_IN, name)
+    row = service.row(sa.select(tables.accounts).where(tables.accounts.c.name == name))
+    stored = row.password if row is not None and row.password else _NOBODY
+    try:
+        _hasher.verify(stored, password)
+    except (VerifyMismatchError, InvalidHashError):
+        row = None
+    if row is None or row.status != "open" or not row.password:
+        record(service, "system", "sign-in refused", account=name[:100])
+        raise UnauthorizedError("The name or the password is wrong.")
+    forget(service, SIGN_IN, name)
+    return account_from_row(row)
+
+
+def account_from_row(row: sa.Row[Any]) -> Account:
+    """The account of a row of the table."""
+    return Account(row.name, tuple(json.loads(row.roles)))
+
+
+def account_table(service: Service) -> pd.DataFrame:
+    """All accounts: name, roles, how they sign in, status and when they were made."""
+    rows = [
+        {
+            "name": row.name,
+            "roles": json.loads(row.roles),
+            "password": bool(row.password),
+            "subject": row.subject,
+            "status": row.status,
+            "created": row.created,
+        }
+        for row in service.rows(sa.select(tables.accounts).order_by(tables.accounts.c.name))
+    ]
+    columns = ["name", "roles", "password", "subject", "status", "created"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def change_account(
+    service: Service, name: str, *, roles: Sequence[str] | None = None,
+    is_open: bool | None = None, actor: str,
+) -> None:  # fmt: skip
+    """Change the roles of an account, or close or reopen it; its tokens are revoked.
+
+    Args:
+        service: the service.
+        name: its name.
+        roles: its new roles; as before by default.
+        is_open: whether it may sign in; as before by default.
+        actor: who changes it.
+
+    Raises:
+        NotFoundError: for an unknown account.
+        ConflictError: if nobody who is open would be an "admin" any more.
+    """
+    values = {}
+    if roles is not None:
+        values["roles"] = json.dumps(_checked_roles(roles))
+    if is_open is not None:
+        values["status"] = "open" if is_open else "closed"
+    with service.database.writing(alone=True):
+        row = service.row(sa.select(tables.accounts).where(tables.accounts.c.name == name))
+        if row is None:
+            raise NotFoundError("There is no such account.")
+        if values:
+            update = tables.accounts.update().where(tables.accounts.c.name == name)
+            service.database.run(update.values(**values))
+        others = sa.select(tables.accounts.c.roles).where(tables.accounts.c.status == "open")
+        had = row.status == "open" and "admin" in json.loads(row.roles)
+        if had and not any("admin" in json.loads(r.roles) for r in service.rows(others)):
+            raise ConflictError("One open account must have the role admin.")
+        revoke_tokens(service, name)
+        record(service, actor, "account changed", account=name, **values)
+
+
+def issue_token(service: Service, account: Account, *, kind: str = PROGRAM, label: str = "") -> str:
+    """A new token of an account, for a program or a signed-in browser; it is shown only once."""
+    token = new_secret()
+    now = service.clock()[0]
+    row = {
+        "token": digest_of(token),
+        "account": account.name,
+        "kind": kind,
+        "label": label,
+        "created": utc_text(now),
+        "expires": utc_text(now + LASTS[kind]),
+    }
+    with service.database.writing():
+        service.database.run(tables.tokens.insert(), row)
+        record(service, account.actor, "token issued", token=kind, label=label)
+    return token
+
+
+def account_of_token(service: Service, token: str, kind: str) -> Account:
+    """The account of a token.
+
+    Raises:
+        UnauthorizedError: for an unknown or expired token, or a closed account.
+    """
+    statement = (
+        sa.select(tables.accounts, tables.tokens.c.expires)
+        .join(tables.tokens, tables.tokens.c.account == tables.accounts.c.name)
+        .where(tables.tokens.c.token == digest_of(token), tables.tokens.c.kind == kind)
+    )
+    row = service.row(statement)
+    if row is None or row.status != "open" or row.expires < service.now():
+        raise UnauthorizedError("Sign in first.")
+    return account_from_row(row)
+
+
+def revoke_tokens(service: Service, name: str, token: str | None = None) -> None:
+    """Sign out one token of an account, or all of them."""
+    statement = tables.tokens.delete().where(tables.tokens.c.account == name)
+    if token is not None:
+        statement = statement.where(tables.tokens.c.token == digest_of(token))
+    with service.database.writing():
+        service.database.run(statement)

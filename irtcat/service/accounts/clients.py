@@ -1,0 +1,147 @@
+"""Clients of the CAT interface: OAuth 2.0 client credentials (RFC 6749, section 4.4).
+
+Access tokens are signed and live for an hour, so that checking one costs no more than reading
+whether its client is still open.
+"""
+
+from dataclasses import dataclass
+
+import pandas as pd
+import sqlalchemy as sa
+from itsdangerous import BadSignature, URLSafeTimedSerializer
+
+from irtcat._common.checks import check_id
+from irtcat.service.base.errors import ForbiddenError, NotFoundError, UnauthorizedError
+from irtcat.service.outbox.audit import record
+from irtcat.service.storage import tables
+from irtcat.service.storage.context import Service, digest_of, new_id, new_secret
+
+__all__ = ["LASTS", "SCOPES", "Client", "ScopeError", "access_token", "add_client",
+           "client_of_token", "client_table", "close_client"]  # fmt: skip
+
+LASTS = 3600
+"""Seconds that an access token is valid."""
+
+PREFIX = "https://purl.imsglobal.org/spec/cat/v1p0/scope/"
+
+SCOPES = {
+    f"{PREFIX}section": "Create, read and delete sections.",
+    f"{PREFIX}session": "Create and end sessions, submit results.",
+}
+"""Scopes of the CAT interface."""
+
+
+class ScopeError(ForbiddenError):
+    """A scope that does not exist."""
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client of the CAT interface.
+
+    Attributes:
+        id: its id.
+        scopes: scopes of its token.
+    """
+
+    id: str
+    scopes: tuple[str, ...]
+
+    @property
+    def actor(self) -> str:
+        """The client in logs."""
+        return f"client:{self.id}"
+
+    def require(self, scope: str) -> None:
+        """Raise unless the token has a scope, by the last part of its name.
+
+        Raises:
+            ForbiddenError: naming the scope.
+        """
+        if f"{PREFIX}{scope}" not in self.scopes:
+            raise ForbiddenError(f"The token must have the scope {PREFIX}{scope}.")
+
+
+def _serializer(service: Service) -> URLSafeTimedSerializer:
+    return URLSafeTimedSerializer(service.secret, salt="access token")
+
+
+def add_client(service: Service, name: str, *, actor: str) -> tuple[str, str]:
+    """Add a client; return its id and its secret, which is shown only once.
+
+    Args:
+        service: the service.
+        name: what it is, for the staff.
+        actor: who adds it.
+    """
+    check_id("name", name)
+    client, secret = new_id("c"), new_secret()
+    row = {"id": client, "secret": digest_of(secret), "name": name, "status": "open"}
+    with service.database.writing():
+        service.database.run(tables.clients.insert(), {**row, "created": service.now()})
+        record(service, actor, "client added", client=client)
+    return client, secret
+
+
+def close_client(service: Service, client: str, *, actor: str) -> None:
+    """Refuse all requests of a client from now on.
+
+    Raises:
+        NotFoundError: for an unknown client.
+    """
+    with service.database.writing():
+        statement = tables.clients.update().where(tables.clients.c.id == client)
+        if not service.database.run(statement.values(status="closed")).rowcount:
+            raise NotFoundError("There is no such client.")
+        record(service, actor, "client closed", client=client)
+
+
+def client_table(service: Service) -> pd.DataFrame:
+    """All clients, without their secrets."""
+    names = ["id", "name", "status", "created"]
+    columns = [tables.clients.c[name] for name in names]
+    rows = service.rows(sa.select(*columns).order_by(tables.clients.c.created))
+    return pd.DataFrame([tuple(row) for row in rows], columns=names)
+
+
+def access_token(service: Service, client: str, secret: str, scope: str) -> tuple[str, str]:
+    """A token for a client's credentials.
+
+    Args:
+        service: the service.
+        client: id of the client.
+        secret: its secret.
+        scope: wanted scopes, separated by spaces; all by default.
+
+    Returns:
+        The token, and its scopes.
+
+    Raises:
+        UnauthorizedError: for wrong credentials, or a closed client.
+        ScopeError: for an unknown scope.
+    """
+    row = service.row(sa.select(tables.clients).where(tables.clients.c.id == client))
+    if row is None or row.status != "open" or row.secret != digest_of(secret):
+        raise UnauthorizedError("The id or the secret of the client is wrong.")
+    wanted = scope.split() or list(SCOPES)
+    unknown = [name for name in wanted if name not in SCOPES]
+    if unknown:
+        raise ScopeError(f"The scope must be one of {', '.join(SCOPES)}.")
+    scopes = " ".join(dict.fromkeys(wanted))
+    return str(_serializer(service).dumps([client, scopes])), scopes
+
+
+def client_of_token(service: Service, token: str) -> Client:
+    """The client of an access token.
+
+    Raises:
+        UnauthorizedError: for a token that is forged or too old, or of a closed client.
+    """
+    try:
+        client, scopes = _serializer(service).loads(token, max_age=LASTS)
+    except (BadSignature, ValueError, TypeError):
+        raise UnauthorizedError("The access token is not valid, or too old.") from None
+    statement = sa.select(tables.clients.c.status).where(tables.clients.c.id == client)
+    if service.scalar(statement) != "open":
+        raise UnauthorizedError("The access token is not valid, or too old.")
+    return Client(client, tuple(scopes.split()))

@@ -1,0 +1,250 @@
+"""OpenID Connect sign-in for staff: authorization code flow with PKCE, state and nonce.
+
+The provider's answer names an identity (issuer and subject); it opens the account that has it as
+its ``subject``. No account is made by signing in. What must survive the way to the provider and
+back lies in a signed cookie that lives for ten minutes.
+"""
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import sqlalchemy as sa
+from authlib.common.security import generate_token
+from authlib.oauth2.rfc6749.parameters import prepare_grant_uri
+from authlib.oauth2.rfc7636 import create_s256_code_challenge
+from itsdangerous import BadSignature, URLSafeTimedSerializer
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+
+from irtcat._common.checks import argument_error
+from irtcat.service.accounts.accounts import Account, account_from_row
+from irtcat.service.base.errors import UnauthorizedError
+from irtcat.service.outbox.audit import record
+from irtcat.service.storage import tables
+from irtcat.service.storage.context import Service
+
+__all__ = ["KIND", "LASTS", "Provider", "finish_sign_in", "start_sign_in", "subject_of"]
+
+KIND = "oidc"
+"""Kind of the cookie that holds what must survive the way to the provider and back."""
+
+LASTS = 600
+"""Seconds that a person has at the provider."""
+
+WAIT = 10.0
+"""Seconds to wait for the provider."""
+
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA")
+"""Signatures by the provider's key; none of them can be made with the client's secret."""
+
+LEEWAY = 60
+"""Seconds that the provider's clock may differ."""
+
+
+@dataclass(frozen=True)
+class Provider:
+    """A provider of identities, such as an institution's.
+
+    Attributes:
+        issuer: its address; its settings are read from ``/.well-known/openid-configuration``.
+        client_id: what it calls this service.
+        client_secret: the secret that it gave this service; empty for a public client.
+        name: its name on the sign-in page.
+        transport: carries the requests instead of the network; for tests.
+    """
+
+    issuer: str
+    client_id: str
+    client_secret: str = field(default="", repr=False)
+    name: str = "OpenID Connect"
+    transport: httpx.BaseTransport | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check the address."""
+        if not self.issuer.startswith("https://"):
+            raise argument_error("issuer", "an address that begins with https://", self.issuer)
+        if not self.client_id:
+            raise argument_error("client_id", "the id that the provider gave", self.client_id)
+
+    @staticmethod
+    def from_environment(environment: Mapping[str, str] = os.environ) -> "Provider | None":
+        """The provider that the environment names; None without one.
+
+        The variables are ``IRTCAT_OIDC_ISSUER``, ``IRTCAT_OIDC_CLIENT_ID``,
+        ``IRTCAT_OIDC_CLIENT_SECRET`` and ``IRTCAT_OIDC_NAME``.
+
+        Example:
+            >>> Provider.from_environment(
+            ...     {"IRTCAT_OIDC_ISSUER": "https://id.example.org", "IRTCAT_OIDC_CLIENT_ID": "cat"}
+            ... ).name
+            'OpenID Connect'
+        """
+        prefix = "IRTCAT_OIDC_"
+        if not environment.get(f"{prefix}ISSUER"):
+            return None
+        return Provider(
+            issuer=environment[f"{prefix}ISSUER"],
+            client_id=environment.get(f"{prefix}CLIENT_ID", ""),
+            client_secret=environment.get(f"{prefix}CLIENT_SECRET", ""),
+            name=environment.get(f"{prefix}NAME") or "OpenID Connect",
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """The provider's addresses.
+
+        Raises:
+            UnauthorizedError: if it cannot be reached, or says that it is another one.
+        """
+        document = self._json(f"{self.issuer.rstrip('/')}/.well-known/openid-configuration")
+        needed = ("authorization_endpoint", "token_endpoint", "jwks_uri")
+        is_whole = all(str(document.get(name, "")).startswith("https://") for name in needed)
+        if document.get("issuer") != self.issuer or not is_whole:
+            raise UnauthorizedError(f"{self.name}: the settings of the provider are not valid.")
+        return document
+
+    def keys(self, settings: Mapping[str, Any]) -> KeySet:
+        """The provider's public keys."""
+        try:
+            return KeySet.import_key_set(self._json(settings["jwks_uri"]))  # type: ignore[arg-type]
+        except (JoseError, KeyError, ValueError, TypeError):
+            raise UnauthorizedError(f"{self.name}: the provider has no valid keys.") from None
+
+    def id_token(self, settings: Mapping[str, Any], **fields: str) -> str:
+        """The ID token for a code; empty if the provider refuses it."""
+        form = {"grant_type": "authorization_code", "client_id": self.client_id, **fields}
+        known = httpx.BasicAuth(quote(self.client_id, ""), quote(self.client_secret, ""))
+        auth = known if self.client_secret else None
+        with httpx.Client(transport=self.transport, timeout=WAIT, auth=auth) as http:
+            return str(_document(http.post(settings["token_endpoint"], data=form)).get("id_token"))
+
+    def _json(self, address: str) -> dict[str, Any]:
+        try:
+            with httpx.Client(transport=self.transport, timeout=WAIT) as http:
+                return _document(http.get(address))
+        except (httpx.HTTPError, ValueError):
+            raise UnauthorizedError(f"{self.name} cannot be reached. Try again later.") from None
+
+
+def _document(response: httpx.Response) -> dict[str, Any]:
+    document = response.raise_for_status().json()
+    return document if isinstance(document, dict) else {}
+
+
+def subject_of(issuer: str, subject: str) -> str:
+    """The identity as an account's ``subject`` holds it.
+
+    Example:
+        >>> subject_of("https://id.example.org", "ada")
+        'https://id.example.org ada'
+    """
+    return f"{issuer} {subject}"
+
+
+def _serializer(service: Service) -> URLSafeTimedSerializer:
+    return URLSafeTimedSerializer(service.secret, salt="oidc")
+
+
+def start_sign_in(service: Service, provider: Provider, redirect: str) -> tuple[str, str]:
+    """Begin to sign in.
+
+    Args:
+        service: the service.
+        provider: the provider.
+        redirect: address of this service to which the provider sends the browser back.
+
+    Returns:
+        The provider's address for the browser, and the value of the cookie.
+
+    Raises:
+        UnauthorizedError: if the provider cannot be reached.
+    """
+    settings = provider.settings()
+    kept = {name: generate_token(48) for name in ("state", "nonce", "verifier")}
+    address = prepare_grant_uri(
+        settings["authorization_endpoint"],
+        provider.client_id,
+        "code",
+        redirect,
+        "openid",
+        kept["state"],
+        nonce=kept["nonce"],
+        code_challenge=create_s256_code_challenge(kept["verifier"]),
+        code_challenge_method="S256",
+    )
+    return address, str(_serializer(service).dumps(kept))
+
+
+def finish_sign_in(
+    service: Service, provider: Provider, redirect: str, *, code: str, state: str, cookie: str
+) -> Account:
+    """The account of the person that the provider sent back.
+
+    Args:
+        service: the service.
+        provider: the provider.
+        redirect: as for `start_sign_in`.
+        code: the provider's code.
+        state: the state that came back.
+        cookie: the value of the cookie.
+
+    Raises:
+        UnauthorizedError: if anything is not as it was sent, the token is not the provider's, or no
+            open account has this identity.
+    """
+    try:
+        kept = _serializer(service).loads(cookie, max_age=LASTS)
+    except BadSignature:
+        raise UnauthorizedError("Signing in took too long. Try again.") from None
+    if not state or state != kept["state"]:
+        raise UnauthorizedError("This sign-in did not begin here. Try again.")
+    settings = provider.settings()
+    try:
+        token = provider.id_token(
+            settings, code=code, redirect_uri=redirect, code_verifier=kept["verifier"]
+        )
+    except (httpx.HTTPError, ValueError):
+        raise UnauthorizedError(f"{provider.name} refused the sign-in.") from None
+    claims = _claims(provider, settings, token, kept["nonce"])
+    subject = subject_of(claims["iss"], claims["sub"])
+    row = service.row(
+        sa.select(tables.accounts).where(
+            tables.accounts.c.subject == subject, tables.accounts.c.status == "open"
+        )
+    )
+    if row is None:
+        record(service, "system", "sign-in refused", provider=provider.name)
+        raise UnauthorizedError("There is no account for this identity. Ask for one.")
+    return account_from_row(row)
+
+
+def _claims(
+    provider: Provider, settings: Mapping[str, Any], text: str, nonce: str
+) -> dict[str, Any]:
+    """The verified claims of an ID token (OpenID Connect Core 1.0, section 3.1.3.7)."""
+    try:
+        token = jwt.decode(text, provider.keys(settings), algorithms=list(ALGORITHMS))
+        claims = token.claims
+        rules = jwt.JWTClaimsRegistry(
+            now=int(time.time()),
+            leeway=LEEWAY,
+            iss={"essential": True, "value": provider.issuer},
+            aud={"essential": True, "value": provider.client_id},
+            sub={"essential": True},
+            exp={"essential": True},
+            iat={"essential": True},
+            nonce={"essential": True, "value": nonce},
+        )
+        rules.validate(claims)
+    except (JoseError, ValueError, TypeError, KeyError):
+        raise UnauthorizedError(f"{provider.name}: the identity could not be verified.") from None
+    others = claims["aud"] if isinstance(claims["aud"], list) else [claims["aud"]]
+    party = claims.get("azp")
+    if (party is not None or len(others) > 1) and party != provider.client_id:
+        raise UnauthorizedError(f"{provider.name}: the identity is for another service.")
+    return dict(claims)

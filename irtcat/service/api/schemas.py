@@ -1,0 +1,171 @@
+"""What all interfaces share: strict bodies, ids, pages of lists, errors in the OpenAPI document."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import pandas as pd
+from fastapi import FastAPI, Path, Query, Request
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from irtcat.service.base.errors import ServiceError
+from irtcat.service.storage.context import Service
+
+__all__ = ["After", "Body", "Id", "Limit", "Out", "Problem", "document_errors", "page_of",
+           "problems", "records", "service_of"]  # fmt: skip
+
+NAME = r"^[A-Za-z0-9_.:~-]{1,128}$"
+"""Ids that the service makes; anything else names nothing."""
+
+Id = Annotated[str, Path(pattern=NAME, description="An id, as lists and other answers show it.")]
+
+MOST_LISTED = 200
+
+Limit = Annotated[int, Query(ge=1, le=MOST_LISTED, description="Most entries of the page.")]
+
+After = Annotated[
+    str | None,
+    Query(pattern=NAME, description="`next` of the page before: the page begins after it."),
+]
+
+
+def service_of(request: Request) -> Service:
+    """The service of a request."""
+    service: Service = request.app.state.service
+    return service
+
+
+class Body(BaseModel):
+    """A body of a request: unknown fields are refused, and characters that no database stores."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nul(cls, value: Any) -> Any:
+        if _holds_nul(value):
+            raise ValueError("texts must not hold the character U+0000")
+        return value
+
+
+def _holds_nul(value: Any) -> bool:
+    if isinstance(value, str):
+        return "\x00" in value
+    if isinstance(value, dict):
+        return any(_holds_nul(v) or _holds_nul(k) for k, v in value.items())
+    return isinstance(value, list) and any(map(_holds_nul, value))
+
+
+class Out(BaseModel):
+    """A body of a response: only its declared fields leave the service."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class FieldFault(Out):
+    """What is wrong with one field of a request."""
+
+    field: str
+    message: str
+
+
+class Problem(Out):
+    """An error (RFC 9457)."""
+
+    type: str = Field(examples=["urn:irtcat:not-found"])
+    title: str = Field(examples=["Not found"])
+    status: int = Field(examples=[404])
+    detail: str = Field(examples=["There is no such test."])
+    request: str = Field("", description="Id of the request, as in the service's logs.")
+    errors: list[FieldFault] | None = Field(None, description="Faults by field.")
+
+
+MEANINGS = {
+    400: "The request cannot be read.",
+    401: "No valid credentials.",
+    403: "The credentials do not permit this, or the token against forged requests is missing.",
+    404: "Nothing with this id, or nothing that the caller may know of.",
+    409: "Not possible in the present state; nothing was changed.",
+    410: "It was valid once: a revoked, used or expired ticket.",
+    413: "The body is too large.",
+    415: "The content type is not one that this operation reads.",
+    416: "The file has no such range.",
+    422: "The request is invalid; nothing was changed.",
+    429: "Too many requests. Try again after the time in `Retry-After`.",
+    503: "Nothing was changed. Try again.",
+}
+
+GENERAL = (400, 413, 422, 429, 503)
+"""Errors of every operation."""
+
+
+def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
+    """Errors of an operation, for its ``responses``."""
+    content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {
+        code: {"description": MEANINGS[code], "content": content}
+        for code in sorted({*codes, *GENERAL})
+    }
+
+
+def document_errors(app: FastAPI) -> None:
+    """Add the schema of errors to the OpenAPI document of an application."""
+    generate = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = generate()
+        schemas = document.setdefault("components", {}).setdefault("schemas", {})
+        if "Problem" not in schemas:
+            schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+            schemas |= {**schema.pop("$defs", {}), "Problem": schema}
+        for unused in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(unused, None)
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a table as JSON: missing values are null, NumPy's numbers plain ones."""
+    return [{str(k): _plain(v) for k, v in row.items()} for row in frame.to_dict("records")]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value
+
+
+def page_of(frame: pd.DataFrame, key: str, limit: int, after: str | None) -> dict[str, Any]:
+    """One page of a table.
+
+    Args:
+        frame: the table, in its order.
+        key: column that identifies its rows.
+        limit: most rows.
+        after: the key of the last row of the page before.
+
+    Returns:
+        The ``items``, and ``next``: the ``after`` of the next page, null at the end.
+
+    Raises:
+        ServiceError: if no row has the key ``after``.
+
+    Example:
+        >>> page_of(pd.DataFrame({"id": ["a", "b", "c"]}), "id", 1, "a")
+        {'items': [{'id': 'b'}], 'next': 'b'}
+    """
+    start = 0
+    if after is not None:
+        found = [at for at, name in enumerate(frame[key]) if str(name) == after]
+        if not found:
+            raise ServiceError("The parameter `after` must be the `next` of a page of this list.")
+        start = found[0] + 1
+    rows = frame.iloc[start : start + limit]
+    more = start + limit < len(frame)
+    return {"items": records(rows), "next": str(rows[key].iloc[-1]) if more else None}

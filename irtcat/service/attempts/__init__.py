@@ -1,0 +1,1 @@
+"""Attempts: definition to result, people, monitoring, recalibration."""

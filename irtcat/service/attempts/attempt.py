@@ -1,0 +1,704 @@
+"""Attempt: one person's take of one test, an append-only log beside the sessions of its sections.
+
+Every operation runs within one transaction that holds the attempt's row: it reads what other
+processes added, applies what time limits demand, adds its own events, and writes all of it together
+with the events of the session. A process keeps attempts in memory; one whose transaction failed is
+dropped and read again.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from irtcat._common.checks import InputError
+from irtcat._file_format import FileFormat
+from irtcat.cat import Session, StoreError
+from irtcat.cat.live.log import Event, Stopwatch, first_digest, utc_text
+from irtcat.service.attempts.library import PublishedTest, published_test
+from irtcat.service.attempts.progress import ABANDONED, COMPLETED, TIME_LIMIT, Progress
+from irtcat.service.base.errors import ConflictError, GoneError, NotFoundError, UnauthorizedError
+from irtcat.service.base.metrics import ANSWERS, engine_time
+from irtcat.service.definition import Adaptive, Break, Fixed, Instructions, Practice
+from irtcat.service.outbox.lti_grades import grade_changed
+from irtcat.service.outbox.webhooks import notify
+from irtcat.service.storage import tables
+from irtcat.service.storage.context import Loaded, Service, digest_of, new_id, new_secret
+
+__all__ = [
+    "Attempt",
+    "Started",
+    "attempt_of",
+    "begin",
+    "check_device",
+    "looked_at",
+    "opened",
+    "ticket_of",
+]
+
+ATTEMPT = FileFormat("irtcat-attempt", "an attempt", "Restore a copy.")
+
+MESSAGES = {
+    "begin": "attempt.started",
+    "finish": "attempt.finished",
+    "void": "attempt.voided",
+}
+"""Messages to webhooks by kind of event."""
+
+ROW = (
+    sa.select(tables.attempts.c.head, tables.attempts.c.device, tables.attempt_seals.c.seal)
+    .join_from(tables.attempts, tables.attempt_seals)
+    .where(tables.attempts.c.id == sa.bindparam("name"))
+)
+"""What every request reads first: whose the attempt is, and where its log ends."""
+
+# Both rows: who waits for them then sees what the other transaction wrote.
+LOCKED_ROW = ROW.with_for_update()
+
+UPDATE = (
+    tables.attempts.update()
+    .where(tables.attempts.c.id == sa.bindparam("name"))
+    .values({name: sa.bindparam(name) for name in ("status", "updated", "summary", "due")})
+)
+
+GRACE = 2.0
+"""Seconds after a time limit in which an answer still counts, for the way to the server."""
+
+
+class Attempt:
+    """An attempt as a process knows it. Use it within `opened`.
+
+    Attributes:
+        id: its id.
+        head: what was fixed when it began.
+        test: the published test.
+        progress: what its log says.
+    """
+
+    def __init__(self, service: Service, head: dict[str, Any], test: PublishedTest):
+        self.service, self.head, self.test = service, head, test
+        self.id = str(head["id"])
+        self.progress = Progress(test.definition, tuple(head["accommodations"]))
+        self._stopwatch = Stopwatch(service.clock)
+        self._sessions: dict[int, Session] = {}
+        self._written = 0
+        self._digest = first_digest(head, service.log_key)
+        self._new: list[Event] = []
+        self.actor, self.request = "system", ""
+        self._item_limits = {name: item.time_limit for name, item in test.items.items.items()}
+
+    # Reading and writing the log
+
+    def catch_up(self, seal: str = "") -> None:
+        """Apply the events that other processes added; none if the seal is of the last one here."""
+        if self._written and self.service.attempt_log.is_end(self._digest, seal):
+            return
+        events, digest = self.service.attempt_log.read(
+            self.id, self._digest if not self._written else "", self._written, self._digest
+        )
+        for event in events:
+            self.progress.apply(event)
+        self._written += len(events)
+        self._digest = digest
+
+    def write(self) -> None:
+        """Write the new events, and what the table of attempts shows of them."""
+        if not self._new:
+            return
+        grade_changed(self.service, self.id, {event["kind"] for event in self._new})
+        self._digest = self.service.attempt_log.append(
+            self.id, self._written, self._digest, self._new
+        )
+        self._written += len(self._new)
+        self._report()
+        self._new = []
+        progress = self.progress
+        summary = {
+            "section": progress.section,
+            "answered": len(progress.answers),
+            "seconds": round(progress.used_test, 1),
+            "waiting": sorted(n for n, a in progress.answers.items() if a.code is None),
+        }
+        shown = {"status": progress.status, "updated": progress.last, "due": self.due()}
+        self.service.database.run(
+            UPDATE, {"name": self.id, **shown, "summary": json.dumps(summary)}
+        )
+
+    def _report(self) -> None:
+        """Tell webhooks and metrics of the new events."""
+        about = {"attempt": self.id, "test": self.test.id, "person": self.head["person"]}
+        for event in self._new:
+            message = MESSAGES.get(event["kind"])
+            if message is not None:
+                notify(self.service, message, **about)
+            if event["kind"] == "answer":
+                part = self.test.definition.sections[self.progress.answers[event["item"]].section]
+                ANSWERS.labels(part.kind).inc()
+            elif event["kind"] == "finish":
+                waiting = [n for n, a in self.progress.answers.items() if a.code is None]
+                if waiting:
+                    notify(self.service, "rating.needed", **about, items=sorted(waiting))
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether there are events that are not written yet."""
+        return bool(self._new)
+
+    def add(self, kind: str, **fields: Any) -> None:
+        """Add an event now, with its time, who caused it, and the id of the request."""
+        event: Event = {"kind": kind, **fields, **self._stopwatch.stamp(self.progress.last)}
+        event["actor"] = self.actor
+        if self.request:
+            event["request"] = self.request
+        self.progress.apply(event)
+        self._new.append(event)
+
+    def events(self) -> list[Event]:
+        """The whole log, verified."""
+        first = first_digest(self.head, self.service.log_key)
+        return self.service.attempt_log.read(self.id, first)[0]
+
+    # The course of the test
+
+    def seconds(self) -> float:
+        """Seconds since the last event."""
+        return self._stopwatch.since(self.progress.last)
+
+    def remaining(self) -> Any:
+        """The time that is left (see `Progress.remaining`)."""
+        return self.progress.remaining(self.seconds(), self._item_limits)
+
+    def is_left(self) -> bool:
+        """Whether time without a step counts: not in a pause by staff, nor after the end."""
+        progress = self.progress
+        by_taker = progress.status == "paused" and progress.paused_by == "taker"
+        return progress.status == "running" or by_taker
+
+    def due(self) -> str:
+        """When the rules end the test or the section, if nothing happens until then.
+
+        Limits of items are not among them: they pass when the taker next asks, since the next item
+        is shown then. Empty if time does not count.
+        """
+        progress = self.progress
+        if progress.last is None or not self.is_left():
+            return ""
+        seconds = self.test.definition.abandoned_after
+        if progress.status == "running":
+            remaining = progress.remaining(0.0, {})
+            left = remaining.section
+            if not isinstance(progress.part, Break):  # in a break the clock of the test stands
+                left = min(left, remaining.test)
+            seconds = min(seconds, max(left, 0.0) + GRACE)
+        return utc_text(datetime.fromisoformat(progress.last) + timedelta(seconds=seconds))
+
+    def session(self) -> Session:
+        """The session of the current adaptive section."""
+        at = self.progress.section
+        if at not in self._sessions:
+            self._sessions[at] = self.service.store.resume(self.progress.session)
+        return self._sessions[at]
+
+    def enter(self, at: int) -> None:
+        """Go to a section; after the last one the attempt is finished."""
+        if at >= len(self.test.definition.sections):
+            self.add("finish", reason=COMPLETED)
+            return
+        section = self.test.definition.sections[at]
+        if isinstance(section, Adaptive):
+            with engine_time("begin"):
+                session = self._begin_session(at, section)
+            self.add("section", section=at, session=session.id)
+            self.add("show", item=session.asked[0])
+        else:
+            self.add("section", section=at)
+            if section.items:
+                self.add("show", item=section.items[0])
+
+    def _begin_session(self, at: int, section: Adaptive) -> Session:
+        session = self.service.store.begin(
+            self.test.pools[at],
+            section.config,
+            session_id=f"{self.id}.{at}",
+            seed=seed_of(self.head["seed"], at),
+            subject=self.head["person"],
+            counts=self.test.exposure.get(at),
+        )
+        self._sessions[at] = session
+        return session
+
+    def apply_time_limits(self, grace: float = 0.0) -> None:
+        """End what a time limit has ended; more than one may have passed meanwhile.
+
+        An attempt that was abandoned is finished.
+        """
+        idle = self.seconds() if self.is_left() else 0.0
+        if idle >= self.test.definition.abandoned_after and self.remaining().expired not in (
+            "test",
+            "section",
+        ):
+            with self._by_system():
+                self.add("finish", reason=ABANDONED)
+        while self.progress.status == "running":
+            remaining = self.remaining()
+            scope = remaining.expired
+            if not scope or getattr(remaining, scope) > -grace:
+                return
+            with self._by_system():
+                self.add("timeout", scope=scope)
+                if scope == "test":
+                    self.add("finish", reason=TIME_LIMIT)
+                elif scope == "section":
+                    self.enter(self.progress.section + 1)
+                else:
+                    self._skip_current()
+
+    @contextmanager
+    def _by_system(self) -> Iterator[None]:
+        """Events of the rules: the caller's request is still to be carried out."""
+        caller = self.actor, self.request
+        self.actor, self.request = "system", ""
+        try:
+            yield
+        finally:
+            self.actor, self.request = caller
+
+    def _skip_current(self) -> None:
+        item = self.progress.current
+        assert item is not None
+        if item in self.progress.answers:
+            self._next()
+        else:
+            self._record(item, None, 0)
+
+    def answer(self, item: str, response: Any) -> None:
+        """Record the answer to an item, and show the next one.
+
+        Raises:
+            InputError: for a response that the item cannot have, or an item that cannot be skipped.
+            ConflictError: for an item that was not shown, or another answer where answers stand.
+        """
+        progress, part = self.progress, self.progress.part
+        self.check_running()
+        if item not in progress.items:
+            raise ConflictError("This item is not shown at the moment.")
+        response, code = self.test.coded(item, response)
+        if response is None and not self.may_skip():
+            raise InputError("An answer is required to continue.")
+        known = progress.answers.get(item)
+        if known is not None and known.response == response:
+            if not isinstance(part, Adaptive):
+                self._next_after(item)
+            return
+        if known is not None and not progress.to_review():
+            raise ConflictError("This item has another answer, which stands.")
+        self._record(item, response, code)
+
+    def _record(self, item: str, response: Any, code: int | None) -> None:
+        seconds = round(self.progress.seconds_on(item, self.seconds()), 3)
+        if isinstance(self.progress.part, Adaptive):
+            assert code is not None, "publishing refuses adaptive items that people score"
+            session = self.session()
+            with engine_time("answer"):
+                session.answer(item, code + self.test.first_code, seconds)
+        self.add("answer", item=item, response=response, code=code, seconds=seconds)
+        self._next_after(item)
+
+    def _next_after(self, item: str) -> None:
+        if self.progress.current == item:
+            self._next()
+
+    def _next(self) -> None:
+        """Show the next item, or go to the next section."""
+        progress, part = self.progress, self.progress.part
+        if isinstance(part, Adaptive):
+            session = self.session()
+            if session.is_over:
+                self.enter(progress.section + 1)
+            else:
+                self.add("show", item=session.asked[0])
+            return
+        assert isinstance(part, (Fixed, Practice))
+        at = part.items.index(progress.current or "") + 1
+        if at < len(part.items):
+            self.add("show", item=part.items[at])
+        elif progress.to_review():
+            self.add("show", item=None)  # the page of all answers
+        else:
+            self.enter(progress.section + 1)
+
+    def show(self, item: str | None) -> None:
+        """Show an item of a section whose answers may be changed; None shows the list of answers.
+
+        Raises:
+            ConflictError: in other sections, or for an item of another section.
+        """
+        self.check_running()
+        part = self.progress.part
+        if not self.progress.to_review() or not isinstance(part, Fixed):
+            raise ConflictError("The items of this section come in a fixed order.")
+        if item is not None and item not in part.items:
+            raise ConflictError("This item is not in the current section.")
+        if item != self.progress.current:
+            self.add("show", item=item)
+
+    def flag(self, item: str, flagged: bool) -> None:
+        """Mark an item for review, or remove the mark.
+
+        Raises:
+            ConflictError: for an item that was not shown, or where answers cannot be reviewed.
+        """
+        self.check_running()
+        if not self.progress.to_review() or item not in self.progress.items:
+            raise ConflictError("This item cannot be marked.")
+        if (item in self.progress.flagged) != flagged:
+            self.add("flag", item=item, flagged=flagged)
+
+    def proceed(self) -> None:
+        """End a page of instructions, a break, practice, or a section that is reviewed.
+
+        Raises:
+            ConflictError: where the section does not end by the taker's choice, or lacks answers.
+        """
+        self.check_running()
+        part, progress = self.progress.part, self.progress
+        if isinstance(part, Break) and not part.may_end_early:
+            raise ConflictError("The break has a fixed length.")
+        if isinstance(part, Adaptive) or (isinstance(part, Fixed) and not part.review):
+            raise ConflictError("This section ends with its last item.")
+        if isinstance(part, Fixed) and not part.allow_skip:
+            missing = [n for n in part.items if _is_missing(progress, n)]
+            if missing:
+                raise ConflictError(f"{len(missing)} items have no answer yet.")
+        self.enter(progress.section + 1)
+
+    def may_skip(self) -> bool:
+        """Whether the item that is shown may be left out."""
+        part = self.progress.part
+        if isinstance(part, Practice):
+            return True
+        return isinstance(part, (Adaptive, Fixed)) and (
+            part.allow_skip or self.progress.to_review()
+        )
+
+    def may_pause(self) -> bool:
+        """Whether the taker may pause the test."""
+        return "pause" in self.progress.accommodations
+
+    def may_resume(self) -> bool:
+        """Whether the taker may end the pause: one of their own, not one by staff."""
+        by_taker = self.progress.paused_by == "taker"
+        return self.progress.status == "paused" and by_taker and self.may_pause()
+
+    def check_running(self) -> None:
+        """Raise unless the attempt is running."""
+        status = self.progress.status
+        if status == "paused":
+            raise ConflictError("The test is paused.")
+        if status != "running":
+            raise ConflictError("The test is over.")
+
+    def may_proceed(self) -> bool:
+        """Whether `proceed` is possible, but for missing answers."""
+        part = self.progress.part
+        if isinstance(part, Break):
+            return part.may_end_early
+        return isinstance(part, (Instructions, Practice)) or self.progress.to_review()
+
+
+def _is_missing(progress: Progress, item: str) -> bool:
+    return item not in progress.answers or progress.answers[item].response is None
+
+
+def seed_of(seed: int, at: int) -> int:
+    """The seed of a section's session, from that of the attempt."""
+    return int.from_bytes(hashlib.sha256(f"{seed}.{at}".encode()).digest()[:4], "big")
+
+
+@contextmanager
+def opened(
+    service: Service,
+    name: str,
+    *,
+    actor: str,
+    device: str | None = None,
+    request: str = "",
+    grace: float = 0.0,
+) -> Iterator[Attempt]:
+    """One transaction on an attempt: its state with time limits applied, then the caller's changes.
+
+    Args:
+        service: the service.
+        name: id of the attempt.
+        actor: who acts.
+        device: secret of the device that acts; None if it is no taker's.
+        request: id of the request, stored with its events.
+        grace: seconds after a time limit in which it is not yet applied.
+
+    Raises:
+        NotFoundError: for an unknown attempt.
+        UnauthorizedError: for a device that may not continue it (see `check_device`).
+    """
+    loaded: Loaded[Attempt] = service.attempts.get(name, Loaded)
+    with loaded.lock:
+        try:
+            with service.database.writing():
+                attempt = _read(service, name, loaded, device, is_locked=True)
+                attempt.actor, attempt.request = actor, request
+                attempt.apply_time_limits(grace)
+                time_limits_acted = attempt.has_changed
+                if not time_limits_acted:
+                    yield attempt
+                attempt.write()
+            if not time_limits_acted:
+                _forget_over(service, attempt)
+                return
+            # What time limits demand is written even if the caller's request is then refused.
+            with service.database.writing():
+                attempt = _read(service, name, loaded, device, is_locked=True)
+                yield attempt
+                attempt.write()
+            _forget_over(service, attempt)
+        except BaseException as error:
+            is_refusal = isinstance(error, InputError) and not isinstance(error, StoreError)
+            if not is_refusal or loaded.value is None or loaded.value.has_changed:
+                service.attempts.drop(name)
+                loaded.value = None
+            raise
+
+
+@contextmanager
+def looked_at(service: Service, name: str, device: str | None = None) -> Iterator[Attempt]:
+    """The state of an attempt, to read only: nothing is written, and time limits are not applied.
+
+    It is quick: an attempt that this process knows reads only the events that others added.
+
+    Args:
+        service: the service.
+        name: id of the attempt.
+        device: secret of the device that asks; None if it is no taker's.
+
+    Raises:
+        NotFoundError: for an unknown attempt.
+        UnauthorizedError: for a device that may not continue it (see `check_device`).
+    """
+    loaded: Loaded[Attempt] = service.attempts.get(name, Loaded)
+    with loaded.lock:
+        try:
+            with service.database.reading():
+                attempt = _read(service, name, loaded, device)
+            yield attempt
+            _forget_over(service, attempt)
+        except BaseException:
+            service.attempts.drop(name)
+            loaded.value = None
+            raise
+
+
+def _forget_over(service: Service, attempt: Attempt) -> None:
+    """Free the memory of an attempt that is over; its log has what a report needs."""
+    if attempt.progress.is_over:
+        service.attempts.drop(attempt.id)
+
+
+def check_device(service: Service, name: str, device: str) -> None:
+    """Raise unless a device may continue an attempt.
+
+    Raises:
+        UnauthorizedError: for another device, a released one, or an unknown attempt: an outsider
+            does not learn which.
+    """
+    _check_device(service.row(ROW, {"name": name}), device)
+
+
+def _check_device(row: Any, device: str) -> None:
+    if row is None or not row.device or row.device != digest_of(device):
+        raise UnauthorizedError("This device does not have the test. Open it with the ticket.")
+
+
+def _read(
+    service: Service,
+    name: str,
+    loaded: Loaded[Attempt],
+    device: str | None = None,
+    is_locked: bool = False,
+) -> Attempt:
+    """The attempt as the database has it.
+
+    Args:
+        service: the service.
+        name: id of the attempt.
+        loaded: where this process keeps it.
+        device: secret of the device that asks; None if it is no taker's.
+        is_locked: no other transaction changes it until this one ends.
+    """
+    row = service.row(LOCKED_ROW if is_locked else ROW, {"name": name})
+    if device is not None:
+        _check_device(row, device)
+    if row is None:
+        raise NotFoundError("There is no such attempt.")
+    if loaded.value is None:
+        document = json.loads(row.head)
+        ATTEMPT.check(document, f"attempt {name}", StoreError)
+        loaded.value = Attempt(service, document, published_test(service, document["test"]))
+    loaded.value.catch_up(row.seal)
+    return loaded.value
+
+
+def attempt_of(service: Service, name: str) -> Attempt:
+    """An attempt as its log says, to look at; time limits are not applied.
+
+    Raises:
+        NotFoundError: for an unknown attempt.
+        StoreError: for a log that was changed.
+    """
+    with service.database.reading():
+        return _read(service, name, Loaded())
+
+
+class Started(NamedTuple):
+    """An attempt that a device may continue.
+
+    Attributes:
+        attempt: id of the attempt.
+        device: the secret of the device, for its cookie.
+    """
+
+    attempt: str
+    device: str
+
+
+def ticket_of(service: Service, token: str, *, lock: bool = False) -> Any:
+    """The row of a ticket that opens a test now.
+
+    Args:
+        service: the service.
+        token: the ticket's secret.
+        lock: whether no other transaction may change it until this one ends.
+
+    Raises:
+        NotFoundError: for an unknown ticket.
+        GoneError: for one that is revoked or expired.
+        ConflictError: before the ticket is valid.
+    """
+    statement = sa.select(tables.tickets).where(tables.tickets.c.token == digest_of(token))
+    ticket = service.row(statement.with_for_update() if lock else statement)
+    if ticket is None:
+        raise NotFoundError("There is no such ticket. Check the link or the code.")
+    if ticket.status == "revoked":
+        raise GoneError("The ticket is no longer valid.")
+    if not ticket.attempt:
+        now = service.now()
+        if ticket.opens and now < ticket.opens:
+            raise ConflictError("The ticket is not valid yet.")
+        if ticket.expires and now > ticket.expires:
+            raise GoneError("The ticket has expired.")
+    return ticket
+
+
+def begin(service: Service, token: str, key: str = "") -> Started:
+    """Begin an attempt with a ticket, or continue it on another device after its release.
+
+    Args:
+        service: the service.
+        token: the ticket's secret.
+        key: a random text of the device: if the reply is lost, the device that asks again with it
+            gets the same one.
+
+    Raises:
+        NotFoundError: for an unknown ticket.
+        GoneError: for one that is revoked or expired, or whose attempt is over.
+        ConflictError: before the ticket is valid, or while another device has the attempt.
+    """
+    with service.database.reading():
+        ticket = ticket_of(service, token)
+    if not ticket.attempt:
+        started = _begin(service, token, key)
+        if started is not None:
+            return started
+        with service.database.reading():  # another request with this ticket was faster
+            ticket = ticket_of(service, token)
+    return _continue(service, ticket.attempt, token, key)
+
+
+def _secret(service: Service, token: str, key: str, n_before: int) -> str:
+    """The secret of a device that gets an attempt.
+
+    Args:
+        service: the service.
+        token: the secret of its ticket.
+        key: the device's random text; without one the secret is random.
+        n_before: how many devices had the attempt before: after a release no secret comes back.
+    """
+    if not key:
+        return new_secret()
+    return service.signature("device", json.dumps([token, key, n_before]))
+
+
+def _begin(service: Service, token: str, key: str) -> Started | None:
+    """A new attempt with a ticket; None if the ticket has one meanwhile."""
+    with service.database.writing():
+        ticket = ticket_of(service, token, lock=True)
+        if ticket.attempt:
+            return None
+        device = _secret(service, token, key, 0)
+        now = service.now()
+        name = new_id("a")
+        head = {
+            **ATTEMPT.head,
+            "id": name,
+            "test": ticket.test,
+            "person": ticket.person,
+            "ticket": ticket.id,
+            "accommodations": json.loads(ticket.accommodations),
+            "seed": int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big"),
+            "started": now,
+        }
+        row = {
+            "id": name,
+            "test": ticket.test,
+            "person": ticket.person,
+            "head": json.dumps(head),
+            "started": now,
+            "status": "running",
+            "device": digest_of(device),
+            "updated": now,
+            "summary": "{}",
+            "due": "",
+        }
+        service.database.run(tables.attempts.insert(), row)
+        used = tables.tickets.update().where(tables.tickets.c.id == ticket.id)
+        service.database.run(used.values(status="used", attempt=name))
+        attempt = Attempt(service, head, published_test(service, ticket.test))
+        attempt.actor = "taker"
+        attempt.add("begin", device=digest_of(device)[:12])
+        attempt.enter(0)
+        attempt.write()
+    return Started(name, device)
+
+
+def _continue(service: Service, name: str, token: str, key: str) -> Started:
+    """Give an attempt that was released to a new device, or again to the device that has it."""
+    # First the attempt, then its transaction, as everywhere: the other order could wait for ever.
+    with opened(service, name, actor="taker") as attempt:
+        row = tables.attempts.c.id == name
+        if attempt.progress.is_over:
+            raise GoneError("The test was taken with this ticket.")
+        bound = service.scalar(sa.select(tables.attempts.c.device).where(row))
+        n_devices = sum(event["kind"] in ("begin", "device") for event in attempt.events())
+        same = _secret(service, token, key, n_devices - 1)
+        if bound == digest_of(same):
+            return Started(name, same)
+        if bound:
+            raise ConflictError(
+                "The test is open on another device. Continue there, or ask for its release."
+            )
+        device = _secret(service, token, key, n_devices)
+        statement = tables.attempts.update().where(row)
+        service.database.run(statement.values(device=digest_of(device)))
+        attempt.add("device", device=digest_of(device)[:12])
+    return Started(name, device)

@@ -1,0 +1,207 @@
+"""Exports: tables in CSV, responses for recalibration, QTI Results Reporting 3.0."""
+
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import sqlalchemy as sa
+from lxml import etree
+
+from irtcat._files.csv import FORMULAS
+from irtcat.responses import Responses
+from irtcat.service.attempts.attempt import Attempt, attempt_of
+from irtcat.service.attempts.library import published_test
+from irtcat.service.attempts.results import answer_table, attempt_result, result_table
+from irtcat.service.base.errors import ConflictError
+from irtcat.service.storage import tables
+from irtcat.service.storage.context import Service
+
+__all__ = ["answers_csv", "qti_results", "responses_file", "responses_of", "results_csv",
+           "spreadsheet_csv"]  # fmt: skip
+
+QTI = "http://www.imsglobal.org/xsd/imsqti_result_v3p0"
+
+QTI_SCHEMA = "https://purl.imsglobal.org/spec/qti/v3p0/schema/xsd/imsqti_resultv3p0_v1p0.xsd"
+
+NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
+"""A text that is a number, such as -5: a sign at its beginning makes no formula."""
+
+NO_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
+
+CARDINALITY = {"choices": "multiple", "hottext": "multiple", "order": "ordered"}
+
+
+def _finished(service: Service, test: str) -> list[Attempt]:
+    published_test(service, test)  # an unknown test is an error, not an empty table
+    statement = (
+        sa.select(tables.attempts.c.id)
+        .where(tables.attempts.c.test == test, tables.attempts.c.status == "finished")
+        .order_by(tables.attempts.c.started, tables.attempts.c.id)
+    )
+    return [attempt_of(service, row.id) for row in service.rows(statement)]
+
+
+def spreadsheet_csv(frame: pd.DataFrame) -> str:
+    """A table as CSV; texts that a spreadsheet would calculate are marked as text.
+
+    Unlike `irtcat._files.csv`, whose readers undo it, for people's spreadsheets: numbers stay
+    numbers.
+    """
+
+    def text(value: Any) -> Any:
+        value = "|".join(map(str, value)) if isinstance(value, list) else value
+        if not isinstance(value, str) or NUMBER.fullmatch(value):
+            return value
+        return f"'{value}" if value.startswith(FORMULAS) else value
+
+    return frame.map(text).to_csv(index=False, lineterminator="\r\n")
+
+
+def results_csv(service: Service, test: str) -> str:
+    """The results of a test, a row for each finished attempt (see `result_table`)."""
+    published_test(service, test)
+    return spreadsheet_csv(result_table(service, test))
+
+
+def answers_csv(service: Service, test: str) -> str:
+    """The answers of all finished attempts at a test: response, category, seconds and time."""
+    frames = []
+    for attempt in _finished(service, test):
+        frame = answer_table(attempt)
+        frame.insert(0, "attempt", attempt.id)
+        frame.insert(1, "person", attempt.head["person"])
+        frames.append(frame)
+    columns = ["attempt", "person", "section", "item", "response", "code", "seconds", "at"]
+    return spreadsheet_csv(pd.concat(frames) if frames else pd.DataFrame(columns=columns))
+
+
+def responses_of(service: Service, test: str) -> Responses:
+    """The scored responses of all finished attempts at a test, for recalibration.
+
+    Pretest items are among them; items without an answer are missing. The codes are the bank's, so
+    that ``irtcat fit responses.npz --anchors bank.npz`` continues its scale.
+
+    Args:
+        service: the service.
+        test: id of the test.
+
+    Raises:
+        NotFoundError: for an unknown test.
+        ConflictError: if no finished attempt has a scored response.
+    """
+    published = published_test(service, test)
+    ids = published.bank.item_ids.tolist()
+    at = {name: column for column, name in enumerate(ids)}
+    attempts = _finished(service, test)
+    values = np.full((len(attempts), len(ids)), np.nan)
+    for row, attempt in enumerate(attempts):
+        for name, answer in attempt.progress.answers.items():
+            if name in at and answer.code is not None and answer.response is not None:
+                values[row, at[name]] = answer.code + published.first_code
+    answered = ~np.isnan(values).all(axis=1)
+    if not answered.any():
+        raise ConflictError("No finished attempt at this test has a scored response.")
+    n_codes = max(published.categories.values())
+    codes = tuple(range(published.first_code, published.first_code + n_codes))
+    return Responses.from_array(
+        values[answered],
+        subject_ids=[attempt.id for attempt, has in zip(attempts, answered, strict=True) if has],
+        item_ids=ids,
+        codes=codes,
+    )
+
+
+def responses_file(service: Service, test: str) -> bytes:
+    """The contents of ``responses.npz`` (see `responses_of`)."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "responses.npz"
+        responses_of(service, test).save(path)
+        return path.read_bytes()
+
+
+def qti_results(service: Service, attempt: str) -> bytes:
+    """An attempt in QTI Results Reporting 3.0 (XML).
+
+    The candidate is the random id of the person. The test has the outcomes SCORE, THETA and SE;
+    each item has its response, its duration and its SCORE.
+
+    Raises:
+        NotFoundError: for an unknown attempt.
+        ConflictError: for one that is not finished.
+    """
+    it = attempt_of(service, attempt)
+    if it.progress.status != "finished":
+        raise ConflictError("The attempt is not finished.")
+    instance = "{http://www.w3.org/2001/XMLSchema-instance}schemaLocation"
+    root = etree.Element(
+        f"{{{QTI}}}assessmentResult",
+        {instance: f"{QTI} {QTI_SCHEMA}"},
+        nsmap={None: QTI, "xsi": "http://www.w3.org/2001/XMLSchema-instance"},
+    )
+    context = _child(root, "context", sourcedId=str(it.head["person"]))
+    _child(context, "sessionIdentifier", sourceID="urn:irtcat", identifier=it.id)
+    test = _child(root, "testResult", identifier=it.test.id, datestamp=str(it.progress.last))
+    result = attempt_result(it)
+    if result is not None:
+        for name, value in (
+            ("SCORE", result.scaled.score),
+            ("THETA", result.theta),
+            ("SE", result.se),
+        ):
+            _outcome(test, name, value)
+        if result.scaled.level is not None:
+            _outcome(test, "LEVEL", result.scaled.level)
+    for index, (name, answer) in enumerate(it.progress.answers.items(), start=1):
+        entry = _child(
+            root,
+            "itemResult",
+            identifier=name,
+            sequenceIndex=str(index),
+            datestamp=answer.at,
+            sessionStatus="final" if answer.code is not None else "pendingResponseProcessing",
+        )
+        _response(entry, "duration", "duration", "single", [f"{answer.seconds:.3f}"])
+        item = it.test.item(name)
+        given = answer.response
+        values = [] if given is None else given if isinstance(given, list) else [given]
+        base = "identifier" if item.choices else "string"
+        _response(entry, "RESPONSE", base, CARDINALITY.get(item.kind, "single"), values)
+        if answer.code is not None:
+            key = it.test.items.keys.get(name)
+            points = float(answer.code) if key is None else key.score(answer.code)
+            _outcome(entry, "SCORE", points)
+    return etree.tostring(root, xml_declaration=True, encoding="UTF-8", pretty_print=True)
+
+
+def _child(parent: Any, name: str, text: str | None = None, **attributes: str) -> Any:
+    child = etree.SubElement(parent, f"{{{QTI}}}{name}", attributes)
+    child.text = text
+    return child
+
+
+def _outcome(parent: Any, name: str, value: float | str | None) -> None:
+    base = "string" if isinstance(value, str) else "float"
+    variable = _child(
+        parent, "outcomeVariable", identifier=name, cardinality="single", baseType=base
+    )
+    if isinstance(value, str):
+        _child(variable, "value", _xml_text(value))
+    elif value is not None and np.isfinite(value):
+        _child(variable, "value", repr(float(value)))
+
+
+def _response(parent: Any, name: str, base: str, cardinality: str, values: list[str]) -> None:
+    variable = _child(
+        parent, "responseVariable", identifier=name, cardinality=cardinality, baseType=base
+    )
+    given = _child(variable, "candidateResponse")
+    for value in values:
+        _child(given, "value", _xml_text(value))
+
+
+def _xml_text(text: Any) -> str:
+    """A text without the characters that XML 1.0 cannot hold."""
+    return NO_XML.sub("\ufffd", str(text))

@@ -1,0 +1,383 @@
+"""Library: items, keys and published tests of the service; they never change once stored."""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import sqlalchemy as sa
+
+from irtcat._common.checks import argument_error
+from irtcat.bank import ItemBank
+from irtcat.bank._arrays import bank_hash
+from irtcat.cat import Config, ExposureParameters
+from irtcat.cat.engine.config import document_hash
+from irtcat.models import item_categories
+from irtcat.service.base.errors import ConflictError, NotFoundError
+from irtcat.service.content import (
+    Item,
+    ItemSet,
+    Media,
+    check_against_bank,
+    checked_response,
+    scored,
+)
+from irtcat.service.definition import (
+    Adaptive,
+    PublishingReport,
+    TestDefinition,
+    check_definition,
+    exposure_parameters,
+    pool_of,
+    publish_report,
+)
+from irtcat.service.outbox.audit import record
+from irtcat.service.outbox.webhooks import notify
+from irtcat.service.storage import tables
+from irtcat.service.storage.context import Service
+from irtcat.service.storage.uploads import uploaded_bank
+
+__all__ = [
+    "PublishedTest",
+    "add_bank",
+    "add_items",
+    "bank_hashes",
+    "item_set",
+    "item_sets_table",
+    "media_file",
+    "publish",
+    "published_test",
+    "published_tests",
+    "retire",
+    "stored_bank",
+    "test_id",
+]
+
+
+@dataclass(frozen=True)
+class PublishedTest:
+    """A published test with its bank and its items.
+
+    Attributes:
+        id: its id, a hash of the definition, the bank and the items.
+        definition: the definition.
+        bank: the item bank.
+        items: the items with their keys.
+        status: "open" or "retired".
+        published: when, in UTC.
+        report: the publishing report as a JSON document.
+        exposure: parameters of the exposure rule of sections that need them, by position.
+    """
+
+    __test__ = False
+
+    id: str
+    definition: TestDefinition
+    bank: ItemBank
+    items: ItemSet
+    status: str
+    published: str
+    report: dict[str, Any]
+    exposure: dict[int, ExposureParameters]
+
+    @cached_property
+    def pools(self) -> dict[int, ItemBank]:
+        """The items that each adaptive section chooses from, by the section's position."""
+        return {
+            at: pool_of(self.definition, section, self.bank)
+            for at, section in enumerate(self.definition.sections)
+            if isinstance(section, Adaptive)
+        }
+
+    @cached_property
+    def first_code(self) -> int:
+        """The code of the lowest category in the bank; categories here start from 0."""
+        return int(next(iter(self.bank.provenance.get("codes", ())), 0))
+
+    @cached_property
+    def categories(self) -> dict[str, int]:
+        """Number of categories by the id of the item."""
+        sizes = np.asarray(item_categories(self.bank.model))
+        return dict(zip(self.bank.item_ids.tolist(), sizes.tolist(), strict=True))
+
+    def item(self, name: str) -> Item:
+        """The content of an item."""
+        return self.items.items[name]
+
+    def coded(self, name: str, response: Any) -> tuple[Any, int | None]:
+        """A response in its normal form, and its category; None if people have to score it.
+
+        Raises:
+            InputError: for a response that the item cannot have.
+        """
+        item = self.item(name)
+        response = checked_response(item, response)
+        key = self.items.keys.get(name)
+        if key is None:  # an item without a score, as in a questionnaire or for practice
+            return response, 0
+        n = self.categories.get(name, key.categories)
+        return response, scored(key, item, response, n)
+
+
+def add_items(service: Service, items: ItemSet) -> str:
+    """Store items, keys, stimuli and media; return the hash of the item set.
+
+    Keys lie in a table of their own.
+    """
+    name = items.hash()
+    document = items.to_json()
+    keys = document.pop("keys")
+    for medium in document.pop("media"):
+        _add_media(service, items.media[medium["name"]])
+    with service.database.writing():
+        known = sa.select(tables.item_sets.c.hash).where(tables.item_sets.c.hash == name)
+        if service.row(known) is None:
+            document["media"] = sorted(items.media)
+            row = {"hash": name, "document": json.dumps(document), "created": service.now()}
+            service.database.run(tables.item_sets.insert(), row)
+            service.database.run(
+                tables.item_keys.insert(), {"item_set": name, "document": json.dumps(keys)}
+            )
+    return name
+
+
+def item_set(service: Service, name: str) -> ItemSet:
+    """An item set by its hash, with its keys.
+
+    Raises:
+        NotFoundError: for an unknown hash.
+    """
+    sets, keys = tables.item_sets, tables.item_keys
+    statement = (
+        sa.select(sets.c.document, keys.c.document.label("keys"))
+        .join(keys, keys.c.item_set == sets.c.hash)
+        .where(sets.c.hash == name)
+    )
+    with service.database.reading():
+        row = service.row(statement)
+        if row is None:
+            raise NotFoundError("There is no such item set.")
+        document = json.loads(row.document)
+        media = [media_file(service, medium).to_json() for medium in document["media"]]
+    return ItemSet.from_json({**document, "keys": json.loads(row.keys), "media": media})
+
+
+def item_sets_table(service: Service) -> pd.DataFrame:
+    """All item sets, the latest first: hash, number of items, and when they were added."""
+    statement = sa.select(tables.item_sets).order_by(tables.item_sets.c.created.desc())
+    rows = [
+        (row.hash, len(json.loads(row.document)["items"]), row.created)
+        for row in service.rows(statement)
+    ]
+    return pd.DataFrame(rows, columns=["hash", "items", "created"])
+
+
+def add_bank(service: Service, data: bytes, *, actor: str) -> str:
+    """Store a bank from the contents of its file; return its hash.
+
+    Raises:
+        InputError: for contents that are not a bank of `irtcat.ItemBank.save`.
+    """
+    bank = uploaded_bank(data)
+    with service.database.writing():
+        name = service.store.add_bank(bank)
+        record(service, actor, "bank added", bank=name)
+    return name
+
+
+def stored_bank(service: Service, name: str) -> ItemBank:
+    """A bank by its hash.
+
+    Raises:
+        NotFoundError: for an unknown hash.
+    """
+    if name not in bank_hashes(service):
+        raise NotFoundError("There is no such bank.")
+    return service.store.bank(name)
+
+
+def bank_hashes(service: Service) -> list[str]:
+    """Hashes of all banks, in alphabetical order."""
+    with service.database.reading():
+        rows = service.database.execute("SELECT hash FROM banks ORDER BY hash").fetchall()
+    return [str(row[0]) for row in rows]
+
+
+def _add_media(service: Service, medium: Media) -> None:
+    with service.database.writing():
+        if service.row(sa.select(tables.media.c.name).where(tables.media.c.name == medium.name)):
+            return
+        row = {"name": medium.name, "type": medium.type, "data": medium.data}
+        service.database.run(tables.media.insert(), row)
+
+
+def media_file(service: Service, name: str) -> Media:
+    """A media file by its name.
+
+    Raises:
+        NotFoundError: for an unknown name.
+    """
+    row = service.row(sa.select(tables.media).where(tables.media.c.name == name))
+    if row is None:
+        raise NotFoundError("There is no such file.")
+    return Media(name=row.name, type=row.type, data=bytes(row.data))
+
+
+def publish(
+    service: Service,
+    definition: TestDefinition,
+    bank: ItemBank,
+    items: ItemSet,
+    *,
+    actor: str,
+    n_simulated: int = 1000,
+    seed: int = 0,
+    report: PublishingReport | None = None,
+) -> tuple[str, PublishingReport]:
+    """Check a test, simulate it, and store it with its report; nothing of it changes afterwards.
+
+    Args:
+        service: the service.
+        definition: the test.
+        bank: its bank.
+        items: its items, with keys; those without a language have that of the test.
+        actor: who publishes it.
+        n_simulated: number of simulated takers.
+        seed: seed of the simulation.
+        report: the report, if it was made before (`publish_report` with this seed).
+
+    Returns:
+        The id of the test, and the report.
+
+    Raises:
+        DefinitionError: for rules that cannot be kept, listing all faults; nothing is stored.
+        InputError: for a report of another definition or bank.
+    """
+    items = items.in_language(definition.language)
+    check_definition(definition, bank, items)
+    check_against_bank(items, bank, scored_items(definition, bank))
+    parameters = exposure_parameters(definition, bank, seed)
+    if report is None:
+        report = publish_report(definition, bank, n_simulated, seed=seed, parameters=parameters)
+    elif (report.definition, report.bank) != (definition.hash(), bank_hash(bank)):
+        raise argument_error("report", "one of this definition and bank", report.definition[:12])
+    with service.database.writing():
+        stored_bank = service.store.add_bank(bank)
+        item_set = add_items(service, items)
+        document = definition.to_json()
+        name = test_id(document, stored_bank, item_set)
+        if service.row(sa.select(tables.tests.c.id).where(tables.tests.c.id == name)) is None:
+            stored = {
+                "report": report.to_json(),
+                "exposure": {at: _exposure_to_json(value) for at, value in parameters.items()},
+            }
+            row = {
+                "id": name,
+                "title": definition.title,
+                "version": definition.version,
+                "definition": json.dumps(document),
+                "bank": stored_bank,
+                "item_set": item_set,
+                "report": json.dumps(stored),
+                "status": "open",
+                "published": service.now(),
+            }
+            service.database.run(tables.tests.insert(), row)
+            record(service, actor, "test published", test=name)
+            notify(service, "test.published", test=name)
+    return name, report
+
+
+def test_id(definition: dict[str, Any], bank: str, items: str) -> str:
+    """The id of a test, from the document of its definition and the hashes of bank and items."""
+    content = {"definition": definition, "bank": bank, "items": items}
+    return f"test_{document_hash(content)[:24]}"
+
+
+test_id.__test__ = False  # type: ignore[attr-defined]  # not one of pytest's
+
+
+def scored_items(definition: TestDefinition, bank: ItemBank) -> list[str]:
+    """Ids of the items whose answers may enter the score, in the bank's order."""
+    ids = set()
+    for section in definition.scored_sections:
+        own = pool_of(definition, section, bank) if isinstance(section, Adaptive) else None
+        ids |= set(section.items if own is None else own.item_ids.tolist())
+    return [name for name in bank.item_ids.tolist() if name in ids]
+
+
+def published_test(service: Service, name: str) -> PublishedTest:
+    """A published test, kept in memory.
+
+    Raises:
+        NotFoundError: for an unknown id.
+    """
+    return service.tests.get(name, lambda: _load(service, name))
+
+
+def _load(service: Service, name: str) -> PublishedTest:
+    with service.database.reading():
+        row = service.row(sa.select(tables.tests).where(tables.tests.c.id == name))
+        if row is None:
+            raise NotFoundError("There is no such test.")
+        items = item_set(service, row.item_set)
+        bank = service.store.bank(row.bank)
+    stored = json.loads(row.report)
+    return PublishedTest(
+        id=row.id,
+        definition=TestDefinition.from_json(json.loads(row.definition)),
+        bank=bank,
+        items=items,
+        status=row.status,
+        published=row.published,
+        report=stored["report"],
+        exposure={int(at): _exposure_from_json(value) for at, value in stored["exposure"].items()},
+    )
+
+
+def _exposure_to_json(parameters: ExposureParameters) -> dict[str, Any]:
+    arrays = {name: getattr(parameters, name).tolist() for name in ("item_ids", "limit")}
+    return {**vars(parameters), **arrays, "config": parameters.config.to_json()}
+
+
+def _exposure_from_json(document: dict[str, Any]) -> ExposureParameters:
+    fields = {
+        "item_ids": np.array(document["item_ids"], dtype=object),
+        "limit": np.array(document["limit"], float),
+        "config": Config.from_json(document["config"]),
+    }
+    return ExposureParameters(**{**document, **fields})
+
+
+def retire(service: Service, name: str, *, actor: str) -> None:
+    """Issue no more tickets for a test; attempts under way go on.
+
+    Raises:
+        NotFoundError: for an unknown test.
+        ConflictError: for a test that is retired.
+    """
+    test = published_test(service, name)
+    with service.database.writing():
+        statement = tables.tests.update().where(
+            tables.tests.c.id == name, tables.tests.c.status == "open"
+        )
+        if not service.database.run(statement.values(status="retired")).rowcount:
+            raise ConflictError(f"The test {test.definition.title!r} is retired.")
+        record(service, actor, "test retired", test=name)
+    service.tests.drop(name)
+
+
+def published_tests(service: Service) -> pd.DataFrame:
+    """All published tests, the latest first, with their number of attempts."""
+    attempts = (
+        sa.select(sa.func.count())
+        .where(tables.attempts.c.test == tables.tests.c.id)
+        .scalar_subquery()
+        .label("attempts")
+    )
+    columns = [tables.tests.c[name] for name in ("id", "title", "version", "status", "published")]
+    statement = sa.select(*columns, attempts).order_by(tables.tests.c.published.desc())
+    names = [column.name for column in columns] + ["attempts"]
+    return pd.DataFrame([tuple(row) for row in service.rows(statement)], columns=names)

@@ -1,0 +1,210 @@
+"""Ratings: scores by people for responses that no key scores.
+
+Two people rate each response without seeing each other's score or who gave it. Where they agree,
+that is the score; where they differ, a third one decides. The final score enters the log of the
+attempt, and the result follows from it. People give points; ratings and logs hold the category.
+"""
+
+import json
+from typing import Any
+
+import pandas as pd
+import sqlalchemy as sa
+
+from irtcat._common.checks import InputError, argument_error, is_number
+from irtcat.agreement import cohen_kappa
+from irtcat.service.attempts.attempt import Attempt, attempt_of, opened
+from irtcat.service.attempts.library import published_test
+from irtcat.service.base.errors import ConflictError, NotFoundError
+from irtcat.service.outbox.audit import record
+from irtcat.service.storage import tables
+from irtcat.service.storage.context import Service
+
+__all__ = ["RATERS", "rate", "rating_queue", "rating_statistics", "rating_task"]
+
+RATERS = 2
+"""People who rate every response."""
+
+WAITING = '%"waiting": ["%'
+"""Pattern of the summaries of attempts with items that wait for a score."""
+
+RATING, ADJUDICATION = "rating", "adjudication"
+
+
+def _ratings(service: Service, attempt: str, item: str) -> list[sa.Row[Any]]:
+    table = tables.ratings
+    statement = sa.select(table).where(table.c.attempt == attempt, table.c.item == item)
+    return service.rows(statement.order_by(table.c.rated))
+
+
+def rating_queue(service: Service, rater: str, n: int = 50) -> pd.DataFrame:
+    """Responses that a person may rate now, the oldest attempts first.
+
+    Args:
+        service: the service.
+        rater: the person who asks, as the ratings name them; what they rated is left out.
+        n: most responses.
+
+    Returns:
+        ``attempt``, ``item`` and ``kind`` ("rating", or "adjudication" where two ratings differ).
+    """
+    done: dict[tuple[str, str], set[str]] = {}
+    for row in service.rows(sa.select(tables.ratings)):
+        done.setdefault((row.attempt, row.item), set()).add(row.rater)
+    statement = (
+        sa.select(tables.attempts.c.id, tables.attempts.c.summary)
+        .where(
+            tables.attempts.c.status != "void", tables.attempts.c.summary.like('%"waiting": ["%')
+        )
+        .order_by(tables.attempts.c.started, tables.attempts.c.id)
+    )
+    rows = []
+    for attempt in service.rows(statement):
+        for item in json.loads(attempt.summary)["waiting"]:
+            raters = done.get((attempt.id, item), set())
+            if rater not in raters:
+                kind = RATING if len(raters) < RATERS else ADJUDICATION
+                rows.append({"attempt": attempt.id, "item": item, "kind": kind})
+            if len(rows) == n:
+                return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=["attempt", "item", "kind"])
+
+
+def rating_task(service: Service, attempt: str, item: str) -> dict[str, Any]:
+    """What a rater sees: the item, the response and the rubric; not who gave it, or other scores.
+
+    Raises:
+        NotFoundError: for an unknown attempt, or an item that does not wait for a score.
+    """
+    it = attempt_of(service, attempt)
+    answer = it.progress.answers.get(item)
+    if answer is None or answer.code is not None:
+        raise NotFoundError("This response does not wait for a score.")
+    key, content = it.test.items.keys[item], it.test.item(item)
+    scores = _scores(it, item)
+    return {
+        "attempt": attempt,
+        "item": item,
+        "prompt": content.prompt,
+        "language": content.language,
+        "direction": content.direction,
+        "response": answer.response,
+        "rubric": key.rubric,
+        "criteria": [{"name": name, "points": points} for name, points in key.criteria],
+        "scores": scores,
+        "max_score": scores[-1],
+    }
+
+
+def _scores(it: Attempt, item: str) -> list[float]:
+    """The points that a response can have, by category."""
+    key = it.test.items.keys[item]
+    return [key.score(code) for code in range(it.test.categories.get(item, key.categories))]
+
+
+def rate(
+    service: Service, attempt: str, item: str, score: float, *, rater: str, actor: str,
+    comment: str = "",
+) -> str:  # fmt: skip
+    """Rate a response.
+
+    Args:
+        service: the service.
+        attempt: id of the attempt.
+        item: id of the item.
+        score: points, one of the ``scores`` of `rating_task`.
+        rater: who rates; nobody rates a response twice.
+        actor: the rater in the logs.
+        comment: for the other staff.
+
+    Returns:
+        "open" until there are two ratings, "differ" where a third person must decide, or "scored".
+
+    Raises:
+        NotFoundError: for an unknown attempt, or an item that does not wait for a score.
+        ConflictError: for a second rating by the same person.
+        InputError: for a score that the item cannot have.
+    """
+    if not isinstance(comment, str) or len(comment) > 2000:
+        raise argument_error("comment", "a text of at most 2,000 characters", comment)
+    with opened(service, attempt, actor=actor) as it:
+        answer = it.progress.answers.get(item)
+        if answer is None or answer.code is not None:
+            raise NotFoundError("This response does not wait for a score.")
+        code = it.test.items.keys[item].category(score) if is_number(score) else None
+        possible = _scores(it, item)
+        if code is None or not 0 <= code < len(possible):
+            must = f"one of {', '.join(f'{points:g}' for points in possible)}"
+            raise argument_error("score", must, score)
+        known = _ratings(service, attempt, item)
+        if any(row.rater == rater for row in known):
+            raise ConflictError("You have rated this response.")
+        kind = RATING if len(known) < RATERS else ADJUDICATION
+        row = {
+            "attempt": attempt,
+            "item": item,
+            "rater": rater,
+            "kind": kind,
+            "score": code,
+            "comment": comment,
+            "rated": service.now(),
+        }
+        service.database.run(tables.ratings.insert(), row)
+        record(service, actor, "response rated", attempt=attempt, item=item)
+        codes = [*(r.score for r in known), code]
+        if kind == RATING and len(codes) < RATERS:
+            return "open"
+        if kind == RATING and len(set(codes)) > 1:
+            return "differ"
+        it.add("rating", item=item, code=code, ratings=codes)
+    return "scored"
+
+
+def rating_statistics(service: Service, test: str) -> pd.DataFrame:
+    """How far the first two raters agree, by item.
+
+    Returns:
+        One row per item with pairs of ratings: ``pairs``, ``agreement`` (the share of equal
+        scores), ``kappa`` and ``weighted_kappa`` (quadratic; both of Cohen, NaN where all ratings
+        are the same), ``mean`` (in points), and ``adjudicated`` (responses that a third person
+        decided).
+    """
+    statement = (
+        sa.select(tables.ratings)
+        .join(tables.attempts, tables.attempts.c.id == tables.ratings.c.attempt)
+        .where(tables.attempts.c.test == test)
+        .order_by(tables.ratings.c.rated)
+    )
+    keys = published_test(service, test).items.keys
+    pairs: dict[str, dict[str, list[int]]] = {}
+    adjudicated: dict[str, int] = {}
+    for row in service.rows(statement):
+        if row.kind == ADJUDICATION:
+            adjudicated[row.item] = adjudicated.get(row.item, 0) + 1
+        else:
+            pairs.setdefault(row.item, {}).setdefault(row.attempt, []).append(row.score)
+    rows = []
+    for item in sorted(pairs):
+        both = [scores for scores in pairs[item].values() if len(scores) == RATERS]
+        if both:
+            first, second = zip(*both, strict=True)
+            rows.append(
+                {
+                    "item": item,
+                    "pairs": len(both),
+                    "agreement": sum(a == b for a, b in both) / len(both),
+                    "kappa": _kappa(first, second, "nominal"),
+                    "weighted_kappa": _kappa(first, second, "quadratic"),
+                    "mean": keys[item].unit * sum(first + second) / (2 * len(both)),
+                    "adjudicated": adjudicated.get(item, 0),
+                }
+            )
+    columns = ["item", "pairs", "agreement", "kappa", "weighted_kappa", "mean", "adjudicated"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _kappa(first: tuple[int, ...], second: tuple[int, ...], distance: str) -> float:
+    try:
+        return cohen_kappa(list(first), list(second), distance=distance)
+    except InputError:  # 0 / 0: everybody gave the same score
+        return float("nan")

@@ -1,0 +1,308 @@
+"""Recalibration: new parameters of some items, on the scale of the other items of their test."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._common.checks import InputError, argument_error, check_count
+from irtcat._common.types import IntArray
+from irtcat.bank import ItemBank
+from irtcat.bank._arrays import bank_hash
+from irtcat.cat.engine.columns import pretest_of
+from irtcat.fitting import fit
+from irtcat.models import item_categories, item_models, parameter_matrix
+from irtcat.service.attempts import library
+from irtcat.service.attempts.exports import responses_of
+from irtcat.service.attempts.library import PublishedTest, published_test
+from irtcat.service.definition import (
+    Adaptive,
+    PublishingReport,
+    TestDefinition,
+)
+from irtcat.service.outbox.audit import record
+from irtcat.service.storage.context import Service
+
+__all__ = ["Recalibration", "pretest_items", "publish_recalibrated", "recalibrate"]
+
+LEAST_ANSWERS = 30
+"""Answers without which an item is left as it is: fewer do not determine two parameters."""
+
+FEW_ANSWERS = 200
+"""Below this number there is a warning. Of 200 answers at fitting abilities the standard error of a
+difficulty is about 0.15 to 0.2 of the population's SD."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recalibration:
+    """New parameters of some items, in a new bank.
+
+    Attributes:
+        test: id of the test.
+        bank: SHA-256 of the new bank, which is stored.
+        old_bank: SHA-256 of the bank of the test.
+        n_attempts: finished attempts whose answers were used.
+        items: one row for each item and parameter: ``item``, ``kind`` ("pretest" or "chosen"),
+            ``n`` (answers), ``parameter``, ``old``, ``new``, ``se`` and ``change`` (in standard
+            errors).
+        left: items that were left as they are, with the reason.
+        warnings: what is unwise, one sentence each.
+    """
+
+    test: str
+    bank: str
+    old_bank: str
+    n_attempts: int
+    items: pd.DataFrame
+    left: dict[str, str]
+    warnings: tuple[str, ...]
+
+
+def pretest_items(test: PublishedTest) -> list[str]:
+    """Items of the bank that adaptive sections administer without scoring them."""
+    marks = np.zeros(test.bank.n_items, bool)
+    for section in test.definition.sections:
+        if isinstance(section, Adaptive):
+            marks |= pretest_of(test.bank, section.config)
+    return [str(name) for name in test.bank.item_ids[marks]]
+
+
+def recalibrate(
+    service: Service,
+    test: str,
+    items: Sequence[str] | None = None,
+    *,
+    actor: str,
+    least_answers: int = LEAST_ANSWERS,
+) -> Recalibration:
+    """Calibrate items of a test from all finished attempts, with its other items as anchors.
+
+    The anchors keep their parameters and so define the scale (`irtcat.fit` with ``anchors``); the
+    population is that of the takers. The new bank is stored beside the old one, in which nothing
+    changes; `publish_recalibrated` makes a test with it.
+
+    Args:
+        service: the service.
+        test: id of a published test.
+        items: ids of the items to calibrate, such as drifted ones; by default its pretest items.
+        actor: who does it.
+        least_answers: items with fewer answers are left as they are.
+
+    Returns:
+        The new parameters beside the old ones.
+
+    Raises:
+        NotFoundError: for an unknown test or bank.
+        InputError: for unknown items, or where no item has enough answers, or no anchor is left.
+    """
+    check_count("least_answers", least_answers, 2)
+    published = published_test(service, test)
+    bank, pretest = published.bank, pretest_items(published)
+    chosen = list(dict.fromkeys(pretest if items is None else items))
+    if not chosen:
+        raise argument_error(
+            "items", "at least one id", chosen, "The test has no pretest items; choose items."
+        )
+    bank.positions(chosen)  # raises for an unknown id
+    data = responses_of(service, test)
+    values = np.asarray(data.values)
+    counts = dict(zip(bank.item_ids.tolist(), (values >= 0).sum(axis=0).tolist(), strict=True))
+    left = _left_out(bank, values, chosen, counts, least_answers)
+    fitted = [name for name in chosen if name not in left]
+    if not fitted:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in left.items())
+        raise InputError(f"No item can be recalibrated yet ({reasons}).")
+    others = [name for name in bank.item_ids.tolist() if name not in set(chosen)]
+    anchors = [name for name in others if counts[name]]
+    # Pretest items that are not calibrated now have parameters that nobody vouches for.
+    anchors = [name for name in anchors if name not in set(pretest)]
+    if not anchors:
+        raise InputError("No anchor is left: at least one item with answers must keep its values.")
+    known = bank.subset(anchors)
+    selected = data.subset(items=anchors + fitted)
+    responses = selected.subset(subjects=np.asarray(selected.observed).any(axis=1))
+    models = item_models(bank.model)[bank.positions(fitted)].tolist()
+    result = fit(responses, dict(zip(fitted, models, strict=True)), anchors=known)
+    calibrated = result.bank.subset(fitted)
+    new_bank = _exchanged(bank, calibrated, test, data.n_subjects)
+    warnings = _warnings(result.converged, counts, fitted)
+    with service.database.writing():
+        stored = service.store.add_bank(new_bank)
+        record(service, actor, "items recalibrated", test=test, bank=stored, items=fitted)
+    return Recalibration(
+        test=test,
+        bank=stored,
+        old_bank=bank_hash(bank),
+        n_attempts=data.n_subjects,
+        items=_comparison(bank, calibrated, counts, set(pretest)),
+        left=left,
+        warnings=tuple(warnings),
+    )
+
+
+def _left_out(
+    bank: ItemBank, values: IntArray, chosen: Sequence[str], counts: dict[str, int], least: int
+) -> dict[str, str]:
+    """Items that cannot be calibrated, with the reason."""
+    out = {}
+    sizes = item_categories(bank.model)
+    for name, at in zip(chosen, bank.positions(chosen), strict=True):
+        codes = values[values[:, at] >= 0, at]
+        unused = sorted(set(range(sizes[at])) - set(codes.tolist()))
+        if counts[name] < least:
+            out[name] = f"{counts[name]} answers, fewer than {least}"
+        elif len(np.unique(codes)) < 2:
+            out[name] = "all answers are in one category"
+        elif unused:  # the new bank could not score an answer in it
+            out[name] = f"no answer has the score {', '.join(map(str, unused))}"
+    return out
+
+
+def _exchanged(bank: ItemBank, calibrated: ItemBank, test: str, n: int) -> ItemBank:
+    """The bank with new parameters of some items; order, metadata and population stay."""
+    new = calibrated.item_ids.tolist()
+    stays = [name for name in bank.item_ids.tolist() if name not in set(new)]
+    kept = bank.subset(stays)
+    if kept.covariance is None and calibrated.covariance is not None:
+        n_params = parameter_matrix(kept.model).shape[1]
+        kept = replace(kept, covariance=np.full((kept.n_items, n_params, n_params), np.nan))
+    # Statistics are of other responses; flags say which categories have no estimate.
+    calibrated = replace(
+        calibrated, items=bank.subset(new).items, statistics=_flags_alone(calibrated)
+    )
+    kept = replace(kept, statistics=_flags_alone(kept))
+    joined = kept.join(calibrated, same_scale=True).subset(bank.item_ids.tolist())
+    provenance = {
+        **bank.provenance,
+        "recalibrated": {
+            "items": new, "attempts": n, "test": test, "from_bank": bank_hash(bank),
+        },
+    }  # fmt: skip
+    return replace(joined, provenance=provenance)
+
+
+def _flags_alone(bank: ItemBank) -> pd.DataFrame:
+    flags = bank.statistics.get("flag", pd.Series("", index=bank.statistics.index))
+    return flags.to_frame("flag")
+
+
+def _comparison(
+    bank: ItemBank, calibrated: ItemBank, counts: dict[str, int], pretest: set[str]
+) -> pd.DataFrame:
+    names = calibrated.item_ids.tolist()
+    old, new = bank.subset(names).to_frame(), calibrated.to_frame()
+    errors = [name for name in new.columns if name.startswith("se_")]
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        for error in errors:
+            parameter = error.removeprefix("se_")
+            if parameter not in old or not np.isfinite(new.loc[name, error]):
+                continue
+            before, after = float(old.loc[name, parameter]), float(new.loc[name, parameter])
+            se = float(new.loc[name, error])
+            rows.append(
+                {
+                    "item": name,
+                    "kind": "pretest" if name in pretest else "chosen",
+                    "n": counts[name],
+                    "parameter": parameter,
+                    "old": before,
+                    "new": after,
+                    "se": se,
+                    "change": (after - before) / se if se > 0 else np.nan,
+                }
+            )
+    columns = ["item", "kind", "n", "parameter", "old", "new", "se", "change"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _warnings(converged: bool, counts: dict[str, int], fitted: list[str]) -> list[str]:
+    out = []
+    if not converged:
+        out.append("The estimation did not converge.")
+    few = [f"{name} ({counts[name]})" for name in fitted if counts[name] < FEW_ANSWERS]
+    if few:
+        out.append(f"Fewer than {FEW_ANSWERS} answers, so that errors are large: {', '.join(few)}.")
+    return out
+
+
+def publish_recalibrated(
+    service: Service,
+    test: str,
+    bank: str,
+    *,
+    version: str,
+    actor: str,
+    operational: Sequence[str] = (),
+    retire: bool = False,
+    n_simulated: int = 1000,
+) -> tuple[str, PublishingReport]:
+    """Publish a new version of a test with another bank that is stored, such as a recalibrated one.
+
+    Args:
+        service: the service.
+        test: id of the present version.
+        bank: SHA-256 of the bank.
+        version: the new version.
+        actor: who publishes it.
+        operational: pretest items that are scored from now on. A section without a pretest item
+            left no longer has positions for them.
+        retire: whether the present version is retired.
+        n_simulated: see `irtcat.service.attempts.library.publish`.
+
+    Returns:
+        The id of the new version, and its report.
+
+    Raises:
+        NotFoundError: for an unknown test or bank.
+        InputError: for a version that is that of the test, or unknown items.
+        DefinitionError: if the test cannot be given with the bank.
+    """
+    published = published_test(service, test)
+    if version == published.definition.version:
+        raise argument_error("version", "another one than that of the test", version)
+    new_bank = library.stored_bank(service, bank)
+    document = published.definition.to_json()
+    document |= {"version": version, "bank": bank}
+    if operational:
+        new_bank = _promoted(published.definition, new_bank, operational)
+        document["bank"] = bank_hash(new_bank)
+        _close_pretest(document, new_bank)
+    definition = TestDefinition.from_json(document)
+    name, report = library.publish(
+        service, definition, new_bank, published.items, actor=actor, n_simulated=n_simulated
+    )
+    if retire:
+        library.retire(service, test, actor=actor)
+    return name, report
+
+
+def _promoted(definition: TestDefinition, bank: ItemBank, operational: Sequence[str]) -> ItemBank:
+    """The bank with items no longer marked as pretest items."""
+    columns = {
+        section.config.pretest
+        for section in definition.sections
+        if isinstance(section, Adaptive) and section.config.pretest
+    }
+    if not columns:
+        raise argument_error("operational", "empty in a test without pretest items", operational)
+    at, items = bank.positions(list(operational)), bank.items.copy()
+    for column in columns:
+        marks = np.asarray(items[column].fillna(False).astype(bool)).copy()
+        marks[at] = False
+        items[column] = marks
+    return replace(bank, items=items)
+
+
+def _close_pretest(document: dict[str, Any], bank: ItemBank) -> None:
+    """Take the positions of pretest items from sections that have fewer of them than positions."""
+    for section in document["sections"]:
+        config = section.get("config")
+        if not config or not config.get("pretest"):
+            continue
+        left = int(bank.items[config["pretest"]].sum())
+        config["pretest_at"] = list(config.get("pretest_at", ()))[:left]
+        if not left:
+            config["pretest"] = None

@@ -1,0 +1,242 @@
+"""Taking a test: what a test taker's device may ask for. The pages and the API call these.
+
+Every function takes the attempt and the secret of its device, and returns the taker's view.
+"""
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import sqlalchemy as sa
+
+from irtcat.service.attempts.attempt import (
+    GRACE,
+    Attempt,
+    Started,
+    begin,
+    check_device,
+    looked_at,
+    opened,
+    ticket_of,
+)
+from irtcat.service.attempts.library import published_test
+from irtcat.service.attempts.results import taker_report
+from irtcat.service.attempts.view import MediaUrl, response_of, taker_view, time_left
+from irtcat.service.base.errors import ConflictError
+from irtcat.service.definition import time_factor
+from irtcat.service.storage import tables
+from irtcat.service.storage.context import Service, digest_of
+
+__all__ = ["Invitation", "OpenedTest", "Started", "answer", "attempts_of", "begin", "check_device",
+           "current", "finish", "flag", "go", "heartbeat", "invitation", "pause", "proceed",
+           "resume"]  # fmt: skip
+
+ACTOR = "taker"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Invitation:
+    """What the start page says of a test, before a device has it.
+
+    Attributes:
+        title: name of the test.
+        description: what it is about.
+        language: language of its content.
+        seconds: time limit of this person for the whole test; None without one.
+        attempt: id of the attempt that was begun with the ticket; empty before.
+    """
+
+    title: str
+    description: str
+    language: str
+    seconds: float | None
+    attempt: str
+
+
+def invitation(service: Service, token: str) -> Invitation:
+    """What a ticket opens; nothing is begun.
+
+    Raises:
+        NotFoundError: for an unknown ticket.
+        GoneError: for one that is revoked or expired.
+        ConflictError: before the ticket is valid.
+    """
+    with service.database.reading():
+        ticket = ticket_of(service, token)
+        definition = published_test(service, ticket.test).definition
+    factor = time_factor(json.loads(ticket.accommodations))
+    limit = definition.time_limit
+    return Invitation(
+        title=definition.title,
+        description=definition.description,
+        language=definition.language,
+        seconds=None if limit is None or math.isinf(factor) else limit * factor,
+        attempt=ticket.attempt,
+    )
+
+
+class _Device(Protocol):
+    @property
+    def attempt(self) -> str: ...
+    @property
+    def secret(self) -> str: ...
+
+
+class OpenedTest(NamedTuple):
+    """An attempt that a device has.
+
+    Attributes:
+        attempt: its id.
+        title: name of the test.
+        status: "running", "paused", "finished" or "void".
+    """
+
+    attempt: str
+    title: str
+    status: str
+
+
+def attempts_of(service: Service, devices: Iterable[_Device]) -> list[OpenedTest]:
+    """The attempts that devices have, of those that they name; the oldest first."""
+    digests = {device.attempt: digest_of(device.secret) for device in devices}
+    attempts, tests = tables.attempts.c, tables.tests.c
+    statement = (
+        sa.select(attempts.id, attempts.device, attempts.status, tests.title)
+        .join(tables.tests, tests.id == attempts.test)
+        .where(attempts.id.in_(sorted(digests)))
+        .order_by(attempts.started)
+    )
+    return [
+        OpenedTest(row.id, row.title, row.status)
+        for row in (service.rows(statement) if digests else ())
+        if row.device == digests[row.id]
+    ]
+
+
+def _view(attempt: Attempt, media_url: MediaUrl) -> dict[str, Any]:
+    return taker_view(attempt, media_url, taker_report(attempt))
+
+
+def current(service: Service, attempt: str, device: str, media_url: MediaUrl) -> dict[str, Any]:
+    """The page that the taker sees now; time limits that passed are applied."""
+    with opened(service, attempt, actor=ACTOR, device=device) as it:
+        return _view(it, media_url)
+
+
+def heartbeat(service: Service, attempt: str, device: str) -> dict[str, Any]:
+    """The status of the attempt and the time left; nothing is written.
+
+    A time limit that passed is applied when the taker next asks for the page.
+    """
+    with looked_at(service, attempt, device) as it:
+        return {"status": it.progress.status, "time": time_left(it)}
+
+
+def _item(attempt: Attempt, number: int) -> str:
+    for name, known in attempt.progress.number.items():
+        if known == number:
+            return name
+    raise ConflictError("This item was not shown.")
+
+
+def answer(
+    service: Service,
+    attempt: str,
+    device: str,
+    media_url: MediaUrl,
+    *,
+    number: int,
+    response: Any,
+    request: str = "",
+) -> dict[str, Any]:
+    """Record an answer, and return the next page. It is on disk when this returns.
+
+    Args:
+        service: the service.
+        attempt: id of the attempt.
+        device: secret of the device.
+        media_url: address of a media file.
+        number: the number of the item in the attempt.
+        response: the response in the taker's names of choices; None to leave the item out.
+        request: id of the request: a repeated one changes nothing.
+
+    Raises:
+        UnauthorizedError: see `check_device`.
+        ConflictError: for another answer to an item whose answer stands, or one out of turn.
+        InputError: for a response that the item cannot have.
+    """
+    with opened(service, attempt, actor=ACTOR, device=device, request=request, grace=GRACE) as it:
+        if not request or request not in it.progress.requests:
+            name = _item(it, number)
+            it.answer(name, response_of(it, name, response))
+        return _view(it, media_url)
+
+
+def go(
+    service: Service, attempt: str, device: str, media_url: MediaUrl, *, place: int | None
+) -> dict[str, Any]:
+    """Show an item of a section that is reviewed, by its place; None shows the list of answers."""
+    with opened(service, attempt, actor=ACTOR, device=device) as it:
+        items = () if it.progress.part is None else it.progress.part.items
+        inside = place is not None and 1 <= place <= len(items)
+        if place is not None and it.progress.to_review() and not inside:
+            raise ConflictError("This item is not in the current section.")
+        it.show(items[place - 1] if inside and place is not None else None)
+        return _view(it, media_url)
+
+
+def flag(
+    service: Service, attempt: str, device: str, media_url: MediaUrl, *, number: int, flagged: bool
+) -> dict[str, Any]:
+    """Mark an item for review, or remove the mark."""
+    with opened(service, attempt, actor=ACTOR, device=device) as it:
+        it.flag(_item(it, number), flagged)
+        return _view(it, media_url)
+
+
+def proceed(
+    service: Service, attempt: str, device: str, media_url: MediaUrl, *, request: str = ""
+) -> dict[str, Any]:
+    """End instructions, practice, a break, or a section that is reviewed."""
+    with opened(service, attempt, actor=ACTOR, device=device, request=request) as it:
+        if not request or request not in it.progress.requests:
+            it.proceed()
+        return _view(it, media_url)
+
+
+def finish(
+    service: Service, attempt: str, device: str, media_url: MediaUrl, *, request: str = ""
+) -> dict[str, Any]:
+    """End the test, by the end of its last section.
+
+    Raises:
+        ConflictError: in another section, or as `proceed` does.
+    """
+    with opened(service, attempt, actor=ACTOR, device=device, request=request) as it:
+        if not request or request not in it.progress.requests:
+            it.check_running()
+            if it.progress.section < len(it.test.definition.sections) - 1:
+                raise ConflictError("There are sections after this one.")
+            it.proceed()
+        return _view(it, media_url)
+
+
+def pause(service: Service, attempt: str, device: str, media_url: MediaUrl) -> dict[str, Any]:
+    """Pause the test, where the person's accommodations permit it."""
+    with opened(service, attempt, actor=ACTOR, device=device) as it:
+        it.check_running()
+        if not it.may_pause():
+            raise ConflictError("This test cannot be paused.")
+        it.add("pause", reason="by the taker")
+        return _view(it, media_url)
+
+
+def resume(service: Service, attempt: str, device: str, media_url: MediaUrl) -> dict[str, Any]:
+    """Continue after a pause of the taker's own."""
+    with opened(service, attempt, actor=ACTOR, device=device) as it:
+        if not it.may_resume():
+            raise ConflictError("The test cannot be continued from here.")
+        it.add("resume")
+        return _view(it, media_url)

@@ -1,0 +1,222 @@
+"""What a test taker sees of an attempt, as a JSON document.
+
+It is made of an explicit list of fields: no key, no parameter, no ability, no standard error, no id
+of an item or a choice, and no reason why an item was chosen. Items have the number in which they
+were shown, choices the place in which they are shown.
+"""
+
+import functools
+import math
+import random
+import re
+from collections.abc import Callable
+from typing import Any
+
+from irtcat.service.attempts.attempt import Attempt
+from irtcat.service.content import Item, markdown_html
+from irtcat.service.definition import Adaptive, Break, Fixed, Instructions, Practice
+
+__all__ = ["choice_order", "item_view", "response_of", "taker_view", "time_left", "with_media"]
+
+MediaUrl = Callable[[str], str]
+"""A function that returns the address of a media file, signed for a short time."""
+
+MEDIA = re.compile(r'(?<==")media:([0-9a-f]{64}\.[a-z0-9]{2,5})(?=")')
+"""Addresses of media files in attributes of sanitised HTML."""
+
+CHOICE = re.compile(r'data-choice="([^"]*)"')
+
+
+def choice_order(item: Item, seed: int) -> list[str]:
+    """Ids of an item's choices in the order in which a person sees them.
+
+    Choices are shuffled by the seed of the attempt where the item says so; fixed ones stay.
+    """
+    ids = [choice.id for choice in item.choices]
+    if not item.shuffle:
+        return ids
+    free = [at for at, choice in enumerate(item.choices) if not choice.fixed]
+    drawn = random.Random(f"{seed}.{item.id}").sample(free, len(free))
+    out = list(ids)
+    for at, other in zip(free, drawn, strict=True):
+        out[at] = ids[other]
+    return out
+
+
+def _places(item: Item, seed: int) -> dict[str, str]:
+    """The name of each choice in the taker's view, by its id."""
+    return {name: f"c{at}" for at, name in enumerate(choice_order(item, seed), start=1)}
+
+
+def response_of(attempt: Attempt, name: str, response: Any) -> Any:
+    """A response in ids of choices, from one in the taker's names of choices."""
+    item = attempt.test.item(name)
+    if not item.choices:
+        return response
+    ids = {place: choice for choice, place in _places(item, attempt.head["seed"]).items()}
+    if isinstance(response, str):
+        return ids.get(response, response)
+    if isinstance(response, list):
+        return [ids.get(value, value) if isinstance(value, str) else value for value in response]
+    return response
+
+
+def with_media(html: str, media_url: MediaUrl) -> str:
+    """HTML with the addresses of its media files."""
+    return MEDIA.sub(lambda match: media_url(match[1]), html)
+
+
+def item_view(attempt: Attempt, name: str, media_url: MediaUrl) -> dict[str, Any]:
+    """The content of an item, with the response that was given to it."""
+    item, seed = attempt.test.item(name), attempt.head["seed"]
+    places = _places(item, seed)
+
+    def shown(html: str) -> str:
+        html = with_media(html, media_url)
+        return CHOICE.sub(lambda match: f'data-choice="{places.get(match[1], "")}"', html)
+
+    texts = {choice.id: choice.content_html for choice in item.choices}
+    answer = attempt.progress.answers.get(name)
+    stimulus = attempt.test.items.stimuli[item.stimulus] if item.stimulus else None
+    inline = item.kind == "hottext"
+    return {
+        "number": attempt.progress.number[name],
+        "kind": item.kind,
+        "prompt": shown(item.prompt),
+        "choices": [
+            {"id": places[choice], "content": "" if inline else shown(texts[choice])}
+            for choice in choice_order(item, seed)
+        ],
+        "stimulus": None if stimulus is None else shown(stimulus.content_html),
+        "stimulus_title": "" if stimulus is None else stimulus.title,
+        "stimulus_language": "" if stimulus is None else stimulus.language,
+        "language": item.language,
+        "direction": item.direction,
+        "max_choices": item.max_choices,
+        "min_choices": item.min_choices,
+        "expected_length": item.expected_length,
+        "expected_lines": item.expected_lines,
+        "pattern": item.pattern,
+        "numeric": item.numeric,
+        "response": None if answer is None else _in_places(answer.response, places),
+        "answered": answer is not None,
+        "flagged": name in attempt.progress.flagged,
+    }
+
+
+def _in_places(response: Any, places: dict[str, str]) -> Any:
+    if isinstance(response, str):
+        return places.get(response, response)
+    if isinstance(response, list):
+        return [places.get(value, value) for value in response]
+    return response
+
+
+def _whole(seconds: float) -> int | None:
+    """Seconds left as a whole number, None without a limit."""
+    return None if math.isinf(seconds) else max(math.ceil(seconds), 0)
+
+
+@functools.lru_cache(maxsize=256)
+def _page_text(markdown: str) -> str:
+    """The text of instructions or of a break as sanitised HTML."""
+    return markdown_html(markdown, "text")
+
+
+def time_left(attempt: Attempt) -> dict[str, Any]:
+    """Whole seconds left of the test, the section and the item (None without a limit)."""
+    remaining = attempt.remaining()
+    return {
+        "test": _whole(remaining.test),
+        "section": _whole(remaining.section),
+        "item": _whole(remaining.item),
+        "running": attempt.progress.status == "running",
+        "warnings": list(attempt.test.definition.time_warnings),
+        "abandoned_after": attempt.test.definition.abandoned_after,
+    }
+
+
+def taker_view(
+    attempt: Attempt, media_url: MediaUrl, report: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """The page that a taker sees now.
+
+    Args:
+        attempt: the attempt.
+        media_url: address of a media file.
+        report: the score report, once the attempt is finished (see
+            `irtcat.service.attempts.results`).
+
+    Returns:
+        ``page`` is "instructions", "item", "answers" (the list of a section that is reviewed),
+        "break", "paused", "finished" or "void"; the other fields are those that the page needs.
+    """
+    progress, definition = attempt.progress, attempt.test.definition
+    part = progress.part
+    sections = [s for s in definition.sections if not isinstance(s, (Instructions, Break))]
+    out: dict[str, Any] = {
+        "title": definition.title,
+        "language": definition.language,
+        "status": progress.status,
+        "page": _page(attempt),
+        "section": {
+            "number": None if part not in sections else sections.index(part) + 1,
+            "count": len(sections),
+            "kind": "" if part is None else part.kind,
+            "title": "" if part is None else part.title,
+        },
+        "time": time_left(attempt),
+        "may": {
+            "skip": progress.status == "running" and attempt.may_skip(),
+            "review": progress.to_review(),
+            "proceed": progress.status == "running" and attempt.may_proceed(),
+            "pause": progress.status == "running" and attempt.may_pause(),
+            "resume": attempt.may_resume(),
+        },
+        "saved": len(progress.answers),
+        "item": None,
+        "items": [],
+        "text": "",
+        "progress": _advance(attempt),
+        "report": None,
+    }
+    if progress.status == "running" and isinstance(part, (Instructions, Break)):
+        out["text"] = _page_text(part.text)
+    if out["page"] == "item" and progress.current is not None:
+        out["item"] = item_view(attempt, progress.current, media_url)
+    if progress.status == "running" and progress.to_review() and isinstance(part, Fixed):
+        out["items"] = [
+            {
+                "place": at,
+                "current": name == progress.current,
+                "seen": name in progress.items,
+                "answered": name in progress.answers
+                and progress.answers[name].response is not None,
+                "flagged": name in progress.flagged,
+            }
+            for at, name in enumerate(part.items, start=1)
+        ]
+    if progress.status == "finished":
+        out["report"] = report or {}
+    return out
+
+
+def _page(attempt: Attempt) -> str:
+    progress, part = attempt.progress, attempt.progress.part
+    if progress.status != "running":
+        return progress.status
+    if isinstance(part, (Instructions, Break)):
+        return part.kind
+    return "item" if progress.current is not None else "answers"
+
+
+def _advance(attempt: Attempt) -> dict[str, int]:
+    """Answers in the current section, and how many there are (at most, in an adaptive one)."""
+    progress, part = attempt.progress, attempt.progress.part
+    done = sum(answer.section == progress.section for answer in progress.answers.values())
+    if isinstance(part, Adaptive):
+        return {"done": done, "of": min(part.config.total_items, attempt.test.pools[
+            progress.section].n_items)}  # fmt: skip
+    if isinstance(part, (Fixed, Practice)):
+        return {"done": done, "of": len(part.items)}
+    return {"done": 0, "of": 0}

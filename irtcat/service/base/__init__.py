@@ -1,0 +1,1 @@
+"""Metrics, limits, logs and errors of the service."""

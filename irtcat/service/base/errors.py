@@ -1,0 +1,80 @@
+"""Errors of the service: what a caller did wrong, with the HTTP status that says so."""
+
+import math
+
+from irtcat._common.checks import InputError
+
+__all__ = [
+    "ConflictError",
+    "ForbiddenError",
+    "GoneError",
+    "NotFoundError",
+    "ServiceError",
+    "TooManyError",
+    "UnauthorizedError",
+]
+
+
+class ServiceError(InputError):
+    """A request that cannot be carried out; nothing was changed.
+
+    Attributes:
+        status: HTTP status.
+        title: short name of the problem, the same for all errors of a class.
+    """
+
+    status, title = 422, "Invalid request"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Further headers of the response."""
+        return {}
+
+
+class UnauthorizedError(ServiceError):
+    """No valid credentials."""
+
+    status, title = 401, "Not signed in"
+
+
+class ForbiddenError(ServiceError):
+    """Valid credentials that do not permit this."""
+
+    status, title = 403, "Not permitted"
+
+
+class NotFoundError(ServiceError):
+    """Nothing with this id, or nothing that the caller may know of."""
+
+    status, title = 404, "Not found"
+
+
+class ConflictError(ServiceError):
+    """Not possible in the present state."""
+
+    status, title = 409, "Conflict"
+
+
+class GoneError(ServiceError):
+    """Was valid once: a used, revoked or expired ticket."""
+
+    status, title = 410, "No longer valid"
+
+
+class TooManyError(ServiceError):
+    """More requests than a limit permits.
+
+    Attributes:
+        seconds: after which the next one is permitted.
+    """
+
+    status, title = 429, "Too many requests"
+
+    def __init__(self, seconds: float):
+        self.seconds = max(math.ceil(seconds), 1)
+        super().__init__(f"Too many attempts. Try again in {self.seconds} s.")
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """When to try again."""
+        return {"Retry-After": str(self.seconds)}

@@ -1,0 +1,118 @@
+"""Metrics for Prometheus: requests and latencies, answers, time of the engine, attempts under way.
+
+Several worker processes write to files of one folder (the variable `MULTIPROCESS` names it), so
+that any of them reports the sum of all.
+"""
+
+import hmac
+import ipaddress
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+from fastapi import FastAPI, Request, Response
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import REGISTRY, Collector
+
+from irtcat.service.base.errors import ForbiddenError
+from irtcat.service.storage import tables
+from irtcat.service.storage.context import Service
+
+__all__ = ["ANSWERS", "DELIVERIES", "LIMITED", "MULTIPROCESS", "REQUESTS", "SECONDS", "SHADOW",
+           "add_metrics", "engine_time"]  # fmt: skip
+
+MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable by which prometheus_client knows the folder of all processes."""
+
+BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""Upper ends in seconds, with the aim of 200 ms among them."""
+
+REQUESTS = Counter(
+    "irtcat_requests", "Requests by method, route and status.", ("method", "route", "status")
+)
+SECONDS = Histogram(
+    "irtcat_request_seconds", "Time of requests by route.", ("route",), buckets=BUCKETS
+)
+ANSWERS = Counter("irtcat_answers", "Answers recorded by kind of section.", ("section",))
+ENGINE = Histogram(
+    "irtcat_engine_seconds", "Time of the adaptive engine by step.", ("step",), buckets=BUCKETS
+)
+LIMITED = Counter("irtcat_limited", "Requests refused by a rate limit.", ("limit",))
+SHADOW = Counter("irtcat_shadow_tests", "Shadow tests by how they were solved.", ("outcome",))
+DELIVERIES = Counter("irtcat_deliveries", "Messages to webhooks by outcome.", ("outcome",))
+
+
+@contextmanager
+def engine_time(step: str) -> Iterator[None]:
+    """Count the time of a step of the adaptive engine, with what is written for it."""
+    started = time.perf_counter()
+    try:
+        yield
+    finally:
+        ENGINE.labels(step).observe(time.perf_counter() - started)
+
+
+class Attempts(Collector):
+    """Numbers of attempts by status, of open tickets and of waiting messages, from the database."""
+
+    def __init__(self, service: Service):
+        self._service = service
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Count them now."""
+        attempts, deliveries = tables.attempts.c, tables.deliveries.c
+        family = GaugeMetricFamily(
+            "irtcat_attempts", "Attempts under way by status.", labels=["status"]
+        )
+        statement = (
+            sa.select(attempts.status, sa.func.count())
+            .where(attempts.status.in_(["running", "paused"]))
+            .group_by(attempts.status)
+        )
+        rows: list[Any] = self._service.rows(statement)
+        counts: dict[str, int] = {status: count for status, count in rows}
+        for status in ("running", "paused"):
+            family.add_metric([status], counts.get(status, 0))
+        yield family
+        waiting = sa.select(sa.func.count()).where(deliveries.status == "waiting")
+        yield GaugeMetricFamily(
+            "irtcat_deliveries_waiting",
+            "Messages to webhooks that wait.",
+            value=self._service.scalar(waiting),
+        )
+
+
+def _is_local(request: Request) -> bool:
+    try:
+        return request.client is not None and ipaddress.ip_address(request.client.host).is_loopback
+    except ValueError:
+        return False
+
+
+def add_metrics(app: FastAPI, token: str = "") -> None:
+    """Add ``/metrics``, for programs on this machine, or with a token from anywhere.
+
+    Args:
+        app: the application.
+        token: the bearer token; empty for none.
+    """
+
+    @app.get("/metrics", include_in_schema=False)
+    def metrics(request: Request) -> Response:
+        given = request.headers.get("authorization", "").removeprefix("Bearer ")
+        permitted = token and hmac.compare_digest(given.encode(), token.encode())
+        if not permitted and not _is_local(request):
+            raise ForbiddenError("The metrics are for this machine only, or need a token.")
+        registry = REGISTRY
+        if MULTIPROCESS in os.environ:
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)
+        attempts = CollectorRegistry()
+        attempts.register(Attempts(app.state.service))
+        content = generate_latest(registry) + generate_latest(attempts)
+        return Response(content, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -1,0 +1,233 @@
+"""Items as authors write them in folders and tables: named fields and Markdown, to records."""
+
+import difflib
+from collections.abc import Callable, Mapping
+from html import escape
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import unquote
+
+from irtcat._common.checks import InputError, brief, shorten
+from irtcat._files.reading import read_bytes
+from irtcat.service.content.fields import content_error
+from irtcat.service.content.media import MOST_MEDIA, media_type
+from irtcat.service.content.records import Choice, Item, Key, Media, Stimulus, checked_key
+
+__all__ = [
+    "FIELDS",
+    "KEY_FIELDS",
+    "Files",
+    "check_names",
+    "decoded",
+    "make_item",
+    "make_key",
+    "make_stimulus",
+]
+
+ITEM_FIELDS = (
+    "kind", "title", "language", "direction", "time_limit", "stimulus", "shuffle", "fixed",
+    "max_choices", "min_choices", "expected_length", "expected_lines", "pattern", "numeric",
+    "labels", "media", "practice",
+)  # fmt: skip
+"""Fields of an item in front matter, and columns of a table of items."""
+
+KEY_FIELDS = (
+    "key", "points", "default", "lower", "upper", "case_sensitive", "max_score", "rubric",
+    "criteria", "unit",
+)  # fmt: skip
+"""Fields of a key in front matter, in ``keys.toml``, and columns of tables."""
+
+FIELDS = (*ITEM_FIELDS, *KEY_FIELDS)
+
+MOST_FILE = 2**20
+"""Largest file of one item or stimulus, or table row, in bytes: a megabyte of text is a book."""
+
+MOST_SET = 2**29
+"""Most bytes of all media of an item set (512 MiB), which are held in memory."""
+
+
+def decoded(path: Path, max_bytes: int = MOST_FILE) -> str:
+    """The text of a file in UTF-8.
+
+    Raises:
+        InputError: it cannot be read, is too large, or is not UTF-8.
+    """
+    if path.is_file() and path.stat().st_size > max_bytes:
+        raise InputError(f"{path}: expected at most {max_bytes / 2**20:,.0f} MiB of text.")
+    data = read_bytes(path, max_bytes)
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise InputError(f"{path}, line {line}: expected UTF-8 text. Save it as UTF-8.") from None
+
+
+class Files:
+    """The media files of a folder, each read once.
+
+    Attributes:
+        folder: the folder; names lead nowhere else.
+        media: the files that were asked for, by the names of their content.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.media: dict[str, Media] = {}
+        self._names: dict[str, str] = {}
+        self._size = 0
+
+    def address(self, name: str, where: str) -> str:
+        """The ``media:`` address of a file, which is read.
+
+        Raises:
+            InputError: the name leads out of the folder, or the file does not exist or is no media.
+        """
+        file = unquote(name)
+        if file not in self._names:
+            media = Media.from_bytes(self._bytes(file, where), file)
+            self._names[file], self.media[media.name] = media.name, media
+            self._size += len(media.data)
+            if self._size > MOST_SET:
+                raise InputError(
+                    f"{self.folder}: expected at most {MOST_SET // 2**20} MiB of media."
+                )
+        return f"media:{self._names[file]}"
+
+    def _bytes(self, file: str, where: str) -> bytes:
+        names = PurePosixPath(file)
+        plain = file.strip() and "\\" not in file and file.isprintable() and ":" not in file
+        if not plain or names.is_absolute() or ".." in names.parts:
+            raise content_error(where, "media in the folder of the items", shorten(file))
+        media_type(file)
+        path = self.folder / file
+        if not path.resolve().is_relative_to(self.folder.resolve()):
+            raise content_error(where, "media in the folder of the items", f"a link, {brief(file)}")
+        if not path.is_file():
+            raise content_error(where, f"the media file {brief(file)}", "no such file")
+        return read_bytes(path, MOST_MEDIA)
+
+    def address_of(self, where: str) -> Callable[[str], str]:
+        """`address` for the names in one item."""
+        return lambda name: self.address(name, where)
+
+
+def check_names(values: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+    """Raise at a field that does not exist, with the name that it may have been meant to be."""
+    for name in values:
+        if name not in known:
+            similar = difflib.get_close_matches(str(name), known, n=1)
+            advice = (
+                f"Did you mean {similar[0]}?" if similar else f"The fields: {', '.join(known)}."
+            )
+            raise InputError(f"{where}: there is no field {shorten(name)}. {advice}")
+
+
+def make_item(
+    name: str,
+    values: Mapping[str, Any],
+    prompt: str,
+    choices: list[tuple[str, str]],
+    files: Files,
+    where: str,
+) -> Item:
+    """An item from its fields, its prompt and its choices in HTML.
+
+    Raises:
+        InputError: naming the file, the item and the field.
+    """
+    check_names(values, FIELDS, where)
+    given = {field: values[field] for field in ITEM_FIELDS if field in values}
+    fixed = _texts(given.pop("fixed", ()), "fixed", where)
+    unknown = [choice for choice in fixed if choice not in dict(choices)]
+    if unknown:
+        raise content_error(where, "fixed as ids of choices", shorten(unknown))
+    shown = _shown(given.pop("media", ()), files, where)
+    practice = given.pop("practice", False)
+    if not isinstance(practice, bool):
+        raise content_error(where, "practice as true or false", shorten(practice))
+    if "labels" in given:
+        given["labels"] = _texts(given["labels"], "labels", where)
+    try:
+        return Item(
+            id=name,
+            prompt=prompt + shown,
+            choices=tuple(Choice(choice, html, choice in fixed) for choice, html in choices),
+            **{"kind": "choice", **given},
+        )
+    except InputError as error:
+        raise _located(error, where) from None
+
+
+def _shown(value: Any, files: Files, where: str) -> str:
+    """HTML of the files that are shown below the prompt."""
+    out = []
+    for entry in value if isinstance(value, (list, tuple)) else [value]:
+        record = {"file": entry} if isinstance(entry, str) else entry
+        if not isinstance(record, Mapping) or not isinstance(record.get("file"), str):
+            raise content_error(where, 'media as { file = "...", alt = "..." }', shorten(entry))
+        check_names(record, ("file", "alt"), f"{where}, media")
+        address, alt = files.address(record["file"], where), record.get("alt")
+        family = media_type(record["file"]).partition("/")[0]
+        if family == "image" and not isinstance(alt, str):
+            raise content_error(
+                where, f"alt of {brief(record['file'])}, which describes it", "none"
+            )
+        if family == "image":
+            out.append(f'<p><img src="{address}" alt="{escape(str(alt))}"></p>')
+        elif family in ("audio", "video"):
+            out.append(f'<p><{family} src="{address}" controls></{family}></p>')
+        else:
+            raise content_error(where, "a picture, a sound or a film", brief(record["file"]))
+    return "\n".join(out)
+
+
+def make_key(item: Item, values: Mapping[str, Any], where: str) -> Key | None:
+    """The key of an item from the fields of `KEY_FIELDS`; None if there are none.
+
+    Raises:
+        InputError: naming the file, the item and the field.
+    """
+    given = {field: values[field] for field in KEY_FIELDS if field in values}
+    if not given:
+        return None
+    kinds = {"key": "match", "points": "map", "rubric": "rubric", "criteria": "rubric"}
+    named = dict.fromkeys(kinds[field] for field in given if field in kinds)
+    if item.kind == "essay" and "max_score" in given:
+        named["rubric"] = None
+    if len(named) != 1:
+        got = " and ".join(field for field in given if field in kinds) or "none"
+        raise content_error(where, "one of key, points and rubric", got)
+    kind = next(iter(named))
+    if "unit" in given and kind != "rubric":
+        raise content_error(where, "unit only in a key with a rubric", "one beside key or points")
+    if "key" in given:
+        given["correct"] = _texts(given.pop("key"), "key", where)
+    try:
+        return checked_key(Key(item=item.id, kind=kind, **given), item)
+    except InputError as error:
+        raise _located(error, where) from None
+
+
+def make_stimulus(name: str, title: str, language: str, html: str, where: str) -> Stimulus:
+    """A stimulus from its fields."""
+    try:
+        return Stimulus(id=name, content_html=html, title=title, language=language)
+    except InputError as error:
+        raise _located(error, where) from None
+
+
+def _texts(value: Any, name: str, where: str) -> tuple[str, ...]:
+    """Texts from one text or a list of texts; numbers as they are written."""
+    entries = value if isinstance(value, (list, tuple)) else (value,)
+    out = []
+    for entry in entries:
+        if isinstance(entry, bool) or not isinstance(entry, (str, int, float)):
+            raise content_error(where, f"{name} as a text or a list of texts", shorten(entry))
+        out.append(entry if isinstance(entry, str) else repr(entry))
+    return tuple(out)
+
+
+def _located(error: InputError, where: str) -> InputError:
+    """The error with the file in front, unless it names it already."""
+    text = str(error)
+    return error if text.startswith(where) else InputError(f"{where}: {text}")

@@ -1,0 +1,1 @@
+"""Running the service: server, maintenance, sweeping, warming."""

@@ -1,0 +1,229 @@
+"""Server: the application with all that runs beside it, in worker processes of uvicorn.
+
+Workers share nothing but the database. Each of them warms the engine, takes connections from one
+socket, and finishes its requests when it gets a signal to stop; one that dies is replaced.
+"""
+
+import json
+import logging
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from dataclasses import asdict, dataclass
+
+import httpx
+import uvicorn
+from fastapi import FastAPI
+
+from irtcat._common.checks import InputError
+from irtcat.cat import StoreError
+from irtcat.service.app import create_app
+from irtcat.service.base.logs import LOGGING
+from irtcat.service.base.metrics import MULTIPROCESS, add_metrics
+from irtcat.service.lti.grades import sending
+from irtcat.service.operations.limiting import RateLimits
+from irtcat.service.operations.observing import Observing
+from irtcat.service.operations.shadow import shadowing
+from irtcat.service.operations.sweeping import sweeping
+from irtcat.service.operations.warming import warming
+from irtcat.service.outbox.delivering import delivering
+from irtcat.service.storage.context import Service
+
+__all__ = ["ENVIRONMENT", "Settings", "application", "check_start", "serve"]
+
+ENVIRONMENT = "IRTCAT_SERVICE"
+"""Environment variable by which worker processes get the settings, as JSON. Other users of the
+machine cannot read it, as they could read arguments."""
+
+START_WITHIN = 300
+"""Seconds in which a worker is ready: it compiles the programs of every open test."""
+
+DATABASE_WITHIN = 120
+"""Seconds that a worker which starts waits for a database server."""
+
+STOP_WITHIN = 30
+"""Seconds in which a worker finishes its requests after a signal to stop."""
+
+HUNG_AFTER = 30
+"""Seconds without a sign after which a worker is replaced. With uvicorn's 5 s, one that starts on a
+busy machine could be taken for one that hangs, again and again."""
+
+KEEP_ALIVE = 75
+"""Seconds that an idle connection stays open: longer than the 60 s of common proxies, which would
+otherwise send a request on a connection that is being closed."""
+
+
+log = logging.getLogger("irtcat.service")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a worker process has to know.
+
+    Attributes:
+        address: path or address of the database.
+        key: secret key of the digests of all logs; empty for none.
+        secure: see `irtcat.service.app.create_app`.
+        private_webhooks: deliver messages also to private addresses.
+        limited: limit the rates of requests.
+        metrics_token: with this bearer token ``/metrics`` is open to other machines.
+    """
+
+    address: str
+    key: str = ""
+    secure: bool = True
+    private_webhooks: bool = False
+    limited: bool = True
+    metrics_token: str = ""
+
+
+def application(settings: Settings | None = None) -> FastAPI:
+    """The application of a worker process.
+
+    Args:
+        settings: by default those of the environment.
+    """
+    if settings is None:
+        settings = Settings(**json.loads(os.environ[ENVIRONMENT]))
+    service = _opened(settings)
+
+    @asynccontextmanager
+    async def closing(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        service.close()
+
+    beside = [closing, shadowing, warming, sweeping, delivering, sending]
+    app = create_app(service, secure=settings.secure, beside=beside)
+    app.state.private_webhooks = settings.private_webhooks
+    add_metrics(app, settings.metrics_token)
+    if settings.limited:
+        app.add_middleware(RateLimits)
+    app.add_middleware(Observing)  # added last: outermost, so that refused requests count
+    return app
+
+
+def _opened(settings: Settings) -> Service:
+    """The service of a worker, which waits for a database server that is being restarted.
+
+    uvicorn stops all workers if one fails to start.
+    """
+    until = time.monotonic() + DATABASE_WITHIN
+    while True:
+        try:
+            return Service(settings.address, key=settings.key or None)
+        except StoreError as error:
+            if "://" not in settings.address or time.monotonic() > until:
+                raise
+            log.warning("waiting for the database: %s", error)
+            time.sleep(0.5)
+
+
+def serve(
+    settings: Settings, *, host: str = "127.0.0.1", port: int = 8080, workers: int = 1,
+    proxies: str = "127.0.0.1",
+) -> None:  # fmt: skip
+    """Serve until SIGTERM or Ctrl-C.
+
+    Args:
+        settings: the settings of the workers.
+        host: address of the network interface.
+        port: port.
+        workers: number of processes.
+        proxies: addresses, separated by commas, whose ``X-Forwarded-For`` and ``X-Forwarded-Proto``
+            are believed: those of the reverse proxy.
+    """
+    os.environ[ENVIRONMENT] = json.dumps(asdict(settings))
+    shared: AbstractContextManager[str | None] = nullcontext()
+    if workers > 1:  # the metrics of all workers are in files, which every one of them can read
+        shared = tempfile.TemporaryDirectory(prefix="irtcat-metrics-")
+    with shared as folder:
+        if folder is not None:
+            os.environ[MULTIPROCESS] = folder
+        uvicorn.run(
+            "irtcat.service.operations.server:application",
+            factory=True,
+            host=host,
+            port=port,
+            workers=workers,
+            access_log=False,  # `Observing` writes a log without personal data
+            log_config=LOGGING,
+            log_level=logging.INFO,
+            server_header=False,
+            proxy_headers=True,
+            forwarded_allow_ips=proxies,
+            timeout_keep_alive=KEEP_ALIVE,
+            timeout_graceful_shutdown=STOP_WITHIN,
+            timeout_worker_healthcheck=HUNG_AFTER,
+            ws="none",
+        )
+
+
+STARTED = """
+import json, sys
+from irtcat.service.operations.server import Settings, serve
+settings, options = json.load(sys.stdin)
+serve(Settings(**settings), **options)
+"""
+"""The program of a server in a process of its own."""
+
+
+def check_start(settings: Settings, *, workers: int = 1) -> float:
+    """Start a server at a free port of this machine, wait until it is ready, and stop it.
+
+    Args:
+        settings: the settings of the workers.
+        workers: number of processes.
+
+    Returns:
+        Seconds until it was ready.
+
+    Raises:
+        InputError: with the last line of its log if it does not start, or does not stop.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = {"port": port, "workers": workers}
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-c", STARTED], stdin=subprocess.PIPE, stderr=log, text=True
+        )
+        assert process.stdin is not None
+        with process.stdin as stream:
+            json.dump([asdict(settings), options], stream)
+        started = time.monotonic()
+        try:
+            seconds = _ready_after(process, port, started)
+            process.terminate()
+            stopped = process.wait(STOP_WITHIN) if seconds is not None else None
+        except subprocess.TimeoutExpired:
+            stopped = None
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        log.seek(0)
+        lines = log.read().strip().splitlines() or ["no log"]
+    if seconds is None or stopped not in (0, -15):  # -15: uvicorn ends by the signal it got
+        state = "start" if seconds is None else "stop"
+        raise InputError(f"The server did not {state}: {lines[-1]}")
+    return seconds
+
+
+def _ready_after(process: "subprocess.Popen[str]", port: int, started: float) -> float | None:
+    """Seconds until a server is ready; None if it ended, or took too long."""
+    url = f"http://127.0.0.1:{port}/health/ready"
+    while process.poll() is None and time.monotonic() < started + START_WITHIN:
+        try:
+            response = httpx.get(url, timeout=5, trust_env=False)
+            if response.status_code == 200:
+                return time.monotonic() - started
+        except httpx.HTTPError:
+            pass  # it does not listen yet
+        time.sleep(0.1)
+    return None

@@ -1,0 +1,61 @@
+"""Audit log: what staff and programs did, under a chain of digests, and anchors of all logs."""
+
+import json
+from typing import Any
+
+import pandas as pd
+import sqlalchemy as sa
+
+from irtcat._file_format import FileFormat
+from irtcat.cat.live.log import Event, first_digest
+from irtcat.service.storage import tables
+from irtcat.service.storage.context import Service
+
+__all__ = ["audit_entries", "record"]
+
+LOG = "audit"
+HEAD = FileFormat("irtcat-audit", "an audit log").head
+
+
+def record(service: Service, actor: str, action: str, **details: Any) -> None:
+    """Add an entry to the audit log, within the transaction of what it reports.
+
+    Args:
+        service: the service.
+        actor: who did it, such as ``account:ada`` or ``client:tao``.
+        action: what was done, a noun and a verb such as ``ticket issued``.
+        **details: to what, by ids; nothing that identifies a person.
+    """
+    with service.database.writing(alone=True):
+        number, last = service.audit_log.last(LOG) or (-1, first_digest(HEAD, service.log_key))
+        event: Event = {"at": service.now(), "actor": actor, "action": action, **details}
+        service.audit_log.append(LOG, number + 1, last, [event])
+
+
+def audit_entries(service: Service, n: int | None = None, verified: bool = False) -> pd.DataFrame:
+    """Entries of the audit log, the latest first.
+
+    Args:
+        service: the service.
+        n: number of entries; all by default.
+        verified: check the digests of the whole log.
+
+    Raises:
+        StoreError: for a log that was changed, if it is verified.
+    """
+    if verified:
+        with service.database.reading(at_once=True):
+            if service.audit_log.last(LOG) is not None:
+                service.audit_log.read(LOG, first_digest(HEAD, service.log_key))
+    statement = (
+        sa.select(tables.audit_events.c.number, tables.audit_events.c.event)
+        .where(tables.audit_events.c.log == LOG)
+        .order_by(tables.audit_events.c.number.desc())
+        .limit(n)
+    )
+    entries = []
+    for row in service.rows(statement):
+        entry = json.loads(row.event)
+        fields = {name: entry.pop(name) for name in ("at", "actor", "action")}
+        entries.append({"number": row.number, **fields, "details": entry})
+    return pd.DataFrame(entries, columns=["number", "at", "actor", "action", "details"])

@@ -1,0 +1,178 @@
+"""Delivering messages to webhooks: signed, repeated until they are accepted, at public addresses.
+
+The headers and the signature are those of Standard Webhooks (webhook-id, webhook-timestamp,
+webhook-signature), for which receivers have libraries in many languages.
+
+A host name is resolved once, its addresses are checked, and the connection goes to the address that
+was checked: a name that later points into the own network (DNS rebinding) gains nothing.
+"""
+
+import base64
+import hashlib
+import hmac
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import sqlalchemy as sa
+from fastapi import FastAPI
+
+from irtcat.cat.live.log import utc_text
+from irtcat.service.base.metrics import DELIVERIES
+from irtcat.service.outbox.addresses import AddressError, checked_address
+from irtcat.service.outbox.audit import record
+from irtcat.service.outbox.repeating import AT_ONCE, CLAIM, PAUSES, repeating
+from irtcat.service.storage import tables
+from irtcat.service.storage.context import Service
+
+__all__ = ["PAUSES", "deliver_due", "delivering", "signature"]
+
+TIMEOUT = 10.0
+"""Seconds for a receiver to answer."""
+
+log = logging.getLogger("irtcat.service")
+
+
+def signature(secret: str, message: str, timestamp: int, body: str) -> str:
+    """The signature of a message, as Standard Webhooks defines it.
+
+    Args:
+        secret: the secret of the webhook, with its prefix.
+        message: id of the message.
+        timestamp: seconds since 1970.
+        body: the body.
+    """
+    key = _key(secret)
+    data = f"{message}.{timestamp}.{body}".encode()
+    return "v1," + base64.b64encode(hmac.new(key, data, hashlib.sha256).digest()).decode()
+
+
+def _key(secret: str) -> bytes:
+    """The key of a secret: base64 after the prefix, which receivers' libraries expect."""
+    text = secret.removeprefix("whsec_").replace("-", "+").replace("_", "/")
+    return base64.b64decode(text + "=" * (-len(text) % 4))
+
+
+def _post(client: httpx.Client, url: str, body: str, headers: dict[str, str], private: bool) -> int:
+    """Send a message to the address that was checked; return the status of the response."""
+    parts = urlsplit(url)
+    host = str(parts.hostname)
+    if parts.scheme != "https" and not private:
+        raise AddressError("messages are sent by https only")
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    address = checked_address(host, port, private)
+    literal = f"[{address}]" if ":" in address else address
+    target = parts._replace(netloc=f"{literal}:{port}").geturl()
+    request = client.build_request(
+        "POST",
+        target,
+        content=body,
+        headers={**headers, "Host": parts.netloc},
+        extensions={"sni_hostname": host},
+    )
+    response = client.send(request, stream=True)  # the body of the response is not read
+    response.close()
+    return response.status_code
+
+
+def deliver_due(
+    service: Service,
+    *,
+    private: bool = False,
+    client: httpx.Client | None = None,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> int:
+    """Send the messages that are due; return how many were accepted.
+
+    Args:
+        service: the service.
+        private: send to private addresses and without TLS, too.
+        client: of httpx; for tests.
+        is_stopped: asked before each message.
+    """
+    messages, hooks = tables.deliveries.c, tables.webhooks.c
+    statement = (
+        sa.select(tables.deliveries, hooks.url, hooks.secret)
+        .join(tables.webhooks, hooks.id == messages.webhook)
+        .where(messages.status == "waiting", messages.due <= service.now(), hooks.status == "open")
+        .order_by(messages.due)
+        .limit(AT_ONCE)
+    )
+    due = service.rows(statement)
+    if not due:
+        return 0
+    accepted = 0
+    with client or httpx.Client(timeout=TIMEOUT, follow_redirects=False, trust_env=False) as open_:
+        for row in due:
+            if is_stopped():
+                break
+            if _claimed(service, row):
+                accepted += _deliver(service, open_, row, private)
+    return accepted
+
+
+def _after(service: Service, seconds: float) -> str:
+    return utc_text(service.clock()[0] + timedelta(seconds=seconds))
+
+
+def _claimed(service: Service, row: Any) -> bool:
+    """Whether this process got a message: of several, one changes its time."""
+    messages = tables.deliveries
+    statement = messages.update().where(
+        messages.c.id == row.id, messages.c.due == row.due, messages.c.status == "waiting"
+    )
+    values = {"due": _after(service, CLAIM), "tries": row.tries + 1}
+    with service.database.writing():
+        return bool(service.database.run(statement.values(**values)).rowcount)
+
+
+def _deliver(service: Service, client: httpx.Client, row: Any, private: bool) -> bool:
+    """Send one message, and store the outcome; return whether it was accepted."""
+    timestamp = int(service.clock()[0].timestamp())
+    headers = {
+        "Content-Type": "application/json",
+        "User-Agent": "irtcat-webhooks",
+        "webhook-id": row.id,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": signature(row.secret, row.id, timestamp, row.body),
+    }
+    try:
+        status = _post(client, row.url, row.body, headers, private)
+        fault = "" if 200 <= status < 300 else f"status {status}"
+    except AddressError as error:
+        fault = str(error)
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, OSError) as error:
+        fault = type(error).__name__
+    messages = tables.deliveries
+    statement = messages.update().where(messages.c.id == row.id)
+    with service.database.writing():
+        if not fault:
+            service.database.run(statement.values(status="delivered"))
+        elif row.tries < len(PAUSES):
+            service.database.run(statement.values(due=_after(service, PAUSES[row.tries])))
+        else:
+            service.database.run(statement.values(status="failed"))
+            disable = tables.webhooks.update().where(tables.webhooks.c.id == row.webhook)
+            service.database.run(disable.values(status="disabled"))
+            record(service, "system", "webhook disabled", webhook=row.webhook, reason=fault)
+    DELIVERIES.labels("refused" if fault else "accepted").inc()
+    if fault:
+        log.warning("message not delivered: %s", fault, extra={"webhook": row.webhook})
+    return not fault
+
+
+@asynccontextmanager
+async def delivering(app: FastAPI) -> AsyncIterator[None]:
+    """Deliver messages while the application runs; every process takes part."""
+    service: Service = app.state.service
+    private = bool(getattr(app.state, "private_webhooks", False))
+
+    def send_due(is_stopped: Callable[[], bool]) -> None:
+        deliver_due(service, private=private, is_stopped=is_stopped)
+
+    async with repeating(send_due, "messages sent"):
+        yield

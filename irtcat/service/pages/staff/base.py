@@ -1,0 +1,394 @@
+"""What the staff's pages share: the signed-in account, permissions, errors, tables and figures.
+
+The staff's pages are in English; the taker's are translated.
+"""
+
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from io import BytesIO
+from typing import Annotated, Any
+from urllib.parse import quote, urlencode
+
+import numpy as np
+import pandas as pd
+import sqlalchemy as sa
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import RedirectResponse
+from fastapi.routing import APIRoute
+
+from irtcat._common.checks import InputError
+from irtcat.service.accounts.accounts import BROWSER, Account, account_of_token
+from irtcat.service.accounts.staff import browser_secret
+from irtcat.service.base.errors import ForbiddenError, ServiceError, UnauthorizedError
+from irtcat.service.pages import render, service_of
+from irtcat.service.storage import tables
+from irtcat.service.storage.context import Service
+
+__all__ = ["NAVIGATION", "Requires", "Shown", "Staff", "Table", "as_table", "back_to",
+           "field", "names_of_people", "page", "part_router", "svg", "whole_number"]  # fmt: skip
+
+SIGN_IN = "/staff/sign-in"
+
+NAVIGATION = {
+    "Tests": ("/staff/tests", ("items", "publish", "parameters", "tickets", "watch", "results")),
+    "Tickets": ("/staff/tickets", ("tickets",)),
+    "People": ("/staff/people", ("people",)),
+    "Live": ("/staff/board", ("watch",)),
+    "Attempts": ("/staff/attempts", ("watch", "results")),
+    "Scoring": ("/staff/scoring", ("score",)),
+    "Audit log": ("/staff/audit", ("audit",)),
+    "Accounts": ("/staff/accounts", ("accounts",)),
+}
+"""Entries of the navigation: address, and the permissions of which one is needed."""
+
+DONE = {
+    "published": "The test is published.",
+    "retired": "The test is retired. Attempts under way go on.",
+    "revoked": "The ticket is revoked.",
+    "added": "Saved.",
+    "erased": "The person is erased. Attempts and results stay under the random id.",
+    "pause": "The attempt is paused.",
+    "resume": "The attempt continues.",
+    "extend": "The time is extended.",
+    "finish": "The attempt is finished.",
+    "void": "The attempt is void.",
+    "reopen": "The attempt is open again.",
+    "release": "The device is released: the person can continue elsewhere with the same ticket.",
+    "note": "The note is in the log.",
+    "scored": "The score is saved.",
+    "password": "The password is changed, and the account is signed out everywhere.",
+    "closed": "The account is closed.",
+    "opened": "The account is open.",
+    "roles": "The roles are changed.",
+}
+"""What a page says after a form, by the word in its address."""
+
+
+class StaffRoute(APIRoute):
+    """A page of staff: who is not signed in is asked to, and errors are pages with a way back."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler with errors as pages."""
+        handler = super().get_route_handler()
+
+        async def handled(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except UnauthorizedError:
+                return _to_sign_in(request)
+            except ServiceError as error:
+                return problem_page(request, error.status, error.title, str(error))
+            except InputError as error:
+                return problem_page(request, 422, "This was not done", str(error))
+
+        return handled
+
+
+def _to_sign_in(request: Request) -> Response:
+    path = request.url.path if request.method == "GET" else "/staff"
+    return RedirectResponse(f"{SIGN_IN}?{urlencode({'to': path})}", status_code=303)
+
+
+def part_router() -> APIRouter:
+    """A router of a part of the staff's pages."""
+    return APIRouter(prefix="/staff", include_in_schema=False, route_class=StaffRoute)
+
+
+def signed_in(request: Request) -> Account:
+    """The account that is signed in in this browser.
+
+    Raises:
+        UnauthorizedError: without one.
+    """
+    account = account_of_token(service_of(request), browser_secret(request), BROWSER)
+    request.state.account = account
+    return account
+
+
+class Requires:
+    """A dependency: the signed-in account, which holds one of some permissions.
+
+    Attributes:
+        permissions: the permissions; empty for any account.
+    """
+
+    def __init__(self, *permissions: str):
+        self.permissions = permissions
+
+    def __call__(self, request: Request) -> Account:
+        """The account.
+
+        Raises:
+            UnauthorizedError: if nobody is signed in.
+            ForbiddenError: without the permissions.
+        """
+        account = signed_in(request)
+        if self.permissions and not may_one(account, self.permissions):
+            if len(self.permissions) == 1:
+                account.require(self.permissions[0])
+            raise ForbiddenError("Your roles do not include this page.")
+        return account
+
+
+def may_one(account: Account, permissions: Sequence[str]) -> bool:
+    """Whether an account holds one of some permissions."""
+    return any(account.may(permission) for permission in permissions)
+
+
+Staff = Annotated[Account, Depends(Requires())]
+"""Any signed-in account."""
+
+
+# Rendering
+
+
+def page(
+    request: Request, account: Account | None, template: str, *, status: int = 200, **context: Any
+) -> Response:
+    """A page of staff.
+
+    Args:
+        request: the request.
+        account: the signed-in account; None before.
+        template: name of the template, in the folder ``staff``.
+        status: HTTP status.
+        **context: what the template shows.
+    """
+    path = request.url.path
+    navigation = [
+        (label, address, path == address or path.startswith(f"{address}/"))
+        for label, (address, permissions) in NAVIGATION.items()
+        if account is not None and may_one(account, permissions)
+    ]
+    return render(
+        request,
+        f"staff/{template}",
+        "en",
+        status=status,
+        **{
+            "account": account,
+            "navigation": navigation,
+            "may": (lambda _: False) if account is None else account.may,
+            "done": DONE.get(request.query_params.get("done", ""), ""),
+            "show": Shown,
+            **context,
+        },
+    )
+
+
+def problem_page(request: Request, status: int, title: str, detail: str) -> Response:
+    """The page of an error, with a link to the page that the request came from."""
+    account = getattr(request.state, "account", None)
+    path = request.url.path
+    back = path if request.method == "GET" else path.rsplit("/", 1)[0]
+    return page(
+        request, account, "problem.html", status=status, title=title,
+        detail=detail, back="/staff" if request.method == "GET" else back,
+        request_id=getattr(request.state, "request_id", ""),
+    )  # fmt: skip
+
+
+def back_to(address: str, done: str = "") -> Response:
+    """Go to a page after a form was carried out."""
+    mark = "&" if "?" in address else "?"
+    return RedirectResponse(f"{address}{mark}done={done}" if done else address, status_code=303)
+
+
+class Shown:
+    """How values are written on the pages."""
+
+    @staticmethod
+    def when(text: str | None) -> str:
+        """A time stamp to the minute, in UTC."""
+        if not text:
+            return "–"
+        return datetime.fromisoformat(text).astimezone(UTC).strftime("%Y-%m-%d %H:%M")
+
+    @staticmethod
+    def moment(text: str) -> str:
+        """A time stamp to the second, in UTC."""
+        return datetime.fromisoformat(text).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+    @staticmethod
+    def clock(seconds: float | None) -> str:
+        """Seconds as minutes and seconds; a dash for none.
+
+        Example:
+            >>> Shown.clock(272.4), Shown.clock(3661), Shown.clock(None)
+            ('4:32', '1:01:01', '–')
+        """
+        if seconds is None or not np.isfinite(seconds):
+            return "–"
+        minutes, rest = divmod(max(int(seconds), 0), 60)
+        hours, minutes = divmod(minutes, 60)
+        return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+    @staticmethod
+    def number(value: Any, decimals: int = 2) -> str:
+        """A number; whole ones without decimals, a dash for none.
+
+        Example:
+            >>> Shown.number(3), Shown.number(-0.126), Shown.number(None), Shown.number("x")
+            ('3', '−0.13', '–', 'x')
+        """
+        if value is None or (isinstance(value, float) and not np.isfinite(value)):
+            return "–"
+        if isinstance(value, (bool, np.bool_)):
+            return "yes" if value else "no"
+        if isinstance(value, (int, np.integer)):
+            return f"{value:,}".replace("-", "−")
+        if isinstance(value, (float, np.floating)):
+            return f"{value:,.{decimals}f}".replace("-", "−")
+        return str(value)
+
+    @staticmethod
+    def points(value: float) -> str:
+        """Points of a score, to hundredths where they are not whole.
+
+        Example:
+            >>> Shown.points(2.0), Shown.points(0.5), Shown.points(-1 / 3)
+            ('2', '0.5', '−0.33')
+        """
+        return f"{value:.2f}".rstrip("0").rstrip(".").replace("-", "−")
+
+    @staticmethod
+    def share(value: Any) -> str:
+        """A share in percent.
+
+        Example:
+            >>> Shown.share(0.256)
+            '26 %'
+        """
+        return "–" if value is None or not np.isfinite(value) else f"{value:.0%}".replace("%", " %")
+
+    @staticmethod
+    def response(value: Any) -> str:
+        """A response as text; a dash for none."""
+        if value is None:
+            return "–"
+        return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+    @staticmethod
+    def short(text: str) -> str:
+        """The beginning of an id or a hash."""
+        return text if len(text) <= 14 else f"{text[:12]}…"
+
+    @staticmethod
+    def address(text: str) -> str:
+        """A text as a part of an address."""
+        return quote(text, safe="")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of text for a page.
+
+    Attributes:
+        caption: what it shows.
+        columns: label of each column, and whether it holds numbers.
+        rows: the cells.
+    """
+
+    caption: str
+    columns: list[tuple[str, bool]]
+    rows: list[list[str]]
+
+
+SHARE = "|%"
+"""End of the label of a column that holds shares."""
+
+
+def as_table(
+    frame: pd.DataFrame, caption: str, labels: dict[str, str] | None = None, decimals: int = 2
+) -> Table:
+    """A data frame as a table of a page.
+
+    Args:
+        frame: the frame.
+        caption: what it shows.
+        labels: the columns to show, by name with their labels; all by default. A label that ends
+            with "|%" shows a share in percent.
+        decimals: decimals of other numbers; columns of whole numbers have none.
+    """
+    labels = labels or {name: str(name).replace("_", " ") for name in frame.columns}
+    numeric = {
+        name: pd.api.types.is_numeric_dtype(frame[name]) or _all_numbers(frame[name])
+        for name in labels
+    }
+    digits = {name: 0 if _all_whole(frame[name]) else decimals for name in labels}
+    rows = [
+        [
+            Shown.share(row[name])
+            if label.endswith(SHARE)
+            else Shown.number(row[name], digits[name])
+            for name, label in labels.items()
+        ]
+        for row in frame.to_dict("records")
+    ]
+    columns = [(label.removesuffix(SHARE), numeric[name]) for name, label in labels.items()]
+    return Table(caption, columns, rows)
+
+
+def _all_numbers(values: pd.Series) -> bool:
+    known = [value for value in values if value is not None]
+    return bool(known) and all(
+        isinstance(value, (int, float)) and not isinstance(value, bool) for value in known
+    )
+
+
+def _all_whole(values: pd.Series) -> bool:
+    known = [value for value in values if isinstance(value, (int, float)) and np.isfinite(value)]
+    return all(float(value).is_integer() for value in known)
+
+
+_DRAWING = threading.Lock()
+"""Matplotlib's settings are those of the process."""
+
+
+def svg(figure: Any) -> Response:
+    """A figure of `irtcat.plot` as an SVG file."""
+    import matplotlib
+
+    image = BytesIO()
+    with _DRAWING, matplotlib.rc_context({"svg.hashsalt": "irtcat"}):
+        figure.savefig(image, format="svg", metadata={"Date": None})
+    # Opened by itself, it is a document: its own styles are allowed, and nothing else.
+    policy = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+    return Response(
+        image.getvalue(),
+        media_type="image/svg+xml",
+        headers={"Content-Security-Policy": policy},
+    )
+
+
+# Forms and names
+
+
+def field(form: Any, name: str) -> str:
+    """A text of a form, stripped; empty if it is missing."""
+    value = form.get(name)
+    return value.strip() if isinstance(value, str) else ""
+
+
+def whole_number(form: Any, name: str, label: str, least: int, most: int) -> int:
+    """A whole number of a form.
+
+    Raises:
+        InputError: naming the field.
+    """
+    text = field(form, name)
+    if not text.isascii() or not text.isdigit() or not least <= int(text[:12]) <= most:
+        raise InputError(f"{label}: enter a whole number from {least:,} to {most:,}.")
+    return int(text)
+
+
+def names_of_people(service: Service, ids: Sequence[str]) -> dict[str, str]:
+    """Names of people by their ids; an id without a name is not in it."""
+    wanted = sorted(set(ids))
+    columns = tables.people.c
+    rows = service.rows(
+        sa.select(columns.id, columns.name, columns.external).where(columns.id.in_(wanted))
+    )
+    return {row.id: row.name or row.external for row in rows if row.name or row.external}

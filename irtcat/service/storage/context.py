@@ -1,0 +1,194 @@
+"""Service: what all operations share: the database, the store of sessions, the clock and caches."""
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from threading import RLock
+from typing import Any, Generic, TypeVar
+
+import sqlalchemy as sa
+
+from irtcat.cat import Store
+from irtcat.cat.live.log import Clock, Key, system_clock, utc_text
+from irtcat.cat.live.store_file import EventLog
+from irtcat.service.storage import tables
+from irtcat.service.storage.database import EngineDatabase, open_database
+from irtcat.service.storage.migrations import upgrade
+
+__all__ = ["Cache", "Loaded", "Service", "digest_of", "new_id", "new_secret"]
+
+ValueT = TypeVar("ValueT")
+
+TESTS_KEPT = 50
+"""Tests that a process keeps in memory, with their banks and items."""
+
+
+def new_id(prefix: str) -> str:
+    """A random id that nobody can guess, with a prefix that says of what."""
+    return f"{prefix}_{secrets.token_urlsafe(15)}"
+
+
+def new_secret() -> str:
+    """A random secret of almost 192 bits, for tickets, tokens and devices.
+
+    It begins with a letter or a digit: to a spreadsheet, one that begins with ``-`` is a formula.
+    """
+    while True:
+        secret = secrets.token_urlsafe(24)
+        if secret[0].isalnum():
+            return secret
+
+
+def digest_of(secret: str) -> str:
+    """What is stored of a secret: enough to recognise it, not to use it.
+
+    A plain SHA-256: these secrets are random and long, so that they cannot be guessed from it.
+    """
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+ATTEMPTS_KEPT = 5000
+"""Attempts that a process keeps in memory; others are read again from their logs."""
+
+
+class Cache(Generic[ValueT]):
+    """The most recently used values by key, for several threads."""
+
+    def __init__(self, size: int):
+        self._size, self._lock = size, RLock()
+        self._values: OrderedDict[str, ValueT] = OrderedDict()
+
+    def get(self, key: str, make: Callable[[], ValueT]) -> ValueT:
+        """The value of a key, made if it is not here."""
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key]
+        value = make()
+        with self._lock:
+            value = self._values.setdefault(key, value)
+            self._values.move_to_end(key)
+            while len(self._values) > self._size:
+                self._values.popitem(last=False)
+        return value
+
+    def drop(self, key: str) -> None:
+        """Forget a value."""
+        with self._lock:
+            self._values.pop(key, None)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+class Loaded(Generic[ValueT]):
+    """A log's state in memory, for one thread at a time; ``value`` is None until it is read.
+
+    Whoever fails within a transaction drops it, since memory may be ahead of the database.
+    """
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+        self.value: ValueT | None = None
+
+
+class Service:
+    """The database of tests, people, tickets and attempts, and the store of their sessions.
+
+    Any number of processes and threads may use one database. What a process keeps in memory is
+    compared with the database at every use.
+
+    Attributes:
+        database: the database.
+        store: the sessions of adaptive sections.
+        attempt_log: logs of attempts.
+        audit_log: the log of what staff and programs did.
+    """
+
+    def __init__(
+        self,
+        address: str | os.PathLike[str] | EngineDatabase,
+        *,
+        create: bool = False,
+        key: Key = None,
+        clock: Clock = system_clock,
+    ):
+        """Open the service's database; its tables are created if need be.
+
+        Args:
+            address: path of a SQLite file, or ``postgresql://...``.
+            create: create a file that does not exist, or the tables in an empty database.
+            key: secret key of the digests of all logs, as for `irtcat.cat.Store`.
+            clock: returns the time in UTC and the seconds of a monotonic clock; for tests.
+
+        Raises:
+            StoreError: if the database cannot be opened, or is one of something else.
+        """
+        if not isinstance(address, EngineDatabase):
+            address = open_database(address, create)
+        self.database: EngineDatabase = address
+        self.clock = clock
+        self.store = Store(self.database, create, key, clock)
+        upgrade(self.database)
+        log_key = self.store._key
+        self.attempt_log = EventLog(
+            self.database, log_key, "attempt", ("attempt_events", "attempt_seals")
+        )
+        self.audit_log = EventLog(self.database, log_key, "log", ("audit_events", "audit_seals"))
+        self.log_key = log_key
+        self.secret = self.setting("secret", new_secret)
+        self.tests: Cache[Any] = Cache(TESTS_KEPT)
+        self.attempts: Cache[Any] = Cache(ATTEMPTS_KEPT)
+        self.sessions: Cache[Any] = Cache(ATTEMPTS_KEPT)  # of programs that only select items
+        self.watched: Cache[Any] = Cache(ATTEMPTS_KEPT)  # of the live board
+
+    def setting(self, name: str, make: Callable[[], str]) -> str:
+        """A setting of the database, made when it is first asked for."""
+        with self.database.writing(alone=True):
+            found = self.scalar(
+                sa.select(tables.settings.c.value).where(tables.settings.c.name == name)
+            )
+            if found is None:
+                found = make()
+                self.database.run(tables.settings.insert(), {"name": name, "value": found})
+        return str(found)
+
+    def now(self) -> str:
+        """The time as the logs write it."""
+        return utc_text(self.clock()[0])
+
+    def row(
+        self, statement: sa.Select[Any], parameters: Mapping[str, Any] | None = None
+    ) -> sa.Row[Any] | None:
+        """The first row of a statement; None without one."""
+        with self.database.reading():
+            return self.database.run(statement, parameters).first()
+
+    def rows(self, statement: sa.Select[Any]) -> list[sa.Row[Any]]:
+        """All rows of a statement."""
+        with self.database.reading():
+            return list(self.database.run(statement).all())
+
+    def scalar(self, statement: sa.Select[Any]) -> Any:
+        """The first column of the first row of a statement; None without one."""
+        found = self.row(statement)
+        return None if found is None else found[0]
+
+    def signature(self, purpose: str, text: str) -> str:
+        """A signature of a text by the service's secret, for one purpose."""
+        data = json.dumps([purpose, text]).encode()
+        return hmac.new(self.secret.encode(), data, hashlib.sha256).hexdigest()
+
+    def close(self) -> None:
+        """Close the database."""
+        self.database.close()
+
+    def __enter__(self) -> "Service":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

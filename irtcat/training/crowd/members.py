@@ -1,0 +1,446 @@
+"""Artificial crowds: many models trained on subsets of the data, to calibrate difficulties.
+
+Human responses are expensive; a crowd of models trained on random subsets with some wrong labels
+gives response patterns for a whole training set (Lalor, Wu & Yu 2019).
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._common.checks import argument_error, check_choice, check_count
+from irtcat._common.executors import executor_of, results_of
+from irtcat._common.progress import progress as progress_bar
+from irtcat._common.types import FloatArray, IntArray
+from irtcat._files.reading import MOST_BYTES
+from irtcat.responses import Responses
+from irtcat.responses._matrix import row_blocks
+from irtcat.responses._metadata import align_metadata
+from irtcat.training.checkpoints import Checkpoints, Dependence, from_checkpoints
+from irtcat.training.crowd.file import read_crowd_file, write_crowd_file
+from irtcat.training.crowd.inputs import read_data, read_item_ids, read_labels, read_learners
+from irtcat.training.crowd.predictions import read_predictions
+from irtcat.training.crowd.store import Store, as_text, digest
+from irtcat.training.design import Assignment, Member, assignments, check_graders, draw_members
+from irtcat.training.learners import NONE, Answers, Setup, name_of, train
+
+__all__ = ["Checkpoints", "Crowd", "Dependence", "build", "from_checkpoints", "from_predictions"]
+
+Progress = Callable[[int, int, str], Any]
+
+FEW_GRADERS = 5
+"""Items with fewer graders are flagged."""
+
+RESUME = "With `folder`, finished members are kept, and the same call resumes from them."
+
+
+@dataclass(frozen=True, eq=False)
+class Crowd:
+    """Members' predictions for every item of the training data.
+
+    Attributes:
+        item_ids: the items.
+        classes: the labels that occur, sorted.
+        labels: index in ``classes`` of each item's label.
+        predictions: members x items, indices in ``classes``; -1 missing, -2 a label not in
+            ``classes``.
+        trained_on: members x ceil(items / 8), bit mask (``numpy.packbits``) of the items that a
+            member was trained on.
+        members: one row per member: learner, size, noise, seed; accuracy (out of sample) and
+            accuracy_trained (on the items it was trained on), against the labels without noise;
+            NaN if there are no such items.
+        gold: members x items, probability of each item's label; None without probabilities.
+        probabilities: members x items x classes; None if not kept.
+    """
+
+    item_ids: np.ndarray
+    classes: np.ndarray
+    labels: IntArray
+    predictions: IntArray
+    trained_on: np.ndarray
+    members: pd.DataFrame
+    gold: FloatArray | None = None
+    probabilities: FloatArray | None = None
+
+    def __repr__(self) -> str:
+        return f"Crowd({len(self.members)} members x {len(self.item_ids)} items)"
+
+    def in_sample(self) -> np.ndarray:
+        """Members x items: whether the member was trained on the item."""
+        return np.unpackbits(self.trained_on, axis=1, count=len(self.item_ids)).astype(bool)
+
+    def responses(self, in_sample: bool = False) -> Responses:
+        """Responses: 1 where the prediction is the item's label, else 0.
+
+        Args:
+            in_sample: whether to include the items that a member was trained on; by default they
+                are missing for it, since it may have memorised them.
+
+        Returns:
+            Members x items, with the members' table and the items' (label, graded, flag) as
+            metadata.
+
+        Raises:
+            InputError: if no member has an answer.
+        """
+        values = np.empty(self.predictions.shape, np.int8)
+        n_items = len(self.item_ids)
+        for rows in row_blocks(values.shape):
+            predictions = self.predictions[rows]
+            values[rows] = predictions == self.labels
+            values[rows][predictions == NONE] = -1
+            if not in_sample:
+                trained = np.unpackbits(self.trained_on[rows], axis=1, count=n_items)
+                values[rows][trained.astype(bool)] = -1
+        if (self.predictions == NONE).all():
+            raise argument_error("crowd", "one with predictions", "none")
+        if (values == -1).all():
+            raise argument_error(
+                "in_sample", "True if every member was trained on all items", in_sample
+            )
+        items = self._items((values != -1).sum(axis=0))
+        return Responses.from_array(values, self.members.index, self.item_ids, self.members, items)
+
+    def confidences(self, in_sample: bool = False) -> FloatArray:
+        """Probability of each item's label, members x items; NaN where missing or in sample.
+
+        `irtcat.training.dynamics.from_probabilities` accepts them as epochs.
+
+        Raises:
+            InputError: for a crowd without probabilities.
+        """
+        if self.gold is None:
+            raise argument_error("crowd", "one whose learners give probabilities", "none")
+        return self.gold.copy() if in_sample else np.where(self.in_sample(), np.nan, self.gold)
+
+    def items(self) -> pd.DataFrame:
+        """One row per item: label, graded (members that answered out of sample), flag."""
+        graded = ((self.predictions != NONE) & ~self.in_sample()).sum(axis=0)
+        return self._items(graded)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The table of members."""
+        return self.members.copy()
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the crowd to one file, atomically and without pickle.
+
+        Args:
+            path: ends in ``.npz``; an existing file is replaced. `load` and `irtcat.load` read it,
+                and ``irtcat audit`` ranks its labels.
+
+        Returns:
+            The path.
+
+        Raises:
+            InputError: the path does not end in ``.npz`` or cannot be written, the labels are
+                neither text nor numbers, or the table of members has other cells than text,
+                numbers, truth values and dates.
+        """
+        return write_crowd_file(self, path)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str], *, max_bytes: int = MOST_BYTES) -> "Crowd":
+        """Read a crowd written by `save`.
+
+        Args:
+            path: the file.
+            max_bytes: see `irtcat.ItemBank.load`.
+
+        Raises:
+            InputError: the file is missing, damaged, too large or not a crowd.
+
+        Example:
+            >>> import tempfile
+            >>> path = Path(tempfile.mkdtemp()) / "crowd.npz"
+            >>> Crowd.load(from_predictions([["cat", "dog"]], ["cat", "cow"]).save(path))
+            Crowd(1 members x 2 items)
+        """
+        return Crowd(**read_crowd_file(path, max_bytes))
+
+    def _items(self, graded: IntArray) -> pd.DataFrame:
+        flags = np.where(graded < FEW_GRADERS, f"graded by fewer than {FEW_GRADERS}", "").astype(
+            object
+        )
+        flags[graded == 0] = "graded by nobody"
+        index = pd.Index(self.item_ids, dtype=object, name="item")
+        columns = {"label": self.classes[self.labels], "graded": graded, "flag": flags}
+        return pd.DataFrame(columns, index=index)
+
+
+def build(
+    fit_predict: Any,
+    data: tuple[Any, Any],
+    n_members: int = 100,
+    size: Any = (0.05, 0.8),
+    label_noise: Any = (0.0, 0.3),
+    seed: int = 0,
+    *,
+    item_ids: Any = None,
+    probabilities: str = "gold",
+    min_graders: int = 1,
+    executor: Executor | None = None,
+    workers: int = 1,
+    folder: str | os.PathLike[str] | None = None,
+    progress: Progress | bool = False,
+) -> Crowd:
+    """Train members on random subsets with some wrong labels, and predict all items with each.
+
+    Subsets are random and balanced: the items left out are taken from successive random
+    permutations, so that over the crowd all items are left out equally often (plus or minus one).
+    A subset of two or more items has at least two classes, since most learners require it: in a
+    subset of one class, an item of another class replaces one of its items (so that items of a
+    rare class are left out less often than others), and if noise would make all labels equal, one
+    of them is not replaced. All random draws of a member depend only on ``seed`` and its number:
+    results are the same for any executor and number of workers, and a larger crowd begins with the
+    members of a smaller one.
+
+    Args:
+        fit_predict: an estimator with ``fit(X, y)`` and ``predict(X)`` (a copy is trained; its
+            ``random_state`` is set), a function ``(X_train, y_train, X, seed)`` that returns
+            labels or probabilities (items x sorted labels) for all of X, or a list or mapping of
+            these, through which the members cycle. None may change X, which all members share.
+        data: the inputs X (array, sparse matrix, frame, list, or a mapping of these) and one label
+            per item; none missing, at least two classes.
+        n_members: number of members.
+        size: number of training items of each: a whole number; a share (a float up to 1.0); a
+            pair (low, high) of either, drawn uniformly on the log scale; or a list to draw from.
+            Subsets of one item have one class, which not every learner accepts.
+        label_noise: share of a subset's labels that are replaced by others, below 1: a number, a
+            pair to draw between, or a list to draw from.
+        seed: seed of subsets, noise and the members' seeds.
+        item_ids: ids of the items; i1, i2, … by default.
+        probabilities: which probabilities to keep, if learners give any: "gold" (of each item's
+            label), "all" (every class; members x items x classes of memory) or "none".
+        min_graders: minimum number of members that must leave out each item; checked before
+            training, without the items that replace others.
+        executor: trains the members, in parallel: any `concurrent.futures.Executor`, such as
+            joblib's or Dask's ``client.get_executor()``. ``fit_predict`` must be a function of a
+            module that its processes can import, or picklable (with cloudpickle also a function of
+            a notebook). The data are sent once to each process. By default the current process.
+        workers: without an executor: number of processes to start; 1 trains in the current one. The
+            calling script needs ``if __name__ == "__main__":``; each process computes on one
+            thread.
+        folder: saves each finished member in a file there; the same call resumes from them after
+            an interruption, also with more members. The code of a function is not compared.
+        progress: True for a progress line on the terminal, or called as ``progress(done, total,
+            text)``.
+
+    Returns:
+        The crowd; pass its `responses` to `irtcat.fit`.
+
+    Raises:
+        InputError: for invalid arguments, a folder of another crowd, or a learner or an executor
+            that fails (finished members stay in the folder).
+
+    Example:
+        >>> def nearest_mean(X_train, y_train, X, seed):
+        ...     means = [X_train[y_train == label].mean() for label in (0, 1)]
+        ...     return (abs(X - means[1]) < abs(X - means[0])).astype(int)
+        >>> X = np.random.default_rng(0).normal(size=200)
+        >>> crowd = build(nearest_mean, (X, (X > 0).astype(int)), 20, size=20, label_noise=0.2)
+        >>> crowd.responses()
+        Responses(20 subjects x 200 items, right/wrong, 400 missing)
+
+    References:
+        Lalor, Wu & Yu (2019), Learning latent parameters without human response patterns: item
+        response theory with artificial crowds, EMNLP, sections 3-4; Lalor, Wu & Yu (2018),
+        Understanding deep learning performance through an examination of test set difficulty.
+    """
+    learners, names = read_learners(fit_predict)
+    X, labels, classes = read_data(data)
+    ids = read_item_ids(item_ids, len(labels))
+    check_count("n_members", n_members)
+    check_count("seed", seed, 0)
+    parallel = executor_of(executor, workers)
+    check_count("min_graders", min_graders, 0)
+    check_choice("probabilities", probabilities, ("none", "gold", "all"))
+    members = draw_members(n_members, len(labels), size, label_noise, seed, len(learners))
+    check_graders(members, len(labels), min_graders)
+    if not isinstance(progress, (bool, np.bool_)) and not callable(progress):
+        raise argument_error("progress", "True, False or a function", progress)
+    store = None
+    if folder is not None:
+        settings = {
+            "data": digest(X, classes[labels], ids.tolist()),
+            "learners": [
+                full_name if name == full_name else f"{name}: {full_name}"
+                for name, full_name in zip(names, map(name_of, learners), strict=True)
+            ],
+            "size": as_text(size), "label_noise": as_text(label_noise), "seed": int(seed),
+            "probabilities": probabilities,
+        }  # fmt: skip
+        store = Store(folder, settings)
+    setup = Setup(learners, X, labels, classes, probabilities)
+    report = progress if callable(progress) else None
+    bar = progress_bar("Training the crowd") if progress and report is None else nullcontext(report)
+    with parallel as trainer, bar as line:
+        return _train_members(setup, members, ids, names, seed, trainer, store, line)
+
+
+def from_predictions(
+    predictions: Any,
+    labels: Any,
+    *,
+    trained_on: Any = None,
+    item_ids: Any = None,
+    members: pd.DataFrame | None = None,
+) -> Crowd:
+    """A crowd from external predictions.
+
+    Args:
+        predictions: members x items of labels (None or NaN: missing); members x items x classes of
+            probabilities in the order of the sorted labels; or paths of files, one per member,
+            whose names are the members' ids: ``.npy`` with such a row, or ``.csv`` with columns
+            item and prediction and, optionally, probability (of the item's label) and trained
+            (0/1).
+        labels: one label per item.
+        trained_on: members x items, true where the member was trained on the item; by default
+            none (or the column of the files).
+        item_ids: ids of the items; i1, i2, … by default.
+        members: metadata of the members, indexed by id (m1, m2, …, or the files' names).
+
+    Raises:
+        InputError: names the invalid file, item or shape.
+
+    Example:
+        >>> crowd = from_predictions([["cat", "dog"], ["dog", None]], ["cat", "dog"])
+        >>> crowd.responses().to_numpy().tolist()
+        [[1.0, 1.0], [0.0, nan]]
+    """
+    codes, classes = read_labels(labels)
+    ids = read_item_ids(item_ids, len(codes))
+    read = read_predictions(predictions, codes, classes, ids)
+    trained = read.trained
+    if trained_on is not None:
+        trained = np.asarray(trained_on)
+        if trained.shape != read.predictions.shape or not np.isin(trained, (0, 1)).all():
+            must = f"a mask of {' x '.join(map(str, read.predictions.shape))} (members x items)"
+            raise argument_error("trained_on", must, f"shape {trained.shape}")
+    trained = trained.astype(bool)
+    table = align_metadata("members", members, read.names)
+    scores = _accuracies(read.predictions, trained, codes)
+    table = (
+        table.assign(size=trained.sum(axis=1), **scores)
+        if trained.any()
+        else table.assign(accuracy=scores["accuracy"])
+    )
+    table.index = pd.Index(read.names, dtype=object, name="subject")
+    return Crowd(
+        item_ids=ids,
+        classes=classes,
+        labels=codes,
+        predictions=read.predictions,
+        trained_on=np.packbits(trained, axis=1),
+        members=table,
+        gold=read.gold,
+        probabilities=read.probabilities,
+    )
+
+
+def _train_members(
+    setup: Setup,
+    members: Sequence[Member],
+    ids: np.ndarray,
+    names: Sequence[str],
+    seed: int,
+    executor: Executor | None,
+    store: Store | None,
+    progress: Any,
+) -> Crowd:
+    """Train the members that are not in the store, and build the crowd."""
+    n, n_items = len(members), len(setup.labels)
+    trained = np.zeros((n, (n_items + 7) // 8), np.uint8)
+    answers: dict[int, Answers] = {}
+
+    numbers: list[int] = []
+
+    def remaining_tasks() -> Iterator[Assignment]:
+        for task in assignments(members, setup.labels, len(setup.classes), seed):
+            number = task.member.number
+            mask = np.zeros(n_items, bool)
+            mask[task.train] = True
+            trained[number] = np.packbits(mask)
+            if store is not None and store.has(number):
+                answers[number] = store.load(number, n_items)
+            else:
+                numbers.append(number)
+                yield task
+
+    results = results_of(train, setup, remaining_tasks(), executor, advice=RESUME)
+    with closing(results):
+        for position, member_answers in results:
+            number = numbers[position]
+            answers[number] = member_answers
+            if store is not None:
+                store.save(number, member_answers)
+            if progress is not None:
+                progress(len(answers), n, f"Member {len(answers)} of {n}")
+    return _crowd(setup, members, ids, names, trained, [answers[i] for i in range(n)])
+
+
+def _crowd(
+    setup: Setup,
+    members: Sequence[Member],
+    ids: np.ndarray,
+    names: Sequence[str],
+    trained: np.ndarray,
+    answers: Sequence[Answers],
+) -> Crowd:
+    """The crowd from its members' answers, with their accuracies."""
+    dtype = np.int16 if len(setup.classes) < 2**15 else np.int32
+    predictions = np.stack([member.predictions.astype(dtype) for member in answers])
+    index = pd.Index([f"m{member.number + 1}" for member in members], dtype=object, name="subject")
+    in_sample = np.unpackbits(trained, axis=1, count=len(ids)).astype(bool)
+    columns: dict[str, Any] = {
+        "learner": [names[member.learner] for member in members],
+        "size": [member.size for member in members],
+        "noise": [member.noise for member in members],
+        "seed": [member.seed for member in members],
+        **_accuracies(predictions, in_sample, setup.labels),
+    }
+    probabilities = [member.probabilities for member in answers]
+    return Crowd(
+        item_ids=ids,
+        classes=setup.classes,
+        labels=setup.labels,
+        predictions=predictions,
+        trained_on=trained,
+        members=pd.DataFrame(columns, index=index),
+        gold=_stacked([member.gold for member in answers], len(ids)),
+        probabilities=_stacked(probabilities, len(ids), len(setup.classes)),
+    )
+
+
+def _stacked(arrays: list[Any], *shape: int) -> FloatArray | None:
+    """Members' probabilities in one array, NaN for members without any; None if all are without."""
+    if all(array is None for array in arrays):
+        return None
+    out = np.full((len(arrays), *shape), np.nan, np.float32)
+    for row, array in zip(out, arrays, strict=True):
+        if array is not None:
+            row[...] = array
+    return out
+
+
+def _accuracies(
+    predictions: IntArray, in_sample: np.ndarray, labels: IntArray
+) -> dict[str, FloatArray]:
+    """Accuracy of each member on the items it was not, and was, trained on."""
+    correct, answered = predictions == labels, predictions != NONE
+
+    def accuracy(mask: np.ndarray) -> FloatArray:
+        n = mask.sum(axis=1)
+        return np.where(n > 0, (correct & mask).sum(axis=1) / np.maximum(n, 1), np.nan)
+
+    return {
+        "accuracy": accuracy(answered & ~in_sample),
+        "accuracy_trained": accuracy(answered & in_sample),
+    }

@@ -1,0 +1,164 @@
+"""A crowd on disk: a folder with one file per finished member."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from irtcat._common.checks import InputError, argument_error
+from irtcat._file_format import FileFormat
+from irtcat._files.archives import array_file
+from irtcat._files.reading import MOST_BYTES, read_json, status_of
+from irtcat._files.writing import replacing
+from irtcat.training.learners import Answers
+
+__all__ = ["Store", "as_text", "digest"]
+
+FOLDER = FileFormat("irtcat-crowd-folder", "the folder of a crowd", "Choose another folder.")
+
+MAX_ITEM_BYTES = 2**14
+"""Limit on a member's answers per item: float32 probabilities of 4,096 classes."""
+
+SETTINGS = "crowd.json"
+
+ARRAYS = ("predictions", "gold", "every")
+"""Names in the files of the fields of `Answers`."""
+
+
+def digest(*values: Any) -> str:
+    """Fingerprint of inputs and labels: arrays, sparse matrices, frames, lists, mappings.
+
+    Example:
+        >>> digest(["a", 1]) == digest(["a", 1]), digest(["a", 1]) == digest(["a", 2])
+        (True, False)
+    """
+    hasher = hashlib.blake2b(digest_size=16)
+    for value in values:
+        _update(hasher, value)
+    return hasher.hexdigest()
+
+
+def as_text(value: Any) -> str:
+    """A setting as text that is the same for NumPy numbers as for Python numbers.
+
+    Example:
+        >>> as_text((np.float64(0.5), 1)), as_text(np.array([1, 2]))
+        ('(0.5, 1)', '[1, 2]')
+    """
+    if isinstance(value, tuple):
+        return f"({', '.join(map(as_text, value))})"
+    if isinstance(value, (list, np.ndarray)):
+        return f"[{', '.join(map(as_text, value))}]"
+    return repr(value.item() if isinstance(value, np.generic) else value)
+
+
+def _update(hasher: Any, value: Any) -> None:
+    hasher.update(type(value).__name__.encode())
+    if hasattr(value, "tocsr"):  # a sparse matrix
+        value = value.tocsr()
+        _update(hasher, [value.data, value.indices, value.indptr, value.shape])
+    elif hasattr(value, "columns"):
+        _update(hasher, {str(name): value[name].to_numpy() for name in value.columns})
+    elif isinstance(value, (str, bytes, int, float, bool, type(None))):
+        hasher.update(repr(value).encode())
+    elif isinstance(value, Mapping):
+        _update(hasher, [[str(name), item] for name, item in value.items()])
+    elif hasattr(value, "__array__") and np.asarray(value).dtype.kind != "O":
+        array = np.ascontiguousarray(value)
+        hasher.update(f"{array.dtype}{array.shape}".encode())
+        hasher.update(array.view(np.uint8).data if array.size else b"")
+    elif isinstance(value, Iterable):
+        for item in value:
+            _update(hasher, item)
+        hasher.update(b"end")  # [[a], [b]] is not [[a, [b]]]
+    else:
+        hasher.update(repr(value).encode())
+
+
+class Store:
+    """The folder of a crowd.
+
+    Args:
+        folder: created if it does not exist; else it must be empty or belong to this crowd.
+        settings: data digest and settings of the crowd; a folder with others raises an error.
+
+    Raises:
+        InputError: if the folder belongs to another crowd, or has other files.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], settings: dict[str, Any]):
+        if not isinstance(folder, (str, os.PathLike)):
+            raise argument_error("folder", "a path", folder)
+        status_of(folder)  # raises a readable error for an invalid path
+        self.folder = Path(folder)
+        self._digest = digest(settings)
+        settings = json.loads(json.dumps({**FOLDER.head, **settings}))
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            # Ignores hidden files, such as partial ones of a killed process.
+            names = [name for name in os.listdir(self.folder) if not name.startswith(".")]
+        except OSError as error:
+            raise InputError(f"{folder}: cannot create the folder ({error.strerror}).") from None
+        if SETTINGS in names:
+            self._compare(settings)
+            return
+        if names:
+            raise argument_error(
+                "folder", "empty or the folder of a crowd", f"{folder} with other files"
+            )
+        with replacing(self.folder / SETTINGS) as file:
+            file.write(json.dumps(settings, indent=1).encode())
+
+    def _compare(self, settings: dict[str, Any]) -> None:
+        """Raise if the folder belongs to another crowd."""
+        saved = read_json(self.folder / SETTINGS)
+        FOLDER.check(saved, self.folder / SETTINGS)
+        for name, value in settings.items():
+            if saved.get(name) != value:
+                change = "" if name == "data" else f" (was {saved.get(name)}, is now {value})"
+                raise InputError(
+                    f"{self.folder}: this folder is of a crowd with other {name}{change}. Use the "
+                    "same, or choose another folder."
+                )
+
+    def _file(self, number: int) -> Path:
+        return self.folder / f"member-{number + 1:06d}.npz"
+
+    def _digest_of(self, number: int, arrays: dict[str, np.ndarray]) -> str:
+        """Fingerprint of a member of this crowd."""
+        return digest(self._digest, number, arrays)
+
+    def has(self, number: int) -> bool:
+        """Whether a member is finished."""
+        return self._file(number).is_file()
+
+    def save(self, number: int, answers: Answers) -> None:
+        """Write a finished member atomically."""
+        fields = zip(ARRAYS, answers, strict=True)
+        arrays = {name: array for name, array in fields if array is not None}
+        arrays["digest"] = np.array(self._digest_of(number, arrays))
+        with replacing(self._file(number)) as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+
+    def load(self, number: int, n_items: int) -> Answers:
+        """Read a finished member."""
+        path = self._file(number)
+        damaged = InputError(f"{path}: damaged. Remove it to retrain the member.")
+        max_bytes = max(MOST_BYTES, n_items * MAX_ITEM_BYTES)
+        with array_file(path, lambda _: damaged, max_bytes) as file:
+            arrays = file.read(*ARRAYS)
+            saved_digest = str(file.read("digest").get("digest"))
+        # Rejects files of another member or crowd, and edited ones.
+        if saved_digest != self._digest_of(number, arrays):
+            raise damaged
+        kinds = {name: (array.dtype.kind, array.ndim) for name, array in arrays.items()}
+        valid = kinds.get("predictions") == ("i", 1)
+        valid = valid and kinds.get("gold", ("f", 1)) == ("f", 1)
+        valid = valid and kinds.get("every", ("f", 2)) == ("f", 2)
+        if not valid or any(len(array) != n_items for array in arrays.values()):
+            raise damaged
+        return Answers(arrays["predictions"], arrays.get("gold"), arrays.get("every"))

@@ -1,0 +1,1 @@
+"""Samplers and callbacks of training frameworks."""
