@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from irtcat import (
         agreement,
         cat,
-        datasets,
         diagnose,
         features,
         harness,
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
         plot,
         report,
         scale,
-        short_forms,
         training,
     )
     from irtcat._common.checks import InputError
@@ -44,9 +42,9 @@ if TYPE_CHECKING:
     from irtcat.leaderboard import compare
     from irtcat.loading import describe, load
     from irtcat.models import MODELS
-    from irtcat.prediction import ESTIMATORS, ShortForm, predict, short_form
+    from irtcat.prediction import ESTIMATORS, ShortForm, predict, short_form, short_forms
     from irtcat.prediction.two_stage import select_next
-    from irtcat.responses import Responses
+    from irtcat.responses import Responses, datasets
     from irtcat.scoring import Ability, plausible_values, score, sum_score_table
     from irtcat.selection import STRATEGIES, Subset, select
 else:

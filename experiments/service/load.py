@@ -40,7 +40,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from irtcat import ItemBank  # noqa: E402
-from irtcat.service.attempts import library, people, proctoring
+from irtcat.service.attempts import library, people, proctoring  # noqa: E402
 from irtcat.service.content import Choice, Item, ItemSet, Key  # noqa: E402
 from irtcat.service.definition import TestDefinition  # noqa: E402
 from irtcat.service.operations import maintenance  # noqa: E402

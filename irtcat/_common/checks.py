@@ -249,7 +249,7 @@ def check_id(name: str, value: Any) -> str:
         '7'
         >>> check_id("session_id", "a\nb")
         Traceback (most recent call last):
-        irtcat._common.checks.InputError: The `session_id` argument must be text, not empty and without ...
+        irtcat._common.checks.InputError: The `session_id` argument must be text, not empty and ...
     """
     text = _id_text(value)
     if not text.strip() or any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") for c in text):

@@ -47,10 +47,9 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
     def load(name: str) -> Any:
         if name in homes:
             home, original = homes[name]
-            if home == package:
-                value: Any = import_module(f"{package}.{original}")
-            else:
-                value = getattr(import_module(home), original)
+            value: Any = None if home == package else getattr(import_module(home), original, None)
+            if value is None:  # a module of that package
+                value = import_module(f"{home}.{original}")
             setattr(module, name, value)
             return value
         raise AttributeError(f"module {package!r} has no attribute {name!r}")

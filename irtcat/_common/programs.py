@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
 from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -172,7 +173,7 @@ def _processor() -> Iterable[str]:
 
 def _sources() -> Iterable[str]:
     """Size and time of every source file of this package, which is also used from a checkout."""
-    root = Path(__file__).parent
+    root = Path(str(files("irtcat")))
     for path in sorted(root.rglob("*.py")):
         status = path.stat()
         yield f"{path.relative_to(root).as_posix()} {status.st_size} {status.st_mtime_ns}"

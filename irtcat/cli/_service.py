@@ -58,7 +58,9 @@ def part(module: str) -> Any:
 @contextmanager
 def opened(o: Options, create: bool = False) -> "Iterator[Service]":
     """Open the service of the command."""
-    with part("context").Service(o.address, create=create, key=read_key(o.key_file)) as service:
+    with part("storage.context").Service(
+        o.address, create=create, key=read_key(o.key_file)
+    ) as service:
         yield service
 
 
@@ -67,7 +69,7 @@ def test_files(o: Options) -> Any:
 
     They are read before the database is opened, so that faults in them leave no database behind.
     """
-    provision = part("provision")
+    provision = part("operations.provision")
     if o.test is not None:
         return provision.read_test(o.test, o.bank, o.items)
     return provision.example_files() if o.example else None
@@ -80,7 +82,7 @@ def set_up(service: "Service", files: Any) -> tuple[str | None, bool, str | None
         The id of the test (None without one), whether it is new, and the administrator's password
         (None where there are accounts).
     """
-    provision = part("provision")
+    provision = part("operations.provision")
     test, is_new = None, False
     if files is not None:
         test, is_new = provision.publish_files(service, files, actor="setup")

@@ -32,7 +32,7 @@ IMPORTANT = ("b", "proportion_correct", "se_b", "a", "flag", "se_a", "c", "d")
 UNCERTAIN = 1.0
 """Standard errors of difficulties above it are reported: the SD of the subjects."""
 VI_STEPS = 3000
-"""Most steps of variational inference (the default of `irtcat.fitting.vi.variational.VISettings`)."""
+"""Most steps of variational inference (the default of `vi.variational.VISettings`)."""
 WITH_CHECKPOINT = ("em", "anchored")
 """Methods that can keep their state."""
 

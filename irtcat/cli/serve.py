@@ -54,8 +54,8 @@ def command(o: Options) -> Output:
     The first start creates the database, publishes the test, and adds an account that administers.
     Stop it by Ctrl-C or SIGTERM: requests under way are finished.
     """
-    server = part("server")
-    provision = part("provision")
+    server = part("operations.server")
+    provision = part("operations.provision")
     local = _is_local(o.host)
     base = o.url or f"http://{o.host if local else socket.getfqdn()}:{o.port}"
     secure = not o.insecure_cookies and not (local and base.startswith("http://"))
@@ -65,7 +65,7 @@ def command(o: Options) -> Output:
             test, is_new, password = set_up(service, files)
         if test is not None:
             say(f"Test:             {test}, published {'now' if is_new else 'before'}")
-            ticket = part("people").issue_ticket(service, test, actor="setup")
+            ticket = part("attempts.people").issue_ticket(service, test, actor="setup")
             say(f"Take the test:    {provision.take_link(base, ticket.token)}")
         say(f"Administer tests: {provision.admin_link(base)}")
         if password is not None:

@@ -44,7 +44,7 @@ def init(o: Options) -> Output:
     files = test_files(o)
     with opened(o, create=True) as service:
         test, is_new, password = set_up(service, files)
-        name = part("provision").ADMINISTRATOR
+        name = part("operations.provision").ADMINISTRATOR
     lines = [f"{o.address}: ready"]
     if test is not None:
         lines.append(f"Test {test}, published {'now' if is_new else 'before'}")
@@ -61,7 +61,7 @@ def init(o: Options) -> Output:
 def tests(o: Options) -> Output:
     """List the published tests."""
     with opened(o) as service:
-        table = part("library").published_tests(service)
+        table = part("attempts.library").published_tests(service)
     return Output({"tests": records(table)}, [table], table=table)
 
 
@@ -93,7 +93,11 @@ def ticket(o: Options) -> Output:
     """
     import pandas as pd
 
-    people, provision, roster = part("people"), part("provision"), part("roster")
+    people, provision, roster = (
+        part("attempts.people"),
+        part("operations.provision"),
+        part("attempts.roster"),
+    )
     base = o.url or "http://127.0.0.1:8080"
     named = [o.person is not None, o.name is not None or o.external is not None]
     if sum(named) > 1:
@@ -137,8 +141,8 @@ def _transaction(service: Any, dry_run: bool) -> Any:
 def export(o: Options) -> Output:
     """Export the results of a test: a row for each finished attempt."""
     with opened(o) as service:
-        test = o.test or part("provision").only_open_test(service)
-        table = part("results").result_table(service, test)
+        test = o.test or part("operations.provision").only_open_test(service)
+        table = part("attempts.results").result_table(service, test)
     o.write("out", table, "results")
     n = len(table)
     return Output({"test": test, "results": records(table)}, [f"{n} results"], table=table)
@@ -155,7 +159,7 @@ def export(o: Options) -> Output:
 def backup(o: Options) -> Output:
     """Write a verified copy of the database to one file, while the service runs."""
     with opened(o) as service:
-        path = part("maintenance").backup(service, o.out)
+        path = part("operations.maintenance").backup(service, o.out)
     size = path.stat().st_size
     lines = [f"Wrote the backup to {path} ({size / 1e6:.1f} MB)"]
     return Output({"out": path, "bytes": size}, lines)
@@ -175,7 +179,7 @@ def check(o: Options) -> Output:
 
     from irtcat._common.checks import InputError
 
-    maintenance = part("maintenance")
+    maintenance = part("operations.maintenance")
     faults: list[str] = []
     with opened(o) as service:
         if o.anchor is not None:
@@ -208,7 +212,7 @@ def anchor(o: Options) -> Output:
     from irtcat._files.writing import replacing
 
     with opened(o) as service:
-        document = part("maintenance").anchor(service)
+        document = part("operations.maintenance").anchor(service)
     with replacing(o.out) as file:
         file.write(json.dumps(document).encode())
     n = sum(map(len, document["logs"].values()))
@@ -221,7 +225,7 @@ def anchor(o: Options) -> Output:
 def erase(o: Options) -> Output:
     """Delete what identifies a person; results stay, under a random id."""
     with opened(o) as service:
-        part("people").erase(service, o.person, actor=ACTOR)
+        part("attempts.people").erase(service, o.person, actor=ACTOR)
     return Output({"erased": o.person}, [f"Erased {o.person}"])
 
 
@@ -239,11 +243,11 @@ def erase(o: Options) -> Output:
 )  # fmt: skip
 def account(o: Options) -> Output:
     """Add an account of staff, or give one a new password; print the password once."""
-    accounts = part("auth.accounts")
-    password = None if o.subject else part("context").new_secret()
+    accounts = part("accounts.accounts")
+    password = None if o.subject else part("storage.context").new_secret()
     with opened(o) as service:
         if o.roles is None:
-            password = password or part("context").new_secret()
+            password = password or part("storage.context").new_secret()
             accounts.set_password(service, o.name, password, actor=ACTOR)
             roles: list[str] = []
         else:
@@ -272,11 +276,11 @@ def copy(o: Options) -> Output:
     """
     from dataclasses import asdict
 
-    context = part("context")
+    context = part("storage.context")
     with opened(o) as service:
         key = read_key(o.key_file)
         with context.Service(o.target, create=True, key=key) as target:
-            report = part("maintenance").copy_service(service, target, o.progress)
+            report = part("operations.maintenance").copy_service(service, target, o.progress)
     counts = {name: n for name, n in asdict(report).items() if name != "faults"}
     numbers = ", ".join(f"{n} {name}" for name, n in counts.items())
     lines = [f"Copied and verified {numbers}"]

@@ -236,8 +236,7 @@ def _summed(
     least_sd: Float[Array, ""],
     prior: tuple[Array, ...] | None = None,
 ) -> Posterior:
-    """The same by sums over an evenly spaced grid, returned on as many nodes as by
-    `scoring.posteriors`.
+    """The same by sums over an evenly spaced grid, returned on as many nodes as `posterior` does.
 
     The sum is exact to rounding where the items change slowly within a cell; the edge of a steeper
     one is off by half a cell at most. Posteriors narrower than ``least_sd`` are marked as coarse.

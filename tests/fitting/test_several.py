@@ -386,8 +386,9 @@ def test_interrupted_anywhere_the_answer_is_the_same(own, tmp_path, monkeypatch)
         if not own:
             spacings = iter([0.5] + [0.3] * 99)
             monkeypatch.setattr(
-                "irtcat.latent.quadrature_choice.spacing_for", lambda *_: next(spacings)
-            )  # noqa: B023
+                "irtcat.latent.quadrature_choice.spacing_for",
+                lambda *_, spacings=spacings: next(spacings),
+            )
         file = tmp_path / f"{k}.npz"
         with pytest.raises(KeyboardInterrupt):
             fit(responses, "m2pl", checkpoint=file, progress=Stop(k), **arguments)

@@ -30,7 +30,7 @@ class AbstractCurriculumSampler(TorchSampler):
 
 @pytest.fixture(params=[True, False], ids=["0.7", "0.8"])
 def verl(request, monkeypatch):
-    """irtcat.training.drivers.verl with a verl that has the class of samplers, or has it no more."""
+    """`irtcat.training.drivers.verl` with a verl that has the class of samplers, or not."""
     if request.param:
         for name in ("verl", "verl.experimental", "verl.experimental.dataset"):
             monkeypatch.setitem(sys.modules, name, ModuleType(name))

@@ -56,9 +56,11 @@ class Dialect:
 class Cursor(Protocol):
     """The rows that a statement returned."""
 
-    def fetchone(self) -> Any: ...
+    def fetchone(self) -> Any:
+        """The next row, or None."""
 
-    def fetchall(self) -> Any: ...
+    def fetchall(self) -> Any:
+        """All remaining rows."""
 
 
 class Database(Protocol):

@@ -567,7 +567,7 @@ class Session:
             ['i2']
             >>> Session.from_json(bank, {**document, "seed": 5})
             Traceback (most recent call last):
-            irtcat._common.checks.InputError: The `document` argument must be as to_json wrote it, ...
+            irtcat._common.checks.InputError: The `document` argument must be as to_json wrote ...
         """
         bank = as_bank(bank)
         _check_document(bank, document, as_key(key))

@@ -13,9 +13,12 @@ from itsdangerous import BadSignature, URLSafeSerializer
 from irtcat.service.base.errors import ForbiddenError
 from irtcat.service.storage.context import Service, digest_of
 
-__all__ = ["HEADER", "check_csrf", "check_same_site", "csrf_token"]
+__all__ = ["HEADER", "SAFE", "check_csrf", "check_same_site", "csrf_token"]
 
 HEADER = "X-CSRF-Token"
+
+SAFE = ("GET", "HEAD", "OPTIONS")
+"""Methods that change nothing, and so need no token against forged requests."""
 
 SAME_SITE = ("same-origin", "none")
 """Values of ``Sec-Fetch-Site`` of our own pages, and of an address that a person typed."""

@@ -6,8 +6,7 @@ from fastapi import Request, Response
 
 from irtcat.service.accounts.accounts import BROWSER, LASTS, PROGRAM, Account, account_of_token
 from irtcat.service.accounts.cookies import cookie_name
-from irtcat.service.accounts.csrf import HEADER, check_csrf
-from irtcat.service.attempts.devices import SAFE
+from irtcat.service.accounts.csrf import HEADER, SAFE, check_csrf
 from irtcat.service.base.errors import UnauthorizedError
 from irtcat.service.storage.context import Service
 

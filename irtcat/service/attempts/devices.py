@@ -11,7 +11,7 @@ from typing import NamedTuple
 from fastapi import Request, Response
 
 from irtcat.service.accounts.cookies import cookie_name
-from irtcat.service.accounts.csrf import HEADER, check_csrf
+from irtcat.service.accounts.csrf import HEADER, SAFE, check_csrf
 from irtcat.service.attempts.taking import Started, attempts_of
 from irtcat.service.base.errors import ConflictError, ForbiddenError, UnauthorizedError
 from irtcat.service.storage.context import Service
@@ -26,9 +26,6 @@ MOST = 20
 
 LASTS = 7 * 24 * 3600
 """Seconds that a browser keeps the cookie: longer than any test with its breaks."""
-
-SAFE = ("GET", "HEAD", "OPTIONS")
-"""Methods that change nothing, and so need no token against forged requests."""
 
 
 class Device(NamedTuple):

@@ -238,7 +238,7 @@ limits = sa.Table(
     sa.Column("level", sa.Float, nullable=False),
     text("at"),
 )
-"""Token buckets that all processes share; ``name`` is a digest (see `irtcat.service.base.limits`)."""
+"""Token buckets that all processes share; ``name`` is a digest (see `base.limits`)."""
 
 lti_platforms = sa.Table(
     "lti_platforms",

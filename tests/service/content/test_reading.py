@@ -117,7 +117,7 @@ def test_table_and_folder_give_the_same(folder):
 
 
 def test_escaped_table_is_unescaped(folder):
-    """A table that a spreadsheet must not run is written with apostrophes; see `irtcat._files.csv`."""
+    """A table that a spreadsheet must not run is written with apostrophes, see `_files.csv`."""
     text = "id,prompt,A,B,key,csv_escape\nq1,'=1+1 is?,1,'-2,A,'\n"
     items = read_items(folder({"items.csv": text}) / "items.csv")
     assert items["q1"].prompt == "<p>=1+1 is?</p>"
