@@ -14,20 +14,32 @@ import typer.testing
 from jaxtyping import install_import_hook
 from scipy.special import expit
 
-# Shapes written in annotations are enforced from here on (jaxtyping with beartype).
-MATHS = [
-    "models",
-    "information",
-    "latent._line",
-    "latent._likelihood",
-    "scoring._posterior",
-    "scoring._point",
+CHECKED_MODULES = [
+    "irtcat.models",
+    "irtcat.bank.information",
+    "irtcat.latent.line",
+    "irtcat.latent.likelihood",
+    "irtcat.latent.grid",
+    "irtcat.latent.adaptive",
+    "irtcat.latent.linear_predictors",
+    "irtcat.latent.population",
+    "irtcat.latent.expected_sums",
+    "irtcat.scoring.posteriors",
+    "irtcat.scoring.points",
+    "irtcat.fitting.em.iteration",
+    "irtcat.fitting.em.m_step",
+    "irtcat.fitting.em.start",
+    "irtcat.fitting.em.curvature",
+    "irtcat.fitting.em.multidimensional_iteration",
+    "irtcat.fitting.vi.guide",
+    "irtcat.fitting.vi.elbo",
+    "irtcat.fitting.vi.ascent",
+    "irtcat.fitting.joint",
+    "irtcat.fitting.fixed_theta",
 ]
-MATHS += ["fitting.em", "fitting._mstep", "fitting._start", "fitting._curvature"]
-MATHS += ["latent._grid", "latent._adaptive", "latent._parts", "latent._population"]
-MATHS += ["latent._sums", "fitting._multi_em"]
-MATHS += ["fitting._guide", "fitting._elbo", "fitting._ascent", "fitting.joint", "fitting._known"]
-install_import_hook([f"irtcat.{name}" for name in MATHS], "beartype.beartype")
+"""Modules and packages whose annotated shapes are enforced while testing (jaxtyping, beartype)."""
+
+install_import_hook(CHECKED_MODULES, "beartype.beartype")
 
 HERE = Path(__file__).parent
 
@@ -77,6 +89,12 @@ _compiled_since_count = 0
 
 NO_TOLERANCE = 1e-200
 """A tolerance that no step of a fit is within."""
+
+
+@pytest.fixture(scope="session")
+def checked_modules():
+    """Modules and packages whose annotated shapes are enforced while testing."""
+    return CHECKED_MODULES
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,13 @@
-"""The house's layers: imports go only downward, and importing the package is quick."""
+"""The order of the packages: imports go only downward, and importing the package is quick."""
 
 import ast
+import inspect
+import pkgutil
 import re
 import subprocess
 import sys
-from graphlib import TopologicalSorter
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
 from pathlib import Path
 
@@ -14,28 +17,22 @@ import irtcat
 
 ROOT = Path(irtcat.__file__).parent
 LAYERS = """
-_types _version _checks _cache _dates _lazy _numbers
-_programs
-_compile _registry _file_format
-_reading
+_version
+_common
 _files
-_csv _folders _per_item _logistic _difficulty _first _id_index _repeats
-_parallel _precision _matrix _betting _metadata _summary _archives _trials _rules _progress _split
-_cells _conditions _table _frames _html _drawing population
-_bank_checks _bank_file
-_bank_table
-_bank_summary
-responses models agreement features
-bank _bank_arrays _bank_join _bank_moves _expected_curves
-io information rotation
-datasets
+_logistic
+responses
+agreement features
+models
+bank
+io
 latent
 scoring
 fitting
 selection
 prediction
-leaderboard cat diagnose
-scale training harness short_forms
+cat diagnose leaderboard
+scale training harness
 plot
 report
 loading
@@ -44,94 +41,127 @@ demo
 cli
 __main__
 """
+"""The parts of the package, from the bottom up. Those of one line do not import each other."""
+
 LEVEL = {name: i for i, line in enumerate(LAYERS.split("\n")) for name in line.split()}
-FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
+AT_THE_ROOT = {"__init__", "__main__", "_version", "_logistic", "loading", "demo"}
 FOREIGN = {"sklearn", "torch", "tensorflow", "statsmodels"}
 EXTRAS = {"features": {"sklearn"}, "training": {"torch"}}
 """Libraries that a part imports when it needs them, from an extra of its own."""
 
 
-HOMES = {
-    alias.name: node.module.split(".")[1]
-    for node in ast.walk(ast.parse((ROOT / "__init__.py").read_text(encoding="utf-8")))
-    if isinstance(node, ast.ImportFrom) and str(node.module).startswith("irtcat.")
-    for alias in node.names
-}
-"""The part of the package where each public name lives."""
-
-
-def part_of(path: Path) -> str:
-    return path.relative_to(ROOT).parts[0].removesuffix(".py")
-
-
-def imports(path: Path):
-    """Every module a file imports, also inside functions, as dotted names from the root."""
-    package = ("irtcat", *path.relative_to(ROOT).parts[:-1])
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = [*package[: len(package) + 1 - node.level]] if node.level else []
-            module = ".".join([*base, *([node.module] if node.module else [])])
-            if module == "irtcat":
-                yield from (f"irtcat.{alias.name}" for alias in node.names)
-            else:
-                yield module
-
-
-def home(name: str) -> str:
-    """The part of the package a public name lives in."""
-    return HOMES.get(name, name)
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_imports_go_downward(path):
-    here = part_of(path)
-    assert here in LEVEL, f"say in LAYERS where {here} belongs"
-    for name in imports(path):
-        top, *rest = name.split(".")
-        assert top not in FOREIGN - EXTRAS.get(here, set()), f"{name} is not a dependency"
-        if top != "irtcat" or not rest:
-            continue
-        there = home(rest[0])
-        if there not in LEVEL and there == "__version__":
-            continue
-        below = LEVEL[there] < LEVEL[here]
-        small = there == here or (LEVEL[there] == LEVEL[here] and there.startswith("_"))
-        assert below or small, f"{here} imports {there}, which is not below it"
-
-
+@cache
 def modules() -> dict[str, Path]:
     """Modules by dotted name, packages by their ``__init__``."""
     out = {}
-    for path in ROOT.rglob("*.py"):
+    for path in sorted(ROOT.rglob("*.py")):
         parts = ("irtcat", *path.relative_to(ROOT).with_suffix("").parts)
         out[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return out
 
 
+@cache
+def tree(name: str) -> ast.Module:
+    return ast.parse(modules()[name].read_text(encoding="utf-8"))
+
+
+def is_package(name: str) -> bool:
+    return modules()[name].name == "__init__.py"
+
+
+@cache
+def face(package: str) -> dict[str, tuple[str, str]]:
+    """Where the names that a package's ``__init__`` imports come from: module and name."""
+    return {
+        alias.asname or alias.name: (str(node.module), alias.name)
+        for node in ast.walk(tree(package))
+        if isinstance(node, ast.ImportFrom) and not node.level
+        for alias in node.names
+    }
+
+
+def home(module: str, name: str) -> str:
+    """The module that an imported name comes from, through the faces of packages."""
+    if f"{module}.{name}" in modules():
+        return f"{module}.{name}"
+    if module in modules() and is_package(module) and name in face(module):
+        there, original = face(module)[name]
+        if there.split(".")[0] == "irtcat" and there != module:
+            return home(there, original)
+    return module
+
+
+@cache
+def imports(name: str) -> frozenset[str]:
+    """Every module that a module imports, also inside functions and for types."""
+    out = set()
+    for node in ast.walk(tree(name)):
+        if isinstance(node, ast.Import):
+            out |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{name} imports by relative names"
+            out |= {home(str(node.module), alias.name) for alias in node.names}
+    return frozenset(out - {name})
+
+
+def part_of(name: str) -> str:
+    return [*name.split("."), "__init__"][1]
+
+
+def test_imports_go_downward():
+    wrong = []
+    for name in modules():
+        here = part_of(name)
+        for other in imports(name):
+            top = other.split(".")[0]
+            if top in FOREIGN - EXTRAS.get(here, set()):
+                wrong.append(f"{name} imports {other}, which is not a dependency")
+            there = part_of(other)
+            if top != "irtcat" or here in (there, "__init__") or there == "__init__":
+                continue
+            if not LEVEL[there] < LEVEL[here]:
+                wrong.append(f"{name} imports {other}, which is not below it")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_part_has_a_layer():
+    parts = {part_of(name) for name in modules()} - {"__init__"}
+    assert parts == set(LEVEL)
+    assert {path.stem for path in ROOT.glob("*.py")} == AT_THE_ROOT
+
+
 def test_no_module_imports_itself_through_others():
     """No circles within packages either, also by imports in functions or for types."""
-    known = modules()
-    graph: dict[str, set[str]] = {name: set() for name in known}
-    for name, path in known.items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and not node.level and node.module:
-                found = [f"{node.module}.{alias.name}" for alias in node.names]
-                graph[name] |= {n if n in known else node.module for n in found}
-            elif isinstance(node, ast.Import):
-                graph[name] |= {alias.name for alias in node.names}
-        graph[name] = {other for other in graph[name] if other in known and other != name}
+    graph = {name: imports(name) & set(modules()) for name in modules() if not is_package(name)}
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
+
+
+def test_folders_do_not_import_each_other():
+    """Folders within a package have an order too, in which its other modules take part."""
+    circles = []
+    for part in sorted({part_of(name) for name in modules()} & set(LEVEL)):
+        graph: dict[str, set[str]] = {}
+        for name in modules():
+            if part_of(name) != part or is_package(name):
+                continue
+            here = ".".join(name.split(".")[:3])
+            others = {
+                ".".join(other.split(".")[:3]) for other in imports(name) if part_of(other) == part
+            }
+            graph.setdefault(here, set()).update(others - {here, f"irtcat.{part}"})
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            circles.append(" > ".join(error.args[1]))
+    assert not circles, "\n".join(circles)
 
 
 def test_records_are_built_by_keyword():
     """No call of a record with more than five positional arguments."""
-    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in modules().items()}
     records = {
         node.name
-        for tree in trees.values()
-        for node in ast.walk(tree)
+        for name in modules()
+        for node in ast.walk(tree(name))
         if isinstance(node, ast.ClassDef)
         and (
             any(isinstance(base, ast.Name) and base.id == "NamedTuple" for base in node.bases)
@@ -140,42 +170,84 @@ def test_records_are_built_by_keyword():
     }
     long = [
         f"{name}:{node.lineno} {node.func.id}"
-        for name, tree in trees.items()
-        for node in ast.walk(tree)
+        for name in modules()
+        for node in ast.walk(tree(name))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
         if node.func.id in records and len(node.args) > 5
     ]
     assert not long
 
 
-def imported(package: str) -> tuple[set[str], set[str]]:
-    """What the rest of irtcat imports from a package, and which of its private modules."""
-    names, private = set(), set()
-    for path in (path for path in FILES if part_of(path) != package):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module == f"irtcat.{package}":
-                names |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                private |= {node.module} if node.module.startswith(f"irtcat.{package}._") else set()
-    return names, private
-
-
 @pytest.mark.parametrize("package", ["latent", "models", "scoring"])
 def test_public_and_internal_names(package):
-    """``__all__`` is public; INTERNAL is what else the rest of irtcat imports, and no more."""
+    """``__all__`` is public; INTERNAL is what else the rest of irtcat imports from the face."""
     module = import_module(f"irtcat.{package}")
-    tree = ast.parse(modules()[f"irtcat.{package}"].read_text(encoding="utf-8"))
     (row,) = (
         node.value.elts
-        for node in tree.body
+        for node in tree(f"irtcat.{package}").body
         if isinstance(node, ast.Assign) and node.targets[0].id == "INTERNAL"
     )
     internal = [element.id for element in row]
-    names, private = imported(package)
+    names = {
+        alias.name
+        for name in modules()
+        if part_of(name) != package
+        for node in ast.walk(tree(name))
+        if isinstance(node, ast.ImportFrom) and node.module == f"irtcat.{package}"
+        for alias in node.names
+    }
     assert len(internal) == len(module.INTERNAL)
     assert not set(internal) & set(module.__all__)
     assert set(internal) == names - set(module.__all__)
-    assert package == "latent" or not private
+
+
+def public_packages() -> list[str]:
+    """Packages whose ``__init__`` names what is public."""
+    return [
+        name
+        for name in modules()
+        if is_package(name) and getattr(import_module(name), "__all__", None)
+    ]
+
+
+def test_public_names_have_docstrings():
+    """What a package's ``__init__`` names is public; so are the methods of these classes."""
+    missing = []
+    for package in public_packages():
+        module = import_module(package)
+        for name in module.__all__:
+            value = getattr(module, name, None)  # some modules need libraries of extras
+            if not inspect.isroutine(value) and not inspect.isclass(value):
+                continue
+            if not inspect.getdoc(value):
+                missing.append(f"{package}.{name}")
+            if not inspect.isclass(value) or not value.__module__.startswith("irtcat."):
+                continue
+            missing += [
+                f"{package}.{name}.{key}"
+                for key, member in vars(value).items()
+                if not key.startswith("_")
+                and key not in getattr(value, "__dataclass_fields__", ())
+                and (inspect.isroutine(member) or isinstance(member, property))
+                and not inspect.getdoc(getattr(value, key))
+            ]
+    assert not missing, "\n".join(missing)
+
+
+def test_every_module_and_test_says_what_it_is_about():
+    assert not [name for name in modules() if not ast.get_docstring(tree(name))]
+
+
+def test_no_module_hides_a_public_name_of_its_package():
+    """``from irtcat.fitting import fit`` would give a module ``fit``, once it is imported."""
+    hidden = []
+    for package in public_packages():
+        module = import_module(package)
+        for found in pkgutil.iter_modules(module.__path__):
+            is_name = found.name in module.__all__
+            if is_name and not inspect.ismodule(getattr(module, found.name)):
+                hidden.append(f"{package}.{found.name}")
+    assert not hidden
 
 
 def test_guides_use_public_names():
@@ -194,12 +266,6 @@ def test_guides_use_public_names():
             assert all(not part.startswith("_") for part in node.module.split(".")), line
 
 
-def test_every_part_has_a_layer():
-    parts = {p.name.removesuffix(".py") for p in ROOT.iterdir() if p.suffix == ".py" or p.is_dir()}
-    parts = {p for p in parts if not p.startswith("__") and p not in ("data", "py.typed")}
-    assert parts <= set(LEVEL)
-
-
 def test_import_is_quick():
     """`import irtcat` loads nothing heavy."""
     heavy = "{'jax', 'pandas', 'scipy', 'numpy', 'matplotlib', 'typer', 'rich'}"
@@ -214,13 +280,18 @@ def test_public_names_exist():
     assert set(irtcat.__all__) <= set(dir(irtcat))
 
 
+def test_shapes_are_checked_in_modules_that_exist(checked_modules):
+    """A module that is moved does not switch its checks off."""
+    assert set(checked_modules) <= set(modules())
+
+
 def test_no_code_outside_latent_asks_which_quadrature_it_has():
     """Quadratures say what they are; no ``isinstance`` on them, and no second engine by name."""
     asked = [
         f"{name}:{node.lineno}"
-        for name, path in modules().items()
+        for name in modules()
         if not name.startswith("irtcat.latent")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree(name))
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance"
         if "Quadrature" in ast.unparse(node.args[1])
     ]

@@ -68,22 +68,20 @@ def optional_module(name: str) -> ModuleType:
 
 
 def public_modules() -> Iterator[ModuleType]:
-    """The modules whose `__all__` is the public interface."""
+    """The packages whose ``__init__`` names what is public, and the modules that these name."""
     yield irtcat
     for found in pkgutil.walk_packages(irtcat.__path__, "irtcat."):
-        parts = found.name.split(".")
-        is_public = not any(part.startswith("_") for part in parts)
-        if not is_public or parts[1] in {name.split(".")[1] for name in NOT_LISTED}:
+        package, _, name = found.name.rpartition(".")
+        if any(part.startswith("_") for part in found.name.split(".")):
+            continue
+        if any(f"{found.name}.".startswith(f"{other}.") for other in NOT_LISTED):
             continue
         if found.name in OPTIONAL:
             yield optional_module(found.name)
-            continue
-        module = importlib.import_module(found.name)
-        parent = importlib.import_module(".".join(parts[:-1]))
-        # A function of the same name hides its module.
-        is_named = parts[-1] in parent.__all__ and getattr(parent, parts[-1]) is module
-        if found.ispkg or len(parts) == 2 or is_named:
-            yield module
+        elif found.ispkg or name in getattr(importlib.import_module(package), "__all__", ()):
+            module = importlib.import_module(found.name)
+            if getattr(module, "__all__", None):
+                yield module
 
 
 def write(folder: Path) -> None:

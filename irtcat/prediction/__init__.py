@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from irtcat.prediction import short_forms
     from irtcat.prediction.estimate import Estimate
     from irtcat.prediction.flags import OUT_OF_RANGE
     from irtcat.prediction.form import ShortForm
@@ -26,4 +27,5 @@ __all__ = [
     "full_scores",
     "predict",
     "short_form",
+    "short_forms",
 ]

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from irtcat.responses import datasets
     from irtcat.responses.responses import (
         BASE_ITEM,
         SAVED,
@@ -24,6 +25,7 @@ __all__ = [
     "Flag",
     "Responses",
     "ResponsesSummary",
+    "datasets",
     "frame_table",
     "long_responses",
     "responses_of",
