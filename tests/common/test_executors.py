@@ -105,7 +105,7 @@ CALLS = {
 @pytest.fixture(scope="module")
 def executors():
     """Two processes, which find this folder's modules however pytest was started, and threads."""
-    sys.path.insert(0, str(Path(__file__).parents[1]))
+    sys.path.insert(0, str(Path(__file__).parents[2]))
     with (
         ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as processes,
         ThreadPoolExecutor(2) as threads,

@@ -40,7 +40,7 @@ class Counting(ProcessPoolExecutor):
 @pytest.fixture(scope="module", autouse=True)
 def importable():
     """Processes find this folder's modules, however pytest was started."""
-    sys.path.insert(0, str(Path(__file__).parents[1]))
+    sys.path.insert(0, str(Path(__file__).parents[2]))
     yield
     sys.path.pop(0)
 

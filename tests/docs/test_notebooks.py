@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parent.parent / "notebooks"
+FOLDER = Path(__file__).parents[2] / "notebooks"
 TEXTS = sorted(FOLDER.glob("*.py"))
 LARGEST = 400_000
 
