@@ -6,7 +6,6 @@ import pkgutil
 import re
 import subprocess
 import sys
-from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +13,9 @@ from pathlib import Path
 import pytest
 
 import irtcat
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "docs" / "tools"))
+from imports import Package
 
 ROOT = Path(irtcat.__file__).parent
 LAYERS = """
@@ -50,62 +52,15 @@ EXTRAS = {"features": {"sklearn"}, "training": {"torch"}}
 """Libraries that a part imports when it needs them, from an extra of its own."""
 
 
-@cache
+PACKAGE = Package(ROOT)
+tree, imports, part_of, is_package = (
+    PACKAGE.tree, PACKAGE.imports, PACKAGE.part_of, PACKAGE.is_package,
+)  # fmt: skip
+
+
 def modules() -> dict[str, Path]:
     """Modules by dotted name, packages by their ``__init__``."""
-    out = {}
-    for path in sorted(ROOT.rglob("*.py")):
-        parts = ("irtcat", *path.relative_to(ROOT).with_suffix("").parts)
-        out[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return out
-
-
-@cache
-def tree(name: str) -> ast.Module:
-    return ast.parse(modules()[name].read_text(encoding="utf-8"))
-
-
-def is_package(name: str) -> bool:
-    return modules()[name].name == "__init__.py"
-
-
-@cache
-def face(package: str) -> dict[str, tuple[str, str]]:
-    """Where the names that a package's ``__init__`` imports come from: module and name."""
-    return {
-        alias.asname or alias.name: (str(node.module), alias.name)
-        for node in ast.walk(tree(package))
-        if isinstance(node, ast.ImportFrom) and not node.level
-        for alias in node.names
-    }
-
-
-def home(module: str, name: str) -> str:
-    """The module that an imported name comes from, through the faces of packages."""
-    if f"{module}.{name}" in modules():
-        return f"{module}.{name}"
-    if module in modules() and is_package(module) and name in face(module):
-        there, original = face(module)[name]
-        if there.split(".")[0] == "irtcat" and there != module:
-            return home(there, original)
-    return module
-
-
-@cache
-def imports(name: str) -> frozenset[str]:
-    """Every module that a module imports, also inside functions and for types."""
-    out = set()
-    for node in ast.walk(tree(name)):
-        if isinstance(node, ast.Import):
-            out |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert not node.level, f"{name} imports by relative names"
-            out |= {home(str(node.module), alias.name) for alias in node.names}
-    return frozenset(out - {name})
-
-
-def part_of(name: str) -> str:
-    return [*name.split("."), "__init__"][1]
+    return PACKAGE.modules
 
 
 def test_imports_go_downward():

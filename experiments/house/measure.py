@@ -1,0 +1,225 @@
+"""Measures of the source: size, imports, and the places that the architecture's rules count.
+
+    python experiments/house/measure.py [FOLDER ...]
+
+Each FOLDER is a checkout (the default is this one); the measures stand side by side. For an earlier
+commit: `git worktree add ../earlier COMMIT`.
+"""
+
+import argparse
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs" / "tools"))
+from imports import Package, layers
+
+MATHS = ("latent", "models")
+"""Packages that may ask for the number of dimensions or the class of an item model."""
+
+MODEL_CLASSES = re.compile(
+    r"\b(Rasch|OnePL|TwoPL|ThreePL|FourPL|Feasibility|Graded|GradedModel|PartialCredit|GPCM|Nominal"
+    r"|RatingScale|Mixed|Beta|Binomial|BinaryModel|CategoricalModel|LinkModel)\b"
+)
+DIMENSIONS = {"dims", "n_dims", "dimensions", "n_dimensions", "one_ability", "is_unidimensional"}
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folders", nargs="*", type=Path, default=[Path(__file__).parents[2]])
+    folders = parser.parse_args().folders
+    columns = {}
+    for folder in folders:
+        columns[folder.resolve().name] = measures(folder / "irtcat")
+    print(pd.DataFrame(columns).to_string())
+
+
+def measures(root: Path) -> dict[str, object]:
+    """The measures of one checkout."""
+    sources = {path.relative_to(root): path.read_text("utf-8") for path in root.rglob("*.py")}
+    trees = {path: ast.parse(text) for path, text in sources.items()}
+    code, docs, comments = map(sum, zip(*map(count_lines, sources.values()), strict=True))
+    imported = {path: imported_names(tree) for path, tree in trees.items()}
+    largest = max(
+        (len(names), str(path))
+        for path, names in imported.items()
+        if path.name != "__init__.py" and path.name != "bank.py"
+    )
+    parts = Package(root).parts
+    outside = {path: tree for path, tree in trees.items() if path.parts[0] not in MATHS}
+    complexity = {
+        f"{path}:{node.name}": cyclomatic(node)
+        for path, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    most_complex = max(complexity, key=complexity.__getitem__)
+    return {
+        "modules": len(sources),
+        "modules at the root": sum(len(path.parts) == 1 for path in sources),
+        "private modules": sum(is_private(path) for path in sources),
+        "lines of code": code,
+        "lines of docstrings": docs,
+        "lines of comments": comments,
+        "parts (folders and modules at the root)": len(parts),
+        "layers of parts": len(layers(parts)),
+        "imports between parts": sum(map(len, parts.values())),
+        "most names imported by a module": f"{largest[0]} ({largest[1]})",
+        "functions of 10 or more arguments": sum(
+            n_arguments(node) >= 10
+            for tree in trees.values()
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ),
+        "largest complexity": f"{complexity[most_complex]} ({most_complex})",
+        "comparisons of dims outside latent and models": count(outside, compares_dims),
+        "tests of a model's class outside models": count(
+            {path: tree for path, tree in trees.items() if path.parts[0] != "models"}, asks_class
+        ),
+        "bank: Any": count(trees, is_any_bank),
+        "text tests on flags": count(trees, reads_flags),
+        "places that build a Fit": count(trees, builds_fit),
+    }
+
+
+def count_lines(text: str) -> tuple[int, int, int]:
+    """Lines of code, of docstrings and of comments; blank lines are none of them."""
+    docstrings: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        for child in ast.iter_child_nodes(node):
+            if (
+                isinstance(child, ast.Expr)
+                and isinstance(child.value, ast.Constant)
+                and isinstance(child.value.value, str)
+            ):
+                docstrings.update(range(child.lineno, int(child.end_lineno or 0) + 1))
+    code: set[int] = set()
+    comments: set[int] = set()
+    skipped = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            comments.add(token.start[0])
+        elif token.type not in skipped:
+            code.update(range(token.start[0], token.end[0] + 1))
+    written = {i for i, line in enumerate(text.split("\n"), 1) if line.strip()}
+    return (
+        len((code - docstrings) & written),
+        len(docstrings & written),
+        len(comments - code - docstrings),
+    )
+
+
+def is_private(path: Path) -> bool:
+    """Whether a part of the path begins with one underscore."""
+    return any(part.startswith("_") and not part.startswith("__") for part in path.parts)
+
+
+def imported_names(tree: ast.Module) -> set[str]:
+    """Names that the module imports from this package, at its head or within functions."""
+    return {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "irtcat"
+        for alias in node.names
+    }
+
+
+def n_arguments(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Number of named arguments, without ``self`` and ``cls``."""
+    names = [a.arg for a in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]]
+    return len([name for name in names if name not in ("self", "cls")])
+
+
+def cyclomatic(node: ast.AST) -> int:
+    """Cyclomatic complexity (McCabe, 1976): one more than the number of decisions."""
+    decisions = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.IfExp, ast.ExceptHandler,
+                 ast.comprehension, ast.Assert)  # fmt: skip
+    total = 1
+    stack = list(ast.iter_child_nodes(node))
+    while stack:
+        child = stack.pop()
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue  # a function of its own
+        total += isinstance(child, decisions)
+        if isinstance(child, ast.BoolOp):
+            total += len(child.values) - 1
+        if isinstance(child, ast.comprehension):
+            total += len(child.ifs)
+        stack += ast.iter_child_nodes(child)
+    return total
+
+
+def count(trees: dict[Path, ast.Module], asks) -> int:
+    """Number of nodes of which a question is true."""
+    return sum(asks(node) for tree in trees.values() for node in ast.walk(tree))
+
+
+def names_in(node: ast.AST) -> Iterator[str]:
+    """Names and attributes within an expression."""
+    for child in ast.walk(node):
+        if isinstance(child, ast.Name):
+            yield child.id
+        elif isinstance(child, ast.Attribute):
+            yield child.attr
+
+
+def compares_dims(node: ast.AST) -> bool:
+    """A comparison of the number of dimensions with a number, or a helper that asks the same."""
+    if isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+        is_number = any(isinstance(s, ast.Constant) and type(s.value) is int for s in sides)
+        return is_number and any(DIMENSIONS & set(names_in(side)) for side in sides)
+    return isinstance(node, ast.Call) and getattr(
+        node.func, "attr", getattr(node.func, "id", "")
+    ) in (
+        "one_ability",
+        "is_unidimensional",
+    )
+
+
+def asks_class(node: ast.AST) -> bool:
+    """A test of an item model's class: isinstance, issubclass, ``key ==``, ``takes ==``."""
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("isinstance", "issubclass"):
+        return bool(MODEL_CLASSES.search(ast.unparse(node.args[1])))
+    if isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+        return any(isinstance(s, ast.Attribute) and s.attr in ("key", "takes") for s in sides)
+    return False
+
+
+def is_any_bank(node: ast.AST) -> bool:
+    """An argument ``bank`` of type Any."""
+    return (
+        isinstance(node, ast.arg)
+        and node.arg in ("bank", "self")
+        and getattr(node.annotation, "id", "") == "Any"
+    )
+
+
+def reads_flags(node: ast.AST) -> bool:
+    """A decision by the text of a flag or of the provenance: a search for words in it."""
+    if isinstance(node, ast.Compare) and any(isinstance(o, ast.In | ast.NotIn) for o in node.ops):
+        return isinstance(node.left, ast.Constant) and bool(
+            {"flag", "flags", "provenance"} & set(names_in(node.comparators[0]))
+        )
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        searches = {"contains", "startswith", "endswith", "search", "match", "fullmatch"}
+        if node.func.attr in searches:
+            return bool({"flag", "flags", "provenance"} & set(names_in(node)))
+    return False
+
+
+def builds_fit(node: ast.AST) -> bool:
+    """A call of the record `Fit`."""
+    return isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Fit"
+
+
+if __name__ == "__main__":
+    main()
