@@ -195,13 +195,13 @@ def test_every_module_and_test_says_what_it_is_about():
 
 def test_no_module_hides_a_public_name_of_its_package():
     """``from irtcat.fitting import fit`` would give a module ``fit``, once it is imported."""
-    hidden = []
-    for package in public_packages():
-        module = import_module(package)
-        for found in pkgutil.iter_modules(module.__path__):
-            is_name = found.name in module.__all__
-            if is_name and not inspect.ismodule(getattr(module, found.name)):
-                hidden.append(f"{package}.{found.name}")
+    hidden = [
+        f"{package}.{found.name}"
+        for package in public_packages()
+        for found in pkgutil.iter_modules(import_module(package).__path__)
+        if found.name in import_module(package).__all__
+        if callable(getattr(import_module(package), found.name, None))
+    ]
     assert not hidden
 
 
