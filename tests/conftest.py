@@ -118,92 +118,28 @@ def _count_compilation(event, seconds, **_):
 jax.monitoring.register_event_duration_secs_listener(_count_compilation)
 
 
-SLOW_CASES = [
-    "test_laws.py::test_fractions_are_between",
-    "test_stream.py::test_the_answer_is_that_of_memory[2pl-shape0-False]",
-    "test_variational.py::test_expected_log_likelihood[False]",
-    "test_variational.py::test_the_same_seed_gives_the_same_answer",
-    "test_variational.py::test_never_above_the_evidence[0.1-subjects]",
-    "test_several.py::test_confirmatory_is_mirts",
-    "test_joint.py::test_close_to_em_on_long_tests",
-    "test_likelihood.py::test_lines_give_what_curves_give[float64-False-0.08]",
-    "test_mixed.py::test_a_graded_item_with_two_categories_may_be_of_either_model[graded-2pl]",
-    "test_mixed.py::test_degenerate_items_are_fitted_under_priors_and_flagged",
-    "test_mixed.py::test_likelihood_estimates_solve_their_equations",
-    "test_continuous.py::test_log_likelihood_by_brute_force[beta]",
-    "test_continuous.py::test_prediction_leaderboard_and_curves[binomial]",
-    "test_fixed_theta.py::test_anchored_is_em_with_anchors_and_needs_them",
-    "test_fixed_theta.py::test_graded_items_in_float32_as_well",
-    "test_variational.py::test_close_to_em[2pl-hierarchical]",
-    "test_variational.py::test_close_to_em[rasch-hierarchical]",
-    "test_variational.py::test_close_to_em[4pl-vague]",
-    "test_variational.py::test_degenerate_data[feasibility-hierarchical]",
-    "test_stream.py::test_the_answer_is_that_of_memory[2pl-shape1-True]",
-    "test_several.py::test_brute_force_finds_the_same[False]",
-    "scoring/test_laws.py::test_point_estimates_are_global[wle]",
-    "scoring/test_laws.py::test_precision[wle]",
-    "test_likelihood.py::test_lines_give_what_curves_give[float64-True-0.08]",
-    "test_likelihood.py::test_lines_give_what_curves_give[float32-True-0.08]",
-    "test_mixed.py::test_a_graded_item_with_two_categories_may_be_of_either_model[gpcm-nominal]",
-    "test_continuous.py::test_abilities_by_brute_force[beta]",
-    "test_continuous.py::test_prediction_leaderboard_and_curves[beta]",
-    "scoring/test_laws.py::test_precision[ml]",
-    "scoring/test_laws.py::test_narrow_posteriors[float64]",
-    "test_shard.py::test_four_devices_give_the_answer_of_one",
-    "test_rules.py::test_several_maxima[3pl]",
-    "test_models.py::test_derivatives_far_out[float64-1pl]",
-    "test_models.py::test_derivatives_far_out[float64-pcm]",
-    "scoring/test_laws.py::test_order_and_strangers_do_not_matter[wle]",
-    "test_several.py::test_interrupted_anywhere_the_answer_is_the_same[True]",
-    "test_groups.py::test_anchored_models[rasch]",
-    "test_guessing.py::test_statistics_are_those_of_refits[gaps-none yet]",
-    "test_guessing.py::test_statistics_are_those_of_refits[whole-one has c]",
-    "test_fixed_theta.py::test_other_models_end_at_a_maximum_of_the_conditional_likelihood[feasibility]",
-    "cat/test_reference.py::test_several_categories[PCM]",
-    "cat/test_reference.py::test_several_categories[RSM]",
-    "test_simulation.py::test_batches[mutual-information]",
-    "cat/test_cli.py::test_an_interrupted_simulation_leaves_nothing[computing]",
-    "test_graded.py::test_the_objective_never_falls[feasibility]",
-    "test_person_fit.py::test_lz_star_is_standard_normal_and_lz_is_not[wle]",
-]
-SLOW_PATTERNS = [
-    r"test_degenerate\.py::test_hard_data\[(?!2pl-|graded-)",
-    r"test_degenerate\.py::test_small_shapes\[.*-(?!2pl)\w+\]",
-    r"test_models\.py::test_simulate_and_fit\[(?!2pl|graded|pcm)",
-    r"test_models\.py::test_derivatives_far_out\[float32-(?!2pl)",
-    r"fitting/test_laws\.py::test_the_objective_never_falls\[True-.*-(?!2pl)",
-    r"fitting/test_laws\.py::test_the_objective_never_falls\[(?!.*(2pl|3pl))",
-    r"test_groups\.py::test_anchored_(models\[3pl|graded_items\[pcm)",
-    r"test_linking\.py::test_the_criterion_is_at_its_least\[(?!stocking)",
-    r"test_variational\.py::test_sparse_and_dense_agree",
-    r"test_stream\.py::test_how_often_the_responses_are_read",
-    r"test_several\.py::(test_every_way|test_precision)",
-    r"test_continuous\.py::(test_one_trial_is_the_2pl|test_degenerate_items\[beta|test_beta_is)",
-    r"test_fixed_theta\.py::test_other_models_end_at_a_maximum.*\[beta",
-    r"test_graded\.py::.*\[(gpcm|rsm)\]",
-    r"test_progress\.py::.*\[labels (of few subjects|with feasibility)\]",
-    r"test_pages\.py::test_the_blocks_of_a_page_run\[guides/explanatory",
-    r"cat/test_multidimensional\.py::test_every_item_model\[(?!4pl|nominal)\S+-5\]",
-    r"cat/test_multidimensional\.py::test_bifactor_and_two_tier_banks\[2\]",
-    r"cat/test_reference\.py::test_several_categories\[(NRM|GPCM)\]",
-    r"cat/test_points\.py::test_estimates_are_the_global_maxima\[(ml-3pl|map|wle-4pl)",
-    r"test_duckdb\.py::test_duckdb_long\[small\]",
-    r"test_betting\.py::test_coverage_at_all_times_together\[(0\.5|0\.95)\]",
-    r"leaderboard/test_comparison\.py::test_intervals_cover_and_false_alarms_are_rare\[(15|200)\]",
-    r"test_padding\.py::test_the_fit_is_that_of_the_data_alone\[True-(3pl|graded|rsm|nominal)",
-    r"test_scale_edges\.py::test_removed_items_beside_any_bank\[3pl\]",
-    r"scale/test_guessing\.py::test_statistics_are_those_of_refits\[gaps",
-    r"test_continuous\.py::test_standard_errors_hold_the_truth\[beta\]",
-]
-"""Cases that are marked slow where the other cases of the same test are quick enough."""
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem():
+    """Mark the cases slow whose whole id in brackets fits an expression of `slow_cases`.
+
+    The list holds all cases of a test, also where a run selects one of them: an expression that
+    fits none is out of date.
+    """
+    made = yield
+    cases = made if isinstance(made, list) else []  # else a class, or not a test
+    for mark in cases[0].iter_markers("slow_cases") if cases else ():
+        for expression in mark.args:
+            slow = [case for case in cases if fits(expression, case)]
+            if not slow:
+                name = cases[0].nodeid.partition("[")[0]
+                raise pytest.UsageError(f"no case of {name} fits slow_cases({expression!r})")
+            for case in slow:
+                case.add_marker(pytest.mark.slow)
+    return made
 
 
-def pytest_collection_modifyitems(items):
-    """Mark the slow cases."""
-    slow = re.compile("|".join([*SLOW_PATTERNS, *(re.escape(case) + "$" for case in SLOW_CASES)]))
-    for item in items:
-        if slow.search(item.nodeid):
-            item.add_marker(pytest.mark.slow)
+def fits(expression, case):
+    return hasattr(case, "callspec") and re.fullmatch(expression, case.callspec.id)
 
 
 def pytest_runtest_teardown():

@@ -155,7 +155,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("when", ["computing", "writing"])
+@pytest.mark.parametrize("when", [pytest.param("computing", marks=pytest.mark.slow), "writing"])
 def test_an_interrupted_simulation_leaves_nothing(call, tmp_path, when):
     """One sentence, exit code 130, and no table: not even those that were written already."""
     old = OutputFolder(tmp_path / "old", "simulate")

@@ -138,6 +138,7 @@ def test_graded_items_of_two_abilities_by_hand(criterion):
     )
 
 
+@pytest.mark.slow_cases("(?!4pl|nominal).*-5")
 @pytest.mark.parametrize("dims", [2, 5])
 @pytest.mark.parametrize("key", [*CATEGORICAL, "2pl+graded"])
 def test_every_item_model(key, dims):
@@ -167,7 +168,7 @@ def bifactor(n_specific, per_factor=5):
     return ItemBank.from_slopes(slopes, draw.normal(size=n))
 
 
-@pytest.mark.parametrize("general", [1, 2])
+@pytest.mark.parametrize("general", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_bifactor_and_two_tier_banks(general, tmp_path):
     """Beliefs of many abilities: simulated, live, in a store, and as JSON."""
     bank = bifactor(5)

@@ -88,6 +88,7 @@ def maximum_by_hand(slope):
     return brentq(lambda t: slope(t)[0], fine[best - 1], fine[best + 1], xtol=1e-13)
 
 
+@pytest.mark.slow_cases("map-.*", "ml-3pl", "wle-4pl")
 @pytest.mark.parametrize("upper", [False, True], ids=["3pl", "4pl"])
 @pytest.mark.parametrize("method", ["ml", "map", "wle"])
 def test_estimates_are_the_global_maxima(method, upper):

@@ -188,6 +188,7 @@ def polytomous_bank(key, rows):
     }[key]()
 
 
+@pytest.mark.slow_cases("GPCM", "PCM", "RSM", "NRM")
 @pytest.mark.parametrize("key", ["GRM", "GPCM", "PCM", "RSM", "NRM", "MGRM"])
 def test_several_categories(reference, key):
     case = reference("catr_polytomous")[key]

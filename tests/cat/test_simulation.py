@@ -147,7 +147,9 @@ def test_content_rules_hold():
     assert ((topics[report.items] == "algebra").sum(axis=1) == 6).all()
 
 
-@pytest.mark.parametrize("criterion", ["mfi", "mutual-information"])
+@pytest.mark.parametrize(
+    "criterion", ["mfi", pytest.param("mutual-information", marks=pytest.mark.slow)]
+)
 def test_batches(criterion):
     """Batches differ, and lose little against single items."""
     config = Config(criterion=criterion, max_items=12, batch=4)

@@ -92,6 +92,7 @@ def check_calls(calls, least):
     return shares
 
 
+@pytest.mark.slow_cases("labels of few subjects", "labels with feasibility")
 @pytest.mark.parametrize("name", CALLS)
 def test_the_steps_are_reported(name):
     call, least = CALLS[name]
@@ -199,6 +200,7 @@ SHOWN = {
 }
 
 
+@pytest.mark.slow_cases("labels of few subjects", "labels with feasibility")
 @pytest.mark.parametrize("name", SHOWN)
 def test_progress_is_shown_on_request(name, monkeypatch):
     calls, texts = [], []

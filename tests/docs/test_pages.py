@@ -21,6 +21,7 @@ PAGES = sorted([*DOCS.rglob("*.md"), README])
 SLOW = {
     "gallery.md",
     "guides/bad-items.md",
+    "guides/explanatory.md",
     "guides/few-models.md",
     "guides/models.md",
     "guides/serve.md",

@@ -95,6 +95,7 @@ EVERYWHERE = ("constant items", "separating items", "empty column", "two answers
 CASES = [(key, w) for w in HARD for key in (ONE_ABILITY if w in EVERYWHERE else ("rasch", "2pl"))]
 
 
+@pytest.mark.slow_cases("(?!2pl-|graded-).*")
 @pytest.mark.parametrize(("key", "what"), CASES)
 def test_hard_data(key, what):
     X = HARD[what]
@@ -113,6 +114,7 @@ def test_hard_data(key, what):
     np.testing.assert_array_equal(result.abilities.flag == "no responses", empty)
 
 
+@pytest.mark.slow_cases(".*-rasch", ".*-4pl")
 @pytest.mark.parametrize("key", ["rasch", "2pl", "4pl"])
 @pytest.mark.parametrize("shape", [(2, 8), (10, 200), (60, 1), (2, 1)])
 def test_small_shapes(key, shape):

@@ -139,6 +139,7 @@ def test_graded_items_climb_to_a_point_where_the_gradient_vanishes():
     assert found.log_likelihood == pytest.approx(likelihood, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_graded_items_in_float32_as_well():
     theta, _ = draw()
     noise = np.random.default_rng(5).logistic(size=SHAPE)
@@ -151,6 +152,7 @@ def test_graded_items_in_float32_as_well():
     assert marginal.log_likelihood < found.log_likelihood
 
 
+@pytest.mark.slow_cases("feasibility", "beta")
 @pytest.mark.parametrize("model", ["feasibility", "nominal", "rsm", "binomial", "beta"])
 def test_other_models_end_at_a_maximum_of_the_conditional_likelihood(model):
     theta, _ = draw(mean=0.3, sd=1.2)
@@ -219,6 +221,7 @@ def test_a_scale_where_less_is_better_and_items_that_say_nothing():
     assert odd.priors.keys() <= {"slope", "intercept"}
 
 
+@pytest.mark.slow
 def test_anchored_is_em_with_anchors_and_needs_them():
     theta, responses = draw(mean=0.0, sd=1.0)
     bank = fit(responses).bank

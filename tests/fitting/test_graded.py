@@ -50,6 +50,7 @@ def exact(key):
     return fit(data(key), key, weak_priors=False, **EXACT)
 
 
+@pytest.mark.slow_cases("gpcm", "rsm", "feasibility")
 @pytest.mark.parametrize("key", KEYS)
 def test_the_objective_never_falls(key):
     result = exact(key)
@@ -107,6 +108,7 @@ def moves(key, table):
                 yield change, 0.0
 
 
+@pytest.mark.slow_cases("gpcm", "rsm")
 @pytest.mark.parametrize("key", KEYS)
 def test_brute_force_has_its_top_there(key, oracle):
     """The plain integral agrees, and is flat in every direction at our estimates."""
@@ -127,6 +129,7 @@ def test_brute_force_has_its_top_there(key, oracle):
     assert found >= ITEMS
 
 
+@pytest.mark.slow_cases("gpcm", "rsm")
 @pytest.mark.parametrize("key", KEYS)
 def test_default_tolerance_is_close_and_the_truth_is_near(key):
     """Within 5 % of a standard error of the exact answer; the truth within a few of them."""

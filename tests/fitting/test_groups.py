@@ -262,7 +262,7 @@ def graded_bank(key):
     return ItemBank.from_thresholds(a=a, b=b, model=key)
 
 
-@pytest.mark.parametrize("key", ["graded", "pcm"])
+@pytest.mark.parametrize("key", ["graded", pytest.param("pcm", marks=pytest.mark.slow)])
 def test_anchored_graded_items(key, oracle):
     """Known items stay, and the plain integral has its top at the new ones and the population."""
     bank = graded_bank(key)
@@ -366,6 +366,7 @@ def test_anchors_of_fewer_or_more_categories_than_the_new_items(uneven, uneven_f
     np.testing.assert_allclose(*curves, atol=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["rasch", "3pl"])
 def test_anchored_models(key, far):
     """The first fit's items are kept; the scale is theirs; the objective climbs."""

@@ -76,6 +76,7 @@ def test_marginal_log_likelihood_is_the_integral(oracle):
     assert result.log_likelihood < fit(Responses.from_array(X), "2pl").log_likelihood
 
 
+@pytest.mark.slow
 def test_close_to_em_on_long_tests():
     bank, theta, X = simulate((300, 60), seed=2)
     joint, em = (fit(Responses.from_array(X), "2pl", method=m) for m in ("joint", "em"))

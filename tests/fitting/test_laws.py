@@ -49,6 +49,7 @@ def same(ours, theirs, tolerance=1e-3):
 PRIORS = {"none": None, "on": {"slope": (1.0, 0.5), "intercept": (0.0, 1.0)}}
 
 
+@pytest.mark.slow_cases(r".*-(?!2pl|3pl)\w+", "True-.*-3pl")
 @every_model
 @pytest.mark.parametrize("priors", PRIORS)
 @pytest.mark.parametrize("gaps", [False, True])

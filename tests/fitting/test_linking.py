@@ -81,7 +81,9 @@ def criterion(method, bank, reference, unit, shift):
     return (p - q).sum(0) ** 2 @ w
 
 
-@pytest.mark.parametrize("method", ["haebara", "stocking-lord"])
+@pytest.mark.parametrize(
+    "method", [pytest.param("haebara", marks=pytest.mark.slow), "stocking-lord"]
+)
 def test_the_criterion_is_at_its_least(method):
     bank, reference = noisy()
     found = link(bank, reference, method)

@@ -33,6 +33,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow_cases("True-3pl-.*", "True-graded-.*", "True-rsm-.*", "True-nominal-.*")
 @pytest.mark.parametrize(("model", "options"), CASES)
 @pytest.mark.parametrize("has_missing", [False, True])
 def test_the_fit_is_that_of_the_data_alone(model, options, has_missing, iterations, monkeypatch):

@@ -142,6 +142,7 @@ def test_rotations_are_mirts(name, mirt, data, exploratory):
     np.testing.assert_allclose(turned.parameters()[:, 2], intercepts, **same)
 
 
+@pytest.mark.slow
 def test_confirmatory_is_mirts(mirt, confirmatory):
     theirs = mirt["confirmatory"]
     assert confirmatory.log_likelihood == pytest.approx(theirs["log_likelihood"], abs=5e-3)
@@ -166,6 +167,7 @@ def test_scores_are_mirts(mirt, data, exploratory):
 # --- the laws
 
 
+@pytest.mark.slow
 def test_every_way_reaches_the_same_top(data, exploratory, confirmatory):
     """Expansion and extrapolation change the number of iterations, not the answer."""
     for quick, arguments in (
@@ -194,7 +196,7 @@ def small(n=300, n_items=8, seed=0, correlation=0.0):
     return bank.simulate(theta, seed=seed).to_numpy(), (slopes != 0).astype(float)
 
 
-@pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.parametrize("gaps", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_brute_force_finds_the_same(gaps):
     """The plain two-dimensional integral has its top at our estimates."""
     X, pattern = small(correlation=0.5)
@@ -369,7 +371,7 @@ class Stop:
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("own", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_interrupted_anywhere_the_answer_is_the_same(own, tmp_path, monkeypatch):
     X, pattern = small(correlation=0.5)
     responses = Responses.from_array(X)
@@ -493,6 +495,7 @@ def test_echelon_form(exploratory):
     assert (flags == "").all()
 
 
+@pytest.mark.slow
 def test_precision(data, exploratory):
     narrow = fit(data, "m2pl", dims=2, precision="float32", tolerance=1e-2, **NO_ERRORS)
     assert narrow.converged

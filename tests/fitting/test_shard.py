@@ -81,6 +81,7 @@ FOUR = """
 """
 
 
+@pytest.mark.slow
 def test_four_devices_give_the_answer_of_one():
     """Four, which do not divide the subjects, and three, which do."""
     flags = "--xla_force_host_platform_device_count=4"

@@ -48,6 +48,7 @@ def same(ours, theirs):
     assert ours_["n_responses"].tolist() == theirs_["n_responses"].tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "shape", "gaps"), [("2pl", (150, 240), False), ("2pl", (153, 60), True)]
 )
@@ -64,6 +65,7 @@ def test_the_answer_is_that_of_memory(model, shape, gaps):
     assert ours.flag.tolist() == theirs.flag.tolist()
 
 
+@pytest.mark.slow
 def test_how_often_the_responses_are_read():
     """Once to look, once for starting values (twice with gaps), once an iteration.
 

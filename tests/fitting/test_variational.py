@@ -59,6 +59,7 @@ def assert_sound(result):
 CASES = [("2pl", "hierarchical"), ("rasch", "hierarchical"), ("2pl", "vague"), ("4pl", "vague")]
 
 
+@pytest.mark.slow_cases(".*-hierarchical", "4pl-vague")
 @pytest.mark.parametrize(("key", "priors"), CASES)
 def test_close_to_em(key, priors):
     X = simulate()
@@ -72,6 +73,7 @@ def test_close_to_em(key, priors):
     assert np.corrcoef(ours.abilities.theta, em.abilities.theta)[0, 1] > 0.995
 
 
+@pytest.mark.slow
 def test_sparse_and_dense_agree():
     X = with_gaps(simulate(), 0.3)
     rows, cells = (
@@ -82,6 +84,7 @@ def test_sparse_and_dense_agree():
     np.testing.assert_allclose(rows.bank.parameters(), cells.bank.parameters(), atol=0.01)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_answer():
     X = with_gaps(simulate())
     settings = {"batch_size": 1000, "steps": 100}
@@ -138,7 +141,7 @@ def wide():
         yield
 
 
-@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize("positive", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_expected_log_likelihood(positive, wide):
     """Both ways against a million draws from the guide."""
     template, guide = small_guide(positive)
@@ -244,6 +247,7 @@ def test_learned_prior_is_below_its_evidence(wide):
 # --- the whole
 
 
+@pytest.mark.slow_cases(r"0\.1-subjects")
 @pytest.mark.parametrize("batches", ["subjects", "responses"])
 @pytest.mark.parametrize("share", [0.1, 0.5])
 def test_never_above_the_evidence(share, batches):
@@ -293,7 +297,10 @@ def degenerate():
     return X
 
 
-@pytest.mark.parametrize(("key", "priors"), [("2pl", "vague"), ("feasibility", "hierarchical")])
+@pytest.mark.parametrize(
+    ("key", "priors"),
+    [("2pl", "vague"), pytest.param("feasibility", "hierarchical", marks=pytest.mark.slow)],
+)
 def test_degenerate_data(key, priors):
     """Constant items, an item and a subject without a response, perfect subjects."""
     result = run(degenerate(), key, priors=priors)

@@ -261,6 +261,7 @@ def test_draws_have_the_moments(key):
 # Fitting -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_cases("beta")
 @both
 def test_log_likelihood_by_brute_force(key, data):
     _, responses, result = data(key)
@@ -306,6 +307,7 @@ def test_estimates_are_the_maximum(key, data):
     np.testing.assert_allclose(found.x.reshape(best.shape), best, atol=0.01)
 
 
+@pytest.mark.slow_cases("beta")
 @both
 def test_standard_errors_hold_the_truth(key):
     """z-scores of the estimates over replications have SD 1; full and block agree."""
@@ -349,6 +351,7 @@ def test_binomial_is_a_2pl_of_equal_columns(data):
     )
 
 
+@pytest.mark.slow
 def test_one_trial_is_the_2pl():
     bank = ItemBank.from_parameters(a=[0.8, 1.2, 1.7, 1.0] * 2, b=np.linspace(-1, 1, 8))
     plain = bank.simulate(np.random.default_rng(0).normal(size=400), seed=1)
@@ -369,6 +372,7 @@ def test_binomial_in_float32(data):
     np.testing.assert_allclose(single.bank.parameters(), result.bank.parameters(), atol=0.02)
 
 
+@pytest.mark.slow
 def test_beta_is_fitted_in_float64_and_in_float32_where_asked(data):
     _, responses, result = data("beta")
     assert result.precision == "float64"
@@ -377,6 +381,7 @@ def test_beta_is_fitted_in_float64_and_in_float32_where_asked(data):
     np.testing.assert_allclose(single.bank.parameters(), result.bank.parameters(), atol=0.03)
 
 
+@pytest.mark.slow_cases("beta")
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("key", KEYS)
 def test_degenerate_items(key):
@@ -428,6 +433,7 @@ def test_scores_at_0_and_1():
 # Scoring, and what lies downstream ---------------------------------------------------------------
 
 
+@pytest.mark.slow_cases("beta")
 @both
 def test_abilities_by_brute_force(key, data):
     _, responses, result = data(key)
@@ -522,6 +528,7 @@ def test_other_numbers_of_trials_than_the_banks():
     assert score(bank, single).theta[0] == score(bank, ones).theta[0]
 
 
+@pytest.mark.slow
 @both
 def test_prediction_leaderboard_and_curves(key, tmp_path):
     rng = np.random.default_rng(5)

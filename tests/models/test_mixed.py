@@ -120,6 +120,7 @@ def test_the_order_of_items_does_not_matter(fitted, responses):
     np.testing.assert_allclose(back.covariance, fitted.bank.covariance, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("graded", "pair"), [("graded", "2pl"), ("gpcm", "nominal")])
 def test_a_graded_item_with_two_categories_may_be_of_either_model(graded, pair, truth):
     bank = truth.subset([0, 1, 7, 8, 9, 10])
@@ -183,6 +184,7 @@ def test_scores_are_those_of_plain_numpy(oracle, fitted, responses):
     assert np.corrcoef(by_sum, mean)[0, 1] > 0.95
 
 
+@pytest.mark.slow
 def test_likelihood_estimates_solve_their_equations():
     bank = ItemBank.from_parameters([1.0, 1.4, 0.8], [-0.5, 0.2, 0.9], item_ids=list("abc")).join(
         ItemBank.from_thresholds([1.2, 0.9], [[-1, 0, 1], [-0.5, 0.4, 1.1]], item_ids=list("de"))
@@ -252,6 +254,7 @@ def test_known_items_without_flags_join_calibrated_ones(fitted):
     assert bank.to_frame().loc["new", "b2"] == 1.0
 
 
+@pytest.mark.slow
 def test_degenerate_items_are_fitted_under_priors_and_flagged(responses):
     x = responses.values[:120, [0, 1, 2, 7, 8]].astype(float)
     x[:, 0] = 1

@@ -124,6 +124,7 @@ def test_probabilities_far_out(key, name):
     assert (p[np.broadcast_to(absent[:, None], p.shape)] == 0).all()
 
 
+@pytest.mark.slow_cases("float32-(?!2pl).*", "float64-1pl", "float64-pcm")
 @every_model
 @pytest.mark.parametrize("name", ["float32", "float64"])
 def test_derivatives_far_out(key, name):
@@ -277,6 +278,7 @@ def recovered():
     return get
 
 
+@pytest.mark.slow_cases("(?!2pl|graded|pcm).*")
 @every_model
 def test_simulate_and_fit(key, recovered):
     theta, result = recovered(key)

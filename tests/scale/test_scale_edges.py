@@ -87,7 +87,7 @@ def test_idle_and_filling_items_with_gaps(responses):
     assert value == pytest.approx(plain.log_likelihood, abs=1e-4)
 
 
-@pytest.mark.parametrize("which", ["2pl", "3pl", "both"])
+@pytest.mark.parametrize("which", ["2pl", pytest.param("3pl", marks=pytest.mark.slow), "both"])
 def test_removed_items_beside_any_bank(responses, which):
     """As if calibrated with the bank's items as anchors."""
     model = {"2pl": IDS[:3], "3pl": IDS[3:8]} if which == "both" else which

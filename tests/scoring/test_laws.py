@@ -71,7 +71,7 @@ def test_posterior(bank, X, oracle):
         assert [ability.lower[row], ability.upper[row]] == pytest.approx(ends, abs=5e-3)
 
 
-@pytest.mark.parametrize("method", ["ml", "map", "wle"])
+@pytest.mark.parametrize("method", ["ml", "map", pytest.param("wle", marks=pytest.mark.slow)])
 def test_point_estimates_are_global(bank, X, oracle, method):
     """On every pattern as likely as the best of a fine grid, however many maxima there are."""
     ability = score(bank, responses(bank, X), method=method)
@@ -124,7 +124,7 @@ def test_coverage():
         assert inside == pytest.approx(level, abs=4 * np.sqrt(level * (1 - level) / 4000))
 
 
-@pytest.mark.parametrize("name", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_narrow_posteriors(name, oracle):
     """2,000 items: posteriors of SD .03 against 8,001 nodes."""
     rng = np.random.default_rng(4)
@@ -223,6 +223,7 @@ def test_percentile(bank, X):
     np.testing.assert_allclose(ability.percentile, 100 * ndtr((ability.theta - 0.5) / 1.5))
 
 
+@pytest.mark.slow_cases("wle")
 @pytest.mark.parametrize("method", METHODS)
 def test_order_and_strangers_do_not_matter(bank, X, method):
     """Shuffled items, items not in the bank, other subjects: the same abilities."""
@@ -242,6 +243,7 @@ def test_order_and_strangers_do_not_matter(bank, X, method):
     )
 
 
+@pytest.mark.slow_cases("ml", "wle")
 @pytest.mark.parametrize("method", METHODS)
 def test_precision(bank, X, method):
     few = responses(bank, X[:40])
@@ -249,6 +251,7 @@ def test_precision(bank, X, method):
     np.testing.assert_allclose(narrow.theta, wide.theta, atol=2e-3)
 
 
+@pytest.mark.slow
 def test_fractions_are_between(bank):
     """k right of n trials is a response of k / n: half right lies between wrong and right."""
     X = np.full((3, N_ITEMS), 0.5)
