@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from irtcat._common.checks import InputError, shorten
-from irtcat._file_format import FileFormat
+from irtcat._files.formats import FileFormat
 from irtcat._files.reading import read_json, status_of
 from irtcat._files.writing import PARTIAL, check_target, replacing
 

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import InputError
-from irtcat._file_format import FileFormat
 from irtcat._files.archives import array_file
+from irtcat._files.formats import FileFormat
 from irtcat._files.reading import MOST_BYTES, parse_json
 from irtcat.bank.population import populations_from_json
 

@@ -11,10 +11,10 @@ from irtcat._files.reading import MOST_BYTES, check_path, seekable_copy
 from irtcat.io.delimited import read_delimited
 from irtcat.io.logs import LOG_FORMATS, read_logs
 from irtcat.io.logs.find import is_log
-from irtcat.io.npz import read_npz
 from irtcat.io.parquet import read_parquet
 from irtcat.io.pyirt import read_pyirt
 from irtcat.responses import Responses
+from irtcat.responses._npz import read_npz
 from irtcat.responses._table import Options, names_of
 
 __all__ = ["FORMATS", "read_responses"]

@@ -22,7 +22,7 @@ from irtcat._common.checks import (
 from irtcat._common.dates import as_date, today
 from irtcat._common.notebook import card
 from irtcat._common.types import FloatArray
-from irtcat._file_format import FileFormat
+from irtcat._files.formats import FileFormat
 from irtcat._files.reading import MOST_BYTES, parse_json, read_bytes
 from irtcat._files.writing import replacing
 from irtcat.bank import Population

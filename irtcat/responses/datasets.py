@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import check_choice
-from irtcat.io.npz import read_npz
+from irtcat.responses._npz import read_npz
 from irtcat.responses.responses import Responses
 
 __all__ = ["available", "load"]

@@ -19,7 +19,7 @@ from irtcat._common.checks import (
     resolve_duplicates,
 )
 from irtcat._common.notebook import COLUMNS, ROWS, card
-from irtcat._file_format import FileFormat
+from irtcat._files.formats import FileFormat
 from irtcat._files.writing import check_target, replacing
 from irtcat.responses._frames import as_pandas, frame_kind
 from irtcat.responses._matrix import (

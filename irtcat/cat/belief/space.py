@@ -12,7 +12,6 @@ from irtcat.cat.belief.belief import Belief, Estimate
 from irtcat.cat.belief.curves import Curves, Matrices, curves_at, information_matrices, trapezoid
 from irtcat.cat.belief.priors import population_prior
 from irtcat.cat.belief.state import NONE, Context
-from irtcat.cat.engine.config import Config
 from irtcat.latent import adaptive_quadrature
 from irtcat.models import ItemModel, take
 
@@ -196,26 +195,34 @@ def normal_rule(dims: int) -> tuple[FloatArray, FloatArray]:
     return points, np.asarray(rule.log_weight) + log_density
 
 
-def grid_axis(bank: ItemBank, config: Config) -> FloatArray:
+def grid_axis(
+    bank: ItemBank, max_items: int, theta_bounds: tuple[float, float] | None, nodes: int | None
+) -> FloatArray:
     """The nodes of each ability.
 
     One node for each SD of the narrowest posterior of the test (given the other abilities), within
     the limits on the size of the grid.
 
+    Args:
+        bank: the bank.
+        max_items: the largest number of items of a test.
+        theta_bounds: least and greatest ability; None for -4 and 4.
+        nodes: number of nodes; None for as many as are needed.
+
     Raises:
         InputError: if even the largest grid is too coarse.
     """
     dims = bank.model.dims
-    low, high = config.theta_bounds or (-REACH, REACH)
+    low, high = theta_bounds or (-REACH, REACH)
     most = int(MOST_NODES ** (1 / dims) + 1e-9)
-    if config.nodes is not None:
-        if config.nodes > most:
+    if nodes is not None:
+        if nodes > most:
             must = f"at most {most}, for each of {dims} abilities"
-            raise argument_error("nodes", must, config.nodes)
-        return np.linspace(low, high, config.nodes)
+            raise argument_error("nodes", must, nodes)
+        return np.linspace(low, high, nodes)
     coarse = product_grid(np.linspace(low, high, 9), dims)[0]
     item_information = np.diagonal(fisher_information(bank, coarse), axis1=2, axis2=3)
-    test_information = np.sort(item_information, axis=0)[-config.max_items :].sum(axis=0)
+    test_information = np.sort(item_information, axis=0)[-max_items:].sum(axis=0)
     prior = np.diagonal(np.linalg.inv(population_prior(bank)[1]))
     narrowest = 1 / np.sqrt((test_information + prior).max())
     wanted = int(np.ceil((high - low) / narrowest)) + 1

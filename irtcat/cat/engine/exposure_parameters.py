@@ -10,7 +10,7 @@ import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, is_number
 from irtcat._common.types import FloatArray
-from irtcat._file_format import FileFormat
+from irtcat._files.formats import FileFormat
 from irtcat._files.reading import read_json
 from irtcat._files.writing import replacing
 from irtcat.bank import ItemBank

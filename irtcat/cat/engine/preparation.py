@@ -179,7 +179,11 @@ def _tabulated(bank: ItemBank, config: Config, top: Any) -> tuple[Belief, Curves
         return Line(axis, np.log(trapezoid(axis))), curves, best
     no_peaks = np.zeros(bank.n_items)
     if dims <= MOST_DIMS:
-        grid = Grid(*product_grid(grid_axis(bank, config), dims))
+        grid = Grid(
+            *product_grid(
+                grid_axis(bank, config.max_items, config.theta_bounds, config.nodes), dims
+            )
+        )
         return grid, _tabulate_vectors(model, jnp.asarray(grid.nodes), top), no_peaks
     # Each subject has its own nodes, where the engine computes the curves; the likelihood is in
     # the place of the nodes, so that what the engine adds to it is 0.

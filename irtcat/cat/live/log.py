@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from irtcat._common.checks import argument_error
-from irtcat._file_format import FileFormat
+from irtcat._files.formats import FileFormat
 
 __all__ = [
     "HEAD",

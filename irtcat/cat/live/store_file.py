@@ -7,7 +7,7 @@ from typing import Any, Self, cast
 import pandas as pd
 
 from irtcat._common.checks import argument_error, brief
-from irtcat._file_format import FileFormat
+from irtcat._files.formats import FileFormat
 from irtcat.cat.live.database import DATABASES, Database, Dialect, StoreError, scheme_of
 from irtcat.cat.live.log import (
     SESSION,

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from irtcat._common.checks import InputError, argument_error
-from irtcat._file_format import FileFormat
 from irtcat._files.archives import array_file
+from irtcat._files.formats import FileFormat
 from irtcat._files.reading import MOST_BYTES, parse_json
 from irtcat._files.writing import check_target, replacing
 

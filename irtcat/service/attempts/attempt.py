@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from irtcat._common.checks import InputError
-from irtcat._file_format import FileFormat
+from irtcat._files.formats import FileFormat
 from irtcat.cat import Session, StoreError
 from irtcat.cat.live.log import Event, Stopwatch, first_digest, utc_text
 from irtcat.service.attempts.library import PublishedTest, published_test

@@ -21,7 +21,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from irtcat._common.checks import InputError, brief, one_line
-from irtcat._file_format import FileFormat
+from irtcat._files.formats import FileFormat
 from irtcat._files.writing import check_target
 from irtcat.cat import StoreError
 from irtcat.cat.live.log import first_digest, is_digest

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import sqlalchemy as sa
 
-from irtcat._file_format import FileFormat
+from irtcat._files.formats import FileFormat
 from irtcat.cat.live.log import Event, first_digest
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from irtcat._common.checks import InputError, argument_error
-from irtcat._file_format import FileFormat
 from irtcat._files.archives import array_file
+from irtcat._files.formats import FileFormat
 from irtcat._files.reading import MOST_BYTES, read_json, status_of
 from irtcat._files.writing import replacing
 from irtcat.training.learners import Answers

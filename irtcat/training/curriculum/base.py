@@ -10,7 +10,7 @@ import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, check_count
 from irtcat._common.types import IntArray
-from irtcat._file_format import FileFormat
+from irtcat._files.formats import FileFormat
 from irtcat.training.curriculum.examples import Examples
 from irtcat.training.rows import rows_at
 

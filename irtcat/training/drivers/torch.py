@@ -16,7 +16,7 @@ import numpy as np
 
 from irtcat._common.checks import InputError, argument_error, check_choice, check_count
 from irtcat._common.types import IntArray
-from irtcat._file_format import FileFormat
+from irtcat._files.formats import FileFormat
 from irtcat.training.drivers.sources import Source, source_of
 
 try:

@@ -18,7 +18,7 @@ from irtcat._common.checks import (
 )
 from irtcat._common.registry import documented
 from irtcat._common.types import FloatArray, IntArray
-from irtcat._file_format import FileFormat
+from irtcat._files.formats import FileFormat
 from irtcat.training.online.allocate import LEAST, allocate
 from irtcat.training.online.choice import UsefulnessTable, quick_scores, rested, sd_code, top
 from irtcat.training.online.inputs import (

@@ -9,9 +9,9 @@ import numpy as np
 from irtcat._common.checks import InputError, brief, shorten
 from irtcat._files.archives import array_file
 from irtcat._files.reading import MOST_BYTES, parse_json
-from irtcat.responses import SAVED, Responses, responses_of
 from irtcat.responses._metadata import frame_from_plain
 from irtcat.responses._table import CellMatrix
+from irtcat.responses.responses import SAVED, Responses, responses_of
 
 __all__ = ["read_npz"]
 
