@@ -24,12 +24,8 @@ if TYPE_CHECKING:
     from irtcat.cat.live.status import SessionStatus
     from irtcat.cat.live.store import Store, StoreError
     from irtcat.cat.live.why import in_words, retraced
-    from irtcat.cat.rules.content import CONTENT
-    from irtcat.cat.rules.criteria import CRITERIA
-    from irtcat.cat.rules.estimators import CONSTANT, METHODS
-    from irtcat.cat.rules.exposure import EXPOSURE
-    from irtcat.cat.rules.named_rule import Part, part
-    from irtcat.cat.rules.rows import (
+    from irtcat.cat.named_rule import Part, part
+    from irtcat.cat.rows import (
         ContentRule,
         Criterion,
         ExposureRule,
@@ -39,6 +35,10 @@ if TYPE_CHECKING:
         StoppingRule,
         Word,
     )
+    from irtcat.cat.rules.content import CONTENT
+    from irtcat.cat.rules.criteria import CRITERIA
+    from irtcat.cat.rules.estimators import CONSTANT, METHODS
+    from irtcat.cat.rules.exposure import EXPOSURE
     from irtcat.cat.rules.starting import START
     from irtcat.cat.rules.stopping import STOPPING, all_of, any_of, parse_stopping
     from irtcat.cat.studies.calibration import calibrate_exposure

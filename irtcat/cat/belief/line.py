@@ -27,7 +27,7 @@ from irtcat.cat.belief.curves import (
 )
 from irtcat.cat.belief.priors import mixture_moments
 from irtcat.cat.belief.state import Context
-from irtcat.cat.rules.rows import GROUP, Prior
+from irtcat.cat.rows import GROUP, Prior
 from irtcat.latent import mixture_log_density
 from irtcat.models import ItemModel, take
 from irtcat.scoring import tied_nodes

@@ -20,12 +20,12 @@ from irtcat._common.checks import (
     is_number,
 )
 from irtcat.cat.belief.line import PRIORS
+from irtcat.cat.named_rule import Part, as_part, part
+from irtcat.cat.rows import Rule
 from irtcat.cat.rules.content import CONTENT
 from irtcat.cat.rules.criteria import CRITERIA
 from irtcat.cat.rules.estimators import CONSTANT, METHODS
 from irtcat.cat.rules.exposure import EXPOSURE
-from irtcat.cat.rules.named_rule import Part, as_part, part
-from irtcat.cat.rules.rows import Rule
 from irtcat.cat.rules.sampling import FLOOR
 from irtcat.cat.rules.starting import START
 from irtcat.cat.rules.stopping import (

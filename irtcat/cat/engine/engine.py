@@ -24,11 +24,11 @@ from irtcat.cat.belief.state import (
 from irtcat.cat.engine.arguments import check_prepared
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.contenders import contending
+from irtcat.cat.named_rule import Settings
 from irtcat.cat.rules.content import CONTENT, keeping_plan, triable, whole_testlets, without_enemies
 from irtcat.cat.rules.criteria import CRITERIA, expected_variance
 from irtcat.cat.rules.estimators import estimate
 from irtcat.cat.rules.exposure import EXPOSURE
-from irtcat.cat.rules.named_rule import Settings
 from irtcat.cat.rules.sampling import draw_from, drawn, draws
 from irtcat.cat.rules.starting import START, start_theta_of
 from irtcat.cat.rules.stopping import leaves, stops

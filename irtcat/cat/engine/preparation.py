@@ -36,11 +36,11 @@ from irtcat.cat.engine.columns import (
 from irtcat.cat.engine.config import MOST_NODES, Config
 from irtcat.cat.engine.contenders import contenders
 from irtcat.cat.engine.plan import content_plan, plan_arrays
+from irtcat.cat.named_rule import as_part
 from irtcat.cat.rules.content import CONTENT
 from irtcat.cat.rules.criteria import CRITERIA
 from irtcat.cat.rules.estimators import METHODS
 from irtcat.cat.rules.exposure import EXPOSURE, blank_counts, check_exposure
-from irtcat.cat.rules.named_rule import as_part
 from irtcat.cat.rules.starting import START
 from irtcat.cat.rules.stopping import STOPPING, leaves
 from irtcat.models import CategoricalModel, in_precision, item_categories, steepest_slope

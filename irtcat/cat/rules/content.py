@@ -24,8 +24,8 @@ from irtcat._common.registry import Registry
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.cat.belief.pool import Plan
 from irtcat.cat.belief.state import NONE, Context
+from irtcat.cat.rows import GROUP, ContentRule
 from irtcat.cat.rules.assembly import Rules, best_form
-from irtcat.cat.rules.rows import GROUP, ContentRule
 
 __all__ = [
     "CONTENT",

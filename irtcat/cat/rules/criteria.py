@@ -18,9 +18,9 @@ from jaxtyping import Array, Float
 from irtcat._common.registry import Registry
 from irtcat.cat.belief.curves import Matrices, category_terms
 from irtcat.cat.belief.state import Context
+from irtcat.cat.named_rule import as_part
+from irtcat.cat.rows import GROUP, Criterion
 from irtcat.cat.rules.estimators import METHODS
-from irtcat.cat.rules.named_rule import as_part
-from irtcat.cat.rules.rows import GROUP, Criterion
 
 __all__ = ["CRITERIA", "expected_variance"]
 

@@ -20,8 +20,8 @@ from irtcat._common.checks import argument_error, check_count
 from irtcat._common.registry import Registry
 from irtcat.cat.belief.pool import Counts
 from irtcat.cat.belief.state import Context
-from irtcat.cat.rules.named_rule import Part, Settings
-from irtcat.cat.rules.rows import GROUP, ExposureRule
+from irtcat.cat.named_rule import Part, Settings
+from irtcat.cat.rows import GROUP, ExposureRule
 
 __all__ = [
     "EXPOSURE",

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from irtcat.cat.belief.state import DRAWS, CatState, Context, uniforms
-from irtcat.cat.rules.named_rule import Settings
+from irtcat.cat.named_rule import Settings
 from irtcat.prediction.betting import Draw, draw_of
 
 __all__ = ["FLOOR", "chances", "draw_from", "drawn", "draws", "with_floor"]

@@ -13,7 +13,7 @@ from jaxtyping import Array
 from irtcat._common.checks import argument_error, check_count
 from irtcat._common.registry import Registry
 from irtcat.cat.belief.state import Context
-from irtcat.cat.rules.rows import GROUP, StartRule
+from irtcat.cat.rows import GROUP, StartRule
 
 __all__ = ["START", "start_theta_of"]
 
