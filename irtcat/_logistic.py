@@ -7,8 +7,6 @@ import numpy as np
 
 from irtcat._common.types import FloatArray
 
-__all__ = ["FIELDS", "irt_parameters_of", "published_logistic"]
-
 FIELDS = {
     "rasch": ["intercept"],
     "1pl": ["slope", "intercept"],

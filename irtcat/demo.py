@@ -22,8 +22,6 @@ from irtcat.responses import Responses
 from irtcat.responses.datasets import load
 from irtcat.selection import select
 
-__all__ = ["Demo", "run"]
-
 STRATEGIES = ("random", "stratified", "fisher", "balanced")
 ESTIMATORS = ("mean", "irt", "auto")
 KS = (10, 30, 60, 100)

@@ -16,8 +16,6 @@ from irtcat.prediction.form import SHORT_FORM, ShortForm
 from irtcat.selection import read_subset
 from irtcat.training.crowd import Crowd
 
-__all__ = ["describe", "load"]
-
 SUBSET_COLUMNS = {"weight", "probability", "criterion", "strategy"}
 """Columns that a table of chosen items has and other tables of items do not."""
 

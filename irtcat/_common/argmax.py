@@ -4,8 +4,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-__all__ = ["first_best"]
-
 
 def first_best(values: Float[Array, "*rows n"]) -> Int[Array, "*rows"]:
     """Position of the greatest value in the last axis; the first if several are equal."""

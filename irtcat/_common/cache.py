@@ -4,8 +4,6 @@ import os
 import sys
 from pathlib import Path
 
-__all__ = ["cache_folder", "writable_folder"]
-
 
 def cache_folder(name: str) -> Path | None:
     """A folder in ``IRTCAT_CACHE`` or else in the user's cache; None where there is to be none."""

@@ -10,29 +10,6 @@ from unicodedata import category
 
 import numpy as np
 
-__all__ = [
-    "DUPLICATES",
-    "InputError",
-    "ResponseError",
-    "ability_points",
-    "argument_error",
-    "brief",
-    "check_choice",
-    "check_count",
-    "check_id",
-    "check_ids",
-    "check_interval",
-    "check_positive",
-    "check_unique",
-    "finite_vector",
-    "is_number",
-    "is_unicode",
-    "one_line",
-    "resolve_duplicates",
-    "shorten",
-    "visible",
-]
-
 DUPLICATES = ("refuse", "first", "suffix")
 """What can be done with repeated ids."""
 

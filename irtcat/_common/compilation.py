@@ -23,8 +23,6 @@ import numpy as np
 
 from irtcat._common.programs import CHECKS, SETTINGS, Signature, load_or_compile, programs_folder
 
-__all__ = ["BEST", "forget_programs", "jit"]
-
 T = TypeVar("T")
 
 BEST = {"xla_cpu_use_fusion_emitters": False}

@@ -7,8 +7,6 @@ import pandas as pd
 
 from irtcat._common.types import FloatArray
 
-__all__ = ["as_date", "as_years", "today", "years_of_dates"]
-
 DAYS_A_YEAR = 365.25
 
 

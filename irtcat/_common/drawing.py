@@ -3,8 +3,6 @@
 from importlib import import_module
 from typing import Any
 
-__all__ = ["figure_of"]
-
 
 def figure_of(kind: str, *arguments: Any, **options: Any) -> Any:
     """Call a function of `irtcat.plot` by name.

@@ -23,8 +23,6 @@ from uuid import uuid4
 
 from irtcat._common.checks import InputError, argument_error, check_count, one_line
 
-__all__ = ["check_executor", "executor_of", "in_order", "results_of"]
-
 Shared = TypeVar("Shared")
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -7,8 +7,6 @@ import pandas as pd
 
 from irtcat._common.types import IntArray
 
-__all__ = ["IdIndex", "first_repeated"]
-
 BATCH = 1 << 16
 """Texts that are Python objects at a time; each takes 60 bytes or more."""
 

@@ -15,8 +15,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["lazy_names"]
-
 
 def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` of a package, by its imports under ``TYPE_CHECKING``.

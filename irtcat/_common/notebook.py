@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["COLUMNS", "ROWS", "card"]
-
 BINS, WIDTH, HEIGHT = 24, 168, 32
 """Bars of the histogram, and its size in pixels: about the height of two lines of text."""
 

@@ -2,8 +2,6 @@
 
 import re
 
-__all__ = ["number_in", "whole_number_in"]
-
 NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 WHOLE = re.compile(r"[-+]?[0-9]{1,18}")  # more digits than any count or seed has
 

@@ -8,8 +8,6 @@ import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, shorten
 
-__all__ = ["by_id", "column_error", "per_item"]
-
 
 def by_id(
     name: str, values: Any, ids: Any, kind: str, what: str = "value", partial: bool = False

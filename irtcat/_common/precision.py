@@ -8,8 +8,6 @@ import numpy as np
 
 from irtcat._common.checks import check_choice
 
-__all__ = ["LARGE", "PRECISIONS", "choose_precision", "precision"]
-
 PRECISIONS = ("auto", "float64", "float32")
 
 LARGE = 2**20

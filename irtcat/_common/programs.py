@@ -29,14 +29,6 @@ from jax.experimental import serialize_executable
 
 from irtcat._common.cache import writable_folder
 
-__all__ = [
-    "CHECKS",
-    "SETTINGS",
-    "Signature",
-    "load_or_compile",
-    "programs_folder",
-]
-
 MOST_BYTES = 2**29
 """Size of the folder above which the programs that were not used for longest are deleted.
 

@@ -10,17 +10,6 @@ from contextvars import ContextVar
 from importlib.util import find_spec
 from typing import Any, TypeVar, overload
 
-__all__ = [
-    "IS_SHOWN",
-    "FitProgress",
-    "Progress",
-    "Steps",
-    "counted",
-    "part_of",
-    "progress",
-    "with_progress",
-]
-
 Progress = Callable[[int, int | None, str], None]
 """Called with the steps done, the total number (None: unknown) and the current step."""
 

@@ -11,8 +11,6 @@ from typing import Any, TypeVar
 
 from irtcat._common.checks import InputError, argument_error
 
-__all__ = ["Registry", "documented"]
-
 RowT = TypeVar("RowT")
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 

@@ -10,8 +10,6 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BoolArray", "FloatArray", "Ids", "IntArray"]
-
 FloatArray: TypeAlias = npt.NDArray[np.floating]
 IntArray: TypeAlias = npt.NDArray[np.integer]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]

@@ -12,8 +12,6 @@ import numpy as np
 from irtcat._common.checks import InputError, is_unicode
 from irtcat._files.reading import MOST_BYTES, allowed_bytes, opened, too_large
 
-__all__ = ["ArrayFile", "Unpacker", "array_file", "check_array", "map_npy", "read_npy"]
-
 STORED, DEFLATED, ZSTD = 0, 8, 93
 """Zip methods whose readers stop at the requested size; bzip2 and LZMA unpack whole blocks."""
 

@@ -23,17 +23,6 @@ import pandas as pd
 
 from irtcat._files.writing import replacing
 
-__all__ = [
-    "FORMULAS",
-    "MARK",
-    "csv_bytes",
-    "csv_escape",
-    "is_marked",
-    "read_csv",
-    "unescape",
-    "write_csv",
-]
-
 ESCAPE = "'"
 MARK = "csv_escape"
 # With the full-width forms, which some spreadsheets read as the ASCII ones.

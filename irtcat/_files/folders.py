@@ -13,8 +13,6 @@ from irtcat._files.formats import FileFormat
 from irtcat._files.reading import read_json, status_of
 from irtcat._files.writing import PARTIAL, check_target, replacing
 
-__all__ = ["FOLDER", "LOCK", "MANIFEST", "OutputFolder", "write_json"]
-
 MANIFEST, LOCK = "manifest.json", ".lock"
 FOLDER = FileFormat("irtcat-folder", "a manifest of irtcat", "Give another folder.")
 

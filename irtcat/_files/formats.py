@@ -5,8 +5,6 @@ from typing import Any, NamedTuple
 
 from irtcat._common.checks import InputError, shorten
 
-__all__ = ["FileFormat"]
-
 
 class FileFormat(NamedTuple):
     """A format, of which one version is written and read.

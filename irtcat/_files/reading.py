@@ -15,21 +15,6 @@ from typing import IO, Any
 
 from irtcat._common.checks import InputError, shorten
 
-__all__ = [
-    "MOST_BYTES",
-    "allowed_bytes",
-    "check_path",
-    "check_regular",
-    "numbered_lines",
-    "opened",
-    "parse_json",
-    "read_bytes",
-    "read_json",
-    "seekable_copy",
-    "status_of",
-    "too_large",
-]
-
 MOST_BYTES = 2**28
 """The default of every ``max_bytes``: the size to which a file may expand in memory (256 MiB).
 

@@ -18,8 +18,6 @@ try:
 except ImportError:  # Windows has no such locks
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["PARTIAL", "check_target", "lock", "replacing"]
-
 PARTIAL = ".irtcat-"
 """Prefix of the names of temporary files."""
 

@@ -14,14 +14,6 @@ import pandas as pd
 from irtcat._common.checks import InputError, argument_error, check_choice, is_number
 from irtcat._common.types import FloatArray
 
-__all__ = [
-    "BetaBinomial",
-    "Classification",
-    "livingston_lewis",
-    "observed_classification",
-    "rudner_classification",
-]
-
 MODELS = ("4-beta", "2-beta")
 
 NODES = 400

@@ -10,8 +10,6 @@ from irtcat._common.checks import argument_error, check_choice
 from irtcat._common.types import FloatArray
 from irtcat.agreement.inputs import code_labels, label_list, number_vector, read_joint
 
-__all__ = ["SCHEMES", "average_precision", "confidence_weighted_score", "confidence_weights"]
-
 
 def confidence_weights(confidence: Any, scheme: str = "linear") -> FloatArray:
     """Weights of the observations from the ranks of a system's confidence in its answers.

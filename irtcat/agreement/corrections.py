@@ -7,8 +7,6 @@ import numpy as np
 from irtcat._common.checks import argument_error, check_choice
 from irtcat._common.types import FloatArray
 
-__all__ = ["CORRECTIONS", "adjust", "benjamini_hochberg", "holm"]
-
 
 def holm(p: Any) -> FloatArray:
     """Holm's step-down p-values, which bound the chance of any false rejection.

@@ -15,17 +15,6 @@ from irtcat.agreement.corrections import CORRECTIONS, adjust
 from irtcat.agreement.inputs import is_constant, number_pairs
 from irtcat.agreement.resampling import bootstrap_interval
 
-__all__ = [
-    "CORRELATIONS",
-    "Correlation",
-    "CorrelationMatrix",
-    "correlation_matrix",
-    "correlation_test",
-    "kendall_tau_b",
-    "pearson",
-    "spearman",
-]
-
 MAX_ENUMERATED = 8
 """Up to this many pairs, p-values of rank correlations enumerate all orders (8! = 40,320)."""
 

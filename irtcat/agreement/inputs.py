@@ -9,20 +9,6 @@ import pandas as pd
 from irtcat._common.checks import InputError, argument_error, shorten
 from irtcat._common.types import FloatArray, IntArray
 
-__all__ = [
-    "Joint",
-    "code_labels",
-    "has_natural_order",
-    "is_constant",
-    "is_table",
-    "label_list",
-    "number_pairs",
-    "number_vector",
-    "read_counts",
-    "read_joint",
-    "weight_vector",
-]
-
 
 class Joint(NamedTuple):
     """The joint distribution of two labellings.

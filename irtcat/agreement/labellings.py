@@ -11,19 +11,6 @@ from irtcat._common.types import FloatArray
 from irtcat.agreement.inputs import Joint, is_table, read_joint
 from irtcat.agreement.raters import cohen_kappa
 
-__all__ = [
-    "NORMALISERS",
-    "accuracy",
-    "balanced_accuracy",
-    "conditional_entropies",
-    "conditional_entropy",
-    "conditioned_accuracies",
-    "entropy",
-    "joint_table",
-    "label_agreement",
-    "mutual_information",
-]
-
 SIDES = ("gold", "system")
 
 

@@ -8,13 +8,6 @@ from irtcat._common.checks import check_count
 from irtcat._common.types import FloatArray
 from irtcat.agreement.inputs import number_pairs
 
-__all__ = [
-    "mean_absolute_error",
-    "pairwise_accuracy",
-    "root_mean_squared_error",
-    "top_overlap",
-]
-
 
 def mean_absolute_error(x: Any, y: Any) -> float:
     """Mean of ``|x - y|``, in the units of the inputs; 0 is perfect.

@@ -18,18 +18,6 @@ from irtcat._common.checks import (
 from irtcat._common.types import FloatArray
 from irtcat.agreement.inputs import Joint, has_natural_order, read_counts, read_joint
 
-__all__ = [
-    "MEASUREMENTS",
-    "Kappa",
-    "cohen_kappa",
-    "cohen_kappa_test",
-    "fleiss_kappa",
-    "fleiss_kappa_test",
-    "krippendorff_alpha",
-    "majority_labels",
-    "majority_share",
-]
-
 DISTANCES = ("nominal", "linear", "quadratic")
 
 

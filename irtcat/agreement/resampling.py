@@ -23,8 +23,6 @@ from irtcat._common.checks import (
 from irtcat._common.executors import check_executor, in_order
 from irtcat._common.types import FloatArray, IntArray
 
-__all__ = ["BootstrapInterval", "bootstrap_interval"]
-
 AT_ONCE = 50
 """Evaluations of the statistic in one task: 2,000 resamples are 40 tasks."""
 

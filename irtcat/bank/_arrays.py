@@ -21,8 +21,6 @@ from irtcat.models import (
     unpack,
 )
 
-__all__ = ["bank_arrays", "bank_hash", "read_parts"]
-
 
 def bank_arrays(bank: Any) -> dict[str, np.ndarray]:
     """The arrays of a bank file (see `irtcat.ItemBank.save`)."""

@@ -10,8 +10,6 @@ from irtcat._common.checks import argument_error, is_unicode
 from irtcat._common.types import FloatArray, Ids
 from irtcat.bank.population import as_populations
 
-__all__ = ["check_loaded", "item_names", "item_positions", "validated_fields"]
-
 
 def validated_fields(bank: Any, sizes: set[int], n_params: int, dims: int) -> dict[str, Any]:
     """Validated fields of a new bank, in standard form: ids, numbers, correlations, tables.

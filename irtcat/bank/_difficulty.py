@@ -13,17 +13,6 @@ import pandas as pd
 
 from irtcat._common.types import BoolArray, FloatArray
 
-__all__ = [
-    "FARTHEST",
-    "Estimates",
-    "Ranking",
-    "determined_items",
-    "printed",
-    "rank_items",
-    "usual_errors",
-    "weights_of",
-]
-
 FARTHEST = 8.0
 """SDs from the population's mean beyond which a difficulty that is not determined is not printed,
 and beyond which an item without a standard error of its slope has no determined difficulty."""

@@ -34,8 +34,6 @@ from irtcat.models import (
     unpack,
 )
 
-__all__ = ["with_expected_curves"]
-
 NODES = np.linspace(-5.0, 5.0, 41)
 """Abilities in SDs of the population at which the curves are compared."""
 

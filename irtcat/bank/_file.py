@@ -17,15 +17,6 @@ from irtcat._files.formats import FileFormat
 from irtcat._files.reading import MOST_BYTES, parse_json
 from irtcat.bank.population import populations_from_json
 
-__all__ = [
-    "BANK",
-    "damaged",
-    "frame_to_json",
-    "plain",
-    "read_arrays",
-    "read_fields",
-]
-
 BANK = FileFormat("irtcat-bank", "an item bank", "Give a file that ItemBank.save wrote.")
 
 

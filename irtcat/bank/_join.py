@@ -20,8 +20,6 @@ from irtcat.models import (
     unpack,
 )
 
-__all__ = ["in_form_of", "join_banks", "mixed_banks", "with_room"]
-
 
 def join_banks(one: Any, other: Any, same_scale: bool) -> Any:
     """Join the items of two banks on the first bank's scale (see `ItemBank.join`)."""

@@ -11,8 +11,6 @@ import pandas as pd
 from irtcat.bank._table import populations_text
 from irtcat.bank.population import Population
 
-__all__ = ["BankSummary", "summarise_bank"]
-
 PARAMETERS = ("a", "b", "c", "d", "phi", "mdisc", "mdiff")
 """Columns of `ItemBank.to_frame` that are summarised."""
 

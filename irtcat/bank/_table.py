@@ -15,15 +15,6 @@ from irtcat.bank._difficulty import Estimates, printed
 from irtcat.bank._file import damaged, read_arrays, read_fields
 from irtcat.bank.population import Population, mixture_of
 
-__all__ = [
-    "BankTable",
-    "bank_text",
-    "delta_errors",
-    "item_table",
-    "populations_text",
-    "read_bank_table",
-]
-
 
 def bank_text(n_items: int, key: str, populations: Mapping[str, Population]) -> str:
     """A bank on one line."""

@@ -23,18 +23,6 @@ from irtcat.models import (
     unpack,
 )
 
-__all__ = [
-    "NEVER_USED",
-    "PREDICTED",
-    "draw_parameters",
-    "drop_unused",
-    "has_fixed_slopes",
-    "in_unused_categories",
-    "published",
-    "rescale_parameters",
-    "unused_categories",
-]
-
 NEVER_USED = "category {} of its answers never used"
 """Flag of an item with a category (numbered from 1) without answers."""
 

@@ -51,15 +51,6 @@ from irtcat.models import (
 )
 from irtcat.responses import Responses
 
-__all__ = [
-    "VERSION_GROUP",
-    "VERSION_OF",
-    "ItemBank",
-    "as_bank",
-    "one_ability",
-    "ranking",
-]
-
 VERSION_OF = "version_of"
 """Column of `ItemBank.statistics` with the original id of items that differ between groups."""
 VERSION_GROUP = "version_group"

@@ -23,14 +23,6 @@ from irtcat._common.types import FloatArray
 from irtcat.bank.bank import ItemBank, one_ability
 from irtcat.models import ItemModel, filled
 
-__all__ = [
-    "expected_se",
-    "fisher_information",
-    "item_information",
-    "summed_information",
-    "test_information",
-]
-
 ABILITIES_AT_ONCE = 64
 """Abilities per block of `summed_information`: bounds its memory at 64 numbers an item."""
 

@@ -10,8 +10,6 @@ import numpy as np
 from irtcat._common.checks import argument_error
 from irtcat._common.types import FloatArray
 
-__all__ = ["Population"]
-
 MAX_Z = 6.4
 """The nodes of one ability end here, in SDs of the population."""
 MAX_NODES = 1601

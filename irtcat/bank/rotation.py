@@ -18,8 +18,6 @@ from irtcat.bank.bank import ItemBank, structure_of
 from irtcat.bank.population import Population
 from irtcat.models import category_parameters
 
-__all__ = ["ROTATIONS", "Rotated", "factor_loadings", "rotate", "rotate_loadings"]
-
 LOGISTIC_SCALE = 1.702
 """The logistic curve with this slope is within 0.01 of the normal ogive."""
 

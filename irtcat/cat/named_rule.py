@@ -6,8 +6,6 @@ from typing import Any, Protocol
 
 from irtcat._common.checks import argument_error
 
-__all__ = ["Part", "Settings", "as_part", "part"]
-
 
 class Settings(Protocol):
     """What rules may read of a `Config`, which stands above them and knows their tables."""

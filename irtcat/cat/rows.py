@@ -4,18 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = [
-    "ContentRule",
-    "Criterion",
-    "ExposureRule",
-    "Method",
-    "Prior",
-    "Rule",
-    "StartRule",
-    "StoppingRule",
-    "Word",
-]
-
 GROUP = "irtcat.cat_rules"
 """Entry point group of the rows of other packages, for all tables."""
 

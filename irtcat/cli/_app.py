@@ -17,8 +17,6 @@ from irtcat.cli import _input
 from irtcat.cli._command import Command
 from irtcat.cli._options import Option
 
-__all__ = ["COMMANDS", "app"]
-
 PANELS = {
     "From logs to a report": ("import", "fit", "select", "predict", "short-form", "report"),
     "Scores and rankings": (

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["BEYOND", "column_of", "hardest_first", "is_difficulty", "legend_of_value"]
-
 BEYOND = 6.0
 """Difficulties farther than this from 0 are printed as "beyond": no subject is there."""
 

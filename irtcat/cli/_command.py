@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import typer
 
-from irtcat._common.progress import Progress
+from irtcat._common.progress import Progress, progress
 from irtcat.cli._input import read
 from irtcat.cli._options import CSV, FORCE, JSON, READING, REQUIRED, Option, load, option
 from irtcat.cli._output import Table, emit_csv, emit_json, say, show, write_csv
@@ -23,13 +23,10 @@ from irtcat.cli._session import (
     fail,
     fail_interrupted,
     is_interactive,
-    progress,
     sentence,
     use_compilation_cache,
     with_options,
 )
-
-__all__ = ["Command", "Options", "Output", "Table", "command_of"]
 
 
 class Output(NamedTuple):

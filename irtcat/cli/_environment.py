@@ -7,8 +7,6 @@ from importlib.metadata import PackageNotFoundError, requires, version
 
 from irtcat._version import __version__
 
-__all__ = ["environment"]
-
 
 def environment() -> str:
     """Versions of irtcat, Python and the packages that irtcat requires, and the devices of JAX.

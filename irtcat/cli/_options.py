@@ -22,19 +22,6 @@ from irtcat.cli._input import (
 )
 from irtcat.cli._source import REQUIRED, load
 
-__all__ = [
-    "REQUIRED",
-    "Option",
-    "argument",
-    "folder",
-    "group",
-    "known_names",
-    "load",
-    "option",
-    "output",
-    "result",
-]
-
 OUTPUT, READING_FILES = "Output", "Reading responses"
 """Titles of groups of options."""
 VALUES: dict[Any, str] = {

@@ -13,21 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "SUMMARY_ROWS",
-    "Table",
-    "cell",
-    "emit_csv",
-    "emit_json",
-    "figures",
-    "records",
-    "say",
-    "show",
-    "styled",
-    "to_terminal",
-    "write_csv",
-]
-
 ROWS_ON_SCREEN = 60
 """Rows of a table that are printed on a terminal, without another number."""
 SUMMARY_ROWS = 10

@@ -14,8 +14,6 @@ from irtcat.cli._session import read_key
 if TYPE_CHECKING:
     from irtcat.service.storage.context import Service
 
-__all__ = ["ADDRESS", "ITEMS_OF_TEST", "SETTINGS", "URL", "opened", "part", "set_up", "test_files"]
-
 ADDRESS = argument(
     "address", help="SQLite file of the service, or postgresql://user@host/database.", type=str
 )

@@ -9,24 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from irtcat._common.cache import writable_folder
-from irtcat._common.progress import progress
 from irtcat.cli._output import styled
-
-__all__ = [
-    "INTERRUPTED",
-    "KEY",
-    "LABELS",
-    "Interrupted",
-    "fail",
-    "fail_interrupted",
-    "is_interactive",
-    "progress",
-    "read_key",
-    "sentence",
-    "use_compilation_cache",
-    "warn",
-    "with_options",
-]
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""

@@ -11,8 +11,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Parameter", "load", "names", "parameters"]
-
 ROOT = Path(__file__).parents[2]
 TYPES = {"int": int, "float": float, "bool": bool, "tuple[float, float]": tuple[float, float]}
 """Types of options; all others are str."""

@@ -4,11 +4,12 @@ import os
 import socket
 import sys
 
+from irtcat._common.progress import progress
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import group, option
 from irtcat.cli._output import say
 from irtcat.cli._service import SETTINGS, opened, part, set_up, test_files
-from irtcat.cli._session import progress, read_key
+from irtcat.cli._session import read_key
 
 EXAMPLE = ("irtcat serve tests.db --example --check",)
 

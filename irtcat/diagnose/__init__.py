@@ -3,16 +3,14 @@
 from irtcat.diagnose import labels
 from irtcat.diagnose.dependence import Pairs, ld_statistics, q3
 from irtcat.diagnose.dif import DIF, find_dif
+from irtcat.diagnose.dimension.correlations import nearest_correlation
 from irtcat.diagnose.dimension.dimension import (
     Correlations,
-    Factors,
     ParallelAnalysis,
-    compare_factors,
     correlations,
-    factors,
-    nearest_correlation,
     parallel_analysis,
 )
+from irtcat.diagnose.dimension.factors import Factors, compare_factors, factors
 from irtcat.diagnose.drift import Drift, find_drift
 from irtcat.diagnose.empirical import SMOOTHERS, empirical_curves
 from irtcat.diagnose.groups import grouped_fit, grouped_fit_table

@@ -8,8 +8,6 @@ from scipy.special import xlogy
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.diagnose.chi_square import Coded, curves
 
-__all__ = ["GroupedCells", "ability_groups", "grouped_cells", "merge_categories"]
-
 DECIMALS = 9
 """Abilities that agree to this many decimals are ties when subjects are sorted."""
 

@@ -16,20 +16,6 @@ from irtcat._common.types import FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.models import ItemModel, as_points, filled, pack, unpack
 
-__all__ = [
-    "Conditional",
-    "conditional",
-    "derivatives",
-    "independent",
-    "model_moments",
-    "moment_covariance",
-    "observed_moments",
-    "probability_derivatives",
-    "projected",
-    "whiten",
-]
-
-
 BLOCK_ROWS = 4096
 """Subjects per block, which limits memory."""
 

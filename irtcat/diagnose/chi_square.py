@@ -24,18 +24,6 @@ from irtcat.scoring import (
     with_versions,
 )
 
-__all__ = [
-    "Coded",
-    "Group",
-    "chi_square_p",
-    "coded",
-    "complete_values",
-    "curves",
-    "item_index",
-    "population_nodes",
-    "rmsea",
-]
-
 
 class Group(NamedTuple):
     """Subjects with one population.

@@ -16,8 +16,6 @@ from irtcat.diagnose.estimated_parameters import free_of
 from irtcat.diagnose.residuals import abilities_of, blocks
 from irtcat.responses import Responses
 
-__all__ = ["Pairs", "ld_statistics", "q3"]
-
 BLOCK_ROWS = 4096
 """Subjects per block, which limits memory."""
 MIN_SHARED = 4

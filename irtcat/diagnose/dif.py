@@ -30,8 +30,6 @@ from irtcat.fitting.problem.groups import check_groups
 from irtcat.responses import Responses
 from irtcat.responses._matrix import positions
 
-__all__ = ["DIF", "find_dif"]
-
 SIZES = ((0.1, "large"), (0.05, "moderate"), (0.0, "negligible"))
 """Lower limits of the mean difference in expected score, as a share of the highest score."""
 MIN_ANSWERS = 10

@@ -29,8 +29,6 @@ from irtcat.responses._conditions import check_conditions
 from irtcat.responses._matrix import row_blocks
 from irtcat.scoring import Ability, score
 
-__all__ = ["Drift", "find_drift"]
-
 FEWEST_ANSWERS = 10
 """Items with fewer answers, and subjects with fewer on either side, are not tested: the Normal
 approximation of a sum of so few is rough."""

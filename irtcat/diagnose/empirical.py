@@ -20,8 +20,6 @@ from irtcat.diagnose.chi_square import Coded, coded, curves
 from irtcat.diagnose.residuals import abilities_of
 from irtcat.responses import Responses
 
-__all__ = ["SMOOTHERS", "empirical_curves"]
-
 SMOOTHERS = ("binned", "kernel", "spline")
 COLUMNS = ["item", "category", "theta", "n", "observed", "lower", "upper", "expected"]
 RIDGE = 1e-3

@@ -10,8 +10,6 @@ from irtcat.bank import ItemBank
 from irtcat.bank._uncertainty import unused_categories
 from irtcat.models import column_names, field_columns, free_parameters, tied_parameters
 
-__all__ = ["ESTIMATED", "Free", "free_of"]
-
 ESTIMATED = ("auto", "all", "none")
 UNINFORMED = {"constant", "no responses"}
 """Flags of items without information in the responses."""

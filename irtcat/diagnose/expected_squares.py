@@ -32,8 +32,6 @@ from irtcat.models import ItemModel
 from irtcat.responses import Responses
 from irtcat.scoring import score
 
-__all__ = ["item_nulls"]
-
 LEAST_NODES, MOST_COARSE = 2.5, 0.01
 """Effective nodes of a posterior by dimension that integrate it (a rectangle rule with a spacing of
 1.4 posterior SDs), and the largest share of subjects with fewer."""

@@ -18,15 +18,6 @@ from irtcat.fitting.problem.groups import Grouping
 from irtcat.models import column_names, expected_responses, free_parameters, tied_parameters
 from irtcat.responses import Responses
 
-__all__ = [
-    "SplitFits",
-    "item_effects",
-    "item_tables",
-    "untested_reasons",
-    "wald",
-    "without_constant",
-]
-
 AREA_SDS = 6.0
 NODES = 241
 """The areas between curves are over the mean +- 6 SDs, with this many nodes."""

@@ -13,8 +13,6 @@ from irtcat.diagnose.estimated_parameters import free_of
 from irtcat.diagnose.residuals import abilities_of
 from irtcat.responses import Responses
 
-__all__ = ["grouped_fit", "grouped_fit_table"]
-
 CENTERS = ("mean", "median")
 
 

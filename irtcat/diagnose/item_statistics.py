@@ -42,13 +42,6 @@ from irtcat.diagnose.score_tables import (
 from irtcat.responses import Responses
 from irtcat.scoring import METHODS, score, warn_of_mixture
 
-__all__ = [
-    "infit_outfit",
-    "item_fit",
-    "s_x2",
-    "s_x2_table",
-]
-
 
 def s_x2(
     bank: ItemBank,

@@ -37,8 +37,6 @@ from irtcat.diagnose.estimated_parameters import Free, free_of
 from irtcat.models import Nominal
 from irtcat.responses import Responses
 
-__all__ = ["ModelFit", "model_fit"]
-
 KINDS = ("auto", "M2", "C2")
 MISSING = ("complete", "pairwise")
 MAX_MOMENTS = 12_000

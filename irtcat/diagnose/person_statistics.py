@@ -31,8 +31,6 @@ from irtcat.models import ItemModel
 from irtcat.responses import Responses
 from irtcat.scoring import METHODS, Ability, warn_of_mixture
 
-__all__ = ["person_fit"]
-
 CORRECTED = ("ml", "wle", "map")
 """Estimators with a known form of Snijders's correction."""
 

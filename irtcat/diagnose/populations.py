@@ -21,8 +21,6 @@ from irtcat.bank import ItemBank
 from irtcat.bank._difficulty import usual_errors, weights_of
 from irtcat.fitting import Fit, Link, link
 
-__all__ = ["Populations", "compare_populations"]
-
 
 @dataclass(frozen=True, eq=False)
 class Populations:

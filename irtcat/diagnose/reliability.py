@@ -14,14 +14,6 @@ from irtcat.models import CategoricalModel, measured, take
 from irtcat.responses import Responses
 from irtcat.scoring import Ability
 
-__all__ = [
-    "coefficient_alpha",
-    "empirical_reliability",
-    "item_analysis",
-    "marginal_reliability",
-    "omega",
-]
-
 MISSING = ("listwise", "pairwise")
 BAYESIAN = ("eap", "map", "eapsum")
 AXIS = np.linspace(-6.0, 6.0, 81)

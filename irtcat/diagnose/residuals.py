@@ -15,19 +15,6 @@ from irtcat.diagnose.chi_square import Coded
 from irtcat.models import ItemModel, as_points, log_probabilities
 from irtcat.scoring import METHODS, Ability, score
 
-__all__ = [
-    "Null",
-    "Sums",
-    "abilities_of",
-    "blocks",
-    "deviates",
-    "mean_squares",
-    "method_of",
-    "row_chunks",
-    "scored",
-    "sums",
-]
-
 BLOCK_CELLS = 2**19
 """Subjects x items x categories per block, which limits memory."""
 

@@ -7,8 +7,6 @@ import numpy as np
 
 from irtcat._common.types import FloatArray, IntArray
 
-__all__ = ["ScoreTable", "expected_shares", "merged", "score_information", "score_tables"]
-
 RARE = 0.05
 """Columns with expected counts in a smaller share of the rows are merged."""
 

@@ -12,8 +12,6 @@ from irtcat._common.dates import years_of_dates
 from irtcat._common.types import FloatArray
 from irtcat.responses._frames import as_pandas
 
-__all__ = ["Design", "FeatureBlock", "check_features", "design_of"]
-
 MOST_LEVELS = 0.5
 """A text column with more levels than this share of its rows says nothing about other rows."""
 

@@ -8,8 +8,6 @@ import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, brief, check_count
 
-__all__ = ["text"]
-
 PATTERNS = {
     "words": r"\w+",
     "digits": r"\d",

@@ -27,17 +27,6 @@ from irtcat.models import (
 )
 from irtcat.responses import Responses
 
-__all__ = [
-    "AT_BOUND",
-    "Latent",
-    "bank_of",
-    "fit_of",
-    "item_flags",
-    "item_statistics",
-    "n_parameters",
-]
-
-
 AT_BOUND = "{} at its bound"
 """Flag of an item with a parameter at its bound."""
 

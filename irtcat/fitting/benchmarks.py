@@ -40,8 +40,6 @@ from irtcat.models import MODELS, Design, column_names, design_of, parameter_mat
 from irtcat.responses import Responses
 from irtcat.scoring import score
 
-__all__ = ["BENCHMARK_STRUCTURES", "BenchmarkFit", "fit_benchmarks"]
-
 BENCHMARK_STRUCTURES = {
     "correlated": "a correlation for every two benchmarks",
     "general": "a general ability and a specific one for each benchmark",

@@ -50,8 +50,6 @@ from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 from irtcat.responses._summary import rare_cells
 
-__all__ = ["FITTERS", "fit"]
-
 
 def _em(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
     """EM for one or several abilities; item regressions where theta is fixed."""

@@ -19,8 +19,6 @@ from irtcat.models import Design, ItemModel, Rasch, field_columns, tied_paramete
 from irtcat.responses import Responses
 from irtcat.scoring import changes_too_fast
 
-__all__ = ["Calibrated", "finish", "used_rows"]
-
 NARROWEST = 0.02
 """Smallest posterior SD that places a subject's local nodes."""
 

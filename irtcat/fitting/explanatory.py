@@ -47,8 +47,6 @@ from irtcat.fitting.features.regression import (
 )
 from irtcat.models import ItemModel, column_names, field_columns, pack, unpack
 
-__all__ = ["FIRST_ITERATIONS", "Explained", "check_explained", "explain", "with_uncertain_means"]
-
 FIXED_SHARE = {"ability": 0.2, "intercept": 0.2, "location": 0.2, "slope": 0.0}
 """Columns of numbers have fixed coefficients up to this many per row, else random ones.
 

@@ -20,8 +20,6 @@ from irtcat.responses import Responses
 from irtcat.responses._repeats import suspect_repeats
 from irtcat.responses._summary import rare_cells
 
-__all__ = ["linked_items", "with_notes"]
-
 FIRST_CELLS, MOST_CELLS = 2**16, 2**22
 """Responses read at a time: few at first, as most data are connected by their first rows."""
 

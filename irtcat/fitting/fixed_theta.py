@@ -58,8 +58,6 @@ from irtcat.models import (
 from irtcat.responses import Responses
 from irtcat.scoring import Ability, row_blocks
 
-__all__ = ["fit_fixed_theta", "fixed_theta", "spread"]
-
 N_NODES = 257
 """Smallest number of grid nodes; up to this many distinct abilities are the nodes themselves."""
 WIDEST_SPACING = 0.125

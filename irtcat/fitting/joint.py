@@ -29,8 +29,6 @@ from irtcat.models import Design, ItemModel, OnePL, Rasch, TwoPL
 from irtcat.responses import Responses
 from irtcat.scoring import row_blocks
 
-__all__ = ["JointPoint", "Penalty", "fit_joint", "joint_step"]
-
 MODELS_OF_JOINT = (Rasch, OnePL, TwoPL)
 TOLERANCE = {"float64": 1e-3, "float32": 5e-2}
 LONGEST_SHIFT = 0.5

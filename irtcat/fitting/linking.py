@@ -27,8 +27,6 @@ from irtcat.models import (
 )
 from irtcat.responses._conditions import check_conditions
 
-__all__ = ["LINKS", "Link", "link"]
-
 NODES, REACH = 81, 4.0
 """Number of nodes for the curves, and their range in SDs of the reference population."""
 

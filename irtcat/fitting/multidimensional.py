@@ -56,8 +56,6 @@ from irtcat.models import (
 )
 from irtcat.responses import Responses
 
-__all__ = ["fit_multidimensional"]
-
 CHECK_WORK = 4e9
 """Maximum of nodes x responses for the finer quadrature that estimates the integration error."""
 

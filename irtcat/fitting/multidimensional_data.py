@@ -48,8 +48,6 @@ from irtcat.models import (
     unpack,
 )
 
-__all__ = ["Workspace", "iterate", "iterate_density", "slopes_by_item"]
-
 REFINEMENTS = 3
 """Maximum number of quadratures: EM is run again where the nodes prove too coarse."""
 

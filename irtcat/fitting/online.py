@@ -25,8 +25,6 @@ from irtcat.responses._conditions import check_conditions
 from irtcat.responses._matrix import row_blocks
 from irtcat.scoring import subject_priors
 
-__all__ = ["update_items"]
-
 SDS, N_NODES = 6.0, 121
 """Range of the abilities in SDs of the population, and their number: .1 apart, little against the
 width of a posterior from fewer than a hundred items."""

@@ -19,8 +19,6 @@ from irtcat.fitting.summary import FitSummary
 from irtcat.latent import Populations
 from irtcat.scoring import Ability, score
 
-__all__ = ["Fit"]
-
 
 @dataclass(frozen=True, eq=False)
 class Fit:

@@ -8,8 +8,6 @@ import pandas as pd
 
 from irtcat.bank._summary import BankSummary
 
-__all__ = ["FitSummary"]
-
 
 @dataclass(frozen=True)
 class FitSummary:

@@ -71,8 +71,6 @@ from irtcat.models import (
 )
 from irtcat.responses import Responses
 
-__all__ = ["fit_em"]
-
 POPULATION_ROUNDS, CLOSE = 30, 1e-4
 ABOVE = 1e-6
 IMPOSSIBLE = (

@@ -23,8 +23,6 @@ from irtcat.cat import Session
 from irtcat.harness.items import Item
 from irtcat.io.logs.inspect_log import LETTERS
 
-__all__ = ["Answer", "Ask", "Calls", "Harness", "as_code", "ask_until_over"]
-
 ON_ERROR = ("stop", "skip")
 
 

@@ -20,8 +20,6 @@ from irtcat.cat import Session
 from irtcat.harness.answers import ON_ERROR, Answer, Progress, ask_until_over
 from irtcat.harness.items import Item
 
-__all__ = ["Command"]
-
 SECONDS_TO_END = 10.0
 """Seconds that a persistent command has to end when its input has ended."""
 

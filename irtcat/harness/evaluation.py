@@ -32,8 +32,6 @@ from irtcat.prediction import OUT_OF_RANGE, ShortForm
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 
-__all__ = ["Evaluation", "default_length", "evaluate"]
-
 SESSION = "evaluation"
 MOST_ITEMS = 100
 """Default length of an evaluation on a large bank: a random sample of that many right/wrong items

@@ -17,8 +17,6 @@ from irtcat._common.numbers import whole_number_in
 from irtcat._files.writing import replacing
 from irtcat.harness.items import Item, read_ids, read_items
 
-__all__ = ["EXPORTS", "NEW_LOGS", "Export", "export", "inspect_selector"]
-
 NEW_LOGS = "new"
 """Folder of the logs of the printed commands; not one in which those of the calibration may be."""
 

@@ -5,8 +5,6 @@ from types import ModuleType
 
 from irtcat._common.checks import InputError
 
-__all__ = ["imported"]
-
 
 def imported(module: str, name: str) -> ModuleType:
     """The module of an optional harness.

@@ -12,8 +12,6 @@ from irtcat._files.folders import LOCK, MANIFEST, OutputFolder
 from irtcat._files.writing import lock
 from irtcat.cat import Store
 
-__all__ = ["ITEMS", "LOGS", "RESULT", "STORE", "run_folder", "store_file"]
-
 STORE, RESULT, ITEMS = "sessions.db", "result.json", "items.csv"
 # Not "logs", the default of any Inspect run: answers are read from logs in this folder.
 LOGS = "inspect_logs"

@@ -22,8 +22,6 @@ from irtcat.harness.models import is_in_file, model_in_file
 from irtcat.io.logs.values import clip, version_text
 from irtcat.responses._conditions import MISMATCH, check_conditions, text_hash
 
-__all__ = ["Adaptive", "Inspect"]
-
 ADVICE = "Run the task with the settings and the data of the calibration"
 
 

@@ -12,8 +12,6 @@ from irtcat._common.numbers import whole_number_in
 from irtcat.responses._conditions import CONDITION_COLUMNS
 from irtcat.responses._metadata import HARNESS_COLUMNS
 
-__all__ = ["Item", "agreed", "known_conditions", "metadata_of", "read_ids", "read_items"]
-
 COLUMNS = {
     **HARNESS_COLUMNS,
     "text": ("text", "input", "question", "prompt"),

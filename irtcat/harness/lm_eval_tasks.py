@@ -31,8 +31,6 @@ from irtcat.io.logs.choose import FIRST
 from irtcat.io.logs.lm_eval import task_version
 from irtcat.responses._conditions import MISMATCH, check_conditions
 
-__all__ = ["LmEval"]
-
 OF_MODEL = ("batch_size", "max_batch_size", "device")
 """Options of ``simple_evaluate`` that are arguments of the model."""
 

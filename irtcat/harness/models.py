@@ -8,8 +8,6 @@ from typing import Any
 
 from irtcat._common.checks import InputError, argument_error, brief, one_line
 
-__all__ = ["is_in_file", "model_in_file"]
-
 
 def is_in_file(model: Any) -> bool:
     """Whether a model is named as ``file.py@name``.

@@ -14,8 +14,6 @@ from irtcat.harness.items import Item
 from irtcat.prediction import OUT_OF_RANGE, ShortForm
 from irtcat.responses import Responses
 
-__all__ = ["fit_of", "item_table", "read_costs", "score_by_form", "spending", "unlike_warning"]
-
 UNLIKELY = 0.01
 """A warning is given if the p-value of lz* is below this."""
 

@@ -14,8 +14,6 @@ from typing import Any
 
 from irtcat._files.reading import numbered_lines
 
-__all__ = ["Replies", "append"]
-
 METHODS = ("generate_until", "loglikelihood", "loglikelihood_rolling")
 SCALARS = (str, bool, int, float)
 

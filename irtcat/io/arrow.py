@@ -13,8 +13,6 @@ from irtcat._common.checks import InputError, argument_error, brief, one_line
 from irtcat.io.parquet import is_text, open_parquet, parquet_batches, reading_parquet, text_objects
 from irtcat.responses._table import Options, Table, find_long_columns
 
-__all__ = ["ArrowBlocks", "ArrowTable", "blocks_of", "byte_codes", "is_dataset", "table_of"]
-
 BYTES_PER_ID = 64
 """Assumed size of an id in memory, for the number of ids read at once."""
 

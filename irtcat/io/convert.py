@@ -37,8 +37,6 @@ from irtcat.responses._table import (
     read_wide,
 )
 
-__all__ = ["as_responses", "as_responses_or_source"]
-
 ROWS_ARE_SUBJECTS = "one row per subject"
 ROWS_ARE_ITEMS = "one row per item, transposed"
 

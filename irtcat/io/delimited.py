@@ -26,8 +26,6 @@ from irtcat.responses._table import (
     subject_columns,
 )
 
-__all__ = ["read_delimited"]
-
 NO_CELL_HAS, NOT_IN_LINES = "\x1f", re.compile("[\r\n\x1f]")
 
 BLOCK_CELLS = 4_000_000

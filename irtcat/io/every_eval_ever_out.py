@@ -17,8 +17,6 @@ from irtcat._files.writing import replacing
 from irtcat.responses import Responses
 from irtcat.responses._conditions import condition_text
 
-__all__ = ["write_every_eval_ever"]
-
 SCHEMA = "0.3.0"
 
 

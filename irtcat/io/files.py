@@ -17,8 +17,6 @@ from irtcat.responses import Responses
 from irtcat.responses._npz import read_npz
 from irtcat.responses._table import Options, names_of
 
-__all__ = ["FORMATS", "read_responses"]
-
 Reader = Callable[[Path, Options, int], Responses]
 
 FORMATS: dict[str, Reader] = {

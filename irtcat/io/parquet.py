@@ -22,16 +22,6 @@ from irtcat.responses._table import (
     subject_columns,
 )
 
-__all__ = [
-    "is_text",
-    "open_parquet",
-    "parquet_batches",
-    "read_parquet",
-    "reading_parquet",
-    "text_objects",
-    "unpacked_bytes",
-]
-
 
 def read_parquet(
     path: Path, options: Options | None = None, max_bytes: int = MOST_BYTES

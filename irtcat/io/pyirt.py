@@ -12,8 +12,6 @@ from irtcat.responses import Responses, responses_of
 from irtcat.responses._cells import compact
 from irtcat.responses._table import CellMatrix
 
-__all__ = ["read_pyirt"]
-
 
 def read_pyirt(path: Path, duplicates: str = "refuse") -> Responses:
     """Read lines of ``{"subject_id": "a", "responses": {"q1": 1, "q2": 0}}``.

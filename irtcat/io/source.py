@@ -25,8 +25,6 @@ from irtcat.responses import Responses
 from irtcat.responses._matrix import aligned_empty
 from irtcat.responses._table import Options
 
-__all__ = ["ResponseSource", "as_source", "chunks", "open_source"]
-
 READ_BYTES = 2**25
 """Approximate number of bytes read from a file at once."""
 

@@ -16,8 +16,6 @@ from irtcat._files.csv import MARK, is_marked, read_csv, unescape
 from irtcat._files.reading import MOST_BYTES, read_bytes
 from irtcat.responses._cells import MISSING
 
-__all__ = ["check_widths", "column_numbers", "load_text", "read_table", "records"]
-
 CONTROLS = [bytes([code]) for code in (*range(9), 11, 12, *range(14, 32), 127)]
 """Control characters except tab and line breaks. Some readers treat them as blanks."""
 

@@ -20,15 +20,6 @@ from irtcat.latent.linear_predictors import Part, PartTerms, part_terms, parts_o
 from irtcat.latent.spherical import rotations, spherical_rule
 from irtcat.models import Asymptotes, ItemModel
 
-__all__ = [
-    "AdaptiveQuadrature",
-    "adaptive_block",
-    "adaptive_posterior",
-    "adaptive_quadrature",
-    "moments_of",
-    "root_of",
-]
-
 POINTS_2D, RADII = 15, 3
 """Nodes per dimension in two dimensions; lengths of the rule by direction and length beyond."""
 

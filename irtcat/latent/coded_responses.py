@@ -10,8 +10,6 @@ from irtcat._common.checks import InputError
 from irtcat.models import Binomial, ItemModel, pack_counts
 from irtcat.responses import Responses
 
-__all__ = ["Cells", "cells_of", "round_up", "rows_on_device"]
-
 SHARED_BYTES = 2**20
 """From this size on rows share their memory with the device."""
 

@@ -9,8 +9,6 @@ from jaxtyping import Float
 from irtcat._common.checks import argument_error
 from irtcat._common.types import FloatArray
 
-__all__ = ["Density", "density_of"]
-
 HISTOGRAM, DAVIDIAN = "empirical", "davidian"
 N_POINTS, REACH = 121, 6.0
 """Default number of nodes, and their range in SDs of the start."""

@@ -32,8 +32,6 @@ from irtcat.latent.population import Moments, PopulationDesign, Populations, pop
 from irtcat.latent.quadrature_choice import Quadrature, n_nodes
 from irtcat.models import ItemModel, unpack
 
-__all__ = ["MultiSums", "RowBlock", "group_chunks", "sums_of_block"]
-
 ARRAYS_PER_CONTRAST = 4
 """Arrays of rows x nodes x items per contrast in an adaptive E-step, roughly: its chunks of rows
 are smaller by this factor, to bound memory."""

@@ -21,24 +21,9 @@ from jaxtyping import Array, Float, Int
 
 from irtcat._common.compilation import jit
 from irtcat.latent.layout import block_bytes
-from irtcat.latent.line import Curves, item_curves, log_likelihood
+from irtcat.latent.likelihood import Curves, log_likelihood
+from irtcat.latent.line import item_curves
 from irtcat.models import ItemModel
-
-__all__ = [
-    "REACH",
-    "GridQuadrature",
-    "MultiEStep",
-    "TwoTierQuadrature",
-    "count_general",
-    "grid_posterior",
-    "grid_rule",
-    "grid_step",
-    "group_items",
-    "line_rule",
-    "row_chunks",
-    "spacing_for",
-    "two_tier_step",
-]
 
 REACH = 6.0
 """The grid reaches this many SDs of the population in every direction."""

@@ -9,8 +9,6 @@ import numpy as np
 from irtcat.latent.coded_responses import round_up
 from irtcat.latent.line import LIMIT, N_NODES, SPACING, STENCIL, Blocks
 
-__all__ = ["Layout", "LayoutPlan", "block_bytes", "plan_layout"]
-
 WIDE_SD = SPACING
 """The grid integrates a posterior of this SD or wider to 1e-8 by itself."""
 

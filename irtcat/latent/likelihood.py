@@ -16,21 +16,6 @@ from jaxtyping import Array, Float, Int
 from irtcat._common.compilation import jit
 from irtcat.models import ItemModel, OnePL, TwoPL, as_points
 
-__all__ = [
-    "LIMIT",
-    "N_NODES",
-    "SPACING",
-    "Curves",
-    "Lines",
-    "grid_likelihood",
-    "grid_nodes",
-    "item_curves",
-    "lines_of",
-    "log_likelihood",
-    "log_likelihoods",
-    "window_likelihood",
-]
-
 # Grid from -6.4 to 6.4, in population SDs.
 SPACING = 0.1
 LIMIT = 6.4

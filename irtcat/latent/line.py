@@ -27,40 +27,13 @@ from irtcat.latent.likelihood import (
     LIMIT,
     N_NODES,
     SPACING,
-    Curves,
     grid_likelihood,
     grid_nodes,
     item_curves,
     lines_of,
-    log_likelihood,
     window_likelihood,
 )
 from irtcat.models import ItemModel
-
-__all__ = [
-    "LIMIT",
-    "N_NODES",
-    "SPACING",
-    "Blocks",
-    "Curves",
-    "EStep",
-    "Population",
-    "Prior",
-    "ScaleTransform",
-    "e_step",
-    "grid_nodes",
-    "integrate_locally",
-    "item_curves",
-    "local_quadrature",
-    "log_likelihood",
-    "mixture_log_density",
-    "on_grid_scale",
-    "place_locally",
-    "posterior_on_grid",
-    "row_priors",
-    "scan_blocks",
-    "transformed_nodes",
-]
 
 STENCIL = 8
 """Nodes of an interpolation (Lagrange, degree 7)."""

@@ -15,17 +15,6 @@ from jaxtyping import Array, Float
 
 from irtcat.models import ItemModel, Mixed, member_columns, unpack
 
-__all__ = [
-    "Part",
-    "PartTerms",
-    "chain_of",
-    "chained",
-    "information_of",
-    "part_terms",
-    "parts_of",
-    "scores_of",
-]
-
 
 class Part(NamedTuple):
     """The items of one link.

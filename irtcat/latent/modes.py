@@ -11,8 +11,6 @@ from irtcat._common.compilation import jit
 from irtcat.latent.linear_predictors import Part, information_of, part_terms, parts_of
 from irtcat.models import ItemModel
 
-__all__ = ["Modes", "posterior_modes"]
-
 STEPS = 40
 """Maximum number of scoring steps."""
 

@@ -15,20 +15,6 @@ from jaxtyping import Array, Float
 
 from irtcat._common.compilation import jit
 
-__all__ = [
-    "Moments",
-    "PopulationDesign",
-    "Populations",
-    "correlation_curvature",
-    "correlation_root",
-    "free_correlations",
-    "population_log_density",
-    "population_step",
-    "population_vector",
-    "populations_of",
-    "rescaled_populations",
-]
-
 
 class PopulationDesign(NamedTuple):
     """What of the population is estimated (static).

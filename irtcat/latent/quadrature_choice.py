@@ -17,8 +17,6 @@ from irtcat.latent.grid import (
     spacing_for,
 )
 
-__all__ = ["Quadrature", "as_rule", "choose_nodes", "n_nodes", "narrowest_sd"]
-
 Quadrature: TypeAlias = GridQuadrature | TwoTierQuadrature | AdaptiveQuadrature
 
 SPACINGS = (0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1)

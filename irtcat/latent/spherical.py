@@ -19,8 +19,6 @@ from scipy.special import ndtri, roots_genlaguerre
 
 from irtcat._common.types import FloatArray
 
-__all__ = ["rotations", "spherical_rule"]
-
 MOST_DIMS = 8
 """Beyond, the rule of degree 7 has negative weights, and quasi-random directions are used."""
 

@@ -13,8 +13,6 @@ from irtcat.leaderboard.metrics import METRICS, resampled_metrics
 from irtcat.prediction import full_scores
 from irtcat.responses import Responses
 
-__all__ = ["KEYS", "Leaderboard", "Run", "subject_draws"]
-
 KEYS = ["strategy", "estimator", "n_items"]
 
 

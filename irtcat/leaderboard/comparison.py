@@ -18,8 +18,6 @@ from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 from irtcat.selection import Subset
 
-__all__ = ["METHODS", "Comparison", "compare"]
-
 METHODS = ("auto", "paired", "assisted")
 POWER = 0.8
 """Power to detect the estimated difference that defines the number of further items."""

@@ -13,8 +13,6 @@ from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.leaderboard.score_factors import DF, Abilities, ScoreFactors, fit_score_factors
 from irtcat.leaderboard.score_table import ScoreTable, costs_of, feature_columns, score_table
 
-__all__ = ["Completion", "ProbePlan", "complete", "probe"]
-
 RANK = 4
 """Number of factors. Those that the scores do not need shrink to 0: on the public scores of
 experiments/several_benchmarks ranks from 3 to 6 predict alike."""

@@ -11,15 +11,6 @@ from irtcat._common.checks import argument_error, check_count, check_interval
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.leaderboard.board import KEYS, Leaderboard, Run, subject_draws
 
-__all__ = [
-    "check_confidence",
-    "items_needed",
-    "order_curve",
-    "reliable_gaps",
-    "smallest_gap",
-    "smallest_k",
-]
-
 BIN = 0.0025
 """Width of the bins in which pairs are pooled, in score units: a quarter of a point."""
 

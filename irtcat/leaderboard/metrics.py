@@ -5,8 +5,6 @@ import numpy as np
 from irtcat import agreement
 from irtcat._common.types import FloatArray
 
-__all__ = ["GAPS", "METRICS", "compare_scores", "resampled_metrics"]
-
 METRICS = (
     "kendall",
     "spearman",

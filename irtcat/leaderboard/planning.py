@@ -17,8 +17,6 @@ from irtcat.responses import Responses
 from irtcat.responses._matrix import observed
 from irtcat.selection import expectation_of
 
-__all__ = ["DESIGNS", "Plan", "design_gaps", "pair_variances", "plan"]
-
 DESIGNS = ("random", "stratified")
 N_STRATA = 10
 """Strata of proportion correct of the design "stratified"."""

@@ -29,8 +29,6 @@ from irtcat.prediction import ESTIMATORS, full_scores, predict
 from irtcat.responses import Responses
 from irtcat.selection import DEFAULT_STRATEGY, STRATEGIES, Subset, expectation_of, select
 
-__all__ = ["ALL", "Progress", "evaluate"]
-
 Progress = Callable[[int, int, str], None]
 """Called as ``progress(done, total, text)``; one unit is one subset."""
 

@@ -10,8 +10,6 @@ from irtcat._common.types import FloatArray
 from irtcat.leaderboard.board import KEYS, Leaderboard
 from irtcat.leaderboard.gaps import smallest_k
 
-__all__ = ["ERROR", "Recommendation", "recommend"]
-
 ERROR = 2.0
 """Default mean absolute error of a full score to aim at, in percentage points."""
 

@@ -8,8 +8,6 @@ from scipy.special import digamma, gammaln
 
 from irtcat._common.types import FloatArray
 
-__all__ = ["DF", "Abilities", "ScoreFactors", "fit_score_factors", "posterior_abilities"]
-
 DF = 5.0
 """Degrees of freedom of the residuals. Measured on public scores of 84 models (settings.csv of
 experiments/several_benchmarks), since the bound, which is loose in this, prefers normal ones."""

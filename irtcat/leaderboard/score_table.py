@@ -13,8 +13,6 @@ from irtcat._common.types import BoolArray, FloatArray
 from irtcat.features import check_features, design_of
 from irtcat.responses._frames import as_pandas
 
-__all__ = ["LONG", "ScoreTable", "feature_columns", "score_table"]
-
 LONG = ("model", "benchmark", "score")
 """Columns of a table with a row for each score."""
 

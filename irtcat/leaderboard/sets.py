@@ -20,8 +20,6 @@ from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 from irtcat.scoring import Ability, score
 
-__all__ = ["headroom", "item_slopes"]
-
 QUANTILES = {"p05": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
 """Quantiles of the item parameters in the table, by the end of the column's name."""
 

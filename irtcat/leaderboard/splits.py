@@ -11,8 +11,6 @@ from irtcat._common.types import IntArray
 from irtcat.prediction import full_scores
 from irtcat.responses import Responses
 
-__all__ = ["BEFORE", "GROUPS", "LEAVE_OUT", "left_out_groups", "split_subjects"]
-
 GROUPS = "metadata:"
 BEFORE = "before:"
 LEAVE_OUT = "leave-out:"

@@ -14,39 +14,6 @@ from jaxtyping import Array, Bool, Float
 from irtcat._common.compilation import jit
 from irtcat._common.types import BoolArray, FloatArray
 
-__all__ = [
-    "CategoricalModel",
-    "Design",
-    "ItemModel",
-    "Param",
-    "Parameter",
-    "as_points",
-    "category_parameters",
-    "column_names",
-    "design_of",
-    "expected_responses",
-    "field_columns",
-    "free_parameters",
-    "in_precision",
-    "item_categories",
-    "log_probabilities",
-    "measured",
-    "pack",
-    "parameter_mask",
-    "parameter_matrix",
-    "parameter_names",
-    "probabilities",
-    "response_variances",
-    "restricted",
-    "shares_of",
-    "simulate",
-    "steepest_slope",
-    "steepest_slopes",
-    "take",
-    "tied_parameters",
-    "unpack",
-]
-
 ModelT = TypeVar("ModelT", bound="ItemModel")
 
 Param = Float[Array | np.ndarray, "*items"]

@@ -15,8 +15,6 @@ from irtcat.models.base import Design, ItemModel, Param, Parameter
 from irtcat.models.logistic import irt_parameters_of, start_intercept
 from irtcat.models.slopes import INTERCEPT, SLOPE
 
-__all__ = ["EDGES", "Beta"]
-
 EDGES = (1e-6, 0.005)
 """Smallest and largest edge."""
 

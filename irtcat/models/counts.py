@@ -17,8 +17,6 @@ from irtcat.models.base import Design, ItemModel, Param, Parameter, shares_of
 from irtcat.models.logistic import irt_parameters_of, start_intercept, two_categories
 from irtcat.models.slopes import INTERCEPT, SLOPE
 
-__all__ = ["Binomial", "pack_counts", "unpack_counts"]
-
 _SHIFT = 16
 
 

@@ -21,8 +21,6 @@ from irtcat.models.slopes import (
     slope_length,
 )
 
-__all__ = ["Graded"]
-
 PerItem = Shaped[Array | np.ndarray, "*items"]
 """Number of categories of each item."""
 

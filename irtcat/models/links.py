@@ -24,17 +24,6 @@ from jaxtyping import Array, Float
 
 from irtcat.models.base import CategoricalModel, category_parameters
 
-__all__ = [
-    "ABSENT",
-    "CUMULATIVE",
-    "SOFTMAX",
-    "Asymptotes",
-    "GradedModel",
-    "Link",
-    "LinkModel",
-    "LinkTerms",
-]
-
 ABSENT = -1e4
 """Log-odds of a category that an item does not have: probability 0, and 0 times it is 0."""
 

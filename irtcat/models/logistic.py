@@ -35,18 +35,6 @@ from irtcat.models.slopes import (
     slope_length,
 )
 
-__all__ = [
-    "BinaryModel",
-    "Feasibility",
-    "FourPL",
-    "OnePL",
-    "Rasch",
-    "ThreePL",
-    "TwoPL",
-    "start_intercept",
-    "two_categories",
-]
-
 Predictors = tuple[Float[Array, "predictors one_and_dims"], Float[Array, " gaps"]]
 AnyShape = Float[Array | np.ndarray, "..."]
 

@@ -33,17 +33,6 @@ from irtcat.models.logistic import Feasibility, FourPL, ThreePL, TwoPL
 from irtcat.models.nominal import Nominal
 from irtcat.models.partial_credit import GPCM
 
-__all__ = [
-    "MIXABLE",
-    "Mixed",
-    "as_member",
-    "as_mixed",
-    "item_models",
-    "member_columns",
-    "mixture",
-    "mixture_named",
-]
-
 MIXABLE: dict[str, type[ItemModel]] = {
     cls.key: cls for cls in (TwoPL, ThreePL, FourPL, Feasibility, Graded, GPCM, Nominal)
 }

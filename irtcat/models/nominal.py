@@ -21,8 +21,6 @@ from irtcat.models.partial_credit import (
 )
 from irtcat.models.slopes import SLOPE, Slopes, one_scale
 
-__all__ = ["Nominal"]
-
 
 class Nominal(GradedModel):
     """Nominal response model: ``P(x = k) = exp(slope_k . theta + intercept_k) / sum_v ...``.

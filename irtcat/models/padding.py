@@ -7,8 +7,6 @@ import numpy as np
 
 from irtcat.models.base import ItemModel
 
-__all__ = ["filled"]
-
 ModelT = TypeVar("ModelT", bound=ItemModel)
 
 OFTEN = 16

@@ -31,8 +31,6 @@ from irtcat.models.graded import (
 from irtcat.models.links import ABSENT, SOFTMAX, GradedModel, Link
 from irtcat.models.slopes import INTERCEPT, SLOPE, Slopes, common_slope, rescaled_slope
 
-__all__ = ["GPCM", "GeneralisedRatingScale", "PartialCredit", "RatingScale"]
-
 STEP_INTERCEPT = dataclasses.replace(INTERCEPT, first_category=2)
 COMMON_STEP = Parameter(-75.0, 75.0, weak_prior=(0.0, 3.0), tied=True)
 

@@ -12,8 +12,6 @@ from irtcat.models.logistic import FourPL, ThreePL, TwoPL
 from irtcat.models.nominal import Nominal
 from irtcat.models.partial_credit import GPCM, PartialCredit
 
-__all__ = ["categorical_items", "logistic_items", "multidimensional_items"]
-
 
 def logistic_items(a: Any, b: Any, c: Any, d: Any) -> ItemModel:
     """2PL, 3PL or 4PL items (see `irtcat.ItemBank.from_parameters`)."""

@@ -17,8 +17,6 @@ from irtcat.models.mixed import mixture_named
 from irtcat.models.nominal import Nominal
 from irtcat.models.partial_credit import GPCM, GeneralisedRatingScale, PartialCredit, RatingScale
 
-__all__ = ["ALIASES", "MODELS", "STANDARD_FORM", "fitted_form", "get_model", "model_from_key"]
-
 ALIASES = {"m2pl": "2pl", "m3pl": "3pl", "bifactor": "2pl"}
 """Names of models of several abilities, and the models that they are cases of."""
 

@@ -7,19 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-__all__ = [
-    "INTERCEPT",
-    "SLOPE",
-    "Slopes",
-    "along",
-    "common_slope",
-    "one_scale",
-    "predictor_row",
-    "published_on_axes",
-    "rescaled_slope",
-    "slope_length",
-]
-
 from irtcat.models.base import Param, Parameter
 
 Slopes = Float[Array | np.ndarray, "*items_and_dims"]

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["headroom", "information_curve", "item_curves"]
-
 NAMED_CURVES = 8
 """Up to so many curves are named in a legend."""
 MOST_CURVES = 60

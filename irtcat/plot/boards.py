@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["rank_correlation", "reliable_gaps"]
-
 METRICS = {
     "kendall": "Kendall's tau-b",
     "spearman": "Spearman's rho",

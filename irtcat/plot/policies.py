@@ -11,8 +11,6 @@ from irtcat.plot.style import COLOURS, GREY, add_title, new_figure, tidy
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["policy_ability", "prompt_usefulness"]
-
 Z = 1.959964
 """Half the width of a 95 % interval, in standard errors."""
 

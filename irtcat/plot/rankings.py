@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["ranked"]
-
 MAX_LABELS = 40
 """Up to so many subjects are named on the axis."""
 STEPS = (10, 20, 50, *(digit * 10**power for power in range(2, 12) for digit in (1, 2, 5)))

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["ability_against_correct", "correlation_matrix", "empirical_curves"]
-
 COLUMNS = 4
 MOST_PANELS = 40
 DARK, LONG = 0.6, 9

@@ -12,8 +12,6 @@ from irtcat.plot.style import COLOURS, GREY, add_title, new_figure, plain, tidy
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["score_distribution", "score_errors", "session_path"]
-
 Z = 1.959964
 """Half the width of a 95 % interval, in standard errors."""
 

@@ -11,20 +11,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "COLOURS",
-    "GREY",
-    "add_title",
-    "check_figure_path",
-    "check_figures",
-    "line_style",
-    "new_figure",
-    "panels",
-    "plain",
-    "save",
-    "tidy",
-]
-
 # Okabe & Ito's colours, distinguishable on white and for the colour-blind; always with a marker.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")

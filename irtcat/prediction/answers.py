@@ -12,8 +12,6 @@ from irtcat.prediction.result import Prediction
 from irtcat.responses import Responses
 from irtcat.responses._matrix import observed
 
-__all__ = ["align", "as_prediction", "joined", "recode"]
-
 KNOWN = "calibrated already, ranked among the others"
 """The flag of a subject whose responses are part of the calibration."""
 

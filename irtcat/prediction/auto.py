@@ -61,8 +61,6 @@ from irtcat.selection import Request, expectation_of, rechoose
 from irtcat.selection.curves import SLOPE_MEAN, ScoreCurves, score_curves
 from irtcat.selection.expectation import ScoreSummary
 
-__all__ = ["learn_rule", "predict_auto", "predict_auto_pooled", "response_hashes"]
-
 PENALTIES = np.geomspace(1e-2, 10**2.5, 19)
 """Ridge penalties, in units of subjects x mean variance of an answer: from no shrinkage to nearly
 the mean of all subjects."""

@@ -29,23 +29,6 @@ import numpy as np
 from irtcat._common.types import FloatArray
 from irtcat.responses._matrix import row_blocks
 
-__all__ = [
-    "ASYMPTOTIC",
-    "FINITE",
-    "Bets",
-    "Draw",
-    "Intervals",
-    "bet",
-    "betting_interval",
-    "draw_of",
-    "intervals_of",
-    "no_bets",
-    "normal_interval",
-    "recalibrated",
-    "score_of",
-    "tuning_terms",
-]
-
 FINITE, ASYMPTOTIC = "finite-sample", "asymptotic"
 """How intervals hold: for samples of any size, or in the limit of many draws."""
 

@@ -19,8 +19,6 @@ from irtcat.prediction.intervals import conformal_quantile, mixture_interval
 from irtcat.prediction.task import FOLDS, Task, filled_scores
 from irtcat.selection.curves import score_curves
 
-__all__ = ["predict_curves"]
-
 GRID = np.linspace(-7, 7, 211)
 """Logits of the full score, from .001 to .999."""
 

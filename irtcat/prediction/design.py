@@ -7,14 +7,6 @@ from irtcat._common.types import FloatArray
 from irtcat.prediction.estimate import Estimate
 from irtcat.prediction.task import Task
 
-__all__ = [
-    "LEAST_SUBJECTS",
-    "predict_for_few",
-    "predict_mean",
-    "predict_weighted",
-    "wilson_interval",
-]
-
 LEAST_SUBJECTS = 8
 """With fewer calibrated subjects no estimator learns from them: five folds leave out one or two."""
 

@@ -17,8 +17,6 @@ from irtcat._common.types import FloatArray
 from irtcat.prediction.estimate import patterns
 from irtcat.selection.curves import EDGE, ScoreCurves
 
-__all__ = ["GRID", "Equating", "full_score_curve"]
-
 GRID = np.linspace(-9, 9, 541)
 """Logits of the full score, .0001 to .9999. Linear interpolation errs by 5e-6 (30 of 300 items)."""
 

@@ -6,8 +6,6 @@ import numpy as np
 
 from irtcat._common.types import FloatArray
 
-__all__ = ["Estimate", "patterns"]
-
 
 class Estimate(NamedTuple):
     """Output of an estimator, one value per new subject.

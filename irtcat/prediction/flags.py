@@ -1,7 +1,5 @@
 """Flags of subjects unlike the calibrated ones, or unlike those expected."""
 
-__all__ = ["BEST", "EXPECTED", "FEW_SIMILAR", "OTHER_ANSWERS", "OUT_OF_RANGE", "WEAKEST"]
-
 BEST = "among the best of the calibrated subjects or beyond"
 WEAKEST = "among the weakest of the calibrated subjects or beyond"
 OTHER_ANSWERS = "answers unlike those of the calibrated subjects"

@@ -41,8 +41,6 @@ from irtcat.selection.expectation import ScoreSummary, expectation_of
 if TYPE_CHECKING:
     from irtcat.bank import ItemBank
 
-__all__ = ["SHORT_FORM", "Norms", "ShortForm", "read_form", "warn_if_due"]
-
 SHORT_FORM = FileFormat(
     "irtcat-short-form",
     "a short form",

@@ -20,8 +20,6 @@ from irtcat.responses._conditions import CONDITION_COLUMNS
 from irtcat.responses._metadata import HARNESS_COLUMNS
 from irtcat.selection import Subset, select
 
-__all__ = ["short_form"]
-
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 """Probabilities of the intervals of a form."""
 

@@ -17,9 +17,6 @@ from irtcat.prediction.task import Estimate, Task, filled_scores
 from irtcat.responses._matrix import row_blocks
 from irtcat.selection.curves import SLOPE_MEAN, score_curves
 
-__all__ = ["predict_design_based", "predict_guaranteed"]
-
-
 NOTES = (
     "skipped items count as 0 in the lower end and as 1 in the upper end",
     "skipped items have their predictions, so that the interval is not design-based",

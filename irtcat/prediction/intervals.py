@@ -5,8 +5,6 @@ from scipy.special import ndtr
 
 from irtcat._common.types import FloatArray
 
-__all__ = ["conformal_quantile", "mixture_interval", "mixture_quantile"]
-
 BISECTIONS = 40
 """Halvings of [-1, 2]: precision 3e-12."""
 

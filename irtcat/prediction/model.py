@@ -21,8 +21,6 @@ from irtcat.prediction.task import Task
 from irtcat.responses._matrix import row_blocks
 from irtcat.scoring import score
 
-__all__ = ["predict_gpirt", "predict_irt", "predict_pirt"]
-
 N_GRID = 257
 GRID = np.linspace(-LIMIT, LIMIT, N_GRID)
 """Abilities, in population SDs, at which curves are tabulated: the range of the posterior."""

@@ -13,15 +13,6 @@ from scipy.special import expit
 
 from irtcat._common.types import FloatArray, IntArray
 
-__all__ = [
-    "PRIOR",
-    "Estimates",
-    "Range",
-    "group_starts",
-    "probability_out_of_range",
-    "with_shared_prior",
-]
-
 PRIOR = 0.65
 """Prior probability of an out-of-range subject. On ten data sets (ten draws, 10 to 100 items) the
 errors were, relative to those of .5: within the range +.6 %, beyond it -2 % (.8: +2 and -6 %). A

@@ -32,8 +32,6 @@ from irtcat.selection import expectation_of
 if TYPE_CHECKING:
     from irtcat.selection import Subset
 
-__all__ = ["ESTIMATORS", "predict"]
-
 UNANSWERED_GROUP = "no answer in this group"
 
 ESTIMATORS: Registry[Estimator] = Registry(

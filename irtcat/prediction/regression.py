@@ -12,8 +12,6 @@ from irtcat.prediction.estimate import Estimate, patterns
 from irtcat.prediction.intervals import conformal_quantile
 from irtcat.prediction.task import FOLDS, Task
 
-__all__ = ["Ridge", "fit_ridge", "predict_aipw", "predict_gp", "predict_ridge", "ridge_path"]
-
 PENALTIES = np.geomspace(1e-3, 1e4, 29)
 """Grid of ridge penalties, in units of answers: 10 is equivalent to ten answers of pure noise."""
 

@@ -9,8 +9,6 @@ from scipy.special import ndtr, ndtri
 from irtcat._common.notebook import card
 from irtcat._common.types import BoolArray, FloatArray
 
-__all__ = ["Prediction"]
-
 
 @dataclass(frozen=True, eq=False)
 class Prediction:

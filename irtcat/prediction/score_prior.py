@@ -15,8 +15,6 @@ from irtcat.bank import ItemBank, one_ability
 from irtcat.latent import LIMIT
 from irtcat.models import expected_responses, take
 
-__all__ = ["ScorePrior", "mixture_with_prior", "normal_cells"]
-
 N_CELLS = 2000
 EDGES = np.arange(1, N_CELLS) / N_CELLS
 CELLS = (np.arange(N_CELLS) + 0.5) / N_CELLS

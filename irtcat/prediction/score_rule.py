@@ -20,8 +20,6 @@ from irtcat.prediction.intervals import mixture_interval
 from irtcat.prediction.out_of_range import Estimates, Range, probability_out_of_range
 from irtcat.selection.expectation import EXPECTATIONS, ScoreSummary, expectation_of
 
-__all__ = ["ENDS", "FEW_MISSING", "Blend", "Mixture", "ScoreRule", "end_priors"]
-
 ENDS = ("stronger", "weaker")
 """The expectations of subjects beyond either end of the calibrated range."""
 

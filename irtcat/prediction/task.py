@@ -19,17 +19,6 @@ from irtcat.responses import Responses
 from irtcat.responses._matrix import observed, row_blocks
 from irtcat.selection import Request, centred_scores
 
-__all__ = [
-    "FOLDS",
-    "Estimator",
-    "Task",
-    "check_bank",
-    "filled_scores",
-    "full_scores",
-    "is_sample",
-]
-
-
 FOLDS = 5
 """Folds of every cross-validation and cross-fit: four fifths of a small calibration are left, and
 the work is five times that of a fit."""

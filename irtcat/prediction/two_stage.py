@@ -10,8 +10,6 @@ from irtcat.prediction import predict
 from irtcat.responses import Responses
 from irtcat.selection import Subset, extended
 
-__all__ = ["select_next"]
-
 
 def select_next(
     bank: ItemBank | None,

@@ -12,8 +12,6 @@ from irtcat._common.per_item import per_item
 from irtcat._common.types import FloatArray
 from irtcat.responses import Responses
 
-__all__ = ["item_groups", "item_weights"]
-
 
 def item_groups(responses: Responses, groups: Any) -> np.ndarray | None:
     """One label per item, from a column of ``responses.items`` or as passed."""

@@ -25,8 +25,6 @@ from irtcat.report.curves import axis_of, item_curves, item_location
 from irtcat.report.names import TEXTS, are_hashes, listed
 from irtcat.report.remarks import Note, common_flags, split_flags, without
 
-__all__ = ["bank_section", "information_figures", "item_table"]
-
 CORRECTNESS = ("right/wrong", "counts")
 MOST_METADATA = 8
 """Metadata columns shown of each kind (short values, long texts)."""

@@ -11,22 +11,6 @@ import pandas as pd
 
 from irtcat.report.remarks import Note
 
-__all__ = [
-    "Section",
-    "bar",
-    "choice",
-    "column",
-    "line",
-    "lines",
-    "numbers",
-    "points",
-    "row",
-    "shorter",
-    "table",
-    "table_of",
-    "words",
-]
-
 Block = dict[str, Any]
 DIGITS, DECIMALS = 4, 3
 PAGE = 25

@@ -27,8 +27,6 @@ from irtcat.responses._conditions import check_conditions
 if TYPE_CHECKING:
     from irtcat.cat import Session
 
-__all__ = ["LIMIT", "build", "write"]
-
 LIMIT = 1_000_000
 """Size limit in bytes, enough for a page of 5,000 items unless their ids are very long: long texts
 are truncated, and columns of long tables omitted, until the page fits."""

@@ -11,8 +11,6 @@ from irtcat.bank._uncertainty import published
 from irtcat.models import CategoricalModel, expected_responses, item_categories
 from irtcat.report.blocks import Block, numbers
 
-__all__ = ["item_curves", "item_location", "packed"]
-
 LOGISTIC = {"rasch", "1pl", "2pl", "3pl", "4pl", "feasibility", "binomial"}
 """Models whose curves the page computes from a, b, c and d (and the number of trials)."""
 

@@ -15,8 +15,6 @@ from irtcat.report.tables import facts_of
 if TYPE_CHECKING:
     from irtcat.cat import Session
 
-__all__ = ["evaluation", "scale"]
-
 
 def scale(name: str, contents: dict[str, Any]) -> list[Section]:
     """Sections of scales: an overview with all decisions, and the items of each scale."""

@@ -20,8 +20,6 @@ from irtcat.report.reading import Result
 from irtcat.report.tables import best_of_board
 from irtcat.responses import Responses
 
-__all__ = ["day_text", "headline", "word_for"]
-
 TIE = 5e-4
 """Scores that differ by less look equal, and share a place in words."""
 MOST_LETTERS = 60

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from irtcat.bank import ItemBank
 
-__all__ = ["TEXTS", "are_hashes", "item_names", "listed", "texts_of"]
-
 TEXTS = re.compile(
     r"^(text|question|prompt|input|stem|content|problem|query|sentence|target)", re.I
 )

@@ -17,8 +17,6 @@ from irtcat._version import __version__
 from irtcat.report.blocks import Block, Section, shorter
 from irtcat.report.remarks import grouped
 
-__all__ = ["Headline", "page"]
-
 SCRIPTS = ("core.js", "charts.js", "tables.js", "page.js")
 LENGTHS = (2000, 1000, 500, 300, 200, 140, 100, 70, 50, 30)
 """Lengths to which long texts are truncated: the first with which the page fits."""

@@ -20,18 +20,6 @@ from irtcat.responses import Responses
 if TYPE_CHECKING:
     from irtcat.cat import Session
 
-__all__ = [
-    "Ranking",
-    "Standing",
-    "flag_notes",
-    "interval_name",
-    "ranking_of",
-    "ranking_section",
-    "score_text",
-    "session_score",
-    "session_text",
-]
-
 NORMAL = NormalDist()  # scipy.special takes as long to import as numpy
 Z = NORMAL.inv_cdf(0.975)
 CLEAR, LIKELY, POSSIBLE = 0.95, 0.8, 0.05

@@ -15,8 +15,6 @@ from irtcat._files.reading import check_path, opened, read_json
 from irtcat.io.text import column_numbers, read_table
 from irtcat.leaderboard.metrics import METRICS
 
-__all__ = ["KINDS", "NOT_OVER", "Result", "read"]
-
 KINDS = {
     "bank": "an item bank (irtcat fit --out BANK.npz)",
     "scores": "abilities (irtcat score --out)",

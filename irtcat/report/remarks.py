@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-__all__ = ["TOPICS", "Group", "Listed", "Note", "common_flags", "grouped", "split_flags", "without"]
-
 TOPICS = ("Runs", "Scores", "Models", "Items", "Data")
 """Topics, in the order in which groups of equal weight stand on the page."""
 

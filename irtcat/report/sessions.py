@@ -25,8 +25,6 @@ from irtcat.report.names import item_names
 if TYPE_CHECKING:
     from irtcat.cat import Session
 
-__all__ = ["MOST", "opened_sessions", "session_blocks", "sessions"]
-
 MOST = 12
 """Number of sessions drawn."""
 CANDIDATES = 5

@@ -25,17 +25,6 @@ from irtcat.report.blocks import (
 )
 from irtcat.report.remarks import Note, common_flags, split_flags, without
 
-__all__ = [
-    "best_of_board",
-    "board",
-    "gaps",
-    "plain",
-    "predictions",
-    "scores",
-    "simulation",
-    "subset",
-]
-
 TOP = 10
 MOST_NAMED = 7
 """Lines of a chart that are named and coloured; there are as many colours."""

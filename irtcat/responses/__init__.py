@@ -6,10 +6,10 @@ from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
     from irtcat.responses import datasets
+    from irtcat.responses._summary import Flag
     from irtcat.responses.responses import (
         BASE_ITEM,
         SAVED,
-        Flag,
         Responses,
         ResponsesSummary,
         frame_table,

@@ -11,16 +11,6 @@ import pandas as pd
 
 from irtcat._common.numbers import number_in
 
-__all__ = [
-    "MISSING",
-    "block_numbers",
-    "cell_number",
-    "compact",
-    "is_missing_text",
-    "same_kind",
-    "stack",
-]
-
 EXPECTED = "0/1, true/false, a fraction, an integer code or nothing"
 Report = Callable[[int, int, str], NoReturn]  # raises for (row, column, what was expected)
 

@@ -16,15 +16,6 @@ from irtcat._common.checks import InputError, brief, check_choice
 from irtcat._common.numbers import number_in
 from irtcat.responses._metadata import HARNESS_COLUMNS
 
-__all__ = [
-    "CONDITIONS",
-    "CONDITION_COLUMNS",
-    "MISMATCH",
-    "check_conditions",
-    "condition_text",
-    "text_hash",
-]
-
 CONDITIONS = {
     "task": HARNESS_COLUMNS["task"],
     "metric": ("metric",),

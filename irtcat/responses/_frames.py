@@ -5,8 +5,6 @@ from typing import Any
 
 import pandas as pd
 
-__all__ = ["as_pandas", "frame_kind"]
-
 NATIVE = ("polars", "pyarrow", "modin", "cudf", "dask", "duckdb", "ibis", "pyspark", "sqlframe")
 """Libraries whose frames narwhals reads. Only objects of one of them cause it to be imported."""
 

@@ -17,19 +17,6 @@ from irtcat._common.checks import (
     shorten,
 )
 
-__all__ = [
-    "aligned_empty",
-    "as_matrix",
-    "as_numbers",
-    "check_codes",
-    "check_items_only",
-    "choose_ids",
-    "encode_responses",
-    "observed",
-    "positions",
-    "row_blocks",
-]
-
 
 def row_blocks(shape: tuple[int, ...], cells: int = 4_000_000) -> Iterator[slice]:
     """Split the rows of a matrix into slices of about ``cells`` cells.

@@ -7,8 +7,6 @@ import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, shorten
 
-__all__ = ["HARNESS_COLUMNS", "align_metadata", "frame_from_plain", "frame_to_plain"]
-
 HARNESS_COLUMNS = {
     "task": ("task", "task_name", "evaluation_name"),
     "sample": ("sample_id", "sample", "doc_id", "doc_index"),

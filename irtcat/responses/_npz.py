@@ -13,8 +13,6 @@ from irtcat.responses._metadata import frame_from_plain
 from irtcat.responses._table import CellMatrix
 from irtcat.responses.responses import SAVED, Responses, responses_of
 
-__all__ = ["read_npz"]
-
 ADDED = {"codes", "metadata", "trials"}
 """Arrays that `Responses.save` adds; it stores the codes separately, as X has categories 0..K-1."""
 

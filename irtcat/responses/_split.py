@@ -8,8 +8,6 @@ import pandas as pd
 from irtcat._common.checks import argument_error, check_count, check_interval
 from irtcat.responses._matrix import observed, row_blocks
 
-__all__ = ["held_out_subjects"]
-
 
 def held_out_subjects(responses: Any, share: float, seed: int, by: str | None) -> np.ndarray:
     """Mask of the subjects held out (see `Responses.split`)."""

@@ -12,15 +12,6 @@ import pandas as pd
 from irtcat._common.checks import shorten
 from irtcat.responses._repeats import earlier_equal
 
-__all__ = [
-    "Flag",
-    "ResponsesSummary",
-    "find_flags",
-    "mean_shares",
-    "rare_cells",
-    "share_bands",
-]
-
 BAND_EDGES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """Shares of right answers between which items are counted."""
 

@@ -23,24 +23,6 @@ from irtcat.responses._cells import (
     stack,
 )
 
-__all__ = [
-    "ID_NAMES",
-    "ITEM_NAMES",
-    "SUBJECT_NAMES",
-    "CellMatrix",
-    "Options",
-    "Table",
-    "checked_names",
-    "find_long_columns",
-    "has_ids",
-    "metadata_column",
-    "names_of",
-    "normalized",
-    "read_long",
-    "read_wide",
-    "subject_columns",
-]
-
 
 def _roles(stems: str, suffixes: str) -> frozenset[str]:
     """Column names: each stem alone and with each suffix."""

@@ -10,8 +10,6 @@ from irtcat._common.checks import InputError, argument_error, brief
 from irtcat._common.per_item import by_id
 from irtcat.responses._matrix import aligned_empty, row_blocks
 
-__all__ = ["MOST_TRIALS", "check_trials", "count_shares", "spread_trials"]
-
 MOST_TRIALS = 2**15 - 1
 NEAR = 0.01
 """Largest distance of fraction x trials from a whole number (fractions in files are rounded)."""

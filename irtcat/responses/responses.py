@@ -36,7 +36,7 @@ from irtcat.responses._matrix import (
 from irtcat.responses._metadata import align_metadata, frame_to_plain
 from irtcat.responses._repeats import earlier_equal
 from irtcat.responses._split import held_out_subjects
-from irtcat.responses._summary import Flag, ResponsesSummary, find_flags
+from irtcat.responses._summary import ResponsesSummary, find_flags
 from irtcat.responses._table import (
     CellMatrix,
     Options,
@@ -47,17 +47,6 @@ from irtcat.responses._table import (
     subject_columns,
 )
 from irtcat.responses._trials import check_trials, count_shares, spread_trials
-
-__all__ = [
-    "BASE_ITEM",
-    "SAVED",
-    "Flag",
-    "Responses",
-    "ResponsesSummary",
-    "frame_table",
-    "long_responses",
-    "responses_of",
-]
 
 SAVED = FileFormat("irtcat-responses", "saved responses", "Give a file of Responses.save.")
 

@@ -15,8 +15,6 @@ from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank, one_ability
 from irtcat.models import CategoricalModel, filled, item_categories
 
-__all__ = ["ordered_item_booklet"]
-
 REACH = 50.0
 """SDs of the population within which locations are searched."""
 

@@ -20,8 +20,6 @@ from irtcat.scale.rounds import Outcome, reduce_items
 from irtcat.scale.rules import Record, Rules
 from irtcat.scale.split import split_items
 
-__all__ = ["build"]
-
 ROTATIONS = ("none", "varimax", "quartimax", "oblimin", "promax")
 
 ROUGH_FIT: dict[str, Any] = {"tolerance": 0.01, "precision": "float32"}

@@ -12,8 +12,6 @@ from irtcat.fitting import Fit, fit
 from irtcat.models import Design, ItemModel, ThreePL, TwoPL, mixture, unpack
 from irtcat.responses import Responses
 
-__all__ = ["Calibrator", "as_mixture", "as_three_pl", "one_model"]
-
 LOG_2 = float(np.log(2.0))
 FINAL_TOLERANCE = 1e-6
 """Length of the last step of the final calibration, in standard errors."""

@@ -8,8 +8,6 @@ from irtcat.agreement import holm
 from irtcat.scale.calibrator import Calibrator
 from irtcat.scale.likelihood import Gain, Likelihood
 
-__all__ = ["guessing_table", "items_with_guessing"]
-
 TOLERANCE = 1e-3
 """Length of the last step in standard errors; x2 is then within .001."""
 

@@ -11,8 +11,6 @@ import numpy as np
 
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["Gain", "Likelihood"]
-
 MAX_THETA = 6.4
 """The nodes end here, in SDs of the population."""
 

@@ -17,9 +17,6 @@ from irtcat.responses import Responses
 from irtcat.scale.rules import Rules
 from irtcat.scoring import Ability, score
 
-__all__ = ["Scale", "Scales", "file_name", "file_names"]
-
-
 MAX_NAME = 60
 """Characters of a scale's name in file names; file systems limit their length."""
 

@@ -12,8 +12,6 @@ from irtcat.diagnose import ld_statistics, s_x2
 from irtcat.scale.calibrator import Calibrator
 from irtcat.scale.rules import Record, Rules
 
-__all__ = ["Outcome", "communality", "reduce_items"]
-
 TIE = 1e-6
 """Smaller differences are ties: rounding must not decide between copies of an item."""
 

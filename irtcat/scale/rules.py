@@ -8,8 +8,6 @@ import pandas as pd
 
 from irtcat._common.checks import argument_error, check_choice, check_count, check_positive
 
-__all__ = ["COLUMNS", "Record", "Rules"]
-
 TWO_FACTORS = ("flag", "refuse", "skip")
 CRITERIA = ("aic", "bic", "sabic", "caic")
 SHARES = (

@@ -11,8 +11,6 @@ from irtcat.diagnose import ParallelAnalysis, factors, parallel_analysis
 from irtcat.responses import Responses
 from irtcat.scale.rules import Record
 
-__all__ = ["Split", "item_labels", "split_items"]
-
 ALL = "all"
 
 

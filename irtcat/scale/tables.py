@@ -20,16 +20,6 @@ from irtcat.scale.calibrator import Calibrator
 from irtcat.scale.rounds import communality
 from irtcat.scoring import Ability, score
 
-__all__ = [
-    "abilities",
-    "curves",
-    "information",
-    "items",
-    "on_scale",
-    "overall_fit",
-    "reliability",
-]
-
 GRID = np.round(np.linspace(-4, 4, 81), 10)
 """Abilities of the information table."""
 CURVE_POINTS = 25

@@ -10,8 +10,6 @@ import pandas as pd
 from irtcat._common.notebook import card
 from irtcat._common.types import FloatArray, IntArray
 
-__all__ = ["Ability", "joined_abilities"]
-
 
 @dataclass(frozen=True, eq=False)
 class Ability:

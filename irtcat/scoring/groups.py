@@ -13,17 +13,6 @@ from irtcat._common.types import IntArray
 from irtcat.bank import VERSION_GROUP, VERSION_OF, ItemBank
 from irtcat.responses import Responses
 
-__all__ = [
-    "Members",
-    "group_labels",
-    "members_of_groups",
-    "mixture_note",
-    "refuse_versions",
-    "subject_labels",
-    "warn_of_mixture",
-    "with_versions",
-]
-
 
 class Members(NamedTuple):
     """The subjects of a group.

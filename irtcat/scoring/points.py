@@ -25,8 +25,6 @@ from irtcat.latent import mixture_log_density
 from irtcat.models import CategoricalModel, ItemModel, in_precision, steepest_slope
 from irtcat.scoring.posteriors import row_blocks
 
-__all__ = ["PointEstimate", "bias_slope", "point_estimates", "tied_nodes"]
-
 CELLS, MOST_CELLS = 240, 7680
 """Cells of the grid: default, and maximum where items are steep."""
 

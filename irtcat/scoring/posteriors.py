@@ -18,6 +18,7 @@ from irtcat._common.compilation import BEST, jit
 from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.latent.layout import WIDE_SD, block_bytes
+from irtcat.latent.likelihood import log_likelihood
 from irtcat.latent.line import (
     LIMIT,
     N_NODES,
@@ -27,27 +28,10 @@ from irtcat.latent.line import (
     grid_nodes,
     integrate_locally,
     item_curves,
-    log_likelihood,
     place_locally,
 )
 from irtcat.models import ItemModel, filled, in_precision, steepest_slope
 from irtcat.responses._matrix import row_blocks as slices
-
-__all__ = [
-    "CUT_OFF",
-    "FARTHEST",
-    "FINE_NODES",
-    "LIMIT",
-    "MOST_CELLS",
-    "Posterior",
-    "changes_too_fast",
-    "least_sd_for",
-    "n_cells_for",
-    "posterior",
-    "quantile",
-    "row_blocks",
-    "standardised",
-]
 
 FINE_NODES = np.linspace(-6.0, 6.0, 121)
 """Nodes of the reported posterior, in SDs: fine enough for quantiles and draws."""

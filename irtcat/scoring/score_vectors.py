@@ -30,8 +30,6 @@ from irtcat.responses import Responses
 from irtcat.scoring.ability import Ability
 from irtcat.scoring.groups import mixture_note
 
-__all__ = ["MULTI_METHODS", "score_multidimensional", "vector_posterior"]
-
 MULTI_METHODS = ("eap", "map")
 
 

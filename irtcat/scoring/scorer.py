@@ -33,8 +33,6 @@ from irtcat.scoring.posteriors import Posterior, posterior, quantile, standardis
 from irtcat.scoring.score_vectors import score_multidimensional
 from irtcat.scoring.sum_scores import check_has_sum_scores, sum_scores
 
-__all__ = ["METHODS", "plausible_values", "score", "subject_priors"]
-
 CHUNK_CELLS = 2**26
 """Responses scored at a time, where they are read in passes."""
 

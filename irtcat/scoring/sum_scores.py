@@ -24,8 +24,6 @@ from irtcat.scoring.posteriors import (
     standardised,
 )
 
-__all__ = ["check_has_sum_scores", "sum_score_table", "sum_scores"]
-
 UNDERFLOW = -500.0
 """Smallest log-probability, relative to its node's largest, that plain products represent."""
 

@@ -11,8 +11,6 @@ from irtcat.selection.dense import centred_scores
 from irtcat.selection.gaussian import Covariance, choose_robust, greedy
 from irtcat.selection.task import Choice, Task
 
-__all__ = ["balanced_weights", "choose_balanced"]
-
 STRATA, ITEMS_A_STRATUM = 10, 3
 """Most strata of difficulty, and the fewest items of each: one or two leave no choice of items that
 complement each other."""

@@ -15,15 +15,6 @@ import numpy as np
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.selection.task import Choice, Task
 
-__all__ = [
-    "choose_anchor_points",
-    "choose_kmeans_correctness",
-    "choose_kmeans_irt",
-    "cluster",
-    "k_medoids",
-    "sketch",
-]
-
 SKETCH = 512
 """Most coordinates of a point if there are many items (see `sketch`)."""
 

@@ -8,8 +8,6 @@ import numpy as np
 from irtcat._common.checks import InputError, argument_error
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["Constraints", "allocate", "round_at_random"]
-
 SLACK = 1e-9
 """Tolerance of sums of costs, against rounding."""
 

@@ -18,8 +18,6 @@ from scipy.special import expit, logit
 
 from irtcat._common.types import FloatArray
 
-__all__ = ["SLOPE_MEAN", "ScoreCurves", "score_curves"]
-
 SLOPE_SD, LEVEL_SD = 0.5, 5.0
 """Prior SDs. That of the slopes stabilises them where subjects are few; that of the levels only
 keeps items that all or none get right finite."""

@@ -8,8 +8,6 @@ from irtcat._common.types import FloatArray, IntArray
 from irtcat.responses import Responses
 from irtcat.responses._matrix import observed, row_blocks
 
-__all__ = ["Scores", "centred_scores"]
-
 SWEEPS = 10
 """Sweeps of alternating least squares."""
 

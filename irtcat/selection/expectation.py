@@ -12,8 +12,6 @@ import numpy as np
 from irtcat._common.checks import argument_error, shorten
 from irtcat._common.types import FloatArray
 
-__all__ = ["EXPECTATIONS", "Expectation", "ScoreSummary", "expectation_of"]
-
 END = 0.9
 """Quantile of the calibrated scores from which stronger subjects are expected: the very best of few
 subjects varies much more from one set of subjects to another."""

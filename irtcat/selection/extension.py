@@ -16,8 +16,6 @@ from irtcat.selection.sampling import choose_stratified
 from irtcat.selection.subset import Request, Subset
 from irtcat.selection.task import Task
 
-__all__ = ["extended"]
-
 
 def extended(
     first: Subset,

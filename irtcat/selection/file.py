@@ -11,8 +11,6 @@ from irtcat.io.text import column_numbers, read_table
 from irtcat.selection.expectation import EXPECTATIONS
 from irtcat.selection.subset import Subset
 
-__all__ = ["read_subset"]
-
 
 def read_subset(path: str | os.PathLike[str], repeatable: bool = True) -> Subset:
     """Read what `Subset.save` or ``irtcat select`` wrote, or any CSV table with a column "item".

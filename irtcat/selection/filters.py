@@ -6,8 +6,6 @@ import numpy as np
 
 from irtcat._common.types import BoolArray, FloatArray
 
-__all__ = ["RULES", "Rule"]
-
 
 class Rule(NamedTuple):
     """A filter: the statistic of an item that is compared with tau, and the side to keep.

@@ -31,16 +31,6 @@ from irtcat.selection.greedy import FREE, Picks, better
 from irtcat.selection.sampling import choose_stratified, difficulty_strata, draw
 from irtcat.selection.task import Choice, Task
 
-__all__ = [
-    "SHRINKAGE",
-    "Covariance",
-    "choose_rank_optimal",
-    "choose_robust",
-    "choose_score_optimal",
-    "continued",
-    "greedy",
-]
-
 SHRINKAGE = 0.3
 """Share s by which the covariance is shrunk to its diagonal, since the greatest of many thousand
 covariances are so by chance. Errors of ridge predictions (simulated: 300 items of two abilities, 50

@@ -7,8 +7,6 @@ import numpy as np
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.selection.constraints import Constraints
 
-__all__ = ["FREE", "Gain", "Picks", "better", "run"]
-
 Gain = Callable[[IntArray, list[int]], FloatArray]
 """Gains of candidates, given the items chosen so far (a step each)."""
 

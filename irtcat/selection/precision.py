@@ -10,8 +10,6 @@ from irtcat.selection.constraints import Constraints
 from irtcat.selection.greedy import FREE, Picks, better, run
 from irtcat.selection.task import Choice, Task
 
-__all__ = ["Determinant", "choose_d_optimal", "choose_minimax"]
-
 NODES = 41
 """Points of the ability range of "minimax": a tenth of an SD apart, where curves are smooth."""
 

@@ -15,14 +15,6 @@ from irtcat.selection.filters import RULES, Rule
 from irtcat.selection.greedy import Picks, better, run
 from irtcat.selection.task import Choice, Strategy, Task
 
-__all__ = [
-    "FILTERS",
-    "choose_disagreement",
-    "choose_discrimination",
-    "choose_fisher",
-    "choose_information",
-]
-
 POPULATION_NODES = 61
 """Equally likely abilities over which "fisher" sums without responses."""
 

@@ -14,8 +14,6 @@ from irtcat.bank import ItemBank
 from irtcat.responses import Responses
 from irtcat.selection.constraints import Constraints
 
-__all__ = ["as_range", "item_values", "read_allowed", "read_constraints", "read_groups"]
-
 NO_GROUP = "(none)"
 
 

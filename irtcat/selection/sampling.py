@@ -17,17 +17,6 @@ from irtcat.selection.curves import SLOPE_MEAN, score_curves
 from irtcat.selection.expectation import EDGE, ScoreSummary, expectation_of
 from irtcat.selection.task import Choice, Task
 
-__all__ = [
-    "N_STRATA",
-    "choose_at_random",
-    "choose_neyman",
-    "choose_stratified",
-    "choose_stratified_both",
-    "choose_stratified_group",
-    "difficulty_strata",
-    "draw",
-]
-
 N_STRATA = 10
 """Strata of proportion correct, as in `irtcat.selection.balanced`."""
 

@@ -47,15 +47,6 @@ from irtcat.selection.sampling import (
 from irtcat.selection.subset import Request, Subset
 from irtcat.selection.task import Choice, Strategy, Task
 
-__all__ = [
-    "DEFAULT_STRATEGY",
-    "DEFAULT_WITHOUT_RESPONSES",
-    "STRATEGIES",
-    "plain_request",
-    "rechoose",
-    "select",
-]
-
 STRATEGIES: Registry[Strategy] = Registry(
     "irtcat.strategies",
     Strategy,

@@ -12,8 +12,6 @@ from irtcat._common.notebook import card
 from irtcat._common.types import FloatArray
 from irtcat._files.csv import write_csv
 
-__all__ = ["Request", "Subset"]
-
 
 @dataclass(frozen=True, eq=False)
 class Request:

@@ -16,8 +16,6 @@ from irtcat.responses._matrix import observed, row_blocks
 from irtcat.selection.constraints import Constraints
 from irtcat.selection.dense import Scores, centred_scores
 
-__all__ = ["Choice", "Strategy", "Task", "share_right"]
-
 NEEDS = ("bank", "responses", "groups", "proportions")
 
 

@@ -26,8 +26,6 @@ from irtcat.service.base.errors import ServiceError
 from irtcat.service.lti.embedding import Embedding
 from irtcat.service.storage.context import Service
 
-__all__ = ["create_app", "problem"]
-
 ROUTERS = ("api.take", "api.media", "api.oauth", "api.sign_in", "api.staff", "api.cat",
            "pages", "pages.taker", "pages.staff",
            "lti.routes")  # fmt: skip

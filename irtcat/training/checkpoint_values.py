@@ -27,8 +27,6 @@ from irtcat.responses._frames import as_pandas, frame_kind
 from irtcat.responses._table import ITEM_NAMES, normalized
 from irtcat.training.dynamics import FLOOR
 
-__all__ = ["UNITS", "CheckpointValues", "Unit", "read_checkpoints"]
-
 TOLERANCE = 1e-5
 """Values may be this far out of range by rounding, as probabilities in float32 are."""
 

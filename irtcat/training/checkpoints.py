@@ -16,8 +16,6 @@ from irtcat.responses._metadata import align_metadata
 from irtcat.training.checkpoint_values import UNITS, read_checkpoints
 from irtcat.training.dynamics import Accumulator, Dynamics, average
 
-__all__ = ["Checkpoints", "Dependence", "from_checkpoints"]
-
 
 @dataclass(frozen=True, eq=False)
 class Dependence:

@@ -8,8 +8,6 @@ import numpy as np
 from irtcat._common.checks import InputError, argument_error
 from irtcat._common.types import IntArray
 
-__all__ = ["Assignment", "Member", "assignments", "check_graders", "draw_members"]
-
 SIZES = "a number of items, a share below 1, a pair (low, high) of either, or a list to draw from"
 NOISES = "a share below 1, a pair (low, high), or a list to draw from"
 

@@ -11,19 +11,6 @@ from irtcat._common.checks import InputError, argument_error, shorten
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.training.design import Assignment
 
-__all__ = [
-    "NONE",
-    "OTHER",
-    "TOLERANCE",
-    "Answers",
-    "Setup",
-    "encode",
-    "gold_of",
-    "is_estimator",
-    "name_of",
-    "train",
-]
-
 NONE, OTHER = -1, -2
 """Codes of a missing prediction, and of one that is not a label of the data."""
 

@@ -15,18 +15,6 @@ from irtcat._common.id_index import IdIndex
 from irtcat._common.types import IntArray
 from irtcat.responses._frames import as_pandas
 
-__all__ = [
-    "Kind",
-    "arrow_batches",
-    "columns_of",
-    "find_kind",
-    "ids_by_text",
-    "kind_of",
-    "pyarrow",
-    "rows_at",
-    "take",
-]
-
 BATCH = 1 << 16
 """Rows of a data set that are written at a time."""
 

@@ -12,7 +12,7 @@ from irtcat.cli._app import app
 from irtcat.service import example
 from irtcat.service.accounts.accounts import sign_in
 from irtcat.service.attempts import library, people
-from irtcat.service.attempts.taking import begin
+from irtcat.service.attempts.attempt import begin
 from irtcat.service.operations import provision, server
 from irtcat.service.storage.context import Service
 from tests.service.helpers import bank, definition, items

@@ -17,8 +17,6 @@ from jaxtyping import Array, Float
 from irtcat._common.types import FloatArray
 from irtcat.cat.belief.curves import Curves, Matrices
 
-__all__ = ["Belief", "Estimate"]
-
 
 class Estimate(NamedTuple):
     """An estimate of ability and its standard error."""

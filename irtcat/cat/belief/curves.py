@@ -13,21 +13,6 @@ from irtcat._common.types import FloatArray
 from irtcat.bank import item_information
 from irtcat.models import Asymptotes, ItemModel, LinkModel, OnePL, Rasch, TwoPL
 
-__all__ = [
-    "Curves",
-    "Matrices",
-    "answer_terms",
-    "category_terms",
-    "curves_at",
-    "has_logistic_information",
-    "information_at",
-    "information_matrices",
-    "logistic_information",
-    "probabilities_at",
-    "tabulate",
-    "trapezoid",
-]
-
 Matrices = Float[Array, "items dims dims"]
 
 

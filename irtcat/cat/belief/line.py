@@ -32,19 +32,6 @@ from irtcat.latent import mixture_log_density
 from irtcat.models import ItemModel, take
 from irtcat.scoring import tied_nodes
 
-__all__ = [
-    "PRIORS",
-    "STEEPEST_CELL",
-    "Line",
-    "highest",
-    "if_needed",
-    "integral",
-    "log_likelihood_of",
-    "mode",
-    "terms_of",
-    "with_error",
-]
-
 Curve = Callable[[Array], Array]
 """A function of ability."""
 

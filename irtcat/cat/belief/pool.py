@@ -8,8 +8,6 @@ from irtcat.cat.belief.belief import Belief
 from irtcat.cat.belief.curves import Curves
 from irtcat.models import ItemModel
 
-__all__ = ["Contenders", "Counts", "Plan", "Pool"]
-
 
 class Counts(NamedTuple):
     """Administrations so far, over all sessions; the input of exposure rules.

@@ -16,16 +16,6 @@ from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank, Population
 from irtcat.bank.population import NORMAL_MIXTURE
 
-__all__ = [
-    "drawn_abilities",
-    "frozen_prior",
-    "mixture_moments",
-    "population_prior",
-    "prior_note",
-    "prior_row",
-    "prior_rows",
-]
-
 COMPONENTS = ("means", "sds", "shares")
 """Fields of a frozen prior that is a density or a mixture."""
 

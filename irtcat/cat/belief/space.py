@@ -15,16 +15,6 @@ from irtcat.cat.belief.state import NONE, Context
 from irtcat.latent import adaptive_quadrature
 from irtcat.models import ItemModel, take
 
-__all__ = [
-    "MOST_DIMS",
-    "Grid",
-    "Normal",
-    "grid_axis",
-    "normal_rule",
-    "posterior_mode",
-    "product_grid",
-]
-
 MOST_DIMS = 3
 """Most abilities of a grid."""
 

@@ -12,16 +12,6 @@ from irtcat.cat.belief.pool import Pool
 from irtcat.cat.named_rule import Settings
 from irtcat.prediction.betting import Bets
 
-__all__ = [
-    "CONTENT_RELAXED",
-    "EXPOSURE_RELAXED",
-    "NONE",
-    "CatState",
-    "Context",
-    "lottery",
-    "uniforms",
-]
-
 NONE = -1
 """Stands for "no item" and "no answer"."""
 

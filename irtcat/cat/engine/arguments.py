@@ -8,8 +8,6 @@ from irtcat.cat.belief.pool import Pool
 from irtcat.cat.belief.state import CatState
 from irtcat.cat.engine.config import Config
 
-__all__ = ["check_config", "check_prepared", "checked_bank"]
-
 
 def checked_bank(bank: Any, config: Any) -> ItemBank:
     """The bank (see `irtcat.bank.as_bank`), with a configuration of an adaptive test.

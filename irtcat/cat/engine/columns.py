@@ -11,8 +11,6 @@ from irtcat.bank import ItemBank
 from irtcat.cat.belief.state import NONE
 from irtcat.cat.engine.config import Config
 
-__all__ = ["check_pretest", "column_of", "enemies_of", "first_of", "item_testlets", "pretest_of"]
-
 
 def column_of(bank: ItemBank, name: str | None, otherwise: Any) -> np.ndarray:
     """A column of the bank's metadata; ``otherwise`` for every item where ``name`` is None."""

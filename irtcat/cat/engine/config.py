@@ -38,8 +38,6 @@ from irtcat.cat.rules.stopping import (
 )
 from irtcat.selection import expectation_of
 
-__all__ = ["SHARES_WITHIN", "Config", "document_hash"]
-
 MOST_NODES = 2001
 """Maximum number of nodes of the grid of one ability."""
 

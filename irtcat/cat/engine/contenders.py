@@ -21,8 +21,6 @@ from irtcat.cat.belief.state import NONE, Context
 from irtcat.cat.engine.config import Config
 from irtcat.models import ItemModel
 
-__all__ = ["contenders", "contending", "is_plain"]
-
 MOST_CELLS, LEAST_CELLS = 400, 16
 WORK = 6_000_000
 """Most values of information that are computed when a bank is prepared."""

@@ -34,8 +34,6 @@ from irtcat.cat.rules.starting import START, start_theta_of
 from irtcat.cat.rules.stopping import leaves, stops
 from irtcat.prediction.betting import bet, no_bets
 
-__all__ = ["ask", "blank", "choose", "context_of", "open_values", "record", "start", "step"]
-
 BRANCHES = 16
 """Number of distinct outcomes of a batch that are tracked while its next item is chosen."""
 

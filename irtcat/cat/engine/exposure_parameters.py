@@ -19,8 +19,6 @@ from irtcat.cat.belief.pool import Counts
 from irtcat.cat.engine.config import Config, document_hash
 from irtcat.cat.rules.exposure import CALIBRATE, EXPOSURE, blank_counts
 
-__all__ = ["ExposureParameters", "counts_for", "session_counts"]
-
 EXPOSURE_PARAMETERS = FileFormat(
     "irtcat-exposure-parameters",
     "exposure parameters",

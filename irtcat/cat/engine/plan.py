@@ -18,8 +18,6 @@ from irtcat.cat.engine.columns import column_of, enemies_of, first_of, item_test
 from irtcat.cat.engine.config import SHARES_WITHIN, Config
 from irtcat.cat.rules.assembly import Constraints, Rules, conflict
 
-__all__ = ["OTHERS", "ContentPlan", "content_plan", "plan_arrays"]
-
 OTHERS = "(other groups)"
 """Name of the groups without a target, which the plan treats as one."""
 

@@ -45,8 +45,6 @@ from irtcat.cat.rules.starting import START
 from irtcat.cat.rules.stopping import STOPPING, leaves
 from irtcat.models import CategoricalModel, in_precision, item_categories, steepest_slope
 
-__all__ = ["prepare", "strata_of"]
-
 LEAST_NODES = 81
 REACH = 5.0
 """Default theta bounds, in SDs of the population."""

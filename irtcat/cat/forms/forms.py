@@ -20,8 +20,6 @@ from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank, as_bank, fisher_information, one_ability
 from irtcat.cat.rules.assembly import Rules, conflict
 
-__all__ = ["Forms", "assemble"]
-
 REACH = 1.5
 """Distance of the default abilities from the population's mean, in SDs."""
 

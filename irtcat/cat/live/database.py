@@ -13,8 +13,6 @@ from typing import Any, Protocol
 from irtcat._common.checks import InputError, argument_error
 from irtcat._common.registry import Registry
 
-__all__ = ["DATABASES", "Cursor", "Database", "DatabaseKind", "Dialect", "StoreError", "scheme_of"]
-
 
 class StoreError(InputError):
     """A store that cannot be read or written; nothing was acknowledged, nothing is repaired."""

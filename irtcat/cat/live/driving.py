@@ -17,8 +17,6 @@ from irtcat.cat.live.session import Session, bank_hash
 from irtcat.cat.live.store import Store
 from irtcat.cat.rules.exposure import EXPOSURE
 
-__all__ = ["begin", "begun_in_memory", "run", "run_async"]
-
 Answer = Callable[[Any], Any]
 
 

@@ -18,8 +18,6 @@ from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.engine import context_of, open_values
 from irtcat.cat.rules.criteria import CRITERIA
 
-__all__ = ["explain"]
-
 
 @functools.partial(jit, static_argnames=("config",))
 def _values_and_stages(

@@ -17,8 +17,6 @@ from irtcat.cat.engine.engine import lots
 from irtcat.cat.live.database import Database
 from irtcat.cat.rules.exposure import blank_counts, updated
 
-__all__ = ["Tally", "read_counts"]
-
 Key = tuple[str, str, int]
 """Bank, configuration and cell of ability (0 where the rule has no cells)."""
 

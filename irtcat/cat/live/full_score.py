@@ -18,15 +18,6 @@ from irtcat.prediction.betting import (
 if TYPE_CHECKING:
     from irtcat.prediction import Prediction
 
-__all__ = [
-    "BANK",
-    "GUARANTEED",
-    "FullScore",
-    "score_by_bank",
-    "score_by_bets",
-    "score_by_prediction",
-]
-
 BANK = "bank"
 """Name of the estimator without calibration responses: the curves of the bank."""
 

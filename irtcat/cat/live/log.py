@@ -17,27 +17,6 @@ import numpy as np
 from irtcat._common.checks import argument_error
 from irtcat._files.formats import FileFormat
 
-__all__ = [
-    "HEAD",
-    "SESSION",
-    "Clock",
-    "Event",
-    "Key",
-    "Stopwatch",
-    "as_key",
-    "digest_after",
-    "document_digest",
-    "field_fault",
-    "first_digest",
-    "is_digest",
-    "is_duration",
-    "seal_of",
-    "seconds_between",
-    "status_digest",
-    "system_clock",
-    "utc_text",
-]
-
 Event = dict[str, Any]
 Key = str | bytes | None
 

@@ -71,8 +71,6 @@ from irtcat.cat.studies.report import Report, numbered
 from irtcat.models import item_categories
 from irtcat.responses import Responses
 
-__all__ = ["Session", "bank_hash", "head_of"]
-
 RELAXED = {"content": CONTENT_RELAXED, "exposure": EXPOSURE_RELAXED}
 """Kinds of rules that an "infeasible" event names."""
 

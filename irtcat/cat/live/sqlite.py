@@ -11,8 +11,6 @@ from irtcat._common.checks import InputError
 from irtcat._files.writing import check_target
 from irtcat.cat.live.database import Cursor, Dialect, StoreError
 
-__all__ = ["SQLITE", "OpenFiles", "SQLiteFile", "store_errors"]
-
 WAIT = 60.0
 """Seconds to wait while another process writes."""
 

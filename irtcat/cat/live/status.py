@@ -9,8 +9,6 @@ import pandas as pd
 from irtcat.cat.live.full_score import GUARANTEED, FullScore, score_by_bank
 from irtcat.prediction.betting import FINITE
 
-__all__ = ["SessionStatus"]
-
 
 @dataclass(frozen=True, eq=False)
 class SessionStatus:

@@ -39,8 +39,6 @@ from irtcat.cat.live.status import SessionStatus
 from irtcat.cat.live.store_file import StoreError, StoreFile
 from irtcat.cat.rules.exposure import EXPOSURE
 
-__all__ = ["Store", "StoreError"]
-
 
 class StoredSession(Session):
     """A session of a store: `answer` returns when the answer is on disk."""

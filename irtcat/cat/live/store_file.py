@@ -23,12 +23,6 @@ from irtcat.cat.live.log import (
 from irtcat.cat.live.sqlite import SQLiteFile
 from irtcat.cat.live.status import SessionStatus
 
-__all__ = [
-    "EventLog",
-    "StoreError",
-    "StoreFile",
-]
-
 STORE = FileFormat("irtcat-store", "a store", "Name another.")
 
 SCHEMA = """

@@ -9,8 +9,6 @@ from irtcat.cat.live.log import Event
 from irtcat.cat.live.session import Session
 from irtcat.cat.rules.sampling import draws
 
-__all__ = ["in_words", "retraced"]
-
 ASKED = "asked before"
 
 

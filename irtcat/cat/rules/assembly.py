@@ -24,8 +24,6 @@ from scipy.sparse import csr_matrix, vstack
 
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["Constraints", "Rules", "best_form", "conflict"]
-
 MOST_NODES = 200
 """Nodes after which branch and bound gives up: they take as long as one integer program."""
 

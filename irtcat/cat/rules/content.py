@@ -27,17 +27,6 @@ from irtcat.cat.belief.state import NONE, Context
 from irtcat.cat.rows import GROUP, ContentRule
 from irtcat.cat.rules.assembly import Rules, best_form
 
-__all__ = [
-    "CONTENT",
-    "SOLVER",
-    "Solver",
-    "group_counts",
-    "keeping_plan",
-    "triable",
-    "whole_testlets",
-    "without_enemies",
-]
-
 
 def group_counts(context: Context) -> Array:
     """Number of scored items asked from each content group."""

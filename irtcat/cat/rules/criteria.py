@@ -22,8 +22,6 @@ from irtcat.cat.named_rule import as_part
 from irtcat.cat.rows import GROUP, Criterion
 from irtcat.cat.rules.estimators import METHODS
 
-__all__ = ["CRITERIA", "expected_variance"]
-
 Values = Float[Array, " items"]
 TINY = 1e-300
 """Smallest divisor, so that probabilities of 0 give no NaN."""

@@ -27,8 +27,6 @@ from irtcat.cat.rows import GROUP, Method
 from irtcat.models import take
 from irtcat.scoring import bias_slope
 
-__all__ = ["CONSTANT", "METHODS", "Estimate", "estimate", "is_constant"]
-
 
 def eap(context: Context) -> Estimate:
     """Posterior mean and SD: ``sum_q theta_q w_q``, over the grid by the trapezoid rule.

@@ -23,19 +23,6 @@ from irtcat.cat.belief.state import Context
 from irtcat.cat.named_rule import Part, Settings
 from irtcat.cat.rows import GROUP, ExposureRule
 
-__all__ = [
-    "EXPOSURE",
-    "blank_counts",
-    "cell_of",
-    "check_exposure",
-    "check_rate",
-    "cuts_in",
-    "eligible_items",
-    "greatest_rate",
-    "tally",
-    "updated",
-]
-
 LARGEST_SET = 50
 """Largest ``k`` of "randomesque"."""
 

@@ -9,8 +9,6 @@ from irtcat.cat.belief.state import DRAWS, CatState, Context, uniforms
 from irtcat.cat.named_rule import Settings
 from irtcat.prediction.betting import Draw, draw_of
 
-__all__ = ["FLOOR", "chances", "draw_from", "drawn", "draws", "with_floor"]
-
 FLOOR = 0.1
 """Default share of the probability that is spread evenly over the open items."""
 

@@ -15,8 +15,6 @@ from irtcat._common.registry import Registry
 from irtcat.cat.belief.state import Context
 from irtcat.cat.rows import GROUP, StartRule
 
-__all__ = ["START", "start_theta_of"]
-
 
 def criterion(context: Context, values: Array, *, theta: float | None = None) -> Array:
     """By the criterion from the first item on, at the prior's mean or a given ``theta``."""

@@ -31,19 +31,6 @@ from irtcat.cat.named_rule import Part, as_part, part
 from irtcat.cat.rows import GROUP, StoppingRule, Word
 from irtcat.prediction.betting import betting_interval
 
-__all__ = [
-    "COMBINATIONS",
-    "STOPPING",
-    "all_of",
-    "any_of",
-    "check_half_width",
-    "leaves",
-    "length_within",
-    "parse_stopping",
-    "score_moments",
-    "stops",
-]
-
 
 def length(context: Context, *, at: int = 30) -> Array:
     """``at`` scored items are answered."""

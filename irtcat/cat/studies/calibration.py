@@ -16,8 +16,6 @@ from irtcat.cat.engine.exposure_parameters import ExposureParameters
 from irtcat.cat.rules.exposure import greatest_rate
 from irtcat.cat.studies.simulation import Progress, simulate
 
-__all__ = ["calibrate_exposure"]
-
 SETTLING = 10
 """Rounds (at most a third of all) before the shares are averaged: until then they change by more
 than sampling error. With 200 items, 2,000 subjects and 30 rounds the greatest true rate was .208

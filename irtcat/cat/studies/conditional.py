@@ -9,8 +9,6 @@ from irtcat._common.checks import argument_error, check_count, finite_vector
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.cat.studies.report import Report, mean_of_finite
 
-__all__ = ["conditional_errors", "errors_by_ability"]
-
 BINS = 10
 
 

@@ -24,8 +24,6 @@ from irtcat.cat.engine.preparation import prepare
 from irtcat.cat.rules.estimators import estimate
 from irtcat.models import item_categories
 
-__all__ = ["exact_distribution", "exact_error"]
-
 MOST_PATTERNS = 2**16
 
 

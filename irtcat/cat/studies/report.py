@@ -34,8 +34,6 @@ from irtcat.selection import expectation_of
 if TYPE_CHECKING:
     from irtcat.prediction import Prediction
 
-__all__ = ["Report", "numbered"]
-
 BINS = 7
 
 EXCESS = 5.0

@@ -38,8 +38,6 @@ from irtcat.models import take
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 
-__all__ = ["replay", "simulate"]
-
 BLOCK = 1000
 """Maximum number of subjects that are simulated at a time on the CPU: 2,000 take a tenth to a fifth
 longer, since less of their arrays stays in the cache, and 500 as long (500 items, 81 nodes). A GPU,

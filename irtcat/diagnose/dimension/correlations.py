@@ -11,8 +11,6 @@ from irtcat._common.types import FloatArray, IntArray
 from irtcat.diagnose.dimension.tetrachoric import PairCorrelations, correlate_tables, pair_tables
 from irtcat.responses import Responses
 
-__all__ = ["KINDS", "Correlations", "correlations", "nearest_correlation"]
-
 KINDS = ("auto", "tetrachoric", "polychoric", "pearson")
 FLOOR = 1e-6
 """Smallest eigenvalue of a smoothed matrix."""

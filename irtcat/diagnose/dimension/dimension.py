@@ -17,22 +17,9 @@ from irtcat.diagnose.dimension.correlations import (
     check_codes,
     correlate_codes,
     correlations,
-    nearest_correlation,
     square,
 )
-from irtcat.diagnose.dimension.factors import Factors, compare_factors, factors
 from irtcat.responses import Responses
-
-__all__ = [
-    "Correlations",
-    "Factors",
-    "ParallelAnalysis",
-    "compare_factors",
-    "correlations",
-    "factors",
-    "nearest_correlation",
-    "parallel_analysis",
-]
 
 
 @dataclass(frozen=True, eq=False)

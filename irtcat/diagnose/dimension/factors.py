@@ -16,8 +16,6 @@ from irtcat.diagnose.dimension.minres import minres
 from irtcat.fitting import Fit, fit
 from irtcat.responses import Responses
 
-__all__ = ["Factors", "compare_factors", "factor_table", "factors"]
-
 METHODS = ("minres", "mml")
 ROTATIONS = ("none", "varimax", "quartimax", "oblimin", "promax", "target")
 

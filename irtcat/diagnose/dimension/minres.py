@@ -6,8 +6,6 @@ import numpy as np
 
 from irtcat._common.types import FloatArray
 
-__all__ = ["Minres", "minres"]
-
 MIN_UNIQUE = 0.005
 """Lower bound of unique variances; items at it are Heywood cases."""
 

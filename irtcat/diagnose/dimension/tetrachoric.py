@@ -13,8 +13,6 @@ from scipy.special import ndtr, ndtri, owens_t
 
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["PairCorrelations", "correlate_tables", "normal_pair_below", "pair_tables"]
-
 MAX_THRESHOLD = 9.0
 """Thresholds beyond it are treated as infinite: P = 1e-19."""
 MAX_R = 1 - 1e-9

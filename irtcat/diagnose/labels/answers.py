@@ -19,8 +19,6 @@ from irtcat.fitting.em.priors import FEW_RESPONSES
 from irtcat.responses import Responses
 from irtcat.scoring import Ability, score
 
-__all__ = ["AnswerEvidence", "answer_evidence", "hypotheses", "kind_shares"]
-
 MIN_PAIR = 20
 """Items that two subjects must share for their correlation to count."""
 PSEUDO_ITEMS = 10.0

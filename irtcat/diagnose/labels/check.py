@@ -28,18 +28,6 @@ from irtcat.diagnose.labels.predictions import Predictions
 from irtcat.fitting.em.priors import FEW_RESPONSES
 from irtcat.responses import Responses
 
-__all__ = [
-    "MIN_GAIN",
-    "MIN_ITEMS",
-    "NEVER",
-    "Check",
-    "check_by_planting",
-    "check_planted",
-    "choose",
-    "posterior",
-]
-__all__ += ["share_wrong"]
-
 N_ROUNDS = 5
 SHARE = 0.1
 """Planted in every round. With more they would change abilities and the learners' calibration."""

@@ -17,8 +17,6 @@ from scipy.special import logsumexp
 
 from irtcat._common.types import FloatArray, IntArray
 
-__all__ = ["ClassModel", "fit_classes"]
-
 MISLED = 0.05
 """Learners may all be misled about an item that they are sure of. For this many times their
 expected share of errors the predictions count as uninformative. Of 0, .05, .1, .2 and .4 it had the

@@ -27,24 +27,18 @@ from irtcat.diagnose.labels.classes import ClassModel, fit_classes
 from irtcat.diagnose.labels.evidence import top_subjects
 from irtcat.diagnose.labels.orders import (
     ORDERS,
-    average_precision,
     best_order,
     is_of_learners,
     missing_evidence,
     order_keys,
-    precision_at,
     read_dynamics,
-    recall_at,
     sort_key,
 )
-from irtcat.diagnose.labels.plants import Planted, plant
+from irtcat.diagnose.labels.plants import Planted
 from irtcat.diagnose.labels.predictions import Predictions, is_crowd, read_crowd
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 from irtcat.scoring import Ability
-
-__all__ = ["ORDERS", "LabelRanking", "Planted", "average_precision", "plant", "precision_at"]
-__all__ += ["rank", "recall_at"]
 
 FEW_ANSWERS = 5
 """Items with fewer answers get a remark."""

@@ -28,8 +28,6 @@ from irtcat.models import expected_responses
 from irtcat.responses import Responses
 from irtcat.scoring import Ability
 
-__all__ = ["LONG", "Evidence", "curves", "item_evidence", "top_subjects", "unrelated"]
-
 SPREAD = 0.5
 """SD of the logarithm of sound items' slopes."""
 GUESSING = (0.0, 0.25)

@@ -19,8 +19,6 @@ from irtcat._common.progress import Progress, Steps
 from irtcat._common.types import FloatArray
 from irtcat.diagnose.labels.evidence import GUESSING, KEYED, SPREAD, Evidence, unrelated
 
-__all__ = ["few_evidence"]
-
 LOG_SLOPES = np.linspace(-1.5, 1.5, 11)
 DIFFICULTIES = np.linspace(-8, 8, 33)
 """The grid over the parameters of items."""

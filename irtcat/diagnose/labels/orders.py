@@ -9,10 +9,6 @@ import pandas as pd
 from irtcat._common.checks import InputError, argument_error, check_count
 from irtcat._common.types import FloatArray
 
-__all__ = ["ORDERS", "Order", "average_precision", "best_order", "is_of_learners"]
-__all__ += ["missing_evidence", "order_keys", "precision_at", "read_dynamics", "recall_at"]
-__all__ += ["sort_key"]
-
 
 class Order(NamedTuple):
     """An order of the items.

@@ -11,8 +11,6 @@ from irtcat._common.checks import argument_error, check_count, check_interval
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.diagnose.labels.evidence import BETAS, KEYED
 
-__all__ = ["ANSWER_KINDS", "CLASS_KINDS", "Kind", "Planted", "plant"]
-
 
 @dataclass(frozen=True)
 class Kind:

@@ -7,8 +7,6 @@ import numpy as np
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.diagnose.labels.classes import ClassModel
 
-__all__ = ["Predictions", "is_crowd", "read_crowd"]
-
 MISSING = -1
 """Code of a missing prediction in a crowd."""
 

@@ -17,8 +17,6 @@ from irtcat._files.formats import FileFormat
 from irtcat._files.reading import MOST_BYTES, parse_json
 from irtcat._files.writing import check_target, replacing
 
-__all__ = ["Checkpoint", "Identity", "Snapshot", "check_checkpoint", "digest"]
-
 CHECKPOINT = FileFormat("irtcat-checkpoint", "a checkpoint of a fit", "Choose another file.")
 
 EVERY = 5.0

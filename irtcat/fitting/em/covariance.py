@@ -6,8 +6,6 @@ import numpy as np
 
 from irtcat._common.types import BoolArray, FloatArray
 
-__all__ = ["Covariance", "inverse_blocks", "inverse_of_all"]
-
 
 class Covariance(NamedTuple):
     """Covariance of the estimates; NaN for what was not estimated, None for what was not computed.

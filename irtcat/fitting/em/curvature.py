@@ -72,8 +72,6 @@ from irtcat.latent import (
 )
 from irtcat.models import ItemModel, LinkModel, Mixed, as_points, pack, unpack
 
-__all__ = ["Curvature", "Multidimensional", "OneAbility", "complete_information", "covariance_of"]
-
 FULL_WORK = 3e10
 """Maximum number of operations for the full matrix with "auto" (about a second)."""
 

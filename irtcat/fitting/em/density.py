@@ -12,8 +12,6 @@ from irtcat.fitting.em.multidimensional_iteration import MultiProblem, run_multi
 from irtcat.latent import Density, GridQuadrature, MultiEStep, log_likelihoods
 from irtcat.models import pack, unpack
 
-__all__ = ["density_map", "density_table", "with_density"]
-
 INNER_STEPS = 50
 """Steps of a histogram's probabilities in each iteration."""
 

@@ -16,8 +16,6 @@ from irtcat.bank import rotate_loadings
 from irtcat.fitting.em.driver import Settings, run_em
 from irtcat.fitting.em.iteration import EMProblem, EMState
 
-__all__ = ["MIN_GAIN", "REPORTED_GAIN", "ChosenStart", "highest_start", "item_directions"]
-
 MOST_ITEMS, MOST_ROWS = 200, 400
 """Maximum number of items, and approximate number of rows used (a few ms for correlations)."""
 

@@ -13,8 +13,6 @@ from irtcat.fitting.em.extrapolation import Extrapolation, History
 from irtcat.fitting.em.iteration import EMPoint, EMState, EMUpdate, run_e_step
 from irtcat.fitting.em.m_step import at_bounds
 
-__all__ = ["Ended", "Progress", "Settings", "run_em"]
-
 Progress = Callable[[int, float, float], None]
 """Called with the iteration, the log-posterior and the step in standard errors."""
 

@@ -8,8 +8,6 @@ from irtcat._common.types import FloatArray
 from irtcat.fitting.em.iteration import EMPoint
 from irtcat.fitting.em.m_step import Constraints
 
-__all__ = ["Extrapolation", "History"]
-
 MEMORY = 6
 """Number of earlier steps that the extrapolation uses."""
 

@@ -26,8 +26,6 @@ from jaxtyping import Array, Float
 
 from irtcat.fitting.em.m_step import RIDGE, _solve
 
-__all__ = ["Displacement", "Scores", "full_step", "item_scores"]
-
 LINE = 5
 """Gauss-Hermite nodes over each eta."""
 

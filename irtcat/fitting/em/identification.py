@@ -36,25 +36,6 @@ from irtcat.models import (
 from irtcat.responses import Responses
 from irtcat.scoring import match, posterior, standardised
 
-__all__ = [
-    "Anchors",
-    "ScaleMap",
-    "anchor_items",
-    "best_latent",
-    "check_anchors",
-    "first_population",
-    "fixes_the_scale",
-    "is_covered",
-    "known_categories",
-    "populations",
-    "recentred",
-    "reflected",
-    "run_covered",
-    "start_on_scale",
-    "with_anchors",
-    "with_ties",
-]
-
 SAMPLE = 4_000_000
 """Maximum number of responses (minimum 100 subjects) used to guess the first population."""
 

@@ -22,8 +22,6 @@ from irtcat.fitting.problem.user_priors import canonical
 from irtcat.models import ItemModel, field_columns
 from irtcat.responses import Responses
 
-__all__ = ["Versions", "versions_of", "with_version_columns", "with_versions"]
-
 
 class Versions(NamedTuple):
     """The items of a fit with partial invariance.

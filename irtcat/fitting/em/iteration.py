@@ -34,18 +34,6 @@ from irtcat.latent import (
 )
 from irtcat.models import ItemModel, pack, unpack
 
-__all__ = [
-    "EMPoint",
-    "EMProblem",
-    "EMState",
-    "EMUpdate",
-    "Sums",
-    "em_map",
-    "em_update",
-    "run_e_step",
-    "sums_of",
-]
-
 
 class EMPoint(NamedTuple):
     """The parameters that EM estimates; between the iterations as arrays of numpy.

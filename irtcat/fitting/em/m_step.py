@@ -18,20 +18,6 @@ from irtcat.fitting.em.m_step_terms import item_terms
 from irtcat.latent.line import grid_nodes
 from irtcat.models import ItemModel
 
-__all__ = [
-    "Constraints",
-    "MStep",
-    "Shared",
-    "at_bounds",
-    "beyond_bounds",
-    "log_prior",
-    "m_step",
-    "penalised_terms",
-    "prior_information",
-    "prior_slopes",
-    "step_within_bounds",
-]
-
 RIDGE = 1e-10
 """Smallest pivot of the small Cholesky factorisations, and the diagonal of inactive parameters."""
 

@@ -14,8 +14,6 @@ from jaxtyping import Array, Float
 from irtcat.latent import chain_of, chained, part_terms, parts_of
 from irtcat.models import Binomial, ItemModel, LinkModel, Mixed, OnePL, TwoPL, as_points, unpack
 
-__all__ = ["LINEAR", "item_terms"]
-
 LINEAR = (OnePL, TwoPL)
 """Models whose parameters are (slopes, intercept) of a logistic curve: see `linear_terms`."""
 

@@ -50,15 +50,6 @@ from irtcat.latent import (
 )
 from irtcat.models import ItemModel, ThreePL, pack, unpack
 
-__all__ = [
-    "CAN_BE_LENGTHENED",
-    "MultiProblem",
-    "StepRule",
-    "filled",
-    "run_multi_e_step",
-    "sums_at",
-]
-
 CAN_BE_LENGTHENED = (*LINEAR, ThreePL)
 """Models whose steps are lengthened with the missing information: see `fitting.em.full_step`."""
 

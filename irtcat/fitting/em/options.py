@@ -12,8 +12,6 @@ from irtcat.fitting.em.driver import Progress, Settings
 from irtcat.fitting.features.columns import Features
 from irtcat.fitting.problem.groups import Grouping
 
-__all__ = ["Options", "loop_settings"]
-
 TOLERANCE = {"float64": 1e-4, "float32": 5e-2}
 """Default tolerance, in standard errors."""
 

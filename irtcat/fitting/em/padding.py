@@ -17,8 +17,6 @@ from irtcat._common.types import FloatArray
 from irtcat.fitting.em.m_step import Constraints
 from irtcat.latent import round_up
 
-__all__ = ["ItemFill"]
-
 FEWEST_ITEMS = 8
 """Smallest number of items of a program."""
 

@@ -29,18 +29,6 @@ from irtcat.models import (
     unpack,
 )
 
-__all__ = [
-    "FEW_RARE",
-    "FEW_RESPONSES",
-    "FEW_SLOPES",
-    "FEW_SUBJECTS",
-    "PriorTable",
-    "check_priors",
-    "prior_table",
-    "scale_columns",
-    "ties_fix_the_scale",
-]
-
 FEW_RESPONSES = 50
 FEW_RARE = 10
 FEW_SUBJECTS = 30

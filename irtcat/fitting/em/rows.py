@@ -17,15 +17,6 @@ from irtcat.latent import cells_of, round_up
 from irtcat.models import ItemModel
 from irtcat.responses import Responses
 
-__all__ = [
-    "MANY_ITEMS_FOR_PATTERNS",
-    "Rows",
-    "categories_of",
-    "distinct_rows",
-    "grouping_of",
-    "rows_of",
-]
-
 FEWEST_ROWS = 32
 """Smallest number of rows of a program."""
 

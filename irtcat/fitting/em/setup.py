@@ -36,8 +36,6 @@ from irtcat.models import (
 from irtcat.responses import Responses
 from irtcat.scoring import row_blocks
 
-__all__ = ["FitData", "FitSetup", "read_data", "set_up"]
-
 
 @dataclass(frozen=True)
 class FitData:

@@ -29,8 +29,6 @@ from irtcat.latent import Blocks, EStep, Layout, LayoutPlan, Population, RowBloc
 from irtcat.models import unpack
 from irtcat.scoring import row_blocks
 
-__all__ = ["AXIS", "Sharded", "all_gather", "mesh_of"]
-
 AXIS = "subjects"
 
 

@@ -8,8 +8,6 @@ import numpy as np
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.fitting.em.m_step import Shared
 
-__all__ = ["averaged", "count_distinct", "shared_cells", "spread_of"]
-
 
 def shared_cells(labels: IntArray, dtype: np.dtype) -> Shared:
     """The cells of the tied columns for the M-step.

@@ -23,19 +23,6 @@ from irtcat.models import (
     unpack_counts,
 )
 
-__all__ = [
-    "Start",
-    "Sums",
-    "category_counts",
-    "cross_sums",
-    "further_start",
-    "jittered",
-    "points_of",
-    "start_params",
-    "starting_point",
-]
-
-
 JITTER, SIGN_CHANGES = 0.7, 0.1
 """SD of the random changes of a further start, and the share of slopes that change their sign."""
 

@@ -10,8 +10,6 @@ from irtcat.fitting.em.iteration import EMProblem
 from irtcat.models import ItemModel, steepest_slope, unpack
 from irtcat.scoring import changes_too_fast, posterior
 
-__all__ = ["marginal_log_likelihoods", "steep_likelihood"]
-
 ROWS = 2**14
 """Number of rows whose posteriors are in memory at a time."""
 

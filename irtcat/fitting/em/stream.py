@@ -25,8 +25,6 @@ from irtcat.latent import EStep, Layout, LayoutPlan, Population, RowBlock, e_ste
 from irtcat.models import unpack
 from irtcat.scoring import row_blocks
 
-__all__ = ["CHUNK_BYTES", "Streamed"]
-
 CHUNK_BYTES = 2**27
 """Bytes of responses per chunk; up to three chunks are in memory (in use, queued, being read)."""
 

@@ -23,16 +23,6 @@ from irtcat.models import (
 )
 from irtcat.responses import BASE_ITEM, Responses
 
-__all__ = [
-    "FeatureRegression",
-    "Features",
-    "check_alone",
-    "facet_features",
-    "features_of",
-    "predicted_bank",
-    "with_centred_levels",
-]
-
 NOT_WITH = (
     "groups", "invariance", "anchors", "theta", "equal", "checkpoint", "devices", "dims", "pattern",
     "structure",

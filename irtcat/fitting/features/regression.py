@@ -23,16 +23,6 @@ from scipy.linalg.lapack import dpotri, spotri
 
 from irtcat._common.types import BoolArray, FloatArray
 
-__all__ = [
-    "Column",
-    "NormalData",
-    "Regression",
-    "WideTable",
-    "regress",
-    "sample_size",
-    "wide_table",
-]
-
 LARGEST_SAMPLE, LARGEST_WORK = 1000, 2e9
 """Variances are estimated from this many rows (a sampling error of about 5 %) where a product of
 all rows would take more multiplications."""

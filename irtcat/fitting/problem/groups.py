@@ -11,8 +11,6 @@ from irtcat.bank import Population
 from irtcat.responses import Responses
 from irtcat.scoring import subject_labels
 
-__all__ = ["Grouping", "check_groups", "group_table", "populations_by_group"]
-
 
 class Grouping(NamedTuple):
     """Which group every subject belongs to.

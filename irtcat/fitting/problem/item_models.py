@@ -10,8 +10,6 @@ from irtcat._common.checks import InputError, argument_error, brief, check_choic
 from irtcat.bank import ItemBank
 from irtcat.models import MIXABLE, MODELS, ItemModel, get_model, item_models, mixture
 
-__all__ = ["HOW_TO_MIX", "check_kinds", "model_of_items"]
-
 HOW_TO_MIX = 'for items of several models give each its own: model={"2pl": [...], "graded": [...]}'
 
 

@@ -11,8 +11,6 @@ from irtcat._common.types import FloatArray
 from irtcat.io.source import ResponseSource
 from irtcat.responses import Responses
 
-__all__ = ["LatentDesign", "latent_design"]
-
 
 class LatentDesign(NamedTuple):
     """The abilities of a fit, and which items measure which.

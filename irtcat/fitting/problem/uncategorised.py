@@ -10,8 +10,6 @@ from irtcat.models import EDGES, ItemModel, Param
 from irtcat.responses import Responses
 from irtcat.responses._matrix import row_blocks
 
-__all__ = ["add_edge_flags", "likelihood_notes", "settings_of"]
-
 MANY_AT_EDGE = 0.05
 """Share of scores at 0 or 1 above which an item is flagged."""
 QUASI = (

@@ -10,8 +10,6 @@ from irtcat._common.checks import argument_error, brief
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.models import ItemModel, column_names, field_columns, free_parameters, tied_parameters
 
-__all__ = ["FAMILIES", "StatedPrior", "check_equal", "check_fixed", "fixed_values", "stated_prior"]
-
 FAMILIES = ("normal", "lognormal", "beta")
 """Families of priors; their numbers are those in `Constraints.family`."""
 

@@ -15,8 +15,6 @@ from irtcat.fitting.vi.elbo import Cells, expected_cells, expected_rows, prior_a
 from irtcat.fitting.vi.guide import Chart, Guide, NormalPrior, moved_guide
 from irtcat.models import ItemModel
 
-__all__ = ["Ascent", "Problem", "Rows", "bound_of", "climb"]
-
 SHRINK, SMALLEST_RATE = 0.25, 0.01
 """Factor of the learning rate when a round gains too little, and the rate at which rounds end."""
 

@@ -28,19 +28,9 @@ from irtcat.fitting.vi.guide import (
     normal_log_prior,
     param_columns,
 )
-from irtcat.latent.line import (
-    LIMIT,
-    N_NODES,
-    SPACING,
-    STENCIL,
-    Curves,
-    grid_nodes,
-    item_curves,
-    log_likelihood,
-)
+from irtcat.latent.likelihood import Curves, log_likelihood
+from irtcat.latent.line import LIMIT, N_NODES, SPACING, STENCIL, grid_nodes, item_curves
 from irtcat.models import Asymptotes, ItemModel, LinkModel, OnePL, TwoPL, unpack
-
-__all__ = ["Cells", "expected_cells", "expected_rows", "log_prior_terms", "prior_and_entropy"]
 
 ROW_NODES = 9
 """Gauss-Hermite nodes over each subject's guide."""

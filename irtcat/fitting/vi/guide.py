@@ -15,22 +15,6 @@ from scipy.special import digamma, gammaln
 
 from irtcat.models import ItemModel, field_columns, tied_parameters
 
-__all__ = [
-    "Chart",
-    "Guide",
-    "NormalPrior",
-    "cubature",
-    "guide_entropy",
-    "item_factors",
-    "item_points",
-    "learned_log_prior",
-    "moved_guide",
-    "normal_log_prior",
-    "param_columns",
-    "to_coordinates",
-    "to_params",
-]
-
 HYPER_VARIANCE, HYPER_SHAPE, HYPER_RATE = 1e6, 1.0, 1.0
 """Hyperpriors: N(0, variance 1e6) of a mean, Gamma(1, 1) of a precision."""
 

@@ -50,8 +50,6 @@ from irtcat.models import Design, ItemModel, OnePL, Rasch, column_names, tied_pa
 from irtcat.responses import Responses
 from irtcat.scoring import row_blocks
 
-__all__ = ["VAGUE", "VISettings", "fit_vi"]
-
 VAGUE = {"a": (0.0, 10.0), "log a": (0.0, 2.0), "b": (0.0, 1000.0**0.5)}
 """Vague priors as (mean, SD); ability is N(0, 1)."""
 

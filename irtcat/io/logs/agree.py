@@ -9,9 +9,7 @@ from irtcat._common.checks import InputError, shorten
 from irtcat._common.types import BoolArray
 from irtcat.io.logs.choose import Choice, Preferences, group_name
 from irtcat.io.logs.format import Answers, Column, Item, Run
-from irtcat.responses._conditions import MISMATCH, text_hash
-
-__all__ = ["MISMATCH", "Used", "agreeing", "item_conditions"]
+from irtcat.responses._conditions import text_hash
 
 Used = list[tuple[Run, Answers]]
 

@@ -21,8 +21,6 @@ from irtcat.io.logs.choose import (
 from irtcat.io.logs.format import Answers, Column, Item, Items, Run
 from irtcat.responses import Responses
 
-__all__ = ["RUNS", "UNSCORED", "assemble"]
-
 HASH_SHOWN = 16
 """Number of characters of a document's hash in the id of its item."""
 

@@ -9,17 +9,6 @@ from irtcat._common.checks import InputError, argument_error, check_count, short
 from irtcat.io.logs.format import Column, LogFormat, Run
 from irtcat.io.logs.scale import Scales
 
-__all__ = [
-    "Choice",
-    "Preference",
-    "Preferences",
-    "choose_columns",
-    "group_name",
-    "list_columns",
-    "show_column",
-    "without_column",
-]
-
 FIRST = (
     "exact_match",
     "quasi_exact_match",

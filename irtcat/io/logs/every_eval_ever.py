@@ -20,8 +20,6 @@ from irtcat.io.logs.values import (
     show_settings,
 )
 
-__all__ = ["EVERY_EVAL_EVER"]
-
 
 def _is_log(file: LogFile) -> bool:
     if file.suffix not in (".jsonl", ".ndjson") or not file.head.strip():

@@ -9,8 +9,6 @@ from irtcat._common.checks import InputError
 from irtcat.io.logs.format import LogFile, LogFormat, Skipped
 from irtcat.io.logs.registry import LOG_FORMATS
 
-__all__ = ["Tree", "find_logs", "is_log"]
-
 _PICKLE = (
     "pickles run code when they are loaded, and are never read. If you trust the file (as "
     "those of tinyBenchmarks), load it yourself and save the matrix as CSV or .npz"

@@ -13,18 +13,6 @@ from irtcat._common.checks import InputError, check_choice, shorten
 from irtcat._files.reading import MOST_BYTES
 from irtcat.io.logs.values import clip, score_number
 
-__all__ = [
-    "Answers",
-    "Column",
-    "Item",
-    "Items",
-    "LogFile",
-    "LogFormat",
-    "Request",
-    "Run",
-    "Skipped",
-]
-
 Column = tuple[str, str]
 """A filter or scorer, and a metric; either may be empty."""
 

@@ -10,8 +10,6 @@ from irtcat._files.reading import read_json
 from irtcat.io.logs.format import LogFormat, Request, Run, Skipped
 from irtcat.io.logs.values import CutError, as_object, as_text, model_arguments, show_settings
 
-__all__ = ["HELM"]
-
 FILE, SPEC = "per_instance_stats.json", "run_spec.json"
 BESIDE = (SPEC, "scenario.json", "scenario_state.json", "stats.json", "instances.json",
           "display_predictions.json", "display_requests.json")  # fmt: skip

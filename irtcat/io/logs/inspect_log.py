@@ -25,8 +25,6 @@ from irtcat.io.logs.values import (
     version_text,
 )
 
-__all__ = ["INSPECT", "LETTERS"]
-
 ZSTD = 93
 LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "no": 0.0}
 """Inspect's own conversion of these values (partial credit .5, no answer wrong)."""

@@ -25,8 +25,6 @@ from irtcat.io.logs.values import (
 )
 from irtcat.io.parquet import unpacked_bytes
 
-__all__ = ["LIGHTEVAL"]
-
 DETAILS = re.compile(rf"details_(?P<task>.+)_(?P<stamp>{STAMP})\.parquet")
 SETTINGS = (
     *("revision", "dtype", "quantization", "provider", "max_length", "max_model_length", "seed"),

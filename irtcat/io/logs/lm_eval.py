@@ -30,16 +30,6 @@ from irtcat.io.logs.values import (
     version_text,
 )
 
-__all__ = [
-    "LM_EVAL",
-    "RESULTS",
-    "STAMP",
-    "document_hash",
-    "is_results",
-    "spread_stamp",
-    "task_version",
-]
-
 # The time of the run, in the names of its files.
 STAMP = r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}(?:\.\d+)?"
 SAMPLES = re.compile(rf"samples_(?P<task>.+)_(?P<stamp>{STAMP})\.jsonl")

@@ -14,7 +14,6 @@ from irtcat._common.checks import InputError, argument_error, check_choice, chec
 from irtcat._common.progress import Progress, with_progress
 from irtcat._common.registry import documented
 from irtcat._files.reading import MOST_BYTES, check_path
-from irtcat.io.logs.agree import MISMATCH
 from irtcat.io.logs.assemble import RUNS, UNSCORED, assemble
 from irtcat.io.logs.choose import Preference, Preferences, group_name, show_column
 from irtcat.io.logs.find import find_logs
@@ -24,8 +23,7 @@ from irtcat.io.logs.report import ImportReport
 from irtcat.io.logs.scale import Scales
 from irtcat.io.logs.values import CutError, MissingExtraError
 from irtcat.responses import Responses
-
-__all__ = ["INCOMPLETE", "RUNS", "UNSCORED", "Logs", "read_logs"]
+from irtcat.responses._conditions import MISMATCH
 
 INCOMPLETE = ("skip", "keep", "refuse")
 

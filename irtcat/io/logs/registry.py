@@ -8,8 +8,6 @@ from irtcat.io.logs.inspect_log import INSPECT
 from irtcat.io.logs.lighteval import LIGHTEVAL
 from irtcat.io.logs.lm_eval import LM_EVAL
 
-__all__ = ["LOG_FORMATS"]
-
 LOG_FORMATS: Registry[LogFormat] = Registry(
     "irtcat.log_formats",
     LogFormat,

@@ -9,8 +9,6 @@ import pandas as pd
 from irtcat.io.logs.choose import Choice
 from irtcat.io.logs.format import Skipped
 
-__all__ = ["ImportReport"]
-
 
 @dataclass(frozen=True, eq=False)
 class ImportReport:

@@ -9,8 +9,6 @@ import numpy as np
 from irtcat._common.checks import argument_error, shorten
 from irtcat.io.logs.format import Answers, Column, Run
 
-__all__ = ["Scales"]
-
 MOST_CATEGORIES = 100
 """Greatest number of categories of a graded score."""
 

@@ -11,20 +11,6 @@ from irtcat._common.numbers import number_in
 from irtcat._files.reading import numbered_lines, parse_json
 from irtcat.responses._conditions import condition_text
 
-__all__ = [
-    "CutError",
-    "MissingExtraError",
-    "as_object",
-    "as_text",
-    "clip",
-    "iso_date",
-    "json_lines",
-    "model_arguments",
-    "score_number",
-    "show_settings",
-    "version_text",
-]
-
 MOST_TEXT = 4000
 """Texts of items are truncated to this many characters."""
 

@@ -24,21 +24,6 @@ from irtcat.service.outbox.audit import record
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service, digest_of, new_secret
 
-__all__ = [
-    "PERMISSIONS",
-    "ROLES",
-    "Account",
-    "account_from_row",
-    "account_of_token",
-    "account_table",
-    "add_account",
-    "change_account",
-    "issue_token",
-    "revoke_tokens",
-    "set_password",
-    "sign_in",
-]
-
 ROLES = {
     "author": "writes items and tests",
     "psychometrician": "publishes tests, sees parameters, recalibrates",

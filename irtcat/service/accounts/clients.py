@@ -16,9 +16,6 @@ from irtcat.service.outbox.audit import record
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service, digest_of, new_id, new_secret
 
-__all__ = ["LASTS", "SCOPES", "Client", "ScopeError", "access_token", "add_client",
-           "client_of_token", "client_table", "close_client"]  # fmt: skip
-
 LASTS = 3600
 """Seconds that an access token is valid."""
 

@@ -4,8 +4,6 @@ import re
 
 from fastapi import Request
 
-__all__ = ["cookie_name"]
-
 PORT = re.compile(r":(\d{1,5})$")
 
 

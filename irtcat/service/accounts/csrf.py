@@ -13,8 +13,6 @@ from itsdangerous import BadSignature, URLSafeSerializer
 from irtcat.service.base.errors import ForbiddenError
 from irtcat.service.storage.context import Service, digest_of
 
-__all__ = ["HEADER", "SAFE", "check_csrf", "check_same_site", "csrf_token"]
-
 HEADER = "X-CSRF-Token"
 
 SAFE = ("GET", "HEAD", "OPTIONS")

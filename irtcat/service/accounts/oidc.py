@@ -29,8 +29,6 @@ from irtcat.service.outbox.audit import record
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 
-__all__ = ["KIND", "LASTS", "Provider", "finish_sign_in", "start_sign_in", "subject_of"]
-
 KIND = "oidc"
 """Kind of the cookie that holds what must survive the way to the provider and back."""
 

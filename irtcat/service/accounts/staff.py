@@ -10,9 +10,6 @@ from irtcat.service.accounts.csrf import HEADER, SAFE, check_csrf
 from irtcat.service.base.errors import UnauthorizedError
 from irtcat.service.storage.context import Service
 
-__all__ = ["account_from", "browser_secret", "forget_browser", "permitted",
-           "remember_browser", "token_of"]  # fmt: skip
-
 KIND = "staff"
 
 MOST = 200

@@ -21,8 +21,6 @@ from irtcat.service.attempts.adaptive_sections import Turn
 from irtcat.service.base.errors import ServiceError, UnauthorizedError
 from irtcat.service.storage.context import Service
 
-__all__ = ["router", "status_info"]
-
 PREFIX = "/ims/cat/v1p0"
 
 MOST_TEXT = 900_000

@@ -9,8 +9,6 @@ from irtcat.service.api.schemas import problems, service_of
 from irtcat.service.attempts.library import media_file
 from irtcat.service.attempts.media_access import signed_media
 
-__all__ = ["router"]
-
 RANGE = re.compile(r"bytes=(\d{0,15})-(\d{0,15})")
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"

@@ -13,8 +13,6 @@ from irtcat.service.accounts.clients import LASTS, ScopeError, access_token
 from irtcat.service.api.schemas import Out, problems, service_of
 from irtcat.service.base.errors import UnauthorizedError
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["OAuth"])
 
 Text = Annotated[str, Form(max_length=2000, pattern="^[ -~]*$")]

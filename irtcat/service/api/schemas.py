@@ -10,9 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from irtcat.service.base.errors import ServiceError
 from irtcat.service.storage.context import Service
 
-__all__ = ["After", "Body", "Id", "Limit", "Out", "Problem", "document_errors", "page_of",
-           "problems", "records", "service_of"]  # fmt: skip
-
 NAME = r"^[A-Za-z0-9_.:~-]{1,128}$"
 """Ids that the service makes; anything else names nothing."""
 

@@ -24,8 +24,6 @@ from irtcat.service.accounts.staff import account_from, browser_secret, remember
 from irtcat.service.api.schemas import Body, Out, problems, service_of
 from irtcat.service.base.errors import NotFoundError
 
-__all__ = ["router"]
-
 HOME = "/staff"
 """Where staff arrive after they signed in."""
 

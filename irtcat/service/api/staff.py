@@ -44,8 +44,6 @@ from irtcat.service.outbox import audit, webhooks
 from irtcat.service.storage.context import Service
 from irtcat.service.storage.uploads import uploaded_items
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/api/v1")
 
 Data = Annotated[bytes, Depends(raw_body)]

@@ -23,8 +23,6 @@ from irtcat.service.attempts.media_access import media_urls
 from irtcat.service.attempts.view import MediaUrl
 from irtcat.service.storage.context import Service
 
-__all__ = ["router"]
-
 PREFIX = "/api/v1/take"
 
 Key = Annotated[

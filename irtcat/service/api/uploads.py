@@ -3,8 +3,6 @@
 from fastapi import Request
 from starlette.exceptions import HTTPException
 
-__all__ = ["ITEMS", "TABLE", "content_type", "raw_body"]
-
 TABLE = "text/csv"
 
 ITEMS = ("application/zip", TABLE)

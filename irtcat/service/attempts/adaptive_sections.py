@@ -31,9 +31,6 @@ from irtcat.service.outbox.audit import record
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Loaded, Service, new_id
 
-__all__ = ["MUST", "AdaptiveSection", "Turn", "begin_session", "create_section", "delete_section",
-           "end_session", "section_of", "submit"]  # fmt: skip
-
 MUST = 'Base64 of {"test": ID}, {"test": ID, "section": N} or {"bank": HASH, "config": {...}}'
 """What a section's configuration must be."""
 

@@ -29,17 +29,6 @@ from irtcat.service.outbox.webhooks import notify
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Loaded, Service, digest_of, new_id, new_secret
 
-__all__ = [
-    "Attempt",
-    "Started",
-    "attempt_of",
-    "begin",
-    "check_device",
-    "looked_at",
-    "opened",
-    "ticket_of",
-]
-
 ATTEMPT = FileFormat("irtcat-attempt", "an attempt", "Restore a copy.")
 
 MESSAGES = {

@@ -12,12 +12,10 @@ from fastapi import Request, Response
 
 from irtcat.service.accounts.cookies import cookie_name
 from irtcat.service.accounts.csrf import HEADER, SAFE, check_csrf
-from irtcat.service.attempts.taking import Started, attempts_of
+from irtcat.service.attempts.attempt import Started
+from irtcat.service.attempts.taking import attempts_of
 from irtcat.service.base.errors import ConflictError, ForbiddenError, UnauthorizedError
 from irtcat.service.storage.context import Service
-
-__all__ = ["Device", "attempt_key", "device_of", "device_with", "devices_of", "forget_device",
-           "remember_device"]  # fmt: skip
 
 KIND = "device"
 

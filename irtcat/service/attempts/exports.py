@@ -19,9 +19,6 @@ from irtcat.service.base.errors import ConflictError
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 
-__all__ = ["answers_csv", "qti_results", "responses_file", "responses_of", "results_csv",
-           "spreadsheet_csv"]  # fmt: skip
-
 QTI = "http://www.imsglobal.org/xsd/imsqti_result_v3p0"
 
 QTI_SCHEMA = "https://purl.imsglobal.org/spec/qti/v3p0/schema/xsd/imsqti_resultv3p0_v1p0.xsd"

@@ -13,8 +13,6 @@ from irtcat.service.definition import Adaptive, Fixed
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 
-__all__ = ["FEWEST", "LARGEST", "item_statistics"]
-
 FEWEST = 20
 """Answers below which no drift is flagged: the normal approximation is poor."""
 

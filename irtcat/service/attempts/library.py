@@ -39,22 +39,6 @@ from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 from irtcat.service.storage.uploads import uploaded_bank
 
-__all__ = [
-    "PublishedTest",
-    "add_bank",
-    "add_items",
-    "bank_hashes",
-    "item_set",
-    "item_sets_table",
-    "media_file",
-    "publish",
-    "published_test",
-    "published_tests",
-    "retire",
-    "stored_bank",
-    "test_id",
-]
-
 
 @dataclass(frozen=True)
 class PublishedTest:

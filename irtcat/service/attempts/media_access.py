@@ -6,8 +6,6 @@ from irtcat.service.attempts.view import MediaUrl
 from irtcat.service.base.errors import NotFoundError
 from irtcat.service.storage.context import Service
 
-__all__ = ["media_urls", "signed_media"]
-
 LASTS = 6 * 3600
 """Seconds that an address is valid: longer than an item is shown."""
 

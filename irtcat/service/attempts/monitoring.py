@@ -24,9 +24,6 @@ from irtcat.service.definition import Adaptive, Break, Instructions, categories_
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 
-__all__ = ["ALARMS", "Alarm", "Replay", "Step", "attempt_table", "exposure_over_target",
-           "live_board", "replay"]  # fmt: skip
-
 ALARMS = {
     "rapid": "answers faster than the limit of the section",
     "pattern": "answers that do not fit together (lz*)",

@@ -22,9 +22,6 @@ from irtcat.service.outbox.audit import record
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service, digest_of, new_id, new_secret
 
-__all__ = ["Ticket", "add_person", "erase", "issue_ticket", "known_person", "open_test",
-           "people_table", "revoke_ticket", "ticket_table"]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Ticket:

@@ -16,9 +16,6 @@ from irtcat.service.outbox.audit import record
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 
-__all__ = ["attempt_events", "board", "extend", "finish", "note", "pause", "release", "reopen",
-           "resume", "void"]  # fmt: skip
-
 
 def _act(service: Service, attempt: str, actor: str, action: str, **details: Any) -> None:
     record(service, actor, action, attempt=attempt, **details)

@@ -16,8 +16,6 @@ from irtcat.service.definition import (
     time_factor,
 )
 
-__all__ = ["ABANDONED", "BY_STAFF", "COMPLETED", "TIME_LIMIT", "Answer", "Progress", "Remaining"]
-
 COMPLETED, TIME_LIMIT, ABANDONED, BY_STAFF = "completed", "time limit", "abandoned", "by staff"
 """Reasons why an attempt is finished."""
 

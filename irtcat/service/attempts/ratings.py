@@ -20,8 +20,6 @@ from irtcat.service.outbox.audit import record
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 
-__all__ = ["RATERS", "rate", "rating_queue", "rating_statistics", "rating_task"]
-
 RATERS = 2
 """People who rate every response."""
 

@@ -25,8 +25,6 @@ from irtcat.service.definition import (
 from irtcat.service.outbox.audit import record
 from irtcat.service.storage.context import Service
 
-__all__ = ["Recalibration", "pretest_items", "publish_recalibrated", "recalibrate"]
-
 LEAST_ANSWERS = 30
 """Answers without which an item is left as it is: fewer do not determine two parameters."""
 

@@ -11,9 +11,6 @@ from irtcat.service.definition import Adaptive, Fixed, Result, result_of
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 
-__all__ = ["answer_table", "attempt_result", "flags_of", "rapid_answers", "result_table",
-           "scored_answers", "taker_report", "waiting_items"]  # fmt: skip
-
 
 def scored_answers(attempt: Attempt) -> dict[str, int | None]:
     """Category by item of all answers that enter the score.

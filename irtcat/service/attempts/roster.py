@@ -17,9 +17,6 @@ from irtcat.service.attempts.people import Ticket, add_person, issue_ticket, kno
 from irtcat.service.base.errors import ServiceError
 from irtcat.service.storage.context import Service
 
-__all__ = ["COLUMNS", "NEW", "Issued", "Line", "Roster", "admit", "issue", "read_lines",
-           "read_table"]  # fmt: skip
-
 COLUMNS = ("external", "name", "email", "accommodations")
 """Columns of a table with a header."""
 

@@ -14,12 +14,15 @@ import sqlalchemy as sa
 from irtcat.service.attempts.attempt import (
     GRACE,
     Attempt,
-    Started,
-    begin,
-    check_device,
     looked_at,
     opened,
     ticket_of,
+)
+from irtcat.service.attempts.attempt import (
+    begin as begin,
+)
+from irtcat.service.attempts.attempt import (
+    check_device as check_device,
 )
 from irtcat.service.attempts.library import published_test
 from irtcat.service.attempts.results import taker_report
@@ -28,10 +31,6 @@ from irtcat.service.base.errors import ConflictError
 from irtcat.service.definition import time_factor
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service, digest_of
-
-__all__ = ["Invitation", "OpenedTest", "Started", "answer", "attempts_of", "begin", "check_device",
-           "current", "finish", "flag", "go", "heartbeat", "invitation", "pause", "proceed",
-           "resume"]  # fmt: skip
 
 ACTOR = "taker"
 

@@ -16,8 +16,6 @@ from irtcat.service.attempts.attempt import Attempt
 from irtcat.service.content import Item, markdown_html
 from irtcat.service.definition import Adaptive, Break, Fixed, Instructions, Practice
 
-__all__ = ["choice_order", "item_view", "response_of", "taker_view", "time_left", "with_media"]
-
 MediaUrl = Callable[[str], str]
 """A function that returns the address of a media file, signed for a short time."""
 

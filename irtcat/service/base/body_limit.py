@@ -4,8 +4,6 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 
-__all__ = ["MOST_BODY", "MOST_UPLOAD", "UPLOADS", "BodyLimit", "most_bytes"]
-
 MOST_BODY = 1_000_000
 """Bytes of a request's body; uploads of items and banks have a limit of their own."""
 

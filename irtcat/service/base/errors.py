@@ -4,16 +4,6 @@ import math
 
 from irtcat._common.checks import InputError
 
-__all__ = [
-    "ConflictError",
-    "ForbiddenError",
-    "GoneError",
-    "NotFoundError",
-    "ServiceError",
-    "TooManyError",
-    "UnauthorizedError",
-]
-
 
 class ServiceError(InputError):
     """A request that cannot be carried out; nothing was changed.

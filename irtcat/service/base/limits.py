@@ -25,9 +25,6 @@ from irtcat.service.base.errors import TooManyError
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service, digest_of
 
-__all__ = ["ADDRESS", "DEVICE", "SIGN_IN", "TICKET", "Buckets", "Rate", "forget",
-           "take"]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Rate:

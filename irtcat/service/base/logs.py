@@ -9,8 +9,6 @@ import logging
 from datetime import UTC, datetime
 from typing import Any
 
-__all__ = ["LOGGING", "JsonFormatter"]
-
 STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime", "color_message", "taskName"}
 """Attributes that every record has; others were given by ``extra``."""
 

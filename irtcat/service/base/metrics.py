@@ -23,9 +23,6 @@ from irtcat.service.base.errors import ForbiddenError
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 
-__all__ = ["ANSWERS", "DELIVERIES", "LIMITED", "MULTIPROCESS", "REQUESTS", "SECONDS", "SHADOW",
-           "add_metrics", "engine_time"]  # fmt: skip
-
 MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
 """The variable by which prometheus_client knows the folder of all processes."""
 

@@ -13,17 +13,6 @@ from irtcat.service.content.fields import content_error
 from irtcat.service.content.media import MOST_MEDIA, media_type
 from irtcat.service.content.records import Choice, Item, Key, Media, Stimulus, checked_key
 
-__all__ = [
-    "FIELDS",
-    "KEY_FIELDS",
-    "Files",
-    "check_names",
-    "decoded",
-    "make_item",
-    "make_key",
-    "make_stimulus",
-]
-
 ITEM_FIELDS = (
     "kind", "title", "language", "direction", "time_limit", "stimulus", "shuffle", "fixed",
     "max_choices", "min_choices", "expected_length", "expected_lines", "pattern", "numeric",

@@ -12,8 +12,6 @@ from irtcat._files.csv import is_marked, unescape
 from irtcat.service.content.authored import check_names, decoded
 from irtcat.service.content.fields import content_error
 
-__all__ = ["parse_cells", "read_rows"]
-
 SEPARATOR = "|"
 """Between the entries of a cell that holds several: it is rare in texts, unlike commas."""
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from irtcat._common.checks import InputError, brief, is_number, shorten
 
-__all__ = ["checked_number", "checked_text", "checked_whole", "content_error", "record_fields"]
-
 
 def content_error(where: str, expected: str, got: Any = None, advice: str = "") -> InputError:
     """The error for a field of an item, a key or a file.

@@ -20,8 +20,6 @@ from irtcat.service.content.keys import KeyFile, key_file_of
 from irtcat.service.content.markdown import item_html, markdown_html
 from irtcat.service.content.records import Item, ItemSet, Key, Stimulus
 
-__all__ = ["read_folder", "read_stimuli"]
-
 DELIMITER = "+++"
 
 MOST_ITEMS = 50_000

@@ -15,8 +15,6 @@ import nh3
 
 from irtcat._common.checks import InputError, shorten
 
-__all__ = ["MEDIA_NAME", "VOID", "choice_spans", "clean_html", "media_names", "plain_text"]
-
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())

@@ -11,8 +11,6 @@ from irtcat.service.content.cells import parse_cells, read_rows
 from irtcat.service.content.fields import content_error
 from irtcat.service.content.records import Item, Key
 
-__all__ = ["KEY_FILES", "KeyFile", "key_file_of"]
-
 KEY_FILES = ("keys.toml", "keys.csv")
 
 MOST_KEYS = 2**26

@@ -20,8 +20,6 @@ from irtcat._common.checks import InputError, shorten
 from irtcat.service.content.html import clean_html
 from irtcat.service.content.xml import local_name, parse_xml
 
-__all__ = ["item_html", "markdown_html"]
-
 MOST_FORMULA = 2_000
 """Longest formula, in characters."""
 

@@ -7,8 +7,6 @@ from typing import NamedTuple
 from irtcat._common.checks import InputError, brief
 from irtcat.service.content.xml import local_name, parse_xml
 
-__all__ = ["MOST_MEDIA", "check_media", "media_name", "media_type"]
-
 MOST_MEDIA = 32 * 2**20
 """Largest media file (32 MiB): ten minutes of speech, or half a minute of film; a person on a slow
 line waits a minute for it."""

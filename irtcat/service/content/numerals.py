@@ -3,8 +3,6 @@
 import re
 from fractions import Fraction
 
-__all__ = ["number_of"]
-
 NUMERAL = re.compile(
     r"(?P<sign>[+-]?)(?:(?P<whole>\d{1,30})(?:[.,](?P<part>\d{0,30}))?|[.,](?P<only>\d{1,30}))"
     r"(?:/(?P<below>\d{1,30}))?"

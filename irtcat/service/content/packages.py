@@ -12,8 +12,6 @@ from irtcat._common.checks import InputError, brief, shorten
 from irtcat._files.archives import Unpacker
 from irtcat._files.reading import opened
 
-__all__ = ["Package", "open_package"]
-
 MOST_MEMBERS = 100_000
 """Most members: 50,000 items with a media file each. A zip of empty members is a bomb too."""
 

@@ -27,8 +27,6 @@ from irtcat.service.content.qti_scoring import as_number, check_attributes, qti_
 from irtcat.service.content.records import Choice, Item, ItemSet, Key, Media, Stimulus, checked_key
 from irtcat.service.content.xml import local_name, namespace, parse_xml
 
-__all__ = ["read_qti"]
-
 MOST_XML = 2**23
 """Largest XML file of an item or a manifest, in bytes: 8 MiB hold a manifest of 20,000 items."""
 

@@ -2,20 +2,6 @@
 
 import re
 
-__all__ = [
-    "INTERACTIONS",
-    "ITEM_TYPE",
-    "MANIFEST",
-    "MATHML",
-    "PACKAGING",
-    "QTI",
-    "STIMULUS_TYPE",
-    "TEMPLATES",
-    "TEST_TYPE",
-    "decode_name",
-    "encode_name",
-]
-
 QTI = "http://www.imsglobal.org/xsd/imsqtiasi_v3p0"
 PACKAGING = "http://www.imsglobal.org/xsd/qti/qtiv3p0/imscp_v1p1"
 MATHML = "http://www.w3.org/1998/Math/MathML"

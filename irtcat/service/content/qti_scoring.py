@@ -11,8 +11,6 @@ from irtcat.service.content.numerals import number_of
 from irtcat.service.content.records import Key
 from irtcat.service.content.xml import local_name
 
-__all__ = ["as_number", "check_attributes", "qti_key", "required"]
-
 PRESENTATION = ("class", "id", "role", "label", "style")
 """Attributes on any element that only change how it looks; they are not kept."""
 

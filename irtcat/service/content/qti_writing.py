@@ -26,8 +26,6 @@ from irtcat.service.content.qti_names import (
 )
 from irtcat.service.content.records import Item, ItemSet, Key, Stimulus
 
-__all__ = ["write_qti"]
-
 LOM = "http://ltsc.ieee.org/xsd/LOM"
 TEST_FILE = "test.xml"
 

@@ -10,8 +10,6 @@ from irtcat.service.content.qti import read_qti
 from irtcat.service.content.records import ItemSet
 from irtcat.service.content.table import read_table
 
-__all__ = ["read_items"]
-
 
 def read_items(path: str | os.PathLike[str], keys: str | os.PathLike[str] | None = None) -> ItemSet:
     r"""Read items with their keys, stimuli and media.

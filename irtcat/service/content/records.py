@@ -28,20 +28,6 @@ from irtcat.service.content.html import choice_spans, clean_html, media_names, p
 from irtcat.service.content.media import check_media, media_name, media_type
 from irtcat.service.content.numerals import number_of
 
-__all__ = [
-    "KINDS",
-    "Choice",
-    "Item",
-    "ItemKind",
-    "ItemSet",
-    "Key",
-    "Media",
-    "Stimulus",
-    "checked_key",
-    "limited",
-    "map_totals",
-]
-
 MOST_HTML = 200_000
 """Longest prompt, choice, stimulus or rubric, in characters: a text of forty pages."""
 

@@ -13,8 +13,6 @@ from irtcat.service.content.fields import content_error
 from irtcat.service.content.numerals import number_of
 from irtcat.service.content.records import KINDS, Item, ItemSet, Key, limited, map_totals
 
-__all__ = ["check_against_bank", "checked_response", "scored"]
-
 MOST_TEXT = 1_000
 """Longest text entry, in characters."""
 

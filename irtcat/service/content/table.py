@@ -12,8 +12,6 @@ from irtcat.service.content.keys import KeyFile, key_file_of
 from irtcat.service.content.markdown import markdown_html
 from irtcat.service.content.records import Item, ItemSet, Key
 
-__all__ = ["read_table"]
-
 LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 """Columns of choices."""
 

@@ -7,8 +7,6 @@ from defusedxml.ElementTree import fromstring
 
 from irtcat._common.checks import InputError, one_line, shorten
 
-__all__ = ["local_name", "namespace", "parse_xml"]
-
 MOST_DEPTH = 100
 """Deepest nesting of elements: content nests ten deep, and Python's stack ends near a thousand."""
 

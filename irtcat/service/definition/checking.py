@@ -22,8 +22,6 @@ from irtcat.service.definition.records import (
     config_fault,
 )
 
-__all__ = ["TRANSLATED", "check_definition", "pool_of"]
-
 TRANSLATED = ("en", "de", "es")
 """Languages of the pages."""
 

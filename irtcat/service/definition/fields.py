@@ -14,29 +14,6 @@ from unicodedata import category
 
 from irtcat._common.checks import InputError, is_number, shorten
 
-__all__ = [
-    "DefinitionError",
-    "Fault",
-    "Invalid",
-    "Record",
-    "duration",
-    "flag",
-    "hint",
-    "ids",
-    "line",
-    "list_of",
-    "number",
-    "one_of",
-    "optional",
-    "plain",
-    "read_record",
-    "record",
-    "reported",
-    "seconds_of",
-    "setting",
-    "text",
-]
-
 
 @dataclass(frozen=True)
 class Fault:

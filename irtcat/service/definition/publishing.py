@@ -33,8 +33,6 @@ from irtcat.service.definition.checking import check_definition, pool_of
 from irtcat.service.definition.records import Adaptive, Fixed, TestDefinition
 from irtcat.service.definition.results import categories_as_responses, normal_se
 
-__all__ = ["PublishingReport", "exposure_parameters", "publish_report"]
-
 GRID = 13
 """Abilities of the table of errors, from 3 SDs below the population's mean to 3 above."""
 

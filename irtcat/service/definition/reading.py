@@ -10,8 +10,6 @@ from irtcat._files.reading import check_regular, read_bytes
 from irtcat.service.definition.fields import DefinitionError, Fault
 from irtcat.service.definition.records import TestDefinition
 
-__all__ = ["beside", "parse_definition", "read_definition"]
-
 MOST_BYTES = 2**20
 """Largest definition or text of instructions: a test of 1,000 sections takes a third of it."""
 

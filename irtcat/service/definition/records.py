@@ -33,24 +33,6 @@ from irtcat.service.definition.fields import (
     text,
 )
 
-__all__ = [
-    "ACCOMMODATIONS",
-    "KINDS",
-    "SHOWN",
-    "Accommodations",
-    "Adaptive",
-    "Break",
-    "Cut",
-    "Fixed",
-    "Instructions",
-    "Practice",
-    "Rapid",
-    "ScoreScale",
-    "Section",
-    "TestDefinition",
-    "time_factor",
-]
-
 SHOWN = ("score", "interval", "level", "topics")
 """What a score report may show to the test taker."""
 

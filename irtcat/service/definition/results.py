@@ -16,15 +16,6 @@ from irtcat.responses import Responses
 from irtcat.scoring import score
 from irtcat.service.definition.records import TestDefinition
 
-__all__ = [
-    "Result",
-    "ScaledScore",
-    "categories_as_responses",
-    "normal_se",
-    "result_of",
-    "scaled",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ScaledScore:

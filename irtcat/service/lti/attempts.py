@@ -18,8 +18,6 @@ from irtcat.service.outbox.lti_grades import WAITING
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service, digest_of, new_secret
 
-__all__ = ["Opened", "attempt_of_launch", "link_summary", "start", "test_of"]
-
 ACTOR = "lti:{}"
 """Who acts, in the audit log: the platform by its id."""
 

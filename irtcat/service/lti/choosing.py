@@ -9,8 +9,6 @@ from irtcat.service.lti.launching import CLAIM, DEEP_LINKING, LAUNCH_LASTS, Laun
 from irtcat.service.lti.platforms import platform
 from irtcat.service.storage.context import Service, new_secret
 
-__all__ = ["choices"]
-
 
 def choices(service: Service, launch: Launch, url: str) -> list[dict[str, str]]:
     """The tests that a platform may open, with the signed answer that chooses each.

@@ -4,8 +4,6 @@ from typing import Any
 
 from irtcat.service.lti.connection import SCORE_SCOPE
 
-__all__ = ["tool_addresses", "tool_configuration"]
-
 TITLE = "irtcat"
 DESCRIPTION = "Adaptive tests"
 

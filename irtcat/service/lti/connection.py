@@ -17,8 +17,6 @@ from irtcat.service.lti.platforms import Platform, is_url
 from irtcat.service.outbox.addresses import AddressError, checked_address
 from irtcat.service.storage.context import Service, new_secret
 
-__all__ = ["Connection", "PlatformError", "connection_of"]
-
 TIMEOUT = 10.0
 """Seconds for a platform to answer."""
 

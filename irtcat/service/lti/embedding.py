@@ -18,8 +18,6 @@ from irtcat.cat import StoreError
 from irtcat.service.lti.platforms import embedding_origins
 from irtcat.service.storage.context import Service
 
-__all__ = ["Embedding"]
-
 PATHS = re.compile(r"/(lti|test|language)(/|$)")
 """The pages of a test that a platform opens. Not the field for tickets, and never the staff's."""
 

@@ -20,8 +20,6 @@ from irtcat.service.outbox.repeating import AT_ONCE, CLAIM, PAUSES, repeating
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 
-__all__ = ["PAUSES", "SCORE_MAXIMUM", "score_document", "send_again", "send_due", "sending"]
-
 SCORE_MAXIMUM = 100.0
 """Points of the best score; the platform converts them to the points of its column."""
 

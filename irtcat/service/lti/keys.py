@@ -8,8 +8,6 @@ from joserfc.jwk import RSAKey
 
 from irtcat.service.storage.context import Service
 
-__all__ = ["public_keys", "signed"]
-
 ALGORITHM = "RS256"
 """The one algorithm that every platform must support (1EdTech Security Framework 1.0)."""
 

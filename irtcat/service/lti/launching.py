@@ -28,9 +28,6 @@ from irtcat.service.lti.platforms import Platform, is_url, platform, platform_of
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service, digest_of, new_secret
 
-__all__ = ["COOKIE", "LAUNCH_LASTS", "Launch", "LaunchError", "Login", "begin_login", "launch_of",
-           "verified_launch"]  # fmt: skip
-
 CLAIM = "https://purl.imsglobal.org/spec/lti/claim/"
 DEEP_LINKING = "https://purl.imsglobal.org/spec/lti-dl/claim/"
 GRADES = "https://purl.imsglobal.org/spec/lti-ags/claim/endpoint"

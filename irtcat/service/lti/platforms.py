@@ -16,10 +16,6 @@ from irtcat.service.outbox.audit import record
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service, new_id
 
-__all__ = ["KINDS", "Platform", "add_platform", "change_platform", "embedding_origins", "is_url",
-           "platform", "platform_of_login", "platform_urls", "platforms",
-           "remove_platform"]  # fmt: skip
-
 KINDS = {
     "moodle": (
         "{issuer}/mod/lti/auth.php",

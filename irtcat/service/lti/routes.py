@@ -28,8 +28,6 @@ from irtcat.service.pages import CheckedForm, language_of, render, service_of
 from irtcat.service.pages.formats import spoken_time
 from irtcat.service.pages.taker import test_address
 
-__all__ = ["router"]
-
 PATH = "/lti"
 
 RESULTS = "/staff/tests/{}/results"

@@ -15,8 +15,6 @@ from irtcat.service.base.limits import ADDRESS, DEVICE, TICKET, Buckets, Rate
 from irtcat.service.base.metrics import LIMITED
 from irtcat.service.storage.context import digest_of
 
-__all__ = ["RateLimits"]
-
 TICKET_PAGE = re.compile(r"^/(?:t/([^/]+)|api/v1/take/([A-Za-z0-9_-]{16,64}))$")
 """Paths that open a ticket; other paths of the takers' interface end with shorter words."""
 

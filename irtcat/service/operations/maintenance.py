@@ -34,8 +34,6 @@ from irtcat.service.outbox.audit import LOG as AUDIT_LOG
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 
-__all__ = ["CheckReport", "anchor", "backup", "check", "check_anchor", "copy_service"]
-
 
 @dataclass(frozen=True)
 class CheckReport:

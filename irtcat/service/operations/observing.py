@@ -9,8 +9,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from irtcat.service.base.metrics import REQUESTS, SECONDS
 
-__all__ = ["Observing"]
-
 access = logging.getLogger("irtcat.access")
 tracer = trace.get_tracer("irtcat.service")
 """Without a configured SDK of OpenTelemetry its spans do nothing."""

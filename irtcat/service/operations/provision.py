@@ -20,9 +20,6 @@ from irtcat.service.definition import TestDefinition, beside, read_definition
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service, new_secret
 
-__all__ = ["ADMINISTRATOR", "SourceFiles", "add_administrator", "admin_link", "example_files",
-           "only_open_test", "publish_files", "read_test", "take_link"]  # fmt: skip
-
 ADMINISTRATOR = "admin"
 """Name of the account that the first start makes."""
 

@@ -34,8 +34,6 @@ from irtcat.service.operations.warming import warming
 from irtcat.service.outbox.delivering import delivering
 from irtcat.service.storage.context import Service
 
-__all__ = ["ENVIRONMENT", "Settings", "application", "check_start", "serve"]
-
 ENVIRONMENT = "IRTCAT_SERVICE"
 """Environment variable by which worker processes get the settings, as JSON. Other users of the
 machine cannot read it, as they could read arguments."""

@@ -26,8 +26,6 @@ from irtcat.cat.rules.assembly import Rules, best_form
 from irtcat.service.base.metrics import SHADOW
 from irtcat.service.storage.context import Service
 
-__all__ = ["ShadowPool", "shadowing"]
-
 TIME_LIMIT = 1.0
 """Seconds for a step: a taker waits for the next item, and others wait behind a lock of SQLite."""
 

@@ -17,8 +17,6 @@ from irtcat.service.outbox.repeating import repeating
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 
-__all__ = ["end_due", "sweeping"]
-
 AGAIN = 600.0
 """Seconds after which an attempt that could not be opened is tried again."""
 

@@ -23,8 +23,6 @@ from irtcat.service.definition import Adaptive, Fixed, result_of
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 
-__all__ = ["WARM_STEPS", "warm", "warm_open_tests", "warming"]
-
 WARM_STEPS = 3
 """Answers of a session in memory. With the example the first one compiles (or loads) the programs
 and takes 280 ms of processor time, the second and all later ones take 2 ms; one more, since a rule

@@ -3,8 +3,6 @@
 import ipaddress
 import socket
 
-__all__ = ["AddressError", "checked_address"]
-
 
 class AddressError(Exception):
     """An address to which nothing is sent."""

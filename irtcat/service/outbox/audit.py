@@ -11,8 +11,6 @@ from irtcat.cat.live.log import Event, first_digest
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 
-__all__ = ["audit_entries", "record"]
-
 LOG = "audit"
 HEAD = FileFormat("irtcat-audit", "an audit log").head
 

@@ -29,8 +29,6 @@ from irtcat.service.outbox.repeating import AT_ONCE, CLAIM, PAUSES, repeating
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 
-__all__ = ["PAUSES", "deliver_due", "delivering", "signature"]
-
 TIMEOUT = 10.0
 """Seconds for a receiver to answer."""
 

@@ -5,8 +5,6 @@ from collections.abc import Collection
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 
-__all__ = ["FAILED", "SENT", "WAITING", "grade_changed"]
-
 CHANGING = frozenset({"finish", "rating", "void", "reopen"})
 """Kinds of events after which the platform's gradebook is no longer right."""
 

@@ -10,8 +10,6 @@ from starlette.concurrency import run_in_threadpool
 
 from irtcat.cat import StoreError
 
-__all__ = ["AT_ONCE", "CLAIM", "PAUSES", "repeating"]
-
 PAUSES = (5, 60, 300, 1800, 7200, 21600, 43200)
 """Seconds before the next try: a restart is bridged by the first ones, a night by the last. After
 them the message has failed."""

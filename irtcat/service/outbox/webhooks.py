@@ -20,9 +20,6 @@ from irtcat.service.outbox.audit import record
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service, new_id, new_secret
 
-__all__ = ["EVENTS", "Webhook", "add_webhook", "change_webhook", "notify", "remove_webhook",
-           "webhook_table"]  # fmt: skip
-
 EVENTS = {
     "attempt.started": "a person began a test",
     "attempt.finished": "an attempt ended, by its last item, a time limit, staff, or abandonment",

@@ -13,8 +13,6 @@ from babel.messages.pofile import write_po
 from irtcat.service.definition import TRANSLATED
 from irtcat.service.pages.translations import catalog, catalog_file
 
-__all__ = ["strings_in_use", "update"]
-
 METHODS = [("**.py", "python"), ("**/templates/**.html", "jinja2.ext.babel_extract")]
 
 KEYWORDS = {"_": None, "gettext": None, "ngettext": (1, 2), "message": None}

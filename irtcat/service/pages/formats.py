@@ -7,8 +7,6 @@ from babel.numbers import format_decimal, format_percent
 
 from irtcat.service.pages.translations import translations
 
-__all__ = ["clock_text", "interval_text", "number_text", "spoken_time"]
-
 
 def number_text(value: float | None, language: str) -> str:
     """A number as the language writes it; a dash for none.

@@ -41,8 +41,6 @@ from irtcat.service.pages.toggles import with_toggles
 from irtcat.service.pages.translations import translations
 from irtcat.service.storage.context import new_id
 
-__all__ = ["router", "test_address"]
-
 router = APIRouter(include_in_schema=False)
 
 OF_TEST = f"{TEST}/{{key}}"

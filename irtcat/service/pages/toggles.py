@@ -4,8 +4,6 @@ from collections.abc import Collection
 from html import escape
 from html.parser import HTMLParser
 
-__all__ = ["with_toggles"]
-
 
 def with_toggles(html: str, selected: Collection[str]) -> str:
     """HTML with a checkbox and its label in place of every ``<span data-choice>``.

@@ -15,9 +15,6 @@ from babel.messages.pofile import read_po
 
 from irtcat.service.definition import TRANSLATED
 
-__all__ = ["catalog", "catalog_file", "direction_of", "language_names", "message", "translated",
-           "translations"]  # fmt: skip
-
 FOLDER = Path(__file__).parent
 
 

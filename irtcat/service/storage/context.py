@@ -19,8 +19,6 @@ from irtcat.service.storage import tables
 from irtcat.service.storage.database import EngineDatabase, open_database
 from irtcat.service.storage.migrations import upgrade
 
-__all__ = ["Cache", "Loaded", "Service", "digest_of", "new_id", "new_secret"]
-
 ValueT = TypeVar("ValueT")
 
 TESTS_KEPT = 50

@@ -31,8 +31,6 @@ from irtcat.cat import StoreError
 from irtcat.cat.live.database import Cursor, DatabaseKind, Dialect
 from irtcat.cat.live.sqlite import SQLITE, OpenFiles, store_errors
 
-__all__ = ["POSTGRESQL", "POSTGRESQL_KIND", "EngineDatabase", "open_database"]
-
 POSTGRESQL = Dialect(
     name="postgresql",
     blob="BYTEA",

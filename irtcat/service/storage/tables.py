@@ -6,34 +6,6 @@ Documents are JSON text, times are UTC in ISO 8601 (as in the logs). What identi
 
 import sqlalchemy as sa
 
-__all__ = [
-    "accounts",
-    "attempt_events",
-    "attempt_seals",
-    "attempts",
-    "audit_events",
-    "audit_seals",
-    "clients",
-    "deliveries",
-    "ended_sessions",
-    "item_keys",
-    "item_sets",
-    "limits",
-    "lti_attempts",
-    "lti_launches",
-    "lti_platforms",
-    "media",
-    "metadata",
-    "people",
-    "ratings",
-    "sections",
-    "settings",
-    "tests",
-    "tickets",
-    "tokens",
-    "webhooks",
-]
-
 metadata = sa.MetaData()
 
 

@@ -9,8 +9,6 @@ from irtcat.service.content import ItemSet, read_items
 from irtcat.service.content.packages import open_package
 from irtcat.service.definition import TestDefinition, parse_definition
 
-__all__ = ["uploaded_bank", "uploaded_definition", "uploaded_items"]
-
 MANIFEST = "imsmanifest.xml"
 """The file that makes a zip a QTI package."""
 

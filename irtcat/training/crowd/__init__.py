@@ -5,14 +5,8 @@ from typing import TYPE_CHECKING
 from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from irtcat.training.crowd.members import (
-        Checkpoints,
-        Crowd,
-        Dependence,
-        build,
-        from_checkpoints,
-        from_predictions,
-    )
+    from irtcat.training.checkpoints import Checkpoints, Dependence, from_checkpoints
+    from irtcat.training.crowd.members import Crowd, build, from_predictions
 else:
     __getattr__, __dir__ = lazy_names(__name__)
 

@@ -15,8 +15,6 @@ from irtcat._files.writing import check_target, replacing
 from irtcat.responses._metadata import frame_from_plain, frame_to_plain
 from irtcat.training.learners import OTHER
 
-__all__ = ["check_name", "read_crowd_file", "write_crowd_file"]
-
 META = "crowd"
 """Name of the array by which the files of crowds are known."""
 CROWD = FileFormat("irtcat-crowd", "a crowd", "Give a file that Crowd.save wrote.")

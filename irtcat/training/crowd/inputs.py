@@ -10,8 +10,6 @@ from irtcat._common.checks import InputError, argument_error, check_ids, check_u
 from irtcat._common.types import IntArray
 from irtcat.training.learners import is_estimator, name_of
 
-__all__ = ["read_data", "read_item_ids", "read_labels", "read_learners"]
-
 
 def read_learners(fit_predict: Any) -> tuple[list[Any], list[str]]:
     """The learners and their names."""

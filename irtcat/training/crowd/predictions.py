@@ -14,8 +14,6 @@ from irtcat._files.archives import read_npy
 from irtcat.io.text import column_numbers, read_table
 from irtcat.training.learners import NONE, TOLERANCE, encode, gold_of
 
-__all__ = ["Predictions", "read_predictions"]
-
 
 class Predictions(NamedTuple):
     """The members' predictions.

@@ -16,8 +16,6 @@ from irtcat._files.reading import MOST_BYTES, read_json, status_of
 from irtcat._files.writing import replacing
 from irtcat.training.learners import Answers
 
-__all__ = ["Store", "as_text", "digest"]
-
 FOLDER = FileFormat("irtcat-crowd-folder", "the folder of a crowd", "Choose another folder.")
 
 MAX_ITEM_BYTES = 2**14

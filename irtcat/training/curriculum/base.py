@@ -14,8 +14,6 @@ from irtcat._files.formats import FileFormat
 from irtcat.training.curriculum.examples import Examples
 from irtcat.training.rows import rows_at
 
-__all__ = ["Curriculum", "Row"]
-
 STATE = FileFormat(
     "irtcat-curriculum", "a state of a curriculum", "Give what `state_dict` returned."
 )

@@ -10,8 +10,6 @@ from irtcat._common.types import IntArray
 from irtcat.training.curriculum.base import Curriculum, Row
 from irtcat.training.curriculum.examples import examples_of, ordered
 
-__all__ = ["SCHEDULES", "Competency"]
-
 SCHEDULES = {"linear": 1.0, "root": 2.0}
 """The power p of each schedule."""
 

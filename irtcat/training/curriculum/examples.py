@@ -11,8 +11,6 @@ from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank, ranking
 from irtcat.training.rows import columns_of
 
-__all__ = ["MODELS", "ORDERS", "Examples", "examples_of", "ordered"]
-
 MODELS = ("rasch", "1pl", "2pl", "binomial")
 """Item models for curricula that use slopes: the log-posterior of ability has a single mode, which
 is the learner's estimated ability (with guessing parameters there may be several). One trial of the

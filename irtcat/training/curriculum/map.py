@@ -8,8 +8,6 @@ import numpy as np
 
 from irtcat._common.types import FloatArray
 
-__all__ = ["map_ability"]
-
 MAX_STEPS = 500
 """More than the bracket needs to close."""
 TOLERANCE = 1e-8

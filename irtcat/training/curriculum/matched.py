@@ -20,8 +20,6 @@ from irtcat.training.curriculum.base import Curriculum, Row
 from irtcat.training.curriculum.examples import examples_of, ordered
 from irtcat.training.curriculum.map import map_ability
 
-__all__ = ["AbilityMatched"]
-
 PROBES = ("all", "last")
 SHORT = ("order", "nearest")
 

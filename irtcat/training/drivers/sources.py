@@ -12,8 +12,6 @@ from irtcat.training.curriculum import Curriculum
 from irtcat.training.filters import Filtered
 from irtcat.training.online import Selector
 
-__all__ = ["Rows", "Source", "source_of"]
-
 BLOCKS_KEPT = 64
 """Blocks of prompts that a sampler remembers, so that `state_dict` can go back by as many.
 

@@ -19,8 +19,6 @@ from irtcat._files.writing import replacing
 from irtcat.io.parquet import parquet_batches, reading_parquet
 from irtcat.training.rows import arrow_batches, ids_by_text, pyarrow
 
-__all__ = ["RowsWritten", "write_ids", "write_rows"]
-
 FORMATS = {
     ".csv": "csv",
     ".tsv": "tsv",

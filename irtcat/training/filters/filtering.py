@@ -31,7 +31,7 @@ from irtcat._common.checks import InputError, argument_error, check_choice, chec
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.responses import Responses
-from irtcat.selection.filters import RULES, Rule
+from irtcat.selection.filters import RULES
 from irtcat.training.filters.files import RowsWritten, write_ids, write_rows
 from irtcat.training.filters.items import (
     SHARE_COLUMNS,
@@ -43,8 +43,6 @@ from irtcat.training.filters.items import (
     read_items,
 )
 from irtcat.training.rows import columns_of, find_kind, rows_at
-
-__all__ = ["RULES", "Filtered", "RowsWritten", "Rule", "apply"]
 
 RANDOM = "random"
 

@@ -15,16 +15,6 @@ from irtcat.selection.filters import Rule
 from irtcat.selection.request import item_values, read_groups
 from irtcat.selection.task import share_right
 
-__all__ = [
-    "SHARE_COLUMNS",
-    "Items",
-    "bounds_of",
-    "lowest_cost",
-    "quotas_of",
-    "read_classes",
-    "read_items",
-]
-
 SHARE_COLUMNS = ("pc", "proportion_correct", "share")
 ALL = "all"
 

@@ -5,8 +5,6 @@ import numpy as np
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.training.online.moments import N_NORMAL, NORMAL_REACH, expit
 
-__all__ = ["LEAST", "allocate", "mixed_gains"]
-
 LEAST = 2
 """Rollouts of a chosen prompt: a group of one has no gradient."""
 

@@ -8,8 +8,6 @@ import numpy as np
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.training.online.moments import usefulness_moments
 
-__all__ = ["SD_LEVELS", "UsefulnessTable", "quick_scores", "rested", "sd_code", "top"]
-
 REACH, STEP = 14.0, 0.05
 """Logits of the table: beyond 14 a prompt is certain."""
 

@@ -21,16 +21,6 @@ from irtcat._common.types import FloatArray, IntArray
 from irtcat.responses._frames import as_pandas
 from irtcat.training.online.prompts import Prior
 
-__all__ = [
-    "Items",
-    "Topics",
-    "ranked_table",
-    "read_features",
-    "read_items",
-    "read_quotas",
-    "read_topics",
-]
-
 SLOPE_SD = 0.3
 """SD of log slopes about which nothing is known."""
 

@@ -11,8 +11,6 @@ import numpy as np
 
 from irtcat._common.types import FloatArray
 
-__all__ = ["Tilted", "expit", "log_marginal", "probability_moments", "tilted", "usefulness_moments"]
-
 NEWTON_STEPS, LONGEST_STEP = 12, 2.0
 """Limit of Newton's steps to the mode of a tilted density, and the longest one in logits: a longer
 one overshoots where the binomial is flat."""

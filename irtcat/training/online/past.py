@@ -12,8 +12,6 @@ import numpy as np
 from irtcat._common.types import FloatArray
 from irtcat.training.online.policy import ABILITY, TREND, TREND_KEPT
 
-__all__ = ["Past"]
-
 
 @dataclass(frozen=True)
 class Past:

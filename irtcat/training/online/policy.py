@@ -12,8 +12,6 @@ import numpy as np
 
 from irtcat._common.types import FloatArray
 
-__all__ = ["ABILITY", "GAIN", "TREND", "TREND_NOISE", "TREND_SD", "Policy"]
-
 ABILITY, GAIN, TREND = 0, 1, 2
 """Positions in the state."""
 

@@ -11,8 +11,6 @@ from irtcat.training.online.moments import log_marginal, tilted
 from irtcat.training.online.past import Past
 from irtcat.training.online.step import Locals, linearise
 
-__all__ = ["ITEM_DRIFTS", "RESIDUAL_SDS", "Grid", "Prior", "Prompts"]
-
 RESIDUAL_SDS = np.array([0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.4, 2.0, 2.8, 4.0])
 """SD of residual difficulties in logits, of which the data choose."""
 

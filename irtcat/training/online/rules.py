@@ -8,8 +8,6 @@ import numpy as np
 from irtcat._common.registry import Registry
 from irtcat._common.types import FloatArray
 
-__all__ = ["RULES", "UsefulnessRule"]
-
 
 @dataclass(frozen=True)
 class UsefulnessRule:

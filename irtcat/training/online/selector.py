@@ -42,8 +42,6 @@ from irtcat.training.online.prompts import (
 from irtcat.training.online.rules import RULES
 from irtcat.training.online.step import Linear, Locals, filter_batch, linearise
 
-__all__ = ["Selector"]
-
 ABILITY_SD = 2.0
 """SD of the ability before any rollout, in logits."""
 

@@ -16,8 +16,6 @@ from irtcat._common.types import FloatArray
 from irtcat.training.online.moments import tilted
 from irtcat.training.online.policy import ABILITY
 
-__all__ = ["Linear", "Locals", "StepResult", "filter_batch", "linearise"]
-
 SWEEPS = 4
 """Sweeps over the batch. Not tuned: with them the filter agrees with a particle filter (tests)."""
 

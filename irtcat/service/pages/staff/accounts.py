@@ -29,8 +29,6 @@ from irtcat.service.pages.staff.base import (
     part_router,
 )
 
-__all__ = ["router"]
-
 router = part_router()
 
 Auditor = Annotated[Account, Depends(Requires("audit"))]

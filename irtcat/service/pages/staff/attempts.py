@@ -27,8 +27,6 @@ from irtcat.service.pages.staff.base import (
 )
 from irtcat.service.storage.context import Service
 
-__all__ = ["router"]
-
 router = part_router()
 
 Watcher = Annotated[Account, Depends(Requires("watch"))]

@@ -26,9 +26,6 @@ from irtcat.service.pages import render, service_of
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 
-__all__ = ["NAVIGATION", "Requires", "Shown", "Staff", "Table", "as_table", "back_to",
-           "field", "names_of_people", "page", "part_router", "svg", "whole_number"]  # fmt: skip
-
 SIGN_IN = "/staff/sign-in"
 
 NAVIGATION = {

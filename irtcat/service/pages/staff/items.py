@@ -23,8 +23,6 @@ from irtcat.service.pages.staff.base import Requires, Shown, Table, page, part_r
 from irtcat.service.pages.toggles import with_toggles
 from irtcat.service.storage.context import Service
 
-__all__ = ["router"]
-
 router = part_router()
 
 Reader = Annotated[Account, Depends(Requires("items", "parameters"))]

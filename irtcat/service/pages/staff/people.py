@@ -13,8 +13,6 @@ from irtcat.service.pages import CheckedForm, service_of
 from irtcat.service.pages.staff.base import Requires, back_to, field, page, part_router
 from irtcat.service.storage import tables
 
-__all__ = ["router"]
-
 router = part_router()
 
 Keeper = Annotated[Account, Depends(Requires("people"))]

@@ -26,8 +26,6 @@ from irtcat.service.pages.staff.base import (
     whole_number,
 )
 
-__all__ = ["router"]
-
 router = part_router()
 
 Publisher = Annotated[Account, Depends(Requires("publish"))]

@@ -15,8 +15,6 @@ from irtcat.service.outbox.audit import record
 from irtcat.service.pages import service_of
 from irtcat.service.pages.staff.base import Requires, Shown, names_of_people, page, part_router, svg
 
-__all__ = ["router"]
-
 router = part_router()
 
 Reader = Annotated[Account, Depends(Requires("results"))]

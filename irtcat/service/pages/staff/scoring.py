@@ -21,8 +21,6 @@ from irtcat.service.pages.staff.base import (
     part_router,
 )
 
-__all__ = ["router"]
-
 router = part_router()
 
 Scorer = Annotated[Account, Depends(Requires("score"))]

@@ -14,8 +14,6 @@ from irtcat.service.pages import CheckedForm, local_path, service_of
 from irtcat.service.pages.staff.base import SIGN_IN, Staff, field, page, part_router, signed_in
 from irtcat.service.storage import tables
 
-__all__ = ["router"]
-
 router = part_router()
 
 

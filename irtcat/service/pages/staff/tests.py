@@ -32,8 +32,6 @@ from irtcat.service.pages.staff.base import (
 )
 from irtcat.service.storage.uploads import uploaded_bank, uploaded_definition, uploaded_items
 
-__all__ = ["report_of", "router"]
-
 router = part_router()
 
 SEES_TESTS = NAVIGATION["Tests"][1]

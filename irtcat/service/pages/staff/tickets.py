@@ -25,8 +25,6 @@ from irtcat.service.pages.staff.base import (
 )
 from irtcat.service.storage.context import digest_of
 
-__all__ = ["router"]
-
 router = part_router()
 
 Issuer = Annotated[Account, Depends(Requires("tickets"))]
