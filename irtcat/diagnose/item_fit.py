@@ -76,7 +76,9 @@ def s_x2(
     Args:
         bank: the calibrated items (right/wrong or graded, of one or more dimensions).
         responses: the responses. Subjects with missing answers to the bank's items are left out
-            (``n`` counts the others), since their total scores are not comparable.
+            (``n`` counts the others), since their total scores are not comparable. The parameters
+            are estimated from all answers, so that each takes only a part from the table: df is
+            less n / (answers to the item) for each, and not a whole number.
         min_expected: smallest expected count of a cell, above 0.
         estimated: which parameters count as estimated from these responses: "auto" (by the bank's
             covariance; none for a bank built from known parameters), "all" or "none".
@@ -119,15 +121,21 @@ def s_x2(
         warn_of_mixture(data.bank)
         tables = _score_tables(data, min_expected)
         df = np.array([0 if t is None else t.df for t in tables], float)
-        table = _item_tests(data, tables, (df - free.by_item - free.n_population).astype(float))
-        return table.astype({"df": int})
+        # Answers of incomplete rows are part of the estimates, but not of the tables.
+        answered = data.values >= 0
+        shares = data.complete.sum() / np.maximum(answered.sum(axis=0), 1)
+        share = data.complete.sum() / answered.any(axis=1).sum()
+        df -= free.by_item * shares + free.n_population * share
+        table = _item_tests(data, tables, df)
+        return table.astype({"df": int}) if data.complete.all() else table
     parts = [data.of_group(group) for group in data.groups]
     free_cells = free.mask & ~free.shared
     columns = [data.bank.positions(part.bank.item_ids) for part in parts]
     information = [_table_information(part) for part in parts]
     total = np.zeros((data.bank.n_items, *information[0].shape[1:]))
-    for at, matrices in zip(columns, information, strict=True):
-        total[at] += matrices
+    for at, part, matrices in zip(columns, parts, information, strict=True):
+        answers = (part.values >= 0).sum(axis=0) / part.complete.sum()
+        total[at] += matrices * answers[:, None, None]
     frames = {}
     for group, part, at, matrices in zip(data.groups, parts, columns, information, strict=True):
         tables = _score_tables(part, min_expected)
