@@ -66,13 +66,13 @@ def s_x2(
     the recursion of Lord & Wingersky over the population (for items with several categories after
     Kang & Chen). Cells with expected counts below ``min_expected`` are merged as in mirt:
     categories within a score first, then scores. The lowest and the highest possible score are left
-    out: all subjects there answer alike. df = cells - scores - estimated
-    parameters of the item - estimated parameters of the population, as in mirt: a slope or SD that
-    all items share counts in full for each, as does an asymptote under a prior, which makes the test
-    somewhat liberal for some models: of items that fit 7 % of Rasch, 7 % of 3PL and 9 % of 4PL
-    items have p < .05 (2PL, graded and generalised partial credit 5 to 6 %). For PCM items mirt may
-    merge other cells and have a few df fewer: in 1,129 x 25 answers of three categories 4.9 % of
-    items that fit have p < .05 with the df here, 7 to 14 % with two to six fewer.
+    out: all subjects there answer alike. df = cells - scores - estimated parameters of the item -
+    estimated parameters of the population, as in mirt: a slope or SD that all items share counts in
+    full for each, as does an asymptote under a prior, which makes the test somewhat liberal for
+    some models: of items that fit 7 % of Rasch, 7 % of 3PL and 9 % of 4PL items have p < .05 (2PL,
+    graded and generalised partial credit 5 to 6 %). For PCM items mirt may merge other cells and
+    have a few df fewer: in 1,129 x 25 answers of three categories 4.9 % of items that fit have p <
+    .05 with the df here, 7 to 14 % with two to six fewer.
 
     Args:
         bank: the calibrated items (right/wrong or graded, of one or more dimensions).
