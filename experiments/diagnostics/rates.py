@@ -21,7 +21,7 @@ import pandas as pd
 from scipy.stats import chi2, norm
 
 import irtcat
-from irtcat import ItemBank, Responses
+from irtcat import InputError, ItemBank, Responses
 from irtcat.diagnose import (
     find_dif,
     infit_outfit,
@@ -258,9 +258,12 @@ def of_q3(data: Data) -> Tests:
     return p, data.pair_is_bad, table["q3_star"]
 
 
-def of_model(data: Data) -> Tests:
+def of_model(data: Data) -> Tests | None:
     missing = "pairwise" if data.condition.missing else "complete"
-    whole = model_fit(data.bank, data.responses, groups=data.groups, missing=missing)
+    try:
+        whole = model_fit(data.bank, data.responses, groups=data.groups, missing=missing)
+    except InputError:  # an item is constant in a group
+        return None
     wrong = np.array([data.condition.misfit not in ("", "careless")])
     return np.array([whole.p]), wrong, np.array([whole.statistic / whole.df])
 
