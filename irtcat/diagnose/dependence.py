@@ -112,7 +112,7 @@ def ld_statistics(
     distributed with ``(tr M)^2 / tr M^2`` degrees of freedom, which has the mean and variance that
     X2 has at maximum-likelihood estimates: M is the covariance of ``(O - E) / sqrt(E)``, less the
     part that the estimates of all parameters take, ``G J^-1 G'`` with G the derivatives of E and J
-    their information (by simulation). With it 4 to 6 % of independent pairs have p < .05 in the
+    their information (by simulation). With it 3.5 to 6 % of independent pairs have p < .05 in the
     models and sizes tried (`experiments/diagnostics`). Item parameters under strong priors are
     treated like estimates without them.
 
