@@ -316,3 +316,14 @@ def test_what_no_response_informs_is_not_counted(errors):
     free = free_of(found.bank)
     assert free.total == found.n_parameters == 48
     assert free.by_item[[3, 8]].tolist() == [0, 0]
+
+
+def test_upper_asymptotes_do_not_count():
+    """df of 4PL items is that of 3PL items in the same table, without one more parameter."""
+    bank = ItemBank.from_parameters(1.2, np.linspace(-1.5, 1.5, 10), 0.2)
+    responses = bank.simulate(np.random.default_rng(2).normal(size=800), 3)
+    lower = s_x2(bank, responses, estimated="all")
+    upper = ItemBank.from_parameters(1.2, np.linspace(-1.5, 1.5, 10), 0.2, 1 - 1e-9)
+    found = s_x2(upper, responses, estimated="all")
+    np.testing.assert_allclose(found["s_x2"], lower["s_x2"], rtol=1e-5)
+    np.testing.assert_array_equal(found["df"], lower["df"])
