@@ -1,8 +1,14 @@
 """Local dependence against mirt's numbers, brute force, and what cannot be tested."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
+from irtcat.diagnose._common import coded
+from irtcat.diagnose._free import free_of
+from irtcat.diagnose._pair_reference import pair_reference
+from scipy.stats import chi2
 
 from irtcat import ItemBank, Responses, fit
 from irtcat._common.checks import InputError
@@ -102,11 +108,95 @@ def test_a_copied_item_is_found(small):
     X[:, 1] = np.where(rng.random(500) < 0.5, X[:, 0], X[:, 1])
     X[:, 3] = np.where(rng.random(500) < 0.5, 1 - X[:, 2], X[:, 3])
     responses = Responses.from_array(X)
-    for found in (ld_statistics(bank, responses, estimated="all"), q3(bank, responses)):
-        table = found.table.set_index(["item_1", "item_2"])
-        assert table["p_holm"].idxmin() in [("i1", "i2"), ("i3", "i4")]
-        assert table.loc[[("i1", "i2"), ("i3", "i4")], "p_holm"].max() < 1e-4
-        assert table.loc[("i1", "i2"), found.main] > 0 > table.loc[("i3", "i4"), found.main]
+    copies = [("i1", "i2"), ("i3", "i4")]
+    found = ld_statistics(bank, responses, estimated="all")
+    table = found.table.set_index(["item_1", "item_2"])
+    assert table["p_holm"].idxmin() in copies
+    assert table.loc[copies, "p_holm"].max() < 1e-4
+    assert table.loc[copies[0], "v"] > 0 > table.loc[copies[1], "v"]
+    residual = q3(bank, responses).table.set_index(["item_1", "item_2"])["q3_star"]
+    assert [residual.idxmax(), residual.idxmin()] == copies
+
+
+def test_no_p_of_q3(small):
+    """Fisher's z of independent pairs has p < .05 in 6 to 27 % of them."""
+    assert [c for c in q3(*small).table if c.startswith("p")] == []
+
+
+# --- the reference distribution of X2
+
+
+def test_p_of_known_items_is_that_of_all_cells(small):
+    table = ld_statistics(*small).table
+    np.testing.assert_allclose(table["df"], 3)
+    np.testing.assert_allclose(table["p"], chi2.sf(table["x2"], 3), rtol=1e-6)
+
+
+@pytest.mark.parametrize("groups", [False, True])
+def test_moments_of_x2_by_enumeration(groups):
+    """tr M of fitted 2PL items by all patterns, with differences for derivatives."""
+    a, b = np.array([1.2, 0.8, 1.5, 1.0, 1.3]), np.array([-1.0, 0.5, 0.0, -0.4, 1.0])
+    means, sds = ((0.0, 1.0), (1.0, 1.3)) if groups else ((0.0,), (1.0,))
+    sizes = (12_000, 8_000)[: len(means)]
+    z = np.linspace(-6, 6, 301)
+    w = np.exp(-(z**2) / 2) / np.exp(-(z**2) / 2).sum()
+    patterns = np.array(list(itertools.product((0, 1), repeat=5)))
+
+    def shares(parameters, group):
+        """Probabilities of all patterns in a group."""
+        mean, sd = parameters[10:] if group else (0.0, 1.0)
+        theta = mean + sd * z
+        p = 1 / (1 + np.exp(-parameters[:5, None] * (theta - parameters[5:10, None])))
+        cells = np.where(patterns[:, :, None] == 1, p, 1 - p)
+        return cells.prod(axis=1) @ w
+
+    truth = np.concatenate([a, b, [means[-1], sds[-1]] if groups else []])
+    information, jacobians, probabilities = 0.0, [], []
+    for g, n in enumerate(sizes):
+        p = shares(truth, g)
+        step = 1e-5 * np.eye(len(truth))
+        d = np.stack([(shares(truth + s, g) - shares(truth - s, g)) / 2e-5 for s in step], axis=1)
+        information = information + n * (d.T / p) @ d
+        jacobians.append(d)
+        probabilities.append(p)
+    inverse = np.linalg.inv(information)
+    means_of_x2 = []
+    for i, j in itertools.combinations(range(5), 2):
+        to_cells = (2 * patterns[:, i] + patterns[:, j])[None] == np.arange(4)[:, None]
+        e = [n * to_cells @ p for n, p in zip(sizes, probabilities, strict=True)]
+        g = sum(n * to_cells @ d for n, d in zip(sizes, jacobians, strict=True))
+        c = np.diag(sum(e)) - sum(np.outer(x, x) / n for x, n in zip(e, sizes, strict=True))
+        means_of_x2.append(np.trace((c - g @ inverse @ g.T) / sum(e)[:, None]))
+    labels = np.repeat(["A", "B"][: len(sizes)], sizes)
+    rng = np.random.default_rng(5)
+    theta = np.concatenate(
+        [m + s * rng.normal(size=n) for m, s, n in zip(means, sds, sizes, strict=True)]
+    )
+    r = ItemBank.from_parameters(a, b).simulate(theta, 6)
+    bank = fit(r, "2pl", groups=labels if groups else None, tolerance=1e-6).bank
+    data = coded(bank, r, groups=labels if groups else None)
+    reference = pair_reference(data, free_of(data.bank))
+    found = reference.scale * reference.df
+    np.testing.assert_allclose(found, means_of_x2, rtol=0.08, atol=0.02)
+    assert np.mean(means_of_x2) < 0.5  # far below df = 1
+
+
+@pytest.mark.parametrize("model", ["2pl", "rasch", "graded"])
+def test_independent_pairs_are_rejected_at_the_nominal_rate(model):
+    """df = 1 rejected 1.5 % of fitted 2PL pairs."""
+    rejected = []
+    for k in range(6):
+        rng = np.random.default_rng([k, 7])
+        a = 1.0 if model == "rasch" else rng.lognormal(0.2, 0.3, 16)
+        b = rng.normal(0.2, 0.8, 16)
+        if model == "graded":
+            truth = ItemBank.from_thresholds(a, np.stack([b - 0.7, b + 0.7], axis=1))
+        else:
+            truth = ItemBank.from_parameters(a, b)
+        r = truth.simulate(rng.normal(size=1000), k)
+        bank = fit(r, model, standard_errors="none").bank
+        rejected.append((ld_statistics(bank, r).table["p"] < 0.05).mean())
+    assert 0.03 < np.mean(rejected) < 0.075
 
 
 # --- degenerate data
@@ -147,4 +237,3 @@ def test_q3_of_two_copies_is_one_and_no_surprise():
     row = found.to_frame().iloc[0]
     assert row["q3"] == pytest.approx(1.0)
     assert row["q3_star"] == pytest.approx(0.0)
-    assert row["p"] == pytest.approx(1.0)

@@ -240,6 +240,24 @@ def test_gaps_are_left_out_and_counted(small):
     assert np.isfinite(partly["infit"]).all()
 
 
+@pytest.mark.parametrize("by_group", [False, True])
+def test_incomplete_rows_take_their_share_of_the_parameters(by_group):
+    """Parameters that are mostly estimated from other rows cost few degrees of freedom."""
+    bank = ItemBank.from_parameters(a=1.2, b=np.linspace(-1, 1, 10))
+    r = bank.simulate(np.random.default_rng(8).normal(size=1000), 9)
+    X = r.to_numpy().astype(float)
+    X[:600, 0] = np.nan
+    X[:300, 1] = np.nan
+    r = Responses.from_array(X)
+    options = {"groups": np.tile(["a", "b"], 500)} if by_group else {}
+    bank = fit(r, "2pl", standard_errors="none", **options).bank
+    taken = s_x2(bank, r, estimated="none", **options)["df"] - s_x2(bank, r, **options)["df"]
+    taken = taken.groupby("item").sum()
+    np.testing.assert_allclose(taken["i1"], 2.0, rtol=1e-6)
+    np.testing.assert_allclose(taken["i2"], 2 * 400 / 700, rtol=0.02 if by_group else 1e-6)
+    np.testing.assert_allclose(taken["i5"], 2 * 400 / 1000, rtol=0.02 if by_group else 1e-6)
+
+
 def test_constant_items_and_perfect_subjects_are_flagged(small):
     bank, responses = small
     X = responses.to_numpy()
@@ -298,3 +316,14 @@ def test_what_no_response_informs_is_not_counted(errors):
     free = free_of(found.bank)
     assert free.total == found.n_parameters == 48
     assert free.by_item[[3, 8]].tolist() == [0, 0]
+
+
+def test_upper_asymptotes_do_not_count():
+    """df of 4PL items is that of 3PL items in the same table, without one more parameter."""
+    bank = ItemBank.from_parameters(1.2, np.linspace(-1.5, 1.5, 10), 0.2)
+    responses = bank.simulate(np.random.default_rng(2).normal(size=800), 3)
+    lower = s_x2(bank, responses, estimated="all")
+    upper = ItemBank.from_parameters(1.2, np.linspace(-1.5, 1.5, 10), 0.2, 1 - 1e-9)
+    found = s_x2(upper, responses, estimated="all")
+    np.testing.assert_allclose(found["s_x2"], lower["s_x2"], rtol=1e-5)
+    np.testing.assert_array_equal(found["df"], lower["df"])

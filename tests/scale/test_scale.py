@@ -38,7 +38,8 @@ def responses(theta):
     """Twelve good items; a flat one, a wrong key, a near copy of a good one, one with a bow."""
     rng = np.random.default_rng(2)
     bank = ItemBank.from_parameters(a=np.linspace(1.0, 2.2, GOOD), b=np.linspace(-1.5, 1.5, GOOD))
-    X = bank.simulate(theta, seed=3).to_numpy()
+    # Of 150 such data sets one in twenty has a pair with Holm's p < .05 by chance (seed 3 does).
+    X = bank.simulate(theta, seed=6).to_numpy()
     flat = rng.random(N) < 0.6
     key = rng.random(N) < 1 / (1 + np.exp(1.5 * theta))
     twin = np.where(rng.random(N) < 0.7, X[:, 5], rng.random(N) < 1 / (1 + np.exp(-0.9 * theta)))
