@@ -43,7 +43,6 @@ from irtcat.models import field_columns
 from irtcat.responses import Responses
 from irtcat.scoring import METHODS, score, warn_of_mixture
 
-
 PRIOR_BOUND = ("logit_upper", "logit_feasibility")
 """Parameters that `s_x2` does not subtract from the degrees of freedom.
 

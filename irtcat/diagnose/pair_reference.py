@@ -26,8 +26,6 @@ from irtcat.diagnose.answer_moments import probability_derivatives
 from irtcat.diagnose.chi_square import Coded, curves, population_nodes
 from irtcat.diagnose.estimated_parameters import Free
 
-__all__ = ["PairReference", "pair_reference"]
-
 BLOCK_ROWS = 1024
 """Subjects per block, which limits memory."""
 DRAWS, DRAWS_PER_PARAMETER, LEAST_DRAWN = 20_000, 20, 1000
