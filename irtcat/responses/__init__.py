@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from irtcat.responses._summary import Flag
     from irtcat.responses.responses import (
         BASE_ITEM,
-        SAVED,
         Responses,
         ResponsesSummary,
         frame_table,
@@ -21,7 +20,6 @@ else:
 
 __all__ = [
     "BASE_ITEM",
-    "SAVED",
     "Flag",
     "Responses",
     "ResponsesSummary",

@@ -12,6 +12,7 @@ import pytest
 from irtcat._common.checks import InputError
 from irtcat.io import read_responses
 from irtcat.responses import Responses
+from irtcat.responses.responses import SAVED
 
 NAN = np.nan
 
@@ -150,10 +151,12 @@ ARCHIVES = [
     ("all missing", {"X": np.full((2, 2), -1)}, r"at least one of them observed"),
     ("damaged metadata", {"codes": [0, 1], "metadata": "{"}, r"metadata: expected JSON"),
     ("metadata of numbers", {"codes": [0, 1], "metadata": 3}, r"the metadata are damaged"),
-    ("codes do not fit", {"codes": [0, 2], "metadata": '{"subjects": {}, "items": {}}'},
+    ("codes do not fit", {"codes": [0, 2], "metadata": json.dumps(
+        {**SAVED.head, "subjects": {}, "items": {}})},
      r"X, codes and ids are inconsistent"),
     ("short metadata", {"codes": [0, 1], "metadata": json.dumps(
-        {"subjects": {"size": {"type": "int64", "cells": [1]}}, "items": {}})}, r"are damaged"),
+        {**SAVED.head, "subjects": {"size": {"type": "int64", "cells": [1]}}, "items": {}})},
+     r"are damaged"),
 ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import json
 import os
 import threading
 import tracemalloc
@@ -344,11 +345,13 @@ def test_numbers_in_metadata_are_checked(tmp_path):
         '{"type": "int64", "cells": [1, 1e400]}',
         '{"type": "int64", "cells": {"a": 1}}',
     ):
-        metadata = f'{{"subjects": {{"size": {column}}}, "items": {{}}}}'
+        metadata = (
+            f'{json.dumps(SAVED.head)[:-1]}, "subjects": {{"size": {column}}}, "items": {{}}}}'
+        )
         np.savez(tmp_path / "a.npz", **arrays, codes=[0, 1], metadata=metadata)
         with pytest.raises(InputError, match="the metadata are damaged"):
             read_responses(tmp_path / "a.npz")
-    metadata = '{"subjects": {}, "items": {}}'
+    metadata = json.dumps({**SAVED.head, "subjects": {}, "items": {}})
     for codes in (range(200), [2**63 - 1, -(2**63)], [[0, 1]]):
         np.savez(tmp_path / "a.npz", **arrays, codes=codes, metadata=metadata)
         with pytest.raises(InputError, match="codes"):

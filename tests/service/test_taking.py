@@ -218,6 +218,7 @@ def test_item_time_limit(service, taker, clock):
         "item": 60,
         "running": True,
         "warnings": [300.0, 60.0],
+        "abandoned_after": 7 * 24 * 3600.0,
     }
     number, place = taker.view["item"]["number"], taker.view["item"]["choices"][0]["id"]
     clock.move(61)  # within the grace for the way to the server
