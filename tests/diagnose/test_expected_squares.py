@@ -17,6 +17,9 @@ RIGHT_WRONG = ItemBank.from_parameters(
 )
 
 
+@pytest.mark.slow_cases(  # what is left has every pair of the three
+    "False-bank0-(map|wle)", "False-bank1-eap", "True-bank0-eap", "True-bank1-(map|wle)"
+)
 @pytest.mark.parametrize("method", ["eap", "map", "wle"])
 @pytest.mark.parametrize("bank", [RIGHT_WRONG, GRADED])
 @pytest.mark.parametrize("has_missing", [False, True])

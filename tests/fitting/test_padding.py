@@ -33,7 +33,9 @@ CASES = [
 ]
 
 
-@pytest.mark.slow_cases("True-3pl-.*", "True-graded-.*", "True-rsm-.*", "True-nominal-.*")
+@pytest.mark.slow_cases(
+    "True-(3pl|graded|rsm|nominal)-.*", "True-2pl-options[245]", "False-(3pl|rsm)-.*"
+)
 @pytest.mark.parametrize(("model", "options"), CASES)
 @pytest.mark.parametrize("has_missing", [False, True])
 def test_the_fit_is_that_of_the_data_alone(model, options, has_missing, iterations, monkeypatch):

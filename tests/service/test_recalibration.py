@@ -172,6 +172,10 @@ def uneven():
     return Responses.from_array(np.stack(list(X.values()), 1), item_ids=names, codes=range(4))
 
 
+@pytest.mark.slow_cases(  # what is left has every pair of the three
+    ".*-as-many-categories-(one-model-unused|several-models-used)",
+    ".*-fewer-categories-(one-model-used|several-models-unused)",
+)
 @pytest.mark.parametrize("unused", [False, True], ids=["used", "unused"])
 @pytest.mark.parametrize("several", [False, True], ids=["one-model", "several-models"])
 @pytest.mark.parametrize("fewer", [False, True], ids=["as-many-categories", "fewer-categories"])
