@@ -37,7 +37,18 @@ if TYPE_CHECKING:
         rotate,
         test_information,
     )
-    from irtcat.fitting import BenchmarkFit, Fit, Link, fit, fit_benchmarks, link, update_items
+    from irtcat.fitting import (
+        EM,
+        VI,
+        BenchmarkFit,
+        Fit,
+        Joint,
+        Link,
+        fit,
+        fit_benchmarks,
+        link,
+        update_items,
+    )
     from irtcat.io import as_responses, read_responses
     from irtcat.leaderboard import compare
     from irtcat.loading import describe, load
@@ -51,14 +62,17 @@ else:
     __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
+    "EM",
     "ESTIMATORS",
     "MODELS",
     "STRATEGIES",
+    "VI",
     "Ability",
     "BenchmarkFit",
     "Fit",
     "InputError",
     "ItemBank",
+    "Joint",
     "Link",
     "Population",
     "Responses",

@@ -99,7 +99,7 @@ def checked_modules():
 
 @pytest.fixture(scope="session")
 def iterations():
-    """Arguments of `irtcat.fit` for exactly this many iterations.
+    """A solver for exactly this many iterations.
 
     Two fits of the same data that end by a tolerance may end an iteration apart, where their sums
     are rounded differently (other shapes of arrays, another order, another machine): their ends
@@ -107,7 +107,9 @@ def iterations():
     iterations: iterate by iterate where both start alike, else after so many that both are at the
     maximum to rounding.
     """
-    return lambda n: {"tolerance": NO_TOLERANCE, "max_iterations": n}
+    from irtcat import EM  # after the hook that checks shapes
+
+    return lambda n, **more: EM(tolerance=NO_TOLERANCE, max_iterations=n, **more)
 
 
 def _count_compilation(event, seconds, **_):

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from irtcat import ItemBank, Responses, fit, score
+from irtcat import EM, ItemBank, Responses, fit, score
 from irtcat._common.precision import precision
 from irtcat.cat import Config, simulate
 from irtcat.latent import layout
@@ -139,7 +139,7 @@ def test_blocks_for_gpus_give_the_same_results(monkeypatch):
     bank = ItemBank.from_parameters(a=np.ones(40), b=np.linspace(-2, 2, 40))
 
     def results():
-        fitted = fit(responses, "2pl", precision="float64", standard_errors="none")
+        fitted = fit(responses, "2pl", EM(precision="float64"), standard_errors="none")
         tests = simulate(bank, theta[:200, 0], Config(max_items=5), precision="float64")
         return (
             fitted.log_likelihood,

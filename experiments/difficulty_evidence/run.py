@@ -41,7 +41,8 @@ THIN = 5
 and the checkpoints depend less on each other."""
 
 QUICK = {
-    "standard_errors": "none", "tolerance": 2e-2, "max_iterations": 12, "precision": "float32",
+    "standard_errors": "none",
+    "solver": irtcat.EM(tolerance=2e-2, max_iterations=12, precision="float32"),
 }  # fmt: skip
 COMPARED = (0, "symmetric 10")
 """Seed and noise for which further models are fitted, for rank correlations: a fit that has to be

@@ -47,9 +47,12 @@ def main() -> None:
         for name, mask in (("all", np.zeros_like(late)), ("late", late)):
             checkpoints = crowd.from_checkpoints(np.where(mask, np.nan, seen), "log-likelihood")
             bank = irtcat.fit(
-                checkpoints.responses(), "beta", equal=["slope"], standard_errors="none",
-                tolerance=1e-2,
-            ).bank  # fmt: skip
+                checkpoints.responses(),
+                "beta",
+                irtcat.EM(tolerance=1e-2),
+                equal=["slope"],
+                standard_errors="none",
+            ).bank
             loss = checkpoints.dynamics().table["loss"]
             row[f"loss, {name}"] = spearmanr(loss, truth)[0]
             row[f"IRT, {name}"] = spearmanr(bank.to_frame()["b"], truth)[0]

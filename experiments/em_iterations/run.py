@@ -67,10 +67,8 @@ def main():
             irtcat.fit(
                 responses,
                 model,
+                irtcat.EM(accelerate=on, expand=on, max_iterations=5000),
                 standard_errors="none",
-                accelerate=on,
-                expand=on,
-                max_iterations=5000,
                 **arguments,
             )
             for on in (True, False)

@@ -187,7 +187,9 @@ def measure_fit(case: Case) -> dict[str, Any]:
     dims = {"dims": case.dims} if case.dims > 1 else {}
 
     def work() -> Any:
-        return irtcat.fit(responses, case.what, precision="float32", standard_errors="none", **dims)
+        return irtcat.fit(
+            responses, case.what, irtcat.EM(precision="float32"), standard_errors="none", **dims
+        )
 
     fit, first, seconds = repeated(work)
     out = {"first_s": first, "seconds": seconds, "iterations": fit.n_iterations}

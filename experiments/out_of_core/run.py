@@ -82,7 +82,11 @@ def work(n_subjects, n_items, iterations):
 
     begin = time.perf_counter()
     fit = irtcat.fit(
-        source, "2pl", standard_errors="none", max_iterations=iterations, progress=progress
+        source,
+        "2pl",
+        irtcat.EM(max_iterations=iterations),
+        standard_errors="none",
+        progress=progress,
     )
     total = time.perf_counter() - begin
     a, b = truth(n_items)

@@ -338,7 +338,10 @@ def second_start(found: Found, responses: Any, model: str, first: Any, seed: int
     other = found.run(
         "starts",
         lambda: irtcat.fit(
-            responses, model, starts=STARTS, seed=seed, standard_errors="none", **SETTINGS
+            responses,
+            model,
+            irtcat.EM(starts=STARTS, seed=seed, **SETTINGS),
+            standard_errors="none",
         ),
     )
     if other is not None and other.log_posterior > first.log_posterior + HIGHER:
@@ -356,7 +359,11 @@ def examine(number: int, kind: str, X: np.ndarray, model: str, seed: int) -> dic
     codes = X if model == "graded" else np.where(np.isnan(X), np.nan, (X >= 2).astype(float))
     known = (0, 1, 2, 3) if model == "graded" else (0, 1)
     made = found.run("fit", lambda: irtcat.Responses.from_array(codes, codes=known))
-    fitted = None if made is None else found.run("fit", lambda: irtcat.fit(made, model, **SETTINGS))
+    fitted = (
+        None
+        if made is None
+        else found.run("fit", lambda: irtcat.fit(made, model, irtcat.EM(**SETTINGS)))
+    )
     if fitted is not None:
         found.row["converged"] = int(fitted.converged)
         _parameters(found, fitted)

@@ -93,7 +93,9 @@ def fit_m2pl(home: Path) -> bytes:
     return _fit(home, "m2pl", (300, 12), dims=2, tolerance=1e-3)
 
 
-def _fit(home: Path, model: str, shape: tuple[int, int], **more: Any) -> bytes:
+def _fit(
+    home: Path, model: str, shape: tuple[int, int], tolerance: float = 1e-5, **more: Any
+) -> bytes:
     import irtcat
     from irtcat.fitting.em import checkpoint as _checkpoint
 
@@ -102,11 +104,15 @@ def _fit(home: Path, model: str, shape: tuple[int, int], **more: Any) -> bytes:
     slopes = rng.uniform(0.7, 1.8, shape[1])
     bank = irtcat.ItemBank.from_parameters(slopes, rng.normal(size=shape[1]))
     responses = bank.simulate(rng.normal(size=shape[0]), seed=1)
-    settings = {"precision": "float64", "tolerance": 1e-5, **more}
     found = irtcat.fit(
-        responses, model, checkpoint=home / "state.npz", resume=True,
-        progress=lambda *told: time.sleep(PAUSE), **settings,
-    )  # fmt: skip
+        responses,
+        model,
+        irtcat.EM(
+            precision="float64", tolerance=tolerance, checkpoint=home / "state.npz", resume=True
+        ),
+        progress=lambda *told: time.sleep(PAUSE),
+        **more,
+    )
     parts = [found.bank.parameters(), found.bank.covariance, found.trace, found.log_likelihood]
     return b"".join(np.asarray(part, float).tobytes() for part in parts if part is not None)
 

@@ -522,20 +522,27 @@ def read_store(path: Path) -> Any:
         }
 
 
-FIT = {"standard_errors": "none", "precision": "float64"}
+FIT = {"precision": "float64"}
 
 
 def checkpoint_seeds(folder: Path) -> list[Path]:
     """The state of a fit after three iterations."""
     path = place(folder, ("state.npz", b""))
     path.unlink()
-    irtcat.fit(answers(), "2pl", checkpoint=path, max_iterations=3, **FIT)
+    irtcat.fit(
+        answers(),
+        "2pl",
+        irtcat.EM(checkpoint=path, max_iterations=3, **FIT),
+        standard_errors="none",
+    )
     return [path]
 
 
 def read_checkpoint(path: Path) -> Any:
     """`fit` with ``resume``."""
-    found = irtcat.fit(answers(), "2pl", checkpoint=path, resume=True, **FIT)
+    found = irtcat.fit(
+        answers(), "2pl", irtcat.EM(checkpoint=path, resume=True, **FIT), standard_errors="none"
+    )
     return {"parameters": found.bank.parameters(), "log_likelihood": found.log_likelihood}
 
 

@@ -86,11 +86,14 @@ def baselines(X, theta, b, invalid, responses, models):
     yield "proportion wrong", 1 - X.mean(axis=0), {}
 
 
+SOLVERS = {"em": irtcat.EM(), "vi": irtcat.VI(steps=1000)}
+
+
 def _fitted(responses, theta, method, models, **arguments):
     for model in models:
         for positive in (False, True) if method == "em" or model == "2pl" else (True,):
             begin = time.process_time()
-            fit = irtcat.fit(responses, model, method, positive=positive, **arguments)
+            fit = irtcat.fit(responses, model, SOLVERS[method], positive=positive, **arguments)
             about = {
                 "seconds": time.process_time() - begin,
                 "converged": fit.converged,
@@ -114,7 +117,7 @@ def em(X, theta, b, invalid, responses, models):
 
 def vi(X, theta, b, invalid, responses, models):
     """Discrimination by variational inference."""
-    yield from _fitted(responses, theta, "vi", models, settings={"steps": 1000})
+    yield from _fitted(responses, theta, "vi", models)
 
 
 def rank(X, theta, b, invalid, responses, models):

@@ -19,10 +19,10 @@ import irtcat
 
 METHODS = {
     "em": {},
-    "vi, hierarchical": {"method": "vi"},
-    "vi, hierarchical, a > 0": {"method": "vi", "positive": True},
-    "vi, vague": {"method": "vi", "priors": "vague"},
-    "joint": {"method": "joint"},
+    "vi, hierarchical": {"solver": "vi"},
+    "vi, hierarchical, a > 0": {"solver": "vi", "positive": True},
+    "vi, vague": {"solver": "vi", "priors": "vague"},
+    "joint": {"solver": "joint"},
 }
 CASES = [(1000, 50, 1.0, 10), (5000, 200, 1.0, 2), (5000, 20000, 0.01, 1)]
 

@@ -68,7 +68,7 @@ def suspicions(data: digits.Digits, crowd: Crowd, seed: int) -> dict[str, np.nda
     responses = crowd.responses()
     bank = irtcat.fit(responses, "2pl", priors=SLOPE, standard_errors="none").bank
     ceiling = irtcat.fit(
-        responses, "feasibility", priors=SLOPE, standard_errors="none", max_iterations=40
+        responses, "feasibility", irtcat.EM(max_iterations=40), priors=SLOPE, standard_errors="none"
     ).bank
     ranking = labels.rank(responses, bank, by="answers").table
     return {

@@ -91,6 +91,10 @@ class Options:
             for word in (row.label, _word(self.unread[row.name]))
         ]
 
+    def is_given(self, name: str) -> bool:
+        """Whether an option has another value than its default."""
+        return bool(self.unread[name] != self._command.options[name].default)
+
     def values_of(self, source: str, but: Iterable[str] = ()) -> dict[str, Any]:
         """The values that are given for parameters of a function, other than those in ``but``."""
         rows = [row for row in self._command.options.values() if row.source == source]

@@ -1,7 +1,11 @@
 """``irtcat fit``."""
 
+from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from irtcat._common.progress import FitProgress
 from irtcat.cli import _input
@@ -31,10 +35,10 @@ IMPORTANT = ("b", "proportion_correct", "se_b", "a", "flag", "se_a", "c", "d")
 """The columns of items that are printed first."""
 UNCERTAIN = 1.0
 """Standard errors of difficulties above it are reported: the SD of the subjects."""
-VI_STEPS = 3000
-"""Most steps of variational inference (the default of `vi.variational.VISettings`)."""
-WITH_CHECKPOINT = ("em", "anchored")
-"""Methods that can keep their state."""
+
+SETTINGS = ("irtcat.fitting.Solver", "irtcat.EM", "irtcat.VI")
+"""Classes whose fields are options; `irtcat.Joint` has no fields of its own names."""
+_of_all, _of_em, _of_vi = (partial(option, source=source) for source in SETTINGS)
 
 
 def _theta(path: Path) -> Any:
@@ -52,7 +56,7 @@ def _pattern(path: Path) -> Any:
     "irtcat.fit",
     RESPONSES,
     MODEL,
-    option("method", choices="irtcat.fitting.FITTERS"),
+    option("solver", choices="irtcat.fitting.SOLVERS"),
     *group(
         "Scale",
         option("groups", help="Column of the subjects' table with their groups (see --subjects)."),
@@ -75,7 +79,7 @@ def _pattern(path: Path) -> Any:
         option("equal", type=list[str], help="A parameter that all items share, such as slope."),
         "positive",
         "weak_priors",
-        option("priors", help="hierarchical or vague, for --method vi."),
+        option("priors", help="hierarchical or vague, for --solver vi."),
     ),
     *group(
         "Several abilities",
@@ -99,13 +103,29 @@ def _pattern(path: Path) -> Any:
                help="Bank of the items of --item-features that nobody answered."),
     ),
     *group(
-        "Computation",
-        option("max_iterations", min=1),
-        option("starts", min=1),
-        "seed",
-        option("precision", choices="irtcat._common.precision.PRECISIONS"),
-        output("checkpoint", source=None, replaces=False),
-        option("resume", needs="checkpoint FILE"),
+        "Every solver",
+        _of_all("tolerance"),
+        _of_all("starts", min=1),
+        _of_all("seed"),
+        _of_all("precision", choices="irtcat._common.precision.PRECISIONS"),
+    ),
+    *group(
+        "Solver em (--max-iterations: also joint)",
+        _of_em("max_iterations", min=1),
+        _of_em("accelerate"),
+        _of_em("nodes", min=3),
+        output("checkpoint", source="irtcat.EM", replaces=False),
+        _of_em("resume", needs="checkpoint FILE"),
+    ),
+    *group(
+        "Solver vi",
+        _of_vi("steps", min=1),
+        _of_vi("learning_rate"),
+        _of_vi("batch_size", min=1),
+        _of_vi("batches", choices="irtcat.fitting.solvers.BATCHES"),
+    ),
+    *group(
+        "Reading",
         option("stream", type=bool, default=False,
                help="Read a .npy or wide Parquet file in passes."),
     ),
@@ -126,15 +146,16 @@ def command(o: Options) -> Output:
         changes["model"] = {"default": o.model, **models}
     if o.subjects is not None:
         changes["groups"] = _input.table_column(o.subjects, o.groups, "subjects")
+    changes["solver"] = _solver(o)
     try:
-        most = VI_STEPS if o.method == "vi" else None
+        most = getattr(changes["solver"], "steps", None)
         fitted = o.call(progress=FitProgress(o.progress, most), **changes)
     except KeyboardInterrupt:
         if o.checkpoint is not None and o.checkpoint.exists():
             o.kept = f"The state is in {o.checkpoint}: continue with --resume."
         elif o.subject_features is not None or o.item_features is not None:
             o.kept = "Nothing was written; repeat the command to start again."
-        elif o.checkpoint is None and o.method in WITH_CHECKPOINT:
+        elif o.checkpoint is None and o.solver == "em":
             o.kept = "Nothing was written; with --checkpoint FILE a long fit can be continued."
         raise
     items, groups = fitted.bank.to_frame(), fitted.groups
@@ -166,6 +187,20 @@ def command(o: Options) -> Output:
     if not fitted.facets:  # the file's items are not those of the bank
         after += ("--responses", o.unread["responses"], *o.reading_words)
     return Output({**document, "items": records(items)}, text, table=items, next=after)
+
+
+def _solver(o: Options) -> Any:
+    """The solver with the options that are given; those of other solvers are refused."""
+    from irtcat.fitting import SOLVERS
+
+    solver = SOLVERS[o.solver]
+    settings = {field.name for field in fields(solver)}
+    values = {name: value for of in SETTINGS for name, value in o.values_of(of).items()}
+    for name in sorted(set(values) - settings):
+        if o.is_given(name):
+            must = f"not for the solver {o.solver}."
+            raise typer.BadParameter(must, param_hint=f"--{name.replace('_', '-')}")
+    return solver(**{name: value for name, value in values.items() if name in settings})
 
 
 def _with_facets(o: Options) -> Any:

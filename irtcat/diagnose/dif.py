@@ -26,6 +26,7 @@ from irtcat.diagnose.group_versions import (
     wald,
     without_constant,
 )
+from irtcat.fitting import EM
 from irtcat.fitting.problem.groups import check_groups
 from irtcat.responses import Responses
 from irtcat.responses._matrix import positions
@@ -267,7 +268,7 @@ def find_dif(
         responses=without_constant(responses, grouping).subset(items=kept),
         grouping=grouping,
         model=model,
-        options={"weak_priors": False, "precision": "float64", **options},
+        options={"weak_priors": False, "solver": EM(precision="float64"), **options},
         errors="full" if method == "wald" else "none",
     )
     plan = _Plan(

@@ -33,8 +33,8 @@ from irtcat._common.per_item import per_item
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import ItemBank, Population
 from irtcat.fitting.calibrate import fit
-from irtcat.fitting.em.driver import Progress
 from irtcat.fitting.result import Fit
+from irtcat.fitting.specification import Progress
 from irtcat.io.convert import as_responses_like
 from irtcat.models import MODELS, Design, column_names, design_of, parameter_matrix, unpack
 from irtcat.responses import Responses

@@ -1,9 +1,8 @@
 """`fit`: from responses to a calibrated bank."""
 
 import inspect
-import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from irtcat._common.checks import (
@@ -11,7 +10,6 @@ from irtcat._common.checks import (
     argument_error,
     check_choice,
     check_count,
-    check_positive,
     shorten,
 )
 from irtcat._common.progress import FitProgress, with_progress
@@ -19,9 +17,7 @@ from irtcat._common.registry import documented
 from irtcat.bank import ItemBank, as_bank
 from irtcat.fitting.em.checkpoint import check_checkpoint
 from irtcat.fitting.em.directions import MIN_GAIN, REPORTED_GAIN
-from irtcat.fitting.em.driver import Progress
 from irtcat.fitting.em.invariance import versions_of, with_version_columns
-from irtcat.fitting.em.options import Options
 from irtcat.fitting.em.priors import check_priors
 from irtcat.fitting.features.columns import check_alone, facet_features, features_of
 from irtcat.fitting.fit_notes import with_notes
@@ -33,8 +29,10 @@ from irtcat.fitting.problem.item_models import HOW_TO_MIX, model_of_items
 from irtcat.fitting.problem.loading_pattern import pattern_of_versions
 from irtcat.fitting.problem.user_priors import check_equal
 from irtcat.fitting.result import Fit
+from irtcat.fitting.solvers import EM, VI, Joint, Solver, solver_of
+from irtcat.fitting.specification import Progress, Specification
 from irtcat.fitting.unidimensional import fit_em
-from irtcat.fitting.vi.variational import VISettings, fit_vi
+from irtcat.fitting.vi.variational import fit_vi
 from irtcat.io.convert import as_responses_like
 from irtcat.io.source import ResponseSource, as_source
 from irtcat.latent import density_of
@@ -51,68 +49,45 @@ from irtcat.responses._conditions import check_conditions
 from irtcat.responses._summary import rare_cells
 
 
-def _em(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
+def _em(responses: Any, cls: type[ItemModel], specification: Specification[EM]) -> Fit:
     """EM for one or several abilities; item regressions where theta is fixed."""
-    if options.theta is not None:
-        if _has_several(options):
+    check_checkpoint(specification.solver.checkpoint, specification.solver.resume)
+    several = _has_several(specification)
+    if specification.theta is not None:
+        if several:
             raise argument_error("theta", "left out for several abilities", "some")
-        return fit_fixed_theta(responses, cls, options)
-    if _has_several(options):
-        return fit_multidimensional(responses, cls, options)
-    return fit_em(responses, cls, options)
+        return fit_fixed_theta(responses, cls, specification)
+    if several:
+        return fit_multidimensional(responses, cls, specification)
+    return fit_em(responses, cls, specification)
 
 
-def _has_several(options: Options) -> bool:
+def _has_several(specification: Specification[EM]) -> bool:
     """Whether the arguments ask for several abilities, or for a density of nodes on a grid."""
-    anchored = isinstance(options.anchors, ItemBank) and options.anchors.model.dims > 1
-    asked = (options.pattern, options.structure, options.density)
-    return options.dims not in (None, 1) or anchored or any(part is not None for part in asked)
+    anchors = specification.anchors
+    anchored = isinstance(anchors, ItemBank) and anchors.model.dims > 1
+    asked = (specification.pattern, specification.structure, specification.density)
+    return specification.dims not in (None, 1) or anchored or any(p is not None for p in asked)
 
 
-def _anchored(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
-    """EM on the scale of anchor items or of a fixed theta, one of which is required."""
-    if options.anchors is None and options.theta is None:
-        raise InputError(
-            'The `anchors` or the `theta` argument must be given with method="anchored". '
-            "Got neither. Give a bank of known items, or the subjects' abilities."
-        )
-    return _em(responses, cls, options)
+FITTERS: dict[type[Solver], Callable[..., Fit]] = {EM: _em, VI: fit_vi, Joint: fit_joint}
+"""What runs a solver; to add one, add a row."""
 
 
-FITTERS: dict[str, Callable[[Any, type[ItemModel], Options], Fit]] = {
-    "em": _em,
-    "anchored": _anchored,
-    "vi": fit_vi,
-    "joint": fit_joint,
-}
-"""Fitting methods by name; to add one, add a row."""
-
-TAKEN_BY_ALL = frozenset(
-    {
-        *("model", "method", "priors", "positive", "tolerance", "precision", "progress"),
-        *("starts", "seed"),
-    }
-)
-TAKEN = {"vi": {"settings"}, "joint": {"max_iterations"}}
-"""Arguments of each method beyond `TAKEN_BY_ALL`; the EM methods take all but ``settings``."""
-BY_EM = ("em", "anchored")
-
-
-def _best_of(
-    n_starts: int, fitter: Any, responses: Any, cls: type[ItemModel], options: Options
-) -> Fit:
-    """The fit with the highest objective among this many starts."""
-    first = best = fitter(responses, cls, options)
+def _best_of_starts(responses: Any, cls: type[ItemModel], specification: Specification[Any]) -> Fit:
+    """The fit with the highest objective among the starts of the solver."""
+    fitter, n_starts = FITTERS[type(specification.solver)], specification.solver.starts
+    first = best = fitter(responses, cls, specification)
     number = 0
     for k in range(1, n_starts):
-        other = fitter(responses, cls, replace(options, start=k, standard_errors="none"))
+        other = fitter(responses, cls, replace(specification, start=k, standard_errors="none"))
         gain = other.log_posterior - best.log_posterior
         if (other.converged, gain > MIN_GAIN) > (best.converged, False):
             best, number = other, k
     if n_starts == 1:
         return first
-    if number and options.standard_errors != "none":
-        best = fitter(responses, cls, replace(options, start=number))
+    if number and specification.standard_errors != "none":
+        best = fitter(responses, cls, replace(specification, start=number))
     gain = best.log_posterior - first.log_posterior
     note = f"{n_starts} starts: none was higher than the first by more than {REPORTED_GAIN}."
     if number and gain > REPORTED_GAIN:
@@ -120,19 +95,18 @@ def _best_of(
     return replace(best, notes=(*best.notes, note))
 
 
-def _check_method(method: str, arguments: Mapping[str, Any]) -> None:
-    """Reject an argument that the method does not use, unless it has its default value."""
-    defaults = inspect.signature(fit).parameters
-    for name, value in arguments.items():
-        if name == "responses" or value is defaults[name].default:
+def _check_taken(solver: Solver, arguments: Mapping[str, Any]) -> None:
+    """Reject an argument that the solver does not use, unless it has its default value."""
+    if solver.takes is None:
+        return
+    for name, parameter in inspect.signature(fit).parameters.items():
+        if name in {"responses", "model", "solver", "progress", *solver.takes}:
             continue
-        used = name != "settings" if method in BY_EM else name in TAKEN_BY_ALL | TAKEN[method]
-        default = defaults[name].default
-        if not used and (default is None or value != default):
-            other = "vi" if name == "settings" else "em"
+        value, default = arguments[name], parameter.default
+        if value is not default and (default is None or value != default):
             raise InputError(
-                f'The `{name}` argument is not for method="{method}". Got {shorten(value)}. '
-                f'Leave it out, or use method="{other}".'
+                f'The `{name}` argument is not for the solver "{solver.key}". '
+                f'Got {shorten(value)}. Leave it out, or use solver="em".'
             )
 
 
@@ -205,19 +179,17 @@ def _check_categories(responses: Responses | ResponseSource, cls: type[ItemModel
         )
 
 
-def _check_dims(
-    model: Any, method: str, dims: Any, pattern: Any, correlated: bool, nodes: Any, structure: Any,
-    anchors: Any, density: str,
-) -> str | None:  # fmt: skip
-    """Reject arguments for several abilities that do not fit; the structure of the abilities."""
-    several = dims not in (None, 1) or pattern is not None or structure is not None
+def _checked_structure(arguments: Mapping[str, Any], nodes: int | None) -> str | None:
+    """The structure of the abilities; reject arguments that do not fit their number."""
+    model, dims, structure = arguments["model"], arguments["dims"], arguments["structure"]
+    several = dims not in (None, 1) or arguments["pattern"] is not None or structure is not None
+    density = arguments["density"]
     if density != "normal":
         density_of(density, nodes)
         if several:
             raise argument_error("density", "normal for several abilities", density)
-        if method != "em":
-            raise argument_error("method", "em with a density that is estimated", method)
         return None
+    anchors = arguments["anchors"]
     several |= isinstance(anchors, ItemBank) and anchors.model.dims > 1
     name = model.lower() if isinstance(model, str) else ""
     if name == "bifactor":
@@ -228,10 +200,8 @@ def _check_dims(
         raise argument_error("dims", f"given (or a pattern) for the {name} model", dims)
     if dims == 1 and name in ALIASES:
         check_count("dims", dims, least=2)
-    if several and method != "em" and not (method == "anchored" and anchors is not None):
-        raise argument_error("method", "em for several abilities", method)
     if not several:
-        for argument, value in (("correlated", correlated or None), ("nodes", nodes)):
+        for argument, value in (("correlated", arguments["correlated"] or None), ("nodes", nodes)):
             if value is not None:
                 raise argument_error(
                     argument, "left out for one ability", value, "Give dims or a pattern."
@@ -243,7 +213,7 @@ def _check_dims(
 def fit(
     responses: Responses | ResponseSource | Any,
     model: str | Mapping[Any, Any] | Sequence[str] = "2pl",
-    method: str = "em",
+    solver: Solver | str = "em",
     *,
     groups: Any = None,
     reference: Any = None,
@@ -256,24 +226,12 @@ def fit(
     weak_priors: bool = True,
     positive: bool = False,
     standard_errors: str = "auto",
-    tolerance: float | None = None,
-    max_iterations: int = 500,
-    precision: str = "auto",
-    accelerate: bool = True,
-    expand: bool = True,
-    starts: int = 1,
-    seed: int = 0,
     progress: Progress | bool | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    resume: bool = False,
-    devices: Any = None,
-    settings: Mapping[str, Any] | None = None,
     dims: int | None = None,
     pattern: Any = None,
     correlated: bool = False,
     structure: str | None = None,
     density: str = "normal",
-    nodes: int | None = None,
     subject_features: Any = None,
     item_features: Any = None,
     item_residual: bool = True,
@@ -289,24 +247,12 @@ def fit(
     mean 0, SD 1 (for "rasch", "pcm" and "rsm": slopes 1, SD estimated; for most items sparse: see
     ``weak_priors``).
 
-    ``vi`` maximises the evidence lower bound of a Bayesian model with Normal priors on abilities,
-    difficulties and discriminations, in batches: a Normal guide for every ability and an
-    independent multivariate Normal guide for the parameters of every item. It is for sparse tables
-    and for comparison with py-irt: where EM is affordable, EM is faster and has no bias. The bank
-    holds the guide's means on the scale where abilities have mean 0 and SD 1 (posterior variance
-    included) and its covariances; these treat abilities as independent of items and are somewhat
-    too small. ``log_likelihood`` is the marginal one, comparable with that of ``em``;
-    ``log_posterior`` is the bound. For right/wrong models in one dimension.
+    Items of the bank ``anchors`` keep their parameters, and other items are calibrated on its
+    scale; where the subjects' ``theta`` is given, every item is a regression on it.
 
-    ``anchored`` is ``em`` on an existing scale: items of the bank ``anchors`` keep their
-    parameters, or the subjects' ``theta`` is fixed; new items are calibrated on it.
-    ``fit(r, anchors=bank)`` and ``fit(r, method="anchored", anchors=bank)`` are the same.
-
-    ``joint`` maximises over abilities and items together, with theta ~ N(0, 1) as a penalty: the
-    cheap baseline ("rasch", "1pl", "2pl"). Its item parameters are biased for any number of
-    subjects (Neyman & Scott 1948): intercepts and slopes are too large, in the Rasch model without
-    penalties by about J / (J - 1) with J items; the bias vanishes only as the number of items grows
-    too (Haberman 1977). Its standard errors treat abilities as known and are too small.
+    By default the solver is ``em``. ``vi`` (`irtcat.VI`) maximises the evidence lower bound of a
+    Bayesian model; ``joint`` (`irtcat.Joint`) maximises over abilities and items together. These
+    two are for right/wrong models in one dimension, and take ``priors`` and ``positive`` alone.
 
     Args:
         responses: right/wrong (or fractional) responses of at least 2 subjects; missing ones are
@@ -327,7 +273,8 @@ def fit(
             & Wooldridge 1996, Journal of Applied Econometrics 11, 619-632): the order of items and
             subjects is right, but since scores vary less than answers do, slopes come out small (0
             on short tests) and standard errors wide.
-        method: "em", "anchored" (the same; requires ``anchors`` or ``theta``), "vi" or "joint".
+        solver: how the fit is computed: `irtcat.EM`, `irtcat.VI` or `irtcat.Joint` with settings,
+            such as ``EM(starts=5)``, or "em", "vi" or "joint" for their defaults.
         groups: each subject's group: a column of ``responses.subjects``, or one label per subject
             (a Series is aligned by subject id). Each group has its own population; all share the
             items. The reference's is N(0, 1), the others' means and SDs are estimated
@@ -392,37 +339,9 @@ def fit(
             "full" (observed information of all parameters), "block" (item by item), "sandwich"
             (valid also where the model is wrong: all parameters where affordable, else item by
             item) or "none".
-        tolerance: largest last step in standard errors; 1e-4 in float64, 0.05 in float32
-            ("joint": 1e-3 and 0.05). For "vi" the gain in the bound over a round of steps that
-            counts as zero: 0.05, and not below rounding; with several batches not below 1e-5 per
-            response, their noise.
-        max_iterations: maximum number of E-steps ("joint": cycles).
-        precision: "float64", "float32" or "auto" (float64 up to a million responses on a CPU).
-        accelerate: extrapolate (Anderson acceleration), guarded by the objective.
-        expand: estimate the latent mean and SD in each iteration and remove them; with priors on
-            slopes or intercepts they are estimated under these.
-        starts: number of starting points: the default one and others drawn around it. The fit with
-            the highest objective is kept, converged fits before others; ``notes`` report whether
-            one was higher than the first by more than 0.1 in the log-posterior ("vi": the bound).
-            For data and models with several modes (3PL, multidimensional models). EM in one
-            dimension with up to 200 items tries some by default where the items' correlations show
-            several factors, no factor, or copies of items; ``notes`` report whether one was higher.
-        seed: seed of the further starts, and of the order of batches of "vi".
         progress: True to show the time left on stderr, or a function that is called as
-            ``progress(iteration, log_posterior, step)``; by "vi" after every round as
+            ``progress(iteration, log_posterior, step)``; by `VI` after every round as
             ``progress(steps, bound, rate)``, where raising StopIteration ends the ascent.
-        checkpoint: file for the state of the iterations. It is written at most every five seconds
-            and when Ctrl-C or an error ends the fit; always complete or not written at all.
-        resume: continue from ``checkpoint`` to the same result (from the beginning where the file
-            does not exist yet). Without it the checkpoint of an interrupted fit is not overwritten.
-        devices: spread the subjects over these devices: how many, "all", a list of them, or a
-            `jax.sharding.Mesh` with the one axis "subjects". With several processes (after
-            `jax.distributed.initialize`) and "all" or a mesh with devices of all of them, each
-            process calls ``fit`` with its rows and the same items, and returns the same bank (and
-            ``theta`` of its rows).
-        settings: for "vi": ``steps`` (maximum; 3000), ``learning_rate`` (initial, in posterior SDs;
-            0.3), ``batch_size`` (responses in a batch; all at once up to four million), ``batches``
-            ("subjects": whole rows; "responses": observed cells alone; "auto").
         dims: number of abilities, for every model but "binomial" and "beta". Without a pattern all
             slopes are free, on axes that `irtcat.rotate` can rotate. The models with equal slopes
             ("rasch", "1pl", "pcm", "rsm") need a pattern; their banks have a slope for each
@@ -441,8 +360,6 @@ def fit(
             nodes (``nodes``), an empirical histogram; or "davidian-K", a Davidian curve with K
             parameters of shape (K from 1 to 10). Items are reported on the scale where the density
             has mean 0 and SD 1; `Fit.density` is its table. Standard errors take it as known.
-        nodes: number of quadrature nodes per dimension; by default as many as the posteriors need
-            (the bank's provenance states them and the integration error).
         subject_features: what is known of the subjects: a table indexed by subject id. Ability is
             regressed on it (latent regression): ``theta_i ~ N(z_i' gamma, sigma^2)``. All subjects
             together still have mean 0 and SD 1 (for most items sparse: see ``weak_priors``).
@@ -475,7 +392,7 @@ def fit(
         The fit: ``bank``, ``abilities``, ``log_likelihood``, ``converged``, ``n_iterations``, ....
 
     Raises:
-        InputError: for an unknown model, method or option, fewer than 2 subjects with responses,
+        InputError: for an unknown model, solver or option, fewer than 2 subjects with responses,
             or graded responses; for a checkpoint of other responses or settings.
 
     Example:
@@ -495,50 +412,42 @@ def fit(
         De Boeck & Wilson (2004), Explanatory Item Response Models; Fischer (1973), Acta
         Psychologica 37, 359-374.
     """
+    solver = solver_of(solver)
     if isinstance(progress, bool):
-        arguments, most = locals(), VISettings.of(settings).steps if method == "vi" else None
-        return with_progress(fit, "Fitting", arguments, lambda report: FitProgress(report, most))
-    arguments = {**locals()}
+        most = solver.steps if isinstance(solver, VI) else None
+        return with_progress(fit, "Fitting", locals(), lambda report: FitProgress(report, most))
     if anchors is not None:
         anchors = as_bank(anchors, "anchors")
+    arguments = {**locals()}
+    em = solver if isinstance(solver, EM) else EM()
     responses = as_responses_like(responses, "responses", anchors, sources=True)
     if anchors is not None and isinstance(responses, Responses):
         check_conditions(anchors.items, responses.items, mismatch, source="anchors")
-    cls, kinds = model_of_items(model, getattr(responses, "item_ids", ()), anchors)
-    check_choice("method", method, FITTERS)
-    if kinds is not None and method not in BY_EM:
-        raise argument_error("method", "em where items are of several models", method)
-    if kinds is not None and theta is not None:
+    _check_taken(solver, arguments)
+    cls, item_models = model_of_items(model, getattr(responses, "item_ids", ()), anchors)
+    if item_models is not None and solver is not em:
+        raise argument_error("solver", "em where items are of several models", solver.key)
+    if item_models is not None and theta is not None:
         raise argument_error("theta", "left out where items are of several models", "some")
-    structure = _check_dims(
-        model, method, dims, pattern, correlated, nodes, structure, anchors, density
-    )  # fmt: skip
-    _check_method(method, arguments)
+    structure = _checked_structure(arguments, em.nodes)
     check_choice("standard_errors", standard_errors, ("auto", "full", "block", "sandwich", "none"))
-    check_count("max_iterations", max_iterations)
-    check_count("starts", starts)
-    if starts > 1 and checkpoint is not None:
-        raise argument_error("starts", "1 with a checkpoint, which keeps one fit", starts)
-    if tolerance is not None:
-        check_positive("tolerance", tolerance)
-    check_checkpoint(checkpoint, resume)
-    responses = _checked(responses, cls, devices)
-    if method not in BY_EM and isinstance(responses, ResponseSource):
-        raise argument_error(
-            "responses", f'Responses with method="{method}"', "a source", "Read them into memory."
-        )
-    if method in BY_EM:
-        if isinstance(priors, str):
+    responses = _checked(responses, cls, em.devices)
+    if solver is not em and isinstance(responses, ResponseSource):
+        must = f'Responses with the solver "{solver.key}"'
+        raise argument_error("responses", must, "a source", "Read them into memory.")
+    if isinstance(priors, str):
+        if not isinstance(solver, VI):
             raise InputError(
-                f'The `priors` argument must be a mapping with method="{method}". Got "{priors}", '
-                'which is for method="vi".'
+                f'The `priors` argument must be a mapping with the solver "{solver.key}". '
+                f'Got "{priors}", which is for the solver "vi".'
             )
+    elif solver is em:
         check_priors(priors or {}, parameter_names(cls), responses.item_ids)
     grouping = check_groups(responses, groups, reference)
     versions = None
     if invariance is not None:
-        if method != "em" or not isinstance(responses, Responses) or anchors is not None:
-            must = "left out but with method em on responses in memory, without anchors"
+        if not isinstance(responses, Responses) or anchors is not None:
+            must = "left out but with responses in memory, without anchors"
             raise argument_error("invariance", must, invariance)
         if set(tied_parameters(fitted_form(cls)[0])) - {"slope"}:
             raise argument_error("invariance", f"left out for the {cls.key} model", invariance)
@@ -546,51 +455,34 @@ def fit(
         if pattern is not None:
             bifactor = structure == "bifactor"
             pattern = pattern_of_versions(pattern, responses.item_ids, versions.items, bifactor)
-        kinds = None if kinds is None else kinds[versions.items]
+        item_models = None if item_models is None else item_models[versions.items]
         responses = versions.responses
     if len(facets):
         item_features, item_residual = facet_features(responses, facets, item_features, cls), False
     features = None
     if subject_features is not None or item_features is not None or not item_residual:
-        check_alone(arguments)
+        check_alone(arguments | {"checkpoint": em.checkpoint, "devices": em.devices})
         if not isinstance(responses, Responses):
             raise argument_error("responses", "in memory with features", "a source read in passes")
         features = features_of(responses, subject_features, item_features, item_residual)
-    options = Options(
-        features=features,
-        facets=tuple(facets),
-        priors=priors,
-        weak_priors=weak_priors,
-        positive=positive,
-        standard_errors=standard_errors,
-        tolerance=tolerance,
-        max_iterations=max_iterations,
-        precision=precision,
-        accelerate=accelerate,
-        expand=expand,
-        seed=seed,
-        progress=progress,
-        checkpoint=checkpoint,
-        resume=resume,
-        devices=devices,
-        settings=settings,
-        groups=grouping,
-        anchors=anchors,
-        dims=dims,
-        pattern=pattern,
-        correlated=correlated,
-        nodes=nodes,
-        structure=structure,
-        density=None if density == "normal" else density,
-        fixed=fixed,
-        equal=check_equal(equal, parameter_names(cls)),
-        theta=theta,
-        kinds=kinds,
-        versions=versions,
-    )
-    result = _best_of(starts, FITTERS[method], responses, cls, options)
+    made = {
+        "solver": solver,
+        "equal": check_equal(equal, parameter_names(cls)),
+        "facets": tuple(facets),
+        "pattern": pattern,
+        "structure": structure,
+        "density": None if density == "normal" else density,
+        "grouping": grouping,
+        "item_models": item_models,
+        "versions": versions,
+        "features": features,
+    }
+    names = [field.name for field in fields(Specification)]
+    given = {name: arguments[name] for name in names if name in arguments}
+    specification: Specification[Any] = Specification(**given | made)
+    result = _best_of_starts(responses, cls, specification)
     if versions is not None:
         result = replace(
             result, versions=versions, bank=with_version_columns(result.bank, versions)
         )
-    return with_notes(result, options)
+    return with_notes(result, specification)

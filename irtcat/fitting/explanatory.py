@@ -30,7 +30,7 @@ from irtcat._common.types import FloatArray, IntArray
 from irtcat.features import Design
 from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.curvature import OneAbility
-from irtcat.fitting.em.driver import Ended, Progress, Settings, run_em
+from irtcat.fitting.em.driver import Ended, Settings, run_em
 from irtcat.fitting.em.identification import is_covered, recentred
 from irtcat.fitting.em.iteration import EMPoint, EMProblem, EMState
 from irtcat.fitting.em.m_step import Constraints
@@ -45,6 +45,7 @@ from irtcat.fitting.features.regression import (
     sample_size,
     wide_table,
 )
+from irtcat.fitting.specification import Progress
 from irtcat.models import ItemModel, column_names, field_columns, pack, unpack
 
 FIXED_SHARE = {"ability": 0.2, "intercept": 0.2, "location": 0.2, "slope": 0.0}

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -10,10 +11,10 @@ from irtcat._common.checks import shorten
 from irtcat._common.types import BoolArray, IntArray
 from irtcat.bank._uncertainty import NEVER_USED
 from irtcat.fitting.assembly import AT_BOUND
-from irtcat.fitting.em.options import Options
 from irtcat.fitting.em.priors import FEW_SLOPES, FEW_SUBJECTS
 from irtcat.fitting.em.shard import all_gather
 from irtcat.fitting.result import Fit
+from irtcat.fitting.specification import Specification
 from irtcat.io.source import ResponseSource
 from irtcat.models import category_parameters
 from irtcat.responses import Responses
@@ -83,16 +84,16 @@ def _observed(responses: Responses | ResponseSource) -> Iterator[BoolArray]:
         first, cells = first + n, min(4 * cells, MOST_CELLS)
 
 
-def _blocks(result: Fit, options: Options) -> IntArray:
+def _blocks(result: Fit, specification: Specification[Any]) -> IntArray:
     """The block of each item of a fit."""
     bank = result.bank
     flags = bank.statistics["flag"].astype(str)
     constant = flags.str.contains("constant").to_numpy()
     informative = (bank.statistics["n_responses"] > 0).to_numpy() & ~constant
-    anchors = () if options.anchors is None else options.anchors.item_ids
+    anchors = () if specification.anchors is None else specification.anchors.item_ids
     known = np.isin(bank.item_ids, anchors)
     blocks = linked_items(_observed(result.responses), informative, known)
-    if options.devices is None:
+    if getattr(specification.solver, "devices", None) is None:
         return blocks
     # Subjects of other processes may connect items that are unconnected in this process.
     by_process = all_gather(blocks)
@@ -156,9 +157,9 @@ def _rare_note(responses: Responses | ResponseSource) -> str:
     return f"Hardly used: {'; '.join(cells)}. Check these responses." if cells else ""
 
 
-def _few_note(result: Fit, options: Options) -> str:
+def _few_note(result: Fit, specification: Specification[Any]) -> str:
     """The note on the prior of slopes of few subjects."""
-    own = options.priors if isinstance(options.priors, dict) else {}
+    own = specification.priors if isinstance(specification.priors, dict) else {}
     prior = result.priors.get("slope")
     if prior is None or tuple(prior) != FEW_SLOPES or not {"slope", "a"}.isdisjoint(own):
         return ""
@@ -170,18 +171,18 @@ def _few_note(result: Fit, options: Options) -> str:
     )
 
 
-def with_notes(result: Fit, options: Options) -> Fit:
+def with_notes(result: Fit, specification: Specification[Any]) -> Fit:
     """The fit with further notes in its message, its notes and the items' flags."""
     statistics, item_ids = result.bank.statistics.copy(), result.bank.item_ids
     flags = statistics["flag"].astype(str).tolist()
-    notes = [*result.notes, _few_note(result, options), _bounds_note(flags, item_ids)]
+    notes = [*result.notes, _few_note(result, specification), _bounds_note(flags, item_ids)]
     notes += [_repeats_note(result.responses), _rare_note(result.responses)]
     if category_parameters(result.bank.model):
         notes.append(_unused_note(flags, item_ids))
-    if options.theta is None:
-        blocks = _blocks(result, options)
+    if specification.theta is None:
+        blocks = _blocks(result, specification)
         if blocks.max(initial=0) > 1:
-            notes.append(_blocks_note(blocks, item_ids, options.groups is not None))
+            notes.append(_blocks_note(blocks, item_ids, specification.grouping is not None))
             apart = [f"block {k} of {blocks.max()}" if k > 1 else "" for k in blocks]
             pairs = zip(flags, apart, strict=True)
             statistics["flag"] = ["; ".join(filter(None, pair)) for pair in pairs]

@@ -33,13 +33,14 @@ from irtcat.fitting.em.covariance import inverse_blocks
 from irtcat.fitting.em.curvature import complete_information
 from irtcat.fitting.em.identification import with_ties
 from irtcat.fitting.em.m_step import Constraints, at_bounds, log_prior, m_step, penalised_terms
-from irtcat.fitting.em.options import Options
 from irtcat.fitting.em.priors import PriorTable, prior_table
 from irtcat.fitting.em.rows import categories_of
 from irtcat.fitting.em.start import Start, further_start, starting_point
 from irtcat.fitting.problem.uncategorised import add_edge_flags, settings_of
 from irtcat.fitting.problem.user_priors import fixed_values
 from irtcat.fitting.result import Fit
+from irtcat.fitting.solvers import EM
+from irtcat.fitting.specification import Specification
 from irtcat.latent import cells_of, item_curves, rows_on_device
 from irtcat.latent.line import STENCIL
 from irtcat.models import (
@@ -202,14 +203,16 @@ def _values(regression: _Regression, params: Array) -> tuple[Array, Array]:
 _m_step = jit(m_step, static_argnames=("tied",))
 
 
-def _climb(regression: _Regression, params: Array, tolerance: float, options: Options) -> _Climbed:
+def _climb(
+    regression: _Regression, params: Array, tolerance: float, specification: Specification[EM]
+) -> _Climbed:
     """Repeat M-steps until the first Newton step is within the tolerance."""
     template, nodes, counts, totals, constraints, tied = regression
     everyone = jnp.ones(params.shape[0], params.dtype)
     regression = regression._replace(tied=())
     trace: list[float] = []
     likelihood = posterior = step = np.nan
-    for iteration in range(1, options.max_iterations + 1):
+    for iteration in range(1, specification.solver.max_iterations + 1):
         moved = _m_step(
             template, params, counts, totals, constraints, everyone,
             tied=tied, n_steps=jnp.int32(STEPS), nodes=nodes,
@@ -219,8 +222,8 @@ def _climb(regression: _Regression, params: Array, tolerance: float, options: Op
         trace.append(posterior)
         if not np.isfinite([posterior, step]).all():
             raise FloatingPointError(f"The log-posterior became {posterior}.")
-        if options.progress is not None:
-            options.progress(iteration, posterior, step)
+        if specification.progress is not None:
+            specification.progress(iteration, posterior, step)
         if step <= tolerance:
             break
     return _Climbed(
@@ -251,27 +254,34 @@ def _first_guess(
     return np.where(np.isnan(held), moved, held)
 
 
-def _check(responses: Any, cls: type[ItemModel], options: Options) -> None:
+def _check(responses: Any, cls: type[ItemModel], specification: Specification[EM]) -> None:
     """Reject arguments that do not apply to a fixed theta."""
     if not isinstance(responses, Responses):
         raise argument_error("theta", "None for responses that are read in passes", "some")
-    for name in ("anchors", "groups", "checkpoint", "devices"):
-        if getattr(options, name) is not None:
+    solver = specification.solver
+    others = {
+        "anchors": specification.anchors,
+        "groups": specification.grouping,
+        "checkpoint": solver.checkpoint,
+        "devices": solver.devices,
+    }
+    for name, value in others.items():
+        if value is not None:
             raise InputError(
                 f"The `{name}` argument is not for a fixed theta. Got both. Leave out either "
                 f"`{name}` or `theta`."
             )
-    if options.standard_errors == "sandwich":
+    if specification.standard_errors == "sandwich":
         raise argument_error(
             "standard_errors", "auto, full, block or none with `theta`", "sandwich"
         )
 
 
-def fit_fixed_theta(responses: Any, cls: type[ItemModel], options: Options) -> Fit:
+def fit_fixed_theta(responses: Any, cls: type[ItemModel], specification: Specification[EM]) -> Fit:
     """Calibrate items at a fixed theta (see `irtcat.fit`)."""
-    _check(responses, cls, options)
+    _check(responses, cls, specification)
     used = responses.observed.any(axis=1)
-    theta = fixed_theta(responses, options.theta)[used]
+    theta = fixed_theta(responses, specification.theta)[used]
     if not theta.std() > 0:
         raise argument_error("theta", "different from one another", theta[0])
     settings = settings_of(responses, cls)
@@ -280,9 +290,9 @@ def fit_fixed_theta(responses: Any, cls: type[ItemModel], options: Options) -> F
     if "categories" not in cls.fixed:
         categories = np.full_like(categories, categories.max())
     work, shared = fitted_form(cls)
-    shared = tuple(dict.fromkeys((*shared, *options.equal)))
+    shared = tuple(dict.fromkeys((*shared, *specification.equal)))
     blank = work.blank(Design(categories, settings=settings))
-    choose_precision(options.precision, x.size)  # rejects unknown names
+    choose_precision(specification.solver.precision, x.size)  # rejects unknown names
     name = "float64"  # the sums are cheap, and float64 lets the steps converge exactly
     with precision(name) as dtype:
         template = in_precision(blank, dtype)
@@ -295,16 +305,20 @@ def fit_fixed_theta(responses: Any, cls: type[ItemModel], options: Options) -> F
             blocks,
             has_missing,
             dtype,
-            options.positive,
+            specification.positive,
             categories,
         )
-        start = further_start(start, template, options)
+        start = further_start(start, template, specification)
         prior = prior_table(
-            template, start.counts, start.item_n, options.priors, options.weak_priors,
-            options.positive, dtype, responses.item_ids, shared,
+            template, start.counts, start.item_n, specification.priors, specification.weak_priors,
+            specification.positive, dtype, responses.item_ids, shared,
         )  # fmt: skip
         held = fixed_values(
-            options.fixed or {}, template, parameter_names(cls), responses.item_ids, options.equal
+            specification.fixed or {},
+            template,
+            parameter_names(cls),
+            responses.item_ids,
+            specification.equal,
         )
         if cls in STANDARD_FORM:  # theta already has a unit: the slopes are 1
             held[:, list(field_columns(template, ["slope"]))] = 1.0
@@ -322,9 +336,11 @@ def fit_fixed_theta(responses: Any, cls: type[ItemModel], options: Options) -> F
             constraints=prior.constraints,
             tied=tied,
         )
-        tolerance = TOLERANCE if options.tolerance is None else options.tolerance
-        ended = _climb(regression, jnp.asarray(params, dtype), tolerance, options)
-        covariance = _covariance(regression, ended.params, options.standard_errors)
+        tolerance = (
+            TOLERANCE if specification.solver.tolerance is None else specification.solver.tolerance
+        )
+        ended = _climb(regression, jnp.asarray(params, dtype), tolerance, specification)
+        covariance = _covariance(regression, ended.params, specification.standard_errors)
     params = np.asarray(ended.params, float)
     names, slopes = column_names(template), field_columns(template, ["slope"])
     at_bound = at_bounds(ended.params, prior.constraints)

@@ -19,11 +19,12 @@ from jaxtyping import Array, Float
 from irtcat._common.checks import InputError
 from irtcat._common.compilation import jit
 from irtcat._common.precision import choose_precision, precision
-from irtcat.fitting.em.options import Options
 from irtcat.fitting.em.priors import SMALLEST_POSITIVE_SLOPE, check_priors
 from irtcat.fitting.em.start import further_start, starting_point
 from irtcat.fitting.evaluation import Calibrated, finish, used_rows
 from irtcat.fitting.result import Fit
+from irtcat.fitting.solvers import Joint
+from irtcat.fitting.specification import Specification
 from irtcat.latent import rows_on_device
 from irtcat.models import Design, ItemModel, OnePL, Rasch, TwoPL
 from irtcat.responses import Responses
@@ -239,32 +240,34 @@ class _Ended(NamedTuple):
 
 def _run(
     point: JointPoint, x: Array, blocks: Array, penalty: Penalty, has_missing: bool, tied: bool,
-    tolerance: float, options: Options,
+    tolerance: float, specification: Specification[Joint],
 ) -> _Ended:  # fmt: skip
     """Run cycles until the longest step is within the tolerance."""
     trace: list[float] = []
-    for iteration in range(1, options.max_iterations + 1):
+    for iteration in range(1, specification.solver.max_iterations + 1):
         point, value, step = joint_step(
             point, x, blocks, penalty, has_missing=has_missing, tied=tied
         )
         trace.append(float(value))
         if not np.isfinite([trace[-1], float(step)]).all():
             raise FloatingPointError(f"The joint objective became {trace[-1]}.")
-        if options.progress is not None:
-            options.progress(iteration, trace[-1], float(step))
+        if specification.progress is not None:
+            specification.progress(iteration, trace[-1], float(step))
         if float(step) <= tolerance:
             message = f"Converged: the last step was {float(step):.1e} standard errors."
             return _Ended(point, True, iteration, message, np.array(trace))
     message = (
         f"Not converged: the step was still {float(step):.1e} standard errors after "
-        f"{options.max_iterations} iterations. Raise max_iterations."
+        f"{specification.solver.max_iterations} iterations. Raise max_iterations."
     )
-    return _Ended(point, False, options.max_iterations, message, np.array(trace))
+    return _Ended(point, False, specification.solver.max_iterations, message, np.array(trace))
 
 
-def _penalty(options: Options, n_items: int, tied: bool, dtype: np.dtype) -> tuple[Penalty, dict]:
+def _penalty(
+    specification: Specification[Joint], n_items: int, tied: bool, dtype: np.dtype
+) -> tuple[Penalty, dict]:
     """The penalties stated, and their description."""
-    priors: Any = options.priors or {}
+    priors: Any = specification.priors or {}
     check_priors(priors, ("slope", "intercept"))
     weak = {name: parameter.weak_prior for name, parameter in TwoPL.parameters.items()}
     stated: dict[str, Any] = weak | dict(priors)
@@ -275,7 +278,7 @@ def _penalty(options: Options, n_items: int, tied: bool, dtype: np.dtype) -> tup
     if tied:
         precisions[1:, 0] = 0.0
     bounds = np.array([(row.lower, row.upper) for row in TwoPL.parameters.values()])
-    if options.positive or tied:
+    if specification.positive or tied:
         bounds[0, 0] = SMALLEST_POSITIVE_SLOPE
     arrays = (jnp.asarray(array, dtype) for array in (mean, precisions, bounds[:, 0], bounds[:, 1]))
     return Penalty(*arrays), {k: pair for k, pair in stated.items() if pair is not None}
@@ -322,16 +325,18 @@ def _check(cls: type[ItemModel]) -> None:
     if cls not in MODELS_OF_JOINT:
         names = ", ".join(model.key for model in MODELS_OF_JOINT)
         raise InputError(
-            f'The `method` argument "joint" is for the models {names}. '
-            f'Got the model "{cls.key}". Use method="em".'
+            f'The `solver` argument "joint" is for the models {names}. '
+            f'Got the model "{cls.key}". Use solver="em".'
         )
 
 
-def fit_joint(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
+def fit_joint(
+    responses: Responses, cls: type[ItemModel], specification: Specification[Joint]
+) -> Fit:
     """Penalised joint maximum likelihood (see `irtcat.fit`)."""
     _check(cls)
     x, has_missing = used_rows(responses)
-    name = choose_precision(options.precision, x.size)
+    name = choose_precision(specification.solver.precision, x.size)
     work: type[ItemModel] = OnePL if cls is Rasch else cls
     tied, two = work is OnePL, np.full(x.shape[1], 2)
     with precision(name) as dtype:
@@ -345,14 +350,18 @@ def fit_joint(responses: Responses, cls: type[ItemModel], options: Options) -> F
             blocks,
             has_missing,
             dtype,
-            options.positive or tied,
+            specification.positive or tied,
             two,
         )
-        start = further_start(start, template, options)
-        penalty, stated = _penalty(options, x.shape[1], tied, dtype)
+        start = further_start(start, template, specification)
+        penalty, stated = _penalty(specification, x.shape[1], tied, dtype)
         point = JointPoint(jnp.asarray(start.mean, dtype), jnp.asarray(start.params, dtype))
-        tolerance = TOLERANCE[name] if options.tolerance is None else options.tolerance
-        ended = _run(point, data, blocks, penalty, has_missing, tied, tolerance, options)
+        tolerance = (
+            TOLERANCE[name]
+            if specification.solver.tolerance is None
+            else specification.solver.tolerance
+        )
+        ended = _run(point, data, blocks, penalty, has_missing, tied, tolerance, specification)
         theta_information, information = _information(
             ended.point, data, blocks, penalty, has_missing=has_missing
         )

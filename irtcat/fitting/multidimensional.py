@@ -21,7 +21,6 @@ from irtcat.fitting.em.driver import Ended
 from irtcat.fitting.em.identification import with_anchors
 from irtcat.fitting.em.iteration import EMPoint, EMState
 from irtcat.fitting.em.multidimensional_iteration import MultiProblem, run_multi_e_step
-from irtcat.fitting.em.options import Options
 from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.em.setup import read_data, set_up
 from irtcat.fitting.em.shared_parameters import averaged
@@ -30,6 +29,8 @@ from irtcat.fitting.multidimensional_data import Workspace, iterate, iterate_den
 from irtcat.fitting.problem.groups import Grouping, populations_by_group
 from irtcat.fitting.problem.loading_pattern import LatentDesign, latent_design
 from irtcat.fitting.result import Fit
+from irtcat.fitting.solvers import EM
+from irtcat.fitting.specification import Specification
 from irtcat.io.source import ResponseSource
 from irtcat.latent import (
     Density,
@@ -257,35 +258,46 @@ def _finer_log_likelihood(
     return float(work.rows.weights @ np.asarray(belief.log_z, float))
 
 
-def _check(responses: Any, cls: type[ItemModel], options: Options) -> None:
+def _check(responses: Any, cls: type[ItemModel], specification: Specification[EM]) -> None:
     """Refuse what cannot be fitted with several abilities."""
-    if options.density is not None and (options.groups, options.anchors) != (None, None):
+    if specification.density is not None and (specification.grouping, specification.anchors) != (
+        None,
+        None,
+    ):
         must = "normal for several groups and with anchors"
-        raise argument_error("density", must, options.density)
+        raise argument_error("density", must, specification.density)
     if "slope" not in parameter_names(fitted_form(cls)[0]) or cls.takes in ("counts", "fractions"):
-        raise argument_error("dims", f"1 for the {cls.key} model", options.dims or "a pattern")
+        raise argument_error(
+            "dims", f"1 for the {cls.key} model", specification.dims or "a pattern"
+        )
     if jax.process_count() > 1:
         raise argument_error(
             "devices", "of one process for several abilities", f"{jax.process_count()} processes"
         )
-    two_tier = options.structure is not None
-    if options.standard_errors == "sandwich" and (two_tier or options.groups is not None):
+    two_tier = specification.structure is not None
+    if specification.standard_errors == "sandwich" and (
+        two_tier or specification.grouping is not None
+    ):
         must = "auto, full, block or none for a bifactor or two-tier structure or several groups"
         raise argument_error("standard_errors", must, "sandwich")
-    if options.positive and options.pattern is None:
+    if specification.positive and specification.pattern is None:
         raise argument_error("positive", "left out where the axes may be rotated", True)
-    if options.nodes is not None:
-        check_count("nodes", options.nodes, least=3)
+    if specification.solver.nodes is not None:
+        check_count("nodes", specification.solver.nodes, least=3)
 
 
-def _anchored_design(options: Options, responses: Responses, bank: ItemBank) -> LatentDesign:
+def _anchored_design(
+    specification: Specification[EM], responses: Responses, bank: ItemBank
+) -> LatentDesign:
     """The design of new items on the abilities of anchors: their axes cannot be rotated."""
     dims = bank.model.dims
-    if options.dims not in (None, dims):
-        raise argument_error("dims", f"{dims}, as the anchors have, or left out", options.dims)
+    if specification.dims not in (None, dims):
+        raise argument_error(
+            "dims", f"{dims}, as the anchors have, or left out", specification.dims
+        )
     factors = [str(name) for name in bank.provenance.get("factors", ())]
-    if options.pattern is not None:
-        design = latent_design(responses, dims, options.pattern, True)
+    if specification.pattern is not None:
+        design = latent_design(responses, dims, specification.pattern, True)
         return design._replace(factors=factors or design.factors)
     pattern = np.ones((responses.n_items, dims))
     names = factors or [f"F{i + 1}" for i in range(dims)]
@@ -301,20 +313,24 @@ def _check_common_slopes(tied: tuple[int, ...], template: ItemModel, design: Lat
 
 
 def fit_multidimensional(
-    responses: Responses | ResponseSource, cls: type[ItemModel], options: Options
+    responses: Responses | ResponseSource, cls: type[ItemModel], specification: Specification[EM]
 ) -> Fit:
     """Marginal maximum likelihood of several abilities (see `irtcat.fit`)."""
-    _check(responses, cls, options)
-    data = read_data(responses, cls, options)
+    _check(responses, cls, specification)
+    data = read_data(responses, cls, specification)
     rows, categories, grouping = data.rows, data.categories, data.grouping
     anchor_bank, name = data.anchor_bank, data.precision
     if anchor_bank is not None and isinstance(responses, Responses):
-        design = _anchored_design(options, responses, anchor_bank)
-    elif options.density is not None:
+        design = _anchored_design(specification, responses, anchor_bank)
+    elif specification.density is not None:
         design = LatentDesign(np.ones((responses.n_items, 1)), ["F1"], False, False)
     else:
         design = latent_design(
-            responses, options.dims, options.pattern, options.correlated, options.structure
+            responses,
+            specification.dims,
+            specification.pattern,
+            specification.correlated,
+            specification.structure,
         )
     n_groups = 1 if grouping is None else len(grouping.labels)
     population = PopulationDesign(
@@ -336,24 +352,30 @@ def fit_multidimensional(
         _check_common_slopes(field_columns(template, data.shared), template, design)
         work = Workspace(rows, design, template, population, tied, dtype, data.engine)
         params = _start_params(work, start, categories)
-        params = jittered(params, template, options)
+        params = jittered(params, template, specification)
         params = prior.with_held(template, np.where(np.isnan(held), params, held))
         free = np.asarray(prior.constraints.free)
         params = averaged(params, free, tied, prior.constraints.shared)
         has_held = not np.isnan(held).all()
-        density = None if options.density is None else density_of(options.density, options.nodes)
+        density = (
+            None
+            if specification.density is None
+            else density_of(specification.density, specification.solver.nodes)
+        )
         if density is None:
-            vector = np.asarray(_first_population(population, options.anchors), float)
-            problem, ended = iterate(work, params, vector, prior, options, not has_held)
+            vector = np.asarray(_first_population(population, specification.anchors), float)
+            problem, ended = iterate(work, params, vector, prior, specification, not has_held)
             params = work.widen(np.asarray(ended.point.params, float))
             populations = jax.tree.map(
                 np.asarray, populations_of(ended.point.population, population)
             )
             params, populations, slopes_free = _identified(work, params, populations, not has_held)
             ended = _at_identified(work, problem, work.shrink(params), populations, ended)
-            finer = _finer_log_likelihood(work, problem, ended, options.nodes)
+            finer = _finer_log_likelihood(work, problem, ended, specification.solver.nodes)
         else:
-            problem, ended = iterate_density(work, density, params, prior, options, not has_held)
+            problem, ended = iterate_density(
+                work, density, params, prior, specification, not has_held
+            )
             problem, ended, curve = _at_standardised(problem, density, ended)
             params, finer = np.asarray(ended.point.params, float), np.nan
             slopes_free = np.array(True)
@@ -363,7 +385,7 @@ def fit_multidimensional(
         if work.columns is not None:
             inner = np.take_along_axis(free, work.columns, axis=1) & work._has
         curvature = Multidimensional(problem, ended.point, ended.belief, inner)
-        covariance = covariance_of(curvature, options.standard_errors)
+        covariance = covariance_of(curvature, specification.standard_errors)
     items = None if covariance.blocks is None else work.widen_covariance(covariance.blocks)
     log_likelihood = float(rows.weights @ np.asarray(ended.belief.log_z, float))
     assert ended.at_bound is not None
@@ -404,7 +426,7 @@ def fit_multidimensional(
         "nodes_are": problem.rule.kind,
         "factors": design.factors,
         **({"structure": design.structure} if design.structure else {}),
-        **({"density": options.density} if density is not None else {}),
+        **({"density": specification.density} if density is not None else {}),
         "se_correlations": None if errors is None else errors["correlation"][0].tolist(),
     }
     groups = None

@@ -10,7 +10,7 @@ import numpy as np
 from irtcat._common.types import FloatArray
 from irtcat.fitting.em.checkpoint import Checkpoint, Identity, digest
 from irtcat.fitting.em.density import density_map, with_density
-from irtcat.fitting.em.driver import Ended, run_em
+from irtcat.fitting.em.driver import Ended, loop_settings, run_em
 from irtcat.fitting.em.iteration import EMPoint, EMState
 from irtcat.fitting.em.multidimensional_iteration import (
     CAN_BE_LENGTHENED,
@@ -18,11 +18,12 @@ from irtcat.fitting.em.multidimensional_iteration import (
     StepRule,
     run_multi_e_step,
 )
-from irtcat.fitting.em.options import Options, loop_settings
 from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.em.rows import Rows
 from irtcat.fitting.em.shared_parameters import shared_cells
 from irtcat.fitting.problem.loading_pattern import LatentDesign
+from irtcat.fitting.solvers import EM
+from irtcat.fitting.specification import Specification
 from irtcat.latent import (
     AdaptiveQuadrature,
     Density,
@@ -133,14 +134,16 @@ class Workspace:
         is_tied = np.isin(self.columns, self.full_tied).any(axis=0)
         return tuple(np.flatnonzero(is_tied).tolist())
 
-    def step_rule(self, prior: PriorTable, options: Options, free_scale: bool) -> StepRule:
+    def step_rule(
+        self, prior: PriorTable, specification: Specification[EM], free_scale: bool
+    ) -> StepRule:
         """The step rule of the fit."""
         plain = not self.is_reduced and self.population.n_groups == 1 and self.engine is None
         plain &= not self.population.first_is_free and not self.tied
         can_be = type(self.template) in CAN_BE_LENGTHENED
         return StepRule(
-            lengthen=options.accelerate and plain and can_be,
-            rescale=options.expand and not prior.scaled and free_scale,
+            lengthen=specification.solver.accelerate and plain and can_be,
+            rescale=specification.solver.expand and not prior.scaled and free_scale,
             full=self.design.exploratory,
             has_missing=self.rows.has_missing,
             tied=self.tied,
@@ -242,14 +245,16 @@ def first_modes(work: Workspace, params: FloatArray) -> tuple[FloatArray, FloatA
     return mean, covariance
 
 
-def _checkpoint(work: Workspace, problem: MultiProblem, options: Options) -> Checkpoint | None:
+def _checkpoint(
+    work: Workspace, problem: MultiProblem, specification: Specification[EM]
+) -> Checkpoint | None:
     """The checkpoint, if one is written; `iterate` completes its settings in every turn."""
-    if options.checkpoint is None:
+    if specification.solver.checkpoint is None:
         return None
     arrays = (problem.template, problem.item_weights, problem.constraints, work.design.pattern)
     data = work.engine.data if work.engine else digest(work.rows.x, work.rows.weights)
     identity = Identity(data, digest(arrays, work.rows.group), {})
-    return Checkpoint(options.checkpoint, options.resume, identity)
+    return Checkpoint(specification.solver.checkpoint, specification.solver.resume, identity)
 
 
 def iterate_density(
@@ -257,21 +262,21 @@ def iterate_density(
     density: Density,
     params: FloatArray,
     prior: PriorTable,
-    options: Options,
+    specification: Specification[EM],
     free_scale: bool,
 ) -> tuple[MultiProblem, Ended]:
     """Run EM of the items and of a density on its fixed nodes."""
-    step_rule = work.step_rule(prior, options, free_scale=False)
+    step_rule = work.step_rule(prior, specification, free_scale=False)
     step_rule = step_rule._replace(lengthen=False)
     start = density.start()
     problem = with_density(work.problem(work.rule(1.0), prior, step_rule), density, start)
-    checkpoint = _checkpoint(work, problem, options)
-    expand = options.expand and not prior.scaled and free_scale
-    settings = loop_settings(options, str(work.dtype), expand)
-    if options.tolerance is None and not density.degree:
+    checkpoint = _checkpoint(work, problem, specification)
+    expand = specification.solver.expand and not prior.scaled and free_scale
+    settings = loop_settings(specification.solver, str(work.dtype), expand)
+    if specification.solver.tolerance is None and not density.degree:
         settings = settings._replace(tolerance=HISTOGRAM_TOLERANCE)
     if checkpoint is not None:
-        stated = settings._asdict() | {"model": work.template.key, "density": options.density}
+        stated = settings._asdict() | {"model": work.template.key, "density": specification.density}
         del stated["max_iterations"]
         stated |= {"nodes": len(density.nodes), "precision": str(work.dtype)}
         checkpoint.identity = checkpoint.identity._replace(settings=stated)
@@ -279,7 +284,7 @@ def iterate_density(
     n_rows = work.rows.shape[0]
     state = EMState(point, np.zeros((n_rows, 1)), np.ones((n_rows, 1, 1)))
     step_map = density_map(density, settings.tolerance)
-    ended = run_em(problem, state, settings, options.progress, checkpoint, step_map)
+    ended = run_em(problem, state, settings, specification.progress, checkpoint, step_map)
     return with_density(problem, density, np.asarray(ended.point.population)), ended
 
 
@@ -288,7 +293,7 @@ def iterate(
     params: FloatArray,
     population: FloatArray,
     prior: PriorTable,
-    options: Options,
+    specification: Specification[EM],
     free_scale: bool,
 ) -> tuple[MultiProblem, Ended]:
     """Run EM; refine the quadrature and continue where it proves too coarse for the posteriors.
@@ -296,7 +301,11 @@ def iterate(
     Each quadrature is a separate turn for the checkpoint, which records the turn.
     """
     dims = work.design.dims
-    chosen: Any = work.choose(1.0, 1.0, options.nodes) if options.nodes is not None else None
+    chosen: Any = (
+        work.choose(1.0, 1.0, specification.solver.nodes)
+        if specification.solver.nodes is not None
+        else None
+    )
     mean: FloatArray = np.zeros((0, dims))
     covariance: FloatArray = np.zeros((0, dims, dims))
     if not isinstance(
@@ -304,17 +313,17 @@ def iterate(
     ):  # the spacing of a given grid does not depend on the posteriors
         mean, covariance = first_modes(work, params)
         steepest = _steepest(work.full_template, params)
-        chosen = work.choose(narrowest_sd(covariance), steepest, options.nodes)
+        chosen = work.choose(narrowest_sd(covariance), steepest, specification.solver.nodes)
         if work.is_reduced and not isinstance(chosen, float):
             work.integrate_together()
     point = EMPoint(
         jnp.asarray(work.shrink(params), work.dtype), jnp.asarray(population, work.dtype)
     )
     state = EMState(point, mean, covariance)
-    step_rule = work.step_rule(prior, options, free_scale)
+    step_rule = work.step_rule(prior, specification, free_scale)
     first, used = 0, 0
     problem = work.problem(work.rule(chosen), prior, step_rule)
-    checkpoint = _checkpoint(work, problem, options)
+    checkpoint = _checkpoint(work, problem, specification)
     if (
         checkpoint is not None
         and checkpoint.saved is not None
@@ -323,7 +332,7 @@ def iterate(
         saved = checkpoint.saved[0]["settings"]
         first, used = saved["turn"], saved["used"]
         chosen = (
-            adaptive_quadrature(dims, options.nodes)
+            adaptive_quadrature(dims, specification.solver.nodes)
             if saved["spacing"] is None
             else saved["spacing"]
         )
@@ -332,32 +341,36 @@ def iterate(
         problem = work.problem(rule, prior, step_rule)
         least = ADAPTIVE_NOISE if rule.is_adaptive else 0.0
         settings = loop_settings(
-            options, str(work.dtype), step_rule.lengthen or step_rule.rescale, least
+            specification.solver, str(work.dtype), step_rule.lengthen or step_rule.rescale, least
         )
         left = settings._replace(max_iterations=max(1, settings.max_iterations - used))
         if checkpoint is not None:
             stated = settings._asdict() | step_rule._asdict() | work.population._asdict()
             del stated["max_iterations"]
-            position: dict[str, Any] = {"turn": turn, "used": used, "nodes": options.nodes}
+            position: dict[str, Any] = {
+                "turn": turn,
+                "used": used,
+                "nodes": specification.solver.nodes,
+            }
             position["spacing"] = chosen if isinstance(chosen, float) else None
             named = {"model": work.template.key, "precision": str(work.dtype)}
             checkpoint.identity = checkpoint.identity._replace(
                 settings={**stated, "tied": list(step_rule.tied), **position, **named}
             )
-        ended = run_em(problem, state, left, options.progress, checkpoint, run_multi_e_step)
+        ended = run_em(problem, state, left, specification.progress, checkpoint, run_multi_e_step)
         used += ended.n_iterations
         if checkpoint is not None:
             checkpoint.saved = None  # the next turn starts from its own state
         now = work.widen(np.asarray(ended.point.params, float))
         spread = narrowest_sd(np.asarray(ended.belief.covariance))
-        finer = work.choose(spread, _steepest(work.full_template, now), options.nodes)
+        finer = work.choose(spread, _steepest(work.full_template, now), specification.solver.nodes)
         if rule.is_adaptive:
             good = True
         elif not isinstance(finer, float):
             good = work.is_reduced  # the iterated items have no other quadrature
         else:
             good = n_nodes(work.rule(finer)) <= n_nodes(rule)
-        if good or turn + 1 == REFINEMENTS or used >= options.max_iterations:
+        if good or turn + 1 == REFINEMENTS or used >= specification.solver.max_iterations:
             break
         chosen = finer
         state = EMState.of(ended.point, ended.belief)

@@ -23,7 +23,7 @@ from irtcat.fitting.assembly import (
 from irtcat.fitting.em.checkpoint import Checkpoint, Identity, digest
 from irtcat.fitting.em.curvature import OneAbility, covariance_of
 from irtcat.fitting.em.directions import MOST_ITEMS, MOST_ROWS, highest_start, item_directions
-from irtcat.fitting.em.driver import Ended, Settings
+from irtcat.fitting.em.driver import Ended, Settings, loop_settings
 from irtcat.fitting.em.identification import (
     best_latent,
     first_population,
@@ -38,7 +38,6 @@ from irtcat.fitting.em.identification import (
     with_ties,
 )
 from irtcat.fitting.em.iteration import EMProblem, EMState, run_e_step
-from irtcat.fitting.em.options import Options, loop_settings
 from irtcat.fitting.em.padding import ItemFill
 from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.em.rows import Rows
@@ -56,6 +55,8 @@ from irtcat.fitting.features.columns import FeatureRegression, with_centred_leve
 from irtcat.fitting.problem.groups import group_table, populations_by_group
 from irtcat.fitting.problem.uncategorised import add_edge_flags
 from irtcat.fitting.result import Fit
+from irtcat.fitting.solvers import EM
+from irtcat.fitting.specification import Specification
 from irtcat.io.source import ResponseSource
 from irtcat.latent import LIMIT, LayoutPlan
 from irtcat.latent.line import N_NODES
@@ -213,12 +214,12 @@ def _problem(
     )
 
 
-def _may_have_modes(problem: EMProblem, options: Options) -> bool:
+def _may_have_modes(problem: EMProblem, specification: Specification[EM]) -> bool:
     """Whether other starts are tried: items have free slopes and a free scale."""
     slopes = set(field_columns(problem.template, ["slope"]))
     small = problem.engine is None and len(problem.item_weights) <= MOST_ITEMS
     has_free_slopes = bool(slopes - set(problem.tied))
-    return small and has_free_slopes and options.start == 0 and options.anchors is None
+    return small and has_free_slopes and specification.start == 0 and specification.anchors is None
 
 
 def _other_starts(
@@ -236,12 +237,12 @@ def _checkpoint(
     problem: EMProblem,
     cls: type[ItemModel],
     settings: Settings,
-    options: Options,
+    specification: Specification[EM],
     rows: Rows,
     known: FloatArray,
 ) -> Checkpoint | None:
     """The checkpoint of the fit, if one is written."""
-    if options.checkpoint is None:
+    if specification.solver.checkpoint is None:
         return None
     arrays = (problem.template, problem.item_weights, problem.constraints, problem.held, known)
     stated = settings._asdict() | {"model": cls.key, "precision": problem.dtype.name}
@@ -250,21 +251,21 @@ def _checkpoint(
     identity = Identity(
         data, digest(arrays, problem.transform, problem.tied, problem.group), stated
     )
-    return Checkpoint(options.checkpoint, options.resume, identity)
+    return Checkpoint(specification.solver.checkpoint, specification.solver.resume, identity)
 
 
 def _regressions(
-    explained: Explained, options: Options, sign: int, factor: float
+    explained: Explained, specification: Specification[EM], sign: int, factor: float
 ) -> dict[str, Any]:
     """The fields of `Fit` that say what features explain, on the bank's scale.
 
     Args:
         explained: the rounds.
-        options: the arguments of the fit.
+        specification: the arguments of the fit.
         sign: -1 where the scale is reversed.
         factor: slope that becomes 1 (Rasch).
     """
-    features = options.features
+    features = specification.features
     fields: dict[str, Any] = {}
     assert features is not None
     if features.subject is not None and explained.subject is not None:
@@ -276,7 +277,7 @@ def _regressions(
         fields["subject_regression"] = regression
         fields["subject_prior"] = np.stack([mean, factor * unit])[:, features.codes]
     if features.item is not None:
-        fields["facets"] = options.facets
+        fields["facets"] = specification.facets
         design = features.item[0]
         fields["item_regressions"] = {
             name: FeatureRegression(
@@ -287,20 +288,24 @@ def _regressions(
     return fields
 
 
-def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options: Options) -> Fit:
+def fit_em(
+    responses: Responses | ResponseSource, cls: type[ItemModel], specification: Specification[EM]
+) -> Fit:
     """Marginal maximum likelihood by EM (see `irtcat.fit`)."""
-    if options.anchors is not None and options.equal:
-        raise argument_error("equal", "left out with anchors, which keep their own", options.equal)
-    data = read_data(responses, cls, options)
+    if specification.anchors is not None and specification.equal:
+        raise argument_error(
+            "equal", "left out with anchors, which keep their own", specification.equal
+        )
+    data = read_data(responses, cls, specification)
     rows, categories, grouping = data.rows, data.categories, data.grouping
     name, blank = data.precision, data.blank(dims=1)
     with precision(name) as dtype:
-        setup = set_up(data, blank, dtype, positive=options.positive)
+        setup = set_up(data, blank, dtype, positive=specification.positive)
         template, tied, prior = setup.template, setup.tied, setup.prior
         anchors, held = setup.anchors, setup.fixed
-        if options.features is not None and options.features.item is not None:
+        if specification.features is not None and specification.features.item is not None:
             check_explained(template, prior)
-        start = further_start(setup.start, template, options)
+        start = further_start(setup.start, template, specification)
         known = None
         if anchors is not None and isinstance(responses, Responses):
             known = first_population(anchors.bank, responses, dtype)
@@ -308,32 +313,36 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
         n_groups = None if grouping is None else len(grouping.labels)
         problem = _problem(rows, prior, template, setup.x, dtype, data.engine, n_groups, tied)
         # Groups under priors that fix the scale are fitted on the reference's scale from the start.
-        free_scale = options.expand and (grouping is None or not prior.scaled) and not fixed_scale
-        settings = loop_settings(options, name, free_scale)
+        free_scale = (
+            specification.solver.expand
+            and (grouping is None or not prior.scaled)
+            and not fixed_scale
+        )
+        settings = loop_settings(specification.solver, name, free_scale)
 
         def begin(start: Start) -> tuple[EMProblem, EMState]:
             first = with_ties(prior.with_held(template, start.params), tied, prior.constraints)
             return start_on_scale(problem, start._replace(params=first), held, free_scale, known)
 
         others: list[Start] = []
-        if _may_have_modes(problem, options):
+        if _may_have_modes(problem, specification):
             others = _other_starts(setup.guess, rows, categories, ~prior.aside)
         problem, state, note = highest_start(
             [begin(start_values) for start_values in (start, *others)], settings
         )
-        checkpoint = _checkpoint(problem, cls, settings, options, rows, held)
+        checkpoint = _checkpoint(problem, cls, settings, specification, rows, held)
         first = settings
-        if options.features is not None:
+        if specification.features is not None:
             first = settings._replace(max_iterations=min(FIRST_ITERATIONS, settings.max_iterations))
-        problem, ended = run_covered(problem, state, first, options.progress, checkpoint)
+        problem, ended = run_covered(problem, state, first, specification.progress, checkpoint)
         most = blank.trials if isinstance(blank, Binomial) else 1.0
         share = float((start.item_n / most).sum() / (rows.weights.sum() * rows.x.shape[1]))
         latent, explained = Latent(), None
-        if options.features is not None:
-            is_free = options.features.item is not None or not (prior.scaled or fixed_scale)
+        if specification.features is not None:
+            is_free = specification.features.item is not None or not (prior.scaled or fixed_scale)
             explained = explain(
-                problem, ended, prior, options.features, rows.group, share, settings,
-                options.progress, is_free,
+                problem, ended, prior, specification.features, rows.group, share, settings,
+                specification.progress, is_free,
             )  # fmt: skip
             problem, ended, prior = explained.problem, explained.ended, explained.prior
             latent = Latent(explained.mean, explained.sd)
@@ -356,9 +365,9 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
             problem, ended, alone if problem.group is None else group_populations
         )
         curvature = OneAbility(problem, ended.point, ended.belief, share)
-        covariance = covariance_of(curvature, options.standard_errors)
-        if explained is not None and options.features is not None:
-            covariance = with_uncertain_means(covariance, explained, options.features)
+        covariance = covariance_of(curvature, specification.standard_errors)
+        if explained is not None and specification.features is not None:
+            covariance = with_uncertain_means(covariance, explained, specification.features)
         sign = 1 if not np.isnan(held).all() else _sign(template, ended, start.mean)
     names = column_names(template)
     slopes = field_columns(template, ["slope"])
@@ -386,7 +395,7 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
     regressions: dict[str, Any] = {}
     if explained is not None:
         factor = float(params[:, slopes].mean()) if cls in STANDARD_FORM else 1.0
-        regressions = _regressions(explained, options, sign, factor)
+        regressions = _regressions(explained, specification, sign, factor)
     log_likelihood = float(rows.weights @ np.asarray(ended.belief.log_z, float))
     narrow = _too_narrow(problem, ended)
     if grouping is not None and len(narrow):

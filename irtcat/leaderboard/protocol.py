@@ -19,7 +19,7 @@ from irtcat._common.executors import check_executor, in_order
 from irtcat._common.progress import with_progress
 from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank
-from irtcat.fitting import fit
+from irtcat.fitting import EM, fit
 from irtcat.io import as_responses
 from irtcat.leaderboard.board import Leaderboard, Run
 from irtcat.leaderboard.metrics import METRICS, compare_scores
@@ -328,8 +328,8 @@ def _fold(plan: _Plan, responses: Responses, split: str, seed: int, last: _Fold 
         fitted = fit(
             calibration,
             plan.model,
+            EM(tolerance=TOLERANCE),
             standard_errors="none",
-            tolerance=TOLERANCE,
             subject_features=known,
         )
         bank = fitted.bank

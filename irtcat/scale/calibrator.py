@@ -8,7 +8,7 @@ import pandas as pd
 
 from irtcat._common.types import BoolArray
 from irtcat.bank import ItemBank
-from irtcat.fitting import Fit, fit
+from irtcat.fitting import EM, Fit, fit
 from irtcat.models import Design, ItemModel, ThreePL, TwoPL, mixture, unpack
 from irtcat.responses import Responses
 
@@ -61,7 +61,8 @@ class Calibrator:
         if not self.right_wrong:
             result = fit(
                 self.responses.subset(items=np.flatnonzero(kept)), "graded",
-                standard_errors=errors, tolerance=tolerance,
+                solver=EM(tolerance=tolerance),
+                standard_errors=errors,
             )  # fmt: skip
             return result, result.log_likelihood
         return self._three_pl(kept, guessing, {"c": None}, errors, tolerance)
@@ -93,9 +94,13 @@ class Calibrator:
             zeros = {names[j]: 0.0 for j in np.flatnonzero(left_out)}
             fixed |= {"slope": zeros, "intercept": zeros}
         result = fit(
-            self._padded, "3pl", fixed=fixed, priors=priors, standard_errors=errors,
-            precision="float64", tolerance=tolerance,
-        )  # fmt: skip
+            self._padded,
+            "3pl",
+            EM(precision="float64", tolerance=tolerance),
+            fixed=fixed,
+            priors=priors,
+            standard_errors=errors,
+        )
         n_answers = self._padded.observed[:, left_out].sum()
         return result, result.log_likelihood + LOG_2 * float(n_answers)
 
@@ -125,9 +130,13 @@ class Calibrator:
                 "fixed": {name: fixed.get(name, {}) | v.to_dict() for name, v in known.items()}
             }
         items = fit(
-            self._padded, "3pl", priors={"c": None}, standard_errors="none", precision="float64",
+            self._padded,
+            "3pl",
+            EM(precision="float64"),
+            priors={"c": None},
+            standard_errors="none",
             **options,
-        ).bank.subset(names)  # fmt: skip
+        ).bank.subset(names)
         params = np.asarray(items.parameters(), float)
         return replace(items, model=TwoPL(params[:, 0], params[:, 1]))
 
@@ -195,7 +204,7 @@ def one_model(responses: Responses, guessing: BoolArray) -> Fit:
     if not guessing.any():
         return fit(responses, "2pl")
     # Without a prior, errors of c near its bound are off by 1 % at the default tolerance.
-    options: dict[str, Any] = {"priors": {"c": None}, "tolerance": FINAL_TOLERANCE}
+    options: dict[str, Any] = {"priors": {"c": None}, "solver": EM(tolerance=FINAL_TOLERANCE)}
     if guessing.all():
         return fit(responses, "3pl", **options)
     ids = np.asarray(responses.item_ids)

@@ -727,7 +727,7 @@ def test_fit_with_groups_and_known_items(bank):
     np.testing.assert_allclose(
         irtcat.ItemBank.load("b.npz").parameters(), theirs.bank.parameters(), rtol=1e-6
     )
-    anchored = ("--anchors", "known.npz", "--method", "anchored", "--out", "b.npz", "--force")
+    anchored = ("--anchors", "known.npz", "--out", "b.npz", "--force")
     with_table = run_ok(*line, *anchored)
     assert re.search(r"^odd +\d+ ", with_table, re.M)
 
@@ -856,7 +856,8 @@ BAD_INPUT = [
     (f"fit {LSAT7} --groups side --subjects other.csv", "side"),
     (f"fit {LSAT7} --groups side --subjects empty.csv", "empty.csv"),
     (f"fit {LSAT7} --anchors cut.npz", "cut.npz"),
-    (f"fit {LSAT7} --method anchored", "anchors"),
+    (f"fit {LSAT7} --steps 10", "--steps"),
+    (f"fit {LSAT7} --solver vi --max-iterations 10", "--max-iterations"),
     (f"fit {LSAT7} --theta other.csv", "theta"),
     (f"fit {LSAT7} --theta nowhere.csv", "nowhere.csv"),
     (f"fit {LSAT7} --theta folder", "folder"),

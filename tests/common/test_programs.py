@@ -142,13 +142,13 @@ def test_old_programs_make_room(monkeypatch, folder, named):
 
 FACTORISES = """
 import numpy as np, jax
-from irtcat import fit
+from irtcat import EM, fit
 from irtcat.responses.datasets import load
 traced = []
 jax.monitoring.register_event_duration_secs_listener(
     lambda event, *_, **__: traced.append(event.endswith("jaxpr_trace_duration"))
 )
-result = fit(load("lsat6"), "2pl", dims=2, max_iterations=2)
+result = fit(load("lsat6"), "2pl", solver=EM(max_iterations=2), dims=2)
 print(sum(traced), repr(result.log_likelihood))
 """
 

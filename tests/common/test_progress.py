@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import irtcat
-from irtcat import ItemBank, Responses, fit, predict, score, select
+from irtcat import EM, VI, ItemBank, Responses, fit, predict, score, select
 from irtcat._common import progress as _progress
 from irtcat._common.progress import FitProgress, Steps, part_of
 from irtcat.cat import Config, Store, calibrate_exposure, part, replay, simulate
@@ -134,18 +134,14 @@ def test_parts_and_steps():
 
 
 def test_variational_fits_name_the_most_steps():
-    from irtcat.cli.fit import VI_STEPS
-    from irtcat.fitting.vi.variational import VISettings
-
-    assert VISettings().steps == VI_STEPS
     calls = []
-    fit(DATA, method="vi", progress=FitProgress(lambda *step: calls.append(step), VI_STEPS))
+    fit(DATA, solver="vi", progress=FitProgress(lambda *step: calls.append(step), VI().steps))
     assert check_calls(calls, 2) == sorted(check_calls(calls, 2))
 
 
 COMMANDS = {
     "fit": "fit data.npz",
-    "fit, vi": "fit data.npz --method vi",
+    "fit, vi": "fit data.npz --solver vi",
     "select": "select -k 20 --responses data.npz --out i.csv",
     "predict": "predict data.npz items.csv data.npz --bank bank.npz",
     "audit": "audit data.npz",
@@ -186,13 +182,19 @@ COUNTED = Config(max_items=4, exposure=part("sympson-hetter", rate=0.4))
 SHOWN = {
     **{name: call for name, (call, _) in CALLS.items()},
     "fit": lambda **o: fit(DATA, **o),
-    "fit, vi": lambda **o: fit(DATA, method="vi", settings={"steps": 200}, **o),
+    "fit, vi": lambda **o: fit(DATA, solver=VI(steps=200), **o),
     "simulate": lambda **o: simulate(BANK, np.zeros(20), Config(max_items=4), **o),
     "replay": lambda **o: replay(BANK, DATA, Config(max_items=4), **o),
     "calibrate_exposure": lambda **o: calibrate_exposure(BANK, np.zeros(20), COUNTED, 3, **o),
     "parallel_analysis": lambda **o: parallel_analysis(DATA, n=3, **o),
     "find_dif": lambda **o: find_dif(
-        DATA, ["a", "b"] * 45, "rasch", items=PAIRS[:2], purify=False, tolerance=1e-3, **o
+        DATA,
+        ["a", "b"] * 45,
+        "rasch",
+        items=PAIRS[:2],
+        purify=False,
+        solver=EM(tolerance=1e-3),
+        **o,
     ),
     "leaderboard": lambda **o: evaluate(
         DATA, ["random"], [10], seeds=[0], estimators=["mean"], **o

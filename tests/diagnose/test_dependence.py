@@ -10,7 +10,7 @@ from irtcat.diagnose._free import free_of
 from irtcat.diagnose._pair_reference import pair_reference
 from scipy.stats import chi2
 
-from irtcat import ItemBank, Responses, fit
+from irtcat import EM, ItemBank, Responses, fit
 from irtcat._common.checks import InputError
 from irtcat.diagnose import ld_statistics, q3
 
@@ -173,7 +173,7 @@ def test_moments_of_x2_by_enumeration(groups):
         [m + s * rng.normal(size=n) for m, s, n in zip(means, sds, sizes, strict=True)]
     )
     r = ItemBank.from_parameters(a, b).simulate(theta, 6)
-    bank = fit(r, "2pl", groups=labels if groups else None, tolerance=1e-6).bank
+    bank = fit(r, "2pl", EM(tolerance=1e-6), groups=labels if groups else None).bank
     data = coded(bank, r, groups=labels if groups else None)
     reference = pair_reference(data, free_of(data.bank))
     found = reference.scale * reference.df

@@ -6,7 +6,7 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import ndtri
 from scipy.stats import multivariate_normal, ortho_group
 
-from irtcat import InputError, Responses
+from irtcat import EM, InputError, Responses
 from irtcat.diagnose import (
     compare_factors,
     correlations,
@@ -285,7 +285,7 @@ def test_close_to_full_information(rotation, theirs, two):
 
 @pytest.mark.slow
 def test_full_information_is_mirts(theirs, two):
-    found = factors(two, 2, "oblimin", method="mml", fit_options={"tolerance": 1e-3})
+    found = factors(two, 2, "oblimin", method="mml", fit_options={"solver": EM(tolerance=1e-3)})
     goal = np.array(theirs["exploratory"]["oblimin"]["loadings"])
     np.testing.assert_allclose(found.loadings[["F1", "F2"]], goal, atol=6e-3)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from irtcat import InputError, ItemBank, Population, Responses, fit, plausible_values, score
+from irtcat import EM, InputError, ItemBank, Population, Responses, fit, plausible_values, score
 from irtcat.diagnose import (
     infit_outfit,
     item_fit,
@@ -32,7 +32,7 @@ def fitted(request):
     n = np.prod(case["shape"])
     r = Responses.from_array(np.unpackbits(bits)[:n].reshape(case["shape"]))
     groups = np.repeat(case["labels"], case["sizes"])
-    return fit(r, "2pl", groups=groups, tolerance=1e-6), r, groups, case
+    return fit(r, "2pl", EM(tolerance=1e-6), groups=groups), r, groups, case
 
 
 def test_the_fit_and_its_populations_are_mirts(fitted):

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from irtcat import InputError, ItemBank, Responses, fit, report
+from irtcat import EM, InputError, ItemBank, Responses, fit, report
 from irtcat._files.csv import write_csv
 from irtcat._files.folders import OutputFolder
 from irtcat._files.writing import check_target, lock, replacing
@@ -69,7 +69,8 @@ def test_names_that_no_file_can_have(name, tmp_path, monkeypatch):
     responses = Responses.from_array([[0, 1], [1, 0]])
     bank = ItemBank.from_parameters(b=[0.0, 1.0])
     for write in (
-        check_target, responses.save, bank.save, lambda path: fit(responses, checkpoint=path or ""),
+        check_target, responses.save, bank.save,
+        lambda path: fit(responses, solver=EM(checkpoint=path or "")),
         lambda path: OutputFolder(path, "scale"), lambda path: report.write(bank, path),
         lambda path: write_csv(bank.items, path),
     ):  # fmt: skip

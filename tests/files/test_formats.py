@@ -6,7 +6,7 @@ import sqlite3
 import numpy as np
 import pytest
 
-from irtcat import InputError, ItemBank, Responses, ShortForm, fit, load, short_form
+from irtcat import EM, InputError, ItemBank, Responses, ShortForm, fit, load, short_form
 from irtcat.cat import Config, Session, Store, StoreError, calibrate_exposure, part
 from irtcat.cat.live.store_file import StoreFile
 from irtcat.harness import evaluate
@@ -67,10 +67,10 @@ def crowd_folder(folder, version):
 
 
 def checkpoint(folder, version):
-    settings = {"checkpoint": folder / "state.npz", "standard_errors": "none"}
-    fit(DATA, "rasch", **settings)
-    in_array(folder / "state.npz", "meta", version)
-    fit(DATA, "rasch", resume=True, **settings)
+    file = folder / "state.npz"
+    fit(DATA, "rasch", EM(checkpoint=file), standard_errors="none")
+    in_array(file, "meta", version)
+    fit(DATA, "rasch", EM(checkpoint=file, resume=True), standard_errors="none")
 
 
 def short_form_file(folder, version):

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from irtcat import ItemBank, Responses, fit
+from irtcat import EM, ItemBank, Responses, fit
 from irtcat._common.precision import precision
 from irtcat.fitting.em.m_step import Constraints, m_step
 from irtcat.fitting.em.multidimensional_iteration import StepRule, _newton_step
@@ -45,9 +45,10 @@ def test_removing_the_latent_scale_keeps_the_maximum_under_a_bound():
     values = bank.simulate(rng.normal(size=60), seed=1).values.copy()
     values[:, 0] = values[:, 1:].sum(axis=1) > 6
     data = Responses.from_array(values)
-    arguments = {"standard_errors": "none", "tolerance": 1e-6, "weak_priors": False}
-    expanded = fit(data, "2pl", **arguments)
-    plain = fit(data, "2pl", expand=False, accelerate=False, max_iterations=9000, **arguments)
+    arguments = {"standard_errors": "none", "weak_priors": False}
+    expanded = fit(data, "2pl", EM(tolerance=1e-6), **arguments)
+    simple = EM(expand=False, accelerate=False, max_iterations=9000, tolerance=1e-6)
+    plain = fit(data, "2pl", simple, **arguments)
     assert expanded.bank.parameters()[0, 0] == plain.bank.parameters()[0, 0] == BOUND
     assert expanded.n_iterations < 60
     np.testing.assert_allclose(expanded.bank.parameters(), plain.bank.parameters(), atol=1e-3)

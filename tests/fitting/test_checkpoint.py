@@ -10,16 +10,21 @@ import textwrap
 import numpy as np
 import pytest
 
-from irtcat import InputError, ItemBank, fit
+from irtcat import EM, InputError, ItemBank, fit
 from irtcat.fitting.em import checkpoint as _checkpoint
 
-SETTINGS = {"precision": "float64", "standard_errors": "none", "tolerance": 1e-6}
+SETTINGS = {"precision": "float64", "tolerance": 1e-6}
 
 
 def data(seed=0, shape=(240, 30)):
     rng = np.random.default_rng(seed)
     bank = ItemBank.from_parameters(a=rng.uniform(0.7, 1.8, shape[1]), b=rng.normal(size=shape[1]))
     return bank.simulate(rng.normal(size=shape[0]), seed=seed + 1)
+
+
+def run(data, model="2pl", progress=None, positive=False, **settings):
+    solver = EM(**{**SETTINGS, **settings})
+    return fit(data, model, solver, standard_errors="none", positive=positive, progress=progress)
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +34,7 @@ def responses():
 
 @pytest.fixture(scope="module")
 def whole(responses):
-    return fit(responses, "2pl", **SETTINGS)
+    return run(responses)
 
 
 class Stop:
@@ -57,32 +62,29 @@ def test_interrupted_anywhere_the_answer_is_the_same(tmp_path, responses, whole)
     assert whole.n_iterations >= 5
     for k in range(1, whole.n_iterations, 2):
         with pytest.raises(KeyboardInterrupt):
-            fit(responses, "2pl", checkpoint=file, resume=True, progress=Stop(k), **SETTINGS)
+            run(responses, progress=Stop(k), checkpoint=file, resume=True)
         assert [p.name for p in tmp_path.iterdir()] == ["state.npz"]
-    same(fit(responses, "2pl", checkpoint=file, resume=True, **SETTINGS), whole)
+    same(run(responses, checkpoint=file, resume=True), whole)
 
 
 def test_a_finished_fit_gives_its_answer_again(tmp_path, responses, whole):
     file = tmp_path / "state.npz"
-    same(fit(responses, "2pl", checkpoint=file, **SETTINGS), whole)
+    same(run(responses, checkpoint=file), whole)
     taken = []
-    again = fit(
-        responses, "2pl", checkpoint=file, resume=True, progress=lambda *a: taken.append(a),
-        **SETTINGS,
-    )  # fmt: skip
+    again = run(responses, progress=lambda *a: taken.append(a), checkpoint=file, resume=True)
     same(again, whole)
     assert len(taken) == 1
-    same(fit(responses, "2pl", checkpoint=file, **SETTINGS), whole)  # and may be overwritten
+    same(run(responses, checkpoint=file), whole)  # and may be overwritten
 
 
 def test_more_iterations_another_time(tmp_path, responses, whole):
     file = tmp_path / "state.npz"
-    first = fit(responses, "2pl", checkpoint=file, max_iterations=3, **SETTINGS)
+    first = run(responses, checkpoint=file, max_iterations=3)
     assert not first.converged
     assert first.n_iterations == 3
     with pytest.raises(InputError, match="already taken 3 iterations"):
-        fit(responses, "2pl", checkpoint=file, resume=True, max_iterations=3, **SETTINGS)
-    same(fit(responses, "2pl", checkpoint=file, resume=True, **SETTINGS), whole)
+        run(responses, checkpoint=file, resume=True, max_iterations=3)
+    same(run(responses, checkpoint=file, resume=True), whole)
 
 
 def test_retreats_are_remembered(tmp_path):
@@ -90,46 +92,46 @@ def test_retreats_are_remembered(tmp_path):
     r = data(3, (60, 26))
     settings = {**SETTINGS, "tolerance": 1e-3}
     accepted = []
-    plain = fit(r, "3pl", progress=lambda i, *_: accepted.append(i), **settings)
+    plain = run(r, "3pl", progress=lambda i, *_: accepted.append(i), **settings)
     assert len(accepted) < plain.n_iterations  # some were not
     after = [i for i, j in itertools.pairwise(accepted) if j > i + 1]
     file = tmp_path / "state.npz"
     for k in (accepted[1], after[0], accepted[-2]):
         with pytest.raises(KeyboardInterrupt):
-            fit(r, "3pl", checkpoint=file, resume=True, progress=Stop(k), **settings)
-    same(fit(r, "3pl", checkpoint=file, resume=True, **settings), plain)
+            run(r, "3pl", progress=Stop(k), checkpoint=file, resume=True, **settings)
+    same(run(r, "3pl", checkpoint=file, resume=True, **settings), plain)
 
 
 @pytest.fixture
 def interrupted(tmp_path, responses):
     file = tmp_path / "state.npz"
     with pytest.raises(KeyboardInterrupt):
-        fit(responses, "2pl", checkpoint=file, progress=Stop(2), **SETTINGS)
+        run(responses, progress=Stop(2), checkpoint=file)
     return file
 
 
 def test_what_does_not_belong_is_refused(interrupted, responses, tmp_path):
-    go_on = {"checkpoint": interrupted, "resume": True, **SETTINGS}
+    go_on = {"checkpoint": interrupted, "resume": True}
     with pytest.raises(InputError, match=r"interrupted fit \(after 2 iterations\).*resume=True"):
-        fit(responses, "2pl", checkpoint=interrupted, **SETTINGS)
+        run(responses, checkpoint=interrupted)
     with pytest.raises(InputError, match="of other responses"):
-        fit(data(5), "2pl", **go_on)
+        run(data(5), **go_on)
     with pytest.raises(InputError, match="model was 2pl, is now 1pl"):
-        fit(responses, "1pl", **go_on)
+        run(responses, "1pl", **go_on)
     with pytest.raises(InputError, match=r"tolerance was 1e-06, is now 0\.1"):
-        fit(responses, "2pl", **{**go_on, "tolerance": 0.1})
+        run(responses, **{**go_on, "tolerance": 0.1})
     with pytest.raises(InputError, match="other priors"):
-        fit(responses, "2pl", expand=True, positive=True, **go_on)
+        run(responses, expand=True, positive=True, **go_on)
     other = tmp_path / "other.npz"
     other.write_bytes(interrupted.read_bytes()[:500])
     with pytest.raises(InputError, match="not a checkpoint"):
-        fit(responses, "2pl", **{**go_on, "checkpoint": other})
+        run(responses, **{**go_on, "checkpoint": other})
     with pytest.raises(InputError, match="`resume` argument"):
-        fit(responses, "2pl", resume=True)
+        fit(responses, solver=EM(resume=True))
     with pytest.raises(InputError, match="does not exist"):
-        fit(responses, "2pl", checkpoint=tmp_path / "no" / "x.npz")
+        fit(responses, solver=EM(checkpoint=tmp_path / "no" / "x.npz"))
     with pytest.raises(InputError, match="`checkpoint` argument"):
-        fit(responses, "2pl", checkpoint=3)
+        fit(responses, solver=EM(checkpoint=3))
 
 
 def test_writing_is_rare(tmp_path, responses, monkeypatch):
@@ -138,7 +140,7 @@ def test_writing_is_rare(tmp_path, responses, monkeypatch):
     monkeypatch.setattr(
         _checkpoint.Checkpoint, "_write", lambda self, s, finished: written.append(finished)
     )
-    fit(responses, "2pl", checkpoint=tmp_path / "a.npz", **SETTINGS)
+    run(responses, checkpoint=tmp_path / "a.npz")
     assert written == [True]
 
 
@@ -154,8 +156,8 @@ KILLED = """
             os.kill(os.getpid(), signal.SIGKILL)
 
     r = irtcat.read_responses(sys.argv[1])
-    irtcat.fit(r, "2pl", precision="float64", standard_errors="none", tolerance=1e-6,
-               checkpoint=sys.argv[2], progress=die)
+    solver = irtcat.EM(precision="float64", tolerance=1e-6, checkpoint=sys.argv[2])
+    irtcat.fit(r, solver=solver, standard_errors="none", progress=die)
 """
 
 
@@ -169,16 +171,13 @@ def test_a_killed_process_leaves_its_last_state(tmp_path, responses, whole):
     )
     assert done.returncode == -signal.SIGKILL
     seen = []
-    again = fit(
-        responses, "2pl", checkpoint=file, resume=True, progress=lambda i, *a: seen.append(i),
-        **SETTINGS,
-    )  # fmt: skip
+    again = run(responses, progress=lambda i, *a: seen.append(i), checkpoint=file, resume=True)
     assert seen[0] == 4
     same(again, whole)
 
 
 def test_an_edited_checkpoint_is_refused(interrupted, responses):
-    go_on = {"checkpoint": interrupted, "resume": True, **SETTINGS}
+    go_on = {"checkpoint": interrupted, "resume": True}
     with np.load(interrupted) as file:
         arrays = {name: file[name] for name in file.files}
     for name in ("array_0", "meta"):
@@ -187,8 +186,8 @@ def test_an_edited_checkpoint_is_refused(interrupted, responses):
         )  # fmt: skip
         np.savez(interrupted, **{**arrays, name: changed})
         with pytest.raises(InputError, match="changed or damaged"):
-            fit(responses, "2pl", **go_on)
+            run(responses, **go_on)
     for present in ({"digest": arrays["digest"]}, {**arrays, "extra": np.zeros(3)}):
         np.savez(interrupted, **present)
         with pytest.raises(InputError, match="not a checkpoint"):
-            fit(responses, "2pl", **go_on)
+            run(responses, **go_on)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import log_expit
 
-from irtcat import MODELS, InputError, ItemBank, Responses, fit
+from irtcat import EM, MODELS, InputError, ItemBank, Responses, fit
 from irtcat.responses.datasets import load
 from irtcat.scoring import METHODS, score
 
@@ -156,11 +156,8 @@ def test_arrays_are_taken_and_other_objects_refused():
     ("arguments", "message"),
     [
         ({"model": "5pl"}, "one of rasch"),
-        ({"method": "guess"}, "one of em"),
+        ({"solver": "guess"}, "one of em"),
         ({"standard_errors": "some"}, "one of auto"),
-        ({"max_iterations": 0}, "at least 1"),
-        ({"tolerance": 0.0}, "above 0"),
-        ({"precision": "float16"}, "one of auto"),
         ({"priors": {"difficulty": (0, 1)}}, "keys among slope, intercept"),
         ({"priors": {"slope": (0, 0)}}, "SD above 0"),
         ({"priors": {"slope": 1.0}}, "SD above 0"),
@@ -171,9 +168,25 @@ def test_bad_arguments_are_refused(arguments, message):
         fit(Responses.from_array(ordinary()), **arguments)
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_iterations": 0}, "at least 1"),
+        ({"tolerance": 0.0}, "above 0"),
+        ({"precision": "float16"}, "one of auto"),
+        ({"starts": 0}, "at least 1"),
+    ],
+)
+def test_bad_settings_are_refused(settings, message):
+    with pytest.raises(InputError, match=message):
+        EM(**settings)
+
+
 @pytest.mark.parametrize("most", [1, 2])
 def test_honest_about_stopping_early(most):
-    result = fit(Responses.from_array(ordinary()), weak_priors=False, max_iterations=most)
+    result = fit(
+        Responses.from_array(ordinary()), solver=EM(max_iterations=most), weak_priors=False
+    )
     assert not result.converged
     assert result.n_iterations == most
     assert "max_iterations" in result.message

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from irtcat import InputError, ItemBank, Population, Responses, fit, score
+from irtcat import EM, InputError, ItemBank, Population, Responses, fit, score
 from irtcat.io import open_source
 from irtcat.models import GPCM, Graded, Nominal
 
@@ -234,7 +234,7 @@ HALF = np.repeat(np.eye(2), 4, axis=0)
 )  # fmt: skip
 def test_the_likelihood_is_the_plain_integral_at_its_top(graded, model, arguments):
     _, responses = graded
-    result = fit(responses, model, **arguments, tolerance=1e-5)
+    result = fit(responses, model, EM(tolerance=1e-5), **arguments)
     assert result.converged
     X = np.asarray(responses.values)
     correlations = result.bank.population.correlations
@@ -320,12 +320,17 @@ def test_fixed_and_equal_parameters(graded):
 
 def test_passes_over_a_file_and_devices_give_the_same(graded, tmp_path):
     _, responses = graded
-    arguments = {"pattern": HALF, "correlated": True, "precision": "float64", **NO_ERRORS}
+    arguments = {
+        "solver": EM(precision="float64"),
+        "pattern": HALF,
+        "correlated": True,
+        **NO_ERRORS,
+    }
     whole = fit(responses, "graded", **arguments)
     np.save(tmp_path / "x.npy", np.asarray(responses.values))
     for other in (
         fit(open_source(tmp_path / "x.npy", n_categories=3), "graded", **arguments),
-        fit(responses, "graded", devices=1, **arguments),
+        fit(responses, "graded", **{**arguments, "solver": EM(precision="float64", devices=1)}),
     ):
         assert other.converged
         assert other.log_likelihood == pytest.approx(whole.log_likelihood, abs=1e-4)

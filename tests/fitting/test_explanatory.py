@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy.special import expit, logsumexp
 
-from irtcat import InputError, ItemBank, Responses, fit, predict, score, select
+from irtcat import EM, InputError, ItemBank, Responses, fit, predict, score, select
 from irtcat.cat import Config, Session, simulate
 from irtcat.fitting.features import regression as regression
 from irtcat.leaderboard import evaluate
@@ -447,8 +447,8 @@ def test_arguments_that_are_refused(regressed):
     refused("row for every item.*none for 2", item_features=items.iloc[2:])
     refused("`groups`.*A column of groups", subject_features=rows, groups=["a", "b"] * 25)
     refused("`dims`", subject_features=rows, dims=2)
-    refused("`subject_features`.*not for method", subject_features=rows, method="vi")
-    refused("`checkpoint`", subject_features=rows, checkpoint="x")
+    refused("`subject_features`.*not for the solver", subject_features=rows, solver="vi")
+    refused("`checkpoint`", subject_features=rows, solver=EM(checkpoint="x"))
     refused("`item_residual`", item_residual=False)
     refused("`priors`.*without slope", item_features=items, priors={"slope": (1, 1)})
     with pytest.raises(InputError, match="of a fit with item_features"):
@@ -464,7 +464,7 @@ def test_arguments_that_are_refused(regressed):
 def test_float32_is_near_float64():
     r, subjects, items, _, _ = simulated(7)
     both = {"subject_features": subjects, "item_features": items, **NO_ERRORS}
-    ours, exact = (fit(r, "2pl", precision=name, **both) for name in ("float32", "float64"))
+    ours, exact = (fit(r, "2pl", EM(precision=name), **both) for name in ("float32", "float64"))
     assert ours.converged
     np.testing.assert_allclose(ours.bank.parameters(), exact.bank.parameters(), atol=0.02)
 

@@ -6,7 +6,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit, logsumexp, softmax
 
-from irtcat import InputError, Responses, fit
+from irtcat import EM, InputError, Responses, fit
 
 DIFFICULTIES = np.array([-1.0, -0.3, 0.4, 0.9])
 SEVERITIES = np.array([-0.5, 0.1, 0.4])
@@ -28,7 +28,7 @@ def table(seed=1, n=400, per_item=2, templates=1, dtype=int):
 def test_it_is_the_maximum_of_the_written_out_likelihood():
     data = table()
     r = Responses.from_long(data, facets=["judge"])
-    f = fit(r, "rasch", facets=["judge"], tolerance=1e-6)
+    f = fit(r, "rasch", EM(tolerance=1e-6), facets=["judge"])
     x = r.to_numpy()
     item = r.items["base_item"].str[1:].astype(int).to_numpy()
     judge = r.items["judge"].str[1:].astype(int).to_numpy()
@@ -183,7 +183,7 @@ def test_ratings_are_the_maximum_of_the_written_out_likelihood():
     """Linacre (1989): log P(k) / P(k - 1) = theta - b - c - tau_k."""
     data = ratings()
     r = Responses.from_long(data, facets=["judge"])
-    f = fit(r, "rsm", facets=["judge"], tolerance=1e-6)
+    f = fit(r, "rsm", EM(tolerance=1e-6), facets=["judge"])
     item, judge = (data[c].str[1:].astype(int).to_numpy() for c in ("item", "judge"))
     response, subject = data["response"].to_numpy(), data["subject"].to_numpy()
     nodes, weights = np.polynomial.hermite_e.hermegauss(41)

@@ -6,15 +6,14 @@ import pandas as pd
 import pytest
 from scipy.optimize import minimize
 
-from irtcat import InputError, ItemBank, Responses, fit, score
+from irtcat import EM, InputError, ItemBank, Responses, fit, score
 from irtcat._common.precision import precision
-from irtcat.fitting import FITTERS
 from irtcat.fitting.fixed_theta import N_NODES, spread
 from irtcat.latent import cells_of, item_curves
 from irtcat.models import unpack
 
 SHAPE = (400, 5)
-EXACT = {"tolerance": 1e-9}
+EXACT = {"solver": EM(tolerance=1e-9)}
 
 
 def draw(model="2pl", seed=0, mean=1.5, sd=2.0, shape=SHAPE):
@@ -145,9 +144,9 @@ def test_graded_items_in_float32_as_well():
     noise = np.random.default_rng(5).logistic(size=SHAPE)
     z = 1.2 * (theta - 1.5)[:, None] + noise
     responses = Responses.from_array((z > -1).astype(int) + (z > 1))
-    found = fit(responses, "gpcm", theta=theta, precision="float32")
+    found = fit(responses, "gpcm", EM(precision="float32"), theta=theta)
     assert found.precision == "float64"  # always
-    marginal = fit(responses, "gpcm", precision="float32")  # warned of its integer fields once
+    marginal = fit(responses, "gpcm", EM(precision="float32"))  # warned of its integer fields once
     assert marginal.precision == "float32"
     assert marginal.log_likelihood < found.log_likelihood
 
@@ -195,7 +194,7 @@ def test_abilities_are_looked_up_by_subject():
     direct = fit(responses, theta=theta)
     shuffled = np.random.default_rng(1).permutation(len(theta))
     series = pd.Series(theta, index=responses.subject_ids).iloc[shuffled]
-    looked_up = fit(responses, method="anchored", theta=series)
+    looked_up = fit(responses, theta=series)
     np.testing.assert_array_equal(looked_up.bank.parameters(), direct.bank.parameters())
     ability = score(direct.bank, responses)
     ours = fit(responses, theta=ability)
@@ -222,16 +221,10 @@ def test_a_scale_where_less_is_better_and_items_that_say_nothing():
 
 
 @pytest.mark.slow
-def test_anchored_is_em_with_anchors_and_needs_them():
+def test_a_fixed_theta_does_not_go_with_anchors():
     theta, responses = draw(mean=0.0, sd=1.0)
     bank = fit(responses).bank
     known = bank.subset(bank.item_ids[:2])
-    ours = fit(responses, method="anchored", anchors=known)
-    theirs = fit(responses, anchors=known)
-    np.testing.assert_array_equal(ours.bank.parameters(), theirs.bank.parameters())
-    assert "anchored" in FITTERS
-    with pytest.raises(InputError, match="`anchors` or the `theta` argument must be given"):
-        fit(responses, method="anchored")
     with pytest.raises(InputError, match="Leave out either `anchors`"):
         fit(responses, theta=theta, anchors=known)
 

@@ -7,10 +7,10 @@ import pytest
 from scipy.special import logsumexp, ndtri
 from scipy.stats import norm
 
-from irtcat import ItemBank, Responses, fit
+from irtcat import EM, ItemBank, Responses, fit
 from irtcat.models import MODELS, unpack
 
-EXACT = {"tolerance": 1e-7, "precision": "float64", "max_iterations": 20000}
+EXACT = {"solver": EM(tolerance=1e-7, precision="float64", max_iterations=20000)}
 KEYS = ("graded", "gpcm", "pcm", "rsm", "nominal", "feasibility")
 N, ITEMS = 900, 6
 NODES = np.linspace(-7, 7, 281)

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from irtcat import InputError, ItemBank, Responses, fit
+from irtcat import InputError, ItemBank, Joint, Responses, fit
 
 SHAPE = (300, 16)
 
@@ -54,7 +54,7 @@ def brute_force(X, tied=False):
 @pytest.mark.parametrize("key", ["1pl", "2pl"])
 def test_brute_force(key, gaps):
     X = with_gaps(simulate()[2]) if gaps else simulate()[2]
-    result = fit(Responses.from_array(X), key, method="joint", tolerance=1e-6)
+    result = fit(Responses.from_array(X), key, Joint(tolerance=1e-6))
     slope, intercept, value = brute_force(X, tied=key == "1pl")
     assert result.converged
     np.testing.assert_allclose(result.bank.parameters()[:, 0], slope, atol=1e-3)
@@ -64,13 +64,13 @@ def test_brute_force(key, gaps):
 
 @pytest.mark.parametrize("key", ["rasch", "2pl"])
 def test_the_objective_never_falls(key):
-    result = fit(Responses.from_array(simulate()[2]), key, method="joint", tolerance=1e-6)
+    result = fit(Responses.from_array(simulate()[2]), key, Joint(tolerance=1e-6))
     assert np.diff(result.trace).min() >= -1e-9 * abs(result.trace[-1])
 
 
 def test_marginal_log_likelihood_is_the_integral(oracle):
     X = with_gaps(simulate()[2])
-    result = fit(Responses.from_array(X), "2pl", method="joint")
+    result = fit(Responses.from_array(X), "2pl", "joint")
     expected = oracle.marginal(result.bank.parameters(), X)
     assert result.log_likelihood == pytest.approx(expected, abs=1e-4)
     assert result.log_likelihood < fit(Responses.from_array(X), "2pl").log_likelihood
@@ -79,7 +79,7 @@ def test_marginal_log_likelihood_is_the_integral(oracle):
 @pytest.mark.slow
 def test_close_to_em_on_long_tests():
     bank, theta, X = simulate((300, 60), seed=2)
-    joint, em = (fit(Responses.from_array(X), "2pl", method=m) for m in ("joint", "em"))
+    joint, em = (fit(Responses.from_array(X), "2pl", m) for m in ("joint", "em"))
     ours, theirs = (f.bank.parameters() for f in (joint, em))
     assert np.corrcoef(ours[:, 0], theirs[:, 0])[0, 1] > 0.97
     assert np.corrcoef(ours[:, 1], theirs[:, 1])[0, 1] > 0.995
@@ -93,7 +93,7 @@ def test_bias_goes_the_way_theory_says():
     spreads = []
     for n_items in (8, 32):
         _, _, X = simulate((1000, n_items), seed=5, equal=True)
-        joint, em = (fit(Responses.from_array(X), "rasch", method=m) for m in ("joint", "em"))
+        joint, em = (fit(Responses.from_array(X), "rasch", m) for m in ("joint", "em"))
         spreads.append(np.std(joint.bank.parameters()) / np.std(em.bank.parameters()))
         assert joint.latent_sd < 0.97
         assert em.latent_sd == pytest.approx(1, abs=1e-3)
@@ -103,8 +103,8 @@ def test_bias_goes_the_way_theory_says():
 
 def test_penalties_are_obeyed():
     X = simulate()[2]
-    free = fit(Responses.from_array(X), "2pl", method="joint")
-    tight = fit(Responses.from_array(X), "2pl", method="joint", priors={"slope": (1.0, 0.01)})
+    free = fit(Responses.from_array(X), "2pl", "joint")
+    tight = fit(Responses.from_array(X), "2pl", "joint", priors={"slope": (1.0, 0.01)})
     assert np.std(tight.bank.parameters()[:, 0]) < 0.1 * np.std(free.bank.parameters()[:, 0])
     assert free.priors == {"slope": (1.0, 1.0), "intercept": (0.0, 3.0)}
 
@@ -112,7 +112,7 @@ def test_penalties_are_obeyed():
 def test_turned_items_stay_negative_and_the_scale_points_up():
     X = simulate()[2]
     X[:, 3] = 1 - X[:, 3]
-    result = fit(Responses.from_array(X), "2pl", method="joint")
+    result = fit(Responses.from_array(X), "2pl", "joint")
     assert (result.bank.parameters()[:, 0] < 0).tolist() == [j == 3 for j in range(SHAPE[1])]
     assert "negative slope" in result.bank.to_frame()["flag"].iloc[3]
     assert np.corrcoef(result.abilities.theta, X.mean(axis=1))[0, 1] > 0.8
@@ -123,7 +123,7 @@ def test_degenerate_data():
     X[0], X[1], X[2], X[3:, 0], X[3:, 1] = 1, 0, np.nan, 1, 0
     X[:3, :2] = np.nan
     for key in ("rasch", "1pl", "2pl"):
-        result = fit(Responses.from_array(X), key, method="joint")
+        result = fit(Responses.from_array(X), key, "joint")
         assert result.converged
         assert np.isfinite(result.bank.parameters()).all()
         assert np.isfinite(result.bank.covariance).all()
@@ -132,7 +132,7 @@ def test_degenerate_data():
 
 
 def test_honest_about_stopping_early():
-    result = fit(Responses.from_array(simulate()[2]), method="joint", max_iterations=1)
+    result = fit(Responses.from_array(simulate()[2]), solver=Joint(max_iterations=1))
     assert not result.converged
     assert "max_iterations" in result.message
 
@@ -141,11 +141,10 @@ def test_honest_about_stopping_early():
     ("arguments", "message"),
     [
         ({"model": "3pl"}, r'"joint" is for the models rasch, 1pl, 2pl.*"3pl"'),
-        ({"weak_priors": False}, r'`weak_priors` argument is not for method="joint"'),
-        ({"settings": {"steps": 3}}, r'`settings` argument is not for method="joint".*"vi"'),
+        ({"weak_priors": False}, r'`weak_priors` argument is not for the solver "joint"'),
         ({"priors": {"b": (0, 1)}}, "about slope, intercept"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message):
     with pytest.raises(InputError, match=message):
-        fit(Responses.from_array(simulate()[2]), method="joint", **arguments)
+        fit(Responses.from_array(simulate()[2]), solver="joint", **arguments)

@@ -1,18 +1,20 @@
 """What calibration must obey, whatever the data: against brute force and against itself."""
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import ndtri
 
-from irtcat import MODELS, ItemBank, Responses, fit
+from irtcat import EM, MODELS, ItemBank, Responses, fit
 from irtcat.models import parameter_names
 
 LOGISTIC = ("rasch", "1pl", "2pl", "3pl", "4pl")
 every_model = pytest.mark.parametrize("key", LOGISTIC)
 SHAPE = (240, 10)
-EXACT = {"tolerance": 1e-7, "precision": "float64", "max_iterations": 20000}
+EXACT = {"solver": EM(tolerance=1e-7, precision="float64", max_iterations=20000)}
 
 
 def simulate(shape=SHAPE, seed=0, c=0.0):
@@ -59,13 +61,14 @@ def test_the_objective_never_falls(key, priors, gaps, X):
     if stated and key == "rasch":
         stated = {"intercept": (0.0, 1.0)}
     data = with_gaps(X) if gaps else X
-    arguments = {**EXACT, "priors": stated, "standard_errors": "none"}
+    arguments = {"priors": stated, "standard_errors": "none"}
     tops = []
     ways = [(True, True), (False, True), (True, False), (False, False)]
     if key == "4pl":  # unaccelerated it crawls
         ways = ways[::2]
     for accelerate, expand in ways:
-        result = run(data, key, accelerate=accelerate, expand=expand, **arguments)
+        solver = replace(EXACT["solver"], accelerate=accelerate, expand=expand)
+        result = run(data, key, solver=solver, **arguments)
         assert result.converged
         assert np.diff(result.trace).min() >= -1e-9 * abs(result.log_posterior)
         tops.append(result)
@@ -85,7 +88,7 @@ def test_default_tolerance_is_close(key, X):
 
 @pytest.mark.parametrize("key", ["2pl", "3pl"])
 def test_precision(key, X):
-    wide, narrow = run(X, key), run(X, key, precision="float32", tolerance=1e-2)
+    wide, narrow = run(X, key), run(X, key, solver=EM(precision="float32", tolerance=1e-2))
     errors = np.sqrt(np.diagonal(wide.bank.covariance, axis1=1, axis2=2))
     gap = np.abs(wide.bank.parameters() - narrow.bank.parameters()) / errors
     assert gap.max() < 0.05
@@ -195,7 +198,7 @@ def long():
 def test_long_tests(long, oracle):
     """A coarse grid would be off by hundreds here, and would shrink or stretch the scale."""
     bank, theta, drawn = long
-    result = fit(drawn, "2pl", precision="float64", standard_errors="block")
+    result = fit(drawn, "2pl", EM(precision="float64"), standard_errors="block")
     assert result.converged
     assert result.n_iterations < 40
     params = result.bank.parameters()
@@ -380,8 +383,8 @@ def test_progress_is_told(X):
 
 def test_precision_setting_is_put_back(X):
     before = jax.config.jax_enable_x64
-    run(X, precision="float64")
-    run(X, precision="float32")
+    run(X, solver=EM(precision="float64"))
+    run(X, solver=EM(precision="float32"))
     assert jax.config.jax_enable_x64 == before
 
 

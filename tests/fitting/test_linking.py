@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from irtcat import InputError, ItemBank, fit, link
+from irtcat import EM, InputError, ItemBank, fit, link
 from irtcat.fitting import LINKS
 from irtcat.responses.datasets import load
 
@@ -285,7 +285,7 @@ def test_sandwich_is_the_textbook_one(oracle):
     """I^-1 (sum s s') I^-1 with scores by finite differences of the marginal likelihood."""
     bank = ItemBank.from_parameters(a=[1.0, 1.5, 1.2, 0.8], b=[-0.5, 0.0, 0.5, 1.0])
     responses = bank.simulate(np.random.default_rng(0).normal(size=400), seed=1)
-    arguments = {"tolerance": 1e-7, "precision": "float64"}
+    arguments = {"solver": EM(tolerance=1e-7, precision="float64")}
     plain = fit(responses, "2pl", standard_errors="full", **arguments).bank
     robust = fit(responses, "2pl", standard_errors="sandwich", **arguments).bank
     X, top, step = responses.to_numpy(), plain.parameters().ravel(), 1e-4

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from irtcat import Responses, fit
+from irtcat import EM, Responses, fit
 from irtcat.fitting.em.directions import item_directions
 from irtcat.responses.datasets import load
 
@@ -42,7 +42,7 @@ def directions_of(X):
 def test_no_other_start_is_higher(data):
     X = Responses.from_array(data())
     first = fit(X, "2pl", standard_errors="none")
-    best = fit(X, "2pl", starts=4, standard_errors="none")
+    best = fit(X, "2pl", EM(starts=4), standard_errors="none")
     assert best.log_posterior <= first.log_posterior + 0.1
 
 
@@ -53,7 +53,7 @@ def test_opposed_items_are_fitted_and_the_message_says_how():
     assert np.median(np.abs(slopes)) > 0.5
     assert "suggest several modes" in found.message
     assert found.converged
-    more = fit(Responses.from_array(opposed()), "2pl", starts=2, standard_errors="none")
+    more = fit(Responses.from_array(opposed()), "2pl", EM(starts=2), standard_errors="none")
     assert "suggest several modes" in more.message
     assert "2 starts: none was higher" in more.message
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from irtcat import InputError, ItemBank, Responses, fit, link, score
+from irtcat import EM, VI, InputError, ItemBank, Joint, Responses, fit, link, score
 from irtcat.fitting import unidimensional
 from irtcat.fitting.fit_notes import linked_items
 
@@ -99,7 +99,7 @@ def test_what_nobody_informs_is_not_counted():
     X = right_wrong()
     X[:, 0], X[:, 1] = 1, np.nan
     assert fit(Responses.from_array(X), "2pl", standard_errors="none").n_parameters == 48
-    joint = fit(Responses.from_array(X), "2pl", method="joint")
+    joint = fit(Responses.from_array(X), "2pl", "joint")
     assert joint.n_parameters == 48
 
 
@@ -115,7 +115,7 @@ def blocks():
 
 @pytest.mark.parametrize("method", ["em", "joint"])
 def test_blocks_without_common_subjects_are_reported(method):
-    found = fit(Responses.from_array(blocks()), "2pl", method=method)
+    found = fit(Responses.from_array(blocks()), "2pl", method)
     assert found.converged
     assert "2 blocks of items" in found.message
     statistics = found.bank.statistics
@@ -175,19 +175,19 @@ def guttman():
 
 
 @pytest.mark.parametrize(
-    ("method", "more"),
+    ("solver", "more"),
     [
-        ("em", {"weak_priors": False, "max_iterations": 40}),
+        (EM(max_iterations=40), {"weak_priors": False}),
         pytest.param(
-            "em",
-            {"weak_priors": False, "max_iterations": 40, "groups": ["a", "b"] * 30},
+            EM(max_iterations=40),
+            {"weak_priors": False, "groups": ["a", "b"] * 30},
             marks=pytest.mark.slow,
         ),
-        ("joint", {"priors": {"slope": None, "intercept": None}, "max_iterations": 300}),
+        (Joint(max_iterations=300), {"priors": {"slope": None, "intercept": None}}),
     ],
 )
-def test_parameters_at_a_bound_are_named(method, more):
-    found = fit(guttman(), "2pl", method=method, **more)
+def test_parameters_at_a_bound_are_named(solver, more):
+    found = fit(guttman(), "2pl", solver, **more)
     assert "At a bound" in found.message
     flags = found.bank.statistics["flag"]
     named = found.bank.item_ids[flags.str.contains("slope at its bound")]
@@ -217,18 +217,18 @@ def test_further_starts_find_a_higher_mode():
     """The 3PL has several modes on few subjects; the highest that is met is kept and reported."""
     X = Responses.from_array(right_wrong(4))
     first = fit(X, "3pl", standard_errors="none")
-    best = fit(X, "3pl", standard_errors="none", starts=4)
+    best = fit(X, "3pl", EM(starts=4), standard_errors="none")
     assert best.log_posterior > first.log_posterior + 0.1
     gain = best.log_posterior - first.log_posterior
     assert f"was higher than the first by {gain:.2f}" in best.message
-    again = fit(X, "3pl", standard_errors="none", starts=4)
+    again = fit(X, "3pl", EM(starts=4), standard_errors="none")
     np.testing.assert_array_equal(again.bank.parameters(), best.bank.parameters())
 
 
-@pytest.mark.parametrize("method", ["em", "joint", pytest.param("vi", marks=pytest.mark.slow)])
-def test_further_starts_end_where_the_first_did(method):
+@pytest.mark.parametrize("solver", [EM, Joint, pytest.param(VI, marks=pytest.mark.slow)])
+def test_further_starts_end_where_the_first_did(solver):
     X = Responses.from_array(right_wrong())
-    found = fit(X, "2pl", method=method, starts=2)
+    found = fit(X, "2pl", solver(starts=2))
     assert "2 starts: none was higher than the first by more than 0.1." in found.message
     assert found.bank.covariance is not None
 
@@ -236,6 +236,6 @@ def test_further_starts_end_where_the_first_did(method):
 def test_starts_are_refused_with_a_checkpoint(tmp_path):
     X = Responses.from_array(right_wrong())
     with pytest.raises(InputError, match="1 with a checkpoint"):
-        fit(X, "2pl", starts=2, checkpoint=tmp_path / "state.npz")
+        fit(X, "2pl", EM(starts=2, checkpoint=tmp_path / "state.npz"))
     with pytest.raises(InputError, match="at least 1"):
-        fit(X, "2pl", starts=0)
+        fit(X, "2pl", EM(starts=0))

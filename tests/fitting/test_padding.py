@@ -42,7 +42,7 @@ def test_the_fit_is_that_of_the_data_alone(model, options, has_missing, iteratio
     x = answers(model).astype(float)
     if has_missing:
         x[RNG.random(x.shape) < 0.1] = np.nan
-    options = options | iterations(30)
+    options = options | {"solver": iterations(30)}
     filled = fit(x, model, **options)
     monkeypatch.setattr(padding, "LARGE", 0)
     monkeypatch.setattr(rows, "LARGE", 0)

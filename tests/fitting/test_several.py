@@ -1,6 +1,7 @@
 """Calibration with several abilities: against mirt, brute force and its own laws."""
 
 import itertools
+from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,14 +10,14 @@ import pytest
 from scipy.special import expit, logsumexp, ndtri
 from scipy.stats import qmc
 
-from irtcat import InputError, ItemBank, Responses, factor_loadings, fit, rotate, score
+from irtcat import EM, InputError, ItemBank, Responses, factor_loadings, fit, rotate, score
 from irtcat.fitting.problem.loading_pattern import latent_design
 from irtcat.latent import correlation_root
 from irtcat.latent.population import free_correlations
 from irtcat.latent.spherical import rotations, spherical_rule
 from irtcat.models import measured
 
-EXACT = {"tolerance": 1e-6, "precision": "float64", "max_iterations": 20000}
+EXACT = {"solver": EM(tolerance=1e-6, precision="float64", max_iterations=20000)}
 NO_ERRORS = {"standard_errors": "none"}
 
 
@@ -175,9 +176,12 @@ def test_every_way_reaches_the_same_top(data, exploratory, confirmatory):
         (confirmatory, {"pattern": PATTERN, "correlated": True}),
     ):
         plain = fit(
-            data, "m2pl", accelerate=False, expand=False, tolerance=1e-4, max_iterations=3000,
-            **arguments, **NO_ERRORS,
-        )  # fmt: skip
+            data,
+            "m2pl",
+            EM(accelerate=False, expand=False, tolerance=1e-4, max_iterations=3000),
+            **arguments,
+            **NO_ERRORS,
+        )
         assert plain.converged
         assert np.diff(plain.trace).min() >= -1e-9 * abs(plain.log_posterior)
         assert np.diff(quick.trace).min() >= -1e-9 * abs(quick.log_posterior)
@@ -269,7 +273,7 @@ def test_bifactor_is_the_three_dimensional_integral(bifactor):
 def test_bifactor_reaches_mirts_top(mirt, data):
     """With two groups of items the model is hardly identified: a ridge, on which mirt stops too."""
     groups = ["x"] * 8 + ["y"] * 8
-    result = fit(data, "bifactor", pattern=groups, max_iterations=1500, standard_errors="none")
+    result = fit(data, "bifactor", EM(max_iterations=1500), pattern=groups, standard_errors="none")
     theirs = mirt["bifactor"]["log_likelihood"]
     assert theirs - 0.01 < result.log_likelihood < theirs + 0.05
 
@@ -279,7 +283,7 @@ def test_nodes_of_their_own(monkeypatch):
     """Each subject's own nodes give what the grid gives."""
     X, pattern = small(correlation=0.5)
     responses = Responses.from_array(X)
-    arguments = {"pattern": pattern, "correlated": True, "tolerance": 1e-5}
+    arguments = {"solver": EM(tolerance=1e-5), "pattern": pattern, "correlated": True}
     on_grid = fit(responses, "m2pl", **arguments)
     monkeypatch.setattr("irtcat.latent.quadrature_choice.spacing_for", lambda *_: None)
     own = fit(responses, "m2pl", **arguments)
@@ -305,9 +309,13 @@ def test_four_abilities_are_recovered():
     bank = ItemBank.from_slopes(slopes, rng.normal(0, 0.7, 24), correlations=correlations)
     theta = rng.standard_normal((1500, 4)) @ np.linalg.cholesky(correlations).T
     result = fit(
-        bank.simulate(theta, seed=1), "m2pl", pattern=pattern, correlated=True, nodes=3,
-        tolerance=5e-3, standard_errors="block",
-    )  # fmt: skip
+        bank.simulate(theta, seed=1),
+        "m2pl",
+        EM(nodes=3, tolerance=5e-3),
+        pattern=pattern,
+        correlated=True,
+        standard_errors="block",
+    )
     assert result.converged
     errors = np.sqrt(np.diagonal(result.bank.covariance, axis1=1, axis2=2))
     z = (result.bank.parameters() - bank.parameters()) / errors
@@ -353,7 +361,7 @@ def test_points_by_direction_and_length(dims):
 
 def test_a_fraction_of_plain_ems_iterations(data, exploratory):
     """The missing information tells how long a step is to be; the answer stays."""
-    plain = fit(data, "m2pl", dims=2, accelerate=False, expand=False, **NO_ERRORS)
+    plain = fit(data, "m2pl", EM(accelerate=False, expand=False), dims=2, **NO_ERRORS)
     assert plain.converged
     assert 3 * exploratory.n_iterations <= plain.n_iterations
     assert exploratory.log_likelihood == pytest.approx(plain.log_likelihood, abs=1e-4)
@@ -375,7 +383,7 @@ class Stop:
 def test_interrupted_anywhere_the_answer_is_the_same(own, tmp_path, monkeypatch):
     X, pattern = small(correlation=0.5)
     responses = Responses.from_array(X)
-    arguments = {"pattern": pattern, "correlated": True, "tolerance": 1e-6, **NO_ERRORS}
+    arguments = {"pattern": pattern, "correlated": True, **NO_ERRORS}
     if own:
         monkeypatch.setattr("irtcat.latent.quadrature_choice.spacing_for", lambda *_: None)
     else:  # a first grid too coarse, so that there is a second turn
@@ -383,7 +391,8 @@ def test_interrupted_anywhere_the_answer_is_the_same(own, tmp_path, monkeypatch)
         monkeypatch.setattr(
             "irtcat.latent.quadrature_choice.spacing_for", lambda *_: next(spacings)
         )
-    whole = fit(responses, "m2pl", **arguments)
+    solver = EM(tolerance=1e-6)
+    whole = fit(responses, "m2pl", solver, **arguments)
     for k in range(2, whole.n_iterations, 3):
         if not own:
             spacings = iter([0.5] + [0.3] * 99)
@@ -392,18 +401,19 @@ def test_interrupted_anywhere_the_answer_is_the_same(own, tmp_path, monkeypatch)
                 lambda *_, spacings=spacings: next(spacings),
             )
         file = tmp_path / f"{k}.npz"
+        fresh, resumed = (replace(solver, checkpoint=file, resume=r) for r in (False, True))
         with pytest.raises(KeyboardInterrupt):
-            fit(responses, "m2pl", checkpoint=file, progress=Stop(k), **arguments)
+            fit(responses, "m2pl", fresh, progress=Stop(k), **arguments)
         with pytest.raises(InputError, match="resume"):
-            fit(responses, "m2pl", checkpoint=file, **arguments)
-        again = fit(responses, "m2pl", checkpoint=file, resume=True, **arguments)
+            fit(responses, "m2pl", fresh, **arguments)
+        again = fit(responses, "m2pl", resumed, **arguments)
         assert again.n_iterations == whole.n_iterations
         assert again.converged
         assert again.log_likelihood == whole.log_likelihood
         np.testing.assert_array_equal(again.bank.parameters(), whole.bank.parameters())
         np.testing.assert_array_equal(again.trace, whole.trace)
     with pytest.raises(InputError, match="other responses"):
-        fit(Responses.from_array(X[1:]), "m2pl", checkpoint=file, resume=True, **arguments)
+        fit(Responses.from_array(X[1:]), "m2pl", resumed, **arguments)
 
 
 @pytest.mark.slow
@@ -411,7 +421,7 @@ def test_interrupted_anywhere_the_answer_is_the_same(own, tmp_path, monkeypatch)
 def test_full_errors_and_the_sandwich(own, monkeypatch):
     """Information and scores by differences of the plain integral, subject by subject."""
     X, pattern = small(correlation=0.5)
-    arguments = {"pattern": pattern, "correlated": True, "tolerance": 1e-6}
+    arguments = {"solver": EM(tolerance=1e-6), "pattern": pattern, "correlated": True}
     if own:
         monkeypatch.setattr("irtcat.latent.quadrature_choice.spacing_for", lambda *_: None)
     responses = Responses.from_array(X)
@@ -497,7 +507,7 @@ def test_echelon_form(exploratory):
 
 @pytest.mark.slow
 def test_precision(data, exploratory):
-    narrow = fit(data, "m2pl", dims=2, precision="float32", tolerance=1e-2, **NO_ERRORS)
+    narrow = fit(data, "m2pl", EM(precision="float32", tolerance=1e-2), dims=2, **NO_ERRORS)
     assert narrow.converged
     assert narrow.log_likelihood == pytest.approx(exploratory.log_likelihood, abs=0.1)
     ours, theirs = (f.bank.model.slope @ f.bank.model.slope.T for f in (narrow, exploratory))
@@ -582,7 +592,10 @@ BAD = {
     "wrong shape": ({"pattern": np.ones((3, 2))}, "16 rows"),
     "not 0 or 1": ({"pattern": np.full((16, 2), 0.5)}, "0 and 1"),
     "labels": ({"pattern": ["a"] * 16}, "items x factors table"),
-    "few nodes": ({"dims": 2, "nodes": 2}, "`nodes` argument must be a whole number of at least 3"),
+    "few nodes": (
+        {"solver": EM(nodes=2), "dims": 2},
+        "`nodes` argument must be a whole number of at least 3",
+    ),
     "prior with a direction": ({"dims": 2, "priors": {"slope": (1.0, 1.0)}}, "of mean 0"),
     "positive": ({"dims": 2, "positive": True}, "`positive` argument must be left out"),
 }

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh
 
-from irtcat import InputError, Responses, fit
+from irtcat import EM, InputError, Responses, fit
 
 PREAMBLE = """
     import json, sys
@@ -31,9 +31,10 @@ PREAMBLE = """
             x[7] = np.nan
         return x
 
-    def run(x, model="2pl", **more):
+    def run(x, model="2pl", progress=None, **more):
         r = irtcat.Responses.from_array(x)
-        f = irtcat.fit(r, model, precision="float64", tolerance=1e-7, **more)
+        solver = irtcat.EM(precision="float64", tolerance=1e-7, **more)
+        f = irtcat.fit(r, model, solver, progress=progress)
         se = np.sqrt(np.diagonal(f.bank.covariance, axis1=1, axis2=2))
         return {
             "parameters": f.bank.parameters().tolist(), "log_likelihood": f.log_likelihood,
@@ -139,7 +140,7 @@ def test_one_device_is_a_mesh_too(iterations):
     x = (np.random.default_rng(0).random((60, 8)) < 0.6).astype(int)
     r = Responses.from_array(x)
     plain, sharded = (
-        fit(r, "rasch", precision="float64", devices=d, **iterations(20))
+        fit(r, "rasch", iterations(20, precision="float64", devices=d))
         for d in (None, jax.devices()[:1])
     )
     assert sharded.log_likelihood == pytest.approx(plain.log_likelihood, abs=1e-9)
@@ -150,10 +151,10 @@ def test_one_device_is_a_mesh_too(iterations):
 def test_bad_devices_are_refused(devices):
     r = Responses.from_array([[0, 1], [1, 0], [1, 1]])
     with pytest.raises(InputError, match="The `devices` argument must be"):
-        fit(r, "2pl", devices=devices)
+        fit(r, "2pl", EM(devices=devices))
 
 
 def test_a_mesh_of_other_axes_is_refused():
     r = Responses.from_array([[0, 1], [1, 0], [1, 1]])
     with pytest.raises(InputError, match="axis 'subjects'"):
-        fit(r, "2pl", devices=Mesh(np.array(jax.devices()[:1]), ("items",)))
+        fit(r, "2pl", EM(devices=Mesh(np.array(jax.devices()[:1]), ("items",))))

@@ -1,14 +1,16 @@
 """A fit in passes is the fit in memory."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from irtcat import InputError, ItemBank, Responses, fit, score
+from irtcat import EM, InputError, ItemBank, Responses, fit, score
 from irtcat.fitting.em import stream as _stream
 from irtcat.io import ResponseSource
 from irtcat.scoring import scorer
 
-SETTINGS = {"precision": "float64", "tolerance": 1e-7}
+SETTINGS = {"solver": EM(precision="float64", tolerance=1e-7)}
 
 
 def draw(n, n_items, gaps, seed=2):
@@ -88,20 +90,22 @@ def test_how_often_the_responses_are_read():
 
 def test_interrupted_in_passes(tmp_path):
     x = draw(150, 240, False)
-    file, settings = tmp_path / "state.npz", {**SETTINGS, "standard_errors": "none"}
+    file, settings = tmp_path / "state.npz", {"standard_errors": "none"}
+    fresh = replace(SETTINGS["solver"], checkpoint=file)
+    resumed = replace(fresh, resume=True)
 
     def stop(iteration, value, step):
         if iteration == 2:
             raise KeyboardInterrupt
 
-    whole = fit(source_of(x), "2pl", **settings)
+    whole = fit(source_of(x), "2pl", **SETTINGS, **settings)
     with pytest.raises(KeyboardInterrupt):
-        fit(source_of(x), "2pl", checkpoint=file, progress=stop, **settings)
+        fit(source_of(x), "2pl", fresh, progress=stop, **settings)
     other = x.copy()
     other[149, 3] = 1 - other[149, 3]
     with pytest.raises(InputError, match="other responses"):
-        fit(source_of(other), "2pl", checkpoint=file, resume=True, **settings)
-    again = fit(source_of(x), "2pl", checkpoint=file, resume=True, **settings)
+        fit(source_of(other), "2pl", resumed, **settings)
+    again = fit(source_of(x), "2pl", resumed, **settings)
     assert again.n_iterations == whole.n_iterations
     assert again.log_likelihood == pytest.approx(whole.log_likelihood, rel=1e-13)
     np.testing.assert_allclose(again.bank.parameters(), whole.bank.parameters(), rtol=1e-11)
@@ -123,7 +127,7 @@ def test_sparse_items_and_the_population():
 def test_a_file_is_fitted_by_name(tmp_path):
     x = draw(150, 240, False)
     np.save(tmp_path / "x.npy", x)
-    settings = {"precision": "float64", "standard_errors": "none"}
+    settings = {"solver": EM(precision="float64"), "standard_errors": "none"}
     by_name = fit(tmp_path / "x.npy", "2pl", **settings)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     assert fit(mapped, "2pl", **settings).log_likelihood == by_name.log_likelihood
@@ -139,7 +143,7 @@ def test_what_cannot_be_fitted_in_passes_is_refused():
     with pytest.raises(InputError, match="answers of at least 2 subjects"):
         fit(source_of(np.full((30, 4), -1, np.int8)), "2pl")
     with pytest.raises(InputError, match="`devices` argument must be left out"):
-        fit(source_of(x), "2pl", devices=1)
+        fit(source_of(x), "2pl", EM(devices=1))
     with pytest.raises(InputError, match="answers of at least 2 subjects"):
         fit([[0, 1]], "2pl")
     with pytest.raises(InputError, match="`responses` argument must be Responses"):

@@ -8,10 +8,10 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 import irtcat
-from irtcat import InputError, ItemBank, fit
+from irtcat import EM, InputError, ItemBank, fit
 from irtcat.responses.datasets import load
 
-EXACT = {"tolerance": 1e-7, "precision": "float64", "max_iterations": 20000}
+EXACT = {"solver": EM(tolerance=1e-7, precision="float64", max_iterations=20000)}
 
 
 @pytest.fixture(scope="module")
@@ -183,9 +183,9 @@ def test_all_parameters_shared():
 def test_a_checkpoint_of_other_fixed_values_is_refused(tmp_path):
     r = irtcat.Responses.from_array(shared_data())
     file = tmp_path / "state.npz"
-    irtcat.fit(r, "2pl", fixed={"slope": 1.0}, checkpoint=file)
+    irtcat.fit(r, "2pl", irtcat.EM(checkpoint=file), fixed={"slope": 1.0})
     with pytest.raises(irtcat.InputError, match="other"):
-        irtcat.fit(r, "2pl", fixed={"slope": 2.0}, checkpoint=file, resume=True)
+        irtcat.fit(r, "2pl", irtcat.EM(checkpoint=file, resume=True), fixed={"slope": 2.0})
 
 
 def test_groups_without_common_items_are_refused():

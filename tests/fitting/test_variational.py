@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit
 from scipy.stats import norm
 
-from irtcat import InputError, ItemBank, Responses, fit
+from irtcat import VI, InputError, ItemBank, Responses, fit
 from irtcat.fitting.vi import variational
 from irtcat.fitting.vi.elbo import (
     Cells,
@@ -44,7 +44,7 @@ def with_gaps(X, share=0.2):
 
 
 def run(X, key="2pl", **arguments):
-    return fit(Responses.from_array(X), key, method="vi", **arguments)
+    return fit(Responses.from_array(X), key, **({"solver": "vi"} | arguments))
 
 
 def assert_sound(result):
@@ -77,7 +77,7 @@ def test_close_to_em(key, priors):
 def test_sparse_and_dense_agree():
     X = with_gaps(simulate(), 0.3)
     rows, cells = (
-        run(X, positive=True, settings={"batches": kind}) for kind in ("subjects", "responses")
+        run(X, solver=VI(batches=kind), positive=True) for kind in ("subjects", "responses")
     )
     # Cells are integrated to degree 5 in ability: short tests leave it about 1e-5 a response off.
     assert rows.log_posterior == pytest.approx(cells.log_posterior, abs=0.1)
@@ -88,13 +88,13 @@ def test_sparse_and_dense_agree():
 def test_the_same_seed_gives_the_same_answer():
     X = with_gaps(simulate())
     settings = {"batch_size": 1000, "steps": 100}
-    first, again, other = (run(X, seed=seed, settings=settings) for seed in (1, 1, 2))
+    first, again, other = (run(X, solver=VI(seed=seed, **settings)) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first.bank.parameters(), again.bank.parameters())
     assert not np.array_equal(first.bank.parameters(), other.bank.parameters())
 
 
 def test_honest_about_stopping_early():
-    result = run(simulate(), settings={"steps": 25})
+    result = run(simulate(), solver=VI(steps=25))
     assert not result.converged
     assert "settings['steps']" in result.message
 
@@ -189,7 +189,7 @@ def test_values_of_cells_are_the_models(key, wide):
 def test_few_subjects_with_many_items():
     """Ten subjects: single answers instead of curves on a grid, and the same bound."""
     X = simulate((10, 100))
-    quick, rows = run(X, positive=True), run(X, positive=True, settings={"batches": "subjects"})
+    quick, rows = run(X, positive=True), run(X, solver=VI(batches="subjects"), positive=True)
     assert quick.converged
     assert quick.log_posterior == pytest.approx(rows.log_posterior, abs=0.1)
     np.testing.assert_allclose(quick.bank.parameters(), rows.bank.parameters(), atol=0.02)
@@ -254,7 +254,7 @@ def test_never_above_the_evidence(share, batches):
     """One item, where the evidence is an integral over (log a, b) alone."""
     X = (np.arange(20) < 20 * share).astype(float)[:, None]
     priors = {"b": (0.0, 1.0), "log a": (0.0, 0.5)}
-    result = run(X, positive=True, priors=priors, settings={"batches": batches})
+    result = run(X, solver=VI(batches=batches), positive=True, priors=priors)
     z = np.linspace(-6, 6, 121)
     weight = norm.logpdf(z) + np.log(z[1] - z[0])
     theta, p = np.polynomial.hermite_e.hermegauss(41)
@@ -339,10 +339,7 @@ def test_stopped_by_the_caller():
         ({"priors": "flat"}, "one of hierarchical, vague"),
         ({"priors": {"slope": (1, 1)}}, "keys among a, b"),
         ({"priors": {"b": (1, 0)}}, "SD above 0"),
-        ({"settings": {"epochs": 3}}, "keys among steps, learning_rate"),
-        ({"settings": {"steps": 0}}, "at least 1"),
-        ({"max_iterations": 3}, r'`max_iterations` argument is not for method="vi"'),
-        ({"expand": False}, r'`expand` argument is not for method="vi"'),
+        ({"weak_priors": False}, r'`weak_priors` argument is not for the solver "vi"'),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message):
@@ -350,9 +347,21 @@ def test_bad_arguments_are_refused(arguments, message):
         run(simulate(), **arguments)
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"steps": 0}, "at least 1"),
+        ({"learning_rate": 0.0}, "above 0"),
+        ({"batch_size": 0}, "at least 1"),
+        ({"batches": "rows"}, "one of auto, subjects, responses"),
+    ],
+)
+def test_bad_settings_are_refused(settings, message):
+    with pytest.raises(InputError, match=message):
+        VI(**settings)
+
+
 def test_em_refuses_what_is_for_vi():
     responses = Responses.from_array(simulate())
-    with pytest.raises(InputError, match=r'"vague", which is for method="vi"'):
+    with pytest.raises(InputError, match=r'"vague", which is for the solver "vi"'):
         fit(responses, priors="vague")
-    with pytest.raises(InputError, match=r'`settings` argument is not for method="em"'):
-        fit(responses, settings={"steps": 3})

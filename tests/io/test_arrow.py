@@ -182,7 +182,7 @@ def test_a_fit_is_that_of_memory(tmp_path, iterations):
     memory = source.read()
     np.testing.assert_array_equal(memory.values, rows(source))
     assert memory.subject_ids.tolist() == source.subject_ids.tolist()
-    options = {"precision": "float64", **iterations(40)}
+    options = {"solver": iterations(40, precision="float64")}
     streamed, whole = (fit(data, "2pl", **options) for data in (dataset, memory))
     assert streamed.log_likelihood == pytest.approx(whole.log_likelihood, abs=1e-6)
     # The curves, as the slope of an item is hardly known (-19).

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from irtcat import InputError, as_responses, fit
+from irtcat import EM, InputError, as_responses, fit
 from irtcat.io import open_source
 
 from .arrow_tables import ITEMS, RNG, SUBJECTS, X, long, rows, wide, write_parts
@@ -56,8 +56,8 @@ def test_duckdb_long(tmp_path, connection):
     source = open_source(connection.sql(f"{query} order by model"))
     at = [SUBJECTS.index(name) for name in source.subject_ids]
     np.testing.assert_array_equal(rows(source), X[at])
-    fitted = fit(source, "rasch", precision="float64")
-    memory = fit(source.read(), "rasch", precision="float64")
+    fitted = fit(source, "rasch", EM(precision="float64"))
+    memory = fit(source.read(), "rasch", EM(precision="float64"))
     np.testing.assert_allclose(fitted.bank.parameters(), memory.bank.parameters(), atol=1e-5)
 
 

@@ -6,6 +6,7 @@ import pytest
 from scipy import stats
 
 import irtcat.leaderboard.protocol as module
+from irtcat import EM
 from irtcat._common.checks import InputError
 from irtcat.bank import ItemBank
 from irtcat.fitting import fit
@@ -287,7 +288,9 @@ def test_nobody_left_to_compare(responses):
 
 
 def test_calibration_that_did_not_converge_is_flagged(responses, monkeypatch):
-    monkeypatch.setattr(module, "fit", lambda *a, **k: fit(*a, **k, max_iterations=1))
+    monkeypatch.setattr(
+        module, "fit", lambda r, model, solver, **k: fit(r, model, EM(max_iterations=1), **k)
+    )
     table = evaluate(responses, ["random"], [10], seeds=[0], estimators=["mean", "irt"]).to_frame()
     assert set(table["flag"]) == {"calibration not converged"}
 

@@ -9,6 +9,7 @@ from scipy import optimize, stats
 from scipy.special import betaln, expit, log_expit, ndtri
 
 from irtcat import (
+    EM,
     InputError,
     ItemBank,
     Responses,
@@ -368,7 +369,7 @@ def test_one_trial_is_the_2pl():
 
 def test_binomial_in_float32(data):
     _, responses, result = data("binomial")
-    single = fit(responses, "binomial", precision="float32")
+    single = fit(responses, "binomial", EM(precision="float32"))
     np.testing.assert_allclose(single.bank.parameters(), result.bank.parameters(), atol=0.02)
 
 
@@ -376,7 +377,7 @@ def test_binomial_in_float32(data):
 def test_beta_is_fitted_in_float64_and_in_float32_where_asked(data):
     _, responses, result = data("beta")
     assert result.precision == "float64"
-    single = fit(responses, "beta", precision="float32")
+    single = fit(responses, "beta", EM(precision="float32"))
     assert single.precision == "float32"
     np.testing.assert_allclose(single.bank.parameters(), result.bank.parameters(), atol=0.03)
 

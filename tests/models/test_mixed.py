@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from irtcat import ItemBank, Responses, fisher_information, fit, score
+from irtcat import EM, ItemBank, Responses, fisher_information, fit, score
 from irtcat._common.checks import InputError
 from irtcat.models import MIXABLE, Design, column_names, free_parameters, mixture
 
@@ -40,7 +40,7 @@ def responses(truth):
 def fitted(responses):
     items = {kind: [i for i in responses.item_ids if i.startswith(f"{kind}-")] for kind in MIXABLE}
     model = {kind: ids for kind, ids in items.items() if ids}
-    return fit(responses, model, tolerance=1e-6, standard_errors="full")
+    return fit(responses, model, EM(tolerance=1e-6), standard_errors="full")
 
 
 def item_log_curves(oracle, row, n):
@@ -113,7 +113,9 @@ def test_the_order_of_items_does_not_matter(fitted, responses):
     ids = responses.item_ids
     turned = np.random.default_rng(0).permutation(len(ids))
     model = dict(zip(ids, KINDS, strict=True))
-    other = fit(responses.subset(items=ids[turned]), model, tolerance=1e-6, standard_errors="full")
+    other = fit(
+        responses.subset(items=ids[turned]), model, EM(tolerance=1e-6), standard_errors="full"
+    )
     assert other.log_likelihood == pytest.approx(fitted.log_likelihood, abs=1e-7)
     back = other.bank.subset(fitted.bank.item_ids)
     np.testing.assert_allclose(back.parameters(), fitted.bank.parameters(), atol=1e-5)
@@ -126,8 +128,8 @@ def test_a_graded_item_with_two_categories_may_be_of_either_model(graded, pair, 
     bank = truth.subset([0, 1, 7, 8, 9, 10])
     r = bank.simulate(np.random.default_rng(3).normal(size=500), seed=5)
     model = dict.fromkeys(r.item_ids[:2], pair)
-    mixed = fit(r, {**model, "default": graded}, tolerance=1e-7, standard_errors="block")
-    alone = fit(r, graded, tolerance=1e-7, standard_errors="block")
+    mixed = fit(r, {**model, "default": graded}, EM(tolerance=1e-7), standard_errors="block")
+    alone = fit(r, graded, EM(tolerance=1e-7), standard_errors="block")
     assert mixed.bank.model.key == f"{pair}+{graded}" or mixed.bank.model.key == f"{graded}+{pair}"
     assert mixed.log_likelihood == pytest.approx(alone.log_likelihood, abs=1e-8)
     assert mixed.n_parameters == alone.n_parameters
@@ -313,7 +315,7 @@ def test_other_methods_are_refused():
     x = np.random.default_rng(0).integers(0, 2, (40, 3))
     r = Responses.from_array(x, item_ids=list("abc"))
     with pytest.raises(InputError, match="em where items are of several models"):
-        fit(r, ["2pl", "2pl", "3pl"], method="vi")
+        fit(r, ["2pl", "2pl", "3pl"], "vi")
     with pytest.raises(InputError, match="left out where items are of several models"):
         fit(r, ["2pl", "2pl", "3pl"], theta=np.zeros(40))
 
@@ -351,7 +353,7 @@ def test_anchors_of_other_models_than_the_new_items(key):
     anchors, same = two_category_items(key), two_category_items("gpcm")
     theta = np.random.default_rng(5).normal(0.5, 1.2, 600)
     data = same.join(new).simulate(theta, seed=6)
-    options = {"tolerance": 1e-6, "standard_errors": "full"}
+    options = {"solver": EM(tolerance=1e-6), "standard_errors": "full"}
     expected = fit(data, "gpcm", anchors=same, **options)
     for model in ("gpcm", {"n1": "gpcm", "n2": "gpcm"}):
         found = fit(data, model, anchors=anchors, **options)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from irtcat import ItemBank, fit
+from irtcat import EM, ItemBank, fit
 from irtcat.scale.calibrator import Calibrator
 from irtcat.scale.guessing import guessing_table
 from irtcat.scale.likelihood import Likelihood
@@ -37,7 +37,7 @@ def test_statistics_are_those_of_refits(calibrator, with_c):
 
 def test_value_and_gradient_are_those_of_the_likelihood(calibrator):
     x = np.where(calibrator.responses.observed, calibrator.responses.values, -1)
-    found = fit(calibrator.responses, "2pl", standard_errors="none", precision="float64")
+    found = fit(calibrator.responses, "2pl", EM(precision="float64"), standard_errors="none")
     frame = found.bank.to_frame()
     params = np.column_stack([frame["a"], -frame["a"] * frame["b"], np.zeros(8)])
     none, some = np.zeros(8, bool), np.array(C) > 0

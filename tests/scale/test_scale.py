@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from irtcat import InputError, ItemBank, Responses, fit, scale
+from irtcat import EM, InputError, ItemBank, Responses, fit, scale
 from irtcat.cli import main
 from irtcat.scale.calibrator import Calibrator
 from irtcat.scale.guessing import guessing_table
@@ -87,7 +87,7 @@ def test_every_drop_is_a_row_and_in_its_round(found):
 
 def test_the_bank_is_the_plain_fit_of_what_is_left(found, responses):
     own = found["one"]
-    plain = fit(responses.subset(items=own.retained), "2pl", tolerance=1e-6)
+    plain = fit(responses.subset(items=own.retained), "2pl", EM(tolerance=1e-6))
     np.testing.assert_allclose(own.bank.parameters(), plain.bank.parameters(), atol=1e-6)
     told = own.score(responses)
     np.testing.assert_allclose(told.theta.ravel(), own.abilities["theta"], atol=1e-9)

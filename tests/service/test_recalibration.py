@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from irtcat import fit
+from irtcat import EM, fit
 from irtcat._common.checks import InputError
 from irtcat.bank import ItemBank
 from irtcat.responses import Responses
@@ -185,7 +185,7 @@ def test_anchors_of_all_kinds(service, example_responses, monkeypatch, uneven, f
     kept = ["x2", "y3", "z3"][: 2 + unused] if fewer else ["w4", "y4", "z4"][: 2 + unused]
     data = uneven.subset(items=kept + NEW)
     models = {name: OWN.get(name, "gpcm") if several else "gpcm" for name in kept + NEW}
-    whole = fit(data, models, tolerance=1e-6).bank
+    whole = fit(data, models, EM(tolerance=1e-6)).bank
     known = whole.subset(kept)
     anchored = fit(data, "gpcm", anchors=known).bank
 

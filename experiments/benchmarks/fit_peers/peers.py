@@ -41,10 +41,10 @@ def irtcat_data(x):
     return irtcat.Responses.from_array(x)
 
 
-def irtcat_fit(responses, model, **settings):
+def irtcat_fit(responses, model, precision="auto", **settings):
     import irtcat
 
-    fit = irtcat.fit(responses, model, **settings)
+    fit = irtcat.fit(responses, model, irtcat.EM(precision=precision), **settings)
     table = fit.bank.to_frame()
     return {
         **{name: table[name].to_numpy() for name in "abc"},

@@ -13,7 +13,7 @@ from irtcat.bank import factor_loadings, rotate, rotate_loadings
 from irtcat.bank.rotation import LOGISTIC_SCALE
 from irtcat.diagnose.dimension.correlations import correlations
 from irtcat.diagnose.dimension.minres import minres
-from irtcat.fitting import Fit, fit
+from irtcat.fitting import EM, Fit, fit
 from irtcat.responses import Responses
 
 METHODS = ("minres", "mml")
@@ -88,7 +88,9 @@ def _fit_dims(responses: Responses, dims: int, guessing: bool, options: dict[str
     options = {"standard_errors": "none", **options}
     name = "3pl" if guessing else "2pl"
     if dims == 1:
-        options.pop("nodes", None)
+        solver = options.get("solver")
+        if isinstance(solver, EM):
+            options["solver"] = replace(solver, nodes=None)
         return fit(responses, name, **options)
     return fit(responses, f"m{name}", dims=dims, **options)
 

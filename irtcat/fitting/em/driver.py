@@ -12,9 +12,17 @@ from irtcat.fitting.em.checkpoint import Checkpoint, Snapshot
 from irtcat.fitting.em.extrapolation import Extrapolation, History
 from irtcat.fitting.em.iteration import EMPoint, EMState, EMUpdate, run_e_step
 from irtcat.fitting.em.m_step import at_bounds
+from irtcat.fitting.solvers import EM
+from irtcat.fitting.specification import Progress
 
-Progress = Callable[[int, float, float], None]
-"""Called with the iteration, the log-posterior and the step in standard errors."""
+TOLERANCE = {"float64": 1e-4, "float32": 5e-2}
+"""Default tolerance, in standard errors."""
+
+NOISE = {"float64": 1e-12, "float32": 1e-7}
+"""Relative fall of the objective that counts as rounding."""
+
+FIRST_JUMP = {"float64": 2, "float32": 6}
+"""First iteration that may extrapolate."""
 
 FIRST_SLACK, LATER_SLACK = 0.3, 0.05
 """Extra reach of the windows of the E-step, as the first abilities are guesses."""
@@ -47,6 +55,17 @@ class Settings(NamedTuple):
     accelerate: int | None
     expand: bool
     noise: float
+
+
+def loop_settings(solver: EM, precision: str, expand: bool, noise: float = 0.0) -> Settings:
+    """Settings of the loop in this precision; ``noise`` is a further error of the objective."""
+    return Settings(
+        tolerance=TOLERANCE[precision] if solver.tolerance is None else solver.tolerance,
+        max_iterations=solver.max_iterations,
+        accelerate=FIRST_JUMP[precision] if solver.accelerate else None,
+        expand=expand,
+        noise=max(NOISE[precision], noise),
+    )
 
 
 class Ended(NamedTuple):

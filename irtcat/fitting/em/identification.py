@@ -17,13 +17,14 @@ from irtcat.bank._join import in_form_of
 from irtcat.bank._uncertainty import NEVER_USED, unused_categories
 from irtcat.fitting.em.checkpoint import Checkpoint
 from irtcat.fitting.em.covariance import Covariance
-from irtcat.fitting.em.driver import Ended, Progress, Settings, run_em
+from irtcat.fitting.em.driver import Ended, Settings, run_em
 from irtcat.fitting.em.iteration import EMPoint, EMProblem, EMState
 from irtcat.fitting.em.m_step import Constraints
 from irtcat.fitting.em.priors import scale_columns, ties_fix_the_scale
 from irtcat.fitting.em.shared_parameters import averaged
 from irtcat.fitting.em.start import Start
 from irtcat.fitting.problem.user_priors import FAMILIES
+from irtcat.fitting.specification import Progress
 from irtcat.latent import LIMIT, ScaleTransform
 from irtcat.models import (
     ItemModel,

@@ -7,11 +7,12 @@ import numpy as np
 from irtcat._common.checks import argument_error
 from irtcat._common.precision import LARGE
 from irtcat._common.types import FloatArray
-from irtcat.fitting.em.options import Options
 from irtcat.fitting.em.shard import Sharded, mesh_of
 from irtcat.fitting.em.stream import Streamed
 from irtcat.fitting.problem.groups import Grouping
 from irtcat.fitting.problem.uncategorised import settings_of
+from irtcat.fitting.solvers import EM
+from irtcat.fitting.specification import Specification
 from irtcat.io.source import ResponseSource
 from irtcat.latent import cells_of, round_up
 from irtcat.models import ItemModel
@@ -86,25 +87,27 @@ def categories_of(responses: Responses, cls: type[ItemModel]) -> np.ndarray:
 def rows_of(
     responses: Responses | ResponseSource,
     cls: type[ItemModel],
-    options: Options,
+    specification: Specification[EM],
     grouping: Grouping | None,
 ) -> tuple[Rows, np.ndarray, Any]:
     """The rows, the number of categories of each item, and the engine that passes over the rows."""
     if isinstance(responses, ResponseSource):
-        stream = Streamed(responses, cls.takes == "graded", options.checkpoint is not None)
+        stream = Streamed(
+            responses, cls.takes == "graded", specification.solver.checkpoint is not None
+        )
         group = np.zeros(len(stream.weights), np.int32)
         rows = Rows(stream.stand_in, stream.weights, stream.has_missing, group)
         return rows, stream.categories, stream
     codes = None if grouping is None else grouping.codes
-    if options.features is not None:
-        codes = options.features.codes
+    if specification.features is not None:
+        codes = specification.features.codes
     rows = distinct_rows(responses, cls, codes)
     categories = categories_of(responses, cls)
-    if options.devices is None:
+    if specification.solver.devices is None:
         # Features belong to subjects, whose rows are counted.
-        return (rows if options.features is not None else _filled(rows)), categories, None
+        return (rows if specification.features is not None else _filled(rows)), categories, None
     engine = Sharded(
-        mesh_of(options.devices),
+        mesh_of(specification.solver.devices),
         rows.x,
         rows.weights,
         rows.has_missing,
@@ -138,19 +141,21 @@ def _check_connected(responses: Responses, grouping: Grouping) -> None:
         )
 
 
-def grouping_of(responses: Responses | ResponseSource, options: Options) -> Grouping | None:
+def grouping_of(
+    responses: Responses | ResponseSource, specification: Specification[EM]
+) -> Grouping | None:
     """The groups, where populations are estimated; with anchors one for all at least."""
-    if options.groups is None and options.anchors is None:
+    if specification.grouping is None and specification.anchors is None:
         return None
-    if isinstance(responses, ResponseSource) or options.devices is not None:
+    if isinstance(responses, ResponseSource) or specification.solver.devices is not None:
         raise argument_error(
-            "groups" if options.anchors is None else "anchors",
+            "groups" if specification.anchors is None else "anchors",
             "None for responses that are read in passes or spread over devices",
             "some",
             "Read them into memory, and fit on one device.",
         )
-    if options.groups is not None:
-        if options.anchors is None:
-            _check_connected(responses, options.groups)
-        return options.groups
+    if specification.grouping is not None:
+        if specification.anchors is None:
+            _check_connected(responses, specification.grouping)
+        return specification.grouping
     return Grouping(("all",), np.zeros(responses.n_subjects, np.int32))

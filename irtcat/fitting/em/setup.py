@@ -15,7 +15,6 @@ from irtcat.bank import ItemBank
 from irtcat.bank._join import in_form_of
 from irtcat.fitting.em.identification import Anchors, anchor_items, check_anchors, known_categories
 from irtcat.fitting.em.invariance import with_versions
-from irtcat.fitting.em.options import Options
 from irtcat.fitting.em.priors import FEW_SUBJECTS, PriorTable, prior_table
 from irtcat.fitting.em.rows import Rows, grouping_of, rows_of
 from irtcat.fitting.em.start import Start, starting_point
@@ -23,6 +22,8 @@ from irtcat.fitting.problem.groups import Grouping
 from irtcat.fitting.problem.item_models import check_kinds
 from irtcat.fitting.problem.uncategorised import settings_of
 from irtcat.fitting.problem.user_priors import check_fixed, fixed_values
+from irtcat.fitting.solvers import EM
+from irtcat.fitting.specification import Specification
 from irtcat.io.source import ResponseSource
 from irtcat.latent import rows_on_device
 from irtcat.models import (
@@ -44,7 +45,7 @@ class FitData:
     Attributes:
         responses: what the items are calibrated on.
         cls: the requested model.
-        options: the arguments of `irtcat.fit`.
+        specification: the arguments of `irtcat.fit`.
         rows: the rows of the responses.
         categories: number of categories of each item.
         engine: runs the passes over the rows where they are not all in memory; otherwise None.
@@ -58,7 +59,7 @@ class FitData:
 
     responses: Responses | ResponseSource
     cls: type[ItemModel]
-    options: Options
+    specification: Specification[EM]
     rows: Rows
     categories: IntArray
     engine: Any
@@ -75,7 +76,7 @@ class FitData:
 
 
 def read_data(
-    responses: Responses | ResponseSource, cls: type[ItemModel], options: Options
+    responses: Responses | ResponseSource, cls: type[ItemModel], specification: Specification[EM]
 ) -> FitData:
     """Read the responses as the model takes them.
 
@@ -83,11 +84,11 @@ def read_data(
         InputError: for groups, anchors or models of items that do not fit the responses.
     """
     form, shared = fitted_form(cls)
-    grouping = grouping_of(responses, options)
+    grouping = grouping_of(responses, specification)
     anchor_bank = None
-    if options.anchors is not None and isinstance(responses, Responses):
-        anchor_bank = check_anchors(options.anchors, responses, cls)
-    rows, categories, engine = rows_of(responses, cls, options, grouping)
+    if specification.anchors is not None and isinstance(responses, Responses):
+        anchor_bank = check_anchors(specification.anchors, responses, cls)
+    rows, categories, engine = rows_of(responses, cls, specification, grouping)
     if anchor_bank is not None and isinstance(responses, Responses):
         categories = known_categories(anchor_bank, responses, categories)
     if "categories" not in cls.fixed:  # the same number for all
@@ -95,23 +96,23 @@ def read_data(
     if anchor_bank is not None:
         anchor_bank = in_form_of(anchor_bank, cls, int(categories.max()))
     settings: dict[str, Any] = dict(settings_of(responses, cls))
-    if options.kinds is not None:
-        check_kinds(cls, options.kinds, categories, responses.item_ids)
-        settings["kind"] = options.kinds
-    name = choose_precision(options.precision, rows.shape[0] * rows.shape[1])
-    if cls.takes == "fractions" and options.precision == "auto":
+    if specification.item_models is not None:
+        check_kinds(cls, specification.item_models, categories, responses.item_ids)
+        settings["kind"] = specification.item_models
+    name = choose_precision(specification.solver.precision, rows.shape[0] * rows.shape[1])
+    if cls.takes == "fractions" and specification.solver.precision == "auto":
         name = "float64"  # log-densities are small differences of large numbers
     return FitData(
         responses=responses,
         cls=cls,
-        options=options,
+        specification=specification,
         rows=rows,
         categories=categories,
         engine=engine,
         grouping=grouping,
         anchor_bank=anchor_bank,
         form=form,
-        shared=tuple(dict.fromkeys((*shared, *options.equal))),
+        shared=tuple(dict.fromkeys((*shared, *specification.equal))),
         settings=settings,
         precision=name,
     )
@@ -144,12 +145,14 @@ class FitSetup:
 
 def _few_subjects(data: FitData) -> bool:
     """Whether the slopes need a prior: there are few subjects, and nothing else fixes the scale."""
-    options = data.options
-    if not options.weak_priors or data.responses.n_subjects >= FEW_SUBJECTS:
+    specification = data.specification
+    if not specification.weak_priors or data.responses.n_subjects >= FEW_SUBJECTS:
         return False
-    known = options.anchors is not None or not {"slope", "a"}.isdisjoint(options.fixed or {})
+    known = specification.anchors is not None or not {"slope", "a"}.isdisjoint(
+        specification.fixed or {}
+    )
     # Another process may have further subjects.
-    return not known and options.features is None and options.devices is None
+    return not known and specification.features is None and specification.solver.devices is None
 
 
 def set_up(
@@ -174,7 +177,7 @@ def set_up(
     Raises:
         InputError: for priors or fixed parameters that do not apply.
     """
-    responses, options, rows = data.responses, data.options, data.rows
+    responses, specification, rows = data.responses, data.specification, data.rows
     template = in_precision(blank, dtype)
     x = blocks = None
     if data.engine is None:
@@ -186,16 +189,18 @@ def set_up(
     )  # fmt: skip
     start = guess()
     prior = prior_table(
-        template, start.counts, start.item_n, options.priors, options.weak_priors,
-        options.positive, dtype, responses.item_ids, data.shared, _few_subjects(data),
+        template, start.counts, start.item_n, specification.priors, specification.weak_priors,
+        specification.positive, dtype, responses.item_ids, data.shared, _few_subjects(data),
     )  # fmt: skip
     if restrict is not None:
         prior = restrict(prior, template)
     tied = field_columns(template, data.shared)
-    if options.versions is not None:
-        tied, prior = with_versions(prior, template, tied, options.versions, dtype)
+    if specification.versions is not None:
+        tied, prior = with_versions(prior, template, tied, specification.versions, dtype)
     names = parameter_names(data.cls)
-    fixed = fixed_values(options.fixed or {}, template, names, responses.item_ids, data.shared)
+    fixed = fixed_values(
+        specification.fixed or {}, template, names, responses.item_ids, data.shared
+    )
     check_fixed(fixed, prior.constraints, template, responses.item_ids)
     anchors = None
     if data.anchor_bank is not None and isinstance(responses, Responses):

@@ -12,8 +12,8 @@ from scipy.special import ndtri
 
 from irtcat._common.compilation import jit
 from irtcat._common.types import FloatArray
-from irtcat.fitting.em.options import Options
 from irtcat.fitting.em.padding import ItemFill
+from irtcat.fitting.specification import Specification
 from irtcat.models import (
     ItemModel,
     field_columns,
@@ -265,33 +265,35 @@ def starting_point(
     )
 
 
-def jittered(params: FloatArray, template: ItemModel, options: Options) -> FloatArray:
+def jittered(
+    params: FloatArray, template: ItemModel, specification: Specification[Any]
+) -> FloatArray:
     """First guesses with random changes by seed and number of the start; start 0 is unchanged.
 
     Slopes are multiplied by a lognormal factor, some change their sign where allowed, and a Normal
     number is added to every other parameter of an item.
     """
-    if options.start == 0:
+    if specification.start == 0:
         return params
-    rng = np.random.default_rng([options.seed, options.start])
+    rng = np.random.default_rng([specification.solver.seed, specification.start])
     factor = np.exp(JITTER * rng.standard_normal(params.shape))
     sign_change = rng.random(params.shape) < SIGN_CHANGES
     move = np.where(free_parameters(template), JITTER * rng.standard_normal(params.shape), 0.0)
     slopes = list(field_columns(template, ["slope"]))
     moved = params + move
     moved[:, slopes] = params[:, slopes] * factor[:, slopes]
-    if not options.positive:
+    if not specification.positive:
         moved[:, slopes] *= np.where(sign_change[:, slopes], -1.0, 1.0)
     tied = field_columns(template, tied_parameters(template))
     moved[:, list(tied)] = params[:, list(tied)] * factor[0, list(tied)]
     return moved
 
 
-def further_start(start: Start, template: ItemModel, options: Options) -> Start:
+def further_start(start: Start, template: ItemModel, specification: Specification[Any]) -> Start:
     """The start with this number: other parameters, and abilities with SD 1."""
-    if options.start == 0:
+    if specification.start == 0:
         return start
-    params = jittered(start.params, template, options)
+    params = jittered(start.params, template, specification)
     return start._replace(params=params, sd=np.ones_like(start.sd))
 
 

@@ -145,8 +145,6 @@ def check_alone(arguments: Mapping[str, Any]) -> None:
     wrong = [name for name in NOT_WITH if arguments[name] not in (None, (), 1)]
     if arguments["density"] != "normal":
         wrong.append("density")
-    if arguments["method"] != "em":
-        wrong.append("method")
     if wrong:
         advice = "A column of groups may be a subject feature." if wrong[0] == "groups" else ""
         must = "left out with subject_features or item_features"

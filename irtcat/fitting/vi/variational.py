@@ -11,7 +11,6 @@ of the batches is random. See `irtcat.fitting.vi.elbo` and `fitting.vi.ascent`.
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -23,15 +22,14 @@ from irtcat._common.checks import (
     InputError,
     argument_error,
     check_choice,
-    check_count,
-    check_positive,
 )
 from irtcat._common.compilation import jit
 from irtcat._common.precision import choose_precision, precision
-from irtcat.fitting.em.options import Options
 from irtcat.fitting.em.start import Start, further_start, starting_point
 from irtcat.fitting.evaluation import Calibrated, finish, used_rows
 from irtcat.fitting.result import Fit
+from irtcat.fitting.solvers import VI
+from irtcat.fitting.specification import Specification
 from irtcat.fitting.vi.ascent import Ascent, Problem, Rows, climb
 from irtcat.fitting.vi.elbo import Cells
 from irtcat.fitting.vi.guide import (
@@ -67,42 +65,6 @@ TOLERANCE = 0.05
 
 ROUNDING = {"float64": 1e-12, "float32": 3e-7}
 BATCH_NOISE = 1e-5
-
-
-@dataclass(frozen=True)
-class VISettings:
-    """Settings of the stochastic ascent.
-
-    Attributes:
-        steps: maximum number of gradient steps.
-        learning_rate: initial rate, in units of each parameter's posterior SD.
-        batch_size: responses in a batch; None: all at once up to four million, in batches beyond.
-        batches: "subjects" (whole rows, matrix products), "responses" (observed cells alone) or
-            "auto" (responses where fewer than 3 % are observed, or where few subjects answered at
-            least 100 items each).
-    """
-
-    steps: int = 3000
-    learning_rate: float = 0.3
-    batch_size: int | None = None
-    batches: str = "auto"
-
-    @staticmethod
-    def of(values: Mapping[str, Any] | None) -> "VISettings":
-        """Check the caller's settings and fill in the rest."""
-        values = dict(values or {})
-        names = tuple(VISettings.__dataclass_fields__)
-        for name in values:
-            if name not in names:
-                must = f"a mapping with keys among {', '.join(names)}"
-                raise argument_error("settings", must, name)
-        settings = VISettings(**values)
-        check_count("settings['steps']", settings.steps)
-        check_positive("settings['learning_rate']", settings.learning_rate)
-        if settings.batch_size is not None:
-            check_count("settings['batch_size']", settings.batch_size)
-        check_choice("settings['batches']", settings.batches, ("auto", "subjects", "responses"))
-        return settings
 
 
 class _Priors(NamedTuple):
@@ -214,10 +176,10 @@ def _cells_are_cheaper(shape: tuple[int, ...], share: float, n_params: int) -> b
 
 
 def _batches(
-    x: np.ndarray, share: float, settings: VISettings, seed: int, dtype: np.dtype, n_params: int
+    x: np.ndarray, share: float, solver: VI, dtype: np.dtype, n_params: int
 ) -> Rows | Cells:
     """Batches of subjects or of responses, as set."""
-    kind = settings.batches
+    kind = solver.batches
     if kind == "auto":
         kind = (
             "responses"
@@ -225,7 +187,7 @@ def _batches(
             else "subjects"
         )
     make = _cell_batches if kind == "responses" else _row_batches
-    return make(x, settings.batch_size, seed, dtype)
+    return make(x, solver.batch_size, solver.seed, dtype)
 
 
 @functools.partial(jit, static_argnames=("chart",))
@@ -283,20 +245,20 @@ def _check(cls: type[ItemModel], responses: Responses) -> None:
     names = column_names(OnePL.blank(Design(np.full(1, 2))) if cls is Rasch else probe)
     if cls.takes != "right/wrong" or probe.dims != 1 or not {"slope", "intercept"} <= set(names):
         raise InputError(
-            f'The `method` argument "vi" is for right/wrong models in one dimension. '
-            f'Got the model "{cls.key}". Use method="em".'
+            f'The `solver` argument "vi" is for right/wrong models in one dimension. '
+            f'Got the model "{cls.key}". Use solver="em".'
         )
 
 
-def fit_vi(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
+def fit_vi(responses: Responses, cls: type[ItemModel], specification: Specification[VI]) -> Fit:
     """Variational inference (see `irtcat.fit`)."""
     _check(cls, responses)
-    settings = VISettings.of(options.settings)
+    solver = specification.solver
     x, has_missing = used_rows(responses)
-    name = choose_precision(options.precision, x.size)
+    name = choose_precision(solver.precision, x.size)
     work: type[ItemModel] = OnePL if cls is Rasch else cls
     categories = np.full(x.shape[1], 2)
-    positive = options.positive or "slope" in tied_parameters(
+    positive = specification.positive or "slope" in tied_parameters(
         work
     )  # one slope for all points upwards
     with precision(name) as dtype:
@@ -314,11 +276,11 @@ def fit_vi(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
             positive,
             categories,
         )
-        start = further_start(start, template, options)
+        start = further_start(start, template, specification)
         chart = Chart.of(template, positive)
-        priors = _priors(options.priors, template, chart, dtype)
+        priors = _priors(specification.priors, template, chart, dtype)
         share = float(start.item_n.sum()) / x.size
-        batches = _batches(x, share, settings, options.seed, dtype, start.params.shape[1])
+        batches = _batches(x, share, solver, dtype, start.params.shape[1])
         problem = Problem(
             template=template,
             batches=batches,
@@ -329,22 +291,22 @@ def fit_vi(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
             has_missing=has_missing,
         )
         guide = _start_guide(start, chart, dtype)
-        tolerance = TOLERANCE if options.tolerance is None else options.tolerance
+        tolerance = TOLERANCE if solver.tolerance is None else solver.tolerance
         noise = ROUNDING[name] if problem.n_batches == 1 else BATCH_NOISE
         noise *= float(start.item_n.sum())
         ended = climb(
             problem,
             guide,
-            settings.learning_rate,
-            settings.steps,
+            solver.learning_rate,
+            solver.steps,
             max(tolerance, noise),
-            options.seed,
-            options.progress,
+            solver.seed,
+            specification.progress,
         )
         calibrated = _standardised(template, chart, ended.guide)
         names = _names(template, chart)
         hyper = _hyper(ended.guide, chart, priors.learned, names) if priors.theta_learned else {}
-    choice = options.priors if isinstance(options.priors, str) else "hierarchical"
+    choice = specification.priors if isinstance(specification.priors, str) else "hierarchical"
     return finish(
         responses,
         x,
@@ -359,7 +321,7 @@ def fit_vi(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
             "elbo": ended.elbo,
             "standard_errors": "guide",
             "priors": {key: list(pair) for key, pair in priors.stated.items()},
-            "prior_kind": "stated" if isinstance(options.priors, Mapping) else choice,
+            "prior_kind": "stated" if isinstance(specification.priors, Mapping) else choice,
             "learned_priors": hyper,
         },
         _outcome(ended, priors.stated),
