@@ -5,17 +5,30 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import pandas as pd
 
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray
-from irtcat.bank import ItemBank, Population
-from irtcat.fitting.assembly import AT_BOUND
+from irtcat.fitting.assembly import (
+    Latent,
+    bank_of,
+    fit_of,
+    item_flags,
+    item_statistics,
+    n_parameters,
+)
+from irtcat.fitting.em.priors import prior_table
 from irtcat.fitting.em.start import Start
 from irtcat.fitting.em.steep_items import marginal_log_likelihoods
 from irtcat.fitting.result import Fit
 from irtcat.latent import LayoutPlan, e_step
-from irtcat.models import Design, ItemModel, Rasch, field_columns, tied_parameters, unpack
+from irtcat.models import (
+    Design,
+    ItemModel,
+    column_names,
+    field_columns,
+    tied_parameters,
+    unpack,
+)
 from irtcat.responses import Responses
 from irtcat.scoring import changes_too_fast
 
@@ -93,37 +106,6 @@ def _oriented(calibrated: Calibrated, template: ItemModel, score: FloatArray) ->
     return Calibrated(calibrated.params * signs, covariance, -calibrated.mean, calibrated.sd)
 
 
-def _statistics(
-    responses: Responses,
-    start: Start,
-    slopes: FloatArray,
-    covariance: FloatArray | None,
-    at_bound: Mapping[str, BoolArray],
-) -> pd.DataFrame:
-    """Statistics of each item's calibration data."""
-    share = np.full(len(start.item_n), np.nan)
-    np.divide(start.item_right, start.item_n, out=share, where=start.item_n > 0)
-    constant = (start.item_n > 0) & ((share == 0) | (share == 1))
-    hits = {
-        "no responses": start.item_n == 0,
-        "constant": constant,
-        **{AT_BOUND.format(name): hit for name, hit in at_bound.items()},
-        "negative slope": slopes < 0,
-    }
-    if covariance is not None:
-        variance = np.diagonal(covariance, axis1=1, axis2=2)
-        hits["no standard error: its information is singular"] = ~(variance > 0).all(axis=1)
-    flags = [
-        "; ".join(text for text, hit in hits.items() if hit[j]) for j in range(len(start.item_n))
-    ]
-    columns = {
-        "n_responses": start.item_n.round().astype(int),
-        "proportion_correct": share,
-        "flag": flags,
-    }
-    return pd.DataFrame(columns, index=pd.Index(responses.item_ids, dtype=object))
-
-
 def finish(
     responses: Responses,
     x: np.ndarray,
@@ -133,9 +115,11 @@ def finish(
     start: Start,
     calibrated: Calibrated,
     name: str,
-    provenance: Mapping[str, Any],
-    outcome: Mapping[str, Any],
-    at_bound: Mapping[str, BoolArray] | None = None,
+    *,
+    positive: bool,
+    priors: Mapping[str, Any],
+    at_bound: BoolArray | None = None,
+    **outcome: Any,
 ) -> Fit:
     """Evaluate the items by an E-step and build the `Fit`.
 
@@ -148,49 +132,33 @@ def finish(
         start: counts and scores of the data.
         calibrated: the estimated items and abilities.
         name: precision.
-        provenance: provenance of the bank beyond the common figures.
-        outcome: fields of `Fit` that depend on the method.
-        at_bound: parameter name -> items where it ended at its bound.
+        positive: whether slopes are above 0.
+        priors: the priors as stated in the result.
+        at_bound: which parameters ended at their bounds.
+        outcome: further arguments of `irtcat.fitting.assembly.fit_of`.
     """
     calibrated = _oriented(calibrated, template, start.mean)
     log_likelihood, latent_mean, latent_sd = _marginal(template, calibrated, x, has_missing, name)
-    slopes = calibrated.params[:, field_columns(template, ["slope"])[0]]
-    statistics = _statistics(responses, start, slopes, calibrated.covariance, at_bound or {})
-    params, covariance, sd = calibrated.params, calibrated.covariance, 1.0
-    informed = (start.item_n > 0) & (start.counts.max(0) < start.item_n)
-    tied = field_columns(template, tied_parameters(template))
-    n_parameters = int(informed.sum()) * (params.shape[1] - len(tied)) + len(tied)
-    blank = cls.blank(Design(np.full(len(params), 2)))
-    if cls is Rasch:
-        sd = float(slopes.mean())
-        params = params[:, 1:]
-        covariance = None if covariance is None else covariance[:, 1:, 1:]
-    record = {
-        "model": cls.key,
-        "n_subjects": len(x),
-        "log_likelihood": log_likelihood,
-        "converged": outcome["converged"],
-        "n_iterations": outcome["n_iterations"],
-        "precision": name,
-        **provenance,
-    }
-    bank = ItemBank(
-        model=unpack(blank, params),
-        item_ids=np.asarray(responses.item_ids, dtype=str),
-        populations=Population(0.0, sd),
-        covariance=covariance,
-        items=responses.items,
-        statistics=statistics,
-        provenance=record,
-    )
-    return Fit(
-        bank=bank,
-        responses=responses,
+    params, covariance = calibrated.params, calibrated.covariance
+    with precision(name) as dtype:
+        prior = prior_table(template, start.counts, start.item_n, {}, False, positive, dtype)
+    prior = prior._replace(description=dict(priors))
+    names, slopes = column_names(template), field_columns(template, ["slope"])
+    bounds = np.zeros(params.shape, bool) if at_bound is None else at_bound
+    flags = item_flags(prior, start, params, covariance, names, slopes, bounds)
+    statistics = item_statistics(responses, np.full(len(params), 2), start, flags)
+    blank = type(template).blank(Design(np.full(len(params), 2)))
+    bank = bank_of(responses, cls, blank, params, covariance, None, Latent(), statistics)
+    return fit_of(
+        responses,
+        cls,
+        bank,
+        prior,
+        n_subjects=len(x),
         log_likelihood=log_likelihood,
-        n_parameters=n_parameters,
+        n_parameters=n_parameters(prior, field_columns(template, tied_parameters(template))),
         latent_mean=latent_mean,
         latent_sd=latent_sd,
-        n_sparse=0,
         precision=name,
         **outcome,
     )

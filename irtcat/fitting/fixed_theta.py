@@ -8,6 +8,7 @@ estimates the items.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +19,7 @@ from jaxtyping import Array
 
 from irtcat._common.checks import InputError, argument_error
 from irtcat._common.compilation import jit
-from irtcat._common.precision import choose_precision, precision
+from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.fitting.assembly import (
@@ -33,31 +34,26 @@ from irtcat.fitting.em.covariance import inverse_blocks
 from irtcat.fitting.em.curvature import complete_information
 from irtcat.fitting.em.identification import with_ties
 from irtcat.fitting.em.m_step import Constraints, at_bounds, log_prior, m_step, penalised_terms
-from irtcat.fitting.em.priors import PriorTable, prior_table
-from irtcat.fitting.em.rows import categories_of
-from irtcat.fitting.em.start import Start, further_start, starting_point
-from irtcat.fitting.problem.uncategorised import add_edge_flags, settings_of
-from irtcat.fitting.problem.user_priors import fixed_values
+from irtcat.fitting.em.rows import Rows
+from irtcat.fitting.em.setup import FitData, FitSetup, read_data, set_up
+from irtcat.fitting.em.start import Start, further_start
+from irtcat.fitting.problem.uncategorised import add_edge_flags
 from irtcat.fitting.result import Fit
 from irtcat.fitting.solvers import EM
 from irtcat.fitting.specification import Specification
-from irtcat.latent import cells_of, item_curves, rows_on_device
+from irtcat.latent import item_curves
 from irtcat.latent.line import STENCIL
 from irtcat.models import (
     STANDARD_FORM,
     Beta,
-    Design,
     ItemModel,
     column_names,
     field_columns,
-    fitted_form,
-    in_precision,
     pack,
-    parameter_names,
     unpack,
 )
 from irtcat.responses import Responses
-from irtcat.scoring import Ability, row_blocks
+from irtcat.scoring import Ability
 
 N_NODES = 257
 """Smallest number of grid nodes; up to this many distinct abilities are the nodes themselves."""
@@ -172,9 +168,10 @@ def _add(sums: Any, statistics: Array, mask: Array | None, weights: Array) -> An
 
 
 def _collect(
-    template: ItemModel, x: np.ndarray, has_missing: bool, theta: FloatArray, dtype: np.dtype
+    template: ItemModel, rows: Rows, theta: FloatArray, dtype: np.dtype
 ) -> tuple[Array, Array, Array]:
     """Nodes, sums of the statistics at them and numbers of subjects, in one pass over the rows."""
+    x, has_missing = rows.x, rows.has_missing
     points, weights_of = spread(theta)
     nodes = jnp.asarray(points, dtype)
     n_contrasts = jax.eval_shape(item_curves, template, nodes).contrast.shape[0]
@@ -182,13 +179,14 @@ def _collect(
     sums: Any = jnp.zeros((n_contrasts, n_nodes, n_items), dtype), jnp.zeros(n_nodes, dtype)
     if has_missing:
         sums = sums[0], jnp.zeros((n_nodes, n_items), dtype)
-    rows = max(1, BLOCK_CELLS // (n_contrasts * max(n_items, n_nodes)))
-    for begin in range(0, len(x), rows):
-        block = np.arange(begin, min(begin + rows, len(x)))
+    size = max(1, BLOCK_CELLS // (n_contrasts * max(n_items, n_nodes)))
+    for begin in range(0, len(x), size):
+        block = np.arange(begin, min(begin + size, len(x)))
         statistics, mask = template.sufficient_statistics(
             jnp.asarray(x[block]), n_contrasts, has_missing, dtype
         )
-        sums = _add(sums, statistics, mask, jnp.asarray(weights_of(block), dtype))
+        weights = rows.weights[block, None] * weights_of(block)
+        sums = _add(sums, statistics, mask, jnp.asarray(weights, dtype))
     return nodes, *sums
 
 
@@ -203,16 +201,16 @@ def _values(regression: _Regression, params: Array) -> tuple[Array, Array]:
 _m_step = jit(m_step, static_argnames=("tied",))
 
 
-def _climb(
-    regression: _Regression, params: Array, tolerance: float, specification: Specification[EM]
-) -> _Climbed:
+def _climb(regression: _Regression, params: Array, specification: Specification[EM]) -> _Climbed:
     """Repeat M-steps until the first Newton step is within the tolerance."""
+    solver = specification.solver
+    tolerance = TOLERANCE if solver.tolerance is None else solver.tolerance
     template, nodes, counts, totals, constraints, tied = regression
     everyone = jnp.ones(params.shape[0], params.dtype)
     regression = regression._replace(tied=())
     trace: list[float] = []
     likelihood = posterior = step = np.nan
-    for iteration in range(1, specification.solver.max_iterations + 1):
+    for iteration in range(1, solver.max_iterations + 1):
         moved = _m_step(
             template, params, counts, totals, constraints, everyone,
             tied=tied, n_steps=jnp.int32(STEPS), nodes=nodes,
@@ -237,12 +235,13 @@ def _climb(
 
 
 def _first_guess(
-    start: Start, template: ItemModel, theta: FloatArray, held: FloatArray, prior: PriorTable,
-    tied: tuple[int, ...],
-) -> FloatArray:  # fmt: skip
+    data: FitData, setup: FitSetup, start: Start, theta: FloatArray, population: Latent
+) -> FloatArray:
     """The guess on standardised scores, converted to the scale of theta."""
-    centre, unit = theta.mean(), theta.std()
-    if not tied and (start.mean - start.mean.mean()) @ (theta - centre) < 0:
+    template, prior, weights = setup.template, setup.prior, data.rows.weights
+    centre, unit = population
+    scores = start.mean - np.average(start.mean, weights=weights)
+    if not setup.tied and weights @ (scores * (theta - centre)) < 0:
         unit = -unit  # lower is better on the scale of theta
     model = unpack(template, jnp.asarray(start.params))
     moved = np.array(pack(model.rescale(jnp.asarray(-centre / unit), jnp.asarray(1 / unit))), float)
@@ -250,8 +249,8 @@ def _first_guess(
         np.asarray(bound, float) for bound in (prior.constraints.lower, prior.constraints.upper)
     )
     moved = prior.with_held(template, np.clip(moved, *limits))
-    moved = with_ties(moved, tied, prior.constraints)
-    return np.where(np.isnan(held), moved, held)
+    moved = with_ties(moved, setup.tied, prior.constraints)
+    return np.where(np.isnan(setup.fixed), moved, setup.fixed)
 
 
 def _check(responses: Any, cls: type[ItemModel], specification: Specification[EM]) -> None:
@@ -277,80 +276,55 @@ def _check(responses: Any, cls: type[ItemModel], specification: Specification[EM
         )
 
 
+def _with_unit_slopes(setup: FitSetup, cls: type[ItemModel]) -> FitSetup:
+    """The set-up with slopes of 1 in the standard form: theta already has a unit."""
+    fixed = setup.fixed.copy()
+    if cls in STANDARD_FORM:
+        fixed[:, list(field_columns(setup.template, ["slope"]))] = 1.0
+    prior = setup.prior.without(~np.isnan(fixed))
+    free = np.asarray(prior.constraints.free)
+    tied = tuple(p for p in setup.tied if free[:, p].any())
+    return replace(setup, fixed=fixed, prior=prior, tied=tied)
+
+
 def fit_fixed_theta(responses: Any, cls: type[ItemModel], specification: Specification[EM]) -> Fit:
     """Calibrate items at a fixed theta (see `irtcat.fit`)."""
     _check(responses, cls, specification)
-    used = responses.observed.any(axis=1)
-    theta = fixed_theta(responses, specification.theta)[used]
-    if not theta.std() > 0:
-        raise argument_error("theta", "different from one another", theta[0])
-    settings = settings_of(responses, cls)
-    x, has_missing = cells_of(cls, responses, settings.get("trials"))
-    x, categories = x[used], categories_of(responses, cls)
-    if "categories" not in cls.fixed:
-        categories = np.full_like(categories, categories.max())
-    work, shared = fitted_form(cls)
-    shared = tuple(dict.fromkeys((*shared, *specification.equal)))
-    blank = work.blank(Design(categories, settings=settings))
-    choose_precision(specification.solver.precision, x.size)  # rejects unknown names
-    name = "float64"  # the sums are cheap, and float64 lets the steps converge exactly
-    with precision(name) as dtype:
-        template = in_precision(blank, dtype)
-        data = rows_on_device(x)
-        blocks = jax.device_put(row_blocks(len(x), x.shape[1], dtype.itemsize))
-        start = starting_point(
-            template,
-            data,
-            np.ones(len(x)),
-            blocks,
-            has_missing,
-            dtype,
-            specification.positive,
-            categories,
-        )
-        start = further_start(start, template, specification)
-        prior = prior_table(
-            template, start.counts, start.item_n, specification.priors, specification.weak_priors,
-            specification.positive, dtype, responses.item_ids, shared,
-        )  # fmt: skip
-        held = fixed_values(
-            specification.fixed or {},
-            template,
-            parameter_names(cls),
-            responses.item_ids,
-            specification.equal,
-        )
-        if cls in STANDARD_FORM:  # theta already has a unit: the slopes are 1
-            held[:, list(field_columns(template, ["slope"]))] = 1.0
-        prior = prior.without(~np.isnan(held))
-        free = np.asarray(prior.constraints.free)
-        tied = field_columns(template, shared)
-        tied = tuple(p for p in tied if free[:, p].any())
-        params = _first_guess(start, template, theta, held, prior, tied)
-        nodes, counts, totals = _collect(template, x, has_missing, theta, dtype)
+    values = fixed_theta(responses, specification.theta)
+    used = values[responses.observed.any(axis=1)]
+    population = Latent(float(used.mean()), float(used.std()))
+    if not population.sd > 0:
+        raise argument_error("theta", "different from one another", used[0])
+    data = read_data(responses, cls, replace(specification, theta=values))
+    # The sums are cheap, and float64 lets the steps converge exactly.
+    data = replace(data, precision="float64")
+    theta = np.unique(values)[data.rows.group]
+    blank = data.blank(dims=1)
+    with precision(data.precision) as dtype:
+        setup = set_up(data, blank, dtype, positive=specification.positive)
+        setup = _with_unit_slopes(setup, cls)
+        start = further_start(setup.start, setup.template, specification)
+        params = _first_guess(data, setup, start, theta, population)
+        nodes, counts, totals = _collect(setup.template, data.rows, theta, dtype)
         regression = _Regression(
-            template=template,
+            template=setup.template,
             nodes=nodes,
             counts=counts,
             totals=totals,
-            constraints=prior.constraints,
-            tied=tied,
+            constraints=setup.prior.constraints,
+            tied=setup.tied,
         )
-        tolerance = (
-            TOLERANCE if specification.solver.tolerance is None else specification.solver.tolerance
-        )
-        ended = _climb(regression, jnp.asarray(params, dtype), tolerance, specification)
+        ended = _climb(regression, jnp.asarray(params, dtype), specification)
         covariance = _covariance(regression, ended.params, specification.standard_errors)
     params = np.asarray(ended.params, float)
-    names, slopes = column_names(template), field_columns(template, ["slope"])
-    at_bound = at_bounds(ended.params, prior.constraints)
-    flags = item_flags(prior, start, params, covariance, names, slopes, at_bound)
+    names, slopes = column_names(setup.template), field_columns(setup.template, ["slope"])
+    at_bound = at_bounds(ended.params, setup.prior.constraints)
+    flags = item_flags(setup.prior, start, params, covariance, names, slopes, at_bound)
     if isinstance(blank, Beta):
-        flags = add_edge_flags(flags, x, blank.edge)
-    statistics = item_statistics(responses, categories, start, flags)
-    population = Latent(float(theta.mean()), float(theta.std()))
+        flags = add_edge_flags(flags, data.rows.x, blank.edge)
+    statistics = item_statistics(responses, data.categories, start, flags)
     bank = bank_of(responses, cls, blank, params, covariance, None, population, statistics)
-    return _result(responses, cls, bank, prior, ended, tied, name, len(theta))
+    return _result(data, setup, bank, ended)
 
 
 def _covariance(regression: _Regression, params: Array, which: str) -> FloatArray | None:
@@ -362,10 +336,7 @@ def _covariance(regression: _Regression, params: Array, which: str) -> FloatArra
     return inverse_blocks(np.asarray(information, float), np.asarray(constraints.free), tied)
 
 
-def _result(
-    responses: Responses, cls: type[ItemModel], bank: ItemBank, prior: PriorTable,
-    ended: _Climbed, tied: tuple[int, ...], name: str, n_subjects: int,
-) -> Fit:  # fmt: skip
+def _result(data: FitData, setup: FitSetup, bank: ItemBank, ended: _Climbed) -> Fit:
     """The `Fit`, with the bank's provenance."""
     message = f"Converged: the last step was {ended.step:.1e} standard errors."
     if not ended.converged:
@@ -374,19 +345,19 @@ def _result(
             f"{len(ended.trace)} iterations. Raise max_iterations."
         )
     return fit_of(
-        responses,
-        cls,
+        data.responses,
+        data.cls,
         bank,
-        prior,
+        setup.prior,
         method="fixed theta",
-        n_subjects=n_subjects,
+        n_subjects=int(data.rows.weights.sum()),
         log_likelihood=ended.log_likelihood,
         log_posterior=ended.log_posterior,
         converged=ended.converged,
         n_iterations=len(ended.trace),
-        n_parameters=n_parameters(prior, tied),
+        n_parameters=n_parameters(setup.prior, setup.tied),
         message=message,
         standard_errors="none" if bank.covariance is None else "given abilities",
-        precision=name,
+        precision=data.precision,
         trace=ended.trace,
     )

@@ -368,25 +368,27 @@ def fit_joint(
     calibrated = _standardised(
         ended.point, np.asarray(theta_information, float), np.asarray(information, float), tied
     )
-    outcome = {
-        "log_posterior": float(ended.trace[-1]),
-        "converged": ended.converged,
-        "n_iterations": ended.n_iterations,
-        "message": ended.message,
-        "priors": stated,
-        "trace": ended.trace,
-    }
-    record = {
-        "method": "joint",
-        "standard_errors": "given abilities",
-        "priors": {key: list(pair) for key, pair in stated.items()},
-    }
     params = ended.point.params
-    beyond = np.asarray((params <= penalty.lower) | (params >= penalty.upper))
-    at_bound = dict(zip(("slope", "intercept"), beyond.T, strict=True))
     return finish(
-        responses, x, has_missing, cls, template, start, calibrated, name, record, outcome, at_bound
-    )  # fmt: skip
+        responses,
+        x,
+        has_missing,
+        cls,
+        template,
+        start,
+        calibrated,
+        name,
+        positive=specification.positive,
+        priors=stated,
+        at_bound=np.asarray((params <= penalty.lower) | (params >= penalty.upper)),
+        method="joint",
+        standard_errors="given abilities",
+        log_posterior=float(ended.trace[-1]),
+        converged=ended.converged,
+        n_iterations=ended.n_iterations,
+        message=ended.message,
+        trace=ended.trace,
+    )
 
 
 def _standardised(

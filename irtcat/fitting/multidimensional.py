@@ -1,7 +1,7 @@
 """Marginal maximum likelihood of several abilities, from responses to a `Fit`."""
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ from irtcat.fitting.em.identification import with_anchors
 from irtcat.fitting.em.iteration import EMPoint, EMState
 from irtcat.fitting.em.multidimensional_iteration import MultiProblem, run_multi_e_step
 from irtcat.fitting.em.priors import PriorTable
-from irtcat.fitting.em.setup import read_data, set_up
+from irtcat.fitting.em.setup import FitData, FitSetup, read_data, set_up
 from irtcat.fitting.em.shared_parameters import averaged
 from irtcat.fitting.em.start import Start, jittered, points_of, start_params
 from irtcat.fitting.multidimensional_data import Workspace, iterate, iterate_density, slopes_by_item
@@ -312,129 +312,187 @@ def _check_common_slopes(tied: tuple[int, ...], template: ItemModel, design: Lat
         raise argument_error("pattern", must, None)
 
 
+class _Reached(NamedTuple):
+    """Where the iterations ended, on the scale and the axes of the bank.
+
+    Attributes:
+        problem: the problem in its last form.
+        ended: the end of the iterations, evaluated at these parameters.
+        params: parameters of the items.
+        slopes_free: the slopes that are not held at 0, items x slopes (or all).
+        finer: log-likelihood by a quadrature twice as fine; NaN where it was not computed.
+        n_latent: number of free numbers of the population.
+        populations: mean and root of each group's abilities; None with a density.
+        density: table of the latent density; None for Normal populations.
+    """
+
+    problem: MultiProblem
+    ended: Ended
+    params: FloatArray
+    slopes_free: BoolArray
+    finer: float
+    n_latent: int
+    populations: Populations | None = None
+    density: pd.DataFrame | None = None
+
+
+def _design_of(data: FitData) -> LatentDesign:
+    """Which item measures which ability."""
+    specification, responses = data.specification, data.responses
+    if data.anchor_bank is not None and isinstance(responses, Responses):
+        return _anchored_design(specification, responses, data.anchor_bank)
+    if specification.density is not None:
+        return LatentDesign(np.ones((responses.n_items, 1)), ["F1"], False, False)
+    return latent_design(
+        responses,
+        specification.dims,
+        specification.pattern,
+        specification.correlated,
+        specification.structure,
+    )
+
+
+def _first_params(data: FitData, setup: FitSetup, work: Workspace) -> FloatArray:
+    """Starting values of the items, with fixed and shared parameters as they must be."""
+    template, prior, fixed = setup.template, setup.prior, setup.fixed
+    params = _start_params(work, setup.start, data.categories)
+    params = jittered(params, template, data.specification)
+    params = prior.with_held(template, np.where(np.isnan(fixed), params, fixed))
+    free = np.asarray(prior.constraints.free)
+    return averaged(params, free, setup.tied, prior.constraints.shared)
+
+
+def _normal(data: FitData, setup: FitSetup, work: Workspace, params: FloatArray) -> _Reached:
+    """EM with Normal populations, on identified axes."""
+    specification, free_scale = data.specification, bool(np.isnan(setup.fixed).all())
+    first = np.asarray(_first_population(work.population, specification.anchors), float)
+    problem, ended = iterate(work, params, first, setup.prior, specification, free_scale)
+    params = work.widen(np.asarray(ended.point.params, float))
+    populations = jax.tree.map(np.asarray, populations_of(ended.point.population, work.population))
+    params, populations, slopes_free = _identified(work, params, populations, free_scale)
+    ended = _at_identified(work, problem, work.shrink(params), populations, ended)
+    return _Reached(
+        problem=problem,
+        ended=ended,
+        params=params,
+        slopes_free=slopes_free,
+        finer=_finer_log_likelihood(work, problem, ended, specification.solver.nodes),
+        n_latent=work.population.size,
+        populations=populations,
+    )
+
+
+def _with_density(
+    data: FitData, setup: FitSetup, work: Workspace, params: FloatArray, name: str
+) -> _Reached:
+    """EM with an estimated density of one ability, on the scale of its mean and SD."""
+    specification, free_scale = data.specification, bool(np.isnan(setup.fixed).all())
+    density = density_of(name, specification.solver.nodes)
+    problem, ended = iterate_density(work, density, params, setup.prior, specification, free_scale)
+    problem, ended, curve = _at_standardised(problem, density, ended)
+    return _Reached(
+        problem=problem,
+        ended=ended,
+        params=np.asarray(ended.point.params, float),
+        slopes_free=np.array(True),
+        finer=np.nan,
+        n_latent=density.n_free,
+        density=curve,
+    )
+
+
 def fit_multidimensional(
     responses: Responses | ResponseSource, cls: type[ItemModel], specification: Specification[EM]
 ) -> Fit:
     """Marginal maximum likelihood of several abilities (see `irtcat.fit`)."""
     _check(responses, cls, specification)
     data = read_data(responses, cls, specification)
-    rows, categories, grouping = data.rows, data.categories, data.grouping
-    anchor_bank, name = data.anchor_bank, data.precision
-    if anchor_bank is not None and isinstance(responses, Responses):
-        design = _anchored_design(specification, responses, anchor_bank)
-    elif specification.density is not None:
-        design = LatentDesign(np.ones((responses.n_items, 1)), ["F1"], False, False)
-    else:
-        design = latent_design(
-            responses,
-            specification.dims,
-            specification.pattern,
-            specification.correlated,
-            specification.structure,
-        )
-    n_groups = 1 if grouping is None else len(grouping.labels)
+    design = _design_of(data)
     population = PopulationDesign(
-        design.dims, design.n_correlated, design.correlated, n_groups,
-        first_is_free=anchor_bank is not None, full=design.exploratory or design.correlated,
-    )  # fmt: skip
-    with precision(name) as dtype:
-        blank = data.blank(design.dims)
+        design.dims,
+        design.n_correlated,
+        design.correlated,
+        1 if data.grouping is None else len(data.grouping.labels),
+        first_is_free=data.anchor_bank is not None,
+        full=design.exploratory or design.correlated,
+    )
+    with precision(data.precision) as dtype:
         setup = set_up(
             data,
-            blank,
+            data.blank(design.dims),
             dtype,
             positive=False,
             pattern=design.pattern if design.dims > 1 else None,
             restrict=functools.partial(_constraints, design=design),
         )
-        template, tied, prior = setup.template, setup.tied, setup.prior
-        start, held = setup.start, setup.fixed
+        template = setup.template
         _check_common_slopes(field_columns(template, data.shared), template, design)
-        work = Workspace(rows, design, template, population, tied, dtype, data.engine)
-        params = _start_params(work, start, categories)
-        params = jittered(params, template, specification)
-        params = prior.with_held(template, np.where(np.isnan(held), params, held))
-        free = np.asarray(prior.constraints.free)
-        params = averaged(params, free, tied, prior.constraints.shared)
-        has_held = not np.isnan(held).all()
-        density = (
-            None
-            if specification.density is None
-            else density_of(specification.density, specification.solver.nodes)
-        )
-        if density is None:
-            vector = np.asarray(_first_population(population, specification.anchors), float)
-            problem, ended = iterate(work, params, vector, prior, specification, not has_held)
-            params = work.widen(np.asarray(ended.point.params, float))
-            populations = jax.tree.map(
-                np.asarray, populations_of(ended.point.population, population)
-            )
-            params, populations, slopes_free = _identified(work, params, populations, not has_held)
-            ended = _at_identified(work, problem, work.shrink(params), populations, ended)
-            finer = _finer_log_likelihood(work, problem, ended, specification.solver.nodes)
+        work = Workspace(data.rows, design, template, population, setup.tied, dtype, data.engine)
+        params = _first_params(data, setup, work)
+        if specification.density is None:
+            reached = _normal(data, setup, work, params)
         else:
-            problem, ended = iterate_density(
-                work, density, params, prior, specification, not has_held
-            )
-            problem, ended, curve = _at_standardised(problem, density, ended)
-            params, finer = np.asarray(ended.point.params, float), np.nan
-            slopes_free = np.array(True)
-        free = np.array(prior.constraints.free)
-        free[:, list(field_columns(template, ["slope"]))] &= slopes_free
-        inner = free
-        if work.columns is not None:
-            inner = np.take_along_axis(free, work.columns, axis=1) & work._has
-        curvature = Multidimensional(problem, ended.point, ended.belief, inner)
+            reached = _with_density(data, setup, work, params, specification.density)
+        free = np.array(setup.prior.constraints.free)
+        free[:, list(field_columns(template, ["slope"]))] &= reached.slopes_free
+        point, belief = reached.ended.point, reached.ended.belief
+        curvature = Multidimensional(reached.problem, point, belief, work.shrink_mask(free))
         covariance = covariance_of(curvature, specification.standard_errors)
+    return _fitted(data, setup, work, reached, free, covariance)
+
+
+def _fitted(
+    data: FitData,
+    setup: FitSetup,
+    work: Workspace,
+    reached: _Reached,
+    free: BoolArray,
+    covariance: Covariance,
+) -> Fit:
+    """The `Fit`."""
+    responses, rows, grouping, design = data.responses, data.rows, data.grouping, work.design
+    prior, ended, populations = setup.prior, reached.ended, reached.populations
     items = None if covariance.blocks is None else work.widen_covariance(covariance.blocks)
-    log_likelihood = float(rows.weights @ np.asarray(ended.belief.log_z, float))
     assert ended.at_bound is not None
     at_bound = work.widen(ended.at_bound.astype(float)) > 0
-    slopes = list(field_columns(template, ["slope"]))
+    slopes = list(field_columns(setup.template, ["slope"]))
     if design.exploratory:  # the axes have been rotated since
         at_bound[:, slopes] = at_bound[:, slopes].any(axis=1, keepdims=True)
-    flags = _multi_flags(prior, start, params, items, free, template, at_bound)
-    statistics = item_statistics(responses, categories, start, flags)
-    informed = prior._replace(constraints=prior.constraints._replace(free=jax.device_put(free)))
-    model, items = _published_model(blank, params, items)
-    group_n = np.array([rows.weights.sum()])
+    flags = _multi_flags(prior, setup.start, reached.params, items, free, setup.template, at_bound)
+    statistics = item_statistics(responses, data.categories, setup.start, flags)
+    model, items = _published_model(data.blank(design.dims), reached.params, items)
+    n = np.array([rows.weights.sum()])
+    groups = None
     if grouping is not None:
-        group_n = np.bincount(rows.group, rows.weights, n_groups).astype(float)
-    by_group: Any = Population()
-    if density is not None:
-        nodes, weights = (curve[name].to_numpy() for name in ("theta", "probability"))
-        by_group = Population(nodes=nodes, weights=weights)
-    elif grouping is not None:
-        by_group = populations_by_group(grouping, group_n, *_group_moments(populations))
-    elif design.correlated:
-        correlations = np.asarray(populations.covariance[0], float)
-        by_group = Population(np.zeros(design.dims), 1.0, correlations)
+        n = np.bincount(rows.group, rows.weights, len(grouping.labels)).astype(float)
+    errors = _population_errors(work.population, ended.point, covariance)
+    if grouping is not None and populations is not None:
+        groups = _group_table(grouping, n, populations, errors)
     bank = ItemBank(
         model=model,
         item_ids=np.asarray(responses.item_ids, dtype=str),
         covariance=items,
         items=responses.items,
         statistics=statistics,
-        populations=by_group,
+        populations=_bank_populations(reached, design, grouping, n),
     )
     if setup.anchors is not None:
         bank = with_anchors(bank, setup.anchors)
-    errors = _population_errors(population, ended.point, covariance)
+    log_likelihood = float(rows.weights @ np.asarray(ended.belief.log_z, float))
+    density = data.specification.density
     details = {
-        "integration_error": finer - log_likelihood,
-        "nodes": n_nodes(problem.rule),
-        "nodes_are": problem.rule.kind,
+        "integration_error": reached.finer - log_likelihood,
+        "nodes": n_nodes(reached.problem.rule),
+        "nodes_are": reached.problem.rule.kind,
         "factors": design.factors,
         **({"structure": design.structure} if design.structure else {}),
-        **({"density": specification.density} if density is not None else {}),
+        **({"density": density} if density is not None else {}),
         "se_correlations": None if errors is None else errors["correlation"][0].tolist(),
     }
-    groups = None
-    if grouping is not None:
-        groups = _group_table(grouping, group_n, populations, errors)
+    informed = prior._replace(constraints=prior.constraints._replace(free=jax.device_put(free)))
     return fit_of(
         responses,
-        cls,
+        data.cls,
         bank,
         prior,
         method="em",
@@ -443,18 +501,33 @@ def fit_multidimensional(
         log_posterior=log_likelihood + float(ended.update.log_prior),
         converged=ended.converged,
         n_iterations=ended.n_iterations,
-        n_parameters=n_parameters(informed, tied)
-        + (population.size if density is None else density.n_free),
+        n_parameters=n_parameters(informed, setup.tied) + reached.n_latent,
         message=ended.message,
         standard_errors=covariance.how,
-        precision=name,
+        precision=data.precision,
         trace=ended.trace,
         details=details,
         groups=groups,
         grouping=grouping,
         populations=populations if grouping is not None else None,
-        density=curve if density is not None else None,
+        density=reached.density,
     )
+
+
+def _bank_populations(
+    reached: _Reached, design: LatentDesign, grouping: Grouping | None, n: FloatArray
+) -> Any:
+    """The populations of the bank."""
+    if reached.density is not None:
+        nodes, weights = (reached.density[name].to_numpy() for name in ("theta", "probability"))
+        return Population(nodes=nodes, weights=weights)
+    assert reached.populations is not None
+    if grouping is not None:
+        return populations_by_group(grouping, n, *_group_moments(reached.populations))
+    if design.correlated:
+        correlations = np.asarray(reached.populations.covariance[0], float)
+        return Population(np.zeros(design.dims), 1.0, correlations)
+    return Population()
 
 
 def _group_moments(populations: Populations) -> tuple[list[Any], list[Any], list[Any]]:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from irtcat._common.types import FloatArray
+from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.em.checkpoint import Checkpoint, Identity, digest
 from irtcat.fitting.em.density import density_map, with_density
 from irtcat.fitting.em.driver import Ended, loop_settings, run_em
@@ -202,6 +202,12 @@ class Workspace:
         if self.columns is None:
             return params
         return np.take_along_axis(params, self.columns, axis=1) * self._has
+
+    def shrink_mask(self, free: BoolArray) -> BoolArray:
+        """Which of the iterated parameters are free, from the same of all parameters."""
+        if self.columns is None:
+            return free
+        return np.take_along_axis(free, self.columns, axis=1) & self._has
 
     def widen(self, params: FloatArray) -> FloatArray:
         """Undo `shrink`."""

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 from irtcat._common.checks import argument_error
 from irtcat._common.precision import precision
@@ -21,6 +20,7 @@ from irtcat.fitting.assembly import (
     n_parameters,
 )
 from irtcat.fitting.em.checkpoint import Checkpoint, Identity, digest
+from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.curvature import OneAbility, covariance_of
 from irtcat.fitting.em.directions import MOST_ITEMS, MOST_ROWS, highest_start, item_directions
 from irtcat.fitting.em.driver import Ended, Settings, loop_settings
@@ -41,7 +41,7 @@ from irtcat.fitting.em.iteration import EMProblem, EMState, run_e_step
 from irtcat.fitting.em.padding import ItemFill
 from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.em.rows import Rows
-from irtcat.fitting.em.setup import read_data, set_up
+from irtcat.fitting.em.setup import FitData, FitSetup, read_data, set_up
 from irtcat.fitting.em.start import Start, further_start, points_of
 from irtcat.fitting.em.steep_items import steep_likelihood
 from irtcat.fitting.explanatory import (
@@ -86,6 +86,46 @@ NOT_INTEGRATED = (
 )
 NARROWEST, FARTHEST = 0.05, 5.0
 """Smallest SD and largest mean of a population; beyond these almost all subjects answered alike."""
+
+
+class _Begun(NamedTuple):
+    """A problem with the state of its best start.
+
+    Attributes:
+        problem: the problem.
+        state: its first state.
+        settings: of the iterations.
+        start: the starting values of the first start.
+        note: which start was chosen, if not the first.
+        fixes_scale: whether fixed or shared parameters fix the scale.
+    """
+
+    problem: EMProblem
+    state: EMState
+    settings: Settings
+    start: Start
+    note: str
+    fixes_scale: bool
+
+
+class _Reached(NamedTuple):
+    """Where the iterations ended.
+
+    Attributes:
+        problem: the problem in its last form.
+        ended: the end of the iterations.
+        prior: the priors of the items.
+        latent: the population of all subjects on the scale of the items.
+        best: the population that fits best with these items; NaN where the scale is fixed.
+        explained: what features say; None without any.
+    """
+
+    problem: EMProblem
+    ended: Ended
+    prior: PriorTable
+    latent: Latent
+    best: Latent
+    explained: Explained | None
 
 
 def _too_narrow(problem: EMProblem, ended: Ended) -> IntArray:
@@ -175,18 +215,10 @@ def _count_aside(problem: EMProblem, ended: Ended) -> Ended:
     return ended._replace(belief=belief, update=update)
 
 
-def _problem(
-    rows: Rows,
-    prior: PriorTable,
-    template: ItemModel,
-    x: Array | None,
-    dtype: np.dtype,
-    engine: Any,
-    n_groups: int | None,
-    tied: tuple[int, ...],
-) -> EMProblem:
+def _problem(data: FitData, setup: FitSetup, dtype: np.dtype) -> EMProblem:
     """Everything that is constant during the iterations."""
-    size = dtype.itemsize
+    rows, prior, engine = data.rows, setup.prior, data.engine
+    size, n_groups = dtype.itemsize, None if data.grouping is None else len(data.grouping.labels)
     plan = engine.make_plan(size) if engine else LayoutPlan(*rows.shape, size)
     weights, item_weights, group, held = jax.device_put(
         (
@@ -197,13 +229,13 @@ def _problem(
         )
     )
     return EMProblem(
-        template=template,
-        x=x,
+        template=setup.template,
+        x=setup.x,
         weights=weights,
         item_weights=item_weights,
         has_missing=rows.has_missing,
         constraints=prior.constraints,
-        tied=tied,
+        tied=setup.tied,
         plan=plan,
         dtype=dtype,
         group=group,
@@ -233,25 +265,21 @@ def _other_starts(
     return [guess(direction=direction) for direction in directions]
 
 
-def _checkpoint(
-    problem: EMProblem,
-    cls: type[ItemModel],
-    settings: Settings,
-    specification: Specification[EM],
-    rows: Rows,
-    known: FloatArray,
-) -> Checkpoint | None:
+def _checkpoint(data: FitData, setup: FitSetup, begun: _Begun) -> Checkpoint | None:
     """The checkpoint of the fit, if one is written."""
-    if specification.solver.checkpoint is None:
+    solver, problem = data.specification.solver, begun.problem
+    if solver.checkpoint is None:
         return None
-    arrays = (problem.template, problem.item_weights, problem.constraints, problem.held, known)
-    stated = settings._asdict() | {"model": cls.key, "precision": problem.dtype.name}
+    arrays = (
+        problem.template, problem.item_weights, problem.constraints, problem.held, setup.fixed
+    )  # fmt: skip
+    stated = begun.settings._asdict() | {"model": data.cls.key, "precision": data.precision}
     del stated["max_iterations"]
-    data = problem.engine.data if problem.engine else digest(rows.x, rows.weights)
+    rows = problem.engine.data if problem.engine else digest(data.rows.x, data.rows.weights)
     identity = Identity(
-        data, digest(arrays, problem.transform, problem.tied, problem.group), stated
+        rows, digest(arrays, problem.transform, problem.tied, problem.group), stated
     )
-    return Checkpoint(specification.solver.checkpoint, specification.solver.resume, identity)
+    return Checkpoint(solver.checkpoint, solver.resume, identity)
 
 
 def _regressions(
@@ -288,100 +316,160 @@ def _regressions(
     return fields
 
 
+def _begin(data: FitData, setup: FitSetup, dtype: np.dtype) -> _Begun:
+    """Choose the start with the highest objective."""
+    specification, responses = data.specification, data.responses
+    template, prior, tied, fixed = setup.template, setup.prior, setup.tied, setup.fixed
+    start = further_start(setup.start, template, specification)
+    known = None
+    if setup.anchors is not None and isinstance(responses, Responses):
+        known = first_population(setup.anchors.bank, responses, dtype)
+    fixes_scale = fixes_the_scale(template, fixed, tied)
+    problem = _problem(data, setup, dtype)
+    # Groups under priors that fix the scale are fitted on the reference's scale from the start.
+    expands = specification.solver.expand and not fixes_scale
+    expands &= data.grouping is None or not prior.scaled
+    settings = loop_settings(specification.solver, data.precision, expands)
+    starts = [start]
+    if _may_have_modes(problem, specification):
+        starts += _other_starts(setup.guess, data.rows, data.categories, ~prior.aside)
+    begun = []
+    for one in starts:
+        params = with_ties(prior.with_held(template, one.params), tied, prior.constraints)
+        begun.append(start_on_scale(problem, one._replace(params=params), fixed, expands, known))
+    problem, state, note = highest_start(begun, settings)
+    return _Begun(
+        problem=problem,
+        state=state,
+        settings=settings,
+        start=start,
+        note=note,
+        fixes_scale=fixes_scale,
+    )
+
+
+def _iterate(data: FitData, setup: FitSetup, begun: _Begun, share: float) -> _Reached:
+    """EM, and the rounds of the regressions on features."""
+    specification, prior, settings = data.specification, setup.prior, begun.settings
+    features, progress = specification.features, specification.progress
+    checkpoint = _checkpoint(data, setup, begun)
+    first = settings
+    if features is not None:
+        first = settings._replace(max_iterations=min(FIRST_ITERATIONS, settings.max_iterations))
+    problem, ended = run_covered(begun.problem, begun.state, first, progress, checkpoint)
+    if features is not None:
+        is_free = features.item is not None or not (prior.scaled or begun.fixes_scale)
+        explained = explain(
+            problem, ended, prior, features, data.rows.group, share, settings, progress, is_free
+        )
+        return _Reached(
+            problem=explained.problem,
+            ended=explained.ended,
+            prior=explained.prior,
+            latent=Latent(explained.mean, explained.sd),
+            best=Latent(np.nan, np.nan),
+            explained=explained,
+        )
+    is_free = setup.anchors is not None or not (prior.scaled or begun.fixes_scale)
+    best = Latent(*best_latent(problem, ended)) if is_free else Latent(np.nan, np.nan)
+    return _Reached(
+        problem=problem,
+        ended=ended,
+        prior=prior,
+        latent=Latent(),
+        best=best,
+        explained=None,
+    )
+
+
+def _with_population(reached: _Reached, fixes_scale: bool) -> _Reached:
+    """Count the items that were set aside, and estimate the population that priors have fixed."""
+    problem, ended, prior, latent = reached[:4]
+    scaled_by_priors = prior.scaled and (prior.sparse.any() or prior.few_subjects)
+    if prior.aside.any():
+        ended = _count_aside(problem, ended)
+    elif scaled_by_priors and not fixes_scale and problem.group is None:
+        latent, ended = _population(problem, ended)
+    elif scaled_by_priors and not fixes_scale:
+        problem, ended = _group_populations(problem, ended)
+    means, log_sds = np.asarray(ended.point.population, float)
+    population = np.stack([means, np.exp(log_sds)])
+    if problem.group is None:
+        population = np.array([[latent.mean], [latent.sd]])
+    ended = steep_likelihood(problem, ended, population)
+    return reached._replace(problem=problem, ended=ended, latent=latent)
+
+
+def _outcome(data: FitData, reached: _Reached, log_likelihood: float) -> Ended:
+    """The end of the iterations, not converged where the likelihood is not integrated."""
+    problem, ended = reached.problem, reached.ended
+    narrow = _too_narrow(problem, ended)
+    if data.grouping is not None and len(narrow):
+        text = NOT_INTEGRATED.format(data.grouping.labels[narrow[0]])
+        ended = ended._replace(converged=False, message=text)
+    most = ABOVE * data.rows.weights.sum()
+    if log_likelihood > most and not isinstance(problem.template, Beta):
+        ended = ended._replace(converged=False, message=IMPOSSIBLE)
+    return ended
+
+
 def fit_em(
     responses: Responses | ResponseSource, cls: type[ItemModel], specification: Specification[EM]
 ) -> Fit:
     """Marginal maximum likelihood by EM (see `irtcat.fit`)."""
     if specification.anchors is not None and specification.equal:
-        raise argument_error(
-            "equal", "left out with anchors, which keep their own", specification.equal
-        )
+        got = specification.equal
+        raise argument_error("equal", "left out with anchors, which keep their own", got)
     data = read_data(responses, cls, specification)
-    rows, categories, grouping = data.rows, data.categories, data.grouping
-    name, blank = data.precision, data.blank(dims=1)
-    with precision(name) as dtype:
+    blank, features = data.blank(dims=1), specification.features
+    with precision(data.precision) as dtype:
         setup = set_up(data, blank, dtype, positive=specification.positive)
-        template, tied, prior = setup.template, setup.tied, setup.prior
-        anchors, held = setup.anchors, setup.fixed
-        if specification.features is not None and specification.features.item is not None:
-            check_explained(template, prior)
-        start = further_start(setup.start, template, specification)
-        known = None
-        if anchors is not None and isinstance(responses, Responses):
-            known = first_population(anchors.bank, responses, dtype)
-        fixed_scale = fixes_the_scale(template, held, tied)
-        n_groups = None if grouping is None else len(grouping.labels)
-        problem = _problem(rows, prior, template, setup.x, dtype, data.engine, n_groups, tied)
-        # Groups under priors that fix the scale are fitted on the reference's scale from the start.
-        free_scale = (
-            specification.solver.expand
-            and (grouping is None or not prior.scaled)
-            and not fixed_scale
-        )
-        settings = loop_settings(specification.solver, name, free_scale)
-
-        def begin(start: Start) -> tuple[EMProblem, EMState]:
-            first = with_ties(prior.with_held(template, start.params), tied, prior.constraints)
-            return start_on_scale(problem, start._replace(params=first), held, free_scale, known)
-
-        others: list[Start] = []
-        if _may_have_modes(problem, specification):
-            others = _other_starts(setup.guess, rows, categories, ~prior.aside)
-        problem, state, note = highest_start(
-            [begin(start_values) for start_values in (start, *others)], settings
-        )
-        checkpoint = _checkpoint(problem, cls, settings, specification, rows, held)
-        first = settings
-        if specification.features is not None:
-            first = settings._replace(max_iterations=min(FIRST_ITERATIONS, settings.max_iterations))
-        problem, ended = run_covered(problem, state, first, specification.progress, checkpoint)
-        most = blank.trials if isinstance(blank, Binomial) else 1.0
-        share = float((start.item_n / most).sum() / (rows.weights.sum() * rows.x.shape[1]))
-        latent, explained = Latent(), None
-        if specification.features is not None:
-            is_free = specification.features.item is not None or not (prior.scaled or fixed_scale)
-            explained = explain(
-                problem, ended, prior, specification.features, rows.group, share, settings,
-                specification.progress, is_free,
-            )  # fmt: skip
-            problem, ended, prior = explained.problem, explained.ended, explained.prior
-            latent = Latent(explained.mean, explained.sd)
-        scale_is_free = anchors is not None or not (prior.scaled or fixed_scale)
-        scale_is_free &= explained is None
-        latent_mean, latent_sd = np.nan, np.nan
-        if scale_is_free:
-            latent_mean, latent_sd = best_latent(problem, ended)
-        scaled_by_priors = prior.scaled and (prior.sparse.any() or prior.few_subjects)
-        if prior.aside.any():
-            ended = _count_aside(problem, ended)
-        elif scaled_by_priors and not fixed_scale and problem.group is None:
-            latent, ended = _population(problem, ended)
-        elif scaled_by_priors and not fixed_scale:
-            problem, ended = _group_populations(problem, ended)
-        groups = np.asarray(ended.point.population, float)
-        group_populations = np.stack([groups[0], np.exp(groups[1])])
-        alone = np.array([[latent.mean], [latent.sd]])
-        ended = steep_likelihood(
-            problem, ended, alone if problem.group is None else group_populations
-        )
+        if features is not None and features.item is not None:
+            check_explained(setup.template, setup.prior)
+        begun = _begin(data, setup, dtype)
+        share = _share_observed(data, blank, begun.start)
+        reached = _with_population(_iterate(data, setup, begun, share), begun.fixes_scale)
+        problem, ended, explained = reached.problem, reached.ended, reached.explained
         curvature = OneAbility(problem, ended.point, ended.belief, share)
         covariance = covariance_of(curvature, specification.standard_errors)
-        if explained is not None and specification.features is not None:
-            covariance = with_uncertain_means(covariance, explained, specification.features)
-        sign = 1 if not np.isnan(held).all() else _sign(template, ended, start.mean)
-    names = column_names(template)
-    slopes = field_columns(template, ["slope"])
+        if explained is not None and features is not None:
+            covariance = with_uncertain_means(covariance, explained, features)
+        sign = 1
+        if np.isnan(setup.fixed).all():
+            sign = _sign(setup.template, ended, begun.start.mean)
+    return _fitted(data, setup, begun, reached, covariance, sign)
+
+
+def _share_observed(data: FitData, blank: ItemModel, start: Start) -> float:
+    """The share of the cells (of the trials, where those are counted) that are observed."""
+    most = blank.trials if isinstance(blank, Binomial) else 1.0
+    return float((start.item_n / most).sum() / (data.rows.weights.sum() * data.rows.x.shape[1]))
+
+
+def _fitted(
+    data: FitData,
+    setup: FitSetup,
+    begun: _Begun,
+    reached: _Reached,
+    covariance: Covariance,
+    sign: int,
+) -> Fit:
+    """The `Fit`, on the bank's scale: reversed where ``sign`` is -1."""
+    cls, rows, grouping, start = data.cls, data.rows, data.grouping, begun.start
+    problem, ended, explained = reached.problem, reached.ended, reached.explained
+    blank, names = data.blank(dims=1), column_names(setup.template)
+    slopes = field_columns(setup.template, ["slope"])
     params = np.asarray(ended.point.params, float)
     if sign < 0:
         params, covariance = reflected(params, slopes, covariance)
     at_bound = np.zeros(params.shape, bool) if ended.at_bound is None else ended.at_bound
-    flags = item_flags(prior, start, params, covariance.blocks, names, slopes, at_bound)
+    flags = item_flags(reached.prior, start, params, covariance.blocks, names, slopes, at_bound)
     if isinstance(blank, Beta):
         flags = add_edge_flags(flags, rows.x, blank.edge)
-    statistics = item_statistics(responses, categories, start, flags)
-    latent = latent._replace(mean=sign * latent.mean)
+    statistics = item_statistics(data.responses, data.categories, start, flags)
+    latent = reached.latent._replace(mean=sign * reached.latent.mean)
     bank = bank_of(
-        responses, cls, blank, params, covariance.blocks, covariance.full, latent, statistics
+        data.responses, cls, blank, params, covariance.blocks, covariance.full, latent, statistics
     )
     table = None
     if grouping is not None:
@@ -390,41 +478,35 @@ def fit_em(
         n = np.bincount(rows.group, rows.weights, len(grouping.labels)).astype(float)
         table = group_table(grouping, n, values, errors)
         bank = replace(bank, populations=populations_by_group(grouping, n, *values))
-    if anchors is not None:
-        bank = with_anchors(bank, anchors)
+    if setup.anchors is not None:
+        bank = with_anchors(bank, setup.anchors)
     regressions: dict[str, Any] = {}
     if explained is not None:
         factor = float(params[:, slopes].mean()) if cls in STANDARD_FORM else 1.0
-        regressions = _regressions(explained, specification, sign, factor)
+        regressions = _regressions(explained, data.specification, sign, factor)
     log_likelihood = float(rows.weights @ np.asarray(ended.belief.log_z, float))
-    narrow = _too_narrow(problem, ended)
-    if grouping is not None and len(narrow):
-        text = NOT_INTEGRATED.format(grouping.labels[narrow[0]])
-        ended = ended._replace(converged=False, message=text)
-    if log_likelihood > ABOVE * rows.weights.sum() and not isinstance(blank, Beta):
-        ended = ended._replace(converged=False, message=IMPOSSIBLE)
+    ended = _outcome(data, reached, log_likelihood)
+    count = n_parameters(reached.prior, problem.tied) + problem.n_latent
     return fit_of(
-        responses,
+        data.responses,
         cls,
         bank,
-        prior,
+        reached.prior,
         method="em",
         n_subjects=int(rows.weights.sum()),
         log_likelihood=log_likelihood,
         log_posterior=log_likelihood + float(ended.update.log_prior),
         converged=ended.converged,
         n_iterations=ended.n_iterations,
-        n_parameters=n_parameters(prior, problem.tied)
-        + problem.n_latent
-        + (0 if explained is None else explained.n_parameters),
+        n_parameters=count + (0 if explained is None else explained.n_parameters),
         message=ended.message,
         standard_errors=covariance.how,
-        precision=name,
+        precision=data.precision,
         trace=ended.trace,
-        latent_mean=latent_mean,
-        latent_sd=latent_sd,
+        latent_mean=reached.best.mean,
+        latent_sd=reached.best.sd,
         groups=table,
         grouping=grouping,
-        notes=tuple(filter(None, [note, "" if explained is None else explained.note])),
+        notes=tuple(filter(None, [begun.note, "" if explained is None else explained.note])),
         **regressions,
     )

@@ -249,7 +249,7 @@ def test_what_known_abilities_do_not_go_with():
     for arguments in (
         {"groups": np.arange(400) % 2},
         {"standard_errors": "sandwich"},
-        {"method": "vi"},
+        {"solver": "vi"},
         {"model": "m2pl", "dims": 2},
     ):
         with pytest.raises(InputError):

@@ -99,13 +99,16 @@ def rows_of(
         rows = Rows(stream.stand_in, stream.weights, stream.has_missing, group)
         return rows, stream.categories, stream
     codes = None if grouping is None else grouping.codes
+    own = specification.features is not None or specification.theta is not None
     if specification.features is not None:
         codes = specification.features.codes
+    elif specification.theta is not None:
+        codes = np.unique(specification.theta, return_inverse=True)[1].astype(np.int32)
     rows = distinct_rows(responses, cls, codes)
     categories = categories_of(responses, cls)
     if specification.solver.devices is None:
-        # Features belong to subjects, whose rows are counted.
-        return (rows if specification.features is not None else _filled(rows)), categories, None
+        # Features and fixed abilities belong to subjects, whose rows are counted.
+        return (rows if own else _filled(rows)), categories, None
     engine = Sharded(
         mesh_of(specification.solver.devices),
         rows.x,

@@ -148,11 +148,13 @@ def _few_subjects(data: FitData) -> bool:
     specification = data.specification
     if not specification.weak_priors or data.responses.n_subjects >= FEW_SUBJECTS:
         return False
+    if specification.theta is not None or specification.features is not None:
+        return False
     known = specification.anchors is not None or not {"slope", "a"}.isdisjoint(
         specification.fixed or {}
     )
     # Another process may have further subjects.
-    return not known and specification.features is None and specification.solver.devices is None
+    return not known and specification.solver.devices is None
 
 
 def set_up(

@@ -30,7 +30,7 @@ from irtcat.fitting.evaluation import Calibrated, finish, used_rows
 from irtcat.fitting.result import Fit
 from irtcat.fitting.solvers import VI
 from irtcat.fitting.specification import Specification
-from irtcat.fitting.vi.ascent import Ascent, Problem, Rows, climb
+from irtcat.fitting.vi.ascent import Problem, Rows, climb
 from irtcat.fitting.vi.elbo import Cells
 from irtcat.fitting.vi.guide import (
     Chart,
@@ -316,25 +316,18 @@ def fit_vi(responses: Responses, cls: type[ItemModel], specification: Specificat
         start,
         calibrated,
         name,
-        {
-            "method": "vi",
+        positive=positive,
+        priors=priors.stated,
+        method="vi",
+        standard_errors="guide",
+        details={
             "elbo": ended.elbo,
-            "standard_errors": "guide",
-            "priors": {key: list(pair) for key, pair in priors.stated.items()},
             "prior_kind": "stated" if isinstance(specification.priors, Mapping) else choice,
             "learned_priors": hyper,
         },
-        _outcome(ended, priors.stated),
+        log_posterior=ended.elbo,
+        converged=ended.converged,
+        n_iterations=ended.n_steps,
+        message=ended.message,
+        trace=ended.trace,
     )
-
-
-def _outcome(ended: Ascent, stated: dict[str, tuple[float, float]]) -> dict[str, Any]:
-    """The fields of `Fit` that depend on the method."""
-    return {
-        "log_posterior": ended.elbo,
-        "converged": ended.converged,
-        "n_iterations": ended.n_steps,
-        "message": ended.message,
-        "priors": stated,
-        "trace": ended.trace,
-    }
