@@ -17,9 +17,14 @@ from irtcat._common.registry import documented
 from irtcat.bank import ItemBank, as_bank
 from irtcat.fitting.em.checkpoint import check_checkpoint
 from irtcat.fitting.em.directions import MIN_GAIN, REPORTED_GAIN
-from irtcat.fitting.em.invariance import versions_of, with_version_columns
+from irtcat.fitting.em.invariance import Versions, versions_of, with_version_columns
 from irtcat.fitting.em.priors import check_priors
-from irtcat.fitting.features.columns import check_alone, facet_features, features_of
+from irtcat.fitting.features.columns import (
+    Features,
+    check_alone,
+    facet_features,
+    features_of,
+)
 from irtcat.fitting.fit_notes import with_notes
 from irtcat.fitting.fixed_theta import fit_fixed_theta
 from irtcat.fitting.joint import fit_joint
@@ -207,6 +212,46 @@ def _checked_structure(arguments: Mapping[str, Any], nodes: int | None) -> str |
                     argument, "left out for one ability", value, "Give dims or a pattern."
                 )
     return structure
+
+
+def _check_priors(priors: Any, cls: type[ItemModel], solver: Solver, responses: Any) -> None:
+    """Reject priors that the solver does not take."""
+    if isinstance(priors, str):
+        if not isinstance(solver, VI):
+            raise InputError(
+                f'The `priors` argument must be a mapping with the solver "{solver.key}". '
+                f'Got "{priors}", which is for the solver "vi".'
+            )
+    elif isinstance(solver, EM):
+        check_priors(priors or {}, parameter_names(cls), responses.item_ids)
+
+
+def _versions(
+    responses: Any, cls: type[ItemModel], grouping: Any, invariance: Any, anchors: Any
+) -> Versions:
+    """The versions of the items that are not the same in all groups."""
+    if not isinstance(responses, Responses) or anchors is not None:
+        must = "left out but with responses in memory, without anchors"
+        raise argument_error("invariance", must, invariance)
+    if set(tied_parameters(fitted_form(cls)[0])) - {"slope"}:
+        raise argument_error("invariance", f"left out for the {cls.key} model", invariance)
+    return versions_of(responses, grouping, invariance, parameter_names(cls))
+
+
+def _features(
+    responses: Any, cls: type[ItemModel], given: Mapping[str, Any], em: EM
+) -> Features | None:
+    """The features of subjects and items, and the facets as features of items."""
+    of_items, residual = given["item_features"], given["item_residual"]
+    if len(given["facets"]):
+        of_items = facet_features(responses, given["facets"], of_items, cls)
+        residual = False
+    if given["subject_features"] is None and of_items is None and residual:
+        return None
+    check_alone({**given, "checkpoint": em.checkpoint, "devices": em.devices})
+    if not isinstance(responses, Responses):
+        raise argument_error("responses", "in memory with features", "a source read in passes")
+    return features_of(responses, given["subject_features"], of_items, residual)
 
 
 @documented(MODELS)
@@ -418,53 +463,33 @@ def fit(
         return with_progress(fit, "Fitting", locals(), lambda report: FitProgress(report, most))
     if anchors is not None:
         anchors = as_bank(anchors, "anchors")
-    arguments = {**locals()}
+    given = {**locals()}
     em = solver if isinstance(solver, EM) else EM()
     responses = as_responses_like(responses, "responses", anchors, sources=True)
     if anchors is not None and isinstance(responses, Responses):
         check_conditions(anchors.items, responses.items, mismatch, source="anchors")
-    _check_taken(solver, arguments)
+    _check_taken(solver, given)
     cls, item_models = model_of_items(model, getattr(responses, "item_ids", ()), anchors)
     if item_models is not None and solver is not em:
         raise argument_error("solver", "em where items are of several models", solver.key)
     if item_models is not None and theta is not None:
         raise argument_error("theta", "left out where items are of several models", "some")
-    structure = _checked_structure(arguments, em.nodes)
+    structure = _checked_structure(given, em.nodes)
     check_choice("standard_errors", standard_errors, ("auto", "full", "block", "sandwich", "none"))
     responses = _checked(responses, cls, em.devices)
     if solver is not em and isinstance(responses, ResponseSource):
         must = f'Responses with the solver "{solver.key}"'
         raise argument_error("responses", must, "a source", "Read them into memory.")
-    if isinstance(priors, str):
-        if not isinstance(solver, VI):
-            raise InputError(
-                f'The `priors` argument must be a mapping with the solver "{solver.key}". '
-                f'Got "{priors}", which is for the solver "vi".'
-            )
-    elif solver is em:
-        check_priors(priors or {}, parameter_names(cls), responses.item_ids)
+    _check_priors(priors, cls, solver, responses)
     grouping = check_groups(responses, groups, reference)
     versions = None
     if invariance is not None:
-        if not isinstance(responses, Responses) or anchors is not None:
-            must = "left out but with responses in memory, without anchors"
-            raise argument_error("invariance", must, invariance)
-        if set(tied_parameters(fitted_form(cls)[0])) - {"slope"}:
-            raise argument_error("invariance", f"left out for the {cls.key} model", invariance)
-        versions = versions_of(responses, grouping, invariance, parameter_names(cls))
+        versions = _versions(responses, cls, grouping, invariance, anchors)
         if pattern is not None:
             bifactor = structure == "bifactor"
             pattern = pattern_of_versions(pattern, responses.item_ids, versions.items, bifactor)
         item_models = None if item_models is None else item_models[versions.items]
         responses = versions.responses
-    if len(facets):
-        item_features, item_residual = facet_features(responses, facets, item_features, cls), False
-    features = None
-    if subject_features is not None or item_features is not None or not item_residual:
-        check_alone(arguments | {"checkpoint": em.checkpoint, "devices": em.devices})
-        if not isinstance(responses, Responses):
-            raise argument_error("responses", "in memory with features", "a source read in passes")
-        features = features_of(responses, subject_features, item_features, item_residual)
     made = {
         "solver": solver,
         "equal": check_equal(equal, parameter_names(cls)),
@@ -475,14 +500,14 @@ def fit(
         "grouping": grouping,
         "item_models": item_models,
         "versions": versions,
-        "features": features,
+        "features": _features(responses, cls, given, em),
     }
     names = [field.name for field in fields(Specification)]
-    given = {name: arguments[name] for name in names if name in arguments}
-    specification: Specification[Any] = Specification(**given | made)
+    specification: Specification[Any] = Specification(
+        **{name: given[name] for name in names if name in given} | made
+    )
     result = _best_of_starts(responses, cls, specification)
     if versions is not None:
-        result = replace(
-            result, versions=versions, bank=with_version_columns(result.bank, versions)
-        )
+        bank = with_version_columns(result.bank, versions)
+        result = replace(result, versions=versions, bank=bank)
     return with_notes(result, specification)

@@ -243,30 +243,12 @@ def prior_table(
     names = column_names(template)
     n_items = len(item_n)
     ids = np.arange(n_items).astype(str) if item_ids is None else item_ids
-    stated: dict[str, StatedPrior] = {}
-    default: dict[str, Any] = {
-        name: parameter.prior for name, parameter in template.parameters.items()
-    }
-    default = {name: prior for name, prior in default.items() if prior is not None}
-    own_slopes = len(field_columns(template, ["slope"])) == 1
-    few_subjects &= own_slopes and "slope" not in (*tied_parameters(template), *equal)
-    if few_subjects:
-        default["slope"] = FEW_SLOPES
-    for name, value in [*default.items(), *dict(priors or {}).items()]:
-        parameter, prior = stated_prior(name, value, parameter_names(template), ids)
-        stated.pop(parameter, None)
-        if prior is not None:
-            stated[parameter] = prior
-    mean, precision = np.zeros((n_items, len(names))), np.zeros((n_items, len(names)))
-    family = np.zeros((n_items, len(names)), np.int32)
     tied_names = (*tied_parameters(template), *equal)
     tied = field_columns(template, tied_names)
-    for name, prior in stated.items():
-        on = prior.family >= 0
-        second = np.where(prior.family == FAMILIES.index("beta"), prior.second, prior.second**-2.0)
-        for column in field_columns(template, [name]):
-            mean[on, column], precision[on, column] = prior.first[on], second[on]
-            family[on, column] = prior.family[on]
+    slopes = list(field_columns(template, ["slope"]))
+    few_subjects &= len(slopes) == 1 and "slope" not in tied_names
+    stated = _stated_priors(template, priors, few_subjects, ids)
+    mean, precision, family = _prior_arrays(template, stated, n_items)
     free = free_parameters(template)
     if template.members and not free[:, list(tied)].all():
         must = "of parameters that every item has"
@@ -274,13 +256,7 @@ def prior_table(
     rare = counts.sum(0) - counts.max(0)
     sparse = (item_n < FEW_RESPONSES) | (rare < FEW_RARE)
     sparse &= weak_priors
-    for name, declared in template.parameters.items():
-        for column in field_columns(template, [name]):
-            if declared.weak_prior and column not in tied and not (precision[:, column] > 0).all():
-                few = sparse & (precision[:, column] == 0)
-                centre, sd = declared.weak_prior
-                mean[few, column], precision[few, column] = centre, sd**-2.0
-    slopes = list(field_columns(template, ["slope"]))
+    _add_weak_priors(template, mean, precision, sparse, tied)
     few_subjects &= "slope" in stated and bool((precision[:, slopes] > 0).all())
     empty = _empty_categories(template, counts)
     _check_used(template, empty)
@@ -298,10 +274,7 @@ def prior_table(
     aside = sparse & (sparse.mean() < 0.5) & (not few_subjects)
     for column in tied:
         _keep_one(column, mean, precision, family, free[:, column] & ~aside, names)
-    bounds = np.full((len(names), 2), (-np.inf, np.inf))
-    for name, declared in template.parameters.items():
-        columns = list(field_columns(template, [name]))
-        bounds[columns] = declared.lower, declared.upper
+    bounds = _bounds(template)
     lognormal = FAMILIES.index("lognormal")
     all_lognormal = bool((family[:, slopes] == lognormal).all()) and bool(slopes)
     if positive or "slope" in tied_names or all_lognormal:  # one slope for all points upwards
@@ -335,3 +308,60 @@ def prior_table(
         description=description,
         tied=tuple(tied),
     )
+
+
+def _stated_priors(
+    template: ItemModel, priors: Mapping[str, Any] | None, few_subjects: bool, ids: np.ndarray
+) -> dict[str, StatedPrior]:
+    """The model's default priors, that of the slopes of few subjects, and the caller's."""
+    default: dict[str, Any] = {
+        name: row.prior for name, row in template.parameters.items() if row.prior is not None
+    }
+    if few_subjects:
+        default["slope"] = FEW_SLOPES
+    stated: dict[str, StatedPrior] = {}
+    for name, value in [*default.items(), *dict(priors or {}).items()]:
+        parameter, prior = stated_prior(name, value, parameter_names(template), ids)
+        stated.pop(parameter, None)
+        if prior is not None:
+            stated[parameter] = prior
+    return stated
+
+
+def _prior_arrays(
+    template: ItemModel, stated: Mapping[str, StatedPrior], n_items: int
+) -> tuple[FloatArray, FloatArray, np.ndarray]:
+    """First and second parameter and family of each prior, items x parameters."""
+    shape = n_items, len(column_names(template))
+    mean, precision, family = np.zeros(shape), np.zeros(shape), np.zeros(shape, np.int32)
+    for name, prior in stated.items():
+        on = prior.family >= 0
+        second = np.where(prior.family == FAMILIES.index("beta"), prior.second, prior.second**-2.0)
+        for column in field_columns(template, [name]):
+            mean[on, column], precision[on, column] = prior.first[on], second[on]
+            family[on, column] = prior.family[on]
+    return mean, precision, family
+
+
+def _add_weak_priors(
+    template: ItemModel,
+    mean: FloatArray,
+    precision: FloatArray,
+    sparse: BoolArray,
+    tied: tuple[int, ...],
+) -> None:
+    """Put weak priors on the parameters of sparse items that have none (in place)."""
+    for name, declared in template.parameters.items():
+        for column in field_columns(template, [name]):
+            if declared.weak_prior and column not in tied and not (precision[:, column] > 0).all():
+                few = sparse & (precision[:, column] == 0)
+                centre, sd = declared.weak_prior
+                mean[few, column], precision[few, column] = centre, sd**-2.0
+
+
+def _bounds(template: ItemModel) -> FloatArray:
+    """Lower and upper bound of each parameter."""
+    bounds = np.full((len(column_names(template)), 2), (-np.inf, np.inf))
+    for name, declared in template.parameters.items():
+        bounds[list(field_columns(template, [name]))] = declared.lower, declared.upper
+    return bounds

@@ -37,19 +37,9 @@ def model_of_items(
                 raise argument_error("anchors", f"a bank of the {cls.key} model", key)
         if all(key == cls.key for key in known.values()):
             return cls, None
-        names = [known.get(item, cls.key) for item in ids]
-    elif isinstance(model, (Mapping, pd.Series)):
-        names = _by_mapping(dict(model), ids, known)
-    elif isinstance(model, (list, tuple, np.ndarray)) and np.ndim(model) == 1:
-        if len(model) != len(ids):
-            raise argument_error("model", f"{len(ids)} names, one an item", f"{len(model)}")
-        names = list(model)
-    else:
-        must = "a name, a mapping from names to items, or a name for each item"
-        raise argument_error("model", must, model)
-    for name in dict.fromkeys(names):
-        check_choice("model", _lower(name), MODELS)
-    keys = [_lower(name) for name in names]
+    keys = [_lower(name) for name in _names(model, ids, known)]
+    for key in dict.fromkeys(keys):
+        check_choice("model", key, MODELS)
     for item, name in zip(ids, keys, strict=True):
         if known.get(item, name) != name:
             must = f"{known[item]} for the anchor {brief(item)}, whose parameters are fixed"
@@ -65,6 +55,20 @@ def model_of_items(
             raise argument_error("model", must, name, advice)
     present = tuple(key for key in MIXABLE if key in keys)
     return mixture(present), np.array([present.index(key) for key in keys], np.int32)
+
+
+def _names(model: Any, ids: list[str], known: Mapping[str, str]) -> list[Any]:
+    """The name of each item's model."""
+    if isinstance(model, str):
+        return [known.get(item, model) for item in ids]
+    if isinstance(model, (Mapping, pd.Series)):
+        return _by_mapping(dict(model), ids, known)
+    if isinstance(model, (list, tuple, np.ndarray)) and np.ndim(model) == 1:
+        if len(model) != len(ids):
+            raise argument_error("model", f"{len(ids)} names, one an item", f"{len(model)}")
+        return list(model)
+    must = "a name, a mapping from names to items, or a name for each item"
+    raise argument_error("model", must, model)
 
 
 def _lower(name: Any) -> Any:

@@ -147,15 +147,7 @@ def latent_design(
     if pattern is None:
         if structure is not None:
             raise argument_error("pattern", f"given for the {structure} structure", None)
-        if dims is None:
-            raise argument_error("dims", "given (or a pattern) for a multidimensional model", None)
-        if correlated:
-            raise argument_error(
-                "correlated", "False without a pattern", True, "Rotate the fitted bank instead."
-            )
-        check_count("dims", dims, least=2, most=len(ids) - 1)
-        names = [f"F{i + 1}" for i in range(dims)]
-        return LatentDesign(np.ones((len(ids), dims)), names, True, False)
+        return _exploratory_design(len(ids), dims, correlated)
     bifactor = structure == "bifactor"
     marks, names = _marks(pattern, ids, bifactor)
     n_general = 0
@@ -166,21 +158,9 @@ def latent_design(
         n_general = 1
     if dims is not None and dims != marks.shape[1]:
         raise argument_error("dims", f"{marks.shape[1]}, as the pattern says, or left out", dims)
-    if marks.shape[1] < 2:
-        raise argument_error("pattern", "of at least 2 factors", marks.shape[1])
-    empty = [name for name, n in zip(names, marks.sum(axis=0), strict=True) if n == 0]
-    if empty:
-        raise argument_error("pattern", "one with items for every factor", empty)
-    bare = [name for name, n in zip(ids, marks.sum(axis=1), strict=True) if n == 0]
-    if bare:
-        raise argument_error("pattern", "one with a factor for every item", bare)
+    _check_marks(marks, names, ids)
     if structure == "two-tier":
         n_general = _count_tier(marks)
-    if marks.all():
-        raise InputError(
-            "The `pattern` argument must leave out some slopes: with all of them free the axes are "
-            f"not identified. Got {marks.shape[1]} factors on all items. Use dims={marks.shape[1]}."
-        )
     return LatentDesign(
         pattern=marks,
         factors=names,
@@ -189,6 +169,36 @@ def latent_design(
         structure=structure or "",
         n_general=n_general,
     )
+
+
+def _exploratory_design(n_items: int, dims: int | None, correlated: bool) -> LatentDesign:
+    """The design without a pattern, whose axes may be rotated."""
+    if dims is None:
+        raise argument_error("dims", "given (or a pattern) for a multidimensional model", None)
+    if correlated:
+        raise argument_error(
+            "correlated", "False without a pattern", True, "Rotate the fitted bank instead."
+        )
+    check_count("dims", dims, least=2, most=n_items - 1)
+    names = [f"F{i + 1}" for i in range(dims)]
+    return LatentDesign(np.ones((n_items, dims)), names, True, False)
+
+
+def _check_marks(marks: FloatArray, names: list[str], ids: list[str]) -> None:
+    """Reject a pattern that leaves out a factor or an item, or no slope at all."""
+    if marks.shape[1] < 2:
+        raise argument_error("pattern", "of at least 2 factors", marks.shape[1])
+    empty = [name for name, n in zip(names, marks.sum(axis=0), strict=True) if n == 0]
+    if empty:
+        raise argument_error("pattern", "one with items for every factor", empty)
+    bare = [name for name, n in zip(ids, marks.sum(axis=1), strict=True) if n == 0]
+    if bare:
+        raise argument_error("pattern", "one with a factor for every item", bare)
+    if marks.all():
+        raise InputError(
+            "The `pattern` argument must leave out some slopes: with all of them free the axes are "
+            f"not identified. Got {marks.shape[1]} factors on all items. Use dims={marks.shape[1]}."
+        )
 
 
 def _count_tier(marks: FloatArray) -> int:
