@@ -111,6 +111,17 @@ def test_folders_do_not_import_each_other():
     assert not circles, "\n".join(circles)
 
 
+def test_attempts_do_not_know_who_subscribes_to_their_events():
+    wrong = [
+        f"{name} imports {other}"
+        for name in modules()
+        if name.startswith("irtcat.service.attempts.")
+        for other in sorted(imports(name))
+        if other.startswith(("irtcat.service.outbox", "irtcat.service.lti"))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_records_are_built_by_keyword():
     """No call of a record with more than five positional arguments."""
     records = {

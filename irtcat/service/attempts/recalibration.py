@@ -17,12 +17,12 @@ from irtcat.models import item_categories, item_models, parameter_matrix
 from irtcat.service.attempts import library
 from irtcat.service.attempts.exports import responses_of
 from irtcat.service.attempts.library import PublishedTest, published_test
+from irtcat.service.base.events import Acted
 from irtcat.service.definition import (
     Adaptive,
     PublishingReport,
     TestDefinition,
 )
-from irtcat.service.outbox.audit import record
 from irtcat.service.storage.context import Service
 
 LEAST_ANSWERS = 30
@@ -128,7 +128,9 @@ def recalibrate(
     warnings = _warnings(result.converged, counts, fitted)
     with service.database.writing():
         stored = service.store.add_bank(new_bank)
-        record(service, actor, "items recalibrated", test=test, bank=stored, items=fitted)
+        service.publish(
+            Acted(actor, "items recalibrated", {"test": test, "bank": stored, "items": fitted})
+        )
     return Recalibration(
         test=test,
         bank=stored,

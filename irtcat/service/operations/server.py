@@ -23,6 +23,7 @@ from fastapi import FastAPI
 from irtcat._common.checks import InputError
 from irtcat.cat import StoreError
 from irtcat.service.app import create_app
+from irtcat.service.assembly import open_service
 from irtcat.service.base.logs import LOGGING
 from irtcat.service.base.metrics import MULTIPROCESS, add_metrics
 from irtcat.service.lti.grades import sending
@@ -113,7 +114,7 @@ def _opened(settings: Settings) -> Service:
     until = time.monotonic() + DATABASE_WITHIN
     while True:
         try:
-            return Service(settings.address, key=settings.key or None)
+            return open_service(settings.address, key=settings.key or None)
         except StoreError as error:
             if "://" not in settings.address or time.monotonic() > until:
                 raise
