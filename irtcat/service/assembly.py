@@ -2,7 +2,7 @@
 
 import os
 
-from irtcat.cat.live.log import Clock, Key, system_clock
+from irtcat.cat.live import Clock, Key, system_clock
 from irtcat.service.base.events import Acted, AttemptChanged, TestPublished
 from irtcat.service.lti import attempts as lti
 from irtcat.service.outbox import audit, webhooks

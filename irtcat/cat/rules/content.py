@@ -160,7 +160,7 @@ class Solver:
     """How shadow tests are solved.
 
     Attributes:
-        form: a function such as `irtcat.cat.rules.assembly.best_form`; a server solves them in
+        form: a function such as `irtcat.cat.rules.best_form`; a server solves them in
             other processes. JAX calls it from a thread of its own, so that it cannot be an
             argument.
     """

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from irtcat._common.checks import InputError
-from irtcat._files.formats import FileFormat
+from irtcat._files import FileFormat
 from irtcat.cat import Session, StoreError
-from irtcat.cat.live.log import Event, Stopwatch, first_digest, utc_text
+from irtcat.cat.live import Event, Stopwatch, first_digest, utc_text
 from irtcat.service.attempts.library import PublishedTest, published_test
 from irtcat.service.attempts.progress import ABANDONED, COMPLETED, TIME_LIMIT, Progress
 from irtcat.service.base.errors import ConflictError, GoneError, NotFoundError, UnauthorizedError

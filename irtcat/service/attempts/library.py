@@ -10,10 +10,9 @@ import pandas as pd
 import sqlalchemy as sa
 
 from irtcat._common.checks import argument_error
-from irtcat.bank import ItemBank
-from irtcat.bank._arrays import bank_hash
+from irtcat._files import document_hash
+from irtcat.bank import ItemBank, bank_hash
 from irtcat.cat import Config, ExposureParameters
-from irtcat.cat.engine.config import document_hash
 from irtcat.models import item_categories
 from irtcat.service.base.errors import ConflictError, NotFoundError
 from irtcat.service.base.events import Acted, TestPublished

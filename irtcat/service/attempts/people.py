@@ -14,7 +14,7 @@ import pandas as pd
 import sqlalchemy as sa
 
 from irtcat._common.checks import argument_error, check_id, shorten
-from irtcat.cat.live.log import utc_text
+from irtcat.cat.live import utc_text
 from irtcat.service.attempts.library import PublishedTest, published_test
 from irtcat.service.base.errors import ConflictError, NotFoundError
 from irtcat.service.base.events import Acted

@@ -8,7 +8,7 @@ import pandas as pd
 import sqlalchemy as sa
 
 from irtcat._common.checks import argument_error, is_number
-from irtcat.cat.live.log import Event
+from irtcat.cat.live import Event
 from irtcat.service.attempts.attempt import attempt_of, opened
 from irtcat.service.attempts.progress import BY_STAFF, COMPLETED
 from irtcat.service.base.errors import ConflictError

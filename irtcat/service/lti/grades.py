@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from fastapi import FastAPI
 
-from irtcat.cat.live.log import utc_text
+from irtcat.cat.live import utc_text
 from irtcat.service.attempts.attempt import Attempt, attempt_of
 from irtcat.service.attempts.results import attempt_result, waiting_items
 from irtcat.service.lti.attempts import FAILED, SENT, WAITING, subject_of

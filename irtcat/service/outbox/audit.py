@@ -5,8 +5,8 @@ import json
 import pandas as pd
 import sqlalchemy as sa
 
-from irtcat._files.formats import FileFormat
-from irtcat.cat.live.log import Event, first_digest
+from irtcat._files import FileFormat
+from irtcat.cat.live import Event, first_digest
 from irtcat.service.base.events import Acted, TestPublished
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service

@@ -21,7 +21,7 @@ import httpx
 import sqlalchemy as sa
 from fastapi import FastAPI
 
-from irtcat.cat.live.log import utc_text
+from irtcat.cat.live import utc_text
 from irtcat.service.base.events import Acted
 from irtcat.service.base.metrics import DELIVERIES
 from irtcat.service.outbox.addresses import AddressError, checked_address

@@ -13,8 +13,7 @@ from typing import Any, Generic, TypeVar
 import sqlalchemy as sa
 
 from irtcat.cat import Store
-from irtcat.cat.live.log import Clock, Key, system_clock, utc_text
-from irtcat.cat.live.store_file import EventLog
+from irtcat.cat.live import Clock, EventLog, Key, system_clock, utc_text
 from irtcat.service.storage import tables
 from irtcat.service.storage.database import EngineDatabase, open_database
 from irtcat.service.storage.migrations import upgrade
