@@ -10,7 +10,7 @@ from irtcat.service.accounts import accounts, clients
 from irtcat.service.app import create_app
 from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library, people, taking
-from irtcat.service.base.body_limit import MOST_BODY
+from irtcat.service.middleware.body_limit import MOST_BODY
 from irtcat.service.outbox.audit import audit_entries
 from tests.service.helpers import HandClock, bank, definition, items
 

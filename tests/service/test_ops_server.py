@@ -25,10 +25,10 @@ from irtcat.service.base import limits
 from irtcat.service.base.errors import TooManyError, UnauthorizedError
 from irtcat.service.base.limits import ADDRESS, DEVICE, SIGN_IN, TICKET
 from irtcat.service.base.logs import JsonFormatter
+from irtcat.service.middleware.observing import Observing
+from irtcat.service.middleware.rate_limits import RateLimits
 from irtcat.service.operations import server as workers
 from irtcat.service.operations import warming
-from irtcat.service.operations.limiting import RateLimits
-from irtcat.service.operations.observing import Observing
 from irtcat.service.operations.server import ENVIRONMENT, STARTED, Settings, application
 from tests.service.helpers import HandClock, bank, definition, items
 
@@ -352,7 +352,7 @@ def test_spans_are_made_for_a_configured_sdk(monkeypatch):
         def start_as_current_span(self, *_, **__):
             return trace.use_span(Span())
 
-    monkeypatch.setattr("irtcat.service.operations.observing.tracer", Tracer())
+    monkeypatch.setattr("irtcat.service.middleware.observing.tracer", Tracer())
     app = FastAPI()
     app.get("/page/{name}")(lambda name: name)
     app.add_middleware(Observing)
