@@ -169,6 +169,7 @@ class Solver:
 
 
 SOLVER = Solver()
+"""How this process solves shadow tests."""
 
 
 def _solved(
