@@ -473,7 +473,7 @@ def test_a_worker_that_starts_waits_for_the_database(monkeypatch):
             raise StoreError("the database system is starting up.")
         return "the service"
 
-    monkeypatch.setattr(workers, "Service", opens)
+    monkeypatch.setattr(workers, "open_service", opens)
     settings = workers.Settings(address="postgresql://host/tests")
     assert workers._opened(settings) == "the service"
     tries.clear()
