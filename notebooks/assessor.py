@@ -138,14 +138,14 @@ import tempfile
 from pathlib import Path
 
 from irtcat.service import example
+from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library, people, results, taking
 from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.content import read_items
-from irtcat.service.storage.context import Service
 from irtcat.service.definition import read_definition
 
 folder = Path(tempfile.mkdtemp())
-service = Service(folder / "tests.db", create=True)
+service = open_service(folder / "tests.db", create=True)
 definition = read_definition(example.folder() / "math.toml")
 items = read_items(example.folder() / "items")
 test, report = library.publish(

@@ -111,6 +111,50 @@ def test_folders_do_not_import_each_other():
     assert not circles, "\n".join(circles)
 
 
+def test_the_service_uses_public_names_only():
+    """It could leave for a repository of its own, but for `_common`."""
+    wrong = []
+    for name in modules():
+        if part_of(name) != "service":
+            continue
+        for node in ast.walk(tree(name)):
+            if isinstance(node, ast.Import):
+                wrong += [f"{name} imports {a.name}" for a in node.names if "irtcat." in a.name]
+            elif isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "irtcat":
+                if part_of(node.module) in ("service", "_common"):
+                    continue
+                public = node.module in modules() and is_package(node.module)
+                names = import_module(node.module).__dict__.get("__all__", ()) if public else ()
+                wrong += [
+                    f"{name} imports {alias.name} from {node.module}"
+                    for alias in node.names
+                    if alias.name not in (*names, "__version__")
+                ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_only_the_command_line_imports_the_service():
+    wrong = [
+        f"{name} imports {other}"
+        for name in modules()
+        if part_of(name) not in ("service", "cli")
+        for other in sorted(imports(name))
+        if other.startswith("irtcat.service")
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_attempts_do_not_know_who_subscribes_to_their_events():
+    wrong = [
+        f"{name} imports {other}"
+        for name in modules()
+        if name.startswith("irtcat.service.attempts.")
+        for other in sorted(imports(name))
+        if other.startswith(("irtcat.service.outbox", "irtcat.service.lti"))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_records_are_built_by_keyword():
     """No call of a record with more than five positional arguments."""
     records = {

@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from load import Load, Running, Taker, account, arguments, databases, prepared, report
 
+from irtcat.service.assembly import open_service
 from irtcat.service.operations.server import Settings
-from irtcat.service.storage.context import Service
 
 RETRY = 90.0
 """Seconds for which takers send again: a worker that starts is warm after some seconds."""
@@ -83,7 +83,7 @@ def main() -> None:
         killer = Killer(running, server, options.kills, options.every)
         asyncio.run(load.run(options.takers, options.rate, seconds, killer))
         going_on = asyncio.run(resumed(load))
-        with Service(address) as service:
+        with open_service(address) as service:
             accounted = account(service, load.acknowledged)
     row = {
         "database": "postgresql" if options.postgresql else "sqlite",

@@ -40,6 +40,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from irtcat import ItemBank  # noqa: E402
+from irtcat.service.assembly import open_service  # noqa: E402
 from irtcat.service.attempts import library, people, proctoring  # noqa: E402
 from irtcat.service.content import Choice, Item, ItemSet, Key  # noqa: E402
 from irtcat.service.definition import TestDefinition  # noqa: E402
@@ -300,7 +301,7 @@ def account(service: Service, acknowledged: list[str]) -> dict[str, int]:
 
 def prepared(address: str, takers: int, answers: float) -> list[str]:
     """Publish the test, and issue tickets for so many answers."""
-    with Service(address, create=True) as service:
+    with open_service(address, create=True) as service:
         test = publish(service)
         with service.database.writing():
             n = takers + int(1.5 * answers / LENGTH) + takers
@@ -338,7 +339,7 @@ def main() -> None:
         load = Load(running.base, tickets)
         asyncio.run(load.run(options.takers, options.rate, options.seconds))
         after = running.memory()
-        with Service(address) as service:
+        with open_service(address) as service:
             accounted = account(service, load.acknowledged)
     p50, p95, p99 = 1000 * np.quantile(load.seconds, LEVELS)
     row = {

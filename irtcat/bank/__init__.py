@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from irtcat.bank._arrays import bank_hash
     from irtcat.bank.bank import VERSION_GROUP, VERSION_OF, ItemBank, as_bank, one_ability, ranking
     from irtcat.bank.information import (
         expected_se,
@@ -26,6 +27,7 @@ __all__ = [
     "Population",
     "Rotated",
     "as_bank",
+    "bank_hash",
     "expected_se",
     "factor_loadings",
     "fisher_information",

@@ -48,7 +48,17 @@ def bank_arrays(bank: Any) -> dict[str, np.ndarray]:
 
 
 def bank_hash(bank: Any) -> str:
-    """SHA-256 of a bank's contents, in hexadecimal: identifies the bank of a session."""
+    """SHA-256 of a bank's contents, in hexadecimal: identifies the bank of a session.
+
+    Args:
+        bank: a `irtcat.ItemBank`.
+
+    Example:
+        >>> from irtcat import ItemBank
+        >>> bank = ItemBank.from_parameters(a=1.0, b=[0.0, 1.0])
+        >>> [bank_hash(bank) == bank_hash(bank.subset(items)) for items in ([0, 1], [0])]
+        [True, False]
+    """
     digest = hashlib.sha256()
     for name, array in sorted(bank_arrays(bank).items()):
         value = np.ascontiguousarray(array)

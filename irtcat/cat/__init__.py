@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from irtcat.cat.belief.pool import Counts, Pool
     from irtcat.cat.belief.priors import drawn_abilities
     from irtcat.cat.belief.state import CatState, Context
+    from irtcat.cat.engine.columns import pretest_of
     from irtcat.cat.engine.config import Config
     from irtcat.cat.engine.engine import start, step
     from irtcat.cat.engine.exposure_parameters import ExposureParameters
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from irtcat.cat.rules.starting import START
     from irtcat.cat.rules.stopping import STOPPING, all_of, any_of, parse_stopping
     from irtcat.cat.studies.calibration import calibrate_exposure
-    from irtcat.cat.studies.conditional import conditional_errors
+    from irtcat.cat.studies.conditional import conditional_errors, errors_by_ability
     from irtcat.cat.studies.exact import exact_distribution, exact_error
     from irtcat.cat.studies.report import Report, numbered
     from irtcat.cat.studies.simulation import replay, simulate
@@ -91,6 +92,7 @@ __all__ = [
     "content_plan",
     "document_digest",
     "drawn_abilities",
+    "errors_by_ability",
     "exact_distribution",
     "exact_error",
     "explain",
@@ -99,6 +101,7 @@ __all__ = [
     "parse_stopping",
     "part",
     "prepare",
+    "pretest_of",
     "replay",
     "retraced",
     "run",

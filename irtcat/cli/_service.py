@@ -56,9 +56,8 @@ def part(module: str) -> Any:
 @contextmanager
 def opened(o: Options, create: bool = False) -> "Iterator[Service]":
     """Open the service of the command."""
-    with part("storage.context").Service(
-        o.address, create=create, key=read_key(o.key_file)
-    ) as service:
+    key = read_key(o.key_file)
+    with part("assembly").open_service(o.address, create=create, key=key) as service:
         yield service
 
 

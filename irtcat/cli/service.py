@@ -276,10 +276,9 @@ def copy(o: Options) -> Output:
     """
     from dataclasses import asdict
 
-    context = part("storage.context")
     with opened(o) as service:
         key = read_key(o.key_file)
-        with context.Service(o.target, create=True, key=key) as target:
+        with part("assembly").open_service(o.target, create=True, key=key) as target:
             report = part("operations.maintenance").copy_service(service, target, o.progress)
     counts = {name: n for name, n in asdict(report).items() if name != "faults"}
     numbers = ", ".join(f"{n} {name}" for name, n in counts.items())

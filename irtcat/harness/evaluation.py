@@ -13,9 +13,9 @@ import pandas as pd
 from irtcat._common.checks import InputError, argument_error, check_interval
 from irtcat._files.csv import write_csv
 from irtcat._files.folders import OutputFolder, write_json
+from irtcat._files.formats import document_hash
 from irtcat.bank import ItemBank
 from irtcat.cat import Config, Counts, ExposureParameters, Session, Store
-from irtcat.cat.engine.config import document_hash
 from irtcat.cat.live.driving import begin, begun_in_memory
 from irtcat.harness.answers import Calls, Harness, Progress
 from irtcat.harness.folder import ITEMS, RESULT, run_folder, store_file

@@ -245,7 +245,16 @@ def member_columns(model: ItemModel, member: type[ItemModel]) -> list[int]:
 
 
 def item_models(model: ItemModel) -> np.ndarray:
-    """Name of the model of each item."""
+    """Name of the model of each item.
+
+    Args:
+        model: stacked items, of one model or of several.
+
+    Example:
+        >>> from irtcat import ItemBank
+        >>> item_models(ItemBank.from_parameters(a=1.0, b=[0.0, 1.0]).model).tolist()
+        ['2pl', '2pl']
+    """
     if not isinstance(model, Mixed):
         return np.full(len(item_categories(model)), model.key, dtype=object)
     return np.array([member.key for member in model.members], dtype=object)[np.asarray(model.kind)]

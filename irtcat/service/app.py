@@ -1,19 +1,14 @@
-"""The web application: routes, errors, limits and security headers."""
+"""The web application: routes and errors."""
 
-import re
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from importlib import import_module
 from typing import Any
-from uuid import uuid4
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from irtcat import __version__
 from irtcat._common.checks import InputError
@@ -21,9 +16,9 @@ from irtcat.cat import StoreError
 from irtcat.service.accounts.oidc import Provider
 from irtcat.service.api.cat import status_info
 from irtcat.service.api.schemas import document_errors
-from irtcat.service.base.body_limit import BodyLimit, most_bytes
 from irtcat.service.base.errors import ServiceError
-from irtcat.service.lti.embedding import Embedding
+from irtcat.service.base.responses import problem
+from irtcat.service.middleware.stack import middleware
 from irtcat.service.storage.context import Service
 
 ROUTERS = ("api.take", "api.media", "api.oauth", "api.sign_in", "api.staff", "api.cat",
@@ -34,34 +29,6 @@ ROUTERS = ("api.take", "api.media", "api.oauth", "api.sign_in", "api.staff", "ap
 PROGRAMS = ("/api/", "/ims/", "/oauth/")
 """Paths of programs, which get errors as JSON (RFC 9457); all other paths are pages for people."""
 
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; "
-    "font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
-    "frame-ancestors 'none'"
-)
-"""Content security policy: nothing from other hosts, no inline scripts or styles."""
-
-HEADERS = {
-    "Content-Security-Policy": POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
-    "Cache-Control": "no-store",
-}
-
-
-def problem(status: int, title: str, detail: str, **fields: Any) -> JSONResponse:
-    """An error as RFC 9457 describes it."""
-    slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
-    body = {"type": f"urn:irtcat:{slug}", "title": title, "status": status, "detail": detail}
-    return JSONResponse(
-        {**body, **fields}, status_code=status, media_type="application/problem+json"
-    )
-
-
 Beside = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 """What runs beside the application: entered before it takes requests, and left after the last."""
 
@@ -71,6 +38,8 @@ def create_app(
     *,
     secure: bool = True,
     oidc: Provider | None = None,
+    observed: bool = False,
+    limited: bool = False,
     beside: Sequence[Beside] = (),
 ) -> FastAPI:
     """The application on an open service.
@@ -80,6 +49,8 @@ def create_app(
         secure: cookies are sent over HTTPS only, and browsers are asked to use HTTPS. False for a
             single machine without certificates, such as a demonstration.
         oidc: the provider of identities of staff; by default that of the environment, if any.
+        observed: write metrics and a log of requests.
+        limited: limit the rates of requests (see `irtcat.service.base.limits`).
         beside: what runs beside it, such as `irtcat.service.operations.server.warming`.
     """
 
@@ -99,6 +70,7 @@ def create_app(
         redoc_url=None,
         openapi_url="/api/openapi.json",
         lifespan=lifespan,
+        middleware=middleware(service, secure=secure, observed=observed, limited=limited),
     )
     app.state.service, app.state.secure, app.state.ready = service, secure, False
     app.state.oidc = oidc or Provider.from_environment()
@@ -107,9 +79,6 @@ def create_app(
     document_errors(app)
     _add_health(app)
     _add_errors(app)
-    app.add_middleware(BodyLimit)
-    app.add_middleware(Guard, secure=secure)
-    app.add_middleware(Embedding, service=service, secure=secure)
     return app
 
 
@@ -175,38 +144,3 @@ def _add_errors(app: FastAPI) -> None:
         response = answer(request, error.status_code, "Request refused", str(error.detail))
         response.headers.update(error.headers or {})
         return response
-
-
-class Guard:
-    """Middleware: limits of the body, the id of the request, and the headers of every response."""
-
-    def __init__(self, app: ASGIApp, secure: bool):
-        self.app = app
-        extra = {"Strict-Transport-Security": "max-age=31536000"} if secure else {}
-        self._headers = {**HEADERS, **extra}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and complete its response."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        request_id, started = uuid4().hex, time.perf_counter()
-        scope.setdefault("state", {})["request_id"] = request_id
-
-        async def completed(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in self._headers.items():
-                    headers.setdefault(name, value)
-                headers["X-Request-Id"] = request_id
-                milliseconds = 1000 * (time.perf_counter() - started)
-                headers["Server-Timing"] = f"app;dur={milliseconds:.1f}"
-            await send(message)
-
-        length = Headers(scope=scope).get("content-length", "")
-        most = most_bytes(scope["path"])
-        if length.isascii() and length.isdigit() and (len(length) > 12 or int(length) > most):
-            refused = problem(413, "Too large", f"A body has at most {most:,} bytes.")
-            await refused(scope, receive, completed)
-        else:
-            await self.app(scope, receive, completed)

@@ -6,10 +6,10 @@ import numpy as np
 
 from irtcat.bank import ItemBank
 from irtcat.service.app import create_app
+from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library, people
 from irtcat.service.content import Choice, Item, ItemSet, Key, Media, Stimulus
 from irtcat.service.definition import TestDefinition
-from irtcat.service.storage.context import Service
 
 PICTURE = b"""<svg xmlns="http://www.w3.org/2000/svg" width="240" height="80" viewBox="0 0 240 80">
 <circle cx="40" cy="40" r="30" fill="#0b5cad"/><rect x="100" y="10" width="60" height="60"
@@ -149,7 +149,7 @@ class Site:
 
     def __init__(self, address, *, essay=False, clock=None, **changes):
         options = {} if clock is None else {"clock": clock}
-        self.service = Service(address, create=True, **options)
+        self.service = open_service(address, create=True, **options)
         self.definition = full_test(essay, **changes)
         known = library.published_tests(self.service)["id"].tolist()
         if known:

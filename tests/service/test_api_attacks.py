@@ -8,10 +8,10 @@ from fastapi.testclient import TestClient
 
 from irtcat.service.accounts import accounts, clients
 from irtcat.service.app import create_app
+from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library, people, taking
-from irtcat.service.base.body_limit import MOST_BODY
+from irtcat.service.middleware.body_limit import MOST_BODY
 from irtcat.service.outbox.audit import audit_entries
-from irtcat.service.storage.context import Service
 from tests.service.helpers import HandClock, bank, definition, items
 
 HOSTILE = [
@@ -29,7 +29,7 @@ HOSTILE = [
 
 @pytest.fixture
 def service(database):
-    it = Service(database, create=True, clock=HandClock())
+    it = open_service(database, create=True, clock=HandClock())
     it.published, _ = library.publish(
         it, definition(), bank(), items(), actor="test", n_simulated=20
     )

@@ -14,9 +14,9 @@ from irtcat._common.checks import InputError
 from irtcat.service.accounts import accounts, clients, oidc
 from irtcat.service.accounts.csrf import csrf_token
 from irtcat.service.app import create_app
+from irtcat.service.assembly import open_service
 from irtcat.service.base.errors import ConflictError, NotFoundError, UnauthorizedError
 from irtcat.service.outbox.audit import audit_entries
-from irtcat.service.storage.context import Service
 from tests.service.helpers import HandClock
 
 PASSWORD = "correct horse battery"
@@ -29,7 +29,7 @@ def clock():
 
 @pytest.fixture
 def service(database, clock):
-    it = Service(database, create=True, clock=clock)
+    it = open_service(database, create=True, clock=clock)
     accounts.add_account(it, "ada", password=PASSWORD, roles=["proctor"], actor="test")
     accounts.add_account(it, "root", password=PASSWORD, roles=["admin"], actor="test")
     return it

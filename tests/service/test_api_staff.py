@@ -15,12 +15,12 @@ from irtcat.bank import ItemBank
 from irtcat.cat.live.store import as_bytes
 from irtcat.service.accounts import accounts
 from irtcat.service.app import create_app
+from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library, people, proctoring, taking
 from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.attempts.results import attempt_result
 from irtcat.service.content import Item, ItemSet, Key
 from irtcat.service.outbox import audit
-from irtcat.service.storage.context import Service
 from tests.service.helpers import HandClock, bank, definition, items
 
 API = "/api/v1"
@@ -40,7 +40,7 @@ def clock():
 
 @pytest.fixture
 def service(database, clock):
-    return Service(database, create=True, clock=clock)
+    return open_service(database, create=True, clock=clock)
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from irtcat.service.app import create_app
+from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library, people, proctoring
 from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.content import ItemSet, Media
-from irtcat.service.storage.context import Service
 from tests.service.helpers import HandClock, bank, definition, items
 
 TAKE = "/api/v1/take"
@@ -24,7 +24,7 @@ def clock():
 
 @pytest.fixture
 def service(database, clock):
-    return Service(database, create=True, clock=clock)
+    return open_service(database, create=True, clock=clock)
 
 
 @pytest.fixture
@@ -265,7 +265,7 @@ def test_the_heartbeat_sees_what_others_did(browser, service, clock, database):
     to_adaptive(browser)
     attempt = attempt_in(browser)
     browser.post("heartbeat")
-    other = Service(database, clock=clock)
+    other = open_service(database, clock=clock)
     proctoring.extend(other, attempt, seconds=60, actor="test", reason="noise")
     assert browser.post("heartbeat")["time"]["test"] == 660
 
@@ -447,7 +447,7 @@ def test_the_document_describes_every_operation(app):
 
 def test_responses_are_whole_on_both_sides_of_a_restart(app, browser, service, clock, database):
     to_adaptive(browser)
-    other = Browser(create_app(Service(database, clock=clock)))
+    other = Browser(create_app(open_service(database, clock=clock)))
     other.http.cookies, other.csrf, other.view = browser.http.cookies, browser.csrf, browser.view
     other.answer(key="of-the-other-worker")
     assert browser.http.get(f"{TAKE}/current").json() == other.view

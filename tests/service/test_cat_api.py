@@ -16,8 +16,8 @@ from irtcat.bank import ItemBank
 from irtcat.cat import Config, Session
 from irtcat.service.accounts import clients
 from irtcat.service.app import create_app
+from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library
-from irtcat.service.storage.context import Service
 from tests.service.helpers import bank, definition, items
 
 BASE = "/ims/cat/v1p0"
@@ -26,7 +26,7 @@ NCNAME = re.compile(r"[A-Za-z_][\w.-]*")
 
 @pytest.fixture
 def service(database):
-    return Service(database, create=True)
+    return open_service(database, create=True)
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from irtcat._common.checks import InputError
 from irtcat.bank import ItemBank
 from irtcat.responses import Responses
 from irtcat.scoring import score
+from irtcat.service.assembly import open_service
 from irtcat.service.attempts import exports, library, people, proctoring, results
 from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.attempts.ratings import rate, rating_statistics, rating_task
 from irtcat.service.content import Item, ItemSet, Key
-from irtcat.service.storage.context import Service
 from tests.service import helpers
 from tests.service.test_taking import Taker, to_adaptive
 
@@ -55,7 +55,7 @@ def test_half_points_of_a_rubric_are_published_rated_and_exported(tmp_path, rati
     keys = [*plain.keys.values(), Key("e1", "rubric", max_score=1, unit=0.5)]
     items = ItemSet([*plain.items.values(), essay], keys)
     definition = helpers.definition(sections=[{"kind": "fixed", "items": ["q0", "e1"]}])
-    with Service(str(tmp_path / "tests.db"), create=True) as service:
+    with open_service(str(tmp_path / "tests.db"), create=True) as service:
         test = library.publish(service, definition, bank, items, actor="test", n_simulated=20)[0]
         taker = Taker(service, people.issue_ticket(service, test, actor="test").token)
         taker.answer(right=True)
@@ -96,7 +96,7 @@ def test_half_points_are_published_scored_and_exported(tmp_path):
     plain = helpers.items()
     keys = [Key(name, "map", points={"A": 0.5, "B": 1}) for name in names]
     items = ItemSet(plain.items, [*keys, plain.keys["p1"]])
-    with Service(str(tmp_path / "tests.db"), create=True) as service:
+    with open_service(str(tmp_path / "tests.db"), create=True) as service:
         test = library.publish(
             service, helpers.definition(), bank, items, actor="test", n_simulated=20
         )[0]

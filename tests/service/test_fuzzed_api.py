@@ -10,9 +10,9 @@ from hypothesis.errors import Unsatisfiable
 
 from irtcat.service.accounts import accounts, clients
 from irtcat.service.app import create_app
+from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library, people, taking
 from irtcat.service.attempts.adaptive_sections import begin_session, create_section
-from irtcat.service.storage.context import Service
 from tests.service.helpers import bank, definition, items
 from tests.service.test_cat_api import encoded
 
@@ -31,7 +31,7 @@ class Target:
     """A service with a test, an attempt, a section, and credentials of all kinds."""
 
     def __init__(self, address):
-        self.service = Service(address, create=True)
+        self.service = open_service(address, create=True)
         self.test, _ = library.publish(
             self.service, definition(), bank(), items(), actor="test", n_simulated=20
         )

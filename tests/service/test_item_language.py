@@ -3,10 +3,10 @@
 import pytest
 
 from irtcat import InputError
+from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library
 from irtcat.service.content import Item, ItemSet, Key, read_items, scored, write_qti
 from irtcat.service.operations import provision
-from irtcat.service.storage.context import Service
 from tests.service import helpers
 
 FRONT = '+++\nkind = "text"\nnumeric = true\nkey = "{}"\n{}+++\nWie viel?\n'
@@ -21,7 +21,7 @@ def folder(path, key, more=""):
 
 @pytest.fixture
 def service(tmp_path):
-    with Service(str(tmp_path / "tests.db"), create=True) as opened:
+    with open_service(str(tmp_path / "tests.db"), create=True) as opened:
         yield opened
 
 

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from irtcat._common.checks import InputError
 from irtcat.cli._app import app as cli
 from irtcat.service.app import create_app
+from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library, people, proctoring, taking
 from irtcat.service.attempts.attempt import attempt_of, opened
 from irtcat.service.attempts.devices import attempt_key
@@ -26,7 +27,6 @@ from irtcat.service.lti.platforms import add_platform
 from irtcat.service.operations.sweeping import end_due
 from irtcat.service.outbox.audit import audit_entries
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Service
 from tests.service.helpers import HandClock, publish
 from tests.service.lms import (
     CLAIM,
@@ -53,7 +53,7 @@ def clock():
 
 @pytest.fixture
 def service(database, clock):
-    return Service(database, create=True, clock=clock)
+    return open_service(database, create=True, clock=clock)
 
 
 @pytest.fixture

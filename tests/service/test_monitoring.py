@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from irtcat.diagnose import person_fit
+from irtcat.service.assembly import open_service
 from irtcat.service.attempts import monitoring, people, proctoring
 from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.base.errors import NotFoundError
 from irtcat.service.definition import categories_as_responses
-from irtcat.service.storage.context import Service
 from tests.service.helpers import HandClock, publish
 from tests.service.test_taking import Taker, to_adaptive
 
@@ -29,7 +29,7 @@ def clock():
 
 @pytest.fixture
 def service(database, clock):
-    return Service(database, create=True, clock=clock)
+    return open_service(database, create=True, clock=clock)
 
 
 def take(service, test):

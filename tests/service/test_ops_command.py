@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 from irtcat.cli._app import app
 from irtcat.service import example
 from irtcat.service.accounts.accounts import sign_in
+from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library, people
 from irtcat.service.attempts.attempt import begin
 from irtcat.service.operations import provision, server
-from irtcat.service.storage.context import Service
 from tests.service.helpers import bank, definition, items
 
 runner = CliRunner()
@@ -55,7 +55,7 @@ def run_json(*words):
 def test_init_makes_an_administrator_once(address, small):
     document = run_json("service", "init", address, "--example")
     assert document["published"]
-    with Service(address) as service:
+    with open_service(address) as service:
         assert sign_in(service, document["account"], document["password"]).roles == ("admin",)
     again = run_json("service", "init", address, "--example")
     assert (again["test"], again["published"]) == (document["test"], False)
@@ -70,7 +70,7 @@ def test_tickets_open_the_test(address, small):
     links = [row["link"] for row in out["tickets"]]
     assert len(set(links)) == len({row["person"] for row in out["tickets"]}) == 3
     assert all(link.startswith("https://tests.example.org/t/") for link in links)
-    with Service(address) as service:
+    with open_service(address) as service:
         begin(service, links[0].rpartition("/")[2])
     named = ("--name", "Ada", "--external", "x1", "--accommodations", "pause")
     one = run_json("service", "ticket", address, *named)
@@ -78,7 +78,7 @@ def test_tickets_open_the_test(address, small):
     assert one["tickets"][0]["person"] == two["tickets"][0]["person"]
     assert run_ok("service", "ticket", address).startswith("http://127.0.0.1:8080/t/")
     # A dry run says who is new and who is known, and stores nothing.
-    with Service(address) as service:
+    with open_service(address) as service:
         before = len(people.people_table(service)), len(people.ticket_table(service))
     assert run_ok("service", "ticket", address, "--external", "x1", "--dry-run") == "known: Ada\n"
     assert run_ok("service", "ticket", address, "-n", 2, "--dry-run") == "new\nnew\n"
@@ -88,7 +88,7 @@ def test_tickets_open_the_test(address, small):
         other = run("service", "ticket", address, "--name", "Grace", "--external", "x1", *dry)
         assert other.exit_code == 1
         assert "The id 'x1' is known with name 'Ada'. Got 'Grace'." in other.stderr
-    with Service(address) as service:
+    with open_service(address) as service:
         assert before == (len(people.people_table(service)), len(people.ticket_table(service)))
 
 
@@ -114,10 +114,10 @@ def test_tickets_open_the_test(address, small):
 def test_wrong_uses_are_one_line(tmp_path, words, code, says):
     address = str(tmp_path / "tests.db")
     if not (words[0] == "ticket" and len(words) == 2):
-        with Service(address, create=True) as service:
+        with open_service(address, create=True) as service:
             library.publish(service, definition(), bank(), items(), actor="t", n_simulated=20)
     else:
-        Service(address, create=True).close()
+        open_service(address, create=True).close()
     result = run("service", *(str(word).format(address) for word in words))
     assert result.exit_code == code
     assert says in result.stderr
@@ -131,7 +131,7 @@ def test_what_is_written_is_checked_again(address, small):
     document = run_json("service", "check", address, "--anchor", "anchor.json")
     assert document["faults"] == []
     assert document["tickets"] == 1
-    with Service(address) as service, service.database.writing():
+    with open_service(address) as service, service.database.writing():
         service.database.execute("UPDATE tickets SET status = 'used'")
     result = run("service", "check", address, "--json")
     assert result.exit_code == 1
@@ -179,7 +179,7 @@ def test_serve_prints_the_links_and_serves(small, monkeypatch):
     assert link.startswith("http://127.0.0.1:8123/t/")
     assert "http://127.0.0.1:8123/staff" in text
     password = text.split("password ")[1].split()[0]
-    with Service("tests.db") as service:
+    with open_service("tests.db") as service:
         assert sign_in(service, "admin", password)
         assert begin(service, link.rpartition("/")[2]).attempt
     ((settings,), options) = calls[0]
@@ -209,8 +209,8 @@ def test_cookies_need_https_beyond_this_machine(monkeypatch, words, secure, warn
 
 
 def test_without_the_extra_there_is_one_sentence(monkeypatch):
-    for name in [name for name in sys.modules if name.startswith("irtcat.service.storage.context")]:
-        monkeypatch.delitem(sys.modules, name)
+    for name in ("irtcat.service.assembly", "irtcat.service.storage.context"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     for words in (("serve", "tests.db"), ("service", "check", "tests.db")):
         monkeypatch.delitem(sys.modules, "irtcat.service.operations.server", raising=False)

@@ -13,11 +13,11 @@ from irtcat import InputError
 from irtcat.cat import Store, StoreError
 from irtcat.cat.live.log import first_digest
 from irtcat.service.accounts.accounts import add_account, sign_in
+from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library, people, proctoring
 from irtcat.service.operations import maintenance
 from irtcat.service.operations.maintenance import anchor, check, check_anchor, copy_service
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Service
 from tests.service.helpers import HandClock, bank, definition, items
 from tests.service.test_taking import Taker, ticket, to_adaptive
 
@@ -37,7 +37,7 @@ def closed():
 
 def filled(address, key=None):
     """A service with one finished attempt and one that is under way."""
-    service = Service(address, create=True, key=key, clock=HandClock())
+    service = open_service(address, create=True, key=key, clock=HandClock())
     OPEN.append(service)
     name, _ = library.publish(service, definition(), bank(), items(), actor="test", n_simulated=20)
     add_account(service, "ada", password=WORDS, roles=["admin"], actor="test")
@@ -120,7 +120,7 @@ def test_a_check_finds_what_was_changed(what, tmp_path):
     service, *_ = filled(tmp_path / "tests.db")
     statement, says = CHANGES[what]
     forced(service, statement)
-    with Service(tmp_path / "tests.db") as again:
+    with open_service(tmp_path / "tests.db") as again:
         faults = check(again).faults
     assert any(says in fault for fault in faults), faults
 
@@ -159,7 +159,7 @@ def test_an_anchor_finds_a_restored_older_copy(tmp_path):
     older = maintenance.backup(service, tmp_path / "older.db")
     taker.answer()
     document = anchor(service)
-    with Service(older) as restored:
+    with open_service(older) as restored:
         assert check(restored).faults == ()  # the copy alone shows nothing
         faults = check_anchor(restored, document)
     assert f"attempts: {taker.attempt} lacks its last 2 events (an older copy?)" in faults
@@ -222,7 +222,7 @@ def test_a_backup_of_sqlite_is_a_service(tmp_path):
     path = maintenance.backup(service, tmp_path / "backup.db")
     assert path.stat().st_mode & 0o077 == 0
     second.answer()  # the service goes on; the copy does not
-    with Service(path, clock=HandClock()) as restored:
+    with open_service(path, clock=HandClock()) as restored:
         assert restored.secret == service.secret
         assert check(restored).faults == ()
         taker = object.__new__(Taker)
@@ -259,7 +259,7 @@ def test_a_backup_of_postgresql_is_restored(request, tmp_path):
     target = server.create()
     restore = shutil.which("pg_restore")
     subprocess.run([restore, "--no-owner", "--dbname", target, str(path)], check=True)
-    with Service(target) as restored:
+    with open_service(target) as restored:
         assert ends(restored) == known
         assert check(restored).faults == ()
 
@@ -267,7 +267,7 @@ def test_a_backup_of_postgresql_is_restored(request, tmp_path):
 def test_a_backup_of_postgresql_without_pg_dump_is_a_sentence(request, tmp_path, monkeypatch):
     if "IRTCAT_POSTGRESQL" not in os.environ:
         pytest.skip("PostgreSQL: make test-service")
-    service = Service(request.getfixturevalue("server").create(), create=True)
+    service = open_service(request.getfixturevalue("server").create(), create=True)
     OPEN.append(service)
     monkeypatch.setattr(maintenance.shutil, "which", lambda name: None)
     with pytest.raises(InputError, match="needs pg_dump"):
@@ -287,7 +287,7 @@ def rows_of(service):
 @pytest.mark.parametrize("key", [None, "of the logs"])
 def test_a_copy_from_sqlite_holds_everything(address, tmp_path, key):
     service, _, second = filled(tmp_path / "source.db", key)
-    with Service(address, create=True, key=key, clock=HandClock()) as target:
+    with open_service(address, create=True, key=key, clock=HandClock()) as target:
         report = copy_service(service, target)
         assert (report.attempts, report.sessions, report.faults) == (2, 2, ())
         assert rows_of(target) == rows_of(service)
@@ -303,7 +303,7 @@ def test_a_copy_from_sqlite_holds_everything(address, tmp_path, key):
 
 def test_a_copy_needs_the_same_key(tmp_path):
     service, *_ = filled(tmp_path / "source.db", "of the logs")
-    other = Service(tmp_path / "target.db", create=True)
+    other = open_service(tmp_path / "target.db", create=True)
     OPEN.append(other)
     with pytest.raises(StoreError, match="differs"):
         copy_service(service, other)
@@ -319,7 +319,7 @@ def test_a_store_of_sessions_becomes_a_service(tmp_path):
         heads = plain.execute("SELECT * FROM sessions ORDER BY id").fetchall()
     plain.close()
     assert before
-    with Service(path) as service:
+    with open_service(path) as service:
         name, _ = library.publish(
             service, definition(), bank(), items(), actor="test", n_simulated=20
         )

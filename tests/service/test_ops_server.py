@@ -19,17 +19,17 @@ from opentelemetry import trace
 
 from irtcat.cat import Session, StoreError
 from irtcat.service.accounts.accounts import BROWSER, PROGRAM, add_account, issue_token, sign_in
+from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library, people
 from irtcat.service.base import limits
 from irtcat.service.base.errors import TooManyError, UnauthorizedError
 from irtcat.service.base.limits import ADDRESS, DEVICE, SIGN_IN, TICKET
 from irtcat.service.base.logs import JsonFormatter
+from irtcat.service.middleware.observing import Observing
+from irtcat.service.middleware.rate_limits import RateLimits
 from irtcat.service.operations import server as workers
 from irtcat.service.operations import warming
-from irtcat.service.operations.limiting import RateLimits
-from irtcat.service.operations.observing import Observing
 from irtcat.service.operations.server import ENVIRONMENT, STARTED, Settings, application
-from irtcat.service.storage.context import Service
 from tests.service.helpers import HandClock, bank, definition, items
 
 WORDS = "correct horse battery"
@@ -45,8 +45,8 @@ def small(service):
 
 def test_failed_sign_ins_are_limited_in_all_processes(address):
     clock = HandClock()
-    one = Service(address, create=True, clock=clock)
-    two = Service(address, clock=clock)
+    one = open_service(address, create=True, clock=clock)
+    two = open_service(address, clock=clock)
     add_account(one, "ada", password=WORDS, roles=["admin"], actor="test")
     add_account(one, "bob", password=WORDS, roles=["proctor"], actor="test")
     for at in range(int(SIGN_IN.burst)):
@@ -66,7 +66,7 @@ def test_failed_sign_ins_are_limited_in_all_processes(address):
 
 
 def test_unknown_names_are_limited_too(database):
-    service = Service(database, create=True, clock=HandClock())
+    service = open_service(database, create=True, clock=HandClock())
     for _ in range(int(SIGN_IN.burst)):
         with pytest.raises(UnauthorizedError):
             sign_in(service, "nobody", WORDS)
@@ -184,7 +184,7 @@ def test_requests_of_one_device_are_limited():
 
 def test_a_classroom_with_wrong_tickets(settings):
     """Whoever is signed in at the same address works on, and a right ticket opens its test."""
-    with Service(settings.address) as service:
+    with open_service(settings.address) as service:
         test = service.rows(library.sa.select(library.tables.tests.c.id))[0][0]
         right = people.issue_ticket(service, test, actor="test").token
         proctor = add_account(service, "pia", password=WORDS, roles=["proctor"], actor="test")
@@ -218,7 +218,7 @@ def test_buckets_do_not_grow_without_end(monkeypatch):
 
 @pytest.fixture
 def settings(address):
-    with Service(address, create=True) as service:
+    with open_service(address, create=True) as service:
         small(service)
     return Settings(address=address, secure=False)
 
@@ -242,7 +242,7 @@ def test_the_engine_is_warm_before_it_is_ready(settings, monkeypatch):
 
 
 def test_tests_published_later_are_warmed_too(settings):
-    with Service(settings.address) as service:
+    with open_service(settings.address) as service:
         done = set()
         warming.warm_open_tests(service, done)
         assert len(done) == 1
@@ -289,7 +289,7 @@ def test_answers_and_engine_time_are_counted(address):
     def value(name, **labels):
         return REGISTRY.get_sample_value(name, labels) or 0.0
 
-    service = Service(address, create=True)
+    service = open_service(address, create=True)
     taker = Taker(service, ticket(service, small(service)).token)
     before = value("irtcat_answers_total", section="adaptive")
     seconds = value("irtcat_engine_seconds_count", step="answer")
@@ -302,7 +302,7 @@ def test_answers_and_engine_time_are_counted(address):
 
 
 def test_the_access_log_holds_no_personal_data(settings, caplog):
-    with Service(settings.address) as service:
+    with open_service(settings.address) as service:
         test = service.rows(library.sa.select(library.tables.tests.c.id))[0][0]
         secret = people.issue_ticket(service, test, actor="test").token
     caplog.set_level(logging.INFO, logger="irtcat.access")
@@ -352,7 +352,7 @@ def test_spans_are_made_for_a_configured_sdk(monkeypatch):
         def start_as_current_span(self, *_, **__):
             return trace.use_span(Span())
 
-    monkeypatch.setattr("irtcat.service.operations.observing.tracer", Tracer())
+    monkeypatch.setattr("irtcat.service.middleware.observing.tracer", Tracer())
     app = FastAPI()
     app.get("/page/{name}")(lambda name: name)
     app.add_middleware(Observing)
@@ -473,7 +473,7 @@ def test_a_worker_that_starts_waits_for_the_database(monkeypatch):
             raise StoreError("the database system is starting up.")
         return "the service"
 
-    monkeypatch.setattr(workers, "Service", opens)
+    monkeypatch.setattr(workers, "open_service", opens)
     settings = workers.Settings(address="postgresql://host/tests")
     assert workers._opened(settings) == "the service"
     tries.clear()

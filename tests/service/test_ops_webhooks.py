@@ -14,13 +14,13 @@ import pytest
 import sqlalchemy as sa
 
 from irtcat import InputError
+from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library, proctoring
 from irtcat.service.base.errors import ConflictError, NotFoundError
 from irtcat.service.outbox import addresses, delivering, webhooks
 from irtcat.service.outbox.addresses import AddressError, checked_address
 from irtcat.service.outbox.delivering import PAUSES, deliver_due
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Service
 from tests.service.helpers import HandClock, bank, definition, items
 from tests.service.test_taking import Taker, ticket, to_adaptive
 
@@ -34,7 +34,7 @@ def clock():
 
 @pytest.fixture
 def service(database, clock):
-    return Service(database, create=True, clock=clock)
+    return open_service(database, create=True, clock=clock)
 
 
 def published(service):

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from irtcat._common.checks import InputError
+from irtcat.service.assembly import open_service
 from irtcat.service.attempts import people, proctoring, taking
 from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.attempts.results import attempt_result
 from irtcat.service.operations.sweeping import end_due
-from irtcat.service.storage.context import Service
 from tests.service.helpers import HandClock, publish
 
 STEPS = 150
@@ -126,8 +126,8 @@ def check(service, walk, before):
 def test_the_log_explains_the_state(address, seed):
     rng, clock = np.random.default_rng(seed), HandClock()
     with (
-        Service(address, create=True, clock=clock) as one,
-        Service(address, clock=clock) as two,
+        open_service(address, create=True, clock=clock) as one,
+        open_service(address, clock=clock) as two,
     ):
         wander([one, two], clock, rng)
 

@@ -11,13 +11,13 @@ from irtcat import EM, fit
 from irtcat._common.checks import InputError
 from irtcat.bank import ItemBank
 from irtcat.responses import Responses
+from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library, people, recalibration
 from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.attempts.exports import responses_of
 from irtcat.service.definition import publish_report
 from irtcat.service.operations import provision
 from irtcat.service.outbox.audit import audit_entries
-from irtcat.service.storage.context import Service
 from tests.service.helpers import HandClock, definition, items
 from tests.service.test_taking import Taker
 
@@ -47,7 +47,7 @@ def bank():
 
 @pytest.fixture
 def service(database):
-    return Service(database, create=True, clock=HandClock())
+    return open_service(database, create=True, clock=HandClock())
 
 
 @pytest.fixture

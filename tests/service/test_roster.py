@@ -2,15 +2,16 @@
 
 import pytest
 
+from irtcat.service.assembly import open_service
 from irtcat.service.attempts import people, roster
 from irtcat.service.base.errors import ConflictError, ServiceError
-from irtcat.service.storage.context import Service, new_secret
+from irtcat.service.storage.context import new_secret
 from tests.service.helpers import publish
 
 
 @pytest.fixture
 def service(tmp_path):
-    with Service(str(tmp_path / "tests.db"), create=True) as opened:
+    with open_service(str(tmp_path / "tests.db"), create=True) as opened:
         yield opened
 
 

@@ -20,6 +20,7 @@ from irtcat.service.accounts.accounts import (
     issue_token,
 )
 from irtcat.service.app import create_app
+from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library, monitoring, people
 from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.content import Item, ItemSet, Key
@@ -27,7 +28,6 @@ from irtcat.service.definition import publish_report
 from irtcat.service.outbox.audit import audit_entries
 from irtcat.service.pages.staff import PARTS
 from irtcat.service.pages.staff.base import Requires
-from irtcat.service.storage.context import Service
 from tests.service import helpers
 from tests.service.helpers import HandClock, definition, publish
 from tests.service.test_taking import Taker, to_adaptive
@@ -113,7 +113,7 @@ def clock():
 
 @pytest.fixture
 def service(tmp_path, clock):
-    with Service(str(tmp_path / "tests.db"), create=True, clock=clock) as opened:
+    with open_service(str(tmp_path / "tests.db"), create=True, clock=clock) as opened:
         yield opened
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import event
 
 from irtcat._common.checks import InputError
 from irtcat.cat import Session, StoreError
+from irtcat.service.assembly import open_service
 from irtcat.service.attempts import attempt as attempts
 from irtcat.service.attempts import exports, library, people, proctoring, results, taking
 from irtcat.service.attempts.attempt import attempt_of, seed_of
@@ -18,7 +19,6 @@ from irtcat.service.operations.maintenance import check
 from irtcat.service.operations.sweeping import end_due
 from irtcat.service.outbox import webhooks
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Service
 from irtcat.service.storage.database import open_database
 from tests.service.helpers import HandClock, bank, definition, items, publish, report_of
 
@@ -56,7 +56,7 @@ def clock():
 
 @pytest.fixture
 def service(database, clock):
-    return Service(database, create=True, clock=clock)
+    return open_service(database, create=True, clock=clock)
 
 
 @pytest.fixture
@@ -431,7 +431,7 @@ def test_a_damaged_attempt_does_not_hold_up_others(service, published, clock):
             .values(seal="x")
         )
     clock.move(700)
-    assert end_due(Service(service.database, clock=clock)) == [broken.attempt]
+    assert end_due(open_service(service.database, clock=clock)) == [broken.attempt]
     assert row_of(service, whole.attempt).status == "finished"
 
 
@@ -496,7 +496,7 @@ def test_erased_people_leave_a_whole_log(service, published):
 
 def test_another_process_goes_on(service, taker, clock, address, monkeypatch):
     """Two services on one database (two workers) see the same attempt."""
-    other = Service(service.database, clock=clock)
+    other = open_service(service.database, clock=clock)
     to_adaptive(taker)
     for worker in (other, service, other, service):
         taker.service = worker
@@ -508,8 +508,8 @@ def test_another_process_goes_on(service, taker, clock, address, monkeypatch):
 
 def test_a_clock_that_is_set_back(database, clock):
     """Time limits go on by the monotonic clock, and another worker's time is never negative."""
-    service = Service(database, create=True, clock=clock)
-    other = Service(database, clock=clock)
+    service = open_service(database, create=True, clock=clock)
+    other = open_service(database, clock=clock)
     test = publish(service, time_limit=600)
     taker = Taker(service, ticket(service, test).token)
     to_adaptive(taker)
@@ -534,7 +534,7 @@ def test_a_clock_that_is_set_back(database, clock):
 def test_a_full_disk(tmp_path):
     """Nothing is acknowledged while the disk is full; the test goes on when there is space."""
     database = open_database(str(tmp_path / "tests.db"), create=True)
-    service = Service(database, create=True)
+    service = open_service(database, create=True)
     test = publish(service)
     takers = [Taker(service, ticket(service, test).token) for _ in range(3)]
     for taker in takers:

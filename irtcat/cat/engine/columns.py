@@ -41,7 +41,21 @@ def item_testlets(bank: ItemBank, config: Config) -> IntArray:
 
 
 def pretest_of(bank: ItemBank, config: Config) -> BoolArray:
-    """Whether each item is a pretest item."""
+    """Whether each item is a pretest item.
+
+    Args:
+        bank: the bank.
+        config: the configuration, whose ``pretest`` names the column of the bank that marks them.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from irtcat import ItemBank
+        >>> from irtcat.cat import Config
+        >>> bank = ItemBank.from_parameters(a=1.0, b=[0.0, 1.0], item_ids=["i1", "i2"])
+        >>> bank = replace(bank, items=bank.items.assign(new=[False, True]))
+        >>> pretest_of(bank, Config(pretest="new", pretest_at=[1], max_items=1)).tolist()
+        [False, True]
+    """
     values = column_of(bank, config.pretest, False)
     return pd.Series(values).fillna(False).astype(bool).to_numpy()
 

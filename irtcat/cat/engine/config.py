@@ -1,6 +1,5 @@
 """Config: how an adaptive test starts, chooses, estimates and stops."""
 
-import hashlib
 import inspect
 import json
 import math
@@ -19,6 +18,7 @@ from irtcat._common.checks import (
     check_positive,
     is_number,
 )
+from irtcat._files.formats import document_hash
 from irtcat.cat.belief.line import PRIORS
 from irtcat.cat.named_rule import Part, as_part, part
 from irtcat.cat.rows import Rule
@@ -32,9 +32,9 @@ from irtcat.cat.rules.stopping import (
     COMBINATIONS,
     STOPPING,
     check_half_width,
-    leaves,
     length_within,
     parse_stopping,
+    single_rules,
 )
 from irtcat.selection import expectation_of
 
@@ -299,7 +299,7 @@ class Config:
     @property
     def is_guaranteed(self) -> bool:
         """Whether a stopping rule needs that every item is drawn with known probability."""
-        return any(STOPPING[leaf.name].needs_draws for leaf in leaves(self.stopping))
+        return any(STOPPING[leaf.name].needs_draws for leaf in single_rules(self.stopping))
 
     @property
     def default_estimator(self) -> str:
@@ -341,7 +341,7 @@ class Config:
         if isinstance(value, str) and value not in STOPPING:
             value = parse_stopping(value)
         rule = _stopping_rule(value)
-        lengths = [leaf.get("at") for leaf in leaves(rule) if leaf.name == "length"]
+        lengths = [leaf.get("at") for leaf in single_rules(rule) if leaf.name == "length"]
         if self.max_items == 0:
             explicit = [at for at in lengths if isinstance(at, int) and at > 0]
             self._set("max_items", max(explicit, default=LENGTH))
@@ -408,11 +408,6 @@ class Config:
     def hash(self) -> str:
         """SHA-256 of the configuration, in hexadecimal; stored with every session."""
         return document_hash(self.to_json())
-
-
-def document_hash(document: Mapping[str, Any]) -> str:
-    """SHA-256 of a JSON document, independent of the order of its fields."""
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 def _stopping_rule(value: Any) -> Part:

@@ -31,7 +31,7 @@ from irtcat.cat.rules.estimators import estimate
 from irtcat.cat.rules.exposure import EXPOSURE
 from irtcat.cat.rules.sampling import draw_from, drawn, draws
 from irtcat.cat.rules.starting import START, start_theta_of
-from irtcat.cat.rules.stopping import leaves, stops
+from irtcat.cat.rules.stopping import single_rules, stops
 from irtcat.prediction.betting import bet, no_bets
 
 BRANCHES = 16
@@ -301,7 +301,7 @@ def choose(
     context = context_of(pool, config, state)
     item, relaxed = _next_item(context)
     gain = state.gain
-    if any(leaf.name == "pser" for leaf in leaves(config.stopping)):
+    if any(leaf.name == "pser" for leaf in single_rules(config.stopping)):
         after = expected_variance(context, plug_in=False)[jnp.maximum(item, 0)]
         gain = jnp.sqrt(context.variance) - jnp.sqrt(jnp.maximum(after, 0))
         gain = jnp.where(item >= 0, gain, 0)
@@ -347,7 +347,7 @@ def ask(state: CatState, items: Int[Array, " batch"], relaxed: Array | None = No
 def _ended(pool: Pool, config: Config, state: CatState, items: Array) -> Array:
     """The reason that ends the session (rule, maximum length, no item left); 0 while it runs."""
     over, rule = stops(context_of(pool, config, state), config.stopping)
-    n_rules = len(leaves(config.stopping))
+    n_rules = len(single_rules(config.stopping))
     over = over & (state.scored >= config.min_items)
     reason = jnp.where(over, rule, 0)
     is_full = ~_room(pool, config, state.administered, state.n) & (reason == 0)

@@ -10,13 +10,13 @@ import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, is_number
 from irtcat._common.types import FloatArray
-from irtcat._files.formats import FileFormat
+from irtcat._files.formats import FileFormat, document_hash
 from irtcat._files.reading import read_json
 from irtcat._files.writing import replacing
 from irtcat.bank import ItemBank
 from irtcat.bank._arrays import bank_hash
 from irtcat.cat.belief.pool import Counts
-from irtcat.cat.engine.config import Config, document_hash
+from irtcat.cat.engine.config import Config
 from irtcat.cat.rules.exposure import CALIBRATE, EXPOSURE, blank_counts
 
 EXPOSURE_PARAMETERS = FileFormat(

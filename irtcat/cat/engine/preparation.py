@@ -42,7 +42,7 @@ from irtcat.cat.rules.criteria import CRITERIA
 from irtcat.cat.rules.estimators import METHODS
 from irtcat.cat.rules.exposure import EXPOSURE, blank_counts, check_exposure
 from irtcat.cat.rules.starting import START
-from irtcat.cat.rules.stopping import STOPPING, leaves
+from irtcat.cat.rules.stopping import STOPPING, single_rules
 from irtcat.models import CategoricalModel, in_precision, item_categories, steepest_slope
 
 LEAST_NODES = 81
@@ -144,7 +144,7 @@ def _check_rules(bank: ItemBank, config: Config) -> None:
         "exposure": (EXPOSURE, [config.exposure]),
         "content": (CONTENT, list(config.content)),
         "criterion": (CRITERIA, [config.criterion]),
-        "stopping": (STOPPING, leaves(config.stopping)),
+        "stopping": (STOPPING, single_rules(config.stopping)),
     }
     for argument, (table, parts) in tables.items() if dims > 1 else ():
         for name in (as_part(argument, value).name for value in parts):

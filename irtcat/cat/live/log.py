@@ -18,7 +18,10 @@ from irtcat._common.checks import argument_error
 from irtcat._files.formats import FileFormat
 
 Event = dict[str, Any]
+"""An event of a log: its fields by name."""
+
 Key = str | bytes | None
+"""A secret key of digests; None for digests without one."""
 
 Clock = Callable[[], tuple[datetime, float]]
 """A function that returns the time in UTC, and the seconds of a monotonic clock."""

@@ -66,7 +66,7 @@ from irtcat.cat.live.log import (
 )
 from irtcat.cat.live.status import SessionStatus
 from irtcat.cat.rules.exposure import blank_counts, cell_of, cuts_in
-from irtcat.cat.rules.stopping import STOPPING, leaves, score_moments
+from irtcat.cat.rules.stopping import STOPPING, score_moments, single_rules
 from irtcat.cat.studies.report import Report, numbered
 from irtcat.models import item_categories
 from irtcat.responses import Responses
@@ -296,7 +296,11 @@ class Session:
         return self._stamped(self.asking(self.state), self.head["started"])
 
     def _reasons(self) -> list[str]:
-        return [*(rule.name for rule in leaves(self.config.stopping)), "max_items", "no item left"]
+        return [
+            *(rule.name for rule in single_rules(self.config.stopping)),
+            "max_items",
+            "no item left",
+        ]
 
     def _apply(self, event: Event) -> None:
         """Apply an event of the log to the state; the items asked are those of the log."""
@@ -371,7 +375,7 @@ class Session:
                 "score": float(mean),
                 "score_sd": float(np.sqrt(max(float(variance), 0.0))),
             }
-            for rule in leaves(self.config.stopping):
+            for rule in single_rules(self.config.stopping):
                 if STOPPING[rule.name].classifies:
                     category = int(STOPPING[rule.name].function(context, **rule.kwargs()))
                     out["category"] = None if category < 0 else category
@@ -641,7 +645,7 @@ class Session:
         elif reason == "no item left":
             least = 0
         elif reason == "length":
-            lengths = [r.get("at") for r in leaves(self.config.stopping) if r.name == reason]
+            lengths = [r.get("at") for r in single_rules(self.config.stopping) if r.name == reason]
             least = max(least, min((at for at in lengths if isinstance(at, int)), default=0))
         if count < least:
             return f"ends after {count} answers, before {least}"

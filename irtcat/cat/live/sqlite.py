@@ -28,6 +28,7 @@ SQLITE = Dialect(
     lock="",  # a transaction that writes has the whole file
     json_text="json_extract({column}, '$.{field}')",
 )
+"""What SQLite writes in its own way."""
 
 
 class OpenFiles:

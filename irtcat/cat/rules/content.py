@@ -160,7 +160,7 @@ class Solver:
     """How shadow tests are solved.
 
     Attributes:
-        form: a function such as `irtcat.cat.rules.assembly.best_form`; a server solves them in
+        form: a function such as `irtcat.cat.rules.best_form`; a server solves them in
             other processes. JAX calls it from a thread of its own, so that it cannot be an
             argument.
     """
@@ -169,6 +169,7 @@ class Solver:
 
 
 SOLVER = Solver()
+"""How this process solves shadow tests."""
 
 
 def _solved(

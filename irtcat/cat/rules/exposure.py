@@ -186,6 +186,14 @@ def greatest_rate(rule: Part) -> float | None:
     """The rate that a rule allows over all sessions; None where it sets no bound.
 
     A share of the sessions for each item; for "overlap" a share of the items of two sessions.
+
+    Args:
+        rule: an exposure rule, such as that of a `irtcat.cat.Config`.
+
+    Example:
+        >>> from irtcat.cat import part
+        >>> greatest_rate(part("eligibility", rate=0.25)), greatest_rate(part("none"))
+        (0.25, None)
     """
     row = EXPOSURE[rule.name]
     if not row.limit:

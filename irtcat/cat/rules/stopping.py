@@ -277,10 +277,19 @@ def all_of(*rules: Any) -> Part:
     return part("all-of", rules=tuple(as_part("stopping", rule) for rule in rules))
 
 
-def leaves(rule: Part) -> list[Part]:
-    """The single rules of a combination, from left to right."""
+def single_rules(rule: Part) -> list[Part]:
+    """The single rules of a combination, from left to right.
+
+    Args:
+        rule: a stopping rule, such as that of a `irtcat.cat.Config`.
+
+    Example:
+        >>> rule = any_of(part("se", below=0.3), part("length", at=30))
+        >>> [member.name for member in single_rules(rule)]
+        ['se', 'length']
+    """
     if rule.name in COMBINATIONS:
-        return [leaf for member in rule.get("rules") for leaf in leaves(member)]
+        return [leaf for member in rule.get("rules") for leaf in single_rules(member)]
     return [rule]
 
 
@@ -304,7 +313,7 @@ def length_within(rule: Part, otherwise: float) -> float:
 
 def stops(context: Context, rule: Part) -> tuple[Array, Array]:
     """Whether a rule is met, and 1 + the number of the first single rule that is."""
-    fired = [STOPPING[leaf.name](context, **leaf.kwargs()) for leaf in leaves(rule)]
+    fired = [STOPPING[leaf.name](context, **leaf.kwargs()) for leaf in single_rules(rule)]
     position = iter(range(len(fired)))
 
     def holds(member: Part) -> Array:

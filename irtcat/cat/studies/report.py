@@ -26,7 +26,7 @@ from irtcat.cat.engine.plan import ContentPlan
 from irtcat.cat.engine.preparation import prepare
 from irtcat.cat.rules.exposure import greatest_rate
 from irtcat.cat.rules.sampling import draw_from, draws
-from irtcat.cat.rules.stopping import leaves, score_moments
+from irtcat.cat.rules.stopping import score_moments, single_rules
 from irtcat.prediction.betting import Draw, Intervals, intervals_of, tuning_terms
 from irtcat.responses import Responses
 from irtcat.selection import expectation_of
@@ -185,7 +185,7 @@ class Report:
 
     def reasons(self) -> pd.Series:
         """Number of sessions that each rule ended."""
-        names = [leaf.name for leaf in leaves(self.config.stopping)]
+        names = [leaf.name for leaf in single_rules(self.config.stopping)]
         names += ["max_items", "no item left"]
         counted = np.bincount(self.stop, minlength=len(names) + 1)[1 : len(names) + 1]
         return pd.Series(counted, index=pd.Index(names, name="rule"), name="sessions")
@@ -529,7 +529,7 @@ class Report:
 
     def to_frame(self) -> pd.DataFrame:
         """One row per session: truth, theta, se, n_items, stop, score, score_sd."""
-        names = [leaf.name for leaf in leaves(self.config.stopping)]
+        names = [leaf.name for leaf in single_rules(self.config.stopping)]
         names = ["", *names, "max_items", "no item left"]
         columns = {
             **numbered("truth", self.truth),

@@ -12,15 +12,15 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerifyMismatchError
 
 from irtcat._common.checks import argument_error, check_id
-from irtcat.cat.live.log import utc_text
+from irtcat.cat.live import utc_text
 from irtcat.service.base.errors import (
     ConflictError,
     ForbiddenError,
     NotFoundError,
     UnauthorizedError,
 )
+from irtcat.service.base.events import Acted
 from irtcat.service.base.limits import SIGN_IN, forget, take
-from irtcat.service.outbox.audit import record
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service, digest_of, new_secret
 
@@ -119,7 +119,7 @@ def add_account(
         if service.row(sa.select(tables.accounts.c.name).where(tables.accounts.c.name == name)):
             raise ConflictError("There is an account with this name.")
         service.database.run(tables.accounts.insert(), row)
-        record(service, actor, "account added", account=name, roles=checked)
+        service.publish(Acted(actor, "account added", {"account": name, "roles": checked}))
     return Account(name, tuple(checked))
 
 
@@ -150,7 +150,7 @@ def set_password(service: Service, name: str, password: str, *, actor: str) -> N
         if not service.database.run(statement.values(password=_hashed(password))).rowcount:
             raise NotFoundError("There is no such account.")
         revoke_tokens(service, name)
-        record(service, actor, "password changed", account=name)
+        service.publish(Acted(actor, "password changed", {"account": name}))
 
 
 _NOBODY = _hasher.hash(new_secret())
@@ -172,7 +172,7 @@ def sign_in(service: Service, name: str, password: str) -> Account:
     except (VerifyMismatchError, InvalidHashError):
         row = None
     if row is None or row.status != "open" or not row.password:
-        record(service, "system", "sign-in refused", account=name[:100])
+        service.publish(Acted("system", "sign-in refused", {"account": name[:100]}))
         raise UnauthorizedError("The name or the password is wrong.")
     forget(service, SIGN_IN, name)
     return account_from_row(row)
@@ -234,7 +234,7 @@ def change_account(
         if had and not any("admin" in json.loads(r.roles) for r in service.rows(others)):
             raise ConflictError("One open account must have the role admin.")
         revoke_tokens(service, name)
-        record(service, actor, "account changed", account=name, **values)
+        service.publish(Acted(actor, "account changed", {"account": name, **values}))
 
 
 def issue_token(service: Service, account: Account, *, kind: str = PROGRAM, label: str = "") -> str:
@@ -251,7 +251,7 @@ def issue_token(service: Service, account: Account, *, kind: str = PROGRAM, labe
     }
     with service.database.writing():
         service.database.run(tables.tokens.insert(), row)
-        record(service, account.actor, "token issued", token=kind, label=label)
+        service.publish(Acted(account.actor, "token issued", {"token": kind, "label": label}))
     return token
 
 

@@ -12,7 +12,7 @@ from itsdangerous import BadSignature, URLSafeTimedSerializer
 
 from irtcat._common.checks import check_id
 from irtcat.service.base.errors import ForbiddenError, NotFoundError, UnauthorizedError
-from irtcat.service.outbox.audit import record
+from irtcat.service.base.events import Acted
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service, digest_of, new_id, new_secret
 
@@ -76,7 +76,7 @@ def add_client(service: Service, name: str, *, actor: str) -> tuple[str, str]:
     row = {"id": client, "secret": digest_of(secret), "name": name, "status": "open"}
     with service.database.writing():
         service.database.run(tables.clients.insert(), {**row, "created": service.now()})
-        record(service, actor, "client added", client=client)
+        service.publish(Acted(actor, "client added", {"client": client}))
     return client, secret
 
 
@@ -90,7 +90,7 @@ def close_client(service: Service, client: str, *, actor: str) -> None:
         statement = tables.clients.update().where(tables.clients.c.id == client)
         if not service.database.run(statement.values(status="closed")).rowcount:
             raise NotFoundError("There is no such client.")
-        record(service, actor, "client closed", client=client)
+        service.publish(Acted(actor, "client closed", {"client": client}))
 
 
 def client_table(service: Service) -> pd.DataFrame:

@@ -25,7 +25,7 @@ from joserfc.jwk import KeySet
 from irtcat._common.checks import argument_error
 from irtcat.service.accounts.accounts import Account, account_from_row
 from irtcat.service.base.errors import UnauthorizedError
-from irtcat.service.outbox.audit import record
+from irtcat.service.base.events import Acted
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 
@@ -216,7 +216,7 @@ def finish_sign_in(
         )
     )
     if row is None:
-        record(service, "system", "sign-in refused", provider=provider.name)
+        service.publish(Acted("system", "sign-in refused", {"provider": provider.name}))
         raise UnauthorizedError("There is no account for this identity. Ask for one.")
     return account_from_row(row)
 

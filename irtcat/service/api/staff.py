@@ -39,6 +39,7 @@ from irtcat.service.attempts import (
 )
 from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.base.errors import NotFoundError, ServiceError
+from irtcat.service.base.events import Acted
 from irtcat.service.definition import parse_definition
 from irtcat.service.outbox import audit, webhooks
 from irtcat.service.storage.context import Service
@@ -245,7 +246,7 @@ def upload_items(request: Request, at: Annotated[Acting, needs("items")], data: 
     """Store items with their keys: a table in CSV, a QTI 3.0 package, or a zip of a folder."""
     items = uploaded_items(data, is_table=content_type(request, *ITEMS) == TABLE)
     name = library.add_items(at.service, items)
-    audit.record(at.service, at.actor, "items added", items=name)
+    at.service.publish(Acted(at.actor, "items added", {"items": name}))
     return {"hash": name, "items": len(items)}
 
 

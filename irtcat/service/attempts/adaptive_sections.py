@@ -26,8 +26,8 @@ from irtcat.cat import Config, ExposureParameters, Session, prepare
 from irtcat.models import item_categories
 from irtcat.service.attempts.library import published_test, stored_bank
 from irtcat.service.base.errors import ConflictError, NotFoundError, ServiceError
+from irtcat.service.base.events import Acted
 from irtcat.service.definition import Adaptive
-from irtcat.service.outbox.audit import record
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Loaded, Service, new_id
 
@@ -151,7 +151,7 @@ def create_section(service: Service, client: str, document: Mapping[str, Any]) -
     }
     with service.database.writing():
         service.database.run(tables.sections.insert(), row)
-        record(service, f"client:{client}", "section created", section=name)
+        service.publish(Acted(f"client:{client}", "section created", {"section": name}))
     return name
 
 
@@ -193,7 +193,7 @@ def delete_section(service: Service, client: str, name: str) -> None:
     with service.database.writing():
         deleted = tables.sections.update().where(tables.sections.c.id == name)
         service.database.run(deleted.values(status="deleted"))
-        record(service, f"client:{client}", "section deleted", section=name)
+        service.publish(Acted(f"client:{client}", "section deleted", {"section": name}))
 
 
 def _serializer(service: Service) -> URLSafeSerializer:
@@ -239,7 +239,9 @@ def begin_session(
             prior=_prior(it.bank, prior),
             counts=it.exposure,
         )
-        record(service, f"client:{client}", "session begun", section=section, session=session.id)
+        service.publish(
+            Acted(f"client:{client}", "session begun", {"section": section, "session": session.id})
+        )
     return _turn(service, session)
 
 
@@ -365,4 +367,4 @@ def end_session(service: Service, client: str, section: str, session: str) -> No
         _check_session(service, client, section, session)
         row = {"session": session, "ended": service.now()}
         service.database.run(tables.ended_sessions.insert(), row)
-        record(service, f"client:{client}", "session ended", session=session)
+        service.publish(Acted(f"client:{client}", "session ended", {"session": session}))

@@ -16,27 +16,19 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from irtcat._common.checks import InputError
-from irtcat._files.formats import FileFormat
+from irtcat._files import FileFormat
 from irtcat.cat import Session, StoreError
-from irtcat.cat.live.log import Event, Stopwatch, first_digest, utc_text
+from irtcat.cat.live import Event, Stopwatch, first_digest, utc_text
 from irtcat.service.attempts.library import PublishedTest, published_test
 from irtcat.service.attempts.progress import ABANDONED, COMPLETED, TIME_LIMIT, Progress
 from irtcat.service.base.errors import ConflictError, GoneError, NotFoundError, UnauthorizedError
+from irtcat.service.base.events import AttemptChanged
 from irtcat.service.base.metrics import ANSWERS, engine_time
 from irtcat.service.definition import Adaptive, Break, Fixed, Instructions, Practice
-from irtcat.service.outbox.lti_grades import grade_changed
-from irtcat.service.outbox.webhooks import notify
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Loaded, Service, digest_of, new_id, new_secret
 
 ATTEMPT = FileFormat("irtcat-attempt", "an attempt", "Restore a copy.")
-
-MESSAGES = {
-    "begin": "attempt.started",
-    "finish": "attempt.finished",
-    "void": "attempt.voided",
-}
-"""Messages to webhooks by kind of event."""
 
 ROW = (
     sa.select(tables.attempts.c.head, tables.attempts.c.device, tables.attempt_seals.c.seal)
@@ -98,39 +90,34 @@ class Attempt:
         """Write the new events, and what the table of attempts shows of them."""
         if not self._new:
             return
-        grade_changed(self.service, self.id, {event["kind"] for event in self._new})
         self._digest = self.service.attempt_log.append(
             self.id, self._written, self._digest, self._new
         )
         self._written += len(self._new)
-        self._report()
-        self._new = []
         progress = self.progress
+        waiting = sorted(n for n, a in progress.answers.items() if a.code is None)
+        kinds = tuple(event["kind"] for event in self._new)
+        self.service.publish(
+            AttemptChanged(self.id, self.test.id, self.head["person"], kinds, tuple(waiting))
+        )
+        self._count_answers()
+        self._new = []
         summary = {
             "section": progress.section,
             "answered": len(progress.answers),
             "seconds": round(progress.used_test, 1),
-            "waiting": sorted(n for n, a in progress.answers.items() if a.code is None),
+            "waiting": waiting,
         }
         shown = {"status": progress.status, "updated": progress.last, "due": self.due()}
         self.service.database.run(
             UPDATE, {"name": self.id, **shown, "summary": json.dumps(summary)}
         )
 
-    def _report(self) -> None:
-        """Tell webhooks and metrics of the new events."""
-        about = {"attempt": self.id, "test": self.test.id, "person": self.head["person"]}
+    def _count_answers(self) -> None:
         for event in self._new:
-            message = MESSAGES.get(event["kind"])
-            if message is not None:
-                notify(self.service, message, **about)
             if event["kind"] == "answer":
                 part = self.test.definition.sections[self.progress.answers[event["item"]].section]
                 ANSWERS.labels(part.kind).inc()
-            elif event["kind"] == "finish":
-                waiting = [n for n, a in self.progress.answers.items() if a.code is None]
-                if waiting:
-                    notify(self.service, "rating.needed", **about, items=sorted(waiting))
 
     @property
     def has_changed(self) -> bool:

@@ -10,7 +10,7 @@ import pandas as pd
 import sqlalchemy as sa
 from lxml import etree
 
-from irtcat._files.csv import FORMULAS
+from irtcat._files import FORMULAS
 from irtcat.responses import Responses
 from irtcat.service.attempts.attempt import Attempt, attempt_of
 from irtcat.service.attempts.library import published_test

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import sqlalchemy as sa
 
-from irtcat.cat.rules.exposure import greatest_rate
+from irtcat.cat.rules import greatest_rate
 from irtcat.models import expected_responses, response_variances, take
 from irtcat.service.attempts.attempt import Attempt, attempt_of
 from irtcat.service.attempts.library import PublishedTest, published_test

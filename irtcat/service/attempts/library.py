@@ -10,12 +10,12 @@ import pandas as pd
 import sqlalchemy as sa
 
 from irtcat._common.checks import argument_error
-from irtcat.bank import ItemBank
-from irtcat.bank._arrays import bank_hash
+from irtcat._files import document_hash
+from irtcat.bank import ItemBank, bank_hash
 from irtcat.cat import Config, ExposureParameters
-from irtcat.cat.engine.config import document_hash
 from irtcat.models import item_categories
 from irtcat.service.base.errors import ConflictError, NotFoundError
+from irtcat.service.base.events import Acted, TestPublished
 from irtcat.service.content import (
     Item,
     ItemSet,
@@ -33,8 +33,6 @@ from irtcat.service.definition import (
     pool_of,
     publish_report,
 )
-from irtcat.service.outbox.audit import record
-from irtcat.service.outbox.webhooks import notify
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 from irtcat.service.storage.uploads import uploaded_bank
@@ -167,7 +165,7 @@ def add_bank(service: Service, data: bytes, *, actor: str) -> str:
     bank = uploaded_bank(data)
     with service.database.writing():
         name = service.store.add_bank(bank)
-        record(service, actor, "bank added", bank=name)
+        service.publish(Acted(actor, "bank added", {"bank": name}))
     return name
 
 
@@ -269,8 +267,7 @@ def publish(
                 "published": service.now(),
             }
             service.database.run(tables.tests.insert(), row)
-            record(service, actor, "test published", test=name)
-            notify(service, "test.published", test=name)
+            service.publish(TestPublished(name, actor))
     return name, report
 
 
@@ -349,7 +346,7 @@ def retire(service: Service, name: str, *, actor: str) -> None:
         )
         if not service.database.run(statement.values(status="retired")).rowcount:
             raise ConflictError(f"The test {test.definition.title!r} is retired.")
-        record(service, actor, "test retired", test=name)
+        service.publish(Acted(actor, "test retired", {"test": name}))
     service.tests.drop(name)
 
 

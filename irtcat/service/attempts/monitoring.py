@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from scipy.stats import binom
 
 from irtcat._common.checks import InputError, argument_error, check_count, is_number
-from irtcat.cat import in_words, retraced
-from irtcat.cat.rules.exposure import EXPOSURE, greatest_rate
+from irtcat.cat import EXPOSURE, in_words, retraced
+from irtcat.cat.rules import greatest_rate
 from irtcat.diagnose import person_fit
 from irtcat.service.attempts import proctoring
 from irtcat.service.attempts.attempt import Attempt, attempt_of

@@ -14,11 +14,11 @@ import pandas as pd
 import sqlalchemy as sa
 
 from irtcat._common.checks import argument_error, check_id, shorten
-from irtcat.cat.live.log import utc_text
+from irtcat.cat.live import utc_text
 from irtcat.service.attempts.library import PublishedTest, published_test
 from irtcat.service.base.errors import ConflictError, NotFoundError
+from irtcat.service.base.events import Acted
 from irtcat.service.definition import time_factor
-from irtcat.service.outbox.audit import record
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service, digest_of, new_id, new_secret
 
@@ -63,7 +63,7 @@ def add_person(
         person = new_id("p")
         row = {"id": person, "name": name, "email": email, "external": external}
         service.database.run(tables.people.insert(), {**row, "created": service.now()})
-        record(service, actor, "person added", person=person)
+        service.publish(Acted(actor, "person added", {"person": person}))
     return person
 
 
@@ -108,7 +108,7 @@ def erase(service: Service, person: str, *, actor: str) -> None:
             tables.tickets.c.person == person, tables.tickets.c.status == "open"
         )
         service.database.run(revoked.values(status="revoked"))
-        record(service, actor, "person erased", person=person)
+        service.publish(Acted(actor, "person erased", {"person": person}))
 
 
 def people_table(service: Service) -> pd.DataFrame:
@@ -185,7 +185,9 @@ def issue_ticket(
             "attempt": "",
         }
         service.database.run(tables.tickets.insert(), row)
-        record(service, actor, "ticket issued", ticket=ticket, test=test, person=person)
+        service.publish(
+            Acted(actor, "ticket issued", {"ticket": ticket, "test": test, "person": person})
+        )
     return Ticket(ticket, token, person)
 
 
@@ -212,7 +214,7 @@ def revoke_ticket(service: Service, ticket: str, *, actor: str) -> None:
             raise ConflictError(f"The ticket is {row.status}.")
         statement = tables.tickets.update().where(tables.tickets.c.id == ticket)
         service.database.run(statement.values(status="revoked"))
-        record(service, actor, "ticket revoked", ticket=ticket)
+        service.publish(Acted(actor, "ticket revoked", {"ticket": ticket}))
 
 
 def ticket_table(service: Service, test: str | None = None) -> pd.DataFrame:

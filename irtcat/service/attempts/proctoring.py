@@ -8,17 +8,17 @@ import pandas as pd
 import sqlalchemy as sa
 
 from irtcat._common.checks import argument_error, is_number
-from irtcat.cat.live.log import Event
+from irtcat.cat.live import Event
 from irtcat.service.attempts.attempt import attempt_of, opened
 from irtcat.service.attempts.progress import BY_STAFF, COMPLETED
 from irtcat.service.base.errors import ConflictError
-from irtcat.service.outbox.audit import record
+from irtcat.service.base.events import Acted
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 
 
 def _act(service: Service, attempt: str, actor: str, action: str, **details: Any) -> None:
-    record(service, actor, action, attempt=attempt, **details)
+    service.publish(Acted(actor, action, {"attempt": attempt, **details}))
 
 
 def pause(service: Service, attempt: str, *, actor: str, reason: str) -> None:

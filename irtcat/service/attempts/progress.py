@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from irtcat.cat.live.log import Event
+from irtcat.cat.live import Event
 from irtcat.service.definition import (
     Adaptive,
     Break,

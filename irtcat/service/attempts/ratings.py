@@ -16,7 +16,7 @@ from irtcat.agreement import cohen_kappa
 from irtcat.service.attempts.attempt import Attempt, attempt_of, opened
 from irtcat.service.attempts.library import published_test
 from irtcat.service.base.errors import ConflictError, NotFoundError
-from irtcat.service.outbox.audit import record
+from irtcat.service.base.events import Acted
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 
@@ -148,7 +148,7 @@ def rate(
             "rated": service.now(),
         }
         service.database.run(tables.ratings.insert(), row)
-        record(service, actor, "response rated", attempt=attempt, item=item)
+        service.publish(Acted(actor, "response rated", {"attempt": attempt, "item": item}))
         codes = [*(r.score for r in known), code]
         if kind == RATING and len(codes) < RATERS:
             return "open"

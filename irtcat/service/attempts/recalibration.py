@@ -9,20 +9,19 @@ import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, check_count
 from irtcat._common.types import IntArray
-from irtcat.bank import ItemBank
-from irtcat.bank._arrays import bank_hash
-from irtcat.cat.engine.columns import pretest_of
+from irtcat.bank import ItemBank, bank_hash
+from irtcat.cat import pretest_of
 from irtcat.fitting import fit
-from irtcat.models import item_categories, item_models, parameter_matrix
+from irtcat.models import column_names, item_categories, item_models
 from irtcat.service.attempts import library
 from irtcat.service.attempts.exports import responses_of
 from irtcat.service.attempts.library import PublishedTest, published_test
+from irtcat.service.base.events import Acted
 from irtcat.service.definition import (
     Adaptive,
     PublishingReport,
     TestDefinition,
 )
-from irtcat.service.outbox.audit import record
 from irtcat.service.storage.context import Service
 
 LEAST_ANSWERS = 30
@@ -128,7 +127,9 @@ def recalibrate(
     warnings = _warnings(result.converged, counts, fitted)
     with service.database.writing():
         stored = service.store.add_bank(new_bank)
-        record(service, actor, "items recalibrated", test=test, bank=stored, items=fitted)
+        service.publish(
+            Acted(actor, "items recalibrated", {"test": test, "bank": stored, "items": fitted})
+        )
     return Recalibration(
         test=test,
         bank=stored,
@@ -164,7 +165,7 @@ def _exchanged(bank: ItemBank, calibrated: ItemBank, test: str, n: int) -> ItemB
     stays = [name for name in bank.item_ids.tolist() if name not in set(new)]
     kept = bank.subset(stays)
     if kept.covariance is None and calibrated.covariance is not None:
-        n_params = parameter_matrix(kept.model).shape[1]
+        n_params = len(column_names(kept.model))
         kept = replace(kept, covariance=np.full((kept.n_items, n_params, n_params), np.nan))
     # Statistics are of other responses; flags say which categories have no estimate.
     calibrated = replace(

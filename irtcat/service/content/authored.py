@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from irtcat._common.checks import InputError, brief, shorten
-from irtcat._files.reading import read_bytes
+from irtcat._files import read_bytes
 from irtcat.service.content.fields import content_error
 from irtcat.service.content.media import MOST_MEDIA, media_type
 from irtcat.service.content.records import Choice, Item, Key, Media, Stimulus, checked_key

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from irtcat._common.checks import InputError, brief, one_line, shorten
-from irtcat._files.csv import is_marked, unescape
+from irtcat._files import is_marked, unescape
 from irtcat.service.content.authored import check_names, decoded
 from irtcat.service.content.fields import content_error
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from irtcat._common.checks import InputError, brief, shorten
-from irtcat._files.archives import Unpacker
-from irtcat._files.reading import opened
+from irtcat._files import Unpacker, opened
 
 MOST_MEMBERS = 100_000
 """Most members: 50,000 items with a media file each. A zip of empty members is a bomb too."""

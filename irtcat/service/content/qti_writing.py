@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from irtcat._common.checks import InputError, brief, shorten
-from irtcat._files.writing import replacing
+from irtcat._files import replacing
 from irtcat.service.content.html import VOID
 from irtcat.service.content.numerals import number_of
 from irtcat.service.content.qti_names import (

@@ -4,7 +4,7 @@ import os
 import zipfile
 
 from irtcat._common.checks import InputError
-from irtcat._files.reading import check_path, check_regular
+from irtcat._files import check_path, check_regular
 from irtcat.service.content.folder import read_folder
 from irtcat.service.content.qti import read_qti
 from irtcat.service.content.records import ItemSet

@@ -9,7 +9,7 @@ import pandas as pd
 from irtcat._common.checks import InputError, argument_error, brief, shorten
 from irtcat.bank import ItemBank
 from irtcat.cat import prepare
-from irtcat.cat.rules.stopping import leaves
+from irtcat.cat.rules import single_rules
 from irtcat.models import CategoricalModel, item_categories
 from irtcat.service.definition.fields import DefinitionError, Fault
 from irtcat.service.definition.records import (
@@ -343,7 +343,7 @@ def _pool_warnings(
             f"Section {at} has {pool.n_items} items for tests of up to {config.max_items}: tests "
             "will have many items in common."
         )
-    rules = leaves(config.stopping)
+    rules = single_rules(config.stopping)
     if {rule.name for rule in rules} & {"se", "pser", "information"} and config.least_length < 5:
         yield f"Section {at} may end after {max(config.least_length, 1)} items: set `min_items`."
     for rule in rules:

@@ -15,17 +15,16 @@ from irtcat.agreement import (
     observed_classification,
     rudner_classification,
 )
-from irtcat.bank import ItemBank
-from irtcat.bank._arrays import bank_hash
+from irtcat.bank import ItemBank, bank_hash
 from irtcat.cat import (
     ExposureParameters,
     Report,
     calibrate_exposure,
     drawn_abilities,
+    errors_by_ability,
+    pretest_of,
     simulate,
 )
-from irtcat.cat.engine.columns import pretest_of
-from irtcat.cat.studies.conditional import errors_by_ability
 from irtcat.models import item_categories
 from irtcat.scale import ordered_item_booklet
 from irtcat.scoring import score

@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from irtcat._common.checks import InputError, one_line, shorten
-from irtcat._files.reading import check_regular, read_bytes
+from irtcat._files import check_regular, read_bytes
 from irtcat.service.definition.fields import DefinitionError, Fault
 from irtcat.service.definition.records import TestDefinition
 

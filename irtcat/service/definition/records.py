@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from irtcat._common.checks import InputError, argument_error
+from irtcat._files import document_hash
 from irtcat.cat import Config
-from irtcat.cat.engine.config import document_hash
 from irtcat.service.definition.fields import (
     Fault,
     Invalid,

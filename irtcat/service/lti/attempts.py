@@ -11,15 +11,20 @@ from irtcat.service.attempts.attempt import Started, begin, opened
 from irtcat.service.attempts.library import PublishedTest, published_test
 from irtcat.service.attempts.people import add_person, issue_ticket
 from irtcat.service.base.errors import ConflictError, GoneError, NotFoundError
+from irtcat.service.base.events import Acted, AttemptChanged
 from irtcat.service.lti.launching import Launch, LaunchError
 from irtcat.service.lti.platforms import Platform, platform
-from irtcat.service.outbox.audit import record
-from irtcat.service.outbox.lti_grades import WAITING
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service, digest_of, new_secret
 
 ACTOR = "lti:{}"
 """Who acts, in the audit log: the platform by its id."""
+
+CHANGING = frozenset({"finish", "rating", "void", "reopen"})
+"""Kinds of events after which the platform's gradebook is no longer right."""
+
+WAITING, SENT, FAILED = "waiting", "sent", "failed"
+"""States of a grade."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +164,9 @@ def _begin(service: Service, launch: Launch, known: Platform) -> Started:
         "due": "",
     }
     service.database.run(tables.lti_attempts.insert(), row)
-    record(service, actor, "LTI attempt begun", attempt=started.attempt, person=person)
+    service.publish(
+        Acted(actor, "LTI attempt begun", {"attempt": started.attempt, "person": person})
+    )
     return started
 
 
@@ -172,6 +179,20 @@ def _set_line_item(service: Service, launch: Launch, row: Any) -> None:
     if row.status in ("finished", "void"):
         values |= {"grade": WAITING, "version": row.version + 1, "tries": 0, "due": service.now()}
     service.database.run(rows.update().where(rows.c.attempt == row.attempt).values(**values))
+
+
+def attempt_changed(service: Service, event: AttemptChanged) -> None:
+    """Note that the grade of an attempt is to be sent, if a platform opened it.
+
+    Only this is written: the score is computed when it is sent (`irtcat.service.lti.grades`), so
+    that the platform gets the latest one.
+    """
+    if not CHANGING.intersection(event.kinds):
+        return
+    rows = tables.lti_attempts
+    statement = rows.update().where(rows.c.attempt == event.attempt, rows.c.line_item != "")
+    values = {"grade": WAITING, "version": rows.c.version + 1, "tries": 0, "due": service.now()}
+    service.database.run(statement.values(**values))
 
 
 def link_summary(service: Service, launch: Launch) -> dict[str, int]:

@@ -9,13 +9,12 @@ from typing import Any
 import sqlalchemy as sa
 from fastapi import FastAPI
 
-from irtcat.cat.live.log import utc_text
+from irtcat.cat.live import utc_text
 from irtcat.service.attempts.attempt import Attempt, attempt_of
 from irtcat.service.attempts.results import attempt_result, waiting_items
-from irtcat.service.lti.attempts import subject_of
+from irtcat.service.lti.attempts import FAILED, SENT, WAITING, subject_of
 from irtcat.service.lti.connection import Connection, PlatformError, connection_of
 from irtcat.service.lti.platforms import platform
-from irtcat.service.outbox.lti_grades import FAILED, SENT, WAITING
 from irtcat.service.outbox.repeating import AT_ONCE, CLAIM, PAUSES, repeating
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from joserfc import jwt
 from joserfc.errors import InvalidKeyIdError, JoseError
 
-from irtcat.cat.live.log import utc_text
+from irtcat.cat.live import utc_text
 from irtcat.service.base.errors import NotFoundError, ServiceError
 from irtcat.service.lti.connection import SCORE_SCOPE, Connection, PlatformError
 from irtcat.service.lti.platforms import Platform, is_url, platform, platform_of_login

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from irtcat._common.checks import argument_error
 from irtcat.service.attempts.library import published_test
 from irtcat.service.base.errors import ConflictError, NotFoundError
-from irtcat.service.outbox.audit import record
+from irtcat.service.base.events import Acted
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service, new_id
 
@@ -203,7 +203,7 @@ def add_platform(
             raise ConflictError("There is a platform with this issuer and client id.")
         stored = {**_to_row(vars(added)), "created": service.now()}
         service.database.run(tables.lti_platforms.insert(), stored)
-        record(service, actor, "LTI platform added", platform=added.id)
+        service.publish(Acted(actor, "LTI platform added", {"platform": added.id}))
     return added
 
 
@@ -299,7 +299,11 @@ def change_platform(service: Service, platform_id: str, *, actor: str, **changes
         _check(service, fields)
         statement = tables.lti_platforms.update().where(tables.lti_platforms.c.id == platform_id)
         service.database.run(statement.values(**_to_row(fields)))
-        record(service, actor, "LTI platform changed", platform=platform_id, fields=sorted(changes))
+        service.publish(
+            Acted(
+                actor, "LTI platform changed", {"platform": platform_id, "fields": sorted(changes)}
+            )
+        )
     return Platform(**fields)
 
 
@@ -318,7 +322,7 @@ def remove_platform(service: Service, name: str, *, actor: str) -> None:
         launches = tables.lti_launches.delete().where(tables.lti_launches.c.platform == name)
         service.database.run(launches)
         service.database.run(tables.lti_platforms.delete().where(tables.lti_platforms.c.id == name))
-        record(service, actor, "LTI platform removed", platform=name)
+        service.publish(Acted(actor, "LTI platform removed", {"platform": name}))
 
 
 def embedding_origins(service: Service) -> list[str]:

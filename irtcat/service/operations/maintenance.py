@@ -21,12 +21,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from irtcat._common.checks import InputError, brief, one_line
-from irtcat._files.formats import FileFormat
-from irtcat._files.writing import check_target
+from irtcat._files import FileFormat, check_target
 from irtcat.cat import StoreError
-from irtcat.cat.live.log import first_digest, is_digest
-from irtcat.cat.live.sqlite import SQLITE
-from irtcat.cat.live.store_file import EventLog
+from irtcat.cat.live import SQLITE, EventLog, first_digest, is_digest
+from irtcat.service.assembly import open_service
 from irtcat.service.attempts.attempt import Attempt, attempt_of
 from irtcat.service.attempts.library import published_test, test_id
 from irtcat.service.outbox.audit import HEAD as AUDIT_HEAD
@@ -333,7 +331,7 @@ def _backup_sqlite(service: Service, path: Path) -> None:
     except sqlite3.Error as error:
         raise StoreError(f"{path}: no backup ({error}).") from None
     path.chmod(0o600)
-    with Service(path, key=service.log_key) as copy:
+    with open_service(path, key=service.log_key) as copy:
         faults = check(copy).faults
     if faults:
         raise StoreError(f"The backup is damaged, as the database may be: {faults[0]}")

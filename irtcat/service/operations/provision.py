@@ -10,8 +10,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from irtcat._common.checks import InputError
-from irtcat.bank import ItemBank
-from irtcat.cat.live.session import bank_hash
+from irtcat.bank import ItemBank, bank_hash
 from irtcat.service import example
 from irtcat.service.accounts.accounts import add_account
 from irtcat.service.attempts.library import publish, published_tests, test_id

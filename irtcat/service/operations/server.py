@@ -23,11 +23,10 @@ from fastapi import FastAPI
 from irtcat._common.checks import InputError
 from irtcat.cat import StoreError
 from irtcat.service.app import create_app
+from irtcat.service.assembly import open_service
 from irtcat.service.base.logs import LOGGING
 from irtcat.service.base.metrics import MULTIPROCESS, add_metrics
 from irtcat.service.lti.grades import sending
-from irtcat.service.operations.limiting import RateLimits
-from irtcat.service.operations.observing import Observing
 from irtcat.service.operations.shadow import shadowing
 from irtcat.service.operations.sweeping import sweeping
 from irtcat.service.operations.warming import warming
@@ -96,12 +95,11 @@ def application(settings: Settings | None = None) -> FastAPI:
         service.close()
 
     beside = [closing, shadowing, warming, sweeping, delivering, sending]
-    app = create_app(service, secure=settings.secure, beside=beside)
+    app = create_app(
+        service, secure=settings.secure, observed=True, limited=settings.limited, beside=beside
+    )
     app.state.private_webhooks = settings.private_webhooks
     add_metrics(app, settings.metrics_token)
-    if settings.limited:
-        app.add_middleware(RateLimits)
-    app.add_middleware(Observing)  # added last: outermost, so that refused requests count
     return app
 
 
@@ -113,7 +111,7 @@ def _opened(settings: Settings) -> Service:
     until = time.monotonic() + DATABASE_WITHIN
     while True:
         try:
-            return Service(settings.address, key=settings.key or None)
+            return open_service(settings.address, key=settings.key or None)
         except StoreError as error:
             if "://" not in settings.address or time.monotonic() > until:
                 raise

@@ -21,8 +21,7 @@ from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
 from irtcat._common.types import BoolArray, FloatArray, IntArray
-from irtcat.cat.rules import content
-from irtcat.cat.rules.assembly import Rules, best_form
+from irtcat.cat.rules import SOLVER, Rules, best_form
 from irtcat.service.base.metrics import SHADOW
 from irtcat.service.storage.context import Service
 
@@ -41,7 +40,7 @@ STORED = 2000
 
 
 class ShadowPool:
-    """Solves shadow tests like `irtcat.cat.rules.assembly.best_form`, in another process."""
+    """Solves shadow tests like `irtcat.cat.rules.best_form`, in another process."""
 
     def __init__(self, processes: int = PROCESSES, time_limit: float = TIME_LIMIT):
         self._processes, self.time_limit = processes, time_limit
@@ -130,10 +129,10 @@ def _digest(rules: Rules) -> str:
 async def shadowing(app: FastAPI) -> AsyncIterator[None]:
     """Solve shadow tests by a pool while the application runs; it starts with the first of them."""
     assert isinstance(app.state.service, Service)
-    pool, before = ShadowPool(), content.SOLVER.form
-    content.SOLVER.form = pool
+    pool, before = ShadowPool(), SOLVER.form
+    SOLVER.form = pool
     try:
         yield
     finally:
-        content.SOLVER.form = before
+        SOLVER.form = before
         await run_in_threadpool(pool.close)

@@ -1,1 +1,1 @@
-"""What the service sends: audit, webhooks, grades."""
+"""What the service sends: the audit log and webhooks."""

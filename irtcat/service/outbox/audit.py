@@ -1,13 +1,13 @@
 """Audit log: what staff and programs did, under a chain of digests, and anchors of all logs."""
 
 import json
-from typing import Any
 
 import pandas as pd
 import sqlalchemy as sa
 
-from irtcat._files.formats import FileFormat
-from irtcat.cat.live.log import Event, first_digest
+from irtcat._files import FileFormat
+from irtcat.cat.live import Event, first_digest
+from irtcat.service.base.events import Acted, TestPublished
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 
@@ -15,19 +15,19 @@ LOG = "audit"
 HEAD = FileFormat("irtcat-audit", "an audit log").head
 
 
-def record(service: Service, actor: str, action: str, **details: Any) -> None:
-    """Add an entry to the audit log, within the transaction of what it reports.
-
-    Args:
-        service: the service.
-        actor: who did it, such as ``account:ada`` or ``client:tao``.
-        action: what was done, a noun and a verb such as ``ticket issued``.
-        **details: to what, by ids; nothing that identifies a person.
-    """
+def record(service: Service, event: Acted) -> None:
+    """Add an entry to the audit log."""
     with service.database.writing(alone=True):
         number, last = service.audit_log.last(LOG) or (-1, first_digest(HEAD, service.log_key))
-        event: Event = {"at": service.now(), "actor": actor, "action": action, **details}
-        service.audit_log.append(LOG, number + 1, last, [event])
+        entry: Event = {
+            "at": service.now(), "actor": event.actor, "action": event.action, **event.details,
+        }  # fmt: skip
+        service.audit_log.append(LOG, number + 1, last, [entry])
+
+
+def test_published(service: Service, event: TestPublished) -> None:
+    """Record that a test was published."""
+    record(service, Acted(event.actor, "test published", {"test": event.test}))
 
 
 def audit_entries(service: Service, n: int | None = None, verified: bool = False) -> pd.DataFrame:

@@ -21,10 +21,10 @@ import httpx
 import sqlalchemy as sa
 from fastapi import FastAPI
 
-from irtcat.cat.live.log import utc_text
+from irtcat.cat.live import utc_text
+from irtcat.service.base.events import Acted
 from irtcat.service.base.metrics import DELIVERIES
 from irtcat.service.outbox.addresses import AddressError, checked_address
-from irtcat.service.outbox.audit import record
 from irtcat.service.outbox.repeating import AT_ONCE, CLAIM, PAUSES, repeating
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
@@ -156,7 +156,9 @@ def _deliver(service: Service, client: httpx.Client, row: Any, private: bool) ->
             service.database.run(statement.values(status="failed"))
             disable = tables.webhooks.update().where(tables.webhooks.c.id == row.webhook)
             service.database.run(disable.values(status="disabled"))
-            record(service, "system", "webhook disabled", webhook=row.webhook, reason=fault)
+            service.publish(
+                Acted("system", "webhook disabled", {"webhook": row.webhook, "reason": fault})
+            )
     DELIVERIES.labels("refused" if fault else "accepted").inc()
     if fault:
         log.warning("message not delivered: %s", fault, extra={"webhook": row.webhook})

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from irtcat._common.checks import argument_error
 from irtcat.service.base.errors import NotFoundError
-from irtcat.service.outbox.audit import record
+from irtcat.service.base.events import Acted, AttemptChanged, TestPublished
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service, new_id, new_secret
 
@@ -29,6 +29,13 @@ EVENTS = {
 }
 """Events with what they mean. Messages hold ids only: nothing that identifies a person, no score.
 """
+
+MESSAGES = {
+    "begin": "attempt.started",
+    "finish": "attempt.finished",
+    "void": "attempt.voided",
+}
+"""Messages by kind of event of an attempt's log."""
 
 LONGEST_URL = 2000
 
@@ -85,7 +92,9 @@ def add_webhook(service: Service, url: str, events: Sequence[str], *, actor: str
     }
     with service.database.writing():
         service.database.run(tables.webhooks.insert(), row)
-        record(service, actor, "webhook added", webhook=added.id, events=sorted(set(events)))
+        service.publish(
+            Acted(actor, "webhook added", {"webhook": added.id, "events": sorted(set(events))})
+        )
     return added
 
 
@@ -118,7 +127,7 @@ def change_webhook(
         _checked(changes["url"], json.loads(changes["events"]))
         statement = tables.webhooks.update().where(tables.webhooks.c.id == webhook)
         service.database.run(statement.values(**changes))
-        record(service, actor, "webhook changed", webhook=webhook)
+        service.publish(Acted(actor, "webhook changed", {"webhook": webhook}))
 
 
 def remove_webhook(service: Service, webhook: str, *, actor: str) -> None:
@@ -133,7 +142,7 @@ def remove_webhook(service: Service, webhook: str, *, actor: str) -> None:
         statement = tables.webhooks.delete().where(tables.webhooks.c.id == webhook)
         if not service.database.run(statement).rowcount:
             raise NotFoundError("There is no such webhook.")
-        record(service, actor, "webhook removed", webhook=webhook)
+        service.publish(Acted(actor, "webhook removed", {"webhook": webhook}))
 
 
 def webhook_table(service: Service) -> pd.DataFrame:
@@ -178,3 +187,18 @@ def notify(service: Service, event: str, **details: Any) -> None:
                 "status": "waiting",
             }
             service.database.run(tables.deliveries.insert(), delivery)
+
+
+def test_published(service: Service, event: TestPublished) -> None:
+    """Write the messages about a test that was published."""
+    notify(service, "test.published", test=event.test)
+
+
+def attempt_changed(service: Service, event: AttemptChanged) -> None:
+    """Write the messages about the new events of an attempt."""
+    about = {"attempt": event.attempt, "test": event.test, "person": event.person}
+    for kind in event.kinds:
+        if kind in MESSAGES:
+            notify(service, MESSAGES[kind], **about)
+        if kind == "finish" and event.waiting:
+            notify(service, "rating.needed", **about, items=event.waiting)

@@ -13,13 +13,15 @@ from typing import Any, Generic, TypeVar
 import sqlalchemy as sa
 
 from irtcat.cat import Store
-from irtcat.cat.live.log import Clock, Key, system_clock, utc_text
-from irtcat.cat.live.store_file import EventLog
+from irtcat.cat.live import Clock, EventLog, Key, system_clock, utc_text
 from irtcat.service.storage import tables
 from irtcat.service.storage.database import EngineDatabase, open_database
 from irtcat.service.storage.migrations import upgrade
 
 ValueT = TypeVar("ValueT")
+
+Subscribers = Mapping[type, tuple[Callable[["Service", Any], None], ...]]
+"""Functions of the service and an event, by the class of the event."""
 
 TESTS_KEPT = 50
 """Tests that a process keeps in memory, with their banks and items."""
@@ -110,6 +112,7 @@ class Service:
     def __init__(
         self,
         address: str | os.PathLike[str] | EngineDatabase,
+        subscribers: Subscribers,
         *,
         create: bool = False,
         key: Key = None,
@@ -119,6 +122,8 @@ class Service:
 
         Args:
             address: path of a SQLite file, or ``postgresql://...``.
+            subscribers: who is told of which events (`irtcat.service.assembly.open_service` gives
+                those of this package).
             create: create a file that does not exist, or the tables in an empty database.
             key: secret key of the digests of all logs, as for `irtcat.cat.Store`.
             clock: returns the time in UTC and the seconds of a monotonic clock; for tests.
@@ -129,6 +134,7 @@ class Service:
         if not isinstance(address, EngineDatabase):
             address = open_database(address, create)
         self.database: EngineDatabase = address
+        self._subscribers = subscribers
         self.clock = clock
         self.store = Store(self.database, create, key, clock)
         upgrade(self.database)
@@ -154,6 +160,16 @@ class Service:
                 found = make()
                 self.database.run(tables.settings.insert(), {"name": name, "value": found})
         return str(found)
+
+    def publish(self, event: object) -> None:
+        """Tell the subscribers of an event, within the transaction of what it reports.
+
+        What they write is stored with the change or not at all. One that fails ends the
+        transaction: neither the change nor what the others wrote is stored.
+        """
+        with self.database.writing():
+            for subscriber in self._subscribers[type(event)]:
+                subscriber(self, event)
 
     def now(self) -> str:
         """The time as the logs write it."""

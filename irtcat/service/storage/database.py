@@ -26,10 +26,9 @@ from sqlalchemy.exc import (
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 from irtcat._common.checks import InputError
-from irtcat._files.writing import check_target
+from irtcat._files import check_target
 from irtcat.cat import StoreError
-from irtcat.cat.live.database import Cursor, DatabaseKind, Dialect
-from irtcat.cat.live.sqlite import SQLITE, OpenFiles, store_errors
+from irtcat.cat.live import SQLITE, Cursor, DatabaseKind, Dialect, OpenFiles, store_errors
 
 POSTGRESQL = Dialect(
     name="postgresql",

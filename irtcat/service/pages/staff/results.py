@@ -11,7 +11,7 @@ from irtcat.service.attempts import exports
 from irtcat.service.attempts.library import published_test
 from irtcat.service.attempts.results import result_table
 from irtcat.service.base.errors import NotFoundError
-from irtcat.service.outbox.audit import record
+from irtcat.service.base.events import Acted
 from irtcat.service.pages import service_of
 from irtcat.service.pages.staff.base import Requires, Shown, names_of_people, page, part_router, svg
 
@@ -74,7 +74,7 @@ def export(request: Request, account: Reader, test: str, name: str) -> Response:
         content, kind = exports.responses_file(service, test), "application/octet-stream"
     else:
         raise NotFoundError("There is no such file.")
-    record(service, account.actor, "results exported", test=test, file=name)
+    service.publish(Acted(account.actor, "results exported", {"test": test, "file": name}))
     headers = {"Content-Disposition": f'attachment; filename="{test}-{name}"'}
     return Response(content, media_type=kind, headers=headers)
 
@@ -84,6 +84,8 @@ def qti(request: Request, account: Reader, attempt: str) -> Response:
     """An attempt in QTI Results Reporting 3.0."""
     service = service_of(request)
     content = exports.qti_results(service, attempt)
-    record(service, account.actor, "results exported", attempt=attempt, file="results.xml")
+    service.publish(
+        Acted(account.actor, "results exported", {"attempt": attempt, "file": "results.xml"})
+    )
     headers = {"Content-Disposition": f'attachment; filename="{attempt}.xml"'}
     return Response(content, media_type="application/xml", headers=headers)

@@ -9,10 +9,11 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from irtcat.service.accounts.csrf import HEADER
-from irtcat.service.app import HEADERS, problem
 from irtcat.service.base.errors import TooManyError
 from irtcat.service.base.limits import ADDRESS, DEVICE, TICKET, Buckets, Rate
 from irtcat.service.base.metrics import LIMITED
+from irtcat.service.base.responses import problem
+from irtcat.service.middleware.guard import HEADERS
 from irtcat.service.storage.context import digest_of
 
 TICKET_PAGE = re.compile(r"^/(?:t/([^/]+)|api/v1/take/([A-Za-z0-9_-]{16,64}))$")

@@ -1,0 +1,1 @@
+"""Middleware: what every request passes before its route, and its response afterwards."""

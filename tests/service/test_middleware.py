@@ -1,0 +1,69 @@
+"""The middleware of the application: what a request passes, and in which order."""
+
+import logging
+
+import pytest
+from fastapi.testclient import TestClient
+from prometheus_client.registry import REGISTRY
+
+from irtcat.service.app import create_app
+from irtcat.service.assembly import open_service
+from irtcat.service.base.limits import ADDRESS
+from irtcat.service.middleware.body_limit import MOST_BODY
+
+
+@pytest.fixture
+def service(database):
+    with open_service(database, create=True) as opened:
+        yield opened
+
+
+def client(service, **options):
+    return TestClient(create_app(service, **options), base_url="https://testserver")
+
+
+def refused(service, **options):
+    """The response to a wrong password when an address had as many as it may have."""
+    http = client(service, **options)
+    for n in range(int(ADDRESS.burst) + 1):  # an account has a limit of its own
+        body = {"name": f"ada{n}", "password": "wrong words here"}
+        response = http.post("/api/v1/tokens", json=body)
+    return response
+
+
+def n_requests(status):
+    labels = {"method": "POST", "route": "(unknown)", "status": status}
+    return REGISTRY.get_sample_value("irtcat_requests_total", labels) or 0
+
+
+def test_what_the_rate_limits_refuse_is_observed_and_has_the_headers_of_all_responses(
+    service, caplog
+):
+    before = n_requests("429")
+    with caplog.at_level(logging.INFO, logger="irtcat.access"):
+        response = refused(service, observed=True, limited=True)
+    assert response.status_code == 429
+    assert "default-src 'none'" in response.headers["content-security-policy"]
+    assert n_requests("429") == before + 1
+    (line,) = (line for line in caplog.records if line.status == 429)
+    assert (line.method, line.route, line.request) == ("POST", "(unknown)", "")
+
+
+def test_an_application_without_them_neither_limits_nor_observes(service, caplog):
+    with caplog.at_level(logging.INFO, logger="irtcat.access"):
+        response = refused(service)
+    assert response.status_code == 401
+    assert "irtcat.access" not in {line.name for line in caplog.records}
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_that_is_too_long_gets_a_response_with_all_headers(service, chunked):
+    data = b"x" * (MOST_BODY + 1)
+    content = iter([data]) if chunked else data
+    response = client(service).post("/api/v1/tokens", content=content)
+    assert response.status_code == 413
+    assert len(response.headers["x-request-id"]) == 32
+    assert response.headers["x-frame-options"] == "DENY"
+    assert "strict-transport-security" in response.headers
+    plain = client(service, secure=False).get("/health/live")
+    assert "strict-transport-security" not in plain.headers
