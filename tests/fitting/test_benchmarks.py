@@ -87,8 +87,7 @@ def test_benchmarks_that_were_not_run_are_predicted_with_honest_intervals():
 def test_a_mapping_is_the_same_as_one_matrix(iterations):
     r, labels, _ = simulated(3, [0.8, 0.8], n=200, per_benchmark=8)
     parts = {name: r.subset(items=labels == name) for name in ("b0", "b1")}
-    limits = {"tolerance": iterations(8).tolerance, "max_iterations": 8}
-    one, other = fit_benchmarks(r, labels, **limits), fit_benchmarks(parts, **limits)
+    one, other = (fit_benchmarks(*data, solver=iterations(8)) for data in ((r, labels), (parts,)))
     np.testing.assert_allclose(one.bank.parameters(), other.bank.parameters())
     np.testing.assert_allclose(one.correlations, other.correlations)
     assert np.isfinite(one.bank.to_frame()[["se_intercept"]]).all(axis=None)
