@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING
 from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from irtcat.bank.bank import VERSION_GROUP, VERSION_OF, ItemBank, as_bank, one_ability, ranking
+    from irtcat.bank.bank import (
+        VERSION_GROUP,
+        VERSION_OF,
+        BankLike,
+        ItemBank,
+        as_bank,
+        one_ability,
+        ranking,
+    )
     from irtcat.bank.information import (
         expected_se,
         fisher_information,
@@ -22,6 +30,7 @@ __all__ = [
     "ROTATIONS",
     "VERSION_GROUP",
     "VERSION_OF",
+    "BankLike",
     "ItemBank",
     "Population",
     "Rotated",

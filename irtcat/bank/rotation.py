@@ -14,7 +14,7 @@ import pandas as pd
 
 from irtcat._common.checks import argument_error, check_choice, check_count
 from irtcat._common.types import FloatArray
-from irtcat.bank.bank import ItemBank, structure_of
+from irtcat.bank.bank import ItemBank
 from irtcat.bank.population import Population
 from irtcat.models import category_parameters
 
@@ -323,9 +323,9 @@ def rotate(
         Browne (2001), Multivariate Behavioral Research 36, 111-150.
     """
     slopes = _multidimensional_slopes(bank, "a rotation")
-    if structure := structure_of(bank):
+    if bank.structure:
         must = "without a bifactor or two-tier structure, whose axes have a meaning"
-        raise argument_error("bank", must, structure)
+        raise argument_error("bank", must, bank.structure)
     uncorrelated_slopes = slopes @ np.linalg.cholesky(_correlations(bank))
     explained = (uncorrelated_slopes**2).sum(axis=1, keepdims=True)
     out = rotate_loadings(

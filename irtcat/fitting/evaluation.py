@@ -10,7 +10,8 @@ import pandas as pd
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import ItemBank, Population
-from irtcat.fitting.assembly import AT_BOUND
+from irtcat.bank.item_states import with_states
+from irtcat.fitting.assembly import names_of_marks
 from irtcat.fitting.em.start import Start
 from irtcat.fitting.em.steep_items import marginal_log_likelihoods
 from irtcat.fitting.result import Fit
@@ -100,28 +101,27 @@ def _statistics(
     covariance: FloatArray | None,
     at_bound: Mapping[str, BoolArray],
 ) -> pd.DataFrame:
-    """Statistics of each item's calibration data."""
+    """Statistics of each item's calibration data, and its states."""
     share = np.full(len(start.item_n), np.nan)
     np.divide(start.item_right, start.item_n, out=share, where=start.item_n > 0)
     constant = (start.item_n > 0) & ((share == 0) | (share == 1))
-    hits = {
-        "no responses": start.item_n == 0,
+    bounds = np.stack([np.zeros(len(share), bool), *at_bound.values()], axis=1)
+    states: dict[str, Any] = {
+        "estimated": True,
+        "unanswered": start.item_n == 0,
         "constant": constant,
-        **{AT_BOUND.format(name): hit for name, hit in at_bound.items()},
-        "negative slope": slopes < 0,
+        "at_bound": names_of_marks(bounds, ("", *at_bound)),
+        "negative_slope": slopes < 0,
     }
     if covariance is not None:
         variance = np.diagonal(covariance, axis1=1, axis2=2)
-        hits["no standard error: its information is singular"] = ~(variance > 0).all(axis=1)
-    flags = [
-        "; ".join(text for text, hit in hits.items() if hit[j]) for j in range(len(start.item_n))
-    ]
+        states["singular"] = ~(variance > 0).all(axis=1)
     columns = {
         "n_responses": start.item_n.round().astype(int),
         "proportion_correct": share,
-        "flag": flags,
     }
-    return pd.DataFrame(columns, index=pd.Index(responses.item_ids, dtype=object))
+    table = pd.DataFrame(columns, index=pd.Index(responses.item_ids, dtype=object))
+    return with_states(table, states)
 
 
 def finish(
@@ -182,6 +182,7 @@ def finish(
         items=responses.items,
         statistics=statistics,
         provenance=record,
+        codes=responses.codes,
     )
     return Fit(
         bank=bank,

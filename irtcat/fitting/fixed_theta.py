@@ -25,7 +25,7 @@ from irtcat.fitting.assembly import (
     Latent,
     bank_of,
     fit_of,
-    item_flags,
+    item_states,
     item_statistics,
     n_parameters,
 )
@@ -37,7 +37,7 @@ from irtcat.fitting.em.options import Options
 from irtcat.fitting.em.priors import PriorTable, prior_table
 from irtcat.fitting.em.rows import categories_of
 from irtcat.fitting.em.start import Start, further_start, starting_point
-from irtcat.fitting.problem.uncategorised import add_edge_flags, settings_of
+from irtcat.fitting.problem.uncategorised import settings_of, share_at_edge
 from irtcat.fitting.problem.user_priors import fixed_values
 from irtcat.fitting.result import Fit
 from irtcat.latent import cells_of, item_curves, rows_on_device
@@ -328,10 +328,10 @@ def fit_fixed_theta(responses: Any, cls: type[ItemModel], options: Options) -> F
     params = np.asarray(ended.params, float)
     names, slopes = column_names(template), field_columns(template, ["slope"])
     at_bound = at_bounds(ended.params, prior.constraints)
-    flags = item_flags(prior, start, params, covariance, names, slopes, at_bound)
+    states = item_states(prior, start, params, covariance, names, slopes, at_bound)
     if isinstance(blank, Beta):
-        flags = add_edge_flags(flags, x, blank.edge)
-    statistics = item_statistics(responses, categories, start, flags)
+        states["at_edge"] = share_at_edge(x, blank.edge)
+    statistics = item_statistics(responses, categories, start, states)
     population = Latent(float(theta.mean()), float(theta.std()))
     bank = bank_of(responses, cls, blank, params, covariance, None, population, statistics)
     return _result(responses, cls, bank, prior, ended, tied, name, len(theta))

@@ -13,7 +13,7 @@ from irtcat._common.checks import argument_error, check_count
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import ItemBank, Population
-from irtcat.fitting.assembly import fit_of, item_flags, item_statistics, n_parameters
+from irtcat.fitting.assembly import fit_of, item_states, item_statistics, n_parameters
 from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.curvature import Multidimensional, covariance_of
 from irtcat.fitting.em.density import density_table
@@ -283,7 +283,7 @@ def _anchored_design(options: Options, responses: Responses, bank: ItemBank) -> 
     dims = bank.model.dims
     if options.dims not in (None, dims):
         raise argument_error("dims", f"{dims}, as the anchors have, or left out", options.dims)
-    factors = [str(name) for name in bank.provenance.get("factors", ())]
+    factors = list(bank.factors)
     if options.pattern is not None:
         design = latent_design(responses, dims, options.pattern, True)
         return design._replace(factors=factors or design.factors)
@@ -371,8 +371,8 @@ def fit_multidimensional(
     slopes = list(field_columns(template, ["slope"]))
     if design.exploratory:  # the axes have been rotated since
         at_bound[:, slopes] = at_bound[:, slopes].any(axis=1, keepdims=True)
-    flags = _multi_flags(prior, start, params, items, free, template, at_bound)
-    statistics = item_statistics(responses, categories, start, flags)
+    states = _item_states(prior, start, params, items, free, template, at_bound)
+    statistics = item_statistics(responses, categories, start, states)
     informed = prior._replace(constraints=prior.constraints._replace(free=jax.device_put(free)))
     model, items = _published_model(blank, params, items)
     group_n = np.array([rows.weights.sum()])
@@ -394,6 +394,8 @@ def fit_multidimensional(
         items=responses.items,
         statistics=statistics,
         populations=by_group,
+        structure=design.structure,
+        factors=tuple(design.factors),
     )
     if setup.anchors is not None:
         bank = with_anchors(bank, setup.anchors)
@@ -402,8 +404,6 @@ def fit_multidimensional(
         "integration_error": finer - log_likelihood,
         "nodes": n_nodes(problem.rule),
         "nodes_are": problem.rule.kind,
-        "factors": design.factors,
-        **({"structure": design.structure} if design.structure else {}),
         **({"density": options.density} if density is not None else {}),
         "se_correlations": None if errors is None else errors["correlation"][0].tolist(),
     }
@@ -526,7 +526,7 @@ def _group_table(
     return pd.DataFrame(columns, index=pd.Index(list(grouping.labels), name="group"))
 
 
-def _multi_flags(
+def _item_states(
     prior: PriorTable,
     start: Start,
     params: FloatArray,
@@ -534,14 +534,14 @@ def _multi_flags(
     free: np.ndarray,
     template: ItemModel,
     at_bound: np.ndarray,
-) -> list[str]:
-    """The flags of each item; held parameters are not flagged for missing standard errors."""
+) -> dict[str, Any]:
+    """The states of the items; held parameters are not missing a standard error."""
     if covariance is not None:
         covariance = covariance.copy()
         held = ~free
         diagonal = np.einsum("jpp->jp", covariance)
         diagonal[held] = 1.0
-    return item_flags(
+    return item_states(
         prior, start, params, covariance, column_names(template),
         field_columns(template, ["slope"]), at_bound,
     )  # fmt: skip

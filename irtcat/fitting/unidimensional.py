@@ -16,7 +16,7 @@ from irtcat.fitting.assembly import (
     Latent,
     bank_of,
     fit_of,
-    item_flags,
+    item_states,
     item_statistics,
     n_parameters,
 )
@@ -54,7 +54,7 @@ from irtcat.fitting.explanatory import (
 )
 from irtcat.fitting.features.columns import FeatureRegression, with_centred_levels
 from irtcat.fitting.problem.groups import group_table, populations_by_group
-from irtcat.fitting.problem.uncategorised import add_edge_flags
+from irtcat.fitting.problem.uncategorised import share_at_edge
 from irtcat.fitting.result import Fit
 from irtcat.io.source import ResponseSource
 from irtcat.latent import LIMIT, LayoutPlan
@@ -366,10 +366,10 @@ def fit_em(responses: Responses | ResponseSource, cls: type[ItemModel], options:
     if sign < 0:
         params, covariance = reflected(params, slopes, covariance)
     at_bound = np.zeros(params.shape, bool) if ended.at_bound is None else ended.at_bound
-    flags = item_flags(prior, start, params, covariance.blocks, names, slopes, at_bound)
+    states = item_states(prior, start, params, covariance.blocks, names, slopes, at_bound)
     if isinstance(blank, Beta):
-        flags = add_edge_flags(flags, rows.x, blank.edge)
-    statistics = item_statistics(responses, categories, start, flags)
+        states["at_edge"] = share_at_edge(rows.x, blank.edge)
+    statistics = item_statistics(responses, categories, start, states)
     latent = latent._replace(mean=sign * latent.mean)
     bank = bank_of(
         responses, cls, blank, params, covariance.blocks, covariance.full, latent, statistics

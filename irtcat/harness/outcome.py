@@ -25,7 +25,7 @@ def fit_of(session: Session) -> tuple[float | None, float | None]:
     if not session.is_over or int(session.state.scored) == 0:
         return None, None
     report, bank, n = session.to_report(), session.bank, int(session.state.n)
-    codes = tuple(bank.provenance.get("codes", range(bank.model.n_categories)))
+    codes = bank.codes or tuple(range(bank.model.n_categories))
     table = np.full((1, bank.n_items), np.nan)
     answers = report.answers[0, :n].astype(float)
     table[0, report.items[0, :n]] = np.where(answers >= 0, answers + codes[0], np.nan)

@@ -11,7 +11,7 @@ from irtcat._common.checks import argument_error, check_choice, check_interval
 from irtcat._common.progress import Progress, part_of, with_progress
 from irtcat._common.registry import Registry, documented
 from irtcat._common.types import BoolArray, FloatArray
-from irtcat.bank import as_bank
+from irtcat.bank import BankLike, as_bank
 from irtcat.io.convert import as_responses_like
 from irtcat.prediction.answers import align, as_prediction, joined
 from irtcat.prediction.auto import predict_auto, predict_auto_pooled
@@ -140,7 +140,7 @@ def predict(
     subset: "Subset | Sequence[str] | np.ndarray",
     responses: Any,
     *,
-    bank: Any = None,
+    bank: BankLike | None = None,
     estimator: str = "auto",
     expect: str | None = None,
     prior: Any = None,
