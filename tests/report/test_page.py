@@ -170,7 +170,7 @@ def test_five_thousand_items_stay_below_a_megabyte():
     se = rng.uniform(0.01, 0.2, (n, 3, 3)) * np.eye(3)
     bank = replace(bank, covariance=se, statistics=pd.DataFrame({
         "n_responses": rng.integers(10, 5000, n), "proportion_correct": rng.uniform(size=n),
-        "flag": np.where(rng.uniform(size=n) < 0.1, "few responses", "")}),
+        "weak_prior": rng.uniform(size=n) < 0.1}),
         items=pd.DataFrame({"task": rng.choice(["a", "b", "c"], n), "text": texts}))  # fmt: skip
     html = report.build(bank)
     assert 500_000 < len(html.encode()) < report.LIMIT
