@@ -5,8 +5,15 @@ from typing import TYPE_CHECKING
 from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from irtcat.bank._arrays import bank_hash
-    from irtcat.bank.bank import VERSION_GROUP, VERSION_OF, ItemBank, as_bank, one_ability, ranking
+    from irtcat.bank.bank import (
+        VERSION_GROUP,
+        VERSION_OF,
+        BankLike,
+        ItemBank,
+        as_bank,
+        one_ability,
+        ranking,
+    )
     from irtcat.bank.information import (
         expected_se,
         fisher_information,
@@ -14,6 +21,7 @@ if TYPE_CHECKING:
         summed_information,
         test_information,
     )
+    from irtcat.bank.item_states import STATES
     from irtcat.bank.population import Population
     from irtcat.bank.rotation import ROTATIONS, Rotated, factor_loadings, rotate, rotate_loadings
 else:
@@ -21,13 +29,14 @@ else:
 
 __all__ = [
     "ROTATIONS",
+    "STATES",
     "VERSION_GROUP",
     "VERSION_OF",
+    "BankLike",
     "ItemBank",
     "Population",
     "Rotated",
     "as_bank",
-    "bank_hash",
     "expected_se",
     "factor_loadings",
     "fisher_information",

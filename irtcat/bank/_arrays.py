@@ -1,89 +1,29 @@
-"""A bank as the arrays of its file, and back (see `bank._file`)."""
+"""The design of items as arrays of a bank file, and back (see `bank._file`)."""
 
-import hashlib
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from irtcat._common.types import FloatArray
-from irtcat.bank._checks import check_loaded
-from irtcat.bank._file import BANK, damaged, frame_to_json, plain, read_arrays, read_fields
-from irtcat.models import (
-    Design,
-    ItemModel,
-    column_names,
-    design_of,
-    model_from_key,
-    parameter_matrix,
-    unpack,
-)
+from irtcat.models import Design, ItemModel, column_names, design_of, model_from_key, unpack
 
 
-def bank_arrays(bank: Any) -> dict[str, np.ndarray]:
-    """The arrays of a bank file (see `irtcat.ItemBank.save`)."""
-    meta = {
-        **BANK.head,
-        "model": bank.model.key,
-        "parameter_names": column_names(bank.model),
-        "dims": bank.model.dims,
-        "n_categories": bank.model.n_categories,
-        "populations": {label: p.to_json() for label, p in bank.populations.items()},
-        "items": frame_to_json(bank.items),
-        "statistics": frame_to_json(bank.statistics),
-        "provenance": plain(dict(bank.provenance)),
-    }
-    arrays = {
-        "item_ids": bank.item_ids,
-        "parameters": bank.parameters(),
-        **_design_arrays(bank.model),
-    }
-    for name in ("covariance", "full_covariance"):
-        if getattr(bank, name) is not None:
-            arrays[name] = getattr(bank, name)
-    arrays["meta"] = np.array(json.dumps({**meta, "arrays": sorted(arrays)}))
-    return arrays
+def model_of(
+    matrix: FloatArray, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> ItemModel:
+    """The items of a bank file.
 
-
-def bank_hash(bank: Any) -> str:
-    """SHA-256 of a bank's contents, in hexadecimal: identifies the bank of a session.
-
-    Args:
-        bank: a `irtcat.ItemBank`.
-
-    Example:
-        >>> from irtcat import ItemBank
-        >>> bank = ItemBank.from_parameters(a=1.0, b=[0.0, 1.0])
-        >>> [bank_hash(bank) == bank_hash(bank.subset(items)) for items in ([0, 1], [0])]
-        [True, False]
+    Raises:
+        ValueError: or KeyError, TypeError, ... where the parts do not fit together.
     """
-    digest = hashlib.sha256()
-    for name, array in sorted(bank_arrays(bank).items()):
-        value = np.ascontiguousarray(array)
-        digest.update(f"{name} {value.dtype.str} {value.shape} ".encode())
-        digest.update(value.tobytes())
-    return digest.hexdigest()
+    blank = model_from_key(meta["model"]).blank(_design(matrix, meta, arrays))
+    if tuple(meta["parameter_names"]) != column_names(blank):
+        raise ValueError("parameter names")
+    return unpack(blank, matrix)
 
 
-def read_parts(cls: Any, path: Path, max_bytes: int) -> Any:
-    """The bank in a file, built by ``cls`` (see `irtcat.ItemBank.load`)."""
-    meta, arrays = read_arrays(path, max_bytes)
-    try:
-        matrix, fields = read_fields(meta, arrays)
-        blank = model_from_key(meta["model"]).blank(_design(matrix, meta, arrays))
-        if tuple(meta["parameter_names"]) != column_names(blank):
-            raise ValueError("parameter names")
-        model = unpack(blank, matrix)
-        bank = cls(model=model, **fields)
-        check_loaded(bank, parameter_matrix(model), column_names(model), design_of(model).settings)
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
-        raise damaged(path, f"its parts do not fit together ({error})") from None
-    return bank
-
-
-def _design_arrays(model: ItemModel) -> dict[str, np.ndarray]:
+def design_arrays(model: ItemModel) -> dict[str, np.ndarray]:
     """Arrays of a bank file for the design of the items: settings and numbers of categories."""
     design = design_of(model)
     arrays = {f"setting_{name}": value for name, value in design.settings.items()}
@@ -95,7 +35,7 @@ def _design_arrays(model: ItemModel) -> dict[str, np.ndarray]:
 def _design(
     matrix: FloatArray, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> Design:
-    """Undo `_design_arrays`; the model checks the shapes of its own settings."""
+    """Undo `design_arrays`; the model checks the shapes of its own settings."""
     n, start = len(matrix), "setting_"
     settings = {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
     categories = arrays.get("categories", np.full(n, 2))

@@ -1,6 +1,6 @@
 """Checks of a bank's fields, and the positions of selected items."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,22 +8,19 @@ import pandas as pd
 
 from irtcat._common.checks import argument_error, is_unicode
 from irtcat._common.types import FloatArray, Ids
-from irtcat.bank.population import as_populations
 
 
-def validated_fields(bank: Any, sizes: set[int], n_params: int, dims: int) -> dict[str, Any]:
-    """Validated fields of a new bank, in standard form: ids, numbers, correlations, tables.
+def checked_ids(item_ids: Ids, sizes: set[int]) -> np.ndarray:
+    """The ids of a bank as text, unique and as many as the items.
 
     Args:
-        bank: an object with the fields of `irtcat.ItemBank`, besides the model.
+        item_ids: the ids.
         sizes: the numbers of items of the arrays of the model, one if it is consistent.
-        n_params: number of parameters of an item.
-        dims: number of abilities.
 
     Raises:
-        InputError: where the fields are inconsistent.
+        InputError: for other ids.
     """
-    ids = np.asarray(bank.item_ids, dtype=str)
+    ids = np.asarray(item_ids, dtype=str)
     if not is_unicode(ids):
         raise argument_error("item_ids", "text without halves of characters", ids)
     if sizes != {len(ids)}:
@@ -31,16 +28,47 @@ def validated_fields(bank: Any, sizes: set[int], n_params: int, dims: int) -> di
     if len(np.unique(ids)) != len(ids):
         repeated = pd.Index(ids)[pd.Index(ids).duplicated()].unique().tolist()
         raise argument_error("item_ids", "unique", repeated)
-    shape = (len(ids), n_params, n_params)
-    _check_shape("covariance", bank.covariance, shape)
-    _check_shape("full_covariance", bank.full_covariance, (shape[0] * shape[1],) * 2)
-    settled: dict[str, Any] = {"populations": as_populations(bank.populations, dims)}
+    return ids
+
+
+def check_covariances(
+    covariance: FloatArray | None, full_covariance: FloatArray | None, n_items: int, n_params: int
+) -> None:
+    """Raise where the shape of a covariance does not match the parameters."""
+    shape = (n_items, n_params, n_params)
+    _check_shape("covariance", covariance, shape)
+    _check_shape("full_covariance", full_covariance, (n_items * n_params,) * 2)
+
+
+def item_frame(frame: pd.DataFrame, ids: np.ndarray) -> pd.DataFrame:
+    """A table of the items, indexed by their ids."""
     index = pd.Index(ids, dtype=object, name="item")
-    for name in ("items", "statistics"):
-        frame = getattr(bank, name)
-        frame = pd.DataFrame(index=index) if frame.shape[1] == 0 else frame.set_axis(index)
-        settled[name] = frame
-    return {**settled, "item_ids": ids}
+    return pd.DataFrame(index=index) if frame.shape[1] == 0 else frame.set_axis(index)
+
+
+def checked_codes(codes: Iterable[int]) -> tuple[int, ...]:
+    """Response codes as integers.
+
+    Raises:
+        InputError: unless they are consecutive whole numbers.
+    """
+    numbers = [float(code) for code in codes]
+    first = int(numbers[0]) if numbers else 0
+    if numbers != [first + k for k in range(len(numbers))]:
+        raise argument_error("codes", "consecutive whole numbers", list(codes))
+    return tuple(range(first, first + len(numbers)))
+
+
+def checked_factors(factors: Iterable[str], dims: int) -> tuple[str, ...]:
+    """The names of the abilities.
+
+    Raises:
+        InputError: unless there are none, or one per ability.
+    """
+    names = tuple(map(str, factors))
+    if names and len(names) != dims:
+        raise argument_error("factors", f"{dims} names, as many as abilities", list(names))
+    return names
 
 
 def _check_shape(name: str, covariance: FloatArray | None, shape: tuple[int, ...]) -> None:
@@ -60,22 +88,31 @@ ROUNDING = 1e-6
 
 
 def check_loaded(
-    bank: Any, matrix: FloatArray, names: Sequence[str], settings: Mapping[str, np.ndarray]
+    ids: np.ndarray,
+    matrix: FloatArray,
+    names: Sequence[str],
+    settings: Mapping[str, np.ndarray],
+    *,
+    covariance: FloatArray | None,
+    full_covariance: FloatArray | None,
+    statistics: pd.DataFrame,
 ) -> None:
     """Reject a bank from a file whose values are impossible for calibrated items.
 
     A fit never makes such a bank, so that only banks from files are checked.
 
     Args:
-        bank: an object with the fields of `irtcat.ItemBank`, besides the model.
+        ids: the items' ids.
         matrix: the parameters, items x params.
         names: their names.
         settings: the fixed numbers of the items, by name.
+        covariance: of each item's parameters.
+        full_covariance: of all parameters together.
+        statistics: of the items, indexed by their ids.
 
     Raises:
         InputError: naming the item or the field.
     """
-    ids = bank.item_ids
     if any(not str(item).strip() or "\0" in str(item) for item in ids):
         raise argument_error("item_ids", "ids, none of them empty or with a zero byte", ids)
     for column, name in enumerate(names):
@@ -90,11 +127,11 @@ def check_loaded(
             must = "lower asymptotes below the upper ones"
             raise argument_error("parameters", must, f"others for item {ids[lower >= upper][0]}")
     _check_settings(settings, len(ids))
-    if bank.covariance is not None:
-        _check_covariance("covariance", bank.covariance, ids)
-    if bank.full_covariance is not None:
-        _check_covariance("full_covariance", bank.full_covariance[None], ["all items"])
-    _check_statistics(bank.statistics)
+    if covariance is not None:
+        _check_covariance("covariance", covariance, ids)
+    if full_covariance is not None:
+        _check_covariance("full_covariance", full_covariance[None], ["all items"])
+    _check_statistics(statistics)
 
 
 def _check_settings(settings: Mapping[str, np.ndarray], n: int) -> None:

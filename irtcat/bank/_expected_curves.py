@@ -8,8 +8,7 @@ divergence over the population replaces it. Curves of graded items are expected 
 their parameters, and replaced by the nearest of their model in the same way.
 """
 
-from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,12 +19,13 @@ from scipy.special import expit
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray
-from irtcat.bank._uncertainty import PREDICTED
+from irtcat.bank.population import Population
 from irtcat.models import (
     GPCM,
     MODELS,
     CategoricalModel,
     Design,
+    ItemModel,
     RatingScale,
     column_names,
     field_columns,
@@ -113,11 +113,45 @@ def _nearest(
     return jax.vmap(of_item)(template, params, expected)
 
 
-def _with_own_slopes(bank: Any) -> Any:
-    """A bank of rating scale items as one of items with slopes and steps of their own."""
-    if not isinstance(bank.model, RatingScale):
-        return bank
-    model = bank.model
+class ExpectedItems(NamedTuple):
+    """Items whose parameters are known, and their covariances; 0 where they were expected."""
+
+    model: ItemModel
+    covariance: FloatArray
+
+
+def expected_graded(
+    model: ItemModel,
+    covariance: FloatArray,
+    at: BoolArray,
+    draws: ItemModel,
+    population: Population,
+) -> ExpectedItems:
+    """Items with several categories, some of them replaced by the nearest to the expected curves.
+
+    Args:
+        model: the items.
+        covariance: of their parameters.
+        at: which are replaced.
+        draws: draws of the parameters of these items.
+        population: over which curves are near.
+    """
+    theta = population.mean + population.sd * NODES
+    density = np.exp(-0.5 * NODES**2)
+    with precision("float64"):
+        model, covariance = _with_own_slopes(model, covariance)
+        params = parameter_matrix(model).astype(float)
+        expected = _expected_probabilities(draws, theta)
+        params[at] = _nearest(take(model, at), params[at], expected, theta, density)
+    covariance = np.array(covariance)
+    covariance[at] = 0.0
+    return ExpectedItems(unpack(model, params), covariance)
+
+
+def _with_own_slopes(model: ItemModel, covariance: FloatArray) -> tuple[ItemModel, FloatArray]:
+    """Rating scale items as items with slopes and steps of their own."""
+    if not isinstance(model, RatingScale):
+        return model, covariance
 
     def converted(params: FloatArray) -> GPCM:
         return unpack(model, params).rescale(0.0, 1.0).as_gpcm()
@@ -126,66 +160,40 @@ def _with_own_slopes(bank: Any) -> Any:
     # The new parameters are linear functions of the old ones.
     zero, units = np.zeros((1, params.shape[1])), np.eye(params.shape[1])
     change = parameter_matrix(converted(units)) - parameter_matrix(converted(zero))
-    covariance = np.einsum("ap,jab,bq->jpq", change, bank.covariance, change)
-    return replace(bank, model=converted(params), covariance=covariance, full_covariance=None)
+    return converted(params), np.einsum("ap,jab,bq->jpq", change, covariance, change)
 
 
-def _with_graded_curves(bank: Any, at: BoolArray) -> Any:
-    """The bank with the nearest curves of graded items in place of the expected ones."""
-    theta = bank.population.mean + bank.population.sd * NODES
-    density = np.exp(-0.5 * NODES**2)
-    with precision("float64"):
-        draws = bank.subset(np.flatnonzero(at)).draws(DRAWS)
-        bank = _with_own_slopes(bank)
-        params = parameter_matrix(bank.model).astype(float)
-        expected = _expected_probabilities(draws, theta)
-        params[at] = _nearest(take(bank.model, at), params[at], expected, theta, density)
-    covariance = np.array(bank.covariance)
-    covariance[at] = 0.0
-    model = unpack(bank.model, params)
-    return replace(bank, model=model, covariance=covariance, full_covariance=None)
+def expected_logistic(
+    model: ItemModel, covariance: FloatArray, at: BoolArray, population: Population
+) -> ExpectedItems:
+    """Right/wrong items, some of them replaced by the nearest to the expected curves.
 
-
-def predicted_items(bank: Any) -> BoolArray:
-    """Which items of a bank are predicted from features."""
-    if "flag" not in bank.statistics:
-        return np.zeros(bank.n_items, bool)
-    flags = bank.statistics["flag"].astype(str)
-    return flags.str.contains(PREDICTED, regex=False).to_numpy(bool)
-
-
-def with_expected_curves(bank: Any) -> Any:
-    """See `ItemBank.expected_curves`."""
-    at = predicted_items(bank)
-    model = bank.model
-    if not at.any() or bank.covariance is None or model.dims > 1:
-        return bank
-    if model.takes == "graded":
-        return _with_graded_curves(bank, at)
-    if model.takes != "right/wrong":
-        return bank
+    Args:
+        model: the items.
+        covariance: of their parameters.
+        at: which are replaced.
+        population: over which curves are near.
+    """
     names = column_names(model)
     slope_columns = field_columns(model, ["slope"])
     (column,) = field_columns(model, ["intercept"])
     params = parameter_matrix(model)
     slope = params[:, slope_columns[0]] if slope_columns else np.ones(len(params))
     block = np.zeros((int(at.sum()), 2, 2))
-    known = np.nan_to_num(bank.covariance[at])
+    known = np.nan_to_num(covariance[at])
     block[:, 1, 1] = known[:, column, column]
     if slope_columns:
         block[:, 0, 0] = known[:, slope_columns[0], slope_columns[0]]
         block[:, 0, 1] = block[:, 1, 0] = known[:, slope_columns[0], column]
-    theta = bank.population.mean + bank.population.sd * NODES
+    theta = population.mean + population.sd * NODES
     slope, intercept = slope.copy(), params[:, column].copy()
     slope[at], intercept[at] = _fitted(slope[at], intercept[at], block, theta)
-    covariance = np.array(bank.covariance)
+    covariance = np.array(covariance)
     if slope_columns and model.key != "1pl":
         params = params.copy()
         params[:, slope_columns[0]], params[:, column] = slope, intercept
         covariance[at] = 0.0
-        return replace(
-            bank, model=unpack(model, params), covariance=covariance, full_covariance=None
-        )
+        return ExpectedItems(unpack(model, params), covariance)
     # Items with equal slopes have slopes of their own now.
     new = MODELS["2pl"].blank(Design(np.full(len(params), 2), 1, {}))
     order = {"slope": slope, "intercept": intercept}
@@ -196,4 +204,4 @@ def with_expected_curves(bank: Any) -> Any:
             if first in names and second in names:
                 wide[:, i, j] = covariance[:, names.index(first), names.index(second)]
     wide[at] = 0.0
-    return replace(bank, model=unpack(new, matrix), covariance=wide, full_covariance=None)
+    return ExpectedItems(unpack(new, matrix), wide)

@@ -1,6 +1,6 @@
 """The format of bank files: a zip of ``.npy`` arrays, one of them a JSON text.
 
-Read here as plain arrays and tables, without the item models; `bank._arrays` has the rest.
+Read here as plain arrays and tables, without the item models; `irtcat.ItemBank` has the rest.
 """
 
 import os
@@ -93,6 +93,12 @@ def read_fields(
         raise ValueError("item ids")
     if not isinstance(meta["provenance"], dict):
         raise ValueError("provenance")
+    if not isinstance(meta["structure"], str):
+        raise ValueError("structure")
+    if not all(isinstance(code, int) for code in meta["codes"]):
+        raise ValueError("codes")
+    if not all(isinstance(name, str) for name in meta["factors"]):
+        raise ValueError("factors")
     return np.ascontiguousarray(matrix, float), {
         "item_ids": ids,
         "populations": populations_from_json(meta["populations"]),
@@ -101,6 +107,9 @@ def read_fields(
         "statistics": _frame("statistics", meta["statistics"], len(ids)),
         "provenance": meta["provenance"],
         "full_covariance": arrays.get("full_covariance"),
+        "codes": tuple(meta["codes"]),
+        "structure": meta["structure"],
+        "factors": tuple(meta["factors"]),
     }
 
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from irtcat.bank._table import populations_text
@@ -58,21 +57,3 @@ class BankSummary:
     def _repr_html_(self) -> str:
         """The lines of the text."""
         return f"<pre>{html.escape(str(self))}</pre>"
-
-
-def summarise_bank(bank: Any) -> BankSummary:
-    """The summary of a bank (see `ItemBank.summary`)."""
-    frame = bank.to_frame()
-    numbers = frame[[name for name in PARAMETERS if name in frame]].astype(float)
-    ranges = numbers.replace([np.inf, -np.inf], np.nan).describe().T
-    texts = bank.statistics["flag"] if "flag" in bank.statistics else pd.Series(dtype=str)
-    flags = pd.Series([flag for text in texts for flag in str(text).split("; ") if flag], dtype=str)
-    return BankSummary(
-        n_items=bank.n_items,
-        model=bank.model.key,
-        n_abilities=bank.model.dims,
-        populations=bank.populations,
-        ranges=ranges[["min", "25%", "50%", "75%", "max"]],
-        flags={str(flag): int(n) for flag, n in flags.value_counts().items()},
-        provenance=bank.provenance,
-    )

@@ -10,10 +10,18 @@ import pandas as pd
 
 from irtcat._common.types import FloatArray
 from irtcat._logistic import FIELDS, published_logistic
-from irtcat.bank._checks import check_loaded, validated_fields
+from irtcat.bank._checks import (
+    check_covariances,
+    check_loaded,
+    checked_codes,
+    checked_factors,
+    checked_ids,
+    item_frame,
+)
 from irtcat.bank._difficulty import Estimates, printed
 from irtcat.bank._file import damaged, read_arrays, read_fields
-from irtcat.bank.population import Population, mixture_of
+from irtcat.bank.item_states import checked_states, shown_statistics
+from irtcat.bank.population import Population, as_populations, mixture_of
 
 
 def bank_text(n_items: int, key: str, populations: Mapping[str, Population]) -> str:
@@ -47,7 +55,7 @@ def item_table(
     Args:
         values: the published parameters by name.
         errors: their standard errors.
-        statistics: statistics of the items, indexed by their ids.
+        statistics: statistics of the items, indexed by their ids; states are shown as flags.
         items: metadata of the items; names of earlier columns get the suffix ``_item``.
         models: the model of each item, in mixed banks.
     """
@@ -55,6 +63,7 @@ def item_table(
     if models is not None:
         table.insert(0, "model", models)
     table = table.assign(**{f"se_{name}": error for name, error in errors.items()})
+    statistics = shown_statistics(statistics)
     taken = {*table.columns, *statistics.columns}
     metadata = items.rename(columns={name: f"{name}_item" for name in taken})
     extra = [frame for frame in (statistics, metadata) if frame.shape[1]]
@@ -102,6 +111,9 @@ class BankTable:
         populations: the populations of the calibration, by the label of their group.
         provenance: the origin of the bank.
         items: metadata of the items.
+        codes: the response codes.
+        structure: of the abilities.
+        factors: names of the abilities.
     """
 
     key: str
@@ -109,25 +121,15 @@ class BankTable:
     populations: Mapping[str, Population]
     provenance: Mapping[str, Any]
     items: pd.DataFrame
+    codes: tuple[int, ...]
+    structure: str
+    factors: tuple[str, ...]
 
     def __len__(self) -> int:
         return len(self.table)
 
     def __str__(self) -> str:
         return bank_text(len(self), self.key, self.populations)
-
-
-@dataclass
-class _Fields:
-    """The fields of a bank besides its model."""
-
-    item_ids: np.ndarray
-    populations: Any
-    covariance: FloatArray | None
-    items: pd.DataFrame
-    statistics: pd.DataFrame
-    provenance: Mapping[str, Any]
-    full_covariance: FloatArray | None
 
 
 def read_bank_table(path: Path, max_bytes: int) -> BankTable | None:
@@ -154,23 +156,34 @@ def read_bank_table(path: Path, max_bytes: int) -> BankTable | None:
     if meta.get("n_categories") != 2 or not plain:
         return None
     try:
-        matrix, values = read_fields(meta, arrays)
-        bank = _Fields(**values)
-        for name, value in validated_fields(bank, {len(matrix)}, len(names), 1).items():
-            setattr(bank, name, value)
-        check_loaded(bank, matrix, names, {})
+        matrix, fields = read_fields(meta, arrays)
+        covariance, full = fields["covariance"], fields["full_covariance"]
+        ids = checked_ids(fields["item_ids"], {len(matrix)})
+        check_covariances(covariance, full, len(matrix), len(names))
+        checked_codes(fields["codes"])
+        checked_factors(fields["factors"], 1)
+        populations = as_populations(fields["populations"], 1)
+        items = item_frame(fields["items"], ids)
+        statistics = checked_states(item_frame(fields["statistics"], ids))
+        check_loaded(
+            ids, matrix, names, {},
+            covariance=covariance, full_covariance=full, statistics=statistics,
+        )  # fmt: skip
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise damaged(path, f"its parts do not fit together ({error})") from None
     published, slopes = published_logistic(names, matrix)
-    errors = delta_errors(published, slopes, bank.covariance)
-    population = mixture_of(list(bank.populations.values()))
+    errors = delta_errors(published, slopes, covariance)
+    population = mixture_of(list(populations.values()))
     fixed = "slope" not in names
     mean, sd = float(population.mean), float(population.sd)
     shown = printed(Estimates(published, errors, mean, sd, fixed))
     return BankTable(
         key=key,
-        table=item_table(*shown, bank.statistics, bank.items),
-        populations=bank.populations,
-        provenance=bank.provenance,
-        items=bank.items,
+        table=item_table(*shown, statistics, items),
+        populations=populations,
+        provenance=fields["provenance"],
+        items=items,
+        codes=fields["codes"],
+        structure=fields["structure"],
+        factors=fields["factors"],
     )

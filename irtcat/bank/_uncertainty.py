@@ -1,6 +1,5 @@
 """Uncertainty of a bank: on another scale, as draws, and of the published parameters."""
 
-import re
 from typing import Any
 
 import jax
@@ -10,54 +9,17 @@ from jaxtyping import Array
 
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
-from irtcat._common.types import BoolArray, FloatArray, IntArray
+from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank._table import delta_errors
 from irtcat.models import (
     ItemModel,
     Rasch,
-    category_parameters,
     column_names,
     filled,
     pack,
     parameter_matrix,
     unpack,
 )
-
-NEVER_USED = "category {} of its answers never used"
-"""Flag of an item with a category (numbered from 1) without answers."""
-
-PREDICTED = "predicted"
-"""Flag of an item that nobody answered, whose parameters come from its features."""
-
-
-def unused_categories(bank: Any) -> BoolArray:
-    """Categories without responses, items x categories.
-
-    All False for models whose items share the parameters of the categories.
-    """
-    unused = np.zeros((bank.n_items, bank.model.n_categories), bool)
-    if (
-        bank.model.n_categories > 2
-        and category_parameters(bank.model)
-        and "flag" in bank.statistics
-    ):
-        for item, flags in enumerate(bank.statistics["flag"].astype(str)):
-            for number in re.findall(NEVER_USED.format(r"(\d+)"), flags):
-                unused[item, int(number) - 1] = True
-    return unused
-
-
-def in_unused_categories(bank: Any, items: IntArray, answers: IntArray) -> BoolArray:
-    """Whether answers are in categories that nobody used in the bank's calibration.
-
-    Args:
-        bank: the calibrated items.
-        items: positions of the items answered, below 0 where there is none.
-        answers: category codes of the answers, below 0 where there is none.
-    """
-    unused = unused_categories(bank)
-    code = np.clip(answers, 0, unused.shape[1] - 1)
-    return (items >= 0) & (answers == code) & unused[np.maximum(items, 0), code]
 
 
 @jit
@@ -134,12 +96,6 @@ def _values_and_slopes(model: ItemModel) -> tuple[dict[str, Any], dict[str, Any]
     return jax.vmap(one)(matrix, model), jax.vmap(jax.jacfwd(one))(matrix, model)
 
 
-def drop_unused(bank: Any, table: dict[str, FloatArray]) -> dict[str, FloatArray]:
-    """`ItemModel.over_used` for the categories that nobody used in the bank's calibration."""
-    unused = unused_categories(bank)
-    return bank.model.drop_unused(table, unused) if unused.any() else table
-
-
 def has_fixed_slopes(model: ItemModel) -> bool:
     """Whether the items have no slopes to estimate.
 
@@ -150,16 +106,23 @@ def has_fixed_slopes(model: ItemModel) -> bool:
     return not any(name.startswith(("slope", "log_slope")) for name in column_names(model))
 
 
-def published(bank: Any) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-    """a, b, c, d of all items of a bank and their standard errors by the delta method.
+def published_parameters(
+    model: ItemModel, covariance: FloatArray | None, unused: BoolArray
+) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+    """The published parameters of all items and their standard errors by the delta method.
 
-    Parameters that depend only on unused categories are NaN.
+    Args:
+        model: the items.
+        covariance: of their unconstrained parameters.
+        unused: the categories that nobody used, items x categories; parameters that depend only on
+            them are NaN.
     """
-    model, covariance = bank.model, bank.covariance
     with precision("float64"):
         values_and_slopes = _values_and_slopes(filled(model))
     n_items = len(jax.tree.leaves(model)[0])
     values, slopes = jax.tree.map(lambda part: np.asarray(part)[:n_items], values_and_slopes)
-    values = drop_unused(bank, values)
-    slopes = {name: np.nan_to_num(part) for name, part in drop_unused(bank, slopes).items()}
+    if unused.any():
+        values = model.drop_unused(values, unused)
+        slopes = model.drop_unused(slopes, unused)
+    slopes = {name: np.nan_to_num(part) for name, part in slopes.items()}
     return values, delta_errors(values, slopes, covariance)

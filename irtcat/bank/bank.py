@@ -1,11 +1,13 @@
 """ItemBank: calibrated items with ids, uncertainty and the definition of the scale, in one file."""
 
+import hashlib
+import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import jax
 import numpy as np
@@ -15,28 +17,43 @@ from irtcat._common.checks import ability_points, argument_error, check_choice, 
 from irtcat._common.drawing import figure_of
 from irtcat._common.notebook import COLUMNS, ROWS, card
 from irtcat._common.precision import precision
-from irtcat._common.types import BoolArray, FloatArray, Ids
+from irtcat._common.types import BoolArray, FloatArray, Ids, IntArray
 from irtcat._files.reading import MOST_BYTES
 from irtcat._files.writing import check_target, replacing
-from irtcat.bank._arrays import bank_arrays, bank_hash, read_parts
-from irtcat.bank._checks import item_names, item_positions, validated_fields
+from irtcat.bank._arrays import design_arrays, model_of
+from irtcat.bank._checks import (
+    check_covariances,
+    check_loaded,
+    checked_codes,
+    checked_factors,
+    checked_ids,
+    item_frame,
+    item_names,
+    item_positions,
+)
 from irtcat.bank._difficulty import Estimates, Ranking, determined_items, printed, rank_items
-from irtcat.bank._expected_curves import with_expected_curves
-from irtcat.bank._join import join_banks
-from irtcat.bank._summary import BankSummary, summarise_bank
-from irtcat.bank._table import bank_text, item_table
+from irtcat.bank._expected_curves import DRAWS, expected_graded, expected_logistic
+from irtcat.bank._file import BANK, damaged, frame_to_json, plain, read_arrays, read_fields
+from irtcat.bank._summary import PARAMETERS, BankSummary
+from irtcat.bank._table import bank_text, item_table, populations_text
 from irtcat.bank._uncertainty import (
     draw_parameters,
     has_fixed_slopes,
-    published,
+    published_parameters,
     rescale_parameters,
 )
-from irtcat.bank.population import Population, mixture_of
+from irtcat.bank.item_states import STATES, Flag, checked_states, flags_of, marked_items
+from irtcat.bank.population import Population, as_populations, mixture_of
 from irtcat.models import (
+    MIXABLE,
     CategoricalModel,
     ItemModel,
+    as_member,
+    as_mixed,
     categorical_items,
+    category_parameters,
     column_names,
+    design_of,
     expected_responses,
     filled,
     item_categories,
@@ -48,6 +65,7 @@ from irtcat.models import (
     probabilities,
     simulate,
     take,
+    unpack,
 )
 from irtcat.responses import Responses
 
@@ -73,11 +91,15 @@ class ItemBank:
         covariance: covariance of each item's unconstrained parameters (items x params x params),
             or None where it was not estimated; NaN for a parameter that was not estimated.
         items: metadata of the items, indexed by item id.
-        statistics: per item ``n_responses``, ``proportion_correct`` and ``flag`` (text, empty
-            where nothing is flagged) of the calibration data; may have no columns.
-        provenance: the origin of the bank (model, method, log-likelihood, priors, ...).
+        statistics: per item ``n_responses``, ``proportion_correct``, ... of the calibration data,
+            and columns of its state, such as ``constant`` or ``predicted`` (see `has`), from which
+            `flags` are made; may have no columns.
+        provenance: the origin of the bank (method, log-likelihood, priors, ...), for people.
         full_covariance: covariance of all parameters together, item by item, where it was
             computed; its diagonal blocks are ``covariance``.
+        codes: the response code of each category, such as (1, 2, 3, 4); empty where not known.
+        structure: of the abilities: "bifactor", "two-tier", or "" for others.
+        factors: names of the abilities; empty where they have none.
 
     Example:
         >>> bank = ItemBank.from_parameters(a=[1.0, 1.5], b=[-1.0, 0.5], item_ids=["x", "y"])
@@ -95,12 +117,23 @@ class ItemBank:
     statistics: pd.DataFrame = field(default_factory=pd.DataFrame)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     full_covariance: FloatArray | None = None
+    codes: tuple[int, ...] = ()
+    structure: str = ""
+    factors: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check that the fields are consistent."""
-        sizes = {len(leaf) for leaf in jax.tree.leaves(self.model)}
+        ids = checked_ids(self.item_ids, {len(leaf) for leaf in jax.tree.leaves(self.model)})
         n_params = len(column_names(self.model))
-        checked = validated_fields(self, sizes, n_params, self.model.dims)
+        check_covariances(self.covariance, self.full_covariance, len(ids), n_params)
+        checked = {
+            "item_ids": ids,
+            "populations": as_populations(self.populations, self.model.dims),
+            "items": item_frame(self.items, ids),
+            "statistics": checked_states(item_frame(self.statistics, ids)),
+            "codes": checked_codes(self.codes),
+            "factors": checked_factors(self.factors, self.model.dims),
+        }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
@@ -141,9 +174,7 @@ class ItemBank:
         return self.subset(items)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            bank_hash(self) == bank_hash(other) if isinstance(other, ItemBank) else NotImplemented
-        )
+        return self.hash() == other.hash() if isinstance(other, ItemBank) else NotImplemented
 
     def __hash__(self) -> int:
         return hash((self.model.key, self.n_items, *self.item_ids[:1]))
@@ -163,7 +194,19 @@ class ItemBank:
             c  0.0  0.00  0.0  0.00  0.0
             d  1.0  1.00  1.0  1.00  1.0
         """
-        return summarise_bank(self)
+        frame = self.to_frame()
+        numbers = frame[[name for name in PARAMETERS if name in frame]].astype(float)
+        ranges = numbers.replace([np.inf, -np.inf], np.nan).describe().T
+        texts = pd.Series([flag.text for flags in self.flags() for flag in flags], dtype=str)
+        return BankSummary(
+            n_items=self.n_items,
+            model=self.model.key,
+            n_abilities=self.model.dims,
+            populations=self.populations,
+            ranges=ranges[["min", "25%", "50%", "75%", "max"]],
+            flags={str(text): int(n) for text, n in texts.value_counts().items()},
+            provenance=self.provenance,
+        )
 
     def plot(self, kind: str = "information_curve", **options: Any) -> Any:
         """Draw the bank: "information_curve" or "item_curves" of `irtcat.plot`, with its options.
@@ -181,6 +224,71 @@ class ItemBank:
     def n_items(self) -> int:
         """Number of items."""
         return len(self.item_ids)
+
+    @property
+    def first_code(self) -> int:
+        """The response code of the lowest category, 0 where the codes are not known."""
+        return self.codes[0] if self.codes else 0
+
+    @property
+    def unused_categories(self) -> BoolArray:
+        """Categories that nobody used in calibration, items x categories.
+
+        All False for models whose items share the parameters of the categories.
+        """
+        unused = np.zeros((self.n_items, self.model.n_categories), bool)
+        if (
+            "unused" in self.statistics
+            and self.model.n_categories > 2
+            and category_parameters(self.model)
+        ):
+            for item, categories in enumerate(self.statistics["unused"]):
+                unused[item, list(categories)] = True
+        return unused
+
+    def in_unused_categories(self, items: IntArray, answers: IntArray) -> BoolArray:
+        """Whether answers are in categories that nobody used in calibration.
+
+        Args:
+            items: positions of the items answered, below 0 where there is none.
+            answers: categories from 0 on, below 0 where there is none.
+        """
+        unused = self.unused_categories
+        code = np.clip(answers, 0, unused.shape[1] - 1)
+        return (items >= 0) & (answers == code) & unused[np.maximum(items, 0), code]
+
+    def has(self, state: str) -> BoolArray:
+        """Which items have a state.
+
+        Args:
+            state: "estimated" (its parameters were estimated from responses), "anchored" (they
+                were known before), "predicted" (from its features only), "unanswered" or "constant"
+                (no or equal responses), "weak_prior" (of a rare answer), "unused" (categories),
+                "at_bound" (parameters), "negative_slope", "singular" (a parameter has no standard
+                error) or "at_edge" (many scores of 0 or 1).
+
+        Raises:
+            InputError: for another state.
+
+        Example:
+            >>> bank = ItemBank.from_parameters(b=[0.0, 1.0])
+            >>> table = pd.DataFrame({"predicted": [False, True]})
+            >>> replace(bank, statistics=table).has("predicted").tolist()
+            [False, True]
+        """
+        check_choice("state", state, STATES)
+        return marked_items(self.statistics, state)
+
+    def flags(self) -> list[list[Flag]]:
+        """What to know of each item, from its state: ``state`` and ``text`` of each flag.
+
+        Example:
+            >>> bank = ItemBank.from_parameters(b=[0.0, 1.0])
+            >>> table = pd.DataFrame({"unused": [(), (1,)]})
+            >>> [[flag.text for flag in flags] for flags in replace(bank, statistics=table).flags()]
+            [[], ['category 2 of its answers never used']]
+        """
+        return flags_of(self.statistics)
 
     @cached_property
     def population(self) -> Population:
@@ -374,8 +482,8 @@ class ItemBank:
             slope 0, and, with its error, where it is not `determined` and more than 8 SDs of the
             population from its mean. Parameters that an item does not have are NaN, and so are the
             thresholds (nominal: ak and d) of a category that nobody used in calibration, which
-            ``flag`` names; b is then the mean of the thresholds between the lowest and the highest
-            used category.
+            ``flag`` (the texts of `flags`) names; b is then the mean of the thresholds between the
+            lowest and the highest used category.
             SEs come from those of the unconstrained parameters by the delta method.
         """
         names = None
@@ -412,7 +520,20 @@ class ItemBank:
         mean, sd = 0.0, 1.0  # of several abilities, each in SDs from its mean
         if self.model.dims == 1:
             mean, sd = float(self.population.mean), float(self.population.sd)
-        return Estimates(*published(self), mean, sd, has_fixed_slopes(self.model))
+        return Estimates(*self.published(), mean, sd, has_fixed_slopes(self.model))
+
+    def published(self) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+        """The parameters of `to_frame` by name, and their standard errors by the delta method.
+
+        Those that depend only on unused categories are NaN; difficulties are not hidden where they
+        are not `determined`.
+
+        Example:
+            >>> values, errors = ItemBank.from_parameters(a=[1.0, 2.0], b=[-1.0, 1.0]).published()
+            >>> values["b"].tolist(), errors["b"].tolist()
+            ([-1.0, 1.0], [nan, nan])
+        """
+        return published_parameters(self.model, self.covariance, self.unused_categories)
 
     def subset(self, items: Any) -> "ItemBank":
         """The items selected by ids, positions, a slice or a mask, in the order of the selection.
@@ -487,26 +608,36 @@ class ItemBank:
     def expected_curves(self) -> "ItemBank":
         """The bank with predicted items as the curves that are expected of them.
 
-        The parameters of items that are flagged "predicted" (see `Fit.predict_items`) are
-        uncertain: what one subject's answer says of theta is given by ``E[P(correct | theta)]``
-        over the parameters, which is flatter than the curve at their means. It is replaced by the
-        logistic curve with the smallest Kullback-Leibler divergence over the population (items of
-        a Rasch or 1PL bank then have slopes of their own). Scoring, selection and adaptive tests
-        do this themselves.
+        The parameters of predicted items (see `Fit.predict_items`) are uncertain: what one
+        subject's answer says of theta is given by ``E[P(correct | theta)]`` over the parameters,
+        which is flatter than the curve at their means. It is replaced by the logistic curve with
+        the smallest Kullback-Leibler divergence over the population (items of a Rasch or 1PL bank
+        then have slopes of their own). Scoring, selection and adaptive tests do this themselves.
 
         Returns:
             The bank; itself where no item is predicted.
 
         Example:
-            >>> flags = {"flag": ["", "predicted"]}
             >>> bank = ItemBank.from_parameters(a=[1.0, 1.0], b=[0.0, 0.0], item_ids=["x", "y"])
             >>> unsure = np.array([np.zeros((2, 2)), np.diag([0.0, 1.0])])
-            >>> table = pd.DataFrame(flags, index=["x", "y"])
+            >>> table = pd.DataFrame({"predicted": [False, True]}, index=["x", "y"])
             >>> uncertain = replace(bank, covariance=unsure, statistics=table)
             >>> uncertain.expected_curves().to_frame()["a"].round(2).tolist()
             [1.0, 0.84]
         """
-        return with_expected_curves(self)
+        at = self.has("predicted")
+        if not at.any() or self.covariance is None or self.model.dims > 1:
+            return self
+        if self.model.takes == "graded":
+            draws = self.subset(np.flatnonzero(at)).draws(DRAWS)
+            model, covariance = expected_graded(
+                self.model, self.covariance, at, draws, self.population
+            )
+        elif self.model.takes == "right/wrong":
+            model, covariance = expected_logistic(self.model, self.covariance, at, self.population)
+        else:
+            return self
+        return replace(self, model=model, covariance=covariance, full_covariance=None)
 
     def draws(self, n: int, seed: int = 0, unknown: str = "refuse") -> ItemModel:
         """Draw item parameters from their sampling distribution.
@@ -518,8 +649,8 @@ class ItemBank:
         Args:
             n: number of draws, at least 1.
             seed: seed of the draws.
-            unknown: treatment of items that are flagged "no standard error": "refuse", or "hold" at
-                their estimates.
+            unknown: treatment of items without a standard error (the state "singular"): "refuse",
+                or "hold" at their estimates.
 
         Returns:
             An item model whose parameters have a leading axis of n draws, for ``jax.vmap``:
@@ -541,8 +672,7 @@ class ItemBank:
                 "bank", "one with a covariance of its estimates", "none",
                 'Fit it with standard_errors other than "none".',
             )  # fmt: skip
-        flags = self.statistics.get("flag", pd.Series("", self.statistics.index)).astype(str)
-        bad = flags.str.contains("no standard error").to_numpy()
+        bad = self.has("singular")
         if bad.any() and unknown == "refuse":
             raise argument_error(
                 "unknown", "hold where items have no standard errors", self.item_ids[bad]
@@ -563,7 +693,87 @@ class ItemBank:
         Raises:
             InputError: when the scales differ, or ids are in both.
         """
-        return join_banks(self, other, same_scale)
+        if type(other.model) is not type(self.model):
+            one, other = _mixed(self, other)
+            return one.join(other, same_scale)
+        if not _correlate_alike(self, other):
+            raise argument_error("other", "with the same abilities and correlations", other)
+        if not same_scale and not _have_equal_populations(self, other):
+            texts = [populations_text(bank.populations) for bank in (self, other)]
+            raise argument_error("other", f"on the scale of this bank ({texts[0]})", texts[1])
+        if self.model.n_categories != other.model.n_categories:
+            if "categories" not in self.model.fixed:
+                must = f"of {self.model.n_categories} categories, as this bank is"
+                raise argument_error("other", must, other.model.n_categories)
+            top = max(self.model.n_categories, other.model.n_categories)
+            return self._with_room(top).join(other._with_room(top), same_scale)
+        covariance = None
+        if self.covariance is not None and other.covariance is not None:
+            covariance = np.concatenate([self.covariance, other.covariance])
+        return replace(
+            self,
+            model=jax.tree.map(lambda x, y: np.concatenate([x, y]), self.model, other.model),
+            item_ids=np.concatenate([self.item_ids, other.item_ids]),
+            covariance=covariance,
+            full_covariance=None,
+            items=pd.concat([self.items, other.items]),
+            statistics=pd.concat([self.statistics, other.statistics]),
+            provenance={"joined": [dict(self.provenance), dict(other.provenance)]},
+            codes=_common_codes(self, other),
+            structure=self.structure if self.structure == other.structure else "",
+            factors=self.factors or other.factors,
+        )
+
+    def in_form_of(self, cls: type[ItemModel], top: int) -> "ItemBank":
+        """The same items in the arrays of a model, or a mixture, with room for ``top`` categories.
+
+        Args:
+            cls: the model of the items, or of which they are members, or a member of their mixture.
+            top: number of categories, at least as many as the items have.
+        """
+        bank = self._with_room(top)
+        if cls.members and bank.model.key != cls.key:
+            return bank._in_mixture(tuple(member.key for member in cls.members), top)
+        if cls.members or not bank.model.members:
+            return bank
+        model, columns = as_member(bank.model, cls)
+        covariance = bank.covariance
+        if covariance is not None:
+            covariance = covariance[:, columns][:, :, columns]
+        return replace(bank, model=model, covariance=covariance, full_covariance=None)
+
+    def _in_mixture(self, keys: tuple[str, ...], top: int) -> "ItemBank":
+        """The bank with its items in a mixture; new parameters have no covariance (NaN)."""
+        model, moves = as_mixed(self.model, keys, top)
+        n_params = parameter_matrix(model).shape[1]
+        covariance = None
+        if self.covariance is not None:
+            covariance = np.full((self.n_items, n_params, n_params), np.nan)
+            for rows, source, target in moves:
+                at, old, new = np.flatnonzero(rows), np.array(source), np.array(target)
+                covariance[np.ix_(at, new, new)] = self.covariance[np.ix_(at, old, old)]
+        return replace(self, model=model, covariance=covariance, full_covariance=None)
+
+    def _with_room(self, top: int) -> "ItemBank":
+        """The bank with arrays for ``top`` categories, at least as many as its items have.
+
+        A bank that was cut from a wider one keeps the room of items that it no longer holds.
+        """
+        if self.model.n_categories == top:
+            return self
+        design = design_of(self.model)
+        blank = type(self.model).blank(design._replace(top=top))
+        new, old = list(column_names(blank)), list(column_names(self.model))
+        both = [name for name in old if name in new]  # the others are of absent categories
+        source, target = (np.array([names.index(name) for name in both]) for names in (old, new))
+        params = np.zeros((self.n_items, len(new)))
+        params[:, target] = self.parameters()[:, source]
+        covariance = None
+        if self.covariance is not None:
+            covariance = np.full((self.n_items, len(new), len(new)), np.nan)
+            covariance[:, target[:, None], target] = self.covariance[:, source[:, None], source]
+        model = unpack(blank, params)
+        return replace(self, model=model, covariance=covariance, full_covariance=None)
 
     def probability(self, theta: Any) -> FloatArray:
         """Probability of a right answer (of each item's highest category), items x len(theta).
@@ -620,10 +830,10 @@ class ItemBank:
         """Write the bank to one file, atomically.
 
         The file is a zip of ``.npy`` arrays (``numpy.load`` opens it; no pickle): ``meta`` is a
-        JSON text with format, version, model, parameter names, populations, metadata and
-        provenance; ``item_ids``, ``parameters`` (items x params, unconstrained) and
-        ``covariance`` (items x params x params; absent where unknown) are arrays, and
-        ``full_covariance`` (all parameters together) where it was computed.
+        JSON text with format, version, model, parameter names, populations, codes, structure,
+        factors, metadata, statistics and provenance; ``item_ids``, ``parameters`` (items x params,
+        unconstrained) and ``covariance`` (items x params x params; absent where unknown) are
+        arrays, and ``full_covariance`` (all parameters together) where it was computed.
 
         Args:
             path: the file; an existing one is replaced.
@@ -635,10 +845,52 @@ class ItemBank:
             InputError: when the folder does not exist or cannot be written.
         """
         target = check_target(path)
-        arrays = bank_arrays(self)
+        arrays = self._arrays()
         with replacing(path) as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
         return target
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """The arrays of a bank file."""
+        meta = {
+            **BANK.head,
+            "model": self.model.key,
+            "parameter_names": column_names(self.model),
+            "dims": self.model.dims,
+            "n_categories": self.model.n_categories,
+            "populations": {label: p.to_json() for label, p in self.populations.items()},
+            "codes": list(self.codes),
+            "structure": self.structure,
+            "factors": list(self.factors),
+            "items": frame_to_json(self.items),
+            "statistics": frame_to_json(self.statistics),
+            "provenance": plain(dict(self.provenance)),
+        }
+        arrays = {
+            "item_ids": self.item_ids,
+            "parameters": self.parameters(),
+            **design_arrays(self.model),
+        }
+        for name in ("covariance", "full_covariance"):
+            if getattr(self, name) is not None:
+                arrays[name] = getattr(self, name)
+        arrays["meta"] = np.array(json.dumps({**meta, "arrays": sorted(arrays)}))
+        return arrays
+
+    def hash(self) -> str:
+        """SHA-256 of all that `save` writes, in hexadecimal: identifies the bank of a session.
+
+        Example:
+            >>> one, other = (ItemBank.from_parameters(b=[0.0, b]) for b in (1.0, 2.0))
+            >>> one.hash() == other.hash(), len(one.hash())
+            (False, 64)
+        """
+        digest = hashlib.sha256()
+        for name, array in sorted(self._arrays().items()):
+            value = np.ascontiguousarray(array)
+            digest.update(f"{name} {value.dtype.str} {value.shape} ".encode())
+            digest.update(value.tobytes())
+        return digest.hexdigest()
 
     @staticmethod
     def load(path: str | os.PathLike[str], *, max_bytes: int = MOST_BYTES) -> "ItemBank":
@@ -653,7 +905,24 @@ class ItemBank:
             InputError: when the file is missing, damaged, too large, not a bank, or from a newer
                 version, or its values are impossible (an infinite parameter, a negative variance).
         """
-        return read_parts(ItemBank, Path(path), max_bytes)
+        path = Path(path)
+        meta, arrays = read_arrays(path, max_bytes)
+        try:
+            matrix, fields = read_fields(meta, arrays)
+            bank = ItemBank(model=model_of(matrix, meta, arrays), **fields)
+            check_loaded(
+                bank.item_ids,
+                parameter_matrix(bank.model),
+                column_names(bank.model),
+                design_of(bank.model).settings,
+                covariance=bank.covariance,
+                full_covariance=bank.full_covariance,
+                statistics=bank.statistics,
+            )
+            bank.flags()  # states of another type have none
+        except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+            raise damaged(path, f"its parts do not fit together ({error})") from None
+        return bank
 
 
 def _populations(populations: Any, mean: float, sd: float) -> Any:
@@ -666,11 +935,58 @@ def _populations(populations: Any, mean: float, sd: float) -> Any:
     return populations
 
 
-def structure_of(bank: ItemBank) -> str:
-    """The structure of the abilities that the bank was calibrated with: "bifactor", ... or ""."""
-    if bank.provenance.get("model") == "bifactor":
-        return "bifactor"
-    return str(bank.provenance.get("structure", ""))
+def _correlate_alike(one: ItemBank, other: ItemBank) -> bool:
+    """Whether two banks have the same dimensions and correlations."""
+    if one.model.dims != other.model.dims:
+        return False
+    first, second = (
+        np.eye(b.model.dims) if b.reference.correlations is None else b.reference.correlations
+        for b in (one, other)
+    )
+    return np.allclose(first, second)
+
+
+def _have_equal_populations(one: ItemBank, other: ItemBank) -> bool:
+    """Whether two banks have the same groups, with equal means and SDs."""
+    if list(one.populations) != list(other.populations):
+        return False
+    return all(
+        np.allclose([p.mean, p.sd], [q.mean, q.sd])
+        for p, q in zip(one.populations.values(), other.populations.values(), strict=True)
+    )
+
+
+def _mixed(one: ItemBank, other: ItemBank) -> tuple[ItemBank, ItemBank]:
+    """Two banks of different models, each as items of the mixture of both.
+
+    Raises:
+        InputError: for models that cannot be in one bank, or codes that do not begin with 0.
+    """
+    keys = {key for bank in (one, other) for key in bank.model.key.split("+")}
+    if not keys <= set(MIXABLE):
+        raise argument_error("other", f"a {one.model.key} bank", other.model.key)
+    for bank in (one, other):
+        if bank.first_code != 0:
+            must = "with responses in codes from 0 on, as banks of several models need"
+            raise argument_error("other", must, f"codes from {bank.first_code} on")
+    present = tuple(key for key in MIXABLE if key in keys)
+    top = max(one.model.n_categories, other.model.n_categories)
+    return one._in_mixture(present, top), other._in_mixture(present, top)
+
+
+def _common_codes(one: ItemBank, other: ItemBank) -> tuple[int, ...]:
+    """The response codes of two banks together.
+
+    Raises:
+        InputError: where their first codes differ, and items have more than two categories.
+    """
+    codes = [bank.codes for bank in (one, other) if bank.codes]
+    if len({known[0] for known in codes}) > 1:
+        if one.model.n_categories == 2:
+            return ()
+        must = f"for responses in codes from {codes[0][0]} on, as this bank is"
+        raise argument_error("other", must, f"codes from {codes[1][0]} on")
+    return max(codes, key=len, default=())
 
 
 def is_bifactor(bank: ItemBank) -> bool:
@@ -679,7 +995,7 @@ def is_bifactor(bank: ItemBank) -> bool:
     Either the bank was calibrated so, or every item measures the first ability and at most one
     other, and all are uncorrelated.
     """
-    if structure_of(bank) == "bifactor":
+    if bank.structure == "bifactor":
         return True
     if bank.model.dims < 3 or bank.reference.correlations is not None:
         return False
@@ -707,7 +1023,19 @@ def ranking(bank: ItemBank) -> Ranking:
     return rank_items(bank._estimates(), bank.statistics)
 
 
-def as_bank(bank: Any, name: str = "bank") -> ItemBank:
+class HasBank(Protocol):
+    """What holds a bank, such as a `Fit`."""
+
+    @property
+    def bank(self) -> ItemBank:
+        """The calibrated items."""
+
+
+BankLike: TypeAlias = ItemBank | HasBank | str | os.PathLike[str]
+"""What stands for a bank: itself, what holds one, or the path of its file."""
+
+
+def as_bank(bank: BankLike, name: str = "bank") -> ItemBank:
     """A bank, that of a fit, or the one in a file.
 
     Raises:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from irtcat._common.checks import argument_error, check_choice, check_count
 from irtcat._common.types import FloatArray
-from irtcat.bank.bank import ItemBank, structure_of
+from irtcat.bank.bank import ItemBank
 from irtcat.bank.population import Population
 from irtcat.models import category_parameters
 
@@ -322,14 +322,8 @@ def rotate(
         Bernaards & Jennrich (2005), Educational and Psychological Measurement 65, 676-696;
         Browne (2001), Multivariate Behavioral Research 36, 111-150.
     """
-    slopes = _multidimensional_slopes(bank, "a rotation")
-    if structure := structure_of(bank):
-        must = "without a bifactor or two-tier structure, whose axes have a meaning"
-        raise argument_error("bank", must, structure)
-    uncorrelated_slopes = slopes @ np.linalg.cholesky(_correlations(bank))
-    explained = (uncorrelated_slopes**2).sum(axis=1, keepdims=True)
-    out = rotate_loadings(
-        uncorrelated_slopes / np.sqrt(LOGISTIC_SCALE**2 + explained),  # see `factor_loadings`
+    out = rotation_of(
+        bank,
         method,
         oblique=oblique,
         gamma=gamma,
@@ -339,15 +333,37 @@ def rotate(
         n_starts=n_starts,
         seed=seed,
     )
-    slope = uncorrelated_slopes @ np.linalg.inv(out.transform).T
+    return rotated_bank(bank, out, method)
+
+
+def rotation_of(bank: ItemBank, method: str, **options: Any) -> Rotated:
+    """The rotation of the factor loadings of a bank, by the options of `rotate`."""
+    slopes = _uncorrelated_slopes(bank)
+    if bank.structure:
+        must = "without a bifactor or two-tier structure, whose axes have a meaning"
+        raise argument_error("bank", must, bank.structure)
+    explained = (slopes**2).sum(axis=1, keepdims=True)
+    loadings = slopes / np.sqrt(LOGISTIC_SCALE**2 + explained)  # see `factor_loadings`
+    return rotate_loadings(loadings, method, **options)
+
+
+def _uncorrelated_slopes(bank: ItemBank) -> FloatArray:
+    """Slopes on uncorrelated abilities."""
+    slopes = _multidimensional_slopes(bank, "a rotation")
+    return slopes @ np.linalg.cholesky(_correlations(bank))
+
+
+def rotated_bank(bank: ItemBank, out: Rotated, method: str) -> ItemBank:
+    """The bank on the axes of a rotation (see `rotate`)."""
+    slope = _uncorrelated_slopes(bank) @ np.linalg.inv(out.transform).T
     model = replace(bank.model, slope=slope)  # type: ignore[call-arg]
     covariance = None
     if bank.covariance is not None:
         covariance = bank.covariance.copy()
-        dims = slopes.shape[1]  # the slopes are the first parameters
+        dims = bank.model.dims  # the slopes are the first parameters
         covariance[:, :dims] = np.nan
         covariance[:, :, :dims] = np.nan
-    is_uncorrelated = np.allclose(out.correlations, np.eye(slopes.shape[1]))
+    is_uncorrelated = np.allclose(out.correlations, np.eye(bank.model.dims))
     record = {"rotation": method, "rotation_converged": out.converged}
     return replace(
         bank,

@@ -73,6 +73,9 @@ def read_bank_table(path: "str | Path") -> "BankTable":
         populations=bank.populations,
         provenance=bank.provenance,
         items=bank.items,
+        codes=bank.codes,
+        structure=bank.structure,
+        factors=bank.factors,
     )
 
 

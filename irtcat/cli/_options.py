@@ -125,7 +125,7 @@ class Option:
     @property
     def label(self) -> str:
         """What messages call it."""
-        return next((flag for flag in self.flags if flag.startswith("--")), str(self.metavar))
+        return next((word for word in self.flags if word.startswith("--")), str(self.metavar))
 
     @property
     def must(self) -> str:

@@ -53,12 +53,13 @@ def _bank(o: Options, bank: "BankTable") -> Output:
     ranges.index.name = "column"
     populations = {label: p.to_json() for label, p in bank.populations.items()}
     document = {"kind": "bank", "model": bank.key, "n_items": len(bank)}
-    document |= {"populations": populations, "provenance": dict(bank.provenance)}
+    scale = {"codes": list(bank.codes), "structure": bank.structure, "factors": list(bank.factors)}
+    document |= {"populations": populations, **scale, "provenance": dict(bank.provenance)}
     document |= {"ranges": records(ranges), "items": records(frame)}
     lines = [
         f"{name.replace('_', ' ')}: {f'{value:.2f}' if isinstance(value, float) else value}"
-        for name, value in bank.provenance.items()
-        if value not in ({}, [], None)
+        for name, value in {**bank.provenance, **scale}.items()
+        if value not in ({}, [], "", None)
     ]
     after = ("select", o.source, "-k", default_n_items(len(bank)), "--responses", "RESPONSES")
     varying = ranges[(ranges["min"] < ranges["max"]) & ~ranges.index.isin(bank.items.columns)]

@@ -76,8 +76,6 @@ def _by_task(logs: "Logs") -> "pd.DataFrame":
     import numpy as np
     import pandas as pd
 
-    from irtcat.responses._summary import mean_shares
-
     runs, responses = logs.report.runs, logs.responses
     by_task = runs.groupby(["task", "metric"], sort=False).agg(runs=("file", "size"))
     metric_of = runs.drop_duplicates(["task", "format"]).set_index(["task", "format"])["metric"]
@@ -86,7 +84,7 @@ def _by_task(logs: "Logs") -> "pd.DataFrame":
     keys = [(task, metric_of.get((task, format), of_task[task])) for task, format in pairs]
     index = pd.MultiIndex.from_tuples(keys, names=by_task.index.names)
     n = responses.observed.sum(axis=0)
-    total = np.where(n > 0, mean_shares(responses, axis=0), 0.0) * n
+    total = np.where(n > 0, responses.mean_shares(axis=0), 0.0) * n
     items = pd.DataFrame({"responses": n, "total": total}, index=index)
     saved = items.groupby(level=[0, 1], sort=False).sum().reindex(by_task.index)
     saved["responses"] = saved["responses"].fillna(0).astype(int)
@@ -99,11 +97,9 @@ def _ranking(responses: "Responses") -> "pd.DataFrame":
     """The models by their mean response."""
     import pandas as pd
 
-    from irtcat.responses._summary import mean_shares
-
     index = pd.Index(responses.subject_ids, dtype=object, name="model")
     answers = responses.observed.sum(axis=1)
-    table = pd.DataFrame({"mean": mean_shares(responses, axis=1), "n": answers}, index=index)
+    table = pd.DataFrame({"mean": responses.mean_shares(axis=1), "n": answers}, index=index)
     if responses.subjects["unscored"].any():
         table["unscored"] = responses.subjects["unscored"].to_numpy()
     return table.sort_values("mean", ascending=False, kind="stable")

@@ -10,6 +10,7 @@ from irtcat.cli._input import split_texts
 from irtcat.cli._options import argument, check_figure, option, result
 
 if TYPE_CHECKING:
+    from irtcat.bank import ItemBank
     from irtcat.report import Result
 
 EXAMPLE = (
@@ -104,7 +105,7 @@ def _check_choice(option: str, name: str, known: Iterable[str]) -> None:
         raise typer.BadParameter(f"{name!r} is not one of {', '.join(names)}.", param_hint=option)
 
 
-def _bank_figure(bank: Any, figure_name: str, items: list[str] | None) -> Any:
+def _bank_figure(bank: "ItemBank", figure_name: str, items: list[str] | None) -> Any:
     """Plot the curves or the information of a bank, of all items if ``items`` is None."""
     from irtcat import plot
 

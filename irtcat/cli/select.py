@@ -89,11 +89,11 @@ def _text(o: Options, subset: "Subset", frame: "pd.DataFrame") -> list[Any]:
     import numpy as np
     import pandas as pd
 
-    from irtcat.responses._summary import mean_shares, share_bands
+    from irtcat.responses._summary import share_bands
 
     all_items = pd.DataFrame() if o.bank is None else o.bank.to_frame()
     if o.responses is not None:
-        shares = pd.Series(mean_shares(o.responses, axis=0), index=o.responses.item_ids)
+        shares = pd.Series(o.responses.mean_shares(axis=0), index=o.responses.item_ids)
         if o.bank is None:
             all_items = pd.DataFrame(index=shares.index)
         all_items["proportion_correct"] = shares.reindex(all_items.index)

@@ -171,9 +171,9 @@ def status(o: Options) -> Output:
     pairs = zip(np.atleast_1d(known["theta"]), np.atleast_1d(known["se"]), strict=True)
     theta = ", ".join(f"{t:.3f} (SE {s:.3f})" for t, s in pairs)
     flags = [*now.flags]
-    flags += [f"{text[:1].upper()}{text[1:]}." for text in score.flag.split("; ") if text]
+    flags += [f"{text[:1].upper()}{text[1:]}." for text in score.flags]
     lines = list(dict.fromkeys([*filter(None, [now.plan_text]), *flags]))  # a flag may repeat it
-    about = {name: value for name, value in asdict(score).items() if name != "flag"}
+    about = {name: value for name, value in asdict(score).items() if name != "notes"}
     more = {**known, **about, "answers": records(table), "flags": flags}
     if plan is not None:
         more["plan"] = records(plan)

@@ -90,7 +90,7 @@ class Coded(NamedTuple):
 
 
 def coded(
-    bank: Any,
+    bank: ItemBank,
     responses: Any,
     least_items: int = 1,
     groups: Any = None,

@@ -22,7 +22,7 @@ from irtcat._common.per_item import by_id, column_error
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.agreement.corrections import CORRECTIONS, adjust
-from irtcat.bank import ItemBank, as_bank, one_ability
+from irtcat.bank import BankLike, ItemBank, as_bank, one_ability
 from irtcat.models import ItemModel, expected_responses, response_variances
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
@@ -85,7 +85,7 @@ class Drift:
 
 
 def find_drift(
-    bank: Any,
+    bank: BankLike,
     responses: Responses,
     dates: Any,
     item_dates: Any = None,

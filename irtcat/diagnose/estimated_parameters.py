@@ -7,13 +7,9 @@ import numpy as np
 from irtcat._common.checks import check_choice
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
-from irtcat.bank._uncertainty import unused_categories
 from irtcat.models import column_names, field_columns, free_parameters, tied_parameters
 
 ESTIMATED = ("auto", "all", "none")
-UNINFORMED = {"constant", "no responses"}
-"""Flags of items without information in the responses."""
-
 WITH_FREE_SD = ("rasch", "pcm", "rsm")
 
 
@@ -80,8 +76,8 @@ def free_of(bank: ItemBank, estimated: str = "auto") -> Free:
     """
     check_choice("estimated", estimated, ESTIMATED)
     possible = _possible(bank)
-    fitted = "method" in bank.provenance
-    any_free = estimated == "all" or (estimated == "auto" and (fitted or _has_errors(bank)))
+    is_free = bank.covariance is not None or bank.has("estimated").any()
+    any_free = estimated == "all" or (estimated == "auto" and is_free)
     if not any_free:
         return Free(np.zeros_like(possible), np.zeros(possible.shape[1], bool), False, 0, 0)
     mask = possible if estimated == "all" else possible & _with_errors(bank)
@@ -107,10 +103,8 @@ def _possible(bank: ItemBank) -> BoolArray:
     Excludes those of unused categories, and of items without answers or with equal answers.
     """
     possible = np.array(free_parameters(bank.model))
-    if "method" in bank.provenance and "flag" in bank.statistics:
-        flags = bank.statistics["flag"].astype(str).str.split("; ")
-        possible[[bool(UNINFORMED & set(texts)) for texts in flags]] = False
-    unused = unused_categories(bank)
+    possible[bank.has("unanswered") | bank.has("constant")] = False
+    unused = bank.unused_categories
     if unused.any():
         possible &= ~bank.model.hold_unused(unused)[1]
     if bank.model.dims > 1:
@@ -119,19 +113,12 @@ def _possible(bank: ItemBank) -> BoolArray:
     return possible
 
 
-def _has_errors(bank: ItemBank) -> bool:
-    return bank.covariance is not None
-
-
 def _with_errors(bank: ItemBank) -> BoolArray:
     """Parameters with a standard error, and all parameters of items whose errors are missing."""
     if bank.covariance is None:
-        return np.ones((bank.n_items, len(column_names(bank.model))), bool)
+        return np.tile(bank.has("estimated")[:, None], len(column_names(bank.model)))
     known = ~np.isnan(np.diagonal(np.asarray(bank.covariance), axis1=1, axis2=2))
-    flags = bank.statistics.get("flag")
-    if flags is not None:
-        without = flags.astype(str).str.contains("no standard error").to_numpy()
-        known[without] = True
+    known[bank.has("singular")] = True
     return known
 
 
@@ -147,10 +134,10 @@ def _shared(bank: ItemBank, mask: BoolArray) -> BoolArray:
     if bank.covariance is not None:
         variances = np.diagonal(np.asarray(bank.covariance), axis1=1, axis2=2)
     equal = np.zeros(mask.shape[1], bool)
-    fitted = "method" in bank.provenance
+    estimated = bank.has("estimated")
     for c in range(mask.shape[1]):
-        rows = mask[:, c]
-        if not fitted or rows.sum() < 2:
+        rows = mask[:, c] & estimated
+        if rows.sum() < 2:
             continue
         same = np.ptp(values[rows, c]) == 0
         if same and variances is not None:

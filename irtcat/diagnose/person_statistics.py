@@ -131,10 +131,10 @@ def _estimates(data: Coded, method: str, abilities: Any) -> tuple[FloatArray, st
         check_choice("method", method, METHODS)
         abilities = scored(data, method)
     theta = abilities_of(data, abilities, method)
+    nowhere = np.zeros(len(theta), bool)
     if not isinstance(abilities, Ability):
-        return theta, "", np.zeros(len(theta), bool)
-    flags = pd.Series(np.asarray(abilities.flag, dtype=object)).astype(str)
-    return theta, abilities.method, flags.str.contains("bound").to_numpy()
+        return theta, "", nowhere
+    return theta, abilities.method, nowhere if abilities.at_bound is None else abilities.at_bound
 
 
 def _add_likelihood(

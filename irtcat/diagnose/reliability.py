@@ -53,7 +53,7 @@ def marginal_reliability(bank: ItemBank, *, group: Any = None) -> float:
     return float(weights @ (information / (information + bank.population.sd**-2)))
 
 
-def _check_unidimensional(bank: Any) -> None:
+def _check_unidimensional(bank: ItemBank) -> None:
     if not isinstance(bank, ItemBank):
         raise argument_error("bank", "an ItemBank", type(bank).__name__, "Of a fit: fit.bank.")
     if bank.model.dims != 1:

@@ -1,4 +1,4 @@
-"""Flags and statistics of the items, and the bank of a fit."""
+"""States and statistics of the items, and the bank of a fit."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,7 +10,7 @@ import pandas as pd
 
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import ItemBank, Population
-from irtcat.bank._uncertainty import NEVER_USED
+from irtcat.bank.item_states import with_states
 from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.em.shared_parameters import count_distinct
 from irtcat.fitting.em.start import Start
@@ -27,9 +27,6 @@ from irtcat.models import (
 )
 from irtcat.responses import Responses
 
-AT_BOUND = "{} at its bound"
-"""Flag of an item with a parameter at its bound."""
-
 
 class Latent(NamedTuple):
     """Mean and SD of the population on the scale of the items."""
@@ -38,7 +35,7 @@ class Latent(NamedTuple):
     sd: float = 1.0
 
 
-def item_flags(
+def item_states(
     prior: PriorTable,
     start: Start,
     params: FloatArray,
@@ -46,30 +43,35 @@ def item_flags(
     names: tuple[str, ...],
     slopes: tuple[int, ...],
     at_bound: BoolArray,
-) -> list[str]:
-    """The flags of each item."""
-    flags: list[list[str]] = [[] for _ in params]
-
-    def mark(which: Any, text: str) -> None:
-        for j in np.flatnonzero(which):
-            flags[j].append(text)
-
+) -> dict[str, Any]:
+    """The states of the items by name (see `irtcat.bank.item_states.STATES`)."""
     constant = start.counts.max(0) >= start.item_n
-    mark(start.item_n == 0, "no responses")
-    mark(constant & (start.item_n > 0), "constant")
-    mark(prior.sparse, "weak prior")
+    states: dict[str, Any] = {
+        "estimated": True,
+        "unanswered": start.item_n == 0,
+        "constant": constant & (start.item_n > 0),
+        "weak_prior": prior.sparse,
+        "at_bound": names_of_marks(at_bound, names),
+    }
     if len(start.counts) > 2:
-        for category in range(len(start.counts)):
-            mark(prior.empty[category], NEVER_USED.format(category + 1))
-    free = np.asarray(prior.constraints.free)
-    for column, name in enumerate(names):
-        mark(at_bound[:, column], AT_BOUND.format(name))
+        states["unused"] = [tuple(np.flatnonzero(row).tolist()) for row in prior.empty.T]
     if len(slopes) == 1:
-        mark(params[:, slopes[0]] < 0, "negative slope")
+        states["negative_slope"] = params[:, slopes[0]] < 0
     if covariance is not None:
+        free = np.asarray(prior.constraints.free)
         variance = np.diagonal(covariance, axis1=1, axis2=2)
-        mark((free & ~(variance > 0)).any(axis=1), "no standard error: its information is singular")
-    return ["; ".join(texts) for texts in flags]
+        states["singular"] = (free & ~(variance > 0)).any(axis=1)
+    return states
+
+
+def names_of_marks(marks: BoolArray, names: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """For each item the names of its marked parameters.
+
+    Example:
+        >>> names_of_marks(np.array([[True, False], [True, True]]), ("a", "b"))
+        [('a',), ('a', 'b')]
+    """
+    return [tuple(name for name, hit in zip(names, row, strict=True) if hit) for row in marks]
 
 
 def n_parameters(prior: PriorTable, tied: tuple[int, ...]) -> int:
@@ -82,9 +84,9 @@ def item_statistics(
     responses: Responses | ResponseSource,
     categories: np.ndarray,
     start: Start,
-    flags: list[str],
+    states: Mapping[str, Any],
 ) -> pd.DataFrame:
-    """Statistics of each item's calibration data."""
+    """Statistics of each item's calibration data, and its states."""
     share = np.full(len(start.item_n), np.nan)
     np.divide(start.item_right, start.item_n, out=share, where=start.item_n > 0)
     columns: dict[str, Any] = {
@@ -96,8 +98,8 @@ def item_statistics(
         columns["n_trials"] = responses.trials.sum(axis=0, dtype=np.int64)
     if (categories > 2).any():
         columns["n_categories"] = categories
-    columns["flag"] = flags
-    return pd.DataFrame(columns, index=pd.Index(responses.item_ids, dtype=object))
+    table = pd.DataFrame(columns, index=pd.Index(responses.item_ids, dtype=object))
+    return with_states(table, states)
 
 
 def bank_of(
@@ -170,6 +172,7 @@ def fit_of(
     """
     notes = likelihood_notes(responses, cls)
     most = int(item_categories(bank.model).max())
+    codes = responses.codes if isinstance(responses, Responses) else tuple(range(most))
     provenance = {
         "model": cls.key,
         "method": method,
@@ -182,12 +185,11 @@ def fit_of(
         "n_sparse": int(prior.sparse.sum()),
         "standard_errors": standard_errors,
         "precision": precision,
-        "codes": list(getattr(responses, "codes", range(most))),
         **notes,
     }
     fields = {"latent_mean": np.nan, "latent_sd": np.nan} | fields
     return Fit(
-        bank=replace(bank, provenance=provenance),
+        bank=replace(bank, provenance=provenance, codes=codes),
         responses=responses,
         log_likelihood=log_likelihood,
         converged=converged,

@@ -12,7 +12,7 @@ from irtcat.fitting.assembly import (
     Latent,
     bank_of,
     fit_of,
-    item_flags,
+    item_states,
     item_statistics,
     n_parameters,
 )
@@ -145,8 +145,8 @@ def finish(
     prior = prior._replace(description=dict(priors))
     names, slopes = column_names(template), field_columns(template, ["slope"])
     bounds = np.zeros(params.shape, bool) if at_bound is None else at_bound
-    flags = item_flags(prior, start, params, covariance, names, slopes, bounds)
-    statistics = item_statistics(responses, np.full(len(params), 2), start, flags)
+    states = item_states(prior, start, params, covariance, names, slopes, bounds)
+    statistics = item_statistics(responses, np.full(len(params), 2), start, states)
     blank = type(template).blank(Design(np.full(len(params), 2)))
     bank = bank_of(responses, cls, blank, params, covariance, None, Latent(), statistics)
     return fit_of(

@@ -1,22 +1,21 @@
 """Notes of a fit: parameters at bounds, unused categories, unlinked items."""
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from irtcat._common.checks import shorten
 from irtcat._common.types import BoolArray, IntArray
-from irtcat.bank._uncertainty import NEVER_USED
-from irtcat.fitting.assembly import AT_BOUND
+from irtcat.bank import ItemBank
+from irtcat.bank.item_states import BLOCK
 from irtcat.fitting.em.priors import FEW_SLOPES, FEW_SUBJECTS
 from irtcat.fitting.em.shard import all_gather
 from irtcat.fitting.result import Fit
 from irtcat.fitting.specification import Specification
 from irtcat.io.source import ResponseSource
-from irtcat.models import category_parameters
 from irtcat.responses import Responses
 from irtcat.responses._repeats import suspect_repeats
 from irtcat.responses._summary import rare_cells
@@ -87,9 +86,7 @@ def _observed(responses: Responses | ResponseSource) -> Iterator[BoolArray]:
 def _blocks(result: Fit, specification: Specification[Any]) -> IntArray:
     """The block of each item of a fit."""
     bank = result.bank
-    flags = bank.statistics["flag"].astype(str)
-    constant = flags.str.contains("constant").to_numpy()
-    informative = (bank.statistics["n_responses"] > 0).to_numpy() & ~constant
+    informative = (bank.statistics["n_responses"] > 0).to_numpy() & ~bank.has("constant")
     anchors = () if specification.anchors is None else specification.anchors.item_ids
     known = np.isin(bank.item_ids, anchors)
     blocks = linked_items(_observed(result.responses), informative, known)
@@ -117,21 +114,22 @@ def _blocks_note(blocks: IntArray, item_ids: np.ndarray, grouped: bool) -> str:
     )
 
 
-def _bounds_note(flags: Iterable[str], item_ids: np.ndarray) -> str:
+def _bounds_note(bank: ItemBank) -> str:
     """The note on parameters at a bound."""
     items: dict[str, list[str]] = {}
-    for item, text in zip(item_ids, flags, strict=True):
-        for name in re.findall(AT_BOUND.format(r"(\w+)"), text):
+    for item, names in bank.statistics.get("at_bound", pd.Series(dtype=object)).items():
+        for name in names:
             items.setdefault(name, []).append(str(item))
     listed = "; ".join(f"{name} of {shorten(ids)}" for name, ids in items.items())
     return listed and f"At a bound, where the objective still rises beyond: {listed}."
 
 
-def _unused_note(flags: Iterable[str], item_ids: np.ndarray) -> str:
+def _unused_note(bank: ItemBank) -> str:
     """The note on unused categories."""
-    unused = NEVER_USED.format(r"\d+")
-    items = [str(i) for i, text in zip(item_ids, flags, strict=True) if re.search(unused, text)]
-    return f"Categories that nobody used have no estimate: in {shorten(items)}." if items else ""
+    items = bank.item_ids[bank.unused_categories.any(axis=1)]
+    return (
+        f"Categories that nobody used have no estimate: in {shorten(items)}." if len(items) else ""
+    )
 
 
 def _repeats_note(responses: Responses | ResponseSource) -> str:
@@ -172,28 +170,19 @@ def _few_note(result: Fit, specification: Specification[Any]) -> str:
 
 
 def with_notes(result: Fit, specification: Specification[Any]) -> Fit:
-    """The fit with further notes in its message, its notes and the items' flags."""
-    statistics, item_ids = result.bank.statistics.copy(), result.bank.item_ids
-    flags = statistics["flag"].astype(str).tolist()
-    notes = [*result.notes, _few_note(result, specification), _bounds_note(flags, item_ids)]
-    notes += [_repeats_note(result.responses), _rare_note(result.responses)]
-    if category_parameters(result.bank.model):
-        notes.append(_unused_note(flags, item_ids))
+    """The fit with further notes in its message and its notes, and the blocks of its items."""
+    bank = result.bank
+    notes = [*result.notes, _few_note(result, specification), _bounds_note(bank)]
+    notes += [_repeats_note(result.responses), _rare_note(result.responses), _unused_note(bank)]
+    statistics = bank.statistics
     if specification.theta is None:
         blocks = _blocks(result, specification)
         if blocks.max(initial=0) > 1:
-            notes.append(_blocks_note(blocks, item_ids, specification.grouping is not None))
-            apart = [f"block {k} of {blocks.max()}" if k > 1 else "" for k in blocks]
-            pairs = zip(flags, apart, strict=True)
-            statistics["flag"] = ["; ".join(filter(None, pair)) for pair in pairs]
-            statistics.insert(list(statistics).index("flag"), "block", blocks)
+            notes.append(_blocks_note(blocks, bank.item_ids, specification.grouping is not None))
+            statistics = statistics.assign(**{BLOCK: blocks})
     notes = [note for note in notes if note]
     if not notes:
         return result
-    bank = replace(
-        result.bank,
-        statistics=statistics,
-        provenance={**result.bank.provenance, "notes": notes},
-    )
+    bank = replace(bank, statistics=statistics, provenance={**bank.provenance, "notes": notes})
     message = " ".join([result.message, *notes])
     return replace(result, bank=bank, message=message, notes=tuple(notes))

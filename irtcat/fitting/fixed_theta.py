@@ -26,7 +26,7 @@ from irtcat.fitting.assembly import (
     Latent,
     bank_of,
     fit_of,
-    item_flags,
+    item_states,
     item_statistics,
     n_parameters,
 )
@@ -37,7 +37,7 @@ from irtcat.fitting.em.m_step import Constraints, at_bounds, log_prior, m_step, 
 from irtcat.fitting.em.rows import Rows
 from irtcat.fitting.em.setup import FitData, FitSetup, read_data, set_up
 from irtcat.fitting.em.start import Start, further_start
-from irtcat.fitting.problem.uncategorised import add_edge_flags
+from irtcat.fitting.problem.uncategorised import share_at_edge
 from irtcat.fitting.result import Fit
 from irtcat.fitting.solvers import EM
 from irtcat.fitting.specification import Specification
@@ -319,10 +319,10 @@ def fit_fixed_theta(responses: Any, cls: type[ItemModel], specification: Specifi
     params = np.asarray(ended.params, float)
     names, slopes = column_names(setup.template), field_columns(setup.template, ["slope"])
     at_bound = at_bounds(ended.params, setup.prior.constraints)
-    flags = item_flags(setup.prior, start, params, covariance, names, slopes, at_bound)
+    states = item_states(setup.prior, start, params, covariance, names, slopes, at_bound)
     if isinstance(blank, Beta):
-        flags = add_edge_flags(flags, data.rows.x, blank.edge)
-    statistics = item_statistics(responses, data.categories, start, flags)
+        states["at_edge"] = share_at_edge(data.rows.x, blank.edge)
+    statistics = item_statistics(responses, data.categories, start, states)
     bank = bank_of(responses, cls, blank, params, covariance, None, population, statistics)
     return _result(data, setup, bank, ended)
 

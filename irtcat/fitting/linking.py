@@ -17,7 +17,6 @@ from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import ItemBank
 from irtcat.bank._difficulty import usual_errors, weights_of
-from irtcat.bank._uncertainty import published
 from irtcat.models import (
     CategoricalModel,
     ItemModel,
@@ -137,7 +136,7 @@ class _Moments(NamedTuple):
 
 def _parameters(bank: ItemBank, method: str) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Discriminations, difficulties and their SEs (0 if held, all NaN if none is known)."""
-    values, errors = published(bank)
+    values, errors = bank.published()
     names = [name for name in values if name.startswith("b")]
     if "a" not in values or values["a"].ndim != 1 or not names:
         raise argument_error(

@@ -13,7 +13,7 @@ from irtcat._common.checks import argument_error, check_count
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import ItemBank, Population
-from irtcat.fitting.assembly import fit_of, item_flags, item_statistics, n_parameters
+from irtcat.fitting.assembly import fit_of, item_states, item_statistics, n_parameters
 from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.curvature import Multidimensional, covariance_of
 from irtcat.fitting.em.density import density_table
@@ -295,7 +295,7 @@ def _anchored_design(
         raise argument_error(
             "dims", f"{dims}, as the anchors have, or left out", specification.dims
         )
-    factors = [str(name) for name in bank.provenance.get("factors", ())]
+    factors = list(bank.factors)
     if specification.pattern is not None:
         design = latent_design(responses, dims, specification.pattern, True)
         return design._replace(factors=factors or design.factors)
@@ -458,8 +458,8 @@ def _fitted(
     slopes = list(field_columns(setup.template, ["slope"]))
     if design.exploratory:  # the axes have been rotated since
         at_bound[:, slopes] = at_bound[:, slopes].any(axis=1, keepdims=True)
-    flags = _multi_flags(prior, setup.start, reached.params, items, free, setup.template, at_bound)
-    statistics = item_statistics(responses, data.categories, setup.start, flags)
+    states = _item_states(prior, setup.start, reached.params, items, free, setup.template, at_bound)
+    statistics = item_statistics(responses, data.categories, setup.start, states)
     model, items = _published_model(data.blank(design.dims), reached.params, items)
     n = np.array([rows.weights.sum()])
     groups = None
@@ -475,6 +475,8 @@ def _fitted(
         items=responses.items,
         statistics=statistics,
         populations=_bank_populations(reached, design, grouping, n),
+        structure=design.structure,
+        factors=tuple(design.factors),
     )
     if setup.anchors is not None:
         bank = with_anchors(bank, setup.anchors)
@@ -484,8 +486,6 @@ def _fitted(
         "integration_error": reached.finer - log_likelihood,
         "nodes": n_nodes(reached.problem.rule),
         "nodes_are": reached.problem.rule.kind,
-        "factors": design.factors,
-        **({"structure": design.structure} if design.structure else {}),
         **({"density": density} if density is not None else {}),
         "se_correlations": None if errors is None else errors["correlation"][0].tolist(),
     }
@@ -621,7 +621,7 @@ def _group_table(
     return pd.DataFrame(columns, index=pd.Index(list(grouping.labels), name="group"))
 
 
-def _multi_flags(
+def _item_states(
     prior: PriorTable,
     start: Start,
     params: FloatArray,
@@ -629,14 +629,14 @@ def _multi_flags(
     free: np.ndarray,
     template: ItemModel,
     at_bound: np.ndarray,
-) -> list[str]:
-    """The flags of each item; held parameters are not flagged for missing standard errors."""
+) -> dict[str, Any]:
+    """The states of the items; held parameters are not missing a standard error."""
     if covariance is not None:
         covariance = covariance.copy()
         held = ~free
         diagonal = np.einsum("jpp->jp", covariance)
         diagonal[held] = 1.0
-    return item_flags(
+    return item_states(
         prior, start, params, covariance, column_names(template),
         field_columns(template, ["slope"]), at_bound,
     )  # fmt: skip

@@ -17,8 +17,7 @@ from irtcat._common.checks import argument_error
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray
-from irtcat.bank import ItemBank, as_bank, one_ability
-from irtcat.bank._expected_curves import predicted_items
+from irtcat.bank import BankLike, ItemBank, as_bank, one_ability
 from irtcat.models import field_columns, item_categories, parameter_matrix, unpack
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
@@ -39,7 +38,7 @@ NEWTON_STEPS, LONGEST_STEP = 30, 1.0
 
 
 def update_items(
-    bank: Any, responses: Responses, *, prior: Any = None, mismatch: str = "refuse"
+    bank: BankLike, responses: Responses, *, prior: Any = None, mismatch: str = "refuse"
 ) -> ItemBank:
     """The bank after the answers of some subjects: the posterior of the predicted items.
 
@@ -55,7 +54,7 @@ def update_items(
     is expected over the item's parameters.
 
     Args:
-        bank: a bank of one ability with items flagged "predicted" (`Fit.predict_items`), and
+        bank: a bank of one ability with predicted items (`Fit.predict_items`), and
             calibrated ones (`ItemBank.join`).
         responses: right/wrong responses to items of the bank; one subject is enough.
         prior: what is known of each subject, as for `irtcat.score`; by default the population,
@@ -64,7 +63,7 @@ def update_items(
 
     Returns:
         The bank with the new means and covariances of the predicted items that were answered. They
-        stay flagged "predicted", since they are still uncertain; ``n_responses`` counts their
+        stay predicted items, since they are still uncertain; ``n_responses`` counts their
         answers.
 
     Raises:
@@ -74,10 +73,10 @@ def update_items(
     Example:
         >>> import pandas as pd
         >>> known = ItemBank.from_parameters(b=np.linspace(-2, 2, 20))
-        >>> flags = pd.DataFrame({"flag": [""] * 19 + ["predicted"]}, index=known.item_ids)
+        >>> states = pd.DataFrame({"predicted": [False] * 19 + [True]}, index=known.item_ids)
         >>> unsure = np.zeros((20, 2, 2))
         >>> unsure[19] = np.diag([0.1, 1.0])
-        >>> bank = replace(known, covariance=unsure, statistics=flags)
+        >>> bank = replace(known, covariance=unsure, statistics=states)
         >>> x = np.ones((3, 20), int)  # the hardest item, b = 2, is solved by three subjects
         >>> x[:, 10:19] = 0
         >>> new = update_items(bank, Responses.from_array(x, item_ids=bank.item_ids))
@@ -90,7 +89,7 @@ def update_items(
     """
     bank = as_bank(bank)
     one_ability(bank, "update_items")
-    is_predicted = predicted_items(bank)
+    is_predicted = bank.has("predicted")
     if not is_predicted.any() or bank.covariance is None:
         raise argument_error("bank", "a bank with predicted items", "one without")
     if not responses.is_binary:

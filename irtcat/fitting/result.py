@@ -183,7 +183,7 @@ class Fit:
 
         Parameters are their means ``w' delta``; the covariance is that of the residual plus that
         of the coefficients. What features do not explain has its prior's mean and SD, and what all
-        items share is shared. The items are flagged "predicted": scoring, selection and adaptive
+        items share is shared. The items are marked as predicted: scoring, selection and adaptive
         tests then use their expected curves, which are flatter (see `ItemBank.expected_curves`).
 
         Args:

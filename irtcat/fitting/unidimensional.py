@@ -15,7 +15,7 @@ from irtcat.fitting.assembly import (
     Latent,
     bank_of,
     fit_of,
-    item_flags,
+    item_states,
     item_statistics,
     n_parameters,
 )
@@ -53,7 +53,7 @@ from irtcat.fitting.explanatory import (
 )
 from irtcat.fitting.features.columns import FeatureRegression, with_centred_levels
 from irtcat.fitting.problem.groups import group_table, populations_by_group
-from irtcat.fitting.problem.uncategorised import add_edge_flags
+from irtcat.fitting.problem.uncategorised import share_at_edge
 from irtcat.fitting.result import Fit
 from irtcat.fitting.solvers import EM
 from irtcat.fitting.specification import Specification
@@ -463,10 +463,10 @@ def _fitted(
     if sign < 0:
         params, covariance = reflected(params, slopes, covariance)
     at_bound = np.zeros(params.shape, bool) if ended.at_bound is None else ended.at_bound
-    flags = item_flags(reached.prior, start, params, covariance.blocks, names, slopes, at_bound)
+    states = item_states(reached.prior, start, params, covariance.blocks, names, slopes, at_bound)
     if isinstance(blank, Beta):
-        flags = add_edge_flags(flags, rows.x, blank.edge)
-    statistics = item_statistics(data.responses, data.categories, start, flags)
+        states["at_edge"] = share_at_edge(rows.x, blank.edge)
+    statistics = item_statistics(data.responses, data.categories, start, states)
     latent = reached.latent._replace(mean=sign * reached.latent.mean)
     bank = bank_of(
         data.responses, cls, blank, params, covariance.blocks, covariance.full, latent, statistics

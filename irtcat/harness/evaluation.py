@@ -28,7 +28,7 @@ from irtcat.harness.outcome import (
     spending,
     unlike_warning,
 )
-from irtcat.prediction import OUT_OF_RANGE, ShortForm
+from irtcat.prediction import ShortForm
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 
@@ -356,15 +356,9 @@ def _evaluation(
         n_items=int(estimates["n_items"]), n_bank=n_bank, reason=session.reason,
         seconds=float(table["seconds"].sum()), cost=cost, full_cost=full_cost, lz_star=lz_star,
         unlike=unlike_warning(outcome, p, lz_star),
-        notes=(*notes, *session.flags(), *_score_notes(outcome.flag)),
+        notes=(*notes, *session.flags(), *(f"Predicted score: {text}." for text in outcome.notes)),
         items=table,
     )  # fmt: skip
-
-
-def _score_notes(flags: str) -> list[str]:
-    """Messages of the score's estimator, except about those that are reported already."""
-    messages = [text for text in flags.split("; ") if text and text not in OUT_OF_RANGE]
-    return [f"Predicted score: {text}." for text in messages]
 
 
 def _write(evaluation: Evaluation, folder: OutputFolder) -> None:

@@ -11,7 +11,7 @@ from irtcat._common.per_item import per_item
 from irtcat.bank import ItemBank
 from irtcat.cat import FullScore, Session, in_words, numbered, retraced, score_by_prediction
 from irtcat.harness.items import Item
-from irtcat.prediction import OUT_OF_RANGE, ShortForm
+from irtcat.prediction import UNLIKE, ShortForm
 from irtcat.responses import Responses
 
 UNLIKELY = 0.01
@@ -25,7 +25,7 @@ def fit_of(session: Session) -> tuple[float | None, float | None]:
     if not session.is_over or int(session.state.scored) == 0:
         return None, None
     report, bank, n = session.to_report(), session.bank, int(session.state.n)
-    codes = tuple(bank.provenance.get("codes", range(bank.model.n_categories)))
+    codes = bank.codes or tuple(range(bank.model.n_categories))
     table = np.full((1, bank.n_items), np.nan)
     answers = report.answers[0, :n].astype(float)
     table[0, report.items[0, :n]] = np.where(answers >= 0, answers + codes[0], np.nan)
@@ -43,13 +43,12 @@ def score_by_form(session: Session, form: ShortForm, level: float) -> FullScore:
     try:
         return score_by_prediction(form.predict(data, expect=session.config.expect, level=level))
     except InputError as error:
-        return FullScore(np.nan, 0.0, 1.0, level, "auto", flag=str(error).rstrip("."))
+        return FullScore(np.nan, 0.0, 1.0, level, "auto", notes=(str(error).rstrip("."),))
 
 
 def unlike_warning(outcome: FullScore, p: float | None, lz_star: float | None) -> str:
     """A warning if the model appears unlike the calibrated ones; else empty."""
-    flags = outcome.flag.split("; ")
-    reasons = [reason for flag, reason in OUT_OF_RANGE.items() if flag in flags]
+    reasons = [UNLIKE[outcome.unlike].reason] if outcome.unlike else []
     if p is not None and p < UNLIKELY:
         reasons.append(
             f"its answers fit the bank worse than theirs (lz* = {lz_star:.2f}, p = {p:.2g})"

@@ -177,8 +177,7 @@ def _codes_of(reference: Any) -> Any:
     model = getattr(reference, "model", reference)
     if getattr(model, "n_categories", 2) <= 2:
         return None
-    provenance = getattr(reference, "provenance", {})
-    return provenance.get("codes") or getattr(reference, "codes", None)
+    return getattr(reference, "codes", None) or None
 
 
 def _by_width(item_ids: Any) -> dict[int, Any] | None:

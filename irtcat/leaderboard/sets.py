@@ -129,7 +129,7 @@ def _describe(bank: ItemBank, theta: float, flag: str) -> dict[str, Any]:
     return row
 
 
-def _banks_of_sets(bank: Any, groups: Any) -> dict[str, ItemBank]:
+def _banks_of_sets(bank: ItemBank | Mapping[str, ItemBank], groups: Any) -> dict[str, ItemBank]:
     """A bank of the items of each test set, by name; items without a group form the set (none)."""
     if isinstance(bank, Mapping):
         if not bank or groups is not None:
@@ -144,7 +144,9 @@ def _banks_of_sets(bank: Any, groups: Any) -> dict[str, ItemBank]:
     return {name: bank.subset(names == name) for name in dict.fromkeys(names.tolist())}
 
 
-def _best_ability(bank: Any, theta: Any, abilities: Any, mismatch: str) -> tuple[float, str]:
+def _best_ability(
+    bank: ItemBank | Mapping[str, ItemBank], theta: Any, abilities: Any, mismatch: str
+) -> tuple[float, str]:
     """Ability of the best subject, and a flag that names the subject ("" if ``theta`` is given)."""
     if (theta is None) == (abilities is None):
         raise argument_error("theta", "given, or abilities instead (not both)", theta)

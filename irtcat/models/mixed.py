@@ -260,8 +260,9 @@ def item_models(model: ItemModel) -> np.ndarray:
     return np.array([member.key for member in model.members], dtype=object)[np.asarray(model.kind)]
 
 
-def as_member(model: Mixed, member: type[ItemModel]) -> tuple[ItemModel, list[int]]:
+def as_member(model: ItemModel, member: type[ItemModel]) -> tuple[ItemModel, list[int]]:
     """Items of a mixture that are all of one member, as that; and the columns of its parameters."""
+    assert isinstance(model, Mixed)
     return model._as_member(member), member_columns(model, member)
 
 

@@ -7,7 +7,7 @@ from irtcat._common.lazy import lazy_names
 if TYPE_CHECKING:
     from irtcat.prediction import short_forms
     from irtcat.prediction.estimate import Estimate
-    from irtcat.prediction.flags import OUT_OF_RANGE
+    from irtcat.prediction.flags import OUT_OF_RANGE, UNLIKE
     from irtcat.prediction.form import ShortForm
     from irtcat.prediction.freezing import short_form
     from irtcat.prediction.predicting import ESTIMATORS, predict
@@ -19,6 +19,7 @@ else:
 __all__ = [
     "ESTIMATORS",
     "OUT_OF_RANGE",
+    "UNLIKE",
     "Estimate",
     "Estimator",
     "Prediction",

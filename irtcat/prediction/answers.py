@@ -12,9 +12,6 @@ from irtcat.prediction.result import Prediction
 from irtcat.responses import Responses
 from irtcat.responses._matrix import observed
 
-KNOWN = "calibrated already, ranked among the others"
-"""The flag of a subject whose responses are part of the calibration."""
-
 
 def recode(
     values: np.ndarray, new: Responses, calibration: Any, name: str = "responses"
@@ -110,10 +107,8 @@ def as_prediction(
     upper = np.where(np.isnan(upper), highest, upper)
     full = np.round(field.to_numpy(), 12)
     ordered, own = np.sort(full), np.full(len(subject_ids), -np.inf)
-    flag = _flags(is_observed, estimate)
     if known is not None:
         own[known] = full[field.index.get_indexer(pd.Index(np.asarray(subject_ids)[known]))]
-        flag = joined(np.where(known, KNOWN, ""), flag)
 
     def rank(scores: FloatArray) -> FloatArray:
         ranks = 1.0 + len(ordered) - np.searchsorted(ordered, scores, side="right")
@@ -127,7 +122,10 @@ def as_prediction(
         rank=rank(score),
         rank_lower=rank(upper),
         rank_upper=rank(lower),
-        flag=flag,
+        notes=_notes(is_observed, estimate),
+        unlike=np.full(len(x), "") if estimate.unlike is None else estimate.unlike,
+        n_missing=(~is_observed).sum(axis=1),
+        n_asked=x.shape[1],
         estimator=estimator,
         level=level,
         field=field,
@@ -136,19 +134,9 @@ def as_prediction(
     )
 
 
-def _flags(is_observed: BoolArray, estimate: Estimate) -> np.ndarray:
-    """Missing answers, then the flags of the estimator."""
-    n_answered, k = is_observed.sum(axis=1), is_observed.shape[1]
-    flags = np.full(len(n_answered), "", dtype=object)
-    for row in np.flatnonzero(n_answered < k):
-        missing = k - n_answered[row]
-        flags[row] = "no responses" if missing == k else f"{missing} of {k} responses missing"
-    for row in np.flatnonzero(np.isnan(estimate.score) & (n_answered > 0)):
-        flags[row] = "; ".join(filter(None, (flags[row], "no answer that counts in the score")))
-    return flags if estimate.flag is None else joined(flags, estimate.flag)
-
-
-def joined(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """The flags of both, one text per subject."""
-    pairs = zip(first, second, strict=True)
-    return np.array(["; ".join(filter(None, pair)) for pair in pairs], dtype=object)
+def _notes(is_observed: BoolArray, estimate: Estimate) -> list[tuple[str, ...]]:
+    """What to know of the score of each subject."""
+    uncounted = np.isnan(estimate.score) & is_observed.any(axis=1)
+    counted = np.where(uncounted, "no answer that counts in the score", "").tolist()
+    own = [""] * len(counted) if estimate.flag is None else estimate.flag.tolist()
+    return [tuple(filter(None, pair)) for pair in zip(counted, own, strict=True)]

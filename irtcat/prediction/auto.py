@@ -33,7 +33,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -239,7 +239,10 @@ def _predict(task: Task, has_shared_prior: bool) -> Estimate:
         else:
             estimates.append(_with_prior(mixture, *run.prior, task.level))
     order = np.argsort(np.concatenate(rows))
-    columns = [np.concatenate(column)[order] for column in zip(*estimates, strict=True)]
+    columns: list[Any] = [
+        None if column[0] is None else np.concatenate(column)[order]
+        for column in zip(*estimates, strict=True)
+    ]
     return Estimate(*columns)
 
 

@@ -99,9 +99,9 @@ def predict_curves(task: Task) -> Estimate:
             scores[:, rows], outside[rows] = _predict_pattern(
                 calibrated, items, x[block], drawn[block], task.level
             )
-    flags = np.where(outside > 0.5, FEW_SIMILAR, "").astype(object)
+    unlike = np.where(outside > 0.5, FEW_SIMILAR, "").astype(object)
     how = np.where(outside > 0.5, "curves alone", "curves").astype(object)
-    return Estimate(scores[0], scores[1], scores[2], flags, how)
+    return Estimate(scores[0], scores[1], scores[2], how=how, unlike=unlike)
 
 
 class CurvePrediction(NamedTuple):

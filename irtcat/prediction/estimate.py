@@ -16,6 +16,8 @@ class Estimate(NamedTuple):
         upper: upper end; NaN for the highest possible score.
         flag: text per subject, or None without flags.
         how: method used for each subject, or None if there is only one.
+        unlike: how each subject is unlike the calibrated ones (see `irtcat.prediction.flags`), ""
+            for the others; None where this is not estimated.
     """
 
     score: FloatArray
@@ -23,6 +25,7 @@ class Estimate(NamedTuple):
     upper: FloatArray
     flag: np.ndarray | None = None
     how: np.ndarray | None = None
+    unlike: np.ndarray | None = None
 
 
 def patterns(x: FloatArray) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -1,16 +1,45 @@
-"""Flags of subjects unlike the calibrated ones, or unlike those expected."""
+"""What is to be known of predicted subjects: in codes, and in the words of their flags."""
 
-BEST = "among the best of the calibrated subjects or beyond"
-WEAKEST = "among the weakest of the calibrated subjects or beyond"
-OTHER_ANSWERS = "answers unlike those of the calibrated subjects"
-FEW_SIMILAR = "unlike the calibrated subjects"
-OUT_OF_RANGE = {
-    BEST: "it is among the best of them or beyond",
-    WEAKEST: "it is among the weakest of them or beyond",
-    OTHER_ANSWERS: "its answers are unlike theirs",
-    FEW_SIMILAR: "too few of them have similar scores",
+from collections.abc import Mapping
+from typing import NamedTuple
+
+BEST, WEAKEST, OTHER_ANSWERS, FEW_SIMILAR = "best", "weakest", "answers", "scores"
+"""Codes of how a subject is unlike the calibrated ones: more likely out of range than not."""
+
+
+class Unlike(NamedTuple):
+    """How a subject is unlike the calibrated ones, in words.
+
+    Attributes:
+        flag: in a table.
+        reason: in a sentence on the subject.
+    """
+
+    flag: str
+    reason: str
+
+
+UNLIKE: Mapping[str, Unlike] = {
+    BEST: Unlike(
+        "among the best of the calibrated subjects or beyond",
+        "it is among the best of them or beyond",
+    ),
+    WEAKEST: Unlike(
+        "among the weakest of the calibrated subjects or beyond",
+        "it is among the weakest of them or beyond",
+    ),
+    OTHER_ANSWERS: Unlike(
+        "answers unlike those of the calibrated subjects", "its answers are unlike theirs"
+    ),
+    FEW_SIMILAR: Unlike("unlike the calibrated subjects", "too few of them have similar scores"),
 }
-"""Flags of subjects that are more likely out of range than not, and the reason in a sentence."""
+"""The words of each code."""
+
+OUT_OF_RANGE = {words.flag: words.reason for words in UNLIKE.values()}
+"""The flags of subjects out of range in tables, and the reason in a sentence."""
+
+KNOWN = "calibrated already, ranked among the others"
+"""The flag of a subject whose responses are part of the calibration."""
 
 EXPECTED = {
     "stronger": "weaker than expected: below the median of the calibrated subjects",

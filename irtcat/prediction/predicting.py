@@ -11,9 +11,9 @@ from irtcat._common.checks import argument_error, check_choice, check_interval
 from irtcat._common.progress import Progress, part_of, with_progress
 from irtcat._common.registry import Registry, documented
 from irtcat._common.types import BoolArray, FloatArray
-from irtcat.bank import as_bank
+from irtcat.bank import BankLike, as_bank
 from irtcat.io.convert import as_responses_like
-from irtcat.prediction.answers import align, as_prediction, joined
+from irtcat.prediction.answers import align, as_prediction
 from irtcat.prediction.auto import predict_auto, predict_auto_pooled
 from irtcat.prediction.betting import Draw
 from irtcat.prediction.curves import predict_curves
@@ -140,7 +140,7 @@ def predict(
     subset: "Subset | Sequence[str] | np.ndarray",
     responses: Any,
     *,
-    bank: Any = None,
+    bank: BankLike | None = None,
     estimator: str = "auto",
     expect: str | None = None,
     prior: Any = None,
@@ -339,7 +339,8 @@ def _by_group(
         group_task = replace(task, item_weights=weights, progress=of_group)
         prediction = _prediction_of(group_task, estimator)
         has_answer = (~np.isnan(task.x[:, in_group[task.chosen]])).any(axis=1)
-        flags = joined(np.where(has_answer, "", UNANSWERED_GROUP), prediction.flag)
+        pairs = zip(np.where(has_answer, "", UNANSWERED_GROUP), prediction.flag, strict=True)
+        flags = ["; ".join(filter(None, pair)) for pair in pairs]
         columns = {"subject": prediction.subject_ids, "group": label, "score": prediction.score}
         columns |= {"lower": prediction.lower, "upper": prediction.upper, "flag": flags}
         tables.append(pd.DataFrame(columns))

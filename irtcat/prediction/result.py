@@ -1,5 +1,6 @@
 """The table of predicted scores and ranks."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,7 +8,8 @@ import pandas as pd
 from scipy.special import ndtr, ndtri
 
 from irtcat._common.notebook import card
-from irtcat._common.types import BoolArray, FloatArray
+from irtcat._common.types import BoolArray, FloatArray, IntArray
+from irtcat.prediction.flags import KNOWN, UNLIKE
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +26,11 @@ class Prediction:
             subject that is calibrated already is ranked among the others.
         rank_lower: best rank in the interval (that of ``upper``).
         rank_upper: worst rank in the interval (that of ``lower``).
-        flag: text per subject, empty without flags.
+        notes: texts of the estimator for each subject.
+        unlike: how each subject is unlike the calibrated ones, more likely out of their range than
+            not: "best", "weakest", "answers" or "scores" (see `irtcat.prediction.flags`); else "".
+        n_missing: number of missing answers of each subject.
+        n_asked: number of items of the subset.
         estimator: name of the estimator.
         level: probability of the interval.
         field: full scores of the calibrated subjects that the ranks refer to, by subject id.
@@ -41,7 +47,10 @@ class Prediction:
     rank: FloatArray
     rank_lower: FloatArray
     rank_upper: FloatArray
-    flag: np.ndarray
+    notes: Sequence[tuple[str, ...]]
+    unlike: np.ndarray
+    n_missing: IntArray
+    n_asked: int
     estimator: str
     level: float
     field: pd.Series
@@ -59,6 +68,24 @@ class Prediction:
     def n_calibrated(self) -> int:
         """Number of calibrated subjects that the ranks refer to."""
         return len(self.field)
+
+    def remarks(self, row: int) -> list[str]:
+        """What to know of a subject's score, besides missing answers and how it is unlike."""
+        texts = [KNOWN] if self.known is not None and self.known[row] else []
+        texts += ["no responses"] if self.n_missing[row] == self.n_asked else []
+        return [*texts, *self.notes[row]]
+
+    @property
+    def flag(self) -> np.ndarray:
+        """Text per subject, empty without flags."""
+        out = np.full(len(self), "", dtype=object)
+        for row, (n, code) in enumerate(zip(self.n_missing, self.unlike, strict=True)):
+            texts = self.remarks(row)
+            if 0 < n < self.n_asked:
+                at = len(texts) - len(self.notes[row])
+                texts.insert(at, f"{n} of {self.n_asked} responses missing")
+            out[row] = "; ".join([*texts, *([UNLIKE[code].flag] if code else [])])
+        return out
 
     @property
     def methods(self) -> np.ndarray:

@@ -54,7 +54,7 @@ class Mixture(NamedTuple):
         outside: mean out of range.
         outside_sd: SD out of range.
         q: probability of being out of range.
-        flag: text per subject.
+        unlike: code per subject (see `irtcat.prediction.flags`), "" in range.
         is_empty: subjects without any answer.
     """
 
@@ -63,7 +63,7 @@ class Mixture(NamedTuple):
     outside: FloatArray
     outside_sd: FloatArray
     q: FloatArray
-    flag: np.ndarray
+    unlike: np.ndarray
     is_empty: BoolArray
 
     def estimate(self, level: float) -> Estimate:
@@ -82,7 +82,7 @@ class Mixture(NamedTuple):
             score=score,
             lower=np.minimum(lower, score),
             upper=np.maximum(upper, score),
-            flag=self.flag,
+            unlike=self.unlike,
             how=np.where(self.q > 0.5, "equating", "regression").astype(object),
         )
 
@@ -170,7 +170,7 @@ class ScoreRule:
         new = Estimates(blend.intercept + answers @ blend.slopes, equated, equated_sd)
         q = probability(new, blend.range)
         below = blend.range.below(new.regression)
-        flags = _reasons(new, below, blend.range, q)
+        unlike = _reasons(new, below, blend.range, q)
         mean = blend.weight * new.regression + (1 - blend.weight) * equated
         if expect is None:
             ends = self.equating.posterior(means, end_priors(self.scores), level)
@@ -186,7 +186,7 @@ class ScoreRule:
             outside=outside,
             outside_sd=np.maximum(outside_sd, blend_sd),
             q=q,
-            flag=flags,
+            unlike=unlike,
             is_empty=np.asarray(is_missing.all(axis=1)),
         )
 

@@ -1,13 +1,13 @@
 """The report section of a bank: facts, information, and the table of items."""
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from irtcat.bank import ItemBank, summed_information, test_information
+from irtcat.bank.item_states import Flag
 from irtcat.report.blocks import (
     Block,
     Section,
@@ -23,7 +23,7 @@ from irtcat.report.blocks import (
 )
 from irtcat.report.curves import axis_of, item_curves, item_location
 from irtcat.report.names import TEXTS, are_hashes, listed
-from irtcat.report.remarks import Note, common_flags, split_flags, without
+from irtcat.report.remarks import Note, common_flags
 
 CORRECTNESS = ("right/wrong", "counts")
 MOST_METADATA = 8
@@ -34,8 +34,8 @@ MAIN = ("b", "mdiff", "proportion_correct")
 """Columns of an item that a phone shows."""
 FEW_SUBJECTS = 30
 """Of a calibration on fewer subjects it is said that its numbers are rough."""
-SERIOUS = {"negative slope", "no responses"}
-"""Flags of items whose parameters mislead; the others mark parameters that are imprecise."""
+SERIOUS = {"negative_slope", "unanswered"}
+"""States of items whose parameters mislead; the others mark parameters that are imprecise."""
 MOST_LEVELS = 30
 """Text columns with more distinct values get no filter."""
 SPREAD = np.linspace(-4, 4, 81)
@@ -67,11 +67,12 @@ def bank_section(
         names: texts of items whose ids are hashes.
     """
     frame = bank.to_frame().iloc[:, : -bank.items.shape[1] or None]
-    notes = _notes(bank, frame, names or {})
+    flags = bank.flags()
+    common = common_flags([[flag.text for flag in of_item] for of_item in flags])
+    notes = _notes(bank, flags, common, names or {})
     if "flag" in frame:
-        frame = frame.assign(
-            flag=without(frame["flag"], list(common_flags(split_flags(frame["flag"]))))
-        )
+        rest = [[flag.text for flag in of_item if flag.text not in common] for of_item in flags]
+        frame = frame.assign(flag=["; ".join(texts) for texts in rest])
     blocks: list[Block] = []
     if bank.model.dims == 1:
         blocks += information_figures(bank, subset)
@@ -122,25 +123,31 @@ def _facts(bank: ItemBank, frame: pd.DataFrame) -> dict[str, str]:
     return facts
 
 
-def _notes(bank: ItemBank, frame: pd.DataFrame, names: Mapping[str, str]) -> list[Note]:
+def _notes(
+    bank: ItemBank,
+    flags: Sequence[Sequence[Flag]],
+    common: Mapping[str, int],
+    names: Mapping[str, str],
+) -> list[Note]:
     """What to check: the calibration, and the flagged items."""
     notes = []
     if bank.provenance.get("converged") is False:
         text = "The calibration did not converge: its numbers are not final."
         notes.append(Note(text, "Items", serious=True))
-    rows = split_flags(frame["flag"]) if "flag" in frame else []
-    common = common_flags(rows)
     n_subjects = bank.provenance.get("n_subjects")
     few = isinstance(n_subjects, int) and n_subjects < FEW_SUBJECTS
     if few or common:
         notes.append(Note(_of_most(bank, common, n_subjects if few else None), "Items", bool(few)))
-    for flag, count in _count_flags(rows).items():
-        if flag in common:
+    items_with: dict[Flag, list[str]] = {}
+    for item, of_item in zip(bank.item_ids.tolist(), flags, strict=True):
+        for flag in of_item:
+            items_with.setdefault(flag, []).append(item)
+    for flag, ids in sorted(items_with.items(), key=lambda entry: -len(entry[1])):
+        if flag.text in common:
             continue
-        ids = [name for name, flags in zip(frame.index, rows, strict=True) if flag in flags]
-        subject = "item is" if count == 1 else "items are"
-        text = f"{count:,} {subject} flagged “{flag}”: {listed(ids, names)}."
-        notes.append(Note(text, "Items", flag in SERIOUS))
+        subject = "item is" if len(ids) == 1 else "items are"
+        text = f"{len(ids):,} {subject} flagged “{flag.text}”: {listed(ids, names)}."
+        notes.append(Note(text, "Items", flag.state in SERIOUS))
     return notes
 
 
@@ -152,12 +159,6 @@ def _of_most(bank: ItemBank, common: Mapping[str, int], n_subjects: int | None) 
         return f"{marked[:1].upper()}{marked[1:]}, which is not marked at each of them."
     rough = f"The bank was calibrated on {n_subjects} subjects only: take its numbers as rough"
     return f"{rough}; {marked}." if marked else f"{rough}."
-
-
-def _count_flags(rows: list[list[str]]) -> Mapping[str, int]:
-    """The number of items with each flag, the most frequent first."""
-    counts = Counter(flag for flags in rows for flag in dict.fromkeys(flags))
-    return dict(counts.most_common())
 
 
 def information_figures(bank: ItemBank, subset: Any = None) -> list[Block]:

@@ -7,7 +7,6 @@ import pandas as pd
 
 from irtcat._common.precision import precision
 from irtcat.bank import ItemBank, fisher_information
-from irtcat.bank._uncertainty import published
 from irtcat.models import CategoricalModel, expected_responses, item_categories
 from irtcat.report.blocks import Block, numbers
 
@@ -61,7 +60,7 @@ def item_curves(bank: ItemBank, frame: pd.DataFrame, observed: Any = None) -> Bl
                     "label": CURVES[bank.model.takes]}  # fmt: skip
     if bank.model.dims > 1 or bank.model.key in LOGISTIC:
         # The table leaves out difficulties that are not determined; the curves need them.
-        b, a = item_location(bank, pd.DataFrame(published(bank)[0]))
+        b, a = item_location(bank, pd.DataFrame(bank.published()[0]))
         b = np.where(np.abs(a) * sd < FLAT, np.nan, b)
         c = frame["c"].to_numpy(float) if "c" in frame else np.zeros(len(frame))
         d = frame["d"].to_numpy(float) if "d" in frame else np.ones(len(frame))

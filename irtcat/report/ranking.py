@@ -307,7 +307,7 @@ def session_score(session: "Session", responses: Responses | None, mismatch: str
 
 
 def _as_standing(session: "Session", score: FullScore, source: str) -> Standing:
-    flags = [flag for flag in score.flag.split("; ") if flag]
+    flags = score.flags
     if not session.is_over:
         flags.append("the session is not over")
     return Standing(

@@ -4,7 +4,6 @@ import html
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -158,18 +157,6 @@ def _extremes(values: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
         return low, np.fmax.reduce(values, axis=axis, initial=-np.inf)
     # As an unsigned byte a missing -1 is 255, above every code, so the minimum needs no mask.
     return values.view(np.uint8).min(axis=axis).astype(np.int16), values.max(axis=axis)
-
-
-def mean_shares(responses: Any, axis: int) -> np.ndarray:
-    """Mean share of the highest response of each item (axis 0) or subject (axis 1).
-
-    NaN for those without a response.
-    """
-    observed = responses.observed
-    top = 1 if responses.is_fractional else responses.n_categories - 1
-    total = np.sum(responses.values, axis=axis, where=observed, dtype=float)
-    with np.errstate(invalid="ignore"):
-        return total / (top * observed.sum(axis=axis))
 
 
 def share_bands(shares: np.ndarray, chosen: np.ndarray | None = None) -> pd.DataFrame:

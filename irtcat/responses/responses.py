@@ -402,6 +402,24 @@ class Responses:
         return self.n_categories == 2 and not self.is_fractional
 
     @property
+    def highest(self) -> int:
+        """The highest response in ``values``: 1 for fractions, else the last category."""
+        return 1 if self.is_fractional else self.n_categories - 1
+
+    def mean_shares(self, axis: int) -> np.ndarray:
+        """Mean share of the highest response of each item (axis 0) or subject (axis 1).
+
+        NaN for those without a response.
+
+        Example:
+            >>> Responses.from_array([[0, 1], [2, 1]]).mean_shares(axis=0).tolist()
+            [0.5, 0.5]
+        """
+        total = np.sum(self.values, axis=axis, where=self.observed, dtype=float)
+        with np.errstate(invalid="ignore"):
+            return total / (self.highest * self.observed.sum(axis=axis))
+
+    @property
     def kind(self) -> str:
         """A description of the responses, such as "right/wrong" or "4 categories"."""
         if self.trials is not None:
@@ -522,7 +540,7 @@ class Responses:
             >>> held_out.subject_ids.tolist()
             ['s3']
         """
-        held_out = held_out_subjects(self, share, seed, by)
+        held_out = held_out_subjects(self.values, self.highest, self.subjects, share, seed, by)
         return self.subset(subjects=~held_out), self.subset(subjects=held_out)
 
     def without_duplicate_subjects(self) -> "Responses":

@@ -160,8 +160,8 @@ class Calibrator:
             result, log_likelihood = self.fit(kept, guessing, "auto", FINAL_TOLERANCE)
             if result.n_sparse == 0:
                 bank = result.bank.subset(data.item_ids.astype(str).tolist())
-                updates = {"log_likelihood": log_likelihood, "codes": list(data.codes)}
-                bank = replace(bank, items=data.items, provenance={**bank.provenance, **updates})
+                record = {**bank.provenance, "log_likelihood": log_likelihood}
+                bank = replace(bank, items=data.items, provenance=record, codes=data.codes)
                 return as_mixture(bank, guessing[kept]), result.converged
         result = one_model(data, guessing[kept])
         return result.bank, result.converged

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.notebook import card
-from irtcat._common.types import FloatArray, IntArray
+from irtcat._common.types import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +33,7 @@ class Ability:
         covariance: posterior covariance of each subject on a multidimensional bank;
             ``theta``, ``se``, ``lower``, ``upper`` and ``percentile`` are then subjects x
             dimensions. None in one dimension.
+        at_bound: whether the estimate is at a bound; None for methods without bounds.
         note: whose population was the prior, where the bank has several and no groups were given.
     """
 
@@ -49,6 +50,7 @@ class Ability:
     nodes: FloatArray | None = None
     weights: FloatArray | None = None
     covariance: FloatArray | None = None
+    at_bound: BoolArray | None = None
     note: str = ""
 
     def __len__(self) -> int:
@@ -92,5 +94,5 @@ def joined_abilities(parts: Sequence[Ability], rows: Sequence[IntArray]) -> Abil
         return np.concatenate(values)[order]
 
     names = ("subject_ids", "theta", "se", "lower", "upper", "percentile", "n_items", "flag",
-             "nodes", "weights", "covariance")  # fmt: skip
+             "nodes", "weights", "covariance", "at_bound")  # fmt: skip
     return replace(first, **{name: column(name) for name in names})

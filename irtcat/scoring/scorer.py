@@ -13,7 +13,6 @@ from irtcat._common.precision import choose_precision, precision
 from irtcat._common.progress import Progress, Steps, with_progress
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import ItemBank, Population, as_bank, one_ability
-from irtcat.bank._uncertainty import unused_categories
 from irtcat.io.convert import as_responses_like
 from irtcat.io.source import ResponseSource, chunks
 from irtcat.latent import cells_of, log_likelihoods
@@ -38,7 +37,8 @@ CHUNK_CELLS = 2**26
 
 UNUSED_CATEGORY = "used a category that nobody used in calibration"
 
-PER_SUBJECT = ["subject_ids", "theta", "se", "lower", "upper", "percentile", "n_items", "flag"]
+PER_SUBJECT = ["subject_ids", "theta", "se", "lower", "upper", "percentile", "n_items", "flag",
+               "at_bound"]  # fmt: skip
 
 
 class _Task(NamedTuple):
@@ -62,6 +62,7 @@ class _Estimate(NamedTuple):
     upper: FloatArray
     flag: np.ndarray
     post: Posterior | None = None
+    at_bound: BoolArray | None = None
 
 
 def match(bank: ItemBank, responses: Responses) -> tuple[ItemBank, Responses]:
@@ -101,7 +102,7 @@ def _in_codes_of(bank: ItemBank, responses: Responses) -> Responses:
                 "fractions" if responses.is_fractional else f"{responses.n_categories} categories",
             )
         return responses
-    codes = tuple(bank.provenance.get("codes", ()))
+    codes = bank.codes
     if not codes:
         if responses.n_categories != n_categories and responses.codes[0] != 0:
             must = f"in declared codes, since they have fewer categories than the {n_categories}"
@@ -239,7 +240,9 @@ def _point(task: _Task, kind: str) -> _Estimate:
     flags[at_low], flags[at_high] = "at the lower bound", "at the upper bound"
     flags[flat] = "flat likelihood"
     se = np.where(by_fall, np.inf, se)
-    return _Estimate(theta=theta, se=se, lower=lower, upper=upper, flag=flags)
+    return _Estimate(
+        theta=theta, se=se, lower=lower, upper=upper, flag=flags, at_bound=at_low | at_high
+    )
 
 
 def _map(task: _Task) -> _Estimate:
@@ -254,7 +257,7 @@ def _likelihood_only(task: _Task, kind: str) -> _Estimate:
     values = (np.nan, np.nan, -np.inf, np.inf)
     columns = zip(values, estimate[:4], strict=True)
     theta, se, lower, upper = (np.where(none, value, column) for value, column in columns)
-    return _Estimate(theta=theta, se=se, lower=lower, upper=upper, flag=estimate.flag)
+    return estimate._replace(theta=theta, se=se, lower=lower, upper=upper)
 
 
 def _ml(task: _Task) -> _Estimate:
@@ -311,7 +314,7 @@ def _interval(population: Population, level: float) -> tuple[float, float]:
 def _flag_unused(flags: np.ndarray, bank: ItemBank, matched: Responses) -> np.ndarray:
     """The flags, with a note for subjects who used a category that nobody used in calibration."""
     hit = np.zeros(matched.n_subjects, bool)
-    for item, category in np.argwhere(unused_categories(bank)):
+    for item, category in np.argwhere(bank.unused_categories):
         hit |= matched.values[:, item] == category
     if not hit.any():
         return flags
@@ -506,6 +509,7 @@ def _ability(task: _Task, estimate: _Estimate, method: str) -> Ability:
         level=task.level,
         nodes=None if post is None else post.nodes,
         weights=None if post is None else post.weights,
+        at_bound=None if estimate.at_bound is None else estimate.at_bound & (n_items > 0),
         note=mixture_note(bank) if task.prior is None else "",
     )
 
@@ -540,9 +544,11 @@ def _in_passes(
             items=source.items,
         )
         scored = score(bank, block, method, level=level, theta_bounds=theta_bounds, precision=dtype)
-        scored_blocks.append([getattr(scored, name)[: len(ids)] for name in PER_SUBJECT])
-    columns = [np.concatenate(pieces) for pieces in zip(*scored_blocks, strict=True)]
-    named: dict[str, Any] = dict(zip(PER_SUBJECT, columns, strict=True))
+        columns = {name: getattr(scored, name) for name in PER_SUBJECT}
+        scored_blocks.append({k: v[: len(ids)] for k, v in columns.items() if v is not None})
+    named: dict[str, Any] = {
+        name: np.concatenate([block[name] for block in scored_blocks]) for name in scored_blocks[0]
+    }
     return Ability(**named, method=method, level=float(level))
 
 

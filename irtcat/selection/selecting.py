@@ -9,7 +9,7 @@ from irtcat._common.checks import argument_error, check_choice, check_count, sho
 from irtcat._common.progress import Progress, with_progress
 from irtcat._common.registry import Registry, documented
 from irtcat._common.types import FloatArray
-from irtcat.bank import ItemBank, as_bank
+from irtcat.bank import BankLike, ItemBank, as_bank
 from irtcat.io.convert import as_responses_like
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
@@ -144,7 +144,7 @@ DEFAULT_WITHOUT_RESPONSES = "fisher"
 
 @documented(STRATEGIES)
 def select(
-    bank: Any,
+    bank: BankLike | None,
     n_items: int,
     *,
     strategy: str | None = None,
@@ -235,8 +235,9 @@ def select(
     """
     if isinstance(progress, bool):
         return with_progress(select, "Selecting items", locals())
-    if calibration is None and isinstance(getattr(bank, "responses", None), Responses):
-        calibration = bank.responses
+    own = getattr(bank, "responses", None)  # of a fit
+    if calibration is None and isinstance(own, Responses):
+        calibration = own
     bank = None if bank is None else as_bank(bank).expected_curves()
     if calibration is not None:
         calibration = as_responses_like(calibration, "calibration", bank)

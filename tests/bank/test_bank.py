@@ -187,6 +187,15 @@ def meta_with(path, **changes):
         {"n_categories": None},
         {"items": [1]},
         {"statistics": {"n": [1]}},
+        {"statistics": {"flag": ["constant", "", "", "", ""]}},
+        {"statistics": {"unused": [["x"], [], [], [], []]}},
+        {"statistics": {"at_edge": ["x", 0, 0, 0, 0]}},
+        {"codes": None},
+        {"codes": [0.5, 1.5]},
+        {"codes": [0, 2]},
+        {"structure": None},
+        {"factors": [1]},
+        {"factors": ["x", "y"]},
         {"provenance": 3},
     ],
 )
@@ -369,11 +378,11 @@ def test_graded_banks_in_different_codes_do_not_join():
     one, two = (
         replace(
             ItemBank.from_thresholds(b=[[0.0, 1.0]], item_ids=[name]),
-            provenance={"codes": codes},
+            codes=codes,
         )
-        for name, codes in (("x", [0, 1, 2]), ("y", [1, 2, 3]))
+        for name, codes in (("x", (0, 1, 2)), ("y", (1, 2, 3)))
     )
     with pytest.raises(InputError, match="codes from 0 on"):
         one.join(two)
     kept = replace(two, item_ids=np.array(["z"])).join(two)
-    assert kept.provenance["codes"] == [1, 2, 3]
+    assert kept.codes == (1, 2, 3)

@@ -21,7 +21,7 @@ from irtcat.training.online.inputs import read_items
 def bank_of(slope, intercept, share, se=0.2, n=16):
     """A 2PL bank with the standard error ``se`` of all parameters and recorded shares right."""
     ids = [f"q{j}" for j in range(1, len(slope) + 1)]
-    seen = {"n_responses": n, "proportion_correct": share, "flag": ""}
+    seen = {"n_responses": n, "proportion_correct": share}
     return ItemBank(
         TwoPL(np.array(slope, float), np.array(intercept, float)),
         np.array(ids),

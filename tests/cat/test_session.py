@@ -76,7 +76,7 @@ def test_what_is_refused():
 
 def test_graded_answers_skips_and_codes():
     bank = ItemBank.from_thresholds(a=1.5, b=np.sort(RNG.normal(size=(6, 3)), axis=1))
-    object.__setattr__(bank, "provenance", {"codes": (1, 2, 3, 4)})
+    object.__setattr__(bank, "codes", (1, 2, 3, 4))
     session = Session.begin(bank, Config(max_items=3, batch=2))
     first, second = session.asked
     assert session.answer(second, 4) == [first]  # of a batch in any order
@@ -472,8 +472,7 @@ def test_a_disk_that_fills_up(tmp_path):
 def test_answers_in_categories_unused_in_calibration_are_flagged():
     """Live and simulated: scoring flags them too."""
     bank = ItemBank.from_thresholds(a=[1.0, 1.5, 1.2], b=[[-1.0, 1.0]] * 3)
-    flags = ["", "category 2 of its answers never used", ""]
-    bank = replace(bank, statistics=pd.DataFrame({"flag": flags}, index=bank.item_ids))
+    bank = replace(bank, statistics=pd.DataFrame({"unused": [(), (1,), ()]}, index=bank.item_ids))
     config = Config(max_items=3)
     session = Session.begin(bank, config, seed=1)
     while not session.is_over:

@@ -1,5 +1,7 @@
 """Person fit against mirt's numbers, by hand, by its law, and degenerate subjects."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -114,6 +116,12 @@ def test_perfect_empty_and_short_rows_are_flagged(small):
     X = responses.to_numpy()
     X[0], X[1], X[2] = 1, 0, np.nan
     X[3, 2:] = np.nan
+    abilities = score(bank, Responses.from_array(X), "ml")
+    assert abilities.at_bound.tolist()[:3] == [True, True, False]
+    assert score(bank, Responses.from_array(X)).at_bound is None
+    silent = replace(abilities, flag=np.full(len(X), ""))  # the state counts, not the text
+    found = person_fit(bank, Responses.from_array(X), abilities=silent, min_items=5)
+    assert np.isnan(found["lz_star"].iloc[0])
     found = person_fit(bank, Responses.from_array(X), "ml", min_items=5)
     assert found["flag"].iloc[0] == "highest answers only; ability at its bound"
     assert found["flag"].iloc[1] == "lowest answers only; ability at its bound"

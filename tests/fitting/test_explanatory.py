@@ -226,7 +226,8 @@ def test_predicted_items_are_used_with_their_uncertainty():
     r, _, items, _, _ = simulated(2)
     f = fit(r.subset(items=np.arange(50)), "2pl", item_features=items.iloc[:50], **NO_ERRORS)
     new = f.predict_items(items.iloc[50:])
-    assert (new.statistics["flag"] == "predicted").all()
+    assert (new.to_frame()["flag"] == "predicted").all()
+    assert new.has("predicted").all()
     answers = r.subset(subjects=np.arange(20), items=np.arange(50, 60))
     ours = score(new, answers)
     rng, theta = np.random.default_rng(0), np.linspace(-5, 5, 201)
@@ -262,7 +263,7 @@ def test_banks_of_known_and_predicted_items_go_everywhere(tmp_path):
 
 def test_an_item_that_says_little_is_chosen_less():
     """Of two items of the same parameters, the certain one informs more."""
-    table = pd.DataFrame({"flag": ["", "predicted"]}, index=["known", "new"])
+    table = pd.DataFrame({"predicted": [False, True]}, index=["known", "new"])
     bank = ItemBank.from_parameters(a=[1.5, 1.5], b=[0.0, 0.0], item_ids=["known", "new"])
     unsure = np.stack([np.zeros((2, 2)), np.diag([0.1, 1.0])])
     bank = ItemBank(bank.model, bank.item_ids, covariance=unsure, statistics=table)

@@ -150,7 +150,7 @@ def test_a_category_that_nobody_used_is_flagged():
     X[:, 0] = np.where(X[:, 0] == 1, 2, X[:, 0])
     result = fit(Responses.from_array(X, codes=range(4)), "graded")
     assert np.isfinite(result.bank.parameters()).all()
-    flags = result.bank.statistics["flag"]
+    flags = result.bank.to_frame()["flag"]
     assert "category 2 of its answers never used" in flags.iloc[0]
     assert not flags.iloc[1:].str.contains("never used").any()
 
@@ -160,7 +160,7 @@ def test_rating_scales_take_unused_categories_to_be_there():
     X[:, 0] = np.minimum(X[:, 0], 1)
     result = fit(Responses.from_array(X, codes=range(4)), "rsm")
     assert np.isfinite(result.bank.parameters()).all()
-    assert "category 3 of its answers never used" in result.bank.statistics["flag"].iloc[0]
+    assert "category 3 of its answers never used" in result.bank.to_frame()["flag"].iloc[0]
 
 
 def test_an_item_that_all_answered_in_the_highest_category_has_no_difficulty():

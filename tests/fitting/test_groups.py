@@ -10,7 +10,6 @@ from scipy.special import logsumexp, ndtri
 from scipy.stats import norm
 
 from irtcat import EM, InputError, ItemBank, Responses, fit
-from irtcat.bank._join import with_room
 from irtcat.models import item_categories
 
 EXACT = {"solver": EM(tolerance=1e-7, precision="float64", max_iterations=20000)}
@@ -361,7 +360,7 @@ def test_anchors_of_fewer_or_more_categories_than_the_new_items(uneven, uneven_f
     published = known.columns.str.fullmatch(r"(se_)?(a|b|d|ak)\d*")
     columns = known.columns[published].intersection(same.columns)
     pd.testing.assert_frame_equal(same[columns], known[columns], check_dtype=False)
-    own = with_room(wide, max(item_categories(wide.model)))
+    own = wide.in_form_of(type(wide.model), max(item_categories(wide.model)))
     again = fit(uneven.subset(items=kept + new), key, anchors=own, **EXACT)
     np.testing.assert_array_equal(again.bank.parameters(), result.bank.parameters())
     # The top of the likelihood of all items, at those of the anchors, is the fit of all.

@@ -120,7 +120,9 @@ def test_blocks_without_common_subjects_are_reported(method):
     assert "2 blocks of items" in found.message
     statistics = found.bank.statistics
     assert statistics["block"].tolist() == [1] * 16 + [2] * 10
-    assert (statistics["flag"].str.contains("block 2 of 2") == (statistics["block"] == 2)).all()
+    assert (
+        found.bank.to_frame()["flag"].str.contains("block 2 of 2") == (statistics["block"] == 2)
+    ).all()
     assert found.bank.provenance["notes"] == list(found.notes)
 
 
@@ -189,8 +191,9 @@ def guttman():
 def test_parameters_at_a_bound_are_named(solver, more):
     found = fit(guttman(), "2pl", solver, **more)
     assert "At a bound" in found.message
-    flags = found.bank.statistics["flag"]
+    flags = found.bank.to_frame()["flag"]
     named = found.bank.item_ids[flags.str.contains("slope at its bound")]
+    assert (found.bank.has("at_bound") == flags.str.contains("at its bound")).all()
     assert f"slope of {named[0]}, {named[1]}" in found.message
 
 

@@ -28,8 +28,8 @@ def setting(seed, n=30, rasch=False):
     covariance = np.zeros((N_ITEMS, 2, 2))
     covariance[at] = np.diag(sds**2)
     bank = ItemBank.from_parameters(a=stated[:, 0], b=-stated[:, 1] / stated[:, 0])
-    flags = [""] * (N_ITEMS - N_PREDICTED) + ["predicted"] * N_PREDICTED
-    statistics = pd.DataFrame({"flag": flags, "n_responses": 0}, index=bank.item_ids)
+    is_predicted = np.arange(N_ITEMS) >= N_ITEMS - N_PREDICTED
+    statistics = pd.DataFrame({"predicted": is_predicted, "n_responses": 0}, index=bank.item_ids)
     bank = replace(bank, covariance=covariance, statistics=statistics)
     responses = Responses.from_array(x.astype(int), item_ids=bank.item_ids)
     return bank, np.column_stack([slope, intercept]), responses, at
@@ -41,9 +41,8 @@ def test_one_item_has_the_posterior_of_brute_force_integration():
     # Only this item is predicted, so that the curves of the others are known.
     covariance = np.zeros_like(np.array(bank.covariance))
     covariance[item] = np.diag(SDS**2)
-    flags = bank.statistics.assign(flag="")
-    flags.loc[bank.item_ids[item], "flag"] = "predicted"
-    bank = replace(bank, covariance=covariance, statistics=flags)
+    states = bank.statistics.assign(predicted=np.arange(bank.n_items) == item)
+    bank = replace(bank, covariance=covariance, statistics=states)
     new = update_items(bank, responses)
 
     params, x = bank.parameters(), responses.to_numpy()
@@ -86,9 +85,8 @@ def test_abilities_are_integrated_over_the_density_or_mixture(populations):
     item = at[-1]
     covariance = np.zeros_like(np.array(bank.covariance))
     covariance[item] = np.diag(SDS**2)
-    flags = bank.statistics.assign(flag="")
-    flags.loc[bank.item_ids[item], "flag"] = "predicted"
-    bank = replace(bank, covariance=covariance, statistics=flags)
+    states = bank.statistics.assign(predicted=np.arange(bank.n_items) == item)
+    bank = replace(bank, covariance=covariance, statistics=states)
     new = update_items(bank, responses)
 
     parts, shares = bank.population.parts or (bank.population,), bank.population.shares
@@ -142,7 +140,7 @@ def test_step_by_step_is_nearly_all_at_once():
     difference = at_once.parameters()[at, 1] - stepwise.parameters()[at, 1]
     assert np.abs(difference).mean() < 0.1
     assert stepwise.statistics["n_responses"].iloc[-1] == 60
-    assert (stepwise.statistics["flag"].iloc[at] == "predicted").all()
+    assert stepwise.has("predicted")[at].all()
 
 
 def test_one_answer_moves_an_item_a_little_and_what_is_known_counts():

@@ -249,7 +249,8 @@ def test_bifactor_is_the_three_dimensional_integral(bifactor):
     """Dimension reduction changes nothing but the time it takes."""
     result, responses, slopes = bifactor
     assert result.converged
-    assert result.bank.provenance["factors"] == ["general", "x", "y"]
+    assert result.bank.factors == ("general", "x", "y")
+    assert result.bank.structure == "bifactor"
     whole = fit(responses, "m2pl", pattern=(slopes != 0).astype(float))
     assert whole.bank.provenance["nodes_are"] == "one grid"
     assert result.log_likelihood == pytest.approx(whole.log_likelihood, abs=1e-3)

@@ -303,7 +303,7 @@ def test_sessions_of_a_report_compare_the_conditions(some, tmp_path):
 
 def test_updates_of_items_compare_the_conditions(some):
     bank = irtcat.fit(some, "2pl").bank
-    statistics = bank.statistics.assign(flag=["predicted"] * 2 + [""] * (bank.n_items - 2))
+    statistics = bank.statistics.assign(predicted=np.arange(bank.n_items) < 2)
     bank = replace(bank, statistics=statistics)
     assert update_items(bank, some) is not None
     other = with_filter(some, "flexible-extract")

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -240,7 +241,7 @@ def test_joined_banks_keep_curves_and_errors(truth):
     np.testing.assert_array_equal(both.covariance[1], graded.covariance[0])
     np.testing.assert_array_equal(both.covariance[0, :2, :2], np.eye(2))
     assert np.isnan(both.covariance[0, 2:]).all()
-    from_one = graded.__class__(graded.model, graded.item_ids, provenance={"codes": [1, 2, 3, 4]})
+    from_one = replace(graded, codes=(1, 2, 3, 4))
     with pytest.raises(InputError, match="codes from 0 on"):
         right.join(from_one)
     rasch = ItemBank.from_thresholds(1.0, [[0.0, 1.0]], "pcm", item_ids=["p"])
@@ -267,7 +268,7 @@ def test_degenerate_items_are_fitted_under_priors_and_flagged(responses):
     found = fit(r, ["2pl", "2pl", "2pl", "graded", "graded"], standard_errors="none")
     assert np.isfinite(found.bank.parameters()).all()
     assert np.isfinite(found.log_likelihood)
-    flags = found.bank.statistics["flag"]
+    flags = found.bank.to_frame()["flag"]
     assert "constant" in flags["a"]
     assert "no responses" in flags["c"]
     assert "category 2 of its answers never used" in flags["d"]

@@ -1,6 +1,7 @@
 """Full scores told from a few items: formulas, brute force, coverage, gaps, bad input."""
 
 import itertools
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy import stats
 
 from irtcat._common.checks import InputError
 from irtcat.bank import ItemBank
+from irtcat.cat import score_by_prediction
 from irtcat.prediction import ESTIMATORS, full_scores, model, predict, regression
 from irtcat.prediction.design import wilson_interval
 from irtcat.responses import Responses
@@ -402,6 +404,20 @@ def test_flags_are_joined(calibration, new, chosen):
     absent = new.subset(items=chosen[1:])
     told = predict(calibration, subset_of(chosen), absent, estimator="mean")
     assert set(told.flag) == {f"1 of {K} responses missing; items not drawn at random"}
+    assert set(told.n_missing) == {1}
+    assert told.remarks(0) == ["items not drawn at random"]
+    known = replace(told, known=np.ones(len(told), bool), unlike=np.full(len(told), "best"))
+    assert set(known.flag) == {
+        f"calibrated already, ranked among the others; 1 of {K} responses missing; "
+        "items not drawn at random; among the best of the calibrated subjects or beyond"
+    }
+    full = score_by_prediction(replace(known, unlike=np.full(len(told), "answers")))
+    assert full.notes == (
+        "calibrated already, ranked among the others",
+        "items not drawn at random",
+    )
+    assert full.unlike == "answers"
+    assert full.flags == [*full.notes, "answers unlike those of the calibrated subjects"]
 
 
 def test_a_bank_is_fitted_where_none_is_given(calibration, new, chosen):

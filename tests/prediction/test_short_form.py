@@ -117,6 +117,8 @@ def test_missing_answers(form, calibration, new):
     ours = form.predict(some)
     same(ours, predict(calibration, subset, some))
     assert ours.flag[0].startswith("2 of 20 responses missing")
+    assert ours.n_missing[:3].tolist() == [2, 20, 0]
+    assert ours.n_asked == 20
     assert np.isnan(ours.score[1])
     assert "no responses" in ours.flag[1]
     values[2, :7] = np.nan

@@ -46,12 +46,12 @@ def bank():
     rng = np.random.default_rng(4)
     ids = [f"item{i:04d}" for i in range(N)]
     made = ItemBank.from_parameters(rng.lognormal(0, 0.3, N), rng.normal(size=N), 0.2, 0.98, ids)
-    flags = np.where(np.arange(N) % 100 == 7, "negative slope", "")
+    negative = np.arange(N) % 100 == 7
     items = pd.DataFrame({
         "topic": [f"topic {i % 5}" for i in range(N)],
         "question": [f"Question {i}: which of these? <b>{'x' * 300}</b>" for i in range(N)],
     })  # fmt: skip
-    return replace(made, statistics=pd.DataFrame({"flag": flags}), items=items)
+    return replace(made, statistics=pd.DataFrame({"negative_slope": negative}), items=items)
 
 
 @pytest.fixture(scope="module")

@@ -192,7 +192,7 @@ def test_what_holds_of_most_items_is_said_once_and_not_marked():
 
 def test_texts_stand_for_hashes_and_for_nothing_else():
     items = pd.DataFrame({"question": [f"What is {i} + 1?" for i in range(10)]})
-    statistics = pd.DataFrame({"flag": ["negative slope", *[""] * 9]})
+    statistics = pd.DataFrame({"negative_slope": [True, *[False] * 9]})
     make = ItemBank.from_parameters
     hashed = replace(make(b=np.arange(10.0), item_ids=HASHES), items=items, statistics=statistics)
     page = report.build(hashed)

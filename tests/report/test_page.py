@@ -81,8 +81,9 @@ def bank():
     ids = [f"q{i}" for i in range(40)]
     bank = ItemBank.from_parameters(rng.uniform(0.5, 2, 40), rng.normal(size=40), 0.1, 0.97, ids)
     items = pd.DataFrame({"topic": ["x", "y"] * 20, "question": [f"What is {i}?" for i in ids]})
-    flags = ["negative slope" if i == 3 else "" for i in range(40)]
-    statistics = pd.DataFrame({"n_responses": 100, "proportion_correct": 0.5, "flag": flags})
+    negative = [i == 3 for i in range(40)]
+    shares = {"n_responses": 100, "proportion_correct": 0.5}
+    statistics = pd.DataFrame({**shares, "negative_slope": negative})
     return replace(bank, items=items, statistics=statistics)
 
 
@@ -138,7 +139,7 @@ def test_the_policy_knows_script_and_style_by_hash(bank):
 def test_user_text_is_never_markup(predictions):
     bank = ItemBank.from_parameters(b=[0.0, 1.0], item_ids=[EVIL, "b"])
     bank = replace(bank, items=pd.DataFrame({"question": [EVIL, "x"], EVIL: ["p", "q"]}),
-                   statistics=pd.DataFrame({"flag": [EVIL, ""]}),
+                   statistics=pd.DataFrame({"at_bound": [(EVIL,), ()]}),
                    provenance={"method": EVIL})  # fmt: skip
     mine = predictions.assign(subject=EVIL, flag=EVIL)
     html = report.build([bank, mine], title=EVIL)
@@ -169,7 +170,7 @@ def test_five_thousand_items_stay_below_a_megabyte():
     se = rng.uniform(0.01, 0.2, (n, 3, 3)) * np.eye(3)
     bank = replace(bank, covariance=se, statistics=pd.DataFrame({
         "n_responses": rng.integers(10, 5000, n), "proportion_correct": rng.uniform(size=n),
-        "flag": np.where(rng.uniform(size=n) < 0.1, "few responses", "")}),
+        "weak_prior": rng.uniform(size=n) < 0.1}),
         items=pd.DataFrame({"task": rng.choice(["a", "b", "c"], n), "text": texts}))  # fmt: skip
     html = report.build(bank)
     assert 500_000 < len(html.encode()) < report.LIMIT

@@ -3,13 +3,13 @@
 from typing import Any
 
 from irtcat._common.checks import argument_error
-from irtcat.bank import ItemBank, as_bank
+from irtcat.bank import BankLike, ItemBank, as_bank
 from irtcat.cat.belief.pool import Pool
 from irtcat.cat.belief.state import CatState
 from irtcat.cat.engine.config import Config
 
 
-def checked_bank(bank: Any, config: Any) -> ItemBank:
+def checked_bank(bank: BankLike, config: Any) -> ItemBank:
     """The bank (see `irtcat.bank.as_bank`), with a configuration of an adaptive test.
 
     Raises:

@@ -14,7 +14,6 @@ from irtcat._files.formats import FileFormat, document_hash
 from irtcat._files.reading import read_json
 from irtcat._files.writing import replacing
 from irtcat.bank import ItemBank
-from irtcat.bank._arrays import bank_hash
 from irtcat.cat.belief.pool import Counts
 from irtcat.cat.engine.config import Config
 from irtcat.cat.rules.exposure import CALIBRATE, EXPOSURE, blank_counts
@@ -138,7 +137,7 @@ def counts_for(
     rule = config.exposure
     if isinstance(counts, ExposureParameters):
         for name, calibrated, current in (
-            ("bank", counts.bank, bank_hash(bank)),
+            ("bank", counts.bank, bank.hash()),
             ("config", counts.config.hash(), config.hash()),
         ):
             if calibrated != current:

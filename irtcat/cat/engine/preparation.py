@@ -12,7 +12,6 @@ from irtcat._common.precision import precision as in_width
 from irtcat._common.registry import Registry
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.bank import ItemBank, Population, fisher_information, ranking
-from irtcat.bank._uncertainty import published
 from irtcat.cat.belief.belief import Belief
 from irtcat.cat.belief.curves import (
     Curves,
@@ -94,7 +93,7 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
     check_exposure(config, n_scored)
     plan = content_plan(bank, config)
     with in_width("float64"):
-        parameters, _ = published(bank)
+        parameters, _ = bank.published()
         highest = item_categories(bank.model) - 1
         belief, curves, best = _tabulated(bank, config, jnp.maximum(highest, 1).astype(float))
         best_theta = np.asarray(best)

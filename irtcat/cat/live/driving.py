@@ -13,7 +13,7 @@ from irtcat.cat.engine.arguments import checked_bank
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.exposure_parameters import ExposureParameters
 from irtcat.cat.engine.preparation import prepare
-from irtcat.cat.live.session import Session, bank_hash
+from irtcat.cat.live.session import Session
 from irtcat.cat.live.store import Store
 from irtcat.cat.rules.exposure import EXPOSURE
 
@@ -59,7 +59,7 @@ def _check_same(
 ) -> None:
     """Raise where a stored session was begun with arguments that differ from the current ones."""
     head, stored = session.head, session.config
-    if bank_hash(bank) != head["bank"]:
+    if bank.hash() != head["bank"]:
         raise _mismatch_error("bank", session, "another")
     if config != stored:
         names = [field.name for field in fields(config)]

@@ -14,6 +14,7 @@ from irtcat.prediction.betting import (
     normal_interval,
     score_of,
 )
+from irtcat.prediction.flags import UNLIKE
 
 if TYPE_CHECKING:
     from irtcat.prediction import Prediction
@@ -40,7 +41,8 @@ class FullScore:
         rank_lower: best rank in the interval.
         rank_upper: worst rank in the interval.
         n_calibrated: number of calibrated subjects other than this one.
-        flag: notes of the estimator; empty without any.
+        notes: what to know of it.
+        unlike: how the subject is unlike the calibrated ones (see `irtcat.prediction.Prediction`).
     """
 
     score: float
@@ -52,7 +54,18 @@ class FullScore:
     rank_lower: int | None = None
     rank_upper: int | None = None
     n_calibrated: int = 0
-    flag: str = ""
+    notes: tuple[str, ...] = ()
+    unlike: str = ""
+
+    @property
+    def flags(self) -> list[str]:
+        """`notes`, and how the subject is unlike the calibrated ones in words."""
+        return [*self.notes, *([UNLIKE[self.unlike].flag] if self.unlike else [])]
+
+    @property
+    def flag(self) -> str:
+        """`flags` in one text."""
+        return "; ".join(self.flags)
 
     def __str__(self) -> str:
         if not np.isfinite(self.score):
@@ -91,7 +104,6 @@ def score_by_bets(bets: Bets, estimator: str, level: float) -> FullScore:
 def score_by_prediction(prediction: "Prediction") -> FullScore:
     """The only row of a `Prediction`; that items were not asked is no flag of an adaptive test."""
     row = 0
-    flags = [flag for flag in str(prediction.flag[row]).split("; ") if flag]
     ranks = {
         name: _as_rank(float(getattr(prediction, name)[row]))
         for name in ("rank", "rank_lower", "rank_upper")
@@ -103,7 +115,8 @@ def score_by_prediction(prediction: "Prediction") -> FullScore:
         level=prediction.level,
         estimator=str(prediction.methods[row]),
         n_calibrated=prediction.n_calibrated - int(prediction.known is not None),
-        flag="; ".join(flag for flag in flags if not flag.endswith("responses missing")),
+        notes=tuple(prediction.remarks(row)),
+        unlike=str(prediction.unlike[row]),
         **ranks,
     )
 

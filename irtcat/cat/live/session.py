@@ -30,8 +30,6 @@ from irtcat._common.checks import (
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat.bank import ItemBank, as_bank
-from irtcat.bank._arrays import bank_hash
-from irtcat.bank._uncertainty import in_unused_categories
 from irtcat.cat.belief.pool import Counts, Pool
 from irtcat.cat.belief.priors import frozen_prior, prior_note
 from irtcat.cat.belief.state import CONTENT_RELAXED, EXPOSURE_RELAXED, NONE, CatState
@@ -121,7 +119,7 @@ class Session:
                 )
             self._pool = self._pool._replace(counts=frozen_counts)
         self._positions = {name: i for i, name in enumerate(bank.item_ids.tolist())}
-        self._first_code = int(next(iter(bank.provenance.get("codes", ())), 0))
+        self._first_code = bank.first_code
         self._categories = item_categories(bank.model)
         self.state = start(self._pool, config, head["prior"], None, int(head["seed"]))
         self.events: list[Event] = []
@@ -492,7 +490,7 @@ class Session:
                 asked = ", ".join(item for event in relaxed_events for item in event["items"])
                 out.append(f"The {name} rules could not be satisfied when asking {asked}.")
         items, answers = np.asarray(self.state.items), np.asarray(self.state.answers)
-        unused = items[in_unused_categories(self.bank, items, answers)]
+        unused = items[self.bank.in_unused_categories(items, answers)]
         if len(unused):
             listed = ", ".join(str(item) for item in self.bank.item_ids[unused])
             out.append(f"Answers in categories that nobody used in calibration: to {listed}.")
@@ -667,7 +665,7 @@ def _check_document(bank: ItemBank, document: Any, key: bytes | None) -> None:
             raise argument_error("document", must, f"one without {name}")
     if not isinstance(document["events"], list):
         raise argument_error("document", "a session with a list of events", document["events"])
-    if bank_hash(bank) != document["bank"]:
+    if bank.hash() != document["bank"]:
         raise argument_error("bank", "the bank on which the session was begun", bank)
     try:
         right = document_digest(document, key)
@@ -704,7 +702,7 @@ def head_of(
         **SESSION.head,
         "id": check_id("session_id", session_id),
         "subject": check_id("subject", subject) if subject else "",
-        "bank": bank_hash(bank),
+        "bank": bank.hash(),
         "config": config.to_json(),
         "config_hash": config.hash(),
         "seed": int(seed),

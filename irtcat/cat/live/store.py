@@ -34,7 +34,7 @@ from irtcat.cat.live.log import (
     system_clock,
     utc_text,
 )
-from irtcat.cat.live.session import Session, bank_hash, head_of
+from irtcat.cat.live.session import Session, head_of
 from irtcat.cat.live.status import SessionStatus
 from irtcat.cat.live.store_file import StoreError, StoreFile
 from irtcat.cat.rules.exposure import EXPOSURE
@@ -155,7 +155,7 @@ class Store(StoreFile):
         if pool is not None:
             check_prepared(pool, config)
         drawn = int.from_bytes(os.urandom(4), "big") if seed is None else seed
-        digest = bank_hash(bank)
+        digest = bank.hash()
         self._banks.setdefault(digest, bank)
         if pool is not None:
             self._pools.setdefault((digest, config.hash()), pool)
@@ -282,11 +282,11 @@ class Store(StoreFile):
     def counts(self, bank: ItemBank, config: Config) -> Counts:
         """Exposure over the store's sessions with this bank and configuration."""
         with self._db.reading():
-            return read_counts(self._db, bank, bank_hash(bank), config)
+            return read_counts(self._db, bank, bank.hash(), config)
 
     def prepared(self, bank: ItemBank, config: Config) -> Pool:
         """The bank as returned by `prepare`; made once for all sessions of this store."""
-        return self._pool_of(bank, config, bank_hash(bank))
+        return self._pool_of(bank, config, bank.hash())
 
     def _pool_of(self, bank: ItemBank, config: Config, digest: str) -> Pool:
         key = (digest, config.hash())
@@ -314,14 +314,14 @@ class Store(StoreFile):
                     bank = ItemBank.load(path)
                 except Exception:  # damaged bytes may raise any error
                     raise damaged from None
-            if bank_hash(bank) != digest:
+            if bank.hash() != digest:
                 raise damaged
             self._banks[digest] = bank
         return self._banks[digest]
 
     def add_bank(self, bank: ItemBank) -> str:
         """Store a bank, once, and return its hash; sessions refer to it by that."""
-        digest = bank_hash(bank)
+        digest = bank.hash()
         self._banks.setdefault(digest, bank)
         with self._db.writing():
             query = "SELECT 1 FROM banks WHERE hash = ?"

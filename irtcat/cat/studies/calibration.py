@@ -9,7 +9,6 @@ import numpy as np
 from irtcat._common.checks import ability_points, argument_error, check_count
 from irtcat._common.progress import counted, with_progress
 from irtcat.bank import ItemBank
-from irtcat.bank._arrays import bank_hash
 from irtcat.cat.engine.arguments import checked_bank
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.exposure_parameters import ExposureParameters
@@ -87,7 +86,7 @@ def calibrate_exposure(
     parameters = ExposureParameters(
         item_ids=bank.item_ids,
         limit=np.ones(n),
-        bank=bank_hash(bank),
+        bank=bank.hash(),
         config=config,
         greatest_rate=1.0,
         n_subjects=len(points),

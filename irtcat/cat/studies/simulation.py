@@ -20,7 +20,6 @@ from irtcat._common.precision import precision as in_width
 from irtcat._common.progress import counted, with_progress
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
-from irtcat.bank._uncertainty import in_unused_categories
 from irtcat.cat.belief.pool import Counts, Pool
 from irtcat.cat.belief.priors import mixture_moments, prior_note, prior_rows
 from irtcat.cat.belief.state import ANSWERS, CatState, uniforms
@@ -454,7 +453,7 @@ def _report(
     else:
         ids = np.array([f"s{i + 1}" for i in range(len(truth))])
     items, answers = np.asarray(sessions.items), np.asarray(sessions.answers)
-    unused = in_unused_categories(bank, items, answers).sum(axis=1)
+    unused = bank.in_unused_categories(items, answers).sum(axis=1)
     return Report(
         subject_ids=ids,
         item_ids=bank.item_ids,

@@ -9,8 +9,8 @@ import pandas as pd
 
 from irtcat._common.checks import argument_error, check_choice, check_count
 from irtcat._common.types import FloatArray
-from irtcat.bank import factor_loadings, rotate, rotate_loadings
-from irtcat.bank.rotation import LOGISTIC_SCALE
+from irtcat.bank import factor_loadings, rotate_loadings
+from irtcat.bank.rotation import LOGISTIC_SCALE, rotated_bank, rotation_of
 from irtcat.diagnose.dimension.correlations import correlations
 from irtcat.diagnose.dimension.minres import minres
 from irtcat.fitting import EM, Fit, fit
@@ -246,19 +246,21 @@ def _by_likelihood(
     """Factors from the slopes of an exploratory fit."""
     _check_right_wrong(responses)
     result = _fit_dims(responses, n_factors, guessing, fit_options)
-    bank = result.bank
+    bank, converged = result.bank, result.converged
     if n_factors == 1:
         slope = bank.to_frame()["a"].to_numpy()
         loadings = (slope / np.sqrt(LOGISTIC_SCALE**2 + slope**2))[:, None]
     else:
-        bank = bank if rotation == "none" else rotate(bank, rotation, **rotation_options)
+        if rotation != "none":
+            found = rotation_of(bank, rotation, **rotation_options)
+            bank = rotated_bank(bank, found, rotation)
+            converged = converged and found.converged
         loadings = factor_loadings(bank).to_numpy()[:, :n_factors]
     between = (
         np.eye(n_factors) if bank.population.correlations is None else bank.population.correlations
     )
-    flags = bank.statistics.get("flag", pd.Series("", bank.statistics.index))
-    table = _loading_table(loadings, between, bank.statistics.index, flags.to_numpy())
-    converged = result.converged and bool(bank.provenance.get("rotation_converged", True))
+    flags = bank.to_frame()["flag"].to_numpy()
+    table = _loading_table(loadings, between, bank.statistics.index, flags)
     return _factors(
         table, between, rmsr=np.nan, method="mml", rotation=rotation, converged=converged,
         excluded={}, fit=replace(result, bank=bank),

@@ -72,7 +72,7 @@ def answer_evidence(
 
 
 def _bank_of(
-    responses: Responses, bank: Any, standard_errors: str, progress: Progress | None
+    responses: Responses, bank: ItemBank | None, standard_errors: str, progress: Progress | None
 ) -> ItemBank:
     """The items of the responses, calibrated."""
     if bank is None:

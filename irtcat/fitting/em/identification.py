@@ -1,6 +1,5 @@
 """What defines the scale of a fit: the only population, the reference group, or anchor items."""
 
-import re
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -13,8 +12,7 @@ from irtcat._common.checks import argument_error
 from irtcat._common.compilation import jit
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
-from irtcat.bank._join import in_form_of
-from irtcat.bank._uncertainty import NEVER_USED, unused_categories
+from irtcat.bank.item_states import with_states
 from irtcat.fitting.em.checkpoint import Checkpoint
 from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.driver import Ended, Settings, run_em
@@ -75,7 +73,7 @@ def check_anchors(bank: ItemBank, responses: Responses, cls: type[ItemModel]) ->
         advice = "Calibrate the items together, or link the banks afterwards."
         must = "left out for a model whose items share their steps"
         raise argument_error("anchors", must, f"a {cls.key} model", advice)
-    codes = bank.provenance.get("codes", responses.codes)
+    codes = bank.codes or responses.codes
     if bank.model.n_categories > 2 and codes[0] != responses.codes[0]:
         must = f"in codes from {codes[0]} on, as the anchors are"
         advice = "Pass codes= to Responses.from_array."
@@ -83,7 +81,7 @@ def check_anchors(bank: ItemBank, responses: Responses, cls: type[ItemModel]) ->
     shared = np.isin(bank.item_ids, np.asarray(responses.item_ids, str))
     if shared.any():
         bank = bank.subset(shared)
-        bank = in_form_of(bank, cls, int(item_categories(bank.model).max()))
+        bank = bank.in_form_of(cls, int(item_categories(bank.model).max()))
     return match(bank, responses)[0]
 
 
@@ -369,7 +367,7 @@ def populations(
 
 
 def with_anchors(bank: ItemBank, anchors: Anchors) -> ItemBank:
-    """The bank with its anchor items unchanged, covariance included, and flagged."""
+    """The bank with its anchor items unchanged, covariance included, and marked."""
     at = bank.positions(anchors.bank.item_ids)
     names = list(column_names(bank.model))
     columns = np.array([names.index(name) for name in column_names(anchors.bank.model)])
@@ -381,14 +379,12 @@ def with_anchors(bank: ItemBank, anchors: Anchors) -> ItemBank:
         covariance[at] = np.nan
         if anchors.bank.covariance is not None:
             covariance[np.ix_(at, columns, columns)] = anchors.bank.covariance
-    statistics = bank.statistics.copy()
-    flags = statistics["flag"].to_numpy(copy=True)
     # Which categories have no estimate is a property of the anchors, not of these responses.
-    flags[at] = [
-        "; ".join(["anchored", *_other_flags(text), *map(NEVER_USED.format, unused)])
-        for text, unused in zip(flags[at], _unused_numbers(anchors.bank), strict=True)
-    ]
-    statistics["flag"] = flags
+    unused = bank.statistics.get("unused", pd.Series([()] * bank.n_items)).tolist()
+    for j, row in zip(at, anchors.bank.unused_categories, strict=True):
+        unused[j] = tuple(np.flatnonzero(row).tolist())
+    anchored = np.isin(np.arange(bank.n_items), at)
+    statistics = with_states(bank.statistics, {"anchored": anchored, "unused": unused})
     return replace(
         bank,
         model=unpack(bank.model, params),
@@ -396,14 +392,3 @@ def with_anchors(bank: ItemBank, anchors: Anchors) -> ItemBank:
         full_covariance=None,
         statistics=statistics,
     )
-
-
-def _other_flags(text: str) -> list[str]:
-    """The flags of an item other than those of unused categories."""
-    unused = re.compile(NEVER_USED.format(r"\d+"))
-    return [part for part in text.split("; ") if part and not unused.fullmatch(part)]
-
-
-def _unused_numbers(bank: ItemBank) -> list[list[int]]:
-    """The numbers, from 1 on, of the categories of each item that nobody used."""
-    return [(np.flatnonzero(row) + 1).tolist() for row in unused_categories(bank)]

@@ -12,7 +12,6 @@ from jaxtyping import Array
 from irtcat._common.precision import choose_precision
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.bank import ItemBank
-from irtcat.bank._join import in_form_of
 from irtcat.fitting.em.identification import Anchors, anchor_items, check_anchors, known_categories
 from irtcat.fitting.em.invariance import with_versions
 from irtcat.fitting.em.priors import FEW_SUBJECTS, PriorTable, prior_table
@@ -94,7 +93,7 @@ def read_data(
     if "categories" not in cls.fixed:  # the same number for all
         categories = np.full_like(categories, categories.max())
     if anchor_bank is not None:
-        anchor_bank = in_form_of(anchor_bank, cls, int(categories.max()))
+        anchor_bank = anchor_bank.in_form_of(cls, int(categories.max()))
     settings: dict[str, Any] = dict(settings_of(responses, cls))
     if specification.item_models is not None:
         check_kinds(cls, specification.item_models, categories, responses.item_ids)

@@ -10,7 +10,6 @@ import pandas as pd
 from irtcat._common.checks import argument_error, shorten
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.bank import ItemBank
-from irtcat.bank._uncertainty import PREDICTED
 from irtcat.features import Design, check_features, design_of
 from irtcat.fitting.features.regression import Regression
 from irtcat.models import (
@@ -289,7 +288,7 @@ def predicted_bank(
             values = known[has[:, column], column]
             params[:, column], variance[:, column] = np.mean(values), np.var(values)
     statistics = pd.DataFrame(
-        {"n_responses": 0, "proportion_correct": np.nan, "flag": PREDICTED}, index=table.index
+        {"n_responses": 0, "proportion_correct": np.nan, "predicted": True}, index=table.index
     )
     return ItemBank(
         model=unpack(new, params),
@@ -298,4 +297,7 @@ def predicted_bank(
         covariance=variance[:, :, None] * np.eye(len(names)),
         statistics=statistics,
         provenance={**bank.provenance, "predicted_from": list(regressions)},
+        codes=bank.codes,
+        structure=bank.structure,
+        factors=bank.factors,
     )

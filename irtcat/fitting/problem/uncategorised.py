@@ -1,4 +1,4 @@
-"""Settings, flags and notes for responses that are not categories: fractions and counts."""
+"""Settings, states and notes for responses that are not categories: fractions and counts."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from irtcat.responses import Responses
 from irtcat.responses._matrix import row_blocks
 
 MANY_AT_EDGE = 0.05
-"""Share of scores at 0 or 1 above which an item is flagged."""
+"""Share of scores at 0 or 1 above which an item has the state "at_edge"."""
 QUASI = (
     "Fractions count as shares of one answer (quasi-likelihood): the order of items and subjects "
     "is right, but slopes come out small (0 on short tests) and standard errors wide. For shares "
@@ -46,12 +46,14 @@ def _edge(y: np.ndarray) -> float:
     return float(np.clip(max(nearest, met / len(y)) / 2, *EDGES))
 
 
-def add_edge_flags(flags: list[str], y: np.ndarray, edge: Param) -> list[str]:
-    """Flag items with many scores of 0 or 1, where a continuous density is not defined."""
+def share_at_edge(y: np.ndarray, edge: Param) -> np.ndarray:
+    """The share of scores of 0 or 1 of each item, where a continuous density is not defined.
+
+    It is 0 where it is small.
+    """
     n = np.maximum((~np.isnan(y)).sum(axis=0), 1)
     share = ((y <= edge) | (y >= 1 - np.asarray(edge))).sum(axis=0) / n
-    texts = [f"{value:.0%} of scores at 0 or 1" if value > MANY_AT_EDGE else "" for value in share]
-    return ["; ".join(filter(None, pair)) for pair in zip(flags, texts, strict=True)]
+    return np.where(share > MANY_AT_EDGE, share, 0.0)
 
 
 def likelihood_notes(responses: Responses | ResponseSource, cls: type[ItemModel]) -> dict[str, Any]:

@@ -310,7 +310,7 @@ def submit(
     with _locked(service, session) as it:
         is_latest = state is None or _events_of(service, session, state) == len(it.events)
         known = {e["item"]: e["code"] for e in it.events if e["kind"] == "answer"}
-        first_code = int(next(iter(it.bank.provenance.get("codes", ())), 0))
+        first_code = it.bank.first_code
         for item, score in scores:
             code = _category(it.bank, item, score)
             if item in known and known[item] != code:

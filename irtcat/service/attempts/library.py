@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from irtcat._common.checks import argument_error
 from irtcat._files import document_hash
-from irtcat.bank import ItemBank, bank_hash
+from irtcat.bank import ItemBank
 from irtcat.cat import Config, ExposureParameters
 from irtcat.models import item_categories
 from irtcat.service.base.errors import ConflictError, NotFoundError
@@ -76,7 +76,7 @@ class PublishedTest:
     @cached_property
     def first_code(self) -> int:
         """The code of the lowest category in the bank; categories here start from 0."""
-        return int(next(iter(self.bank.provenance.get("codes", ())), 0))
+        return self.bank.first_code
 
     @cached_property
     def categories(self) -> dict[str, int]:
@@ -243,7 +243,7 @@ def publish(
     parameters = exposure_parameters(definition, bank, seed)
     if report is None:
         report = publish_report(definition, bank, n_simulated, seed=seed, parameters=parameters)
-    elif (report.definition, report.bank) != (definition.hash(), bank_hash(bank)):
+    elif (report.definition, report.bank) != (definition.hash(), bank.hash()):
         raise argument_error("report", "one of this definition and bank", report.definition[:12])
     with service.database.writing():
         stored_bank = service.store.add_bank(bank)

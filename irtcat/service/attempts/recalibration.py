@@ -9,7 +9,7 @@ import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, check_count
 from irtcat._common.types import IntArray
-from irtcat.bank import ItemBank, bank_hash
+from irtcat.bank import STATES, ItemBank
 from irtcat.cat import pretest_of
 from irtcat.fitting import fit
 from irtcat.models import column_names, item_categories, item_models
@@ -133,7 +133,7 @@ def recalibrate(
     return Recalibration(
         test=test,
         bank=stored,
-        old_bank=bank_hash(bank),
+        old_bank=bank.hash(),
         n_attempts=data.n_subjects,
         items=_comparison(bank, calibrated, counts, set(pretest)),
         left=left,
@@ -167,24 +167,23 @@ def _exchanged(bank: ItemBank, calibrated: ItemBank, test: str, n: int) -> ItemB
     if kept.covariance is None and calibrated.covariance is not None:
         n_params = len(column_names(kept.model))
         kept = replace(kept, covariance=np.full((kept.n_items, n_params, n_params), np.nan))
-    # Statistics are of other responses; flags say which categories have no estimate.
+    # Statistics are of other responses; states say which categories have no estimate.
     calibrated = replace(
-        calibrated, items=bank.subset(new).items, statistics=_flags_alone(calibrated)
+        calibrated, items=bank.subset(new).items, statistics=_states_alone(calibrated)
     )
-    kept = replace(kept, statistics=_flags_alone(kept))
+    kept = replace(kept, statistics=_states_alone(kept))
     joined = kept.join(calibrated, same_scale=True).subset(bank.item_ids.tolist())
     provenance = {
         **bank.provenance,
         "recalibrated": {
-            "items": new, "attempts": n, "test": test, "from_bank": bank_hash(bank),
+            "items": new, "attempts": n, "test": test, "from_bank": bank.hash(),
         },
     }  # fmt: skip
     return replace(joined, provenance=provenance)
 
 
-def _flags_alone(bank: ItemBank) -> pd.DataFrame:
-    flags = bank.statistics.get("flag", pd.Series("", index=bank.statistics.index))
-    return flags.to_frame("flag")
+def _states_alone(bank: ItemBank) -> pd.DataFrame:
+    return bank.statistics[[name for name in bank.statistics if name in STATES]]
 
 
 def _comparison(
@@ -267,7 +266,7 @@ def publish_recalibrated(
     document |= {"version": version, "bank": bank}
     if operational:
         new_bank = _promoted(published.definition, new_bank, operational)
-        document["bank"] = bank_hash(new_bank)
+        document["bank"] = new_bank.hash()
         _close_pretest(document, new_bank)
     definition = TestDefinition.from_json(document)
     name, report = library.publish(

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, brief, shorten
 from irtcat.bank import ItemBank
@@ -270,8 +269,9 @@ def _warnings(
         section = definition.sections[at - 1]
         assert isinstance(section, Adaptive)
         yield from _pool_warnings(section, at, pool, definition)
-    flags = bank.statistics.get("flag", pd.Series("", bank.statistics.index)).fillna("").astype(str)
-    flagged = bank.item_ids[(flags != "").to_numpy()].tolist()
+    flagged = [
+        name for name, flags in zip(bank.item_ids.tolist(), bank.flags(), strict=True) if flags
+    ]
     if flagged:
         yield f"Items are flagged in the bank: {shorten(flagged)}. See its `flag` column."
 

@@ -15,7 +15,7 @@ from irtcat.agreement import (
     observed_classification,
     rudner_classification,
 )
-from irtcat.bank import ItemBank, bank_hash
+from irtcat.bank import ItemBank
 from irtcat.cat import (
     ExposureParameters,
     Report,
@@ -308,7 +308,7 @@ def publish_report(
     flags += _figure_flags(definition, simulated)
     return PublishingReport(
         definition=definition.hash(),
-        bank=bank_hash(bank),
+        bank=bank.hash(),
         n_simulated=n_simulated,
         seed=seed,
         response_probability=float(response_probability),

@@ -184,7 +184,7 @@ class Result:
 def categories_as_responses(bank: ItemBank, values: np.ndarray) -> Responses:
     """Categories from 0 (-1: no answer), subjects x items of the bank, as `Responses`."""
     n = bank.model.n_categories
-    first = int(next(iter(bank.provenance.get("codes", ())), 0))  # code of the lowest category
+    first = bank.first_code  # code of the lowest category
     ids = np.array([f"s{i + 1}" for i in range(len(values))], dtype=object)
     items = np.asarray(bank.item_ids, dtype=object)
     return Responses(

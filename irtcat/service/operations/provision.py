@@ -10,7 +10,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from irtcat._common.checks import InputError
-from irtcat.bank import ItemBank, bank_hash
+from irtcat.bank import ItemBank
 from irtcat.service import example
 from irtcat.service.accounts.accounts import add_account
 from irtcat.service.attempts.library import publish, published_tests, test_id
@@ -72,7 +72,7 @@ def publish_files(service: Service, files: SourceFiles, *, actor: str) -> tuple[
     """
     definition, bank, items = files
     items = items.in_language(definition.language)
-    name = test_id(definition.to_json(), bank_hash(bank), items.hash())
+    name = test_id(definition.to_json(), bank.hash(), items.hash())
     if name in set(published_tests(service)["id"]):
         return name, False
     return publish(service, definition, bank, items, actor=actor)[0], True

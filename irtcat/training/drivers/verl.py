@@ -9,6 +9,7 @@ From 0.8 on verl has no such option. Its first trainer, `RayPPOTrainer`, takes t
 ``train_sampler``; `PromptSampler` then hears of batches as the data set's ``on_batch_end``.
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -113,7 +114,7 @@ class PromptSampler(Base):
         self._sampler.load_state_dict(state)
 
 
-def _items(bank: Any, ids: list[str]) -> Any:
+def _items(bank: "str | os.PathLike[str] | None", ids: list[str]) -> Any:
     """What the selector is made of: the ids, or a table of their difficulties."""
     if bank is None:
         return ids

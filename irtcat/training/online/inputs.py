@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,9 @@ from irtcat._common.checks import (
 )
 from irtcat._common.per_item import per_item
 from irtcat._common.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from irtcat.bank import ItemBank
 from irtcat.responses._frames import as_pandas
 from irtcat.training.online.prompts import Prior
 
@@ -101,7 +104,7 @@ def _no_prior() -> Prior:
     return Prior(b=None, var_b=None, alpha=None, var_alpha=None, slope_sd=SLOPE_SD)
 
 
-def _bank_table(bank: Any) -> pd.DataFrame:
+def _bank_table(bank: "ItemBank") -> pd.DataFrame:
     """Difficulties and slopes of a bank of logistic items without guessing."""
     table = bank.to_frame()
     advice = "Fit the bank as 1pl, 2pl or rasch, or pass a table with columns b and se_b."
@@ -113,7 +116,7 @@ def _bank_table(bank: Any) -> pd.DataFrame:
     return ranked_table(bank)
 
 
-def ranked_table(bank: Any) -> pd.DataFrame:
+def ranked_table(bank: "ItemBank") -> pd.DataFrame:
     """The table of a bank, difficulties that are not determined replaced.
 
     They are those of the share of right answers (see `irtcat.bank._difficulty.rank_items`).

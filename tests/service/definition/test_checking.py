@@ -360,8 +360,8 @@ def test_a_population_that_is_not_standard():
 
 
 def test_flagged_items():
-    flags = pd.DataFrame({"flag": ["", "no standard error", *[""] * 58]})
-    warnings = check_definition(test_of(), replace(BANK, statistics=flags))
+    states = pd.DataFrame({"singular": [False, True, *[False] * 58]})
+    warnings = check_definition(test_of(), replace(BANK, statistics=states))
     assert warnings == ("Items are flagged in the bank: i2. See its `flag` column.",)
 
 

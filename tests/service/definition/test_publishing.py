@@ -292,7 +292,7 @@ def test_items_with_several_categories():
     assert len(report.to_frame("bookmark")) == 180
     assert report.figures["reliability"] > 0.8
     assert "livingston-lewis" in report.classifications
-    rated = replace(bank, provenance={"codes": [1, 4]})
+    rated = replace(bank, codes=(1, 2, 3, 4))
     assert publish_report(definition, rated, 200).figures == report.figures
 
 

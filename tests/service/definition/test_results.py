@@ -156,7 +156,7 @@ def test_items_with_several_categories():
 def test_categories_count_from_0_whatever_the_codes_of_the_calibration():
     """A bank calibrated on ratings 1 to 3 gives the scores of the same bank with codes from 0."""
     bank = ItemBank.from_thresholds(1.0, [[-1.0, 1.0], [-0.5, 0.5]])
-    rated = replace(bank, provenance={"codes": [1, 3]})
+    rated = replace(bank, codes=(1, 2, 3))
     definition = replace(TEST, score=replace(SCALE, show=["score"]))
     for answers in ({"i1": 0, "i2": 2}, {"i1": 2, "i2": 2}, {"i1": 0, "i2": None}):
         plain, moved = (result_of(definition, one, answers) for one in (bank, rated))
