@@ -1,7 +1,6 @@
 """A bank as the arrays of its file, and back (see `bank._file`)."""
 
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from irtcat._common.types import FloatArray
+from irtcat._files.json import json_text
 from irtcat.bank._checks import check_loaded
-from irtcat.bank._file import BANK, damaged, frame_to_json, plain, read_arrays, read_fields
+from irtcat.bank._file import BANK, damaged, read_arrays, read_fields
 from irtcat.models import (
     Design,
     ItemModel,
@@ -30,10 +30,10 @@ def bank_arrays(bank: Any) -> dict[str, np.ndarray]:
         "parameter_names": column_names(bank.model),
         "dims": bank.model.dims,
         "n_categories": bank.model.n_categories,
-        "populations": {label: p.to_json() for label, p in bank.populations.items()},
-        "items": frame_to_json(bank.items),
-        "statistics": frame_to_json(bank.statistics),
-        "provenance": plain(dict(bank.provenance)),
+        "populations": bank.populations,
+        "items": bank.items,
+        "statistics": bank.statistics,
+        "provenance": bank.provenance,
     }
     arrays = {
         "item_ids": bank.item_ids,
@@ -43,7 +43,7 @@ def bank_arrays(bank: Any) -> dict[str, np.ndarray]:
     for name in ("covariance", "full_covariance"):
         if getattr(bank, name) is not None:
             arrays[name] = getattr(bank, name)
-    arrays["meta"] = np.array(json.dumps({**meta, "arrays": sorted(arrays)}))
+    arrays["meta"] = np.array(json_text({**meta, "arrays": sorted(arrays)}))
     return arrays
 
 

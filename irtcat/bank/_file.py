@@ -4,7 +4,7 @@ Read here as plain arrays and tables, without the item models; `bank._arrays` ha
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,28 +53,6 @@ def read_meta(text: np.ndarray, path: str | os.PathLike[str]) -> dict[str, Any]:
 def damaged(path: str | os.PathLike[str], why: str) -> InputError:
     """The error for a bank file that cannot be used."""
     return InputError(f"{path}: the bank file is damaged: {why}. Take a copy or calibrate again.")
-
-
-def frame_to_json(frame: pd.DataFrame) -> dict[str, list[Any]]:
-    """Columns as plain lists; NaN becomes null."""
-    return {str(name): plain(column.tolist()) for name, column in frame.items()}
-
-
-def plain(value: Any) -> Any:
-    """Convert to the numbers, strings, lists and mappings of JSON."""
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [plain(v) for v in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    return str(value)
 
 
 def read_fields(

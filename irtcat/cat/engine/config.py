@@ -1,8 +1,6 @@
 """Config: how an adaptive test starts, chooses, estimates and stops."""
 
-import hashlib
 import inspect
-import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -19,6 +17,7 @@ from irtcat._common.checks import (
     check_positive,
     is_number,
 )
+from irtcat._files.json import json_hash, json_value
 from irtcat.cat.belief.line import PRIORS
 from irtcat.cat.named_rule import Part, as_part, part
 from irtcat.cat.rows import Rule
@@ -375,15 +374,7 @@ class Config:
 
     def to_json(self) -> dict[str, Any]:
         """The configuration as a JSON document."""
-        out: dict[str, Any] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, Part):
-                value = value.to_json()
-            elif field.name == "content":
-                value = [rule.to_json() for rule in value]
-            out[field.name] = json.loads(json.dumps(value))
-        return out
+        return {field.name: json_value(getattr(self, field.name)) for field in fields(self)}
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> "Config":
@@ -407,12 +398,7 @@ class Config:
 
     def hash(self) -> str:
         """SHA-256 of the configuration, in hexadecimal; stored with every session."""
-        return document_hash(self.to_json())
-
-
-def document_hash(document: Mapping[str, Any]) -> str:
-    """SHA-256 of a JSON document, independent of the order of its fields."""
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+        return json_hash(self)
 
 
 def _stopping_rule(value: Any) -> Part:

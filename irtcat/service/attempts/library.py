@@ -10,10 +10,10 @@ import pandas as pd
 import sqlalchemy as sa
 
 from irtcat._common.checks import argument_error
+from irtcat._files.json import json_hash, json_text
 from irtcat.bank import ItemBank
 from irtcat.bank._arrays import bank_hash
 from irtcat.cat import Config, ExposureParameters
-from irtcat.cat.engine.config import document_hash
 from irtcat.models import item_categories
 from irtcat.service.base.errors import ConflictError, NotFoundError
 from irtcat.service.content import (
@@ -254,8 +254,8 @@ def publish(
         name = test_id(document, stored_bank, item_set)
         if service.row(sa.select(tables.tests.c.id).where(tables.tests.c.id == name)) is None:
             stored = {
-                "report": report.to_json(),
-                "exposure": {at: _exposure_to_json(value) for at, value in parameters.items()},
+                "report": report,
+                "exposure": parameters,
             }
             row = {
                 "id": name,
@@ -264,7 +264,7 @@ def publish(
                 "definition": json.dumps(document),
                 "bank": stored_bank,
                 "item_set": item_set,
-                "report": json.dumps(stored),
+                "report": json_text(stored),
                 "status": "open",
                 "published": service.now(),
             }
@@ -277,7 +277,7 @@ def publish(
 def test_id(definition: dict[str, Any], bank: str, items: str) -> str:
     """The id of a test, from the document of its definition and the hashes of bank and items."""
     content = {"definition": definition, "bank": bank, "items": items}
-    return f"test_{document_hash(content)[:24]}"
+    return f"test_{json_hash(content)[:24]}"
 
 
 test_id.__test__ = False  # type: ignore[attr-defined]  # not one of pytest's
@@ -319,11 +319,6 @@ def _load(service: Service, name: str) -> PublishedTest:
         report=stored["report"],
         exposure={int(at): _exposure_from_json(value) for at, value in stored["exposure"].items()},
     )
-
-
-def _exposure_to_json(parameters: ExposureParameters) -> dict[str, Any]:
-    arrays = {name: getattr(parameters, name).tolist() for name in ("item_ids", "limit")}
-    return {**vars(parameters), **arrays, "config": parameters.config.to_json()}
 
 
 def _exposure_from_json(document: dict[str, Any]) -> ExposureParameters:
