@@ -14,12 +14,13 @@ import pandas as pd
 from irtcat._common.checks import ability_points, argument_error, check_choice, check_count
 from irtcat._common.drawing import figure_of
 from irtcat._common.notebook import COLUMNS, ROWS, card
+from irtcat._common.positions import selected_positions
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray, Ids
 from irtcat._files.reading import MOST_BYTES
 from irtcat._files.writing import check_target, replacing
 from irtcat.bank._arrays import bank_arrays, bank_hash, read_parts
-from irtcat.bank._checks import item_names, item_positions, validated_fields
+from irtcat.bank._checks import item_names, validated_fields
 from irtcat.bank._difficulty import Estimates, Ranking, determined_items, printed, rank_items
 from irtcat.bank._expected_curves import with_expected_curves
 from irtcat.bank._join import join_banks
@@ -444,7 +445,7 @@ class ItemBank:
 
     def positions(self, items: Any) -> np.ndarray:
         """Positions of items given by ids, positions, a slice or a mask."""
-        return item_positions(items, self.item_ids)
+        return selected_positions("items", items, self.item_ids)
 
     def rescale(self, unit: float, shift: float = 0.0) -> "ItemBank":
         """The same items on the scale ``theta_new = unit * theta + shift``.

@@ -16,6 +16,7 @@ from irtcat._common.checks import (
     check_count,
     check_interval,
 )
+from irtcat._common.positions import selected_positions
 from irtcat._common.progress import counted, with_progress
 from irtcat.agreement.corrections import CORRECTIONS, adjust
 from irtcat.diagnose.group_versions import (
@@ -28,7 +29,6 @@ from irtcat.diagnose.group_versions import (
 )
 from irtcat.fitting.problem.groups import check_groups
 from irtcat.responses import Responses
-from irtcat.responses._matrix import positions
 
 SIZES = ((0.1, "large"), (0.05, "moderate"), (0.0, "negligible"))
 """Lower limits of the mean difference in expected score, as a share of the highest score."""
@@ -311,7 +311,7 @@ def _chosen(
     ids = responses.item_ids
     anchored: set[int] = set()
     if anchors is not None:
-        anchored = set(positions("anchors", anchors, ids).tolist())
+        anchored = set(selected_positions("anchors", anchors, ids, distinct=True).tolist())
     elif scheme == "add":
         advice = "Name items that are equal in all groups, or use scheme='drop'."
         raise argument_error("anchors", 'passed with scheme="add"', None, advice)
@@ -319,7 +319,8 @@ def _chosen(
     if unusable:
         got = f"{ids[unusable[0]]} ({reasons[unusable[0]]})"
         raise argument_error("anchors", "items that can be compared between the groups", got)
-    requested = range(len(ids)) if items is None else positions("items", items, ids)
+    chosen = slice(None) if items is None else items
+    requested = selected_positions("items", chosen, ids, distinct=True)
     both = [str(ids[j]) for j in requested if j in anchored]
     if items is not None and both:
         raise argument_error("items", "other than the anchors", both)

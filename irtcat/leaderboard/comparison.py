@@ -9,6 +9,7 @@ import pandas as pd
 from scipy.special import ndtr, ndtri, stdtrit
 
 from irtcat._common.checks import argument_error, check_choice, check_interval
+from irtcat._common.positions import positions_of_ids
 from irtcat._common.progress import Progress, Steps, with_progress
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.io.convert import as_responses_like
@@ -381,12 +382,8 @@ def _read(
     subset_ids = np.asarray(getattr(subset, "item_ids", subset)).astype(str)
     if subset_ids.ndim != 1 or not len(subset_ids) or len(np.unique(subset_ids)) < len(subset_ids):
         raise argument_error("subset", "a Subset or a list of different item ids", subset)
-    item_ids = pd.Index(subset_ids)
     all_items = pd.Index(np.asarray(calibration.item_ids, dtype=str))
-    positions = all_items.get_indexer(item_ids)
-    if (positions < 0).any():
-        must = "items of calibration"
-        raise argument_error("subset", must, item_ids[positions < 0].tolist())
+    positions = positions_of_ids("subset", subset_ids, all_items)
     weights = np.asarray(
         getattr(subset, "weights", np.full(len(positions), 1 / len(positions))), float
     )

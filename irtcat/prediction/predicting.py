@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error, check_choice, check_interval
+from irtcat._common.positions import positions_of_ids
 from irtcat._common.progress import Progress, part_of, with_progress
 from irtcat._common.registry import Registry, documented
 from irtcat._common.types import BoolArray, FloatArray
@@ -351,10 +352,7 @@ def _read_subset(subset: Any, calibration: Responses) -> tuple[np.ndarray, Float
     item_ids = np.asarray(getattr(subset, "item_ids", subset)).astype(str)
     if item_ids.ndim != 1 or item_ids.size == 0:
         raise argument_error("subset", "a Subset or a list of item ids", subset)
-    calibrated = np.isin(item_ids, np.asarray(calibration.item_ids, dtype=str))
-    if not calibrated.all():
-        must = "items of calibration"
-        raise argument_error("subset", must, item_ids[~calibrated].tolist())
+    positions_of_ids("subset", item_ids, calibration.item_ids)
     repeated = pd.Index(item_ids)[pd.Index(item_ids).duplicated()]
     if len(repeated):
         raise argument_error("subset", "items that differ", repeated.tolist())

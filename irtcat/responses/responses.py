@@ -19,6 +19,7 @@ from irtcat._common.checks import (
     resolve_duplicates,
 )
 from irtcat._common.notebook import COLUMNS, ROWS, card
+from irtcat._common.positions import selected_positions
 from irtcat._files.formats import FileFormat
 from irtcat._files.writing import check_target, replacing
 from irtcat.responses._frames import as_pandas, frame_kind
@@ -30,7 +31,6 @@ from irtcat.responses._matrix import (
     choose_ids,
     encode_responses,
     observed,
-    positions,
     row_blocks,
 )
 from irtcat.responses._metadata import align_metadata, frame_to_plain
@@ -475,8 +475,11 @@ class Responses:
             >>> r.subset(subjects=["s2"], items=[2, 0]).item_ids.tolist()
             ['i3', 'i1']
         """
-        rows = None if subjects is None else positions("subjects", subjects, self.subject_ids)
-        columns = None if items is None else positions("items", items, self.item_ids)
+        rows = columns = None
+        if subjects is not None:
+            rows = selected_positions("subjects", subjects, self.subject_ids, distinct=True)
+        if items is not None:
+            columns = selected_positions("items", items, self.item_ids, distinct=True)
         values = self.values if rows is None else self.values[rows]
         values = values if columns is None else values[:, columns]
         trials = self.trials

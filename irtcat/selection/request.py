@@ -9,6 +9,7 @@ import pandas as pd
 
 from irtcat._common.checks import argument_error, check_count, check_positive
 from irtcat._common.per_item import per_item
+from irtcat._common.positions import positions_of_ids
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.responses import Responses
@@ -28,12 +29,8 @@ def read_allowed(item_ids: np.ndarray, allowed: Any) -> BoolArray:
         if values.shape != item_ids.shape:
             raise argument_error("allowed", f"a mask of {len(item_ids)} items", values.shape)
         return values.copy()
-    values = values.astype(str)
-    positions = pd.Index(item_ids).get_indexer(pd.Index(values))
-    if (positions < 0).any():
-        raise argument_error("allowed", "ids of items", values[positions < 0].tolist())
     mask = np.zeros(len(item_ids), bool)
-    mask[positions] = True
+    mask[positions_of_ids("allowed", values, item_ids)] = True
     return mask
 
 

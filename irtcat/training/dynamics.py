@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, check_count, check_ids, check_unique
+from irtcat._common.positions import positions_of_ids
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.training.learners import TOLERANCE
 
@@ -233,10 +234,7 @@ class Accumulator:
         if index.size == 0:
             return np.zeros(0, np.int64)
         if index.dtype.kind not in "iu" or self._integer_ids:
-            ids = index
-            index = self.ids.get_indexer(pd.Index(ids.astype(str).astype(object)))
-            if (index < 0).any():
-                raise argument_error("items", "ids of the items", ids[index < 0].tolist())
+            index = positions_of_ids("items", index, self.ids)
         elif not (index.min() >= 0 and index.max() < len(self.ids)):
             must = f"positions from 0 to {len(self.ids) - 1}"
             raise argument_error("items", must, index[(index < 0) | (index >= len(self.ids))])

@@ -84,7 +84,11 @@ def test_subset(bank):
     same(bank.subset(np.array([1, 0, 0, 1, 0], bool)), bank.subset([0, 3]))
     assert bank.subset([]).n_items == 0
     np.testing.assert_array_equal(chosen.covariance, bank.covariance[[3, 0]])
-    for wrong, message in ((["item9"], "item9"), ([5], "below 5"), ([True], "mask of 5")):
+    for wrong, message in (
+        (["item9"], "item9"),
+        ([5], "and 4. Got 5"),
+        ([True], "mask of length 5"),
+    ):
         with pytest.raises(InputError, match=message):
             bank.subset(wrong)
     with pytest.raises(InputError, match="unique"):

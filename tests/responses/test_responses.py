@@ -185,7 +185,7 @@ def test_subset_keeps_codes_and_accepts_what_is_usual():
         ([False] * 3, "at least one"),
         (["i1", "i1"], "repeats of i1"),
         ([0, -3], "repeats of i1"),
-        (3.5, "ids, positions, a slice or a mask"),
+        (3.5, "ids, positions, a mask or a slice"),
     ],
 )
 def test_subset_refuses(chosen, message):
