@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,9 +56,9 @@ def bank_hash(bank: Any) -> str:
     return digest.hexdigest()
 
 
-def read_parts(cls: Any, path: Path, max_bytes: int) -> Any:
-    """The bank in a file, built by ``cls`` (see `irtcat.ItemBank.load`)."""
-    meta, arrays = read_arrays(path, max_bytes)
+def read_parts(cls: Any, source: Any, path: Any, max_bytes: int) -> Any:
+    """The bank in a file or its contents, built by ``cls`` (see `irtcat.ItemBank.load`)."""
+    meta, arrays = read_arrays(source, path, max_bytes)
     try:
         matrix, fields = read_fields(meta, arrays)
         blank = model_from_key(meta["model"]).blank(_design(matrix, meta, arrays))

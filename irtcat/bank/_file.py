@@ -5,7 +5,6 @@ Read here as plain arrays and tables, without the item models; `bank._arrays` ha
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,13 +19,15 @@ from irtcat.bank.population import populations_from_json
 BANK = FileFormat("irtcat-bank", "an item bank", "Give a file that ItemBank.save wrote.")
 
 
-def read_arrays(path: Path, max_bytes: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def read_arrays(
+    source: str | os.PathLike[str] | bytes, path: Any, max_bytes: int
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The JSON part of a bank file, and the arrays that it lists; nothing else is unpacked."""
 
     def error(why: str) -> InputError:
         return damaged(path, why)
 
-    with array_file(path, error, max_bytes) as archive:
+    with array_file(source, error, max_bytes, path) as archive:
         if not {"meta", "parameters"} <= set(archive.names):
             raise InputError(
                 f"{path}: this is not an item bank (no `meta` and `parameters` in it)."

@@ -146,7 +146,7 @@ def read_bank_table(path: Path, max_bytes: int) -> BankTable | None:
     Raises:
         InputError: as `irtcat.ItemBank.load`.
     """
-    meta, arrays = read_arrays(path, max_bytes)
+    meta, arrays = read_arrays(path, path, max_bytes)
     key, names = str(meta.get("model")), FIELDS.get(str(meta.get("model")))
     plain = not any(name == "categories" or name.startswith("setting_") for name in arrays)
     if names is None or meta.get("parameter_names") != names or meta.get("dims") != 1:

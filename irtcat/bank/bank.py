@@ -17,6 +17,7 @@ from irtcat._common.notebook import COLUMNS, ROWS, card
 from irtcat._common.positions import selected_positions
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray, Ids
+from irtcat._files.archives import arrays_as_bytes, write_arrays
 from irtcat._files.reading import MOST_BYTES
 from irtcat._files.writing import check_target, replacing
 from irtcat.bank._arrays import bank_arrays, bank_hash, read_parts
@@ -636,10 +637,19 @@ class ItemBank:
             InputError: when the folder does not exist or cannot be written.
         """
         target = check_target(path)
-        arrays = bank_arrays(self)
         with replacing(path) as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
+            write_arrays(file, bank_arrays(self))
         return target
+
+    def to_bytes(self) -> bytes:
+        """The contents of the file that `save` writes, for a database or an upload.
+
+        Example:
+            >>> bank = ItemBank.from_parameters(b=[-1.0, 1.0])
+            >>> ItemBank.from_bytes(bank.to_bytes()) == bank
+            True
+        """
+        return arrays_as_bytes(bank_arrays(self))
 
     @staticmethod
     def load(path: str | os.PathLike[str], *, max_bytes: int = MOST_BYTES) -> "ItemBank":
@@ -654,7 +664,23 @@ class ItemBank:
             InputError: when the file is missing, damaged, too large, not a bank, or from a newer
                 version, or its values are impossible (an infinite parameter, a negative variance).
         """
-        return read_parts(ItemBank, Path(path), max_bytes)
+        return read_parts(ItemBank, path, path, max_bytes)
+
+    @staticmethod
+    def from_bytes(
+        data: bytes, *, max_bytes: int = MOST_BYTES, name: str = "bank.npz"
+    ) -> "ItemBank":
+        """A bank from the contents of a file written by `save`.
+
+        Args:
+            data: the contents.
+            max_bytes: as for `load`.
+            name: what messages call the file.
+
+        Raises:
+            InputError: as for `load`.
+        """
+        return read_parts(ItemBank, data, name, max_bytes)
 
 
 def _populations(populations: Any, mean: float, sd: float) -> Any:

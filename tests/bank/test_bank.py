@@ -292,6 +292,16 @@ def test_other_files_are_refused(content, tmp_path):
     with pytest.raises(InputError, match="bank") as caught:
         ItemBank.load(path)
     assert "\n" not in str(caught.value)
+    with pytest.raises(InputError) as of_bytes:
+        ItemBank.from_bytes(content)
+    assert str(of_bytes.value) == str(caught.value).replace(str(path), "bank.npz")
+
+
+def test_bytes_are_those_of_the_file(bank, path):
+    assert bank.to_bytes() == path.read_bytes()
+    same(ItemBank.from_bytes(path.read_bytes()), bank)
+    with pytest.raises(InputError, match=r"upload: the bank file is damaged"):
+        ItemBank.from_bytes(path.read_bytes()[:-30], name="upload")
 
 
 def test_missing_files_and_folders(bank, tmp_path):

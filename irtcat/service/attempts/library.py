@@ -37,7 +37,6 @@ from irtcat.service.outbox.audit import record
 from irtcat.service.outbox.webhooks import notify
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
-from irtcat.service.storage.uploads import uploaded_bank
 
 
 @dataclass(frozen=True)
@@ -164,7 +163,7 @@ def add_bank(service: Service, data: bytes, *, actor: str) -> str:
     Raises:
         InputError: for contents that are not a bank of `irtcat.ItemBank.save`.
     """
-    bank = uploaded_bank(data)
+    bank = ItemBank.from_bytes(data)
     with service.database.writing():
         name = service.store.add_bank(bank)
         record(service, actor, "bank added", bank=name)
