@@ -31,8 +31,6 @@ IMPORTANT = ("b", "proportion_correct", "se_b", "a", "flag", "se_a", "c", "d")
 """The columns of items that are printed first."""
 UNCERTAIN = 1.0
 """Standard errors of difficulties above it are reported: the SD of the subjects."""
-VI_STEPS = 3000
-"""Most steps of variational inference (the default of `vi.variational.VISettings`)."""
 WITH_CHECKPOINT = ("em", "anchored")
 """Methods that can keep their state."""
 
@@ -127,8 +125,7 @@ def command(o: Options) -> Output:
     if o.subjects is not None:
         changes["groups"] = _input.table_column(o.subjects, o.groups, "subjects")
     try:
-        most = VI_STEPS if o.method == "vi" else None
-        fitted = o.call(progress=FitProgress(o.progress, most), **changes)
+        fitted = o.call(progress=FitProgress(o.progress), **changes)
     except KeyboardInterrupt:
         if o.checkpoint is not None and o.checkpoint.exists():
             o.kept = f"The state is in {o.checkpoint}: continue with --resume."

@@ -17,7 +17,7 @@ from irtcat._common.checks import (
     check_interval,
 )
 from irtcat._common.positions import selected_positions
-from irtcat._common.progress import counted, with_progress
+from irtcat._common.progress import ProgressOption, counted, with_progress
 from irtcat.agreement.corrections import CORRECTIONS, adjust
 from irtcat.diagnose.group_versions import (
     SplitFits,
@@ -160,6 +160,7 @@ def _purified(plan: _Plan, rounds: int) -> tuple[pd.DataFrame, frozenset[int], i
     raise AssertionError  # the loop returns
 
 
+@with_progress("Testing items", counted("items"))
 def find_dif(
     responses: Responses,
     groups: Any,
@@ -174,7 +175,7 @@ def find_dif(
     correction: str = "holm",
     alpha: float = 0.05,
     max_rounds: int = 20,
-    progress: Progress | bool | None = None,
+    progress: ProgressOption = None,
     **options: Any,
 ) -> DIF:
     """Test whether items function alike in all groups for subjects of the same ability.
@@ -248,10 +249,6 @@ def find_dif(
         of Applied Psychology 95, 728-743 (expected scores); Dorans & Kulick (1986), Journal of
         Educational Measurement 23, 355-368 (sizes).
     """
-    if isinstance(progress, bool):
-        arguments = {**locals(), **options}
-        del arguments["options"]
-        return with_progress(find_dif, "Testing items", arguments, counted("items"))
     check_choice("method", method, ("lr", "wald"))
     check_choice("scheme", scheme, ("drop", "add"))
     check_choice("correction", correction, CORRECTIONS)

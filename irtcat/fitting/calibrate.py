@@ -14,12 +14,11 @@ from irtcat._common.checks import (
     check_positive,
     shorten,
 )
-from irtcat._common.progress import FitProgress, with_progress
+from irtcat._common.progress import FitProgress, ProgressOption, with_progress
 from irtcat._common.registry import documented
 from irtcat.bank import ItemBank, as_bank
 from irtcat.fitting.em.checkpoint import check_checkpoint
 from irtcat.fitting.em.directions import MIN_GAIN, REPORTED_GAIN
-from irtcat.fitting.em.driver import Progress
 from irtcat.fitting.em.invariance import versions_of, with_version_columns
 from irtcat.fitting.em.options import Options
 from irtcat.fitting.em.priors import check_priors
@@ -34,7 +33,7 @@ from irtcat.fitting.problem.loading_pattern import pattern_of_versions
 from irtcat.fitting.problem.user_priors import check_equal
 from irtcat.fitting.result import Fit
 from irtcat.fitting.unidimensional import fit_em
-from irtcat.fitting.vi.variational import VISettings, fit_vi
+from irtcat.fitting.vi.variational import fit_vi
 from irtcat.io.convert import as_responses_like
 from irtcat.io.source import ResponseSource, as_source
 from irtcat.latent import density_of
@@ -240,6 +239,7 @@ def _check_dims(
 
 
 @documented(MODELS)
+@with_progress("Fitting", FitProgress)
 def fit(
     responses: Responses | ResponseSource | Any,
     model: str | Mapping[Any, Any] | Sequence[str] = "2pl",
@@ -263,7 +263,7 @@ def fit(
     expand: bool = True,
     starts: int = 1,
     seed: int = 0,
-    progress: Progress | bool | None = None,
+    progress: ProgressOption = None,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
     devices: Any = None,
@@ -495,9 +495,6 @@ def fit(
         De Boeck & Wilson (2004), Explanatory Item Response Models; Fischer (1973), Acta
         Psychologica 37, 359-374.
     """
-    if isinstance(progress, bool):
-        arguments, most = locals(), VISettings.of(settings).steps if method == "vi" else None
-        return with_progress(fit, "Fitting", arguments, lambda report: FitProgress(report, most))
     arguments = {**locals()}
     if anchors is not None:
         anchors = as_bank(anchors, "anchors")

@@ -9,7 +9,7 @@ import pandas as pd
 
 from irtcat._common.checks import argument_error, check_choice, check_interval
 from irtcat._common.positions import positions_of_ids
-from irtcat._common.progress import Progress, part_of, with_progress
+from irtcat._common.progress import Progress, ProgressOption, part_of, with_progress
 from irtcat._common.registry import Registry, documented
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import as_bank
@@ -136,6 +136,7 @@ ESTIMATORS: Registry[Estimator] = Registry(
 
 
 @documented(ESTIMATORS)
+@with_progress("Predicting full scores")
 def predict(
     calibration: Any,
     subset: "Subset | Sequence[str] | np.ndarray",
@@ -151,7 +152,7 @@ def predict(
     seed: int = 0,
     drawn: Any = None,
     mismatch: str = "refuse",
-    progress: Progress | bool | None = None,
+    progress: ProgressOption = None,
 ) -> Prediction:
     """Predict full scores and ranks of new subjects from their responses to a few items.
 
@@ -232,8 +233,6 @@ def predict(
         Maia Polo et al. (2024), tinyBenchmarks, section 4 (p-IRT, with a plugged-in ability); Lord
         (1980), Applications of Item Response Theory, section 4.1 (distribution given theta).
     """
-    if isinstance(progress, bool):
-        return with_progress(predict, "Predicting full scores", locals())
     check_choice("estimator", estimator, ESTIMATORS)
     check_interval("level", level)
     expect = expect if expect is not None else getattr(subset, "expect", None)

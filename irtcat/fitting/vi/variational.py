@@ -28,6 +28,7 @@ from irtcat._common.checks import (
 )
 from irtcat._common.compilation import jit
 from irtcat._common.precision import choose_precision, precision
+from irtcat._common.progress import FitProgress
 from irtcat.fitting.em.options import Options
 from irtcat.fitting.em.start import Start, further_start, starting_point
 from irtcat.fitting.evaluation import Calibrated, finish, used_rows
@@ -332,6 +333,9 @@ def fit_vi(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
         tolerance = TOLERANCE if options.tolerance is None else options.tolerance
         noise = ROUNDING[name] if problem.n_batches == 1 else BATCH_NOISE
         noise *= float(start.item_n.sum())
+        report = options.progress
+        if isinstance(report, FitProgress):  # its rates do not tell how many steps are left
+            report = FitProgress(report.report, settings.steps)
         ended = climb(
             problem,
             guide,
@@ -339,7 +343,7 @@ def fit_vi(responses: Responses, cls: type[ItemModel], options: Options) -> Fit:
             settings.steps,
             max(tolerance, noise),
             options.seed,
-            options.progress,
+            report,
         )
         calibrated = _standardised(template, chart, ended.guide)
         names = _names(template, chart)
