@@ -25,9 +25,9 @@ from irtcat._common.cache import cache_folder
 from irtcat.cli import _input, _output, _session
 from irtcat.cli import fit as fit_command
 from irtcat.cli._app import COMMANDS, STORY, app
+from irtcat.cli._library import names as listed_names
+from irtcat.cli._library import parameter as described
 from irtcat.cli._options import known_names, load
-from irtcat.cli._source import names as source_names
-from irtcat.cli._source import parameters
 from irtcat.fitting.problem.user_priors import FAMILIES
 from irtcat.prediction import ESTIMATORS
 
@@ -200,7 +200,7 @@ def letters(text):
 
 
 def test_help_names_what_there_is():
-    """Names, types and defaults are read from the source: they must be those of the objects."""
+    """Names, types and defaults of the generated table are those of the objects."""
     n_tables = n_parameters = 0
     for words, command in commands():
         text = letters(run_ok(*words, "--help"))
@@ -208,12 +208,12 @@ def test_help_names_what_there_is():
             assert letters(option.help) in text
             for table in filter(None, (option.choices, option.listed, option.names)):
                 known = known_names(table)
-                assert source_names(table) == known
+                assert listed_names(table) == known
                 assert all(re.search(rf"\b{name}\b", option.help) for name in known)
                 n_tables += 1
             if option.source:
                 parameter = inspect.signature(load(option.source)).parameters[option.parameter]
-                known = parameters(option.source)[option.parameter]
+                known = described(option.source, option.parameter)
                 if isinstance(parameter.default, (bool, int, float, str, tuple)):
                     assert known.default == parameter.default
                 if isinstance(parameter.default, (bool, int, float)):
