@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,14 @@ from irtcat.models import (
 )
 
 
-def bank_arrays(bank: Any) -> dict[str, np.ndarray]:
-    """The arrays of a bank file (see `irtcat.ItemBank.save`)."""
+def bank_arrays(
+    bank: Any,
+    more_meta: Mapping[str, Any] = MappingProxyType({}),
+    more_arrays: Mapping[str, np.ndarray] = MappingProxyType({}),
+) -> dict[str, np.ndarray]:
+    """The arrays that a bank consists of, with more of a file."""
     meta = {
+        **more_meta,
         **BANK.head,
         "model": bank.model.key,
         "parameter_names": column_names(bank.model),
@@ -38,6 +44,7 @@ def bank_arrays(bank: Any) -> dict[str, np.ndarray]:
         "item_ids": bank.item_ids,
         "parameters": bank.parameters(),
         **_design_arrays(bank.model),
+        **more_arrays,
     }
     for name in ("covariance", "full_covariance"):
         if getattr(bank, name) is not None:

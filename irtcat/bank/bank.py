@@ -383,8 +383,12 @@ class ItemBank:
         names = None
         if self.model.members:
             names = item_models(self.model)
-        shown = printed(self._estimates())
-        return item_table(*shown, self.statistics, self.items, names)
+        return item_table(self._published_columns(), self.statistics, self.items, names)
+
+    def _published_columns(self) -> dict[str, FloatArray]:
+        """The columns of `to_frame` with the published parameters and their standard errors."""
+        values, errors = printed(self._estimates())
+        return {**values, **{f"se_{name}": error for name, error in errors.items()}}
 
     @property
     def determined(self) -> BoolArray:
@@ -625,7 +629,10 @@ class ItemBank:
         JSON text with format, version, model, parameter names, populations, metadata and
         provenance; ``item_ids``, ``parameters`` (items x params, unconstrained) and
         ``covariance`` (items x params x params; absent where unknown) are arrays, and
-        ``full_covariance`` (all parameters together) where it was computed.
+        ``full_covariance`` (all parameters together) where it was computed. ``published`` has the
+        published parameters and their standard errors as in `to_frame`, items x columns, which
+        ``meta`` names (in mixed banks also ``models``, the model of each item): for programs that
+        only show the items; `load` computes them again.
 
         Args:
             path: the file; an existing one is replaced.
@@ -638,7 +645,7 @@ class ItemBank:
         """
         target = check_target(path)
         with replacing(path) as file:
-            write_arrays(file, bank_arrays(self))
+            write_arrays(file, self._file_arrays())
         return target
 
     def to_bytes(self) -> bytes:
@@ -649,7 +656,15 @@ class ItemBank:
             >>> ItemBank.from_bytes(bank.to_bytes()) == bank
             True
         """
-        return arrays_as_bytes(bank_arrays(self))
+        return arrays_as_bytes(self._file_arrays())
+
+    def _file_arrays(self) -> dict[str, np.ndarray]:
+        """The arrays of a file."""
+        published = self._published_columns()
+        arrays = {"published": np.stack(list(published.values()), axis=1).astype(float)}
+        if self.model.members:
+            arrays["models"] = item_models(self.model).astype(str)
+        return bank_arrays(self, {"published": list(published)}, arrays)
 
     @staticmethod
     def load(path: str | os.PathLike[str], *, max_bytes: int = MOST_BYTES) -> "ItemBank":
