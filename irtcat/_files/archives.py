@@ -11,7 +11,8 @@ from typing import IO, Any
 import numpy as np
 
 from irtcat._common.checks import InputError, argument_error, is_unicode
-from irtcat._files.reading import MOST_BYTES, allowed_bytes, opened, too_large
+from irtcat._files.formats import FileFormat
+from irtcat._files.reading import MOST_BYTES, allowed_bytes, opened, parse_json, too_large
 from irtcat._files.writing import check_target
 
 STORED, DEFLATED, ZSTD = 0, 8, 93
@@ -84,6 +85,18 @@ class ArrayFile:
         if array.dtype.kind == "U" and not is_unicode(array):
             raise self._damaged(f"the array {name} is not text")
         return array
+
+    def document(self, name: str, file_format: FileFormat) -> dict[str, Any]:
+        """The JSON document in an array of one text, which has the head of the format."""
+        text = self[name]
+        if text.shape != () or text.dtype.kind != "U":
+            raise self._damaged("its description is not text")
+        try:
+            document = parse_json(str(text).encode("utf-8", "replace"), "", MOST_BYTES)
+        except InputError:
+            raise self._damaged("its description is not JSON") from None
+        file_format.check(document, self._path)
+        return dict(document)
 
     def read(self, *names: str) -> dict[str, np.ndarray]:
         """The arrays of these names that exist."""

@@ -13,7 +13,6 @@ import pandas as pd
 from irtcat._common.checks import InputError
 from irtcat._files.archives import array_file
 from irtcat._files.formats import FileFormat
-from irtcat._files.reading import MOST_BYTES, parse_json
 from irtcat.bank.population import populations_from_json
 
 BANK = FileFormat("irtcat-bank", "an item bank", "Give a file that ItemBank.save wrote.")
@@ -32,23 +31,11 @@ def read_arrays(
             raise InputError(
                 f"{path}: this is not an item bank (no `meta` and `parameters` in it)."
             )
-        meta = read_meta(archive["meta"], path)
+        meta = archive.document("meta", BANK)
         names = set(archive.names) - {"meta"}
         if meta.get("arrays") != sorted(names):
             raise error("its arrays are not those it lists")
         return meta, archive.read(*sorted(names))
-
-
-def read_meta(text: np.ndarray, path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The JSON part of a bank file, with format and version checked."""
-    if text.shape != () or text.dtype.kind != "U":
-        raise damaged(path, "its description is not text")
-    try:
-        meta = parse_json(str(text).encode("utf-8", "replace"), str(path), MOST_BYTES)
-    except InputError:
-        raise damaged(path, "its description is not JSON") from None
-    BANK.check(meta, path)
-    return meta
 
 
 def damaged(path: str | os.PathLike[str], why: str) -> InputError:

@@ -10,13 +10,12 @@ import numpy as np
 from irtcat._common.checks import InputError, brief, shorten
 from irtcat._files.archives import array_file
 from irtcat._files.formats import FileFormat
-from irtcat._files.reading import MOST_BYTES, parse_json
 from irtcat.responses._metadata import frame_from_plain, frame_to_plain
 from irtcat.responses._table import CellMatrix
 
 SAVED = FileFormat("irtcat-responses", "saved responses", "Give a file of Responses.save.")
 
-ADDED = {"codes", "metadata", "trials"}
+ADDED = {"codes", "trials"}
 """Arrays that `Responses.save` adds; it stores the codes separately, as X has categories 0..K-1."""
 
 
@@ -52,7 +51,7 @@ def read_archive(
     Raises:
         InputError: naming the array that is damaged, missing, too large or of the wrong shape.
     """
-    arrays = _load(source, path, max_bytes)
+    arrays, metadata = _load(source, path, max_bytes)
     X = arrays["X"]
     if X.ndim != 2 or 0 in X.shape:
         raise InputError(f"{path}: expected X to be subjects x items. Got shape {X.shape}.")
@@ -61,10 +60,10 @@ def read_archive(
     ids = [
         _ids(path, arrays, key, n) for key, n in zip(("subjects", "items"), X.shape, strict=True)
     ]
-    if ADDED & arrays.keys():
-        if not {"codes", "metadata"} <= arrays.keys():
+    if metadata is not None or ADDED & arrays.keys():
+        if metadata is None or "codes" not in arrays:
             raise _damaged(path)
-        return _saved(path, arrays, *ids)
+        return _saved(path, arrays, metadata, *ids)
     for key, values in zip(("subjects", "items"), ids, strict=True):
         repeated = [value for value, count in Counter(values.tolist()).items() if count > 1]
         if repeated and duplicates == "refuse":
@@ -82,14 +81,17 @@ def read_archive(
     return CellMatrix(str(path), X, ids[0], ids[1], fail)
 
 
-def _load(source: Any, path: Any, max_bytes: int) -> dict[str, np.ndarray]:
+def _load(
+    source: Any, path: Any, max_bytes: int
+) -> tuple[dict[str, np.ndarray], dict[str, Any] | None]:
     """Read the arrays of responses; other members of the archive are not unpacked."""
     with array_file(source, lambda _: _damaged(path), max_bytes, path) as archive:
         for key in ("X", "subjects", "items"):
             if key not in archive.names:
                 has = shorten(sorted(archive.names))
                 raise InputError(f"{path}: expected the arrays X, subjects and items. Got {has}.")
-        return archive.read("X", "subjects", "items", *ADDED)
+        metadata = archive.document("metadata", SAVED) if "metadata" in archive.names else None
+        return archive.read("X", "subjects", "items", *ADDED), metadata
 
 
 def _damaged(path: Any) -> InputError:
@@ -115,15 +117,14 @@ def _ids(path: Any, arrays: dict[str, np.ndarray], key: str, n: int) -> np.ndarr
 
 
 def _saved(
-    path: Any, arrays: dict[str, np.ndarray], subjects: np.ndarray, items: np.ndarray
+    path: Any,
+    arrays: dict[str, np.ndarray],
+    metadata: dict[str, Any],
+    subjects: np.ndarray,
+    items: np.ndarray,
 ) -> dict[str, Any]:
     """The fields in a file of `Responses.save`, checked as untrusted input."""
-    X, document = arrays["X"], arrays["metadata"]
-    if document.shape != () or document.dtype.kind != "U":
-        raise InputError(f"{path}: the metadata are damaged. Save the responses again.")
-    text = str(document).encode("utf-8", "replace")
-    metadata: Any = parse_json(text, f"{path}, metadata", MOST_BYTES)
-    SAVED.check(metadata, path)
+    X = arrays["X"]
     try:
         tables = (
             frame_from_plain(metadata["subjects"], subjects, "subject"),

@@ -16,6 +16,7 @@ from irtcat._common.checks import (
     check_interval,
     check_positive,
     is_number,
+    is_whole,
 )
 from irtcat._files.json import json_hash, json_value
 from irtcat.cat.belief.line import PRIORS
@@ -432,16 +433,12 @@ def _checked_rule(argument: str, value: Any, table: Mapping[str, Rule], skip: in
     return rule
 
 
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-
-
 def _is_numbers(value: Any) -> bool:
     return isinstance(value, tuple) and bool(value) and all(map(is_number, value))
 
 
 OPTIONS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
-    int: ("a whole number", _is_integer),
+    int: ("a whole number", is_whole),
     float: ("a finite number", is_number),
     tuple: ("finite numbers", _is_numbers),
     str: ("a text", lambda value: isinstance(value, str)),
@@ -461,7 +458,7 @@ def _ids(name: str, value: Any) -> tuple[str, ...]:
     """Ids of items as text."""
     ids = _members(name, "ids", value)
     for item in ids:
-        if not (isinstance(item, str) or _is_integer(item)) or not str(item).strip():
+        if not (isinstance(item, str) or is_whole(item)) or not str(item).strip():
             raise argument_error(name, "ids of items as text, not empty", item)
     return tuple(map(str, ids))
 
