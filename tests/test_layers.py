@@ -22,7 +22,6 @@ LAYERS = """
 _version
 _common
 _files
-_logistic
 responses
 agreement features
 models
@@ -46,7 +45,7 @@ __main__
 """The parts of the package, from the bottom up. Those of one line do not import each other."""
 
 LEVEL = {name: i for i, line in enumerate(LAYERS.split("\n")) for name in line.split()}
-AT_THE_ROOT = {"__init__", "__main__", "_version", "_logistic", "loading", "demo"}
+AT_THE_ROOT = {"__init__", "__main__", "_version", "loading", "demo"}
 FOREIGN = {"sklearn", "torch", "tensorflow", "statsmodels"}
 EXTRAS = {"features": {"sklearn"}, "training": {"torch"}}
 """Libraries that a part imports when it needs them, from an extra of its own."""

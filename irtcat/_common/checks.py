@@ -146,10 +146,19 @@ def ability_points(theta: Any, dims: int) -> np.ndarray:
     return points
 
 
+def is_whole(value: Any) -> bool:
+    """Whether a value is an integer and not a bool.
+
+    Example:
+        >>> [is_whole(value) for value in (1, np.int8(-1), 1.0, True, "1")]
+        [True, True, False, False, False]
+    """
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
 def check_count(name: str, value: Any, least: int = 1, most: int | None = None) -> None:
     """Raise unless ``value`` is a whole number in [least, most]."""
-    is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not is_whole or value < least or (most is not None and value > most):
+    if not is_whole(value) or value < least or (most is not None and value > most):
         limits = f"of at least {least}" if most is None else f"between {least} and {most}"
         raise argument_error(name, f"a whole number {limits}", value)
 
@@ -167,8 +176,7 @@ def is_number(value: Any) -> bool:
 
 def check_interval(name: str, value: Any) -> None:
     """Raise unless ``value`` is a probability strictly between 0 and 1."""
-    number = isinstance(value, (int, float, np.floating)) and not isinstance(value, bool)
-    if not number or not 0.0 < value < 1.0:
+    if not is_number(value) or not 0.0 < value < 1.0:
         raise argument_error(name, "a number strictly between 0 and 1", value)
 
 

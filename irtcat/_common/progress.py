@@ -1,19 +1,24 @@
 """Progress of long computations."""
 
+import functools
 import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.util import find_spec
-from typing import Any, TypeVar, overload
+from typing import Any, TypeAlias, TypeVar, cast, overload
 
 Progress = Callable[[int, int | None, str], None]
 """Called with the steps done, the total number (None: unknown) and the current step."""
 
-T = TypeVar("T")
+ProgressOption: TypeAlias = Any
+"""The argument ``progress`` of a function that `with_progress` decorates: True to show progress,
+False or None not to, or a `Progress`. To the function itself it is one or None, hence Any."""
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 IS_SHOWN: ContextVar[bool] = ContextVar("is_shown", default=True)
 """Whether progress is shown at all; the command line sets it."""
@@ -163,24 +168,38 @@ def iterations_left(steps: list[float]) -> int | None:
 
 
 def with_progress(
-    function: Callable[..., T],
-    text: str,
-    arguments: Mapping[str, Any],
-    callback: Callable[[Progress], Any] | None = None,
-) -> T:
-    """Call a function whose argument ``progress`` is True or False.
+    text: str, callback: Callable[[Progress], Any] = lambda report: report
+) -> Callable[[F], F]:
+    """Decorate a function whose argument ``progress`` may also be True or False.
+
+    The function gets what it calls after every step, or None.
 
     Args:
-        function: the function.
         text: what is computed, until the first step is reported.
-        arguments: all its arguments by name.
         callback: converts what shows the steps to what the function calls; by default the same.
+
+    Example:
+        >>> @with_progress("Adding")
+        ... def add(a, *, progress=None):
+        ...     return a + 1 if progress is None else a + 2
+        >>> add(1), add(1, progress=False), add(1, progress=True), add(1, progress=print)
+        (2, 2, 3, 3)
     """
-    if not arguments["progress"]:
-        return function(**{**arguments, "progress": None})
-    with progress(text) as report:
-        shown = report if callback is None else callback(report)
-        return function(**{**arguments, "progress": shown})
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def shown(*args: Any, **options: Any) -> Any:
+            choice = options.get("progress")
+            if choice is True:
+                with progress(text) as report:
+                    return function(*args, **{**options, "progress": callback(report)})
+            if choice is False:
+                options["progress"] = None
+            return function(*args, **options)
+
+        return cast(F, shown)
+
+    return decorate
 
 
 class _Lines:

@@ -1,16 +1,19 @@
 """Arrays and zip members, whose sizes are checked before anything is unpacked."""
 
+import io
 import os
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from irtcat._common.checks import InputError, is_unicode
-from irtcat._files.reading import MOST_BYTES, allowed_bytes, opened, too_large
+from irtcat._common.checks import InputError, argument_error, is_unicode
+from irtcat._files.formats import FileFormat
+from irtcat._files.reading import MOST_BYTES, allowed_bytes, opened, parse_json, too_large
+from irtcat._files.writing import check_target
 
 STORED, DEFLATED, ZSTD = 0, 8, 93
 """Zip methods whose readers stop at the requested size; bzip2 and LZMA unpack whole blocks."""
@@ -83,37 +86,87 @@ class ArrayFile:
             raise self._damaged(f"the array {name} is not text")
         return array
 
+    def document(self, name: str, file_format: FileFormat) -> dict[str, Any]:
+        """The JSON document in an array of one text, which has the head of the format."""
+        text = self[name]
+        if text.shape != () or text.dtype.kind != "U":
+            raise self._damaged("its description is not text")
+        try:
+            document = parse_json(str(text).encode("utf-8", "replace"), "", MOST_BYTES)
+        except InputError:
+            raise self._damaged("its description is not JSON") from None
+        file_format.check(document, self._path)
+        return dict(document)
+
     def read(self, *names: str) -> dict[str, np.ndarray]:
         """The arrays of these names that exist."""
         return {name: self[name] for name in names if name in self._members}
 
 
+def npz_target(path: str | os.PathLike[str]) -> Path:
+    """The file of arrays to write to, whose name ends in ``.npz``.
+
+    Raises:
+        InputError: it ends otherwise, or cannot be written.
+    """
+    target = check_target(path)
+    if target.suffix != ".npz":
+        raise argument_error("path", "a file name that ends in .npz", str(path))
+    return target
+
+
+def write_arrays(file: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
+    """Write a zip of arrays, compressed and without pickle."""
+    np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+def arrays_as_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """The contents of the file that `write_arrays` writes."""
+    buffer = io.BytesIO()
+    write_arrays(buffer, arrays)
+    return buffer.getvalue()
+
+
 @contextmanager
 def array_file(
-    path: str | os.PathLike[str],
+    source: str | os.PathLike[str] | bytes,
     damaged: Callable[[str], InputError],
     max_bytes: int = MOST_BYTES,
+    name: str = "",
 ) -> Iterator[ArrayFile]:
     """Open a zip of arrays.
 
     Args:
-        path: the file.
+        source: the file, or its contents.
         damaged: makes the error from the reason why the file cannot be used.
         max_bytes: the total number of bytes that the arrays read may have.
+        name: what messages call it; the path by default.
 
     Raises:
         InputError: it cannot be opened, is damaged, or expands to more.
     """
-    with opened(path) as file:
+    with _stream(source, max_bytes) as (file, most):
         try:
             with zipfile.ZipFile(file) as archive:
-                yield ArrayFile(archive, path, allowed_bytes(file, max_bytes), damaged)
+                yield ArrayFile(archive, name or source, most, damaged)
         except InputError:
             raise
         except MemoryError:
             raise
         except Exception as error:  # zipfile, zlib and numpy raise many types for damaged data
             raise damaged(f"it cannot be read ({type(error).__name__})") from None
+
+
+@contextmanager
+def _stream(
+    source: str | os.PathLike[str] | bytes, max_bytes: int
+) -> Iterator[tuple[IO[bytes], int]]:
+    """A file or its contents as a stream, and how many bytes may be read from it."""
+    if isinstance(source, bytes):
+        yield io.BytesIO(source), max(max_bytes, len(source))
+    else:
+        with opened(source) as file:
+            yield file, allowed_bytes(file, max_bytes)
 
 
 def check_array(

@@ -1,6 +1,5 @@
 """Output folders: a manifest lists the files that irtcat wrote; no other file is changed."""
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -10,6 +9,7 @@ from typing import IO, Any
 
 from irtcat._common.checks import InputError, shorten
 from irtcat._files.formats import FileFormat
+from irtcat._files.json import write_json
 from irtcat._files.reading import read_json, status_of
 from irtcat._files.writing import PARTIAL, check_target, replacing
 
@@ -189,9 +189,3 @@ def _is_plain_name(name: Any) -> bool:
     """Whether this names a file directly in the folder, other than the manifest and the lock."""
     plain = isinstance(name, str) and bool(name) and "\0" not in name and "\\" not in name
     return plain and os.path.basename(name) == name and name not in (".", "..", MANIFEST, LOCK)
-
-
-def write_json(path: str | os.PathLike[str], document: Any) -> None:
-    """Write a JSON document atomically; non-finite numbers must already be null."""
-    with replacing(path) as file:
-        file.write((json.dumps(document, indent=1, allow_nan=False) + "\n").encode("utf-8"))

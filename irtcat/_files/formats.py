@@ -1,7 +1,5 @@
 """Format, version and hash of what irtcat writes; every file and document has the first two."""
 
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -60,13 +58,3 @@ class FileFormat(NamedTuple):
         # A state of a selector may hold it as an array or a tensor.
         is_right = not isinstance(version, bool) and version == self.version
         return "" if is_right else f"version {shorten(version)}"
-
-
-def document_hash(document: Mapping[str, Any]) -> str:
-    """SHA-256 of a JSON document, independent of the order of its fields.
-
-    Example:
-        >>> document_hash({"a": 1, "b": 2}) == document_hash({"b": 2, "a": 1})
-        True
-    """
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

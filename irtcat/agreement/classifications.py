@@ -5,7 +5,7 @@ is the probability that two scores of the same subject, on parallel tests, have 
 """
 
 import itertools
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, check_choice, is_number
 from irtcat._common.types import FloatArray
+from irtcat._files.json import json_value
 
 MODELS = ("4-beta", "2-beta")
 
@@ -121,13 +122,7 @@ class Classification:
 
     def to_json(self) -> dict[str, Any]:
         """The classification as a JSON document."""
-        return {
-            "cuts": self.cuts.tolist(),
-            "confusion": self.confusion.tolist(),
-            "repeated": self.repeated.tolist(),
-            "method": self.method,
-            "model": None if self.model is None else asdict(self.model),
-        }
+        return {field.name: json_value(getattr(self, field.name)) for field in fields(self)}
 
     @staticmethod
     def from_json(document: dict[str, Any]) -> "Classification":

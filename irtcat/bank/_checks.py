@@ -1,4 +1,4 @@
-"""Checks of a bank's fields, and the positions of selected items."""
+"""Checks of a bank's fields."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -178,32 +178,6 @@ def _check_statistics(statistics: pd.DataFrame) -> None:
         if bad.any():
             got = f"{values[bad].iloc[0]} for item {values.index[bad][0]}"
             raise argument_error(name, "a number of at least 0 (a share: to 1)", got)
-
-
-def item_positions(items: Any, ids: np.ndarray) -> np.ndarray:
-    """Positions of the items selected by ids, positions, a slice or a mask.
-
-    Raises:
-        InputError: for an unknown id, a position out of range, or a mask of another length.
-    """
-    if isinstance(items, slice):
-        return np.arange(len(ids))[items]
-    wanted = np.atleast_1d(np.asarray(items))
-    if wanted.dtype == bool:
-        if wanted.shape != (len(ids),):
-            raise argument_error("items", f"a mask of {len(ids)} items", wanted.shape)
-        return np.flatnonzero(wanted)
-    if wanted.size == 0:
-        return np.zeros(0, int)
-    if np.issubdtype(wanted.dtype, np.integer):
-        if wanted.min() < -len(ids) or wanted.max() >= len(ids):
-            raise argument_error("items", f"positions below {len(ids)}", wanted.max())
-        return wanted % len(ids)
-    wanted = wanted.astype(str)
-    at = pd.Index(ids).get_indexer(pd.Index(wanted))
-    if (at < 0).any():
-        raise argument_error("items", "ids of the bank", wanted[at < 0].tolist())
-    return at
 
 
 def item_names(item_ids: Ids | None, n: int) -> np.ndarray:

@@ -4,8 +4,7 @@ Read here as plain arrays and tables, without the item models; `irtcat.ItemBank`
 """
 
 import os
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,67 +13,34 @@ import pandas as pd
 from irtcat._common.checks import InputError
 from irtcat._files.archives import array_file
 from irtcat._files.formats import FileFormat
-from irtcat._files.reading import MOST_BYTES, parse_json
 from irtcat.bank.population import populations_from_json
 
 BANK = FileFormat("irtcat-bank", "an item bank", "Give a file that ItemBank.save wrote.")
 
 
-def read_arrays(path: Path, max_bytes: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def read_arrays(
+    source: str | os.PathLike[str] | bytes, path: Any, max_bytes: int
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The JSON part of a bank file, and the arrays that it lists; nothing else is unpacked."""
 
     def error(why: str) -> InputError:
         return damaged(path, why)
 
-    with array_file(path, error, max_bytes) as archive:
+    with array_file(source, error, max_bytes, path) as archive:
         if not {"meta", "parameters"} <= set(archive.names):
             raise InputError(
                 f"{path}: this is not an item bank (no `meta` and `parameters` in it)."
             )
-        meta = read_meta(archive["meta"], path)
+        meta = archive.document("meta", BANK)
         names = set(archive.names) - {"meta"}
         if meta.get("arrays") != sorted(names):
             raise error("its arrays are not those it lists")
         return meta, archive.read(*sorted(names))
 
 
-def read_meta(text: np.ndarray, path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The JSON part of a bank file, with format and version checked."""
-    if text.shape != () or text.dtype.kind != "U":
-        raise damaged(path, "its description is not text")
-    try:
-        meta = parse_json(str(text).encode("utf-8", "replace"), str(path), MOST_BYTES)
-    except InputError:
-        raise damaged(path, "its description is not JSON") from None
-    BANK.check(meta, path)
-    return meta
-
-
 def damaged(path: str | os.PathLike[str], why: str) -> InputError:
     """The error for a bank file that cannot be used."""
     return InputError(f"{path}: the bank file is damaged: {why}. Take a copy or calibrate again.")
-
-
-def frame_to_json(frame: pd.DataFrame) -> dict[str, list[Any]]:
-    """Columns as plain lists; NaN becomes null."""
-    return {str(name): plain(column.tolist()) for name, column in frame.items()}
-
-
-def plain(value: Any) -> Any:
-    """Convert to the numbers, strings, lists and mappings of JSON."""
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [plain(v) for v in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    return str(value)
 
 
 def read_fields(

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.types import FloatArray
-from irtcat._logistic import FIELDS, published_logistic
 from irtcat.bank._checks import (
     check_covariances,
     check_loaded,
@@ -18,10 +17,9 @@ from irtcat.bank._checks import (
     checked_ids,
     item_frame,
 )
-from irtcat.bank._difficulty import Estimates, printed
 from irtcat.bank._file import damaged, read_arrays, read_fields
 from irtcat.bank.item_states import checked_states, shown_statistics
-from irtcat.bank.population import Population, as_populations, mixture_of
+from irtcat.bank.population import Population, as_populations
 
 
 def bank_text(n_items: int, key: str, populations: Mapping[str, Population]) -> str:
@@ -44,8 +42,7 @@ MAX_SHOWN = 4
 
 
 def item_table(
-    values: Mapping[str, FloatArray],
-    errors: Mapping[str, FloatArray],
+    published: Mapping[str, FloatArray],
     statistics: pd.DataFrame,
     items: pd.DataFrame,
     models: np.ndarray | None = None,
@@ -53,16 +50,14 @@ def item_table(
     """The table of `irtcat.ItemBank.to_frame`.
 
     Args:
-        values: the published parameters by name.
-        errors: their standard errors.
+        published: the published parameters and their standard errors by name.
         statistics: statistics of the items, indexed by their ids; states are shown as flags.
         items: metadata of the items; names of earlier columns get the suffix ``_item``.
         models: the model of each item, in mixed banks.
     """
-    table = pd.DataFrame(values, index=statistics.index)
+    table = pd.DataFrame(published, index=statistics.index)
     if models is not None:
         table.insert(0, "model", models)
-    table = table.assign(**{f"se_{name}": error for name, error in errors.items()})
     statistics = shown_statistics(statistics)
     taken = {*table.columns, *statistics.columns}
     metadata = items.rename(columns={name: f"{name}_item" for name in taken})
@@ -132,58 +127,51 @@ class BankTable:
         return bank_text(len(self), self.key, self.populations)
 
 
-def read_bank_table(path: Path, max_bytes: int) -> BankTable | None:
-    """Summarise a bank file of right/wrong items of one ability by plain arithmetic.
+def read_bank_table(path: Path, max_bytes: int) -> BankTable:
+    """Summarise a bank file by the published parameters in it.
 
-    JAX, which the item models need, takes longer to import than everything else that describes a
+    The item models need JAX, which takes longer to import than everything else that describes a
     bank. The checks are those of `irtcat.ItemBank.load`.
 
     Args:
         path: the file.
         max_bytes: limit on the size of its arrays.
 
-    Returns:
-        The summary; None for other models, whose table is that of the loaded bank.
-
     Raises:
         InputError: as `irtcat.ItemBank.load`.
     """
-    meta, arrays = read_arrays(path, max_bytes)
-    key, names = str(meta.get("model")), FIELDS.get(str(meta.get("model")))
-    plain = not any(name == "categories" or name.startswith("setting_") for name in arrays)
-    if names is None or meta.get("parameter_names") != names or meta.get("dims") != 1:
-        return None
-    if meta.get("n_categories") != 2 or not plain:
-        return None
+    meta, arrays = read_arrays(path, path, max_bytes)
+    start = "setting_"
+    settings = {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
     try:
         matrix, fields = read_fields(meta, arrays)
+        names, dims = meta["parameter_names"], meta["dims"]
         covariance, full = fields["covariance"], fields["full_covariance"]
         ids = checked_ids(fields["item_ids"], {len(matrix)})
         check_covariances(covariance, full, len(matrix), len(names))
-        checked_codes(fields["codes"])
-        checked_factors(fields["factors"], 1)
-        populations = as_populations(fields["populations"], 1)
+        codes = checked_codes(fields["codes"])
+        factors = checked_factors(fields["factors"], dims)
+        populations = as_populations(fields["populations"], dims)
         items = item_frame(fields["items"], ids)
         statistics = checked_states(item_frame(fields["statistics"], ids))
         check_loaded(
-            ids, matrix, names, {},
+            ids, matrix, names, settings,
             covariance=covariance, full_covariance=full, statistics=statistics,
         )  # fmt: skip
+        published, models = arrays["published"], arrays.get("models")
+        if published.shape != (len(matrix), len(meta["published"])) or published.dtype.kind != "f":
+            raise ValueError("published parameters")
+        columns = dict(zip(meta["published"], published.T, strict=True))
+        table = item_table(columns, statistics, items, models)
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise damaged(path, f"its parts do not fit together ({error})") from None
-    published, slopes = published_logistic(names, matrix)
-    errors = delta_errors(published, slopes, covariance)
-    population = mixture_of(list(populations.values()))
-    fixed = "slope" not in names
-    mean, sd = float(population.mean), float(population.sd)
-    shown = printed(Estimates(published, errors, mean, sd, fixed))
     return BankTable(
-        key=key,
-        table=item_table(*shown, statistics, items),
+        key=str(meta["model"]),
+        table=table,
         populations=populations,
         provenance=fields["provenance"],
         items=items,
-        codes=fields["codes"],
+        codes=codes,
         structure=fields["structure"],
-        factors=fields["factors"],
+        factors=factors,
     )

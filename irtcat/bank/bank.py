@@ -1,12 +1,12 @@
 """ItemBank: calibrated items with ids, uncertainty and the definition of the scale, in one file."""
 
 import hashlib
-import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
 import jax
@@ -16,8 +16,11 @@ import pandas as pd
 from irtcat._common.checks import ability_points, argument_error, check_choice, check_count
 from irtcat._common.drawing import figure_of
 from irtcat._common.notebook import COLUMNS, ROWS, card
+from irtcat._common.positions import selected_positions
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray, Ids, IntArray
+from irtcat._files.archives import arrays_as_bytes, write_arrays
+from irtcat._files.json import json_text
 from irtcat._files.reading import MOST_BYTES
 from irtcat._files.writing import check_target, replacing
 from irtcat.bank._arrays import design_arrays, model_of
@@ -29,11 +32,10 @@ from irtcat.bank._checks import (
     checked_ids,
     item_frame,
     item_names,
-    item_positions,
 )
 from irtcat.bank._difficulty import Estimates, Ranking, determined_items, printed, rank_items
 from irtcat.bank._expected_curves import DRAWS, expected_graded, expected_logistic
-from irtcat.bank._file import BANK, damaged, frame_to_json, plain, read_arrays, read_fields
+from irtcat.bank._file import BANK, damaged, read_arrays, read_fields
 from irtcat.bank._summary import PARAMETERS, BankSummary
 from irtcat.bank._table import bank_text, item_table, populations_text
 from irtcat.bank._uncertainty import (
@@ -489,8 +491,12 @@ class ItemBank:
         names = None
         if self.model.members:
             names = item_models(self.model)
-        shown = printed(self._estimates())
-        return item_table(*shown, self.statistics, self.items, names)
+        return item_table(self._published_columns(), self.statistics, self.items, names)
+
+    def _published_columns(self) -> dict[str, FloatArray]:
+        """The columns of `to_frame` with the published parameters and their standard errors."""
+        values, errors = printed(self._estimates())
+        return {**values, **{f"se_{name}": error for name, error in errors.items()}}
 
     @property
     def determined(self) -> BoolArray:
@@ -565,7 +571,7 @@ class ItemBank:
 
     def positions(self, items: Any) -> np.ndarray:
         """Positions of items given by ids, positions, a slice or a mask."""
-        return item_positions(items, self.item_ids)
+        return selected_positions("items", items, self.item_ids)
 
     def rescale(self, unit: float, shift: float = 0.0) -> "ItemBank":
         """The same items on the scale ``theta_new = unit * theta + shift``.
@@ -834,6 +840,9 @@ class ItemBank:
         factors, metadata, statistics and provenance; ``item_ids``, ``parameters`` (items x params,
         unconstrained) and ``covariance`` (items x params x params; absent where unknown) are
         arrays, and ``full_covariance`` (all parameters together) where it was computed.
+        ``published`` has the published parameters and their standard errors as in `to_frame`, items
+        x columns, which ``meta`` names (in mixed banks also ``models``, the model of each item):
+        for programs that only show the items; `load` computes them again.
 
         Args:
             path: the file; an existing one is replaced.
@@ -845,40 +854,63 @@ class ItemBank:
             InputError: when the folder does not exist or cannot be written.
         """
         target = check_target(path)
-        arrays = self._arrays()
         with replacing(path) as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
+            write_arrays(file, self._file_arrays())
         return target
 
-    def _arrays(self) -> dict[str, np.ndarray]:
-        """The arrays of a bank file."""
+    def to_bytes(self) -> bytes:
+        """The contents of the file that `save` writes, for a database or an upload.
+
+        Example:
+            >>> bank = ItemBank.from_parameters(b=[-1.0, 1.0])
+            >>> ItemBank.from_bytes(bank.to_bytes()) == bank
+            True
+        """
+        return arrays_as_bytes(self._file_arrays())
+
+    def _file_arrays(self) -> dict[str, np.ndarray]:
+        """The arrays of a file: those of the bank, and its table."""
+        published = self._published_columns()
+        arrays = {"published": np.stack(list(published.values()), axis=1).astype(float)}
+        if self.model.members:
+            arrays["models"] = item_models(self.model).astype(str)
+        return self._arrays({"published": list(published)}, arrays)
+
+    def _arrays(
+        self,
+        more_meta: Mapping[str, Any] = MappingProxyType({}),
+        more_arrays: Mapping[str, np.ndarray] = MappingProxyType({}),
+    ) -> dict[str, np.ndarray]:
+        """The arrays that the bank consists of, with more of a file."""
         meta = {
+            **more_meta,
             **BANK.head,
             "model": self.model.key,
             "parameter_names": column_names(self.model),
             "dims": self.model.dims,
             "n_categories": self.model.n_categories,
-            "populations": {label: p.to_json() for label, p in self.populations.items()},
-            "codes": list(self.codes),
+            "populations": self.populations,
+            "codes": self.codes,
             "structure": self.structure,
-            "factors": list(self.factors),
-            "items": frame_to_json(self.items),
-            "statistics": frame_to_json(self.statistics),
-            "provenance": plain(dict(self.provenance)),
+            "factors": self.factors,
+            "items": self.items,
+            "statistics": self.statistics,
+            "provenance": self.provenance,
         }
         arrays = {
             "item_ids": self.item_ids,
             "parameters": self.parameters(),
             **design_arrays(self.model),
+            **more_arrays,
         }
         for name in ("covariance", "full_covariance"):
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name)
-        arrays["meta"] = np.array(json.dumps({**meta, "arrays": sorted(arrays)}))
+        arrays["meta"] = np.array(json_text({**meta, "arrays": sorted(arrays)}))
         return arrays
 
     def hash(self) -> str:
-        """SHA-256 of all that `save` writes, in hexadecimal: identifies the bank of a session.
+        """SHA-256 of what the bank consists of, in hexadecimal: identifies the bank of a session.
 
         Example:
             >>> one, other = (ItemBank.from_parameters(b=[0.0, b]) for b in (1.0, 2.0))
@@ -905,24 +937,44 @@ class ItemBank:
             InputError: when the file is missing, damaged, too large, not a bank, or from a newer
                 version, or its values are impossible (an infinite parameter, a negative variance).
         """
-        path = Path(path)
-        meta, arrays = read_arrays(path, max_bytes)
-        try:
-            matrix, fields = read_fields(meta, arrays)
-            bank = ItemBank(model=model_of(matrix, meta, arrays), **fields)
-            check_loaded(
-                bank.item_ids,
-                parameter_matrix(bank.model),
-                column_names(bank.model),
-                design_of(bank.model).settings,
-                covariance=bank.covariance,
-                full_covariance=bank.full_covariance,
-                statistics=bank.statistics,
-            )
-            bank.flags()  # states of another type have none
-        except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
-            raise damaged(path, f"its parts do not fit together ({error})") from None
-        return bank
+        return _read(path, path, max_bytes)
+
+    @staticmethod
+    def from_bytes(
+        data: bytes, *, max_bytes: int = MOST_BYTES, name: str = "bank.npz"
+    ) -> "ItemBank":
+        """A bank from the contents of a file written by `save`.
+
+        Args:
+            data: the contents.
+            max_bytes: as for `load`.
+            name: what messages call the file.
+
+        Raises:
+            InputError: as for `load`.
+        """
+        return _read(data, name, max_bytes)
+
+
+def _read(source: str | os.PathLike[str] | bytes, path: Any, max_bytes: int) -> ItemBank:
+    """The bank in a file or its contents; ``path`` is what messages call it."""
+    meta, arrays = read_arrays(source, path, max_bytes)
+    try:
+        matrix, fields = read_fields(meta, arrays)
+        bank = ItemBank(model=model_of(matrix, meta, arrays), **fields)
+        check_loaded(
+            bank.item_ids,
+            parameter_matrix(bank.model),
+            column_names(bank.model),
+            design_of(bank.model).settings,
+            covariance=bank.covariance,
+            full_covariance=bank.full_covariance,
+            statistics=bank.statistics,
+        )
+        bank.flags()  # states of another type have none
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+        raise damaged(path, f"its parts do not fit together ({error})") from None
+    return bank
 
 
 def _populations(populations: Any, mean: float, sd: float) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 
 from irtcat._common.checks import argument_error
 from irtcat._common.types import FloatArray
+from irtcat._files.json import json_value
 
 MAX_Z = 6.4
 """The nodes of one ability end here, in SDs of the population."""
@@ -245,15 +246,9 @@ class Population:
 
     def to_json(self) -> dict[str, Any]:
         """The fields as plain numbers and lists; `populations_from_json` reads them."""
-        lists = {
-            name: None if value is None else np.asarray(value).tolist()
-            for name, value in (
-                ("mean", self.mean), ("sd", self.sd), ("correlations", self.correlations),
-                ("nodes", self.nodes), ("weights", self.weights),
-            )
-        }  # fmt: skip
-        out = {name: value for name, value in lists.items() if value is not None}
-        return out if self.n_subjects is None else {**out, "n_subjects": int(self.n_subjects)}
+        names = ("mean", "sd", "correlations", "nodes", "weights", "n_subjects")
+        values = {name: json_value(getattr(self, name)) for name in names}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 def populations_from_json(document: Any) -> dict[str, Population]:

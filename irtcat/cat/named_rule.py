@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from irtcat._common.checks import argument_error
+from irtcat._files.json import json_value
 
 
 class Settings(Protocol):
@@ -97,13 +98,7 @@ class Part:
 
     def to_json(self) -> dict[str, Any]:
         """The part as a JSON document."""
-        return {"name": self.name, **{name: _plain(value) for name, value in self.options}}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Part):
-        return value.to_json()
-    return [_plain(v) for v in value] if isinstance(value, tuple) else value
+        return {"name": self.name, **json_value(dict(self.options))}
 
 
 def part(name: str, **options: Any) -> Part:

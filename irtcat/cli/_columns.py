@@ -129,7 +129,7 @@ def legend_of_value(column: str, values: list[str]) -> Iterator[str]:
     names = [value for value in dict.fromkeys(values) if ": " not in value]
     if column not in VALUES or not names:  # "auto: regression" is a method of a rule
         return
-    from irtcat.cli._source import load
+    from irtcat.cli._library import load
 
     rows = load(VALUES[column])
     for value in names:

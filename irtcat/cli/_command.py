@@ -157,12 +157,15 @@ class Command:
         self.rows = (*rows, *(row for row, applies in shared if applies))
         self.__doc__ = body.__doc__
 
+    def all_rows(self) -> list[Option]:
+        """The rows of all options, without what the library says of them."""
+        rows = [option(row) if isinstance(row, str) else row for row in self.rows]
+        return [*rows, *READING] if any(row.read is read for row in rows) else rows
+
     @cached_property
     def options(self) -> dict[str, Option]:
-        """All options by name; of the library's source only the modules needed are parsed."""
-        rows = [option(row) if isinstance(row, str) else row for row in self.rows]
-        if any(row.read is read for row in rows):
-            rows += READING
+        """All options by name."""
+        rows = self.all_rows()
         labels = {row.parameter: row.label for row in rows}
         out = {}
         for row in rows:

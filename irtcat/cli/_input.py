@@ -60,23 +60,10 @@ def read_bank(path: "str | Path") -> "ItemBank":
 
 
 def read_bank_table(path: "str | Path") -> "BankTable":
-    """Summarise a bank file, without JAX where that is possible."""
-    from irtcat.bank._table import BankTable, read_bank_table
+    """Summarise a bank file, without JAX."""
+    from irtcat.bank._table import read_bank_table
 
-    summary = read_bank_table(Path(path), max_bytes())
-    if summary is not None:
-        return summary
-    bank = read_bank(path)
-    return BankTable(
-        key=bank.model.key,
-        table=bank.to_frame(),
-        populations=bank.populations,
-        provenance=bank.provenance,
-        items=bank.items,
-        codes=bank.codes,
-        structure=bank.structure,
-        factors=bank.factors,
-    )
+    return read_bank_table(Path(path), max_bytes())
 
 
 def max_bytes() -> int:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from irtcat.cli import _source
+from irtcat.cli import _library
 from irtcat.cli._input import (
     feature_table,
     named_texts,
@@ -20,7 +20,7 @@ from irtcat.cli._input import (
     read_subset,
     split_texts,
 )
-from irtcat.cli._source import REQUIRED, load
+from irtcat.cli._library import REQUIRED, load
 
 OUTPUT, READING_FILES = "Output", "Reading responses"
 """Titles of groups of options."""
@@ -68,7 +68,7 @@ def check_figure(path: Path) -> None:
 
 
 def known_names(words: str) -> list[str]:
-    """As `_source.names`, with the names that other packages have added to the tables."""
+    """As `_library.names`, with the names that other packages have added to the tables."""
     return [name for word in words.split() for name in (load(word) if "." in word else [word])]
 
 
@@ -145,9 +145,9 @@ class Option:
     def completed(self, library: str) -> "Option":
         """Take what is unset from the parameter in the source."""
         source = library if self.source is None else self.source
-        known = _source.parameters(source) if source else {}
-        source = source if self.parameter in known else ""
-        parameter = known.get(self.parameter, _source.Parameter(str, None, ""))
+        known = _library.parameter(source, self.parameter)
+        source = "" if known is None else source
+        parameter = known or _library.Parameter()
         type = parameter.type if self.type is UNSET else self.type
         default = parameter.default if self.default is UNSET else self.default
         if isinstance(default, tuple):
@@ -157,7 +157,7 @@ class Option:
             flags = (f"{self.label}/--no-{self.label[2:]}",)
         help = parameter.help if self.help is UNSET else self.help
         words = f"{self.choices} {self.listed} {self.names}"
-        names = _source.names(words)
+        names = _library.names(words)
         if names:
             if self.help is UNSET and not all(name in help for name in names):
                 help = "{names}."
@@ -193,7 +193,7 @@ class Option:
 
     def _completions(self, incomplete: str) -> list[str]:
         """The names that complete a word, for the shell."""
-        known = _source.names(f"{self.choices} {self.listed}")
+        known = _library.names(f"{self.choices} {self.listed}")
         return [name for name in known if name.startswith(incomplete)]
 
     def parsed(self, value: Any) -> Any:

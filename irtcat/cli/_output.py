@@ -1,6 +1,5 @@
 """Output of results: tables for people, JSON and CSV for programs, CSV files."""
 
-import json
 import math
 import os
 import re
@@ -93,8 +92,10 @@ def say(text: object = "", end: str = "\n", **style: Any) -> None:
 
 def emit_json(document: Mapping[str, Any]) -> None:
     """Print one JSON document; missing and non-finite values are null."""
+    from irtcat._files.json import json_text
+
     # json.dumps does not escape this control character.
-    print(json.dumps(_plain(document), allow_nan=False).replace("\x7f", "\\u007f"))
+    print(json_text(document).replace("\x7f", "\\u007f"))
 
 
 def emit_csv(frame: "pd.DataFrame") -> None:
@@ -102,19 +103,6 @@ def emit_csv(frame: "pd.DataFrame") -> None:
     from irtcat._files.csv import csv_bytes
 
     print(csv_bytes(frame).decode("utf-8"), end="")
-
-
-def _plain(value: Any) -> Any:
-    """Convert a value to JSON types."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(entry) for name, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(element) for element in value]
-    if hasattr(value, "tolist"):  # numpy's scalars and arrays
-        return _plain(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
 
 def figures(values: Mapping[str, Any]) -> "pd.DataFrame":

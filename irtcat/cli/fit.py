@@ -148,8 +148,7 @@ def command(o: Options) -> Output:
         changes["groups"] = _input.table_column(o.subjects, o.groups, "subjects")
     changes["solver"] = _solver(o)
     try:
-        most = getattr(changes["solver"], "steps", None)
-        fitted = o.call(progress=FitProgress(o.progress, most), **changes)
+        fitted = o.call(progress=FitProgress(o.progress), **changes)
     except KeyboardInterrupt:
         if o.checkpoint is not None and o.checkpoint.exists():
             o.kept = f"The state is in {o.checkpoint}: continue with --resume."

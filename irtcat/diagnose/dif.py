@@ -16,7 +16,8 @@ from irtcat._common.checks import (
     check_count,
     check_interval,
 )
-from irtcat._common.progress import counted, with_progress
+from irtcat._common.positions import selected_positions
+from irtcat._common.progress import ProgressOption, counted, with_progress
 from irtcat.agreement.corrections import CORRECTIONS, adjust
 from irtcat.diagnose.group_versions import (
     SplitFits,
@@ -29,7 +30,6 @@ from irtcat.diagnose.group_versions import (
 from irtcat.fitting import EM
 from irtcat.fitting.problem.groups import check_groups
 from irtcat.responses import Responses
-from irtcat.responses._matrix import positions
 
 SIZES = ((0.1, "large"), (0.05, "moderate"), (0.0, "negligible"))
 """Lower limits of the mean difference in expected score, as a share of the highest score."""
@@ -161,6 +161,7 @@ def _purified(plan: _Plan, rounds: int) -> tuple[pd.DataFrame, frozenset[int], i
     raise AssertionError  # the loop returns
 
 
+@with_progress("Testing items", counted("items"))
 def find_dif(
     responses: Responses,
     groups: Any,
@@ -175,7 +176,7 @@ def find_dif(
     correction: str = "holm",
     alpha: float = 0.05,
     max_rounds: int = 20,
-    progress: Progress | bool | None = None,
+    progress: ProgressOption = None,
     **options: Any,
 ) -> DIF:
     """Test whether items function alike in all groups for subjects of the same ability.
@@ -249,10 +250,6 @@ def find_dif(
         of Applied Psychology 95, 728-743 (expected scores); Dorans & Kulick (1986), Journal of
         Educational Measurement 23, 355-368 (sizes).
     """
-    if isinstance(progress, bool):
-        arguments = {**locals(), **options}
-        del arguments["options"]
-        return with_progress(find_dif, "Testing items", arguments, counted("items"))
     check_choice("method", method, ("lr", "wald"))
     check_choice("scheme", scheme, ("drop", "add"))
     check_choice("correction", correction, CORRECTIONS)
@@ -312,7 +309,7 @@ def _chosen(
     ids = responses.item_ids
     anchored: set[int] = set()
     if anchors is not None:
-        anchored = set(positions("anchors", anchors, ids).tolist())
+        anchored = set(selected_positions("anchors", anchors, ids, distinct=True).tolist())
     elif scheme == "add":
         advice = "Name items that are equal in all groups, or use scheme='drop'."
         raise argument_error("anchors", 'passed with scheme="add"', None, advice)
@@ -320,7 +317,8 @@ def _chosen(
     if unusable:
         got = f"{ids[unusable[0]]} ({reasons[unusable[0]]})"
         raise argument_error("anchors", "items that can be compared between the groups", got)
-    requested = range(len(ids)) if items is None else positions("items", items, ids)
+    chosen = slice(None) if items is None else items
+    requested = selected_positions("items", chosen, ids, distinct=True)
     both = [str(ids[j]) for j in requested if j in anchored]
     if items is not None and both:
         raise argument_error("items", "other than the anchors", both)

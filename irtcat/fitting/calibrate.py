@@ -12,7 +12,7 @@ from irtcat._common.checks import (
     check_count,
     shorten,
 )
-from irtcat._common.progress import FitProgress, with_progress
+from irtcat._common.progress import FitProgress, ProgressOption, with_progress
 from irtcat._common.registry import documented
 from irtcat.bank import ItemBank, as_bank
 from irtcat.fitting.em.checkpoint import check_checkpoint
@@ -35,7 +35,7 @@ from irtcat.fitting.problem.loading_pattern import pattern_of_versions
 from irtcat.fitting.problem.user_priors import check_equal
 from irtcat.fitting.result import Fit
 from irtcat.fitting.solvers import EM, VI, Joint, Solver, solver_of
-from irtcat.fitting.specification import Progress, Specification
+from irtcat.fitting.specification import Specification
 from irtcat.fitting.unidimensional import fit_em
 from irtcat.fitting.vi.variational import fit_vi
 from irtcat.io.convert import as_responses_like
@@ -255,6 +255,7 @@ def _features(
 
 
 @documented(MODELS)
+@with_progress("Fitting", FitProgress)
 def fit(
     responses: Responses | ResponseSource | Any,
     model: str | Mapping[Any, Any] | Sequence[str] = "2pl",
@@ -271,7 +272,7 @@ def fit(
     weak_priors: bool = True,
     positive: bool = False,
     standard_errors: str = "auto",
-    progress: Progress | bool | None = None,
+    progress: ProgressOption = None,
     dims: int | None = None,
     pattern: Any = None,
     correlated: bool = False,
@@ -458,9 +459,6 @@ def fit(
         Psychologica 37, 359-374.
     """
     solver = solver_of(solver)
-    if isinstance(progress, bool):
-        most = solver.steps if isinstance(solver, VI) else None
-        return with_progress(fit, "Fitting", locals(), lambda report: FitProgress(report, most))
     if anchors is not None:
         anchors = as_bank(anchors, "anchors")
     given = {**locals()}

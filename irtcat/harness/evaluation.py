@@ -12,8 +12,8 @@ import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, check_interval
 from irtcat._files.csv import write_csv
-from irtcat._files.folders import OutputFolder, write_json
-from irtcat._files.formats import document_hash
+from irtcat._files.folders import OutputFolder
+from irtcat._files.json import json_hash, json_value, write_json
 from irtcat.bank import ItemBank
 from irtcat.cat import Config, Counts, ExposureParameters, Session, Store
 from irtcat.cat.live.driving import begin, begun_in_memory
@@ -141,21 +141,13 @@ class Evaluation:
     def to_json(self) -> dict[str, Any]:
         """All results except the table of items, as a JSON document."""
         names = [name for name in self.__dataclass_fields__ if name != "items"]
-        out = {name: getattr(self, name) for name in names}
-        return {name: _plain(value) for name, value in out.items()}
+        return {name: json_value(getattr(self, name)) for name in names}
 
     def to_frame(self) -> pd.DataFrame:
         """One row with the figures."""
         row = {name: v for name, v in self.to_json().items() if name not in ("model", "notes")}
         index = pd.Index([self.model], dtype=object, name="subject")
         return pd.DataFrame([row], index=index)
-
-
-def _plain(value: Any) -> Any:
-    """A value for JSON: None if it is not finite."""
-    if isinstance(value, tuple):
-        return [_plain(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _as_tuple(value: Any) -> tuple[float, ...]:
@@ -264,7 +256,7 @@ def evaluate(
     head = begun_in_memory(bank, rules, counts, seed=seed, prior=prior, subject=name).head
     frozen = {"model": name, "bank": head["bank"], "config": rules.to_json(), "seed": seed}
     if "counts" in head:
-        frozen["exposure"] = document_hash({"counts": head["counts"]})
+        frozen["exposure"] = json_hash({"counts": head["counts"]})
     with run_folder(out, frozen | {"prior": prior} | harness.about()) as folder:
         with Store(store_file(folder)) as store:
             session = begin(bank, rules, store, **settings)
@@ -364,4 +356,4 @@ def _evaluation(
 def _write(evaluation: Evaluation, folder: OutputFolder) -> None:
     """The results, in full precision."""
     write_csv(evaluation.items, folder.file(ITEMS))
-    write_json(folder.file(RESULT), evaluation.to_json())
+    write_json(folder.file(RESULT), evaluation)

@@ -1,6 +1,5 @@
 """The folder of a run: its settings, sessions and results."""
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,6 +8,7 @@ from typing import Any
 
 from irtcat._common.checks import InputError, brief
 from irtcat._files.folders import LOCK, MANIFEST, OutputFolder
+from irtcat._files.json import json_value
 from irtcat._files.writing import lock
 from irtcat.cat import Store
 
@@ -31,7 +31,7 @@ def run_folder(path: str | os.PathLike[str], frozen: Mapping[str, Any]) -> Itera
     _opened(path)  # raises errors before the lock file is written
     with _locked(Path(path)):
         folder = _opened(path)
-        _begin(folder, json.loads(json.dumps(frozen)))
+        _begin(folder, json_value(frozen))
         yield folder
 
 

@@ -13,8 +13,7 @@ from irtcat.io.logs import LOG_FORMATS, read_logs
 from irtcat.io.logs.find import is_log
 from irtcat.io.parquet import read_parquet
 from irtcat.io.pyirt import read_pyirt
-from irtcat.responses import Responses
-from irtcat.responses._npz import read_npz
+from irtcat.responses import Responses, read_npz
 from irtcat.responses._table import Options, names_of
 
 Reader = Callable[[Path, Options, int], Responses]

@@ -9,7 +9,8 @@ import pandas as pd
 from scipy.special import ndtr, ndtri, stdtrit
 
 from irtcat._common.checks import argument_error, check_choice, check_interval
-from irtcat._common.progress import Progress, Steps, with_progress
+from irtcat._common.positions import positions_of_ids
+from irtcat._common.progress import Progress, ProgressOption, Steps, with_progress
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.io.convert import as_responses_like
 from irtcat.prediction.answers import recode
@@ -117,6 +118,7 @@ class _Estimate(NamedTuple):
     se: float
 
 
+@with_progress("Comparing two models")
 def compare(
     calibration: Responses,
     subset: Subset | Sequence[str] | np.ndarray,
@@ -127,7 +129,7 @@ def compare(
     method: str = "auto",
     level: float = 0.95,
     mismatch: str = "refuse",
-    progress: Progress | bool | None = None,
+    progress: ProgressOption = None,
 ) -> Comparison:
     """Test whether the new model is better than the old one on the full benchmark.
 
@@ -189,8 +191,6 @@ def compare(
         Bonett & Price (2012), JEBS 37, 479-488 (paired proportions); Saerndal, Swensson & Wretman
         (1992), Model Assisted Survey Sampling, chapter 6.
     """
-    if isinstance(progress, bool):
-        return with_progress(compare, "Comparing two models", locals())
     check_choice("method", method, METHODS)
     check_interval("level", level)
     calibration = as_responses_like(calibration, "calibration", None)
@@ -381,12 +381,8 @@ def _read(
     subset_ids = np.asarray(getattr(subset, "item_ids", subset)).astype(str)
     if subset_ids.ndim != 1 or not len(subset_ids) or len(np.unique(subset_ids)) < len(subset_ids):
         raise argument_error("subset", "a Subset or a list of different item ids", subset)
-    item_ids = pd.Index(subset_ids)
     all_items = pd.Index(np.asarray(calibration.item_ids, dtype=str))
-    positions = all_items.get_indexer(item_ids)
-    if (positions < 0).any():
-        must = "items of calibration"
-        raise argument_error("subset", must, item_ids[positions < 0].tolist())
+    positions = positions_of_ids("subset", subset_ids, all_items)
     weights = np.asarray(
         getattr(subset, "weights", np.full(len(positions), 1 / len(positions))), float
     )

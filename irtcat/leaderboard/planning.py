@@ -8,7 +8,7 @@ import pandas as pd
 from scipy.special import ndtr, ndtri
 
 from irtcat._common.checks import argument_error, check_count, check_interval
-from irtcat._common.progress import Progress, Steps, with_progress
+from irtcat._common.progress import ProgressOption, Steps, with_progress
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.io import as_responses
 from irtcat.leaderboard.gaps import check_confidence, order_curve, smallest_gap
@@ -106,6 +106,7 @@ class Plan:
         return self.table.copy()
 
 
+@with_progress("Planning")
 def plan(
     responses: Responses,
     gap: float = 0.02,
@@ -116,7 +117,7 @@ def plan(
     n: int = 200,
     seed: int = 0,
     level: float = 0.9,
-    progress: Progress | bool | None = None,
+    progress: ProgressOption = None,
 ) -> Plan:
     """Number of items that two subjects must answer to rank a gap between them right.
 
@@ -163,8 +164,6 @@ def plan(
         Cochran (1977), Sampling Techniques, sections 2.6 and 5.3 (finite population, strata);
         Card et al. (2020), With Little Power Comes Great Responsibility, EMNLP.
     """
-    if isinstance(progress, bool):
-        return with_progress(plan, "Planning", locals())
     if not isinstance(gap, (int, float)) or not 0 < gap < 1:
         raise argument_error("gap", "a difference of scores between 0 and 1 (.02 is 2 points)", gap)
     check_confidence(confidence)

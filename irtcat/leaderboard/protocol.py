@@ -16,7 +16,7 @@ from irtcat._common.checks import (
     check_interval,
 )
 from irtcat._common.executors import check_executor, in_order
-from irtcat._common.progress import with_progress
+from irtcat._common.progress import ProgressOption, with_progress
 from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.fitting import EM, fit
@@ -109,6 +109,7 @@ class _HoldOuts:
         return results
 
 
+@with_progress("Evaluating")
 def evaluate(
     responses: Responses | Any,
     strategies: Sequence[str] | str | None = None,
@@ -125,7 +126,7 @@ def evaluate(
     level: float = 0.95,
     top: int = 10,
     executor: Executor | None = None,
-    progress: Progress | bool | None = None,
+    progress: ProgressOption = None,
 ) -> Leaderboard:
     """Hold subjects out, choose items without them, predict their full scores, and compare.
 
@@ -194,8 +195,6 @@ def evaluate(
     References:
         Zhang, Dorner & Hardt (2025) (splits); Maia Polo et al. (2024), tinyBenchmarks.
     """
-    if isinstance(progress, bool):
-        return with_progress(evaluate, "Evaluating", locals())
     if strategies is None:
         strategies = _default_strategies(expect)
     plan = _Plan(

@@ -1,12 +1,13 @@
 """The strategy, the estimator and the number of items that a leaderboard recommends."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from irtcat._common.checks import argument_error, check_positive
 from irtcat._common.types import FloatArray
+from irtcat._files.json import json_value
 from irtcat.leaderboard.board import KEYS, Leaderboard
 from irtcat.leaderboard.gaps import smallest_k
 
@@ -91,9 +92,7 @@ class Recommendation:
 
     def to_json(self) -> dict[str, Any]:
         """The recommendation as a JSON document, with the sentences as ``text``."""
-        out = asdict(self)
-        return {**out, "measured": list(self.measured), "alternatives": list(self.alternatives),
-                "text": self.sentences()}  # fmt: skip
+        return json_value({**vars(self), "text": self.sentences()})
 
 
 def recommend(board: Leaderboard, error: float = ERROR) -> Recommendation:

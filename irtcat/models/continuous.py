@@ -117,7 +117,7 @@ class Beta(ItemModel):
 
     def irt_parameters(self) -> dict[str, Param]:
         """A = slope, b = -intercept / slope (where the mean is .5), c = 0, d = 1, phi."""
-        curve = irt_parameters_of(self.slope, self.intercept, numpy=jnp)
+        curve = irt_parameters_of(self.slope, self.intercept)
         return {**curve, "phi": jnp.exp(self.log_precision)}
 
     def rescale(self, mean: Any, sd: Any) -> "Beta":

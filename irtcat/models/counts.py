@@ -115,7 +115,7 @@ class Binomial(ItemModel):
 
     def irt_parameters(self) -> dict[str, Param]:
         """A = slope, b = -intercept / slope, c = 0, d = 1 of one trial."""
-        return irt_parameters_of(self.slope, self.intercept, numpy=jnp)
+        return irt_parameters_of(self.slope, self.intercept)
 
     def rescale(self, mean: Any, sd: Any) -> "Binomial":
         """Slope times ``sd``; the intercept takes up the mean."""

@@ -20,7 +20,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat._logistic import irt_parameters_of
 from irtcat.models.base import Design, Param, Parameter
 from irtcat.models.links import Asymptotes, Link, LinkModel
 from irtcat.models.slopes import (
@@ -86,7 +85,7 @@ class Rasch(LinkModel):
 
     def irt_parameters(self) -> dict[str, Param]:
         """A = 1, b = -intercept, c = 0, d = 1."""
-        return irt_parameters_of(jnp.ones_like(self.intercept), self.intercept, numpy=jnp)
+        return irt_parameters_of(jnp.ones_like(self.intercept), self.intercept)
 
     def rescale(self, mean: Any, sd: Any) -> "OnePL":  # type: ignore[override]
         """A 1PL with slope ``sd``: on the standardised scale the common slope is the SD."""
@@ -140,7 +139,7 @@ class BinaryModel(LinkModel):
         lower, upper = self._asymptotes()
         return published_on_axes(
             self.slope, self.dims, {"intercept": self.intercept},
-            lambda a: irt_parameters_of(a, self.intercept, lower, upper, jnp),
+            lambda a: irt_parameters_of(a, self.intercept, lower, upper),
         )  # fmt: skip
 
     def rescale(self, mean: Any, sd: Any) -> "BinaryModel":
@@ -296,3 +295,13 @@ class Feasibility(BinaryModel):
         "intercept": INTERCEPT,
         "logit_feasibility": FEASIBILITY,
     }
+
+
+def irt_parameters_of(
+    slope: Any, intercept: Any, lower: Any = 0.0, upper: Any = 1.0
+) -> dict[str, Param]:
+    """(a, b, c, d); b is NaN where the slope is 0, where it is not defined."""
+    safe = jnp.where(slope == 0, 1.0, slope)
+    b = jnp.where(slope == 0, jnp.nan, -intercept / safe)
+    zero = jnp.zeros_like(intercept)
+    return {"a": slope + zero, "b": b, "c": lower + zero, "d": upper + zero}

@@ -1,6 +1,5 @@
 """Short forms: a calibrated short test without the calibration's responses."""
 
-import json
 import os
 import warnings
 from collections.abc import Mapping
@@ -23,10 +22,9 @@ from irtcat._common.dates import as_date, today
 from irtcat._common.notebook import card
 from irtcat._common.types import FloatArray
 from irtcat._files.formats import FileFormat
+from irtcat._files.json import json_value, write_json
 from irtcat._files.reading import MOST_BYTES, parse_json, read_bytes
-from irtcat._files.writing import replacing
 from irtcat.bank import Population
-from irtcat.bank._file import frame_to_json, plain
 from irtcat.io.convert import as_responses_like
 from irtcat.prediction.answers import align, as_prediction
 from irtcat.prediction.equating import GRID, Equating
@@ -268,38 +266,36 @@ class ShortForm:
         rule, blend = self.rule, self.rule.blend
         assert blend is not None
         equating, calibrated_range = rule.equating, blend.range
-        return {
+        document = {
             **SHORT_FORM.head,
             **{name: getattr(self, name) for name in TEXTS},
-            "about": plain(dict(self.about)),
+            "about": self.about,
             "n_items": self.n_items,
-            "codes": list(self.codes),
+            "codes": self.codes,
             "seed": self.seed,
             "expect": self.expect,
-            "item_ids": self.item_ids.tolist(),
-            "items": frame_to_json(self.items),
-            "weights": equating.weights.tolist(),
-            "in_score": equating.in_score.tolist(),
-            "curves": {name: v.tolist() for name, v in equating.curves._asdict().items()},
-            "full_score": equating.full_score.tolist(),
-            "scores": rule.scores._asdict(),
+            "item_ids": self.item_ids,
+            "items": self.items,
+            "weights": equating.weights,
+            "in_score": equating.in_score,
+            "curves": equating.curves,
+            "full_score": equating.full_score,
+            "scores": rule.scores,
             "median": rule.median,
             "regression": {
                 "intercept": blend.intercept,
-                "slopes": blend.slopes.tolist(),
+                "slopes": blend.slopes,
                 "weight": blend.weight,
             },
-            "range": {
-                "n": calibrated_range.n,
-                **{name: getattr(calibrated_range, name).tolist() for name in RANGE},
-            },
-            "errors": {str(level): list(pair) for level, pair in blend.errors.items()},
+            "range": {name: getattr(calibrated_range, name) for name in ("n", *RANGE)},
+            "errors": blend.errors,
             "norms": {
                 "n_subjects": self.norms.n_subjects,
-                "share": self.norms.share.tolist(),
-                "score": self.norms.score.tolist(),
+                "share": self.norms.share,
+                "score": self.norms.score,
             },
         }
+        return {name: json_value(value) for name, value in document.items()}
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the form to a JSON file, atomically; `load` reads it.
@@ -307,9 +303,7 @@ class ShortForm:
         Raises:
             InputError: it cannot be written.
         """
-        text = json.dumps(self.to_json(), indent=1, allow_nan=False)
-        with replacing(path) as file:
-            file.write((text + "\n").encode("utf-8"))
+        write_json(path, self)
         return Path(path)
 
     @staticmethod

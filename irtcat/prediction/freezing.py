@@ -8,7 +8,7 @@ import pandas as pd
 
 from irtcat._common.checks import argument_error, check_interval
 from irtcat._common.dates import as_date, today
-from irtcat._common.progress import Progress, part_of, with_progress
+from irtcat._common.progress import ProgressOption, part_of, with_progress
 from irtcat.io.convert import as_responses_like
 from irtcat.prediction.auto import learn_rule, response_hashes
 from irtcat.prediction.design import LEAST_SUBJECTS
@@ -24,6 +24,7 @@ LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 """Probabilities of the intervals of a form."""
 
 
+@with_progress("Making a short form")
 def short_form(
     calibration: Any,
     n_items: int = 60,
@@ -37,7 +38,7 @@ def short_form(
     name: str = "",
     renew: str = "",
     about: Mapping[str, Any] | None = None,
-    progress: Progress | bool | None = None,
+    progress: ProgressOption = None,
 ) -> ShortForm:
     """Make a short form: the items to run, and all that predicts full scores from the answers.
 
@@ -78,8 +79,6 @@ def short_form(
         >>> bool(np.allclose(form.predict(new).score, predict(calibration, subset, new).score))
         True
     """
-    if isinstance(progress, bool):
-        return with_progress(short_form, "Making a short form", locals())
     if isinstance(getattr(calibration, "responses", None), Responses):  # a fit
         calibration = calibration.responses
     calibration = as_responses_like(calibration, "calibration")

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error, check_choice, check_interval
-from irtcat._common.progress import Progress, part_of, with_progress
+from irtcat._common.positions import positions_of_ids
+from irtcat._common.progress import Progress, ProgressOption, part_of, with_progress
 from irtcat._common.registry import Registry, documented
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import BankLike, as_bank
@@ -135,6 +136,7 @@ ESTIMATORS: Registry[Estimator] = Registry(
 
 
 @documented(ESTIMATORS)
+@with_progress("Predicting full scores")
 def predict(
     calibration: Any,
     subset: "Subset | Sequence[str] | np.ndarray",
@@ -150,7 +152,7 @@ def predict(
     seed: int = 0,
     drawn: Any = None,
     mismatch: str = "refuse",
-    progress: Progress | bool | None = None,
+    progress: ProgressOption = None,
 ) -> Prediction:
     """Predict full scores and ranks of new subjects from their responses to a few items.
 
@@ -231,8 +233,6 @@ def predict(
         Maia Polo et al. (2024), tinyBenchmarks, section 4 (p-IRT, with a plugged-in ability); Lord
         (1980), Applications of Item Response Theory, section 4.1 (distribution given theta).
     """
-    if isinstance(progress, bool):
-        return with_progress(predict, "Predicting full scores", locals())
     check_choice("estimator", estimator, ESTIMATORS)
     check_interval("level", level)
     expect = expect if expect is not None else getattr(subset, "expect", None)
@@ -352,10 +352,7 @@ def _read_subset(subset: Any, calibration: Responses) -> tuple[np.ndarray, Float
     item_ids = np.asarray(getattr(subset, "item_ids", subset)).astype(str)
     if item_ids.ndim != 1 or item_ids.size == 0:
         raise argument_error("subset", "a Subset or a list of item ids", subset)
-    calibrated = np.isin(item_ids, np.asarray(calibration.item_ids, dtype=str))
-    if not calibrated.all():
-        must = "items of calibration"
-        raise argument_error("subset", must, item_ids[~calibrated].tolist())
+    positions_of_ids("subset", item_ids, calibration.item_ids)
     repeated = pd.Index(item_ids)[pd.Index(item_ids).duplicated()]
     if len(repeated):
         raise argument_error("subset", "items that differ", repeated.tolist())

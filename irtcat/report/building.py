@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error
-from irtcat._common.progress import Progress, Steps, part_of, with_progress
+from irtcat._common.progress import Progress, ProgressOption, Steps, part_of, with_progress
 from irtcat._files.writing import check_target, replacing
 from irtcat.report import tables as _tables
 from irtcat.report.blocks import Section
@@ -40,9 +40,10 @@ MANY_RESPONSES = 3_000_000
 """With more responses, labels are not checked."""
 
 
+@with_progress("Building the report")
 def build(
     results: Any, *, title: str = "Evaluation report", responses: Responses | None = None,
-    day: date | None = None, mismatch: str = "refuse", progress: Progress | bool | None = None,
+    day: date | None = None, mismatch: str = "refuse", progress: ProgressOption = None,
 ) -> str:  # fmt: skip
     """Build one self-contained HTML page of results.
 
@@ -77,8 +78,6 @@ def build(
         >>> html.startswith("<!DOCTYPE html>"), "http:" in html, len(html) < LIMIT
         (True, False, True)
     """
-    if isinstance(progress, bool):
-        return with_progress(build, "Building the report", locals())
     if not isinstance(title, str) or not title.strip():
         raise argument_error("title", "a text", title)
     if responses is not None and not isinstance(responses, Responses):
@@ -157,7 +156,7 @@ def _score_text(
 def write(
     results: Any, path: str | os.PathLike[str], *, title: str = "Evaluation report",
     responses: Responses | None = None, day: date | None = None,
-    mismatch: str = "refuse", progress: Progress | bool | None = None,
+    mismatch: str = "refuse", progress: ProgressOption = None,
 ) -> Path:  # fmt: skip
     """Write the page of `build` to a file atomically.
 

@@ -3,7 +3,6 @@
 import base64
 import functools
 import hashlib
-import json
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from irtcat._files.json import json_text
 from irtcat._version import __version__
 from irtcat.report.blocks import Block, Section, shorter
 from irtcat.report.remarks import grouped
@@ -236,8 +236,7 @@ def _reduced(value: Any, length: int, omitted: Collection[int] = ()) -> Any:
 
 def _json(document: Any) -> str:
     """Compact JSON for a script element."""
-    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return escaped(text)
+    return escaped(json_text(document, ensure_ascii=False, separators=(",", ":")))
 
 
 def escaped(text: str) -> str:

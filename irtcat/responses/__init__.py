@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         ResponsesSummary,
         frame_table,
         long_responses,
+        read_npz,
         responses_of,
     )
 else:
@@ -26,5 +27,6 @@ __all__ = [
     "datasets",
     "frame_table",
     "long_responses",
+    "read_npz",
     "responses_of",
 ]

@@ -1,6 +1,6 @@
 """Conversion of array-likes to a checked matrix of int8 categories or float32 fractions."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from numbers import Real
 from typing import Any
 
@@ -12,7 +12,6 @@ from irtcat._common.checks import (
     InputError,
     ResponseError,
     argument_error,
-    brief,
     check_ids,
     shorten,
 )
@@ -399,57 +398,3 @@ def choose_ids(name: str, ids: Any, labels: Any, n: int, kind: str) -> np.ndarra
     if ids is None:
         ids = [f"{kind[0]}{position}" for position in range(1, n + 1)]
     return check_ids(name, ids, n, kind)
-
-
-def positions(name: str, selection: Any, ids: np.ndarray) -> np.ndarray:
-    """Convert ids, integer positions, a slice or a mask to positions.
-
-    Raises:
-        InputError: an id is unknown, a position is out of range or repeated, or the selection is
-            empty.
-
-    Example:
-        >>> positions("items", ["b", "a"], np.array(["a", "b", "c"])).tolist()
-        [1, 0]
-    """
-    if isinstance(selection, slice):
-        selection = np.arange(len(ids))[selection]
-    if isinstance(selection, (str, int, np.integer)):
-        selection = [selection]
-    if not isinstance(selection, Iterable):
-        raise argument_error(name, "ids, positions, a slice or a mask", selection)
-    indices = np.asarray(selection if isinstance(selection, np.ndarray) else list(selection))
-    if indices.dtype.kind == "b":
-        if indices.shape != ids.shape:
-            raise argument_error(name, f"a mask of length {len(ids)}", f"shape {indices.shape}")
-        indices = np.flatnonzero(indices)
-    elif indices.dtype.kind in "iu" and indices.ndim == 1:
-        indices = _in_range(name, indices, len(ids))
-    elif indices.size:
-        indices = _id_positions(name, indices, ids)
-    if not indices.size:
-        raise argument_error(name, "a selection of at least one", "none")
-    unique, counts = np.unique(indices, return_counts=True)
-    if len(unique) < len(indices):
-        got = f"repeats of {shorten(ids[unique[counts > 1]])}"
-        raise InputError(f"The `{name}` argument must select each one once. Got {got}.")
-    return indices
-
-
-def _in_range(name: str, indices: np.ndarray, n: int) -> np.ndarray:
-    """Make positions nonnegative; raise if one is out of range."""
-    outside = (indices < -n) | (indices >= n)
-    if outside.any():
-        raise argument_error(name, f"positions between {-n} and {n - 1}", indices[outside])
-    return np.where(indices < 0, indices + n, indices).astype(np.intp)
-
-
-def _id_positions(name: str, selection: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """The positions of ids; raise naming unknown ids."""
-    index = {value: position for position, value in enumerate(ids.tolist())}
-    requested = [str(value) for value in selection.ravel().tolist()]
-    unknown = [value for value in requested if value not in index]
-    if unknown:
-        must = f"among the {len(ids)} ids, such as {brief(ids[0])}"
-        raise argument_error(name, must, unknown)
-    return np.array([index[value] for value in requested], dtype=np.intp)

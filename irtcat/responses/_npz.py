@@ -1,44 +1,57 @@
 """NumPy archives: ``X``, ``subjects``, ``items``, and the arrays that `Responses.save` adds."""
 
+import json
+import os
 from collections import Counter
-from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
 from irtcat._common.checks import InputError, brief, shorten
 from irtcat._files.archives import array_file
-from irtcat._files.reading import MOST_BYTES, parse_json
-from irtcat.responses._metadata import frame_from_plain
+from irtcat._files.formats import FileFormat
+from irtcat.responses._metadata import frame_from_plain, frame_to_plain
 from irtcat.responses._table import CellMatrix
-from irtcat.responses.responses import SAVED, Responses, responses_of
 
-ADDED = {"codes", "metadata", "trials"}
+SAVED = FileFormat("irtcat-responses", "saved responses", "Give a file of Responses.save.")
+
+ADDED = {"codes", "trials"}
 """Arrays that `Responses.save` adds; it stores the codes separately, as X has categories 0..K-1."""
 
 
-def read_npz(path: Path, duplicates: str = "refuse", max_bytes: int = MOST_BYTES) -> Responses:
+def saved_arrays(responses: Any) -> dict[str, np.ndarray]:
+    """The arrays of a file of `irtcat.Responses.save`."""
+    tables = {name: frame_to_plain(getattr(responses, name)) for name in ("subjects", "items")}
+    arrays = {
+        "X": responses.values,
+        "subjects": responses.subject_ids.astype(np.str_),
+        "items": responses.item_ids.astype(np.str_),
+        "codes": np.array(responses.codes, dtype=np.int64),
+        "metadata": np.array(json.dumps({**SAVED.head, **tables})),
+    }
+    return arrays if responses.trials is None else {**arrays, "trials": responses.trials}
+
+
+def read_archive(
+    source: str | os.PathLike[str] | bytes, path: Any, duplicates: str, max_bytes: int
+) -> CellMatrix | dict[str, Any]:
     """Read ``X`` (subjects x items; -1 or NaN = missing), ``subjects`` and ``items``.
 
-    For a file of `Responses.save`, also the metadata and the original codes. Arrays of
-    Python objects are refused: they are pickles, and pickles run code.
+    Arrays of Python objects are refused: they are pickles, and pickles run code.
 
     Args:
-        path: the file.
-        duplicates: what to do with repeated ids: "refuse", "first" or "suffix".
+        source: the file, or its contents.
+        path: what messages call it.
+        duplicates: "refuse" to raise for repeated ids.
         max_bytes: how many bytes the arrays may have, unpacked.
+
+    Returns:
+        The fields of the `irtcat.Responses` that were saved, or the cells of arrays of others.
 
     Raises:
         InputError: naming the array that is damaged, missing, too large or of the wrong shape.
-
-    Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "small.npz"
-        >>> Responses.from_array([[1, 4], [2, 3]]).save(path)
-        >>> read_npz(path).codes
-        (1, 2, 3, 4)
     """
-    arrays = _load(path, max_bytes)
+    arrays, metadata = _load(source, path, max_bytes)
     X = arrays["X"]
     if X.ndim != 2 or 0 in X.shape:
         raise InputError(f"{path}: expected X to be subjects x items. Got shape {X.shape}.")
@@ -47,10 +60,10 @@ def read_npz(path: Path, duplicates: str = "refuse", max_bytes: int = MOST_BYTES
     ids = [
         _ids(path, arrays, key, n) for key, n in zip(("subjects", "items"), X.shape, strict=True)
     ]
-    if ADDED & arrays.keys():
-        if not {"codes", "metadata"} <= arrays.keys():
+    if metadata is not None or ADDED & arrays.keys():
+        if metadata is None or "codes" not in arrays:
             raise _damaged(path)
-        return _saved(path, arrays, *ids)
+        return _saved(path, arrays, metadata, *ids)
     for key, values in zip(("subjects", "items"), ids, strict=True):
         repeated = [value for value, count in Counter(values.tolist()).items() if count > 1]
         if repeated and duplicates == "refuse":
@@ -65,24 +78,27 @@ def read_npz(path: Path, duplicates: str = "refuse", max_bytes: int = MOST_BYTES
         text = f"{path}, {position}: expected {expected}. Got {X[row, column]:g}. {advice}"
         raise InputError(text.rstrip())
 
-    return responses_of(CellMatrix(str(path), X, ids[0], ids[1], fail), duplicates)
+    return CellMatrix(str(path), X, ids[0], ids[1], fail)
 
 
-def _load(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
+def _load(
+    source: Any, path: Any, max_bytes: int
+) -> tuple[dict[str, np.ndarray], dict[str, Any] | None]:
     """Read the arrays of responses; other members of the archive are not unpacked."""
-    with array_file(path, lambda _: _damaged(path), max_bytes) as archive:
+    with array_file(source, lambda _: _damaged(path), max_bytes, path) as archive:
         for key in ("X", "subjects", "items"):
             if key not in archive.names:
                 has = shorten(sorted(archive.names))
                 raise InputError(f"{path}: expected the arrays X, subjects and items. Got {has}.")
-        return archive.read("X", "subjects", "items", *ADDED)
+        metadata = archive.document("metadata", SAVED) if "metadata" in archive.names else None
+        return archive.read("X", "subjects", "items", *ADDED), metadata
 
 
-def _damaged(path: Path) -> InputError:
+def _damaged(path: Any) -> InputError:
     return InputError(f"{path}: the archive is damaged. Write it again.")
 
 
-def _ids(path: Path, arrays: dict[str, np.ndarray], key: str, n: int) -> np.ndarray:
+def _ids(path: Any, arrays: dict[str, np.ndarray], key: str, n: int) -> np.ndarray:
     """Ids as text, checked against the number of rows or columns."""
     ids = arrays[key]
     if ids.shape != (n,):
@@ -101,15 +117,14 @@ def _ids(path: Path, arrays: dict[str, np.ndarray], key: str, n: int) -> np.ndar
 
 
 def _saved(
-    path: Path, arrays: dict[str, np.ndarray], subjects: np.ndarray, items: np.ndarray
-) -> Responses:
-    """Read a file of `Responses.save`, checked as untrusted input."""
-    X, document = arrays["X"], arrays["metadata"]
-    if document.shape != () or document.dtype.kind != "U":
-        raise InputError(f"{path}: the metadata are damaged. Save the responses again.")
-    text = str(document).encode("utf-8", "replace")
-    metadata: Any = parse_json(text, f"{path}, metadata", MOST_BYTES)
-    SAVED.check(metadata, path)
+    path: Any,
+    arrays: dict[str, np.ndarray],
+    metadata: dict[str, Any],
+    subjects: np.ndarray,
+    items: np.ndarray,
+) -> dict[str, Any]:
+    """The fields in a file of `Responses.save`, checked as untrusted input."""
+    X = arrays["X"]
     try:
         tables = (
             frame_from_plain(metadata["subjects"], subjects, "subject"),
@@ -134,19 +149,19 @@ def _saved(
     unique = len(set(subjects)) == len(subjects) and len(set(items)) == len(items)
     if not (valid and unique):
         raise InputError(f"{path}: X, codes and ids are inconsistent. Save the responses again.")
-    return Responses(
-        values=X,
-        subject_ids=subjects,
-        item_ids=items,
-        n_categories=len(codes),
-        codes=codes,
-        subjects=tables[0],
-        items=tables[1],
-        trials=trials,
-    )
+    return {
+        "values": X,
+        "subject_ids": subjects,
+        "item_ids": items,
+        "n_categories": len(codes),
+        "codes": codes,
+        "subjects": tables[0],
+        "items": tables[1],
+        "trials": trials,
+    }
 
 
-def _codes(path: Path, codes: np.ndarray) -> tuple[int, ...]:
+def _codes(path: Any, codes: np.ndarray) -> tuple[int, ...]:
     """The original code of each category."""
     if codes.ndim != 1 or codes.dtype.kind != "i" or not 2 <= len(codes) <= 127:
         got = f"{codes.dtype} of shape {codes.shape}"

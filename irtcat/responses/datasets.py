@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import check_choice
-from irtcat.responses._npz import read_npz
-from irtcat.responses.responses import Responses
+from irtcat.responses.responses import Responses, read_npz
 
 __all__ = ["available", "load"]
 

@@ -1,10 +1,8 @@
 """The `Responses` class: who answered what; build, validate, subset, split, summarise, save."""
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,8 +17,10 @@ from irtcat._common.checks import (
     resolve_duplicates,
 )
 from irtcat._common.notebook import COLUMNS, ROWS, card
-from irtcat._files.formats import FileFormat
-from irtcat._files.writing import check_target, replacing
+from irtcat._common.positions import selected_positions
+from irtcat._files.archives import arrays_as_bytes, npz_target, write_arrays
+from irtcat._files.reading import MOST_BYTES
+from irtcat._files.writing import replacing
 from irtcat.responses._frames import as_pandas, frame_kind
 from irtcat.responses._matrix import (
     as_matrix,
@@ -30,10 +30,10 @@ from irtcat.responses._matrix import (
     choose_ids,
     encode_responses,
     observed,
-    positions,
     row_blocks,
 )
-from irtcat.responses._metadata import align_metadata, frame_to_plain
+from irtcat.responses._metadata import align_metadata
+from irtcat.responses._npz import read_archive, saved_arrays
 from irtcat.responses._repeats import earlier_equal
 from irtcat.responses._split import held_out_subjects
 from irtcat.responses._summary import ResponsesSummary, find_flags
@@ -47,8 +47,6 @@ from irtcat.responses._table import (
     subject_columns,
 )
 from irtcat.responses._trials import check_trials, count_shares, spread_trials
-
-SAVED = FileFormat("irtcat-responses", "saved responses", "Give a file of Responses.save.")
 
 BASE_ITEM = "base_item"
 """Column of the metadata of items that are combinations with facets: the item alone."""
@@ -493,8 +491,11 @@ class Responses:
             >>> r.subset(subjects=["s2"], items=[2, 0]).item_ids.tolist()
             ['i3', 'i1']
         """
-        rows = None if subjects is None else positions("subjects", subjects, self.subject_ids)
-        columns = None if items is None else positions("items", items, self.item_ids)
+        rows = columns = None
+        if subjects is not None:
+            rows = selected_positions("subjects", subjects, self.subject_ids, distinct=True)
+        if items is not None:
+            columns = selected_positions("items", items, self.item_ids, distinct=True)
         values = self.values if rows is None else self.values[rows]
         values = values if columns is None else values[:, columns]
         trials = self.trials
@@ -600,22 +601,63 @@ class Responses:
             InputError: the path does not end in ``.npz``, its folder does not exist, or the
                 metadata contain something other than text, numbers, truth values and dates.
         """
-        check_target(path)
-        target = Path(path)
-        if target.suffix != ".npz":
-            raise argument_error("path", "a file name that ends in .npz", str(path))
-        tables = {"subjects": frame_to_plain(self.subjects), "items": frame_to_plain(self.items)}
-        arrays: dict[str, Any] = {
-            "X": self.values,
-            "subjects": self.subject_ids.astype(np.str_),
-            "items": self.item_ids.astype(np.str_),
-            "codes": np.array(self.codes, dtype=np.int64),
-            "metadata": np.array(json.dumps({**SAVED.head, **tables})),
-        }
-        if self.trials is not None:
-            arrays["trials"] = self.trials
+        target, arrays = npz_target(path), saved_arrays(self)
         with replacing(target) as file:
-            np.savez_compressed(file, **arrays)
+            write_arrays(file, arrays)
+
+    def to_bytes(self) -> bytes:
+        """The contents of the file that `save` writes, for a database or an upload.
+
+        Raises:
+            InputError: the metadata contain something other than text, numbers, truth values and
+                dates.
+
+        Example:
+            >>> r = Responses.from_array([[1, 4], [2, 3]])
+            >>> Responses.from_bytes(r.to_bytes()) == r
+            True
+        """
+        return arrays_as_bytes(saved_arrays(self))
+
+    @staticmethod
+    def from_bytes(
+        data: bytes, *, max_bytes: int = MOST_BYTES, name: str = "responses.npz"
+    ) -> "Responses":
+        """Responses from the contents of a file written by `save`.
+
+        Args:
+            data: the contents.
+            max_bytes: how many bytes the arrays may have, unpacked (256 MiB by default, and at
+                least the length of the contents).
+            name: what messages call the file.
+
+        Raises:
+            InputError: the contents are damaged, too large, or of another kind or version.
+        """
+        return read_npz(data, max_bytes=max_bytes, name=name)
+
+
+def read_npz(
+    source: str | os.PathLike[str] | bytes,
+    duplicates: str = "refuse",
+    max_bytes: int = MOST_BYTES,
+    name: str = "",
+) -> Responses:
+    """Responses from ``X`` (subjects x items; -1 or NaN = missing), ``subjects`` and ``items``.
+
+    From a file of `Responses.save`, also the metadata and the original codes.
+
+    Args:
+        source: the file, or its contents.
+        duplicates: what to do with repeated ids: "refuse", "first" or "suffix".
+        max_bytes: how many bytes the arrays may have, unpacked.
+        name: what messages call it; the path by default.
+
+    Raises:
+        InputError: naming the array that is damaged, missing, too large or of the wrong shape.
+    """
+    read = read_archive(source, name or source, duplicates, max_bytes)
+    return Responses(**read) if isinstance(read, dict) else responses_of(read, duplicates)
 
 
 def _with_ids(error: ResponseError, rows: np.ndarray, columns: np.ndarray) -> ResponseError:

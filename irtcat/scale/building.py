@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error, check_choice, check_count
-from irtcat._common.progress import with_progress
+from irtcat._common.progress import ProgressOption, with_progress
 from irtcat._common.types import BoolArray
 from irtcat.diagnose.dimension.factors import factor_table
 from irtcat.fitting import EM, fit
@@ -35,6 +35,7 @@ MAX_INTEGRATION_ERROR = 0.1
 Progress = Callable[[int, int, str], None]
 
 
+@with_progress("Building scales")
 def build(
     responses: Responses,
     groups: Any = None,
@@ -53,7 +54,7 @@ def build(
     least_items: int = 4,
     max_rounds: int = 200,
     seed: int = 0,
-    progress: Progress | bool | None = None,
+    progress: ProgressOption = None,
 ) -> Scales:
     """Build calibrated evaluation scales from the responses of many subjects.
 
@@ -124,8 +125,6 @@ def build(
         (the procedure); Orlando & Thissen (2000) (S-X2); Chen & Thissen (1997) (LD-X2); Horn (1965)
         (parallel analysis); Self & Liang (1987), JASA 82, 605-610 (test on the edge).
     """
-    if isinstance(progress, bool):
-        return with_progress(build, "Building scales", locals())
     rules = Rules(
         alpha_guessing=alpha_guessing,
         alpha_fit=alpha_fit,

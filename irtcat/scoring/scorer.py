@@ -10,7 +10,7 @@ from scipy.special import ndtri
 
 from irtcat._common.checks import argument_error, brief, check_choice, check_count, check_interval
 from irtcat._common.precision import choose_precision, precision
-from irtcat._common.progress import Progress, Steps, with_progress
+from irtcat._common.progress import Progress, ProgressOption, Steps, with_progress
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import ItemBank, Population, as_bank, one_ability
 from irtcat.io.convert import as_responses_like
@@ -333,6 +333,7 @@ METHODS: dict[str, Callable[[_Task], _Estimate]] = {
 """Ability estimators by name; to add one, add a row."""
 
 
+@with_progress("Scoring")
 def score(
     bank: ItemBank | Any,
     responses: Responses | ResponseSource | Any,
@@ -344,7 +345,7 @@ def score(
     theta_bounds: tuple[float, float] = (-6.0, 6.0),
     precision: str = "auto",
     mismatch: str = "refuse",
-    progress: Progress | bool | None = None,
+    progress: ProgressOption = None,
 ) -> Ability:
     """Estimate the ability of every subject from its responses to items of the bank.
 
@@ -409,8 +410,6 @@ def score(
         Bock & Mislevy (1982) (EAP); Warm (1989), Psychometrika 54, 427-450, eq. 8 (WLE);
         Thissen et al. (1995) (EAP for summed scores).
     """
-    if isinstance(progress, bool):
-        return with_progress(score, "Scoring", locals())
     check_choice("method", method, METHODS)
     check_interval("level", level)
     bank = as_bank(bank)

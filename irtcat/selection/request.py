@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import argument_error, check_count, check_positive
+from irtcat._common.checks import argument_error, check_count, check_positive, is_whole
 from irtcat._common.per_item import per_item
+from irtcat._common.positions import positions_of_ids
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.responses import Responses
@@ -28,12 +29,8 @@ def read_allowed(item_ids: np.ndarray, allowed: Any) -> BoolArray:
         if values.shape != item_ids.shape:
             raise argument_error("allowed", f"a mask of {len(item_ids)} items", values.shape)
         return values.copy()
-    values = values.astype(str)
-    positions = pd.Index(item_ids).get_indexer(pd.Index(values))
-    if (positions < 0).any():
-        raise argument_error("allowed", "ids of items", values[positions < 0].tolist())
     mask = np.zeros(len(item_ids), bool)
-    mask[positions] = True
+    mask[positions_of_ids("allowed", values, item_ids)] = True
     return mask
 
 
@@ -67,8 +64,7 @@ def _limits(quotas: Any, names: list[str], sizes: IntArray) -> tuple[IntArray, I
         if str(group) not in number_of:
             raise argument_error("quotas", f"a mapping with the groups {', '.join(names)}", group)
         pair = bounds if isinstance(bounds, (tuple, list)) else (bounds, bounds)
-        whole = all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in pair)
-        if len(pair) != 2 or not whole or not 0 <= pair[0] <= pair[1]:
+        if len(pair) != 2 or not all(map(is_whole, pair)) or not 0 <= pair[0] <= pair[1]:
             raise argument_error("quotas", must, f"{bounds} for {group!r}")
         lower[number_of[str(group)]], upper[number_of[str(group)]] = pair
     return lower, upper

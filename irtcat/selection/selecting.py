@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from irtcat._common.checks import argument_error, check_choice, check_count, shorten
-from irtcat._common.progress import Progress, with_progress
+from irtcat._common.progress import ProgressOption, with_progress
 from irtcat._common.registry import Registry, documented
 from irtcat._common.types import FloatArray
 from irtcat.bank import BankLike, ItemBank, as_bank
@@ -143,6 +143,7 @@ DEFAULT_WITHOUT_RESPONSES = "fisher"
 
 
 @documented(STRATEGIES)
+@with_progress("Selecting items")
 def select(
     bank: BankLike | None,
     n_items: int,
@@ -161,7 +162,7 @@ def select(
     budget: float | None = None,
     share: float = 0.5,
     mismatch: str = "refuse",
-    progress: Progress | bool | None = None,
+    progress: ProgressOption = None,
 ) -> Subset:
     """Choose k items to run.
 
@@ -233,8 +234,6 @@ def select(
         Rodriguez et al. (2021), section 4 (fisher); tutorial slides of Lalor et al. (2024),
         "Data set filtering" (avi, ub, pcub and their opposites); the others with each strategy.
     """
-    if isinstance(progress, bool):
-        return with_progress(select, "Selecting items", locals())
     own = getattr(bank, "responses", None)  # of a fit
     if calibration is None and isinstance(own, Responses):
         calibration = own

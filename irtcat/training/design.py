@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from irtcat._common.checks import InputError, argument_error
+from irtcat._common.checks import InputError, argument_error, is_number, is_whole
 from irtcat._common.types import IntArray
 
 SIZES = "a number of items, a share below 1, a pair (low, high) of either, or a list to draw from"
@@ -64,7 +64,7 @@ def _size_sampler(size: Any, n: int) -> Callable[[np.random.Generator], int]:
     """Draws a size; a range is sampled on the log scale, since ratios of sizes matter."""
 
     def count(value: Any) -> float:
-        if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and 1 <= value <= n:
+        if is_whole(value) and 1 <= value <= n:
             return float(value)
         if isinstance(value, (float, np.floating)) and 0 < value <= 1:
             return float(max(1.0, value * n))
@@ -76,8 +76,7 @@ def _size_sampler(size: Any, n: int) -> Callable[[np.random.Generator], int]:
 
 def _noise_sampler(noise: Any) -> Callable[[np.random.Generator], float]:
     def share(value: Any) -> float:
-        number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-        if not number or not 0 <= value < 1:
+        if not is_number(value) or not 0 <= value < 1:
             raise argument_error("label_noise", NOISES, noise)
         return float(value)
 

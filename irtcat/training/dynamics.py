@@ -23,7 +23,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import InputError, argument_error, check_count, check_ids, check_unique
+from irtcat._common.checks import (
+    InputError,
+    argument_error,
+    check_count,
+    check_ids,
+    check_unique,
+    is_number,
+    is_whole,
+)
+from irtcat._common.positions import positions_of_ids
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.training.learners import TOLERANCE
 
@@ -93,8 +102,7 @@ class Dynamics:
             >>> from_probabilities(p).regions().to_numpy().astype(int).tolist()
             [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
         """
-        number = isinstance(share, (int, float, np.floating)) and not isinstance(share, bool)
-        if not number or not 0 < share <= 1:
+        if not is_number(share) or not 0 < share <= 1:
             raise argument_error("share", "a share above 0, up to 1", share)
         confidence = self.table["confidence"].to_numpy(float)
         variability = self.table["variability"].to_numpy(float)
@@ -134,7 +142,7 @@ class Accumulator:
         if early is not None:
             check_count("early", early)
         self._early = np.inf if early is None else int(early)
-        if isinstance(items, (int, np.integer)) and not isinstance(items, bool):
+        if is_whole(items):
             check_count("items", items)
             items = [f"i{i + 1}" for i in range(items)]
         # If ids are whole numbers, a batch refers to ids, not positions.
@@ -233,10 +241,7 @@ class Accumulator:
         if index.size == 0:
             return np.zeros(0, np.int64)
         if index.dtype.kind not in "iu" or self._integer_ids:
-            ids = index
-            index = self.ids.get_indexer(pd.Index(ids.astype(str).astype(object)))
-            if (index < 0).any():
-                raise argument_error("items", "ids of the items", ids[index < 0].tolist())
+            index = positions_of_ids("items", index, self.ids)
         elif not (index.min() >= 0 and index.max() < len(self.ids)):
             must = f"positions from 0 to {len(self.ids) - 1}"
             raise argument_error("items", must, index[(index < 0) | (index >= len(self.ids))])

@@ -84,7 +84,11 @@ def test_subset(bank):
     same(bank.subset(np.array([1, 0, 0, 1, 0], bool)), bank.subset([0, 3]))
     assert bank.subset([]).n_items == 0
     np.testing.assert_array_equal(chosen.covariance, bank.covariance[[3, 0]])
-    for wrong, message in ((["item9"], "item9"), ([5], "below 5"), ([True], "mask of 5")):
+    for wrong, message in (
+        (["item9"], "item9"),
+        ([5], "and 4. Got 5"),
+        ([True], "mask of length 5"),
+    ):
         with pytest.raises(InputError, match=message):
             bank.subset(wrong)
     with pytest.raises(InputError, match="unique"):
@@ -146,10 +150,10 @@ def test_file_needs_numpy_and_json_only(bank, path):
 
 
 def test_file_is_small(tmp_path):
-    """8 bytes a parameter, and the ids."""
+    """8 bytes a parameter, unconstrained and published, and the ids."""
     rng = np.random.default_rng(0)
     bank = ItemBank.from_parameters(a=rng.random(20000), b=rng.normal(size=20000))
-    assert bank.save(tmp_path / "b").stat().st_size < 20000 * (2 * 8 + 16)
+    assert bank.save(tmp_path / "b").stat().st_size < 20000 * (4 * 8 + 4)
 
 
 def rewrite(path, **changes):
@@ -297,6 +301,16 @@ def test_other_files_are_refused(content, tmp_path):
     with pytest.raises(InputError, match="bank") as caught:
         ItemBank.load(path)
     assert "\n" not in str(caught.value)
+    with pytest.raises(InputError) as of_bytes:
+        ItemBank.from_bytes(content)
+    assert str(of_bytes.value) == str(caught.value).replace(str(path), "bank.npz")
+
+
+def test_bytes_are_those_of_the_file(bank, path):
+    assert bank.to_bytes() == path.read_bytes()
+    same(ItemBank.from_bytes(path.read_bytes()), bank)
+    with pytest.raises(InputError, match=r"upload: the bank file is damaged"):
+        ItemBank.from_bytes(path.read_bytes()[:-30], name="upload")
 
 
 def test_missing_files_and_folders(bank, tmp_path):

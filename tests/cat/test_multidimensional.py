@@ -255,7 +255,7 @@ def test_skipped_items_are_left_out_of_the_mode():
 def test_refused():
     with pytest.raises(InputError, match="theta"):
         simulate(ItemBank.from_parameters(b=[0.0, 1.0]), [[0.0, 0.0]], Config(max_items=1))
-    with pytest.raises(InputError, match="ids of the bank"):
+    with pytest.raises(InputError, match="Got i99"):
         prepare(BANK, Config(criterion="d-optimal", method="map", first=["i99"]))
     with pytest.raises(InputError, match="map for a bank of 6 abilities"):
         prepare(bifactor(5), Config(criterion="d-optimal", max_items=5))

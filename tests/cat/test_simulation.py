@@ -269,7 +269,7 @@ def test_replay_asks_only_what_was_answered():
         ({"group": "subject"}, "columns of the bank's metadata"),
         ({"group": "topic", "targets": {"music": 0.5}}, "groups of column"),
         ({"theta_bounds": (1, -1)}, "theta_bounds"),
-        ({"first": ("i99",)}, "ids of the bank"),
+        ({"first": ("i99",)}, "Got i99"),
         ({"stopping": "theta<3"}, "conditions such as"),
         ({"exposure": part("restricted", rate=2.0)}, "rate"),
     ],

@@ -25,9 +25,9 @@ from irtcat._common.cache import cache_folder
 from irtcat.cli import _input, _output, _session
 from irtcat.cli import fit as fit_command
 from irtcat.cli._app import COMMANDS, STORY, app
+from irtcat.cli._library import names as listed_names
+from irtcat.cli._library import parameter as described
 from irtcat.cli._options import known_names, load
-from irtcat.cli._source import names as source_names
-from irtcat.cli._source import parameters
 from irtcat.fitting.problem.user_priors import FAMILIES
 from irtcat.prediction import ESTIMATORS
 
@@ -200,7 +200,7 @@ def letters(text):
 
 
 def test_help_names_what_there_is():
-    """Names, types and defaults are read from the source: they must be those of the objects."""
+    """Names, types and defaults of the generated table are those of the objects."""
     n_tables = n_parameters = 0
     for words, command in commands():
         text = letters(run_ok(*words, "--help"))
@@ -208,12 +208,12 @@ def test_help_names_what_there_is():
             assert letters(option.help) in text
             for table in filter(None, (option.choices, option.listed, option.names)):
                 known = known_names(table)
-                assert source_names(table) == known
+                assert listed_names(table) == known
                 assert all(re.search(rf"\b{name}\b", option.help) for name in known)
                 n_tables += 1
             if option.source:
                 parameter = inspect.signature(load(option.source)).parameters[option.parameter]
-                known = parameters(option.source)[option.parameter]
+                known = described(option.source, option.parameter)
                 if isinstance(parameter.default, (bool, int, float, str, tuple)):
                     assert known.default == parameter.default
                 if isinstance(parameter.default, (bool, int, float)):
@@ -883,7 +883,7 @@ BAD_INPUT = [
     (f"predict {LSAT7} nowhere.csv {LSAT7}", "nowhere.csv (SUBSET): there is no such file"),
     (f"predict {LSAT7} bank.npz {LSAT7}", "bank.npz (SUBSET): expected a table of items"),
     (f"predict {LSAT7} text.csv {LSAT7}", "no column 'item'"),
-    (f"predict {LSAT7} strangers.csv {LSAT7}", "The SUBSET argument must be items of"),
+    (f"predict {LSAT7} strangers.csv {LSAT7}", "The SUBSET argument must be among the 5 ids"),
     (f"predict {LSAT7} few.csv other.csv", "The RESPONSES argument must be answers to items of"),
     (f"predict bank.npz few.csv {LSAT7}", "bank.npz (CALIBRATION): expected responses."),
     (f"predict {LSAT7} few.csv {LSAT7} --level 95", "The --level option must be a number strictly"),
@@ -893,7 +893,7 @@ BAD_INPUT = [
     ("filter bank.npz --rule avi", "Pass either the --tau option or the --keep option."),
     ("filter bank.npz --rule avi --keep 2.5", "The --keep option must be"),
     ("plot bank.npz --out f.gif", "The --out option must be a file name that ends in .png"),
-    ("plot bank.npz --items nope", "The --items option must be ids of the bank"),
+    ("plot bank.npz --items nope", "The --items option must be among the 5 ids, such as"),
     ("report answers.npz", "answers.npz: responses, not a result"),
     ("simulate bank.npz --criterion nix", "The --criterion option must be one of"),
     ("session start bank.npz --store t.db --stop nonsense", "The --stop option must be conditions"),

@@ -12,7 +12,7 @@ import pytest
 from irtcat._common.checks import InputError
 from irtcat.io import read_responses
 from irtcat.responses import Responses
-from irtcat.responses.responses import SAVED
+from irtcat.responses._npz import SAVED
 
 NAN = np.nan
 

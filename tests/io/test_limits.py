@@ -20,7 +20,7 @@ from irtcat.cli._app import app
 from irtcat.io import open_source, read_logs, read_responses
 from irtcat.io.parquet import unpacked_bytes
 from irtcat.report.reading import read as read_result
-from irtcat.responses.responses import SAVED
+from irtcat.responses._npz import SAVED
 from irtcat.training import crowd
 
 TABLE = "subject,q1,q2\na,1,0\nb,0,1\n"

@@ -233,7 +233,7 @@ def test_fractions_and_gaps(calibration, both):
         ({"new": "s1", "old": "s1"}, "`new` argument must be a model other than old"),
         ({"method": "luck"}, "`method` argument"),
         ({"level": 1.0}, "`level` argument"),
-        ({"subset": ["zz"]}, "items of calibration"),
+        ({"subset": ["zz"]}, "Got zz"),
         ({"subset": []}, "`subset` argument"),
         ({"subset": ["i1", "i1"]}, "different item ids"),
         ({"subset": ["i1"]}, "at least 2 items"),

@@ -401,7 +401,7 @@ def test_the_order_of_the_calibrated_subjects_does_not_matter(
 def test_select_next_refuses_what_it_cannot_use(calibration, alike):
     first = select(None, 20, strategy="stratified", calibration=calibration)
     run = alike.subset(items=first.item_ids)
-    for allowed, must in (([True] * 5, "a mask of 300 items"), (["nobody"], "ids of items")):
+    for allowed, must in (([True] * 5, "a mask of 300 items"), (["nobody"], "Got nobody")):
         with pytest.raises(InputError, match=must):
             select_next(None, first, run, 5, calibration=calibration, allowed=allowed)
     empty = np.vstack([np.full(N_ITEMS, -1), np.arange(N_ITEMS) % 2])

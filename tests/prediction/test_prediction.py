@@ -480,7 +480,7 @@ def test_full_scores_of_nothing_are_nan():
         ),
         ({"level": 1.0}, "`level` argument must be a number strictly between 0 and 1"),
         ({"level": 95}, "strictly between 0 and 1"),
-        ({"subset": ["i1", "nope"]}, "items of calibration. Got nope"),
+        ({"subset": ["i1", "nope"]}, "Got nope"),
         ({"subset": ["i1", "i1"]}, "items that differ. Got i1"),
         ({"subset": []}, "a Subset or a list of item ids. Got nothing"),
         ({"subset": subset_of(["i1", "i2"], [1.0, -1.0])}, "weighted by numbers of at least 0"),

@@ -185,7 +185,7 @@ def test_subset_keeps_codes_and_accepts_what_is_usual():
         ([False] * 3, "at least one"),
         (["i1", "i1"], "repeats of i1"),
         ([0, -3], "repeats of i1"),
-        (3.5, "ids, positions, a slice or a mask"),
+        (3.5, "ids, positions, a mask or a slice"),
     ],
 )
 def test_subset_refuses(chosen, message):
@@ -315,6 +315,10 @@ def test_save_keeps_metadata_and_codes(tmp_path):
     )
     r = Responses.from_array([[1, 4, 2], [2, 3, 2]], ids, subjects=subjects)
     r.save(tmp_path / "r.npz")
+    assert r.to_bytes() == (tmp_path / "r.npz").read_bytes()
+    assert Responses.from_bytes(r.to_bytes()) == r
+    with pytest.raises(InputError, match=r"^upload: the archive is damaged"):
+        Responses.from_bytes(r.to_bytes()[:-30], name="upload")
     loaded = read_responses(tmp_path / "r.npz")
     same(loaded, r)
     assert loaded.subjects.dtypes.equals(r.subjects.dtypes)

@@ -12,7 +12,6 @@ from lxml import etree
 
 import irtcat
 from irtcat.bank import ItemBank
-from irtcat.cat.live.store import as_bytes
 from irtcat.service.accounts import accounts
 from irtcat.service.app import create_app
 from irtcat.service.assembly import open_service
@@ -108,7 +107,7 @@ def take(service, test, pattern="1101110", text=None):
 
 
 def test_publishing_from_uploads(admin, service):
-    data = as_bytes(bank())
+    data = bank().to_bytes()
     binary = {"Content-Type": "application/octet-stream"}
     stored = admin("POST", "uploads/banks", content=data, headers=binary)
     assert stored["items"] == 12
@@ -145,7 +144,7 @@ def test_publishing_from_uploads(admin, service):
 
 def test_tests_whose_rules_cannot_be_kept_are_refused(admin):
     binary = {"Content-Type": "application/octet-stream"}
-    stored = admin("POST", "uploads/banks", content=as_bytes(bank()), headers=binary)["hash"]
+    stored = admin("POST", "uploads/banks", content=bank().to_bytes(), headers=binary)["hash"]
     table = "id,prompt,A,B,key\nq1,What?,no,yes,B\n"
     uploaded = admin("POST", "uploads/items", content=table, headers={"Content-Type": "text/csv"})
     body = {"definition": TOML, "bank": stored, "items": uploaded["hash"], "n_simulated": 20}
@@ -200,7 +199,7 @@ def test_uploads_that_are_no_items(admin, data, headers, status):
 
 def test_uploads_that_are_no_bank(admin):
     binary = {"Content-Type": "application/octet-stream"}
-    for data in (b"", b"PK", zipped({"model.npy": "x"}), as_bytes(bank())[:-50]):
+    for data in (b"", b"PK", zipped({"model.npy": "x"}), bank().to_bytes()[:-50]):
         problem = admin("POST", "uploads/banks", content=data, headers=binary, status=422)
         assert "/tmp" not in problem["detail"]
     admin("POST", "uploads/banks", content=b"", headers=ZIP, status=415)

@@ -389,7 +389,7 @@ def test_predictions_made_elsewhere(tmp_path):
     np.testing.assert_allclose(files.gold[1], [0.8, np.nan, 0.9], rtol=1e-6)
     (tmp_path / "bad.csv").write_text("item,prediction\nq,1\n")
     for given, words in [
-        ([tmp_path / "bad.csv"], "bad.csv.*of the items"),
+        ([tmp_path / "bad.csv"], "bad.csv.*among the"),
         ([tmp_path / "none.npy"], "there is no such file"),
         ([tmp_path / "a.txt"], "npy or .csv"),
         ([[0, 1]], "members x 3 items"),

@@ -119,7 +119,7 @@ def test_bad_input(given, words):
 def test_bad_batches():
     seen = dynamics.Accumulator(["a", "b"])
     for items, words in [
-        (["a", "c"], "ids of the items"),
+        (["a", "c"], "among the 2 ids"),
         ([0, 2], "from 0 to 1"),
         ([1, 1], "once"),
     ]:
@@ -136,7 +136,7 @@ def test_whole_numbers_that_are_ids_are_no_positions():
     seen.add([0.9], items=[2])
     seen.add([], items=[])
     assert seen.result().table["n"].to_dict() == {"2": 1, "1": 0, "0": 0}
-    with pytest.raises(InputError, match="ids of the items"):
+    with pytest.raises(InputError, match="among the"):
         seen.add([0.9], items=[3])
 
 

@@ -1,7 +1,6 @@
 """Config: how an adaptive test starts, chooses, estimates and stops."""
 
 import inspect
-import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -17,8 +16,9 @@ from irtcat._common.checks import (
     check_interval,
     check_positive,
     is_number,
+    is_whole,
 )
-from irtcat._files.formats import document_hash
+from irtcat._files.json import json_hash, json_value
 from irtcat.cat.belief.line import PRIORS
 from irtcat.cat.named_rule import Part, as_part, part
 from irtcat.cat.rows import Rule
@@ -375,15 +375,7 @@ class Config:
 
     def to_json(self) -> dict[str, Any]:
         """The configuration as a JSON document."""
-        out: dict[str, Any] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, Part):
-                value = value.to_json()
-            elif field.name == "content":
-                value = [rule.to_json() for rule in value]
-            out[field.name] = json.loads(json.dumps(value))
-        return out
+        return {field.name: json_value(getattr(self, field.name)) for field in fields(self)}
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> "Config":
@@ -407,7 +399,7 @@ class Config:
 
     def hash(self) -> str:
         """SHA-256 of the configuration, in hexadecimal; stored with every session."""
-        return document_hash(self.to_json())
+        return json_hash(self)
 
 
 def _stopping_rule(value: Any) -> Part:
@@ -441,16 +433,12 @@ def _checked_rule(argument: str, value: Any, table: Mapping[str, Rule], skip: in
     return rule
 
 
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-
-
 def _is_numbers(value: Any) -> bool:
     return isinstance(value, tuple) and bool(value) and all(map(is_number, value))
 
 
 OPTIONS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
-    int: ("a whole number", _is_integer),
+    int: ("a whole number", is_whole),
     float: ("a finite number", is_number),
     tuple: ("finite numbers", _is_numbers),
     str: ("a text", lambda value: isinstance(value, str)),
@@ -470,7 +458,7 @@ def _ids(name: str, value: Any) -> tuple[str, ...]:
     """Ids of items as text."""
     ids = _members(name, "ids", value)
     for item in ids:
-        if not (isinstance(item, str) or _is_integer(item)) or not str(item).strip():
+        if not (isinstance(item, str) or is_whole(item)) or not str(item).strip():
             raise argument_error(name, "ids of items as text, not empty", item)
     return tuple(map(str, ids))
 

@@ -1,6 +1,5 @@
 """Exposure parameters: the result of `calibrate_exposure` for one bank and configuration."""
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +9,9 @@ import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, is_number
 from irtcat._common.types import FloatArray
-from irtcat._files.formats import FileFormat, document_hash
+from irtcat._files.formats import FileFormat
+from irtcat._files.json import json_hash, write_json
 from irtcat._files.reading import read_json
-from irtcat._files.writing import replacing
 from irtcat.bank import ItemBank
 from irtcat.cat.belief.pool import Counts
 from irtcat.cat.engine.config import Config
@@ -70,14 +69,13 @@ class ExposureParameters:
         document = {
             **EXPOSURE_PARAMETERS.head,
             "bank": self.bank,
-            "config": self.config.to_json(),
+            "config": self.config,
             "config_hash": self.config.hash(),
-            "greatest_rate": float(self.greatest_rate),
-            "n_subjects": int(self.n_subjects),
+            "greatest_rate": self.greatest_rate,
+            "n_subjects": self.n_subjects,
             "limit": dict(zip(self.item_ids.tolist(), self.limit.tolist(), strict=True)),
         }
-        with replacing(path) as file:
-            file.write((json.dumps(document, indent=1) + "\n").encode("utf-8"))
+        write_json(path, document)
         return Path(path)
 
     @staticmethod
@@ -102,7 +100,7 @@ class ExposureParameters:
             config = Config.from_json(document["config"])
         except InputError:
             raise damaged from None
-        if document_hash(document["config"]) != document["config_hash"]:
+        if json_hash(document["config"]) != document["config_hash"]:
             raise damaged
         ids = np.array(list(document["limit"]), dtype=object)
         return ExposureParameters(

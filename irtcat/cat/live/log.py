@@ -16,6 +16,7 @@ import numpy as np
 
 from irtcat._common.checks import argument_error
 from irtcat._files.formats import FileFormat
+from irtcat._files.json import json_text
 
 Event = dict[str, Any]
 """An event of a log: its fields by name."""
@@ -132,15 +133,15 @@ def document_digest(document: Mapping[str, Any], key: bytes | None = None) -> st
     other programs may change both when they pass JSON on.
     """
     rest = {name: value for name, value in document.items() if name != "digest"}
-    return _digest("irtcat-session\n" + json.dumps(_plain(rest), sort_keys=True), key)
+    return _digest("irtcat-session\n" + json_text(_whole(rest), sort_keys=True), key)
 
 
-def _plain(value: Any) -> Any:
+def _whole(value: Any) -> Any:
     """A JSON value with whole numbers as integers."""
     if isinstance(value, Mapping):
-        return {name: _plain(entry) for name, entry in value.items()}
+        return {name: _whole(entry) for name, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
+        return [_whole(entry) for entry in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

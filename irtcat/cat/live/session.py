@@ -9,7 +9,6 @@ returns.
 """
 
 import functools
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,6 +28,7 @@ from irtcat._common.checks import (
 )
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
+from irtcat._files.json import json_value
 from irtcat.bank import ItemBank, as_bank
 from irtcat.cat.belief.pool import Counts, Pool
 from irtcat.cat.belief.priors import frozen_prior, prior_note
@@ -535,7 +535,7 @@ class Session:
         Returns:
             What was fixed at the start, the ``events``, and the ``digest`` of both.
         """
-        document = json.loads(json.dumps({**self.head, "events": self.events}))
+        document = json_value({**self.head, "events": self.events})
         return {**document, "digest": document_digest(document, as_key(key))}
 
     @classmethod

@@ -11,8 +11,6 @@ at once. A store whose file was removed or replaced acknowledges nothing.
 
 import json
 import os
-import tempfile
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -307,13 +305,10 @@ class Store(StoreFile):
             damaged = StoreError(f"{self.path}: the bank {digest[:12]} is damaged. Restore a copy.")
             if blob is None or not isinstance(blob[0], bytes):
                 raise damaged
-            with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / "bank.npz"
-                path.write_bytes(blob[0])
-                try:
-                    bank = ItemBank.load(path)
-                except Exception:  # damaged bytes may raise any error
-                    raise damaged from None
+            try:
+                bank = ItemBank.from_bytes(blob[0])
+            except Exception:  # damaged bytes may raise any error
+                raise damaged from None
             if bank.hash() != digest:
                 raise damaged
             self._banks[digest] = bank
@@ -328,7 +323,7 @@ class Store(StoreFile):
             if not self._db.execute(query, (digest,)).fetchone():
                 self._db.execute(
                     "INSERT INTO banks VALUES (?, ?) ON CONFLICT (hash) DO NOTHING",
-                    (digest, as_bytes(bank)),
+                    (digest, bank.to_bytes()),
                 )
         return digest
 
@@ -350,9 +345,3 @@ class Store(StoreFile):
         last = self._log.append(session.id, number, last, events)
         tally.write(self._db)
         return last
-
-
-def as_bytes(bank: ItemBank) -> bytes:
-    """The contents of the file of a bank."""
-    with tempfile.TemporaryDirectory() as folder:
-        return bank.save(Path(folder) / "bank.npz").read_bytes()

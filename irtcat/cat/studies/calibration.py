@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from irtcat._common.checks import ability_points, argument_error, check_count
-from irtcat._common.progress import counted, with_progress
+from irtcat._common.progress import ProgressOption, counted, with_progress
 from irtcat.bank import ItemBank
 from irtcat.cat.engine.arguments import checked_bank
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.exposure_parameters import ExposureParameters
 from irtcat.cat.rules.exposure import greatest_rate
-from irtcat.cat.studies.simulation import Progress, simulate
+from irtcat.cat.studies.simulation import simulate
 
 SETTLING = 10
 """Rounds (at most a third of all) before the shares are averaged: until then they change by more
@@ -21,6 +21,7 @@ than sampling error. With 200 items, 2,000 subjects and 30 rounds the greatest t
 for a rate of .2; with 5 settling rounds it was .216."""
 
 
+@with_progress("Calibrating exposure", counted("rounds"))
 def calibrate_exposure(
     bank: ItemBank,
     theta: Any,
@@ -28,8 +29,8 @@ def calibrate_exposure(
     rounds: int = 30,
     seed: int = 0,
     precision: str = "auto",
-    progress: Progress | bool | None = None,
     *,
+    progress: ProgressOption = None,
     executor: Executor | None = None,
 ) -> ExposureParameters:
     """Calibrate the probabilities of the Sympson-Hetter rule by simulation.
@@ -70,10 +71,6 @@ def calibrate_exposure(
         Sympson & Hetter (1985); Hetter & Sympson (1997), in Computerized Adaptive Testing: From
         Inquiry to Operation, 141-144.
     """
-    if isinstance(progress, bool):
-        return with_progress(
-            calibrate_exposure, "Calibrating exposure", locals(), counted("rounds")
-        )
     bank = checked_bank(bank, config)
     if config.exposure.name != "sympson-hetter":
         raise argument_error(

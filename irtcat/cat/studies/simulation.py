@@ -17,7 +17,7 @@ from irtcat._common.compilation import jit
 from irtcat._common.executors import check_executor, in_order
 from irtcat._common.precision import choose_precision
 from irtcat._common.precision import precision as in_width
-from irtcat._common.progress import counted, with_progress
+from irtcat._common.progress import ProgressOption, counted, with_progress
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.cat.belief.pool import Counts, Pool
@@ -284,6 +284,7 @@ def _plan(
     return _Plan(n, _block_size(pool, config, n, block), program, progress, executor)
 
 
+@with_progress("Simulating sessions", counted("subjects"))
 def simulate(
     bank: ItemBank,
     theta: Any,
@@ -295,7 +296,7 @@ def simulate(
     block: int | None = None,
     precision: str = "auto",
     executor: Executor | None = None,
-    progress: Progress | bool | None = None,
+    progress: ProgressOption = None,
 ) -> Report:
     """Simulate adaptive sessions for subjects of known ability.
 
@@ -337,8 +338,6 @@ def simulate(
         >>> report.n_items.tolist(), report.theta.shape
         ([10, 10, 10], (3,))
     """
-    if isinstance(progress, bool):
-        return with_progress(simulate, "Simulating sessions", locals(), counted("subjects"))
     bank = checked_bank(bank, config)
     truth = ability_points(theta, bank.model.dims)
     check_count("seed", seed, 0)
@@ -354,6 +353,7 @@ def simulate(
     )
 
 
+@with_progress("Replaying sessions", counted("subjects"))
 def replay(
     bank: ItemBank,
     responses: Responses,
@@ -366,7 +366,7 @@ def replay(
     precision: str = "auto",
     mismatch: str = "refuse",
     executor: Executor | None = None,
-    progress: Progress | bool | None = None,
+    progress: ProgressOption = None,
 ) -> Report:
     """Simulate adaptive sessions of real subjects with their recorded answers.
 
@@ -401,8 +401,6 @@ def replay(
         >>> report.n_items.max().item()
         3
     """
-    if isinstance(progress, bool):
-        return with_progress(replay, "Replaying sessions", locals(), counted("subjects"))
     from irtcat.scoring import match, score
 
     bank = checked_bank(bank, config)

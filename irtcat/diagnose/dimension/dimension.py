@@ -1,16 +1,14 @@
 """Number of dimensions of a test, and the loadings of its items."""
 
-from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error, check_count
 from irtcat._common.executors import check_executor, in_order
-from irtcat._common.progress import counted, with_progress
+from irtcat._common.progress import ProgressOption, counted, with_progress
 from irtcat._common.types import FloatArray
 from irtcat.diagnose.dimension.correlations import (
     Correlations,
@@ -66,6 +64,7 @@ def _shuffled(codes: np.ndarray, missing: np.ndarray, rng: np.random.Generator) 
     return out
 
 
+@with_progress("Parallel analysis", counted("data sets"))
 def parallel_analysis(
     responses: Responses,
     *,
@@ -74,7 +73,7 @@ def parallel_analysis(
     percentile: float = 95.0,
     seed: int = 0,
     executor: Executor | None = None,
-    progress: Callable[[int, int], Any] | bool | None = None,
+    progress: ProgressOption = None,
 ) -> ParallelAnalysis:
     """Eigenvalues of the correlations compared with those of data without common factors.
 
@@ -110,8 +109,6 @@ def parallel_analysis(
         Research 27, 509-540 (shuffling); Glorfeld (1995), Educational and Psychological
         Measurement 55, 377-393 (percentiles).
     """
-    if isinstance(progress, bool):
-        return with_progress(parallel_analysis, "Parallel analysis", locals(), counted("data sets"))
     check_count("n", n)
     check_count("seed", seed, least=0)
     check_executor(executor)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error, check_choice, check_count, check_interval
-from irtcat._common.progress import Progress, part_of, with_progress
+from irtcat._common.progress import Progress, ProgressOption, part_of, with_progress
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.diagnose.labels.answers import answer_evidence, kind_shares
@@ -113,6 +113,7 @@ class LabelRanking:
         return " ".join([*sentences, SOURCES[self.source]])
 
 
+@with_progress("Ranking labels")
 def rank(
     responses: Responses | Any,
     bank: ItemBank | None = None,
@@ -127,7 +128,7 @@ def rank(
     alternatives: int | None = None,
     seed: int = 0,
     mismatch: str = "refuse",
-    progress: Progress | bool | None = None,
+    progress: ProgressOption = None,
 ) -> LabelRanking:
     """Rank items by the probability that their labels are wrong, with reasons.
 
@@ -220,8 +221,6 @@ def rank(
         20-28 (confusion of classes by EM); Elkan & Noto (2008), KDD (posterior from labelled and
         unlabelled examples); Pleiss et al. (2020), NeurIPS (area under the margin).
     """
-    if isinstance(progress, bool):
-        return with_progress(rank, "Ranking labels", locals())
     predictions = None
     if is_crowd(responses):
         crowd: Any = responses

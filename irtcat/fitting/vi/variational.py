@@ -25,6 +25,7 @@ from irtcat._common.checks import (
 )
 from irtcat._common.compilation import jit
 from irtcat._common.precision import choose_precision, precision
+from irtcat._common.progress import FitProgress
 from irtcat.fitting.em.start import Start, further_start, starting_point
 from irtcat.fitting.evaluation import Calibrated, finish, used_rows
 from irtcat.fitting.result import Fit
@@ -294,6 +295,9 @@ def fit_vi(responses: Responses, cls: type[ItemModel], specification: Specificat
         tolerance = TOLERANCE if solver.tolerance is None else solver.tolerance
         noise = ROUNDING[name] if problem.n_batches == 1 else BATCH_NOISE
         noise *= float(start.item_n.sum())
+        report = specification.progress
+        if isinstance(report, FitProgress):  # its rates do not tell how many steps are left
+            report = FitProgress(report.report, solver.steps)
         ended = climb(
             problem,
             guide,
@@ -301,7 +305,7 @@ def fit_vi(responses: Responses, cls: type[ItemModel], specification: Specificat
             solver.steps,
             max(tolerance, noise),
             solver.seed,
-            specification.progress,
+            report,
         )
         calibrated = _standardised(template, chart, ended.guide)
         names = _names(template, chart)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, check_choice, check_count, shorten
-from irtcat._common.progress import Progress, with_progress
+from irtcat._common.progress import ProgressOption, with_progress
 from irtcat._common.registry import documented
 from irtcat._files.reading import MOST_BYTES, check_path
 from irtcat.io.logs.assemble import RUNS, UNSCORED, assemble
@@ -45,6 +45,7 @@ class Logs:
 
 
 @documented(LOG_FORMATS)
+@with_progress("Reading logs")
 def read_logs(
     path: str | os.PathLike[str],
     format: str = "auto",
@@ -61,7 +62,7 @@ def read_logs(
     ranges: Mapping[str, tuple[float, float]] | None = None,
     lower_is_better: str | Collection[str] | None = None,
     graded: bool = False,
-    progress: Progress | bool | None = None,
+    progress: ProgressOption = None,
     max_bytes: int = MOST_BYTES,
 ) -> Logs:
     r"""Read who answered what from logs of evaluation harnesses.
@@ -134,8 +135,6 @@ def read_logs(
         >>> "no results file" in logs.report.notes[0]
         True
     """
-    if isinstance(progress, bool):
-        return with_progress(read_logs, "Reading logs", locals())
     check_choice("format", format, ("auto", *LOG_FORMATS))
     check_choice("runs", runs, RUNS)
     check_choice("incomplete", incomplete, INCOMPLETE)

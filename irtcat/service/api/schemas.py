@@ -1,12 +1,12 @@
 """What all interfaces share: strict bodies, ids, pages of lists, errors in the OpenAPI document."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 import pandas as pd
 from fastapi import FastAPI, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from irtcat._files import json_value
 from irtcat.service.base.errors import ServiceError
 from irtcat.service.storage.context import Service
 
@@ -123,19 +123,8 @@ def document_errors(app: FastAPI) -> None:
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of a table as JSON: missing values are null, NumPy's numbers plain ones."""
-    return [{str(k): _plain(v) for k, v in row.items()} for row in frame.to_dict("records")]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return None
-    return value
+    rows: list[dict[str, Any]] = json_value(frame.to_dict("records"))
+    return rows
 
 
 def page_of(frame: pd.DataFrame, key: str, limit: int, after: str | None) -> dict[str, Any]:

@@ -1,8 +1,6 @@
 """Exports: tables in CSV, responses for recalibration, QTI Results Reporting 3.0."""
 
 import re
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -113,10 +111,7 @@ def responses_of(service: Service, test: str) -> Responses:
 
 def responses_file(service: Service, test: str) -> bytes:
     """The contents of ``responses.npz`` (see `responses_of`)."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "responses.npz"
-        responses_of(service, test).save(path)
-        return path.read_bytes()
+    return responses_of(service, test).to_bytes()
 
 
 def qti_results(service: Service, attempt: str) -> bytes:

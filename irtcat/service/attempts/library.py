@@ -10,7 +10,7 @@ import pandas as pd
 import sqlalchemy as sa
 
 from irtcat._common.checks import argument_error
-from irtcat._files import document_hash
+from irtcat._files import json_hash, json_text
 from irtcat.bank import ItemBank
 from irtcat.cat import Config, ExposureParameters
 from irtcat.models import item_categories
@@ -35,7 +35,6 @@ from irtcat.service.definition import (
 )
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
-from irtcat.service.storage.uploads import uploaded_bank
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ def add_bank(service: Service, data: bytes, *, actor: str) -> str:
     Raises:
         InputError: for contents that are not a bank of `irtcat.ItemBank.save`.
     """
-    bank = uploaded_bank(data)
+    bank = ItemBank.from_bytes(data)
     with service.database.writing():
         name = service.store.add_bank(bank)
         service.publish(Acted(actor, "bank added", {"bank": name}))
@@ -252,8 +251,8 @@ def publish(
         name = test_id(document, stored_bank, item_set)
         if service.row(sa.select(tables.tests.c.id).where(tables.tests.c.id == name)) is None:
             stored = {
-                "report": report.to_json(),
-                "exposure": {at: _exposure_to_json(value) for at, value in parameters.items()},
+                "report": report,
+                "exposure": parameters,
             }
             row = {
                 "id": name,
@@ -262,7 +261,7 @@ def publish(
                 "definition": json.dumps(document),
                 "bank": stored_bank,
                 "item_set": item_set,
-                "report": json.dumps(stored),
+                "report": json_text(stored),
                 "status": "open",
                 "published": service.now(),
             }
@@ -274,7 +273,7 @@ def publish(
 def test_id(definition: dict[str, Any], bank: str, items: str) -> str:
     """The id of a test, from the document of its definition and the hashes of bank and items."""
     content = {"definition": definition, "bank": bank, "items": items}
-    return f"test_{document_hash(content)[:24]}"
+    return f"test_{json_hash(content)[:24]}"
 
 
 test_id.__test__ = False  # type: ignore[attr-defined]  # not one of pytest's
@@ -316,11 +315,6 @@ def _load(service: Service, name: str) -> PublishedTest:
         report=stored["report"],
         exposure={int(at): _exposure_from_json(value) for at, value in stored["exposure"].items()},
     )
-
-
-def _exposure_to_json(parameters: ExposureParameters) -> dict[str, Any]:
-    arrays = {name: getattr(parameters, name).tolist() for name in ("item_ids", "limit")}
-    return {**vars(parameters), **arrays, "config": parameters.config.to_json()}
 
 
 def _exposure_from_json(document: dict[str, Any]) -> ExposureParameters:

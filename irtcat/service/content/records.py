@@ -6,8 +6,6 @@ is sanitised), and convert to JSON documents and back by ``to_json`` and ``from_
 """
 
 import base64
-import hashlib
-import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from irtcat._common.checks import brief, check_id, shorten
+from irtcat._files import json_hash, json_text
 from irtcat.service.content.fields import (
     checked_number,
     checked_text,
@@ -711,8 +710,8 @@ class ItemSet:
         document = self.to_json()
         document["media"] = [record["name"] for record in document["media"]]
         for records in document.values():
-            records.sort(key=lambda record: json.dumps(record, sort_keys=True))
-        return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+            records.sort(key=lambda record: json_text(record, sort_keys=True))
+        return json_hash(document)
 
 
 def checked_key(key: Key, item: Item) -> Key:

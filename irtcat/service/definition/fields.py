@@ -13,6 +13,7 @@ from typing import Any, Self
 from unicodedata import category
 
 from irtcat._common.checks import InputError, is_number, shorten
+from irtcat._files import json_value
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,9 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """The record as a JSON document, with all fields; durations are in seconds."""
-        return {key_of(entry): plain(getattr(self, entry.name)) for entry in _settings(type(self))}
+        return {
+            key_of(entry): json_value(getattr(self, entry.name)) for entry in _settings(type(self))
+        }
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
@@ -206,17 +209,6 @@ def read_record(cls: Any, document: Any, where: str, faults: list[Fault]) -> Any
     except DefinitionError as error:
         faults.extend(fault.within(where) for fault in error.faults)
         return None
-
-
-def plain(value: Any) -> Any:
-    """A value of a field as JSON."""
-    if hasattr(value, "to_json"):
-        return value.to_json()
-    if isinstance(value, tuple):
-        return [plain(member) for member in value]
-    return {name: plain(member) for name, member in value.items()} if isinstance(
-        value, Mapping
-    ) else value  # fmt: skip
 
 
 def record(cls: Any) -> Reader:

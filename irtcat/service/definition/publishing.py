@@ -9,6 +9,7 @@ import pandas as pd
 
 from irtcat._common.checks import InputError, check_choice, check_count
 from irtcat._common.types import BoolArray, FloatArray, IntArray
+from irtcat._files import json_value
 from irtcat.agreement import (
     Classification,
     livingston_lewis,
@@ -120,15 +121,15 @@ class PublishingReport:
             "n_simulated": self.n_simulated,
             "seed": self.seed,
             "response_probability": self.response_probability,
-            "figures": {name: _number(value) for name, value in self.figures.items()},
+            "figures": json_value(self.figures),
             "tables": {
                 name: {
                     "columns": list(table.columns),
-                    "rows": [[_number(value) for value in row] for row in table.to_numpy(object)],
+                    "rows": json_value(table.to_numpy(object)),
                 }
                 for name, table in self.tables.items()
             },
-            "classifications": {name: c.to_json() for name, c in self.classifications.items()},
+            "classifications": json_value(self.classifications),
             "flags": list(self.flags),
         }
 
@@ -210,12 +211,6 @@ class PublishingReport:
 
     def __str__(self) -> str:
         return self.summary()
-
-
-def _number(value: Any) -> Any:
-    """A cell of a table as JSON."""
-    value = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 TEXT = {"section", "rule", "group", "item", "level", "method", "cut"}

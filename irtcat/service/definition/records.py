@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from irtcat._common.checks import InputError, argument_error
-from irtcat._files import document_hash
+from irtcat._files import json_hash, json_value
 from irtcat.cat import Config
 from irtcat.service.definition.fields import (
     Fault,
@@ -25,7 +25,6 @@ from irtcat.service.definition.fields import (
     number,
     one_of,
     optional,
-    plain,
     read_record,
     record,
     reported,
@@ -334,7 +333,7 @@ class Adaptive(Record):
 
     def to_json(self) -> dict[str, Any]:
         """The record as a JSON document."""
-        return {**super().to_json(), "where": {name: list(values) for name, values in self.where}}
+        return {**super().to_json(), "where": json_value(dict(self.where))}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -592,9 +591,9 @@ class TestDefinition(Record):
     def to_json(self) -> dict[str, Any]:
         """The definition as a JSON document with all fields; `from_json` reads it."""
         document = super().to_json()
-        document["sections"] = [{"kind": part.kind, **plain(part)} for part in self.sections]
+        document["sections"] = [{"kind": part.kind, **part.to_json()} for part in self.sections]
         return document
 
     def hash(self) -> str:
         """SHA-256 of the definition, in hexadecimal."""
-        return document_hash(self.to_json())
+        return json_hash(self)

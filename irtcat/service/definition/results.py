@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr, ndtri
 
-from irtcat._common.checks import argument_error, check_count, is_number
+from irtcat._common.checks import argument_error, check_count
 from irtcat._common.types import FloatArray
+from irtcat._files import json_value
 from irtcat.bank import ItemBank
 from irtcat.models import item_categories
 from irtcat.responses import Responses
@@ -41,7 +42,7 @@ class ScaledScore:
 
     def to_json(self) -> dict[str, Any]:
         """The score as a JSON document."""
-        return {**vars(self), "probabilities": dict(self.probabilities)}
+        return {name: json_value(value) for name, value in vars(self).items()}
 
 
 def scaled(
@@ -172,13 +173,7 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """The result as a JSON document, for administrators; NaN and infinity are null."""
-        return {
-            "theta": self.theta if is_number(self.theta) else None,
-            "se": self.se if is_number(self.se) else None,
-            "n_items": self.n_items,
-            "scaled": self.scaled.to_json(),
-            "topics": {topic: dict(entry) for topic, entry in self.topics.items()},
-        }
+        return {name: json_value(value) for name, value in vars(self).items()}
 
 
 def categories_as_responses(bank: ItemBank, values: np.ndarray) -> Responses:

@@ -8,9 +8,8 @@ from fastapi import APIRouter, Depends, Form, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 from fastapi.routing import APIRoute
 
-from irtcat.service.attempts import taking
-from irtcat.service.attempts.devices import attempt_key, device_with, remember_device
-from irtcat.service.base.errors import ServiceError, UnauthorizedError
+from irtcat.service.attempts.devices import remember_device
+from irtcat.service.base.errors import ServiceError
 from irtcat.service.lti.attempts import attempt_of_launch, link_summary, start, test_of
 from irtcat.service.lti.choosing import choices
 from irtcat.service.lti.configuration import tool_configuration
@@ -26,7 +25,7 @@ from irtcat.service.lti.launching import (
 )
 from irtcat.service.pages import CheckedForm, language_of, render, service_of
 from irtcat.service.pages.formats import spoken_time
-from irtcat.service.pages.taker import test_address
+from irtcat.service.pages.taker import has_attempt, test_address
 
 PATH = "/lti"
 
@@ -196,19 +195,9 @@ def begin(request: Request, code: str, form: CheckedForm) -> Response:
     if known.kind != "test":
         raise LaunchError("This launch opens no test.")
     begun = attempt_of_launch(service, known)
-    if begun is not None and _has(request, begun.attempt):
+    if begun is not None and has_attempt(request, begun.attempt):
         return RedirectResponse(test_address(begun.attempt), status_code=303)
     started = start(service, known)
     response = RedirectResponse(test_address(started.attempt), status_code=303)
     remember_device(request, response, started)
     return response
-
-
-def _has(request: Request, attempt: str) -> bool:
-    """Whether this browser is the device of an attempt."""
-    try:
-        device = device_with(request, attempt_key(attempt))
-        taking.check_device(service_of(request), attempt, device.secret)
-    except UnauthorizedError:
-        return False
-    return True

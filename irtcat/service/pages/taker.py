@@ -70,7 +70,7 @@ def _device(request: Request) -> Device:
     return device_with(request, request.path_params["key"])
 
 
-def _has_attempt(request: Request, attempt: str) -> bool:
+def has_attempt(request: Request, attempt: str) -> bool:
     """Whether this browser is the device of an attempt."""
     try:
         device = device_with(request, attempt_key(attempt))
@@ -124,7 +124,7 @@ def start_page(request: Request, ticket: str) -> Response:
         back=f"/t/{ticket}",
         test=invitation,
         limit=None if invitation.seconds is None else spoken_time(invitation.seconds, language),
-        continues=bool(invitation.attempt) and _has_attempt(request, invitation.attempt),
+        continues=bool(invitation.attempt) and has_attempt(request, invitation.attempt),
     )
 
 
@@ -133,7 +133,7 @@ def start(request: Request, ticket: str, form: CheckedForm) -> Response:
     """Give the test to this device; one that has it continues."""
     service = service_of(request)
     begun = taking.invitation(service, ticket).attempt
-    if begun and _has_attempt(request, begun):
+    if begun and has_attempt(request, begun):
         return RedirectResponse(test_address(begun), status_code=303)
     started = taking.begin(service, ticket, form_secret(request))
     response = RedirectResponse(test_address(started.attempt), status_code=303)

@@ -1,10 +1,9 @@
-"""Uploads: banks, items and test definitions from files that a browser or a program sent."""
+"""Uploads: items and test definitions from files that a browser or a program sent."""
 
 import tempfile
 from pathlib import Path
 
 from irtcat._common.checks import InputError
-from irtcat.bank import ItemBank
 from irtcat.service.content import ItemSet, read_items
 from irtcat.service.content.packages import open_package
 from irtcat.service.definition import TestDefinition, parse_definition
@@ -28,21 +27,6 @@ def uploaded_definition(data: bytes) -> TestDefinition:
     except UnicodeDecodeError:
         raise InputError("The test definition is not text in UTF-8.") from None
     return parse_definition(text)
-
-
-def uploaded_bank(data: bytes) -> ItemBank:
-    """An item bank from the bytes of an ``.npz`` file.
-
-    Raises:
-        InputError: for a file that is no bank.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "bank.npz"
-        path.write_bytes(data)
-        try:
-            return ItemBank.load(path)
-        except InputError as error:
-            raise InputError(str(error).replace(str(path), "bank.npz")) from None
 
 
 def uploaded_items(data: bytes, *, is_table: bool) -> ItemSet:

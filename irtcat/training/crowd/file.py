@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from irtcat._common.checks import InputError, argument_error
-from irtcat._files.archives import array_file
+from irtcat._files.archives import array_file, npz_target, write_arrays
 from irtcat._files.formats import FileFormat
-from irtcat._files.reading import MOST_BYTES, parse_json
-from irtcat._files.writing import check_target, replacing
+from irtcat._files.reading import MOST_BYTES
+from irtcat._files.writing import replacing
 from irtcat.responses._metadata import frame_from_plain, frame_to_plain
 from irtcat.training.learners import OTHER
 
@@ -22,17 +22,9 @@ ARRAYS = ("item_ids", "classes", "labels", "predictions", "trained_on", "subject
 OPTIONAL = ("gold", "probabilities")
 
 
-def check_name(path: str | os.PathLike[str]) -> Path:
-    """The file to write to, whose name ends in ``.npz``."""
-    target = check_target(path)
-    if target.suffix != ".npz":
-        raise argument_error("path", "a file name that ends in .npz", str(path))
-    return target
-
-
 def write_crowd_file(crowd: Any, path: str | os.PathLike[str]) -> Path:
     """Write a crowd; see `irtcat.training.crowd.Crowd.save`."""
-    target = check_name(path)
+    target = npz_target(path)
     classes = crowd.classes
     if classes.dtype.kind == "O" and all(isinstance(value, str) for value in classes):
         classes = classes.astype(np.str_)
@@ -50,7 +42,7 @@ def write_crowd_file(crowd: Any, path: str | os.PathLike[str]) -> Path:
     }
     arrays |= {name: getattr(crowd, name) for name in OPTIONAL if getattr(crowd, name) is not None}
     with replacing(target) as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
+        write_arrays(file, arrays)
     return target
 
 
@@ -63,7 +55,7 @@ def read_crowd_file(path: str | os.PathLike[str], max_bytes: int = MOST_BYTES) -
     with array_file(path, damaged, max_bytes) as archive:
         if META not in archive.names:
             raise InputError(f"{path}: this is not a crowd (see Crowd.save).")
-        meta = _read_meta(archive[META], path, damaged)
+        meta = archive.document(META, CROWD)
         if missing := set(ARRAYS) - set(archive.names):
             raise damaged(f"the array {min(missing)} is missing")
         fields: dict[str, Any] = archive.read(*ARRAYS, *OPTIONAL)
@@ -77,15 +69,6 @@ def read_crowd_file(path: str | os.PathLike[str], max_bytes: int = MOST_BYTES) -
     if not valid:
         raise damaged("its arrays do not fit together")
     return fields
-
-
-def _read_meta(text: np.ndarray, path: Any, damaged: Any) -> dict[str, Any]:
-    """The JSON part, with format and version checked."""
-    if text.shape != () or text.dtype.kind != "U":
-        raise damaged("its description is not text")
-    meta = parse_json(str(text).encode("utf-8", "replace"), str(path), MOST_BYTES)
-    CROWD.check(meta, path)
-    return dict(meta)
 
 
 def _fits(fields: dict[str, Any]) -> bool:

@@ -5,9 +5,9 @@ gives response patterns for a whole training set (Lalor, Wu & Yu 2019).
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import pandas as pd
 
 from irtcat._common.checks import argument_error, check_choice, check_count
 from irtcat._common.executors import executor_of, results_of
-from irtcat._common.progress import progress as progress_bar
+from irtcat._common.progress import Progress, ProgressOption, with_progress
 from irtcat._common.types import FloatArray, IntArray
 from irtcat._files.reading import MOST_BYTES
 from irtcat.responses import Responses
@@ -29,8 +29,6 @@ from irtcat.training.crowd.predictions import read_predictions
 from irtcat.training.crowd.store import Store, as_text, digest
 from irtcat.training.design import Assignment, Member, assignments, check_graders, draw_members
 from irtcat.training.learners import NONE, Answers, Setup, name_of, train
-
-Progress = Callable[[int, int, str], Any]
 
 FEW_GRADERS = 5
 """Items with fewer graders are flagged."""
@@ -172,6 +170,7 @@ class Crowd:
         return pd.DataFrame(columns, index=index)
 
 
+@with_progress("Training the crowd")
 def build(
     fit_predict: Any,
     data: tuple[Any, Any],
@@ -186,7 +185,7 @@ def build(
     executor: Executor | None = None,
     workers: int = 1,
     folder: str | os.PathLike[str] | None = None,
-    progress: Progress | bool = False,
+    progress: ProgressOption = None,
 ) -> Crowd:
     """Train members on random subsets with some wrong labels, and predict all items with each.
 
@@ -261,7 +260,7 @@ def build(
     check_choice("probabilities", probabilities, ("none", "gold", "all"))
     members = draw_members(n_members, len(labels), size, label_noise, seed, len(learners))
     check_graders(members, len(labels), min_graders)
-    if not isinstance(progress, (bool, np.bool_)) and not callable(progress):
+    if progress is not None and not callable(progress):
         raise argument_error("progress", "True, False or a function", progress)
     store = None
     if folder is not None:
@@ -276,10 +275,8 @@ def build(
         }  # fmt: skip
         store = Store(folder, settings)
     setup = Setup(learners, X, labels, classes, probabilities)
-    report = progress if callable(progress) else None
-    bar = progress_bar("Training the crowd") if progress and report is None else nullcontext(report)
-    with parallel as trainer, bar as line:
-        return _train_members(setup, members, ids, names, seed, trainer, store, line)
+    with parallel as trainer:
+        return _train_members(setup, members, ids, names, seed, trainer, store, progress)
 
 
 def from_predictions(
@@ -350,7 +347,7 @@ def _train_members(
     seed: int,
     executor: Executor | None,
     store: Store | None,
-    progress: Any,
+    progress: Progress | None,
 ) -> Crowd:
     """Train the members that are not in the store, and build the crowd."""
     n, n_items = len(members), len(setup.labels)

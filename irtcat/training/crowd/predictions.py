@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, check_unique
+from irtcat._common.positions import positions_of_ids
 from irtcat._common.types import FloatArray, IntArray
 from irtcat._files.archives import read_npy
 from irtcat.io.text import column_numbers, read_table
@@ -129,10 +130,7 @@ def _table(
         raise argument_error("predictions", "a table with rows", "a header alone")
     if frame["item"].duplicated().any():
         raise argument_error("predictions", "one row per item", frame["item"].mode()[0])
-    indices = pd.Index(ids).get_indexer(pd.Index(frame["item"]))
-    if (indices < 0).any():
-        unknown = frame.loc[indices < 0, "item"].iloc[0]
-        raise argument_error("predictions", "of the items", unknown)
+    indices = positions_of_ids("predictions", frame["item"], ids)
     codes = np.full(len(ids), NONE, np.int32)
     text = frame["prediction"].to_numpy(object)
     predicted = encode(text, classes.astype(str), len(text))

@@ -1,7 +1,6 @@
 """A crowd on disk: a folder with one file per finished member."""
 
 import hashlib
-import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from irtcat._common.checks import InputError, argument_error
 from irtcat._files.archives import array_file
 from irtcat._files.formats import FileFormat
+from irtcat._files.json import json_value, write_json
 from irtcat._files.reading import MOST_BYTES, read_json, status_of
 from irtcat._files.writing import replacing
 from irtcat.training.learners import Answers
@@ -94,7 +94,7 @@ class Store:
         status_of(folder)  # raises a readable error for an invalid path
         self.folder = Path(folder)
         self._digest = digest(settings)
-        settings = json.loads(json.dumps({**FOLDER.head, **settings}))
+        settings = json_value({**FOLDER.head, **settings})
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             # Ignores hidden files, such as partial ones of a killed process.
@@ -108,8 +108,7 @@ class Store:
             raise argument_error(
                 "folder", "empty or the folder of a crowd", f"{folder} with other files"
             )
-        with replacing(self.folder / SETTINGS) as file:
-            file.write(json.dumps(settings, indent=1).encode())
+        write_json(self.folder / SETTINGS, settings)
 
     def _compare(self, settings: dict[str, Any]) -> None:
         """Raise if the folder belongs to another crowd."""

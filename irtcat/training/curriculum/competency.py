@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from irtcat._common.checks import argument_error, check_choice, check_count
+from irtcat._common.checks import argument_error, check_choice, check_count, is_number
 from irtcat._common.types import IntArray
 from irtcat.training.curriculum.base import Curriculum, Row
 from irtcat.training.curriculum.examples import examples_of, ordered
@@ -81,8 +81,7 @@ class Competency(Curriculum):
             ("epochs_to_all", epochs_to_all, 1e-9, np.inf, "a finite number above 0"),
             ("start", start, 1e-9, 1.0, "a share above 0 and at most 1"),
         ):
-            number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-            if not number or not np.isfinite(value) or not low <= value <= high:
+            if not is_number(value) or not low <= value <= high:
                 raise argument_error(name, must, value)
         examples = examples_of(items, missing, sloped=False)
         check_count("min_length", min_length, 1, len(examples.b))

@@ -14,6 +14,7 @@ import pandas as pd
 from irtcat._common.checks import InputError, argument_error, shorten
 from irtcat._common.types import BoolArray, IntArray
 from irtcat._files.csv import is_marked, unescape, write_csv
+from irtcat._files.json import json_value
 from irtcat._files.reading import check_regular, numbered_lines, parse_json
 from irtcat._files.writing import replacing
 from irtcat.io.parquet import parquet_batches, reading_parquet
@@ -373,19 +374,17 @@ class _JsonWriter:
 
     def write_batch(self, batch: Any) -> None:
         for row in batch.to_pylist():
-            text = json.dumps(row, ensure_ascii=False, default=_plain)
+            text = json.dumps(json_value(row, _refuse), ensure_ascii=False)
             self._out.write(text.encode("utf-8") + b"\n")
 
     def close(self) -> None:
         """Nothing is pending."""
 
 
-def _plain(value: Any) -> str:
-    """Dates and times in ISO format; other values that JSON lacks are refused."""
-    if not hasattr(value, "isoformat"):
-        must = "values of JSON, dates and times"
-        raise argument_error("source", must, type(value).__name__, "Write a .parquet file.")
-    return str(value.isoformat())
+def _refuse(value: Any) -> None:
+    """Raise for a value that JSON lacks: its text would not be the value."""
+    must = "values of JSON, dates and times"
+    raise argument_error("source", must, type(value).__name__, "Write a .parquet file.")
 
 
 def _parquet_writer(out: IO[bytes], schema: Any) -> Any:

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import InputError, argument_error, check_choice, check_count
+from irtcat._common.checks import InputError, argument_error, check_choice, check_count, is_number
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.responses import Responses
@@ -282,8 +282,7 @@ def _check_amount(rule: str, tau: Any, keep: Any) -> None:
             f"Got {'neither' if tau is None else 'both'}."
         )
     if tau is not None:
-        number = isinstance(tau, (int, float, np.number)) and not isinstance(tau, bool)
-        if not number or not np.isfinite(tau):
+        if not is_number(tau):
             raise argument_error("tau", "a finite number", tau)
         if RULES[rule].statistic == "pc" and not 0 <= tau <= 1:
             raise argument_error("tau", "a share from 0 to 1", tau)

@@ -15,6 +15,7 @@ from irtcat._common.checks import (
     check_ids,
     check_unique,
     is_number,
+    is_whole,
 )
 from irtcat._common.per_item import per_item
 from irtcat._common.types import FloatArray, IntArray
@@ -79,7 +80,7 @@ def read_items(items: Any) -> Items:
     Raises:
         InputError: for anything else, ids that repeat, or parameters out of range.
     """
-    if isinstance(items, (int, np.integer)) and not isinstance(items, bool):
+    if is_whole(items):
         check_count("items", items, 1)
         return Items(int(items), None, _no_prior(), 0.0, None)
     if hasattr(items, "to_frame") and hasattr(items, "item_ids"):

@@ -7,6 +7,7 @@ from starlette.datastructures import UploadFile
 
 from irtcat import plot
 from irtcat._common.checks import InputError
+from irtcat.bank import ItemBank
 from irtcat.service.accounts.accounts import Account
 from irtcat.service.attempts import library
 from irtcat.service.attempts.library import PublishedTest, published_test
@@ -30,7 +31,7 @@ from irtcat.service.pages.staff.base import (
     svg,
     whole_number,
 )
-from irtcat.service.storage.uploads import uploaded_bank, uploaded_definition, uploaded_items
+from irtcat.service.storage.uploads import uploaded_definition, uploaded_items
 
 router = part_router()
 
@@ -124,7 +125,7 @@ def publish(request: Request, account: Publisher, form: CheckedForm) -> Response
     try:
         n_simulated = whole_number(form, "n_simulated", "Simulated takers", 20, 10_000)
         definition = uploaded_definition(_file(form, "definition", "Test definition")[0])
-        bank = uploaded_bank(_file(form, "bank", "Item bank")[0])
+        bank = ItemBank.from_bytes(_file(form, "bank", "Item bank")[0])
         content, file_name = _file(form, "items", "Items")
         items = uploaded_items(content, is_table=file_name.lower().endswith(".csv"))
         name, _ = library.publish(
