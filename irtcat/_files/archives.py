@@ -90,11 +90,11 @@ class ArrayFile:
         """The JSON document in an array of one text, which has the head of the format."""
         text = self[name]
         if text.shape != () or text.dtype.kind != "U":
-            raise self._damaged("its description is not text")
+            raise self._damaged(f"its {name} is not text")
         try:
             document = parse_json(str(text).encode("utf-8", "replace"), "", MOST_BYTES)
         except InputError:
-            raise self._damaged("its description is not JSON") from None
+            raise self._damaged(f"its {name} is not JSON") from None
         file_format.check(document, self._path)
         return dict(document)
 

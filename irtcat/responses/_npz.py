@@ -85,7 +85,7 @@ def _load(
     source: Any, path: Any, max_bytes: int
 ) -> tuple[dict[str, np.ndarray], dict[str, Any] | None]:
     """Read the arrays of responses; other members of the archive are not unpacked."""
-    with array_file(source, lambda _: _damaged(path), max_bytes, path) as archive:
+    with array_file(source, lambda why: _damaged(path, f" ({why})"), max_bytes, path) as archive:
         for key in ("X", "subjects", "items"):
             if key not in archive.names:
                 has = shorten(sorted(archive.names))
@@ -94,8 +94,8 @@ def _load(
         return archive.read("X", "subjects", "items", *ADDED), metadata
 
 
-def _damaged(path: Any) -> InputError:
-    return InputError(f"{path}: the archive is damaged. Write it again.")
+def _damaged(path: Any, why: str = "") -> InputError:
+    return InputError(f"{path}: the archive is damaged{why}. Write it again.")
 
 
 def _ids(path: Any, arrays: dict[str, np.ndarray], key: str, n: int) -> np.ndarray:

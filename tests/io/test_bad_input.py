@@ -149,8 +149,8 @@ ARCHIVES = [
     ("range", {"X": np.array([[0, 1], [-7, 1]])}, r"row 2 \(b\), column 1 \(q\).*Got -7"),
     ("minus one in floats", {"X": np.array([[0.5, -1], [0, 1]])}, r"row 1 \(a\), column 2.*NaN"),
     ("all missing", {"X": np.full((2, 2), -1)}, r"at least one of them observed"),
-    ("damaged metadata", {"codes": [0, 1], "metadata": "{"}, r"metadata: expected JSON"),
-    ("metadata of numbers", {"codes": [0, 1], "metadata": 3}, r"the metadata are damaged"),
+    ("damaged metadata", {"codes": [0, 1], "metadata": "{"}, r"its metadata is not JSON"),
+    ("metadata of numbers", {"codes": [0, 1], "metadata": 3}, r"its metadata is not text"),
     ("codes do not fit", {"codes": [0, 2], "metadata": json.dumps(
         {**SAVED.head, "subjects": {}, "items": {}})},
      r"X, codes and ids are inconsistent"),
