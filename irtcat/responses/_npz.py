@@ -11,17 +11,19 @@ from irtcat._files.archives import array_file
 from irtcat._files.reading import MOST_BYTES, parse_json
 from irtcat.responses._metadata import frame_from_plain
 from irtcat.responses._table import CellMatrix
+from irtcat.responses._trials import mean_of_trials
 from irtcat.responses.responses import SAVED, Responses, responses_of
 
-ADDED = {"codes", "metadata", "trials"}
+ADDED = {"codes", "metadata", "trials", "trial_values"}
 """Arrays that `Responses.save` adds; it stores the codes separately, as X has categories 0..K-1."""
 
 
 def read_npz(path: Path, duplicates: str = "refuse", max_bytes: int = MOST_BYTES) -> Responses:
     """Read ``X`` (subjects x items; -1 or NaN = missing), ``subjects`` and ``items``.
 
-    For a file of `Responses.save`, also the metadata and the original codes. Arrays of
-    Python objects are refused: they are pickles, and pickles run code.
+    A third dimension of X is that of numbered trials. For a file of `Responses.save`, also the
+    metadata and the original codes. Arrays of Python objects are refused: they are pickles, and
+    pickles run code.
 
     Args:
         path: the file.
@@ -40,15 +42,16 @@ def read_npz(path: Path, duplicates: str = "refuse", max_bytes: int = MOST_BYTES
     """
     arrays = _load(path, max_bytes)
     X = arrays["X"]
-    if X.ndim != 2 or 0 in X.shape:
-        raise InputError(f"{path}: expected X to be subjects x items. Got shape {X.shape}.")
+    if X.ndim not in (2, 3) or 0 in X.shape:
+        must = "subjects x items, or subjects x items x trials"
+        raise InputError(f"{path}: expected X to be {must}. Got shape {X.shape}.")
     if X.dtype.kind not in "biuf":
         raise InputError(f"{path}: expected X to hold real numbers. Got the type {X.dtype}.")
     ids = [
-        _ids(path, arrays, key, n) for key, n in zip(("subjects", "items"), X.shape, strict=True)
+        _ids(path, arrays, key, n) for key, n in zip(("subjects", "items"), X.shape, strict=False)
     ]
     if ADDED & arrays.keys():
-        if not {"codes", "metadata"} <= arrays.keys():
+        if X.ndim != 2 or not {"codes", "metadata"} <= arrays.keys():
             raise _damaged(path)
         return _saved(path, arrays, *ids)
     for key, values in zip(("subjects", "items"), ids, strict=True):
@@ -57,6 +60,12 @@ def read_npz(path: Path, duplicates: str = "refuse", max_bytes: int = MOST_BYTES
             advice = 'Pass duplicates="first" to keep the first, or "suffix" to rename.'
             got = f"Got repeats of {shorten(repeated)}"
             raise InputError(f"{path}: expected {key} to be unique. {got}. {advice}")
+
+    if X.ndim == 3:
+        try:
+            return Responses.from_trials(X, ids[0], ids[1], duplicates=duplicates)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
 
     def fail(row: int, column: int, expected: str, advice: str) -> NoReturn:
         position = (
@@ -123,8 +132,10 @@ def _saved(
     else:
         low, high = np.fmin.reduce(X, axis=None), np.fmax.reduce(X, axis=None)
         valid = X.dtype == np.float32 and bool(low >= 0 and high <= 1) and codes == (0, 1)
-    trials = arrays.get("trials")
-    if trials is not None:
+    trials, scores = arrays.get("trials"), arrays.get("trial_values")
+    if scores is not None:
+        valid = valid and trials is not None and _is_mean(X, trials, scores)
+    elif trials is not None:
         trials_valid = (
             trials.shape == X.shape and trials.dtype == np.int16 and X.dtype == np.float32
         )
@@ -143,6 +154,21 @@ def _saved(
         subjects=tables[0],
         items=tables[1],
         trials=trials,
+        trial_values=scores,
+    )
+
+
+def _is_mean(X: np.ndarray, trials: np.ndarray, scores: np.ndarray) -> bool:
+    """Whether the responses and the numbers of trials are those of the scores."""
+    if scores.ndim != 3 or scores.shape[:2] != X.shape or scores.dtype != np.float32:
+        return False
+    low, high = np.fmin.reduce(scores, axis=None), np.fmax.reduce(scores, axis=None)
+    means, counts = mean_of_trials(scores)
+    return (
+        bool(low >= 0 and high <= 1)
+        and trials.dtype == counts.dtype
+        and np.array_equal(trials, counts)
+        and np.array_equal(X, means, equal_nan=True)
     )
 
 
