@@ -270,6 +270,7 @@ class Responses:
         item: str = "item",
         response: str = "response",
         *,
+        trial: str = "trial",
         duplicates: str = "refuse",
         ignore: Any = (),
         subject_columns: Any = (),
@@ -288,9 +289,11 @@ class Responses:
             item: name of the column of item ids (item_id, question, problem, ...).
             response: name of the column of responses (score, correct, value, ...): 0/1, true/false,
                 fractions, integer codes, or such numbers as text.
-            duplicates: what to do with a pair that occurs twice with different responses: "refuse"
-                or "first" (keep the first).
-            ignore: names of columns that are not detected as one of the three.
+            trial: name of the column that numbers the trials of a pair (epoch, repeat, ...), if
+                there is one: see `from_trials`. They are numbered within each subject.
+            duplicates: what to do with a pair (or a trial of it) that occurs twice with different
+                responses: "refuse" or "first" (keep the first).
+            ignore: names of columns that are not detected as one of these.
             subject_columns: names of columns with what is known of the subjects, one value for
                 each; they become ``subjects``.
             codes: see `from_array`.
@@ -328,6 +331,7 @@ class Responses:
             subject=subject,
             item=item,
             response=response,
+            trial=trial,
             layout="long",
             duplicates=duplicates,
             ignore=names_of("ignore", ignore),
@@ -746,8 +750,10 @@ def long_responses(
     table = frame_table(name, frame)
     columns = find_long_columns(table, options)
     assert columns is not None
-    subject, item, response = (table.header[column] for column in columns)
-    roles = f"subject = {subject}, item = {item}, response = {response}"
+    names = ("subject", "item", "response", "trial")
+    roles = ", ".join(
+        f"{role} = {table.header[column]}" for role, column in zip(names, columns, strict=False)
+    )
     return responses_of(
         read_long(
             table, frame.iloc[:, [*columns, *subject_columns(table, options)]], columns, options
@@ -770,11 +776,12 @@ def with_facets(
     Raises:
         InputError: for a name that is no further column, or a response without a level.
     """
-    columns = find_long_columns(frame_table(name, frame), options)
+    names = [facets] if isinstance(facets, str) else list(facets)
+    aside = replace(options, ignore=(*options.ignore, *map(str, names)))
+    columns = find_long_columns(frame_table(name, frame), aside)
     assert columns is not None
     item = frame.columns[columns[1]]
     known = [column for at, column in enumerate(frame.columns) if at not in columns]
-    names = [facets] if isinstance(facets, str) else list(facets)
     wrong = [
         facet
         for facet in names
@@ -796,7 +803,7 @@ def with_facets(
     metadata = metadata[~metadata.index.duplicated()]
     if items is not None:
         metadata = metadata.join(items.set_axis(items.index.map(str), axis=0), on=BASE_ITEM)
-    return frame.assign(**{item: combined}), metadata
+    return frame.assign(**{item: combined}).drop(columns=names), metadata
 
 
 def responses_of(
@@ -811,9 +818,15 @@ def responses_of(
         options: ``codes``, ``subjects`` and ``items`` of `Responses.from_array`.
     """
     try:
-        responses = Responses.from_array(
-            cells.matrix, cells.subjects, cells.items, duplicates=duplicates, **options
-        )
+        if cells.scores is None:
+            responses = Responses.from_array(
+                cells.matrix, cells.subjects, cells.items, duplicates=duplicates, **options
+            )
+        else:
+            options.pop("codes", None)
+            responses = Responses.from_trials(
+                cells.scores, cells.subjects, cells.items, duplicates=duplicates, **options
+            )
         if cells.about is not None:
             _, kept = resolve_duplicates("subject_ids", cells.subjects, duplicates)
             about = cells.about if kept is None else cells.about.iloc[kept]

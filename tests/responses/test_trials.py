@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import irtcat
 from irtcat import fit
 from irtcat._common.checks import InputError
 from irtcat.io import read_responses
@@ -180,3 +181,118 @@ def test_more_trials_than_counted():
         Responses(**{**parts, "trial_values": CUBE})
     with pytest.raises(InputError, match="Got 3 of 0"):
         Responses(**{**parts, "trials": None})
+
+
+# Long tables -------------------------------------------------------------------------------------
+
+ROWS = [
+    (subject, item, label, int(CUBE[s, i, t]))
+    for s, subject in enumerate("ab")
+    for i, item in enumerate("xy")
+    for t, label in enumerate((2, 9, 10))
+    if CUBE[s, i, t] >= 0
+]
+LONG = pd.DataFrame(ROWS, columns=["model", "question", "epoch", "correct"])
+EXPECTED = Responses.from_trials(CUBE[:2], ["a", "b"], ["x", "y"])
+
+
+@pytest.mark.parametrize("name", ["epoch", "trial", "repeat", "trial_id", "Repetition"])
+def test_long_tables_with_usual_names(name):
+    r = Responses.from_long(LONG.rename(columns={"epoch": name}))
+    assert r == EXPECTED
+    assert f"trial = {name}" in r.origin
+
+
+def test_all_readers_take_trials(tmp_path):
+    shuffled = LONG.sample(frac=1, random_state=3)
+    assert (
+        irtcat.as_responses(shuffled.to_dict("records")).subset(["a", "b"], ["x", "y"]) == EXPECTED
+    )
+    LONG.to_csv(tmp_path / "t.csv", index=False)
+    assert irtcat.read_responses(tmp_path / "t.csv") == EXPECTED
+    LONG.to_parquet(tmp_path / "t.parquet")
+    assert irtcat.read_responses(tmp_path / "t.parquet") == EXPECTED
+    named = LONG.rename(columns={"epoch": "run"})
+    named.to_csv(tmp_path / "n.csv", index=False)
+    assert irtcat.read_responses(tmp_path / "n.csv", trial="run") == EXPECTED
+    assert irtcat.as_responses(named, trial="run") == EXPECTED
+    with pytest.raises(InputError, match=r"line 4, .*have '1' in line 2.*with trial="):
+        irtcat.read_responses(tmp_path / "n.csv")
+
+
+def test_trials_are_numbered_within_each_subject():
+    """Names of runs differ between subjects; the axis is as long as the most of one."""
+    table = LONG.assign(epoch=LONG["model"] + "-run-" + LONG["epoch"].astype(str))
+    assert Responses.from_long(table) == EXPECTED
+
+
+def test_metadata_of_subjects_beside_trials():
+    table = LONG.assign(size=LONG["model"].map({"a": 7, "b": 70}))
+    r = Responses.from_long(table, subject_columns=["size"])
+    assert r.subjects["size"].tolist() == [7, 70]
+    np.testing.assert_array_equal(r.trial_values, EXPECTED.trial_values)
+
+
+def test_facets_are_no_trials():
+    r = Responses.from_long(LONG, facets=["epoch"])
+    assert r.n_items == 6
+    assert r.trial_values is None
+
+
+def test_a_trial_column_without_repeats_is_a_plain_table():
+    """Such as the order in which items were presented: no cube, and graded codes are allowed."""
+    table = pd.DataFrame(
+        {"subject": ["a", "a", "b", "b"], "item": ["x", "y"] * 2, "response": [1, 4, 2, 3]}
+    )
+    r = Responses.from_long(table.assign(trial=[1, 2, 2, 1]))
+    assert r == Responses.from_long(table)
+    assert r.trials is None
+
+
+def test_one_trial_for_some_and_more_for_others():
+    r = Responses.from_long(LONG[(LONG["model"] == "a") | (LONG["epoch"] == 2)])
+    assert r.trials.tolist() == [[3, 3], [1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (
+            pd.concat([LONG, LONG.iloc[[0]].assign(correct=0)]),
+            r"row 12, .*subject 'a' and item 'x' in trial 2 have '1' in row 1\. duplicates=",
+        ),
+        (
+            LONG.assign(correct=LONG["correct"] * 2),
+            r"row 1, .*a score from 0 to 1. Got '2'.*'epoch'",
+        ),
+        (
+            LONG.assign(epoch=np.where(LONG.index == 3, None, LONG["epoch"])),
+            r"row 4, .*an id, not NA",
+        ),
+        (LONG.assign(repeat=1), r"'epoch' and 'repeat' could all be the trial column"),
+        (LONG.drop(columns="epoch"), r"have '1' in row 1\..*name the column .* with trial="),
+    ],
+)
+def test_bad_long_tables(table, words):
+    with pytest.raises(InputError, match=words):
+        Responses.from_long(table.reset_index(drop=True))
+
+
+def test_the_first_of_equal_trials():
+    again = pd.concat([LONG, LONG.iloc[[0]].assign(correct=0), LONG.iloc[[4]]])
+    assert Responses.from_long(again.reset_index(drop=True), duplicates="first") == EXPECTED
+
+
+def test_sparse_trial_numbers_are_refused(monkeypatch):
+    monkeypatch.setattr("irtcat.responses._table.SPARSE_CELLS", 100)
+    items = np.repeat(np.arange(40), 2)
+    table = pd.DataFrame({"subject": "a", "item": items, "trial": np.arange(80), "response": 1})
+    with pytest.raises(InputError, match="up to 80 numbers a subject, but the rows are 80 of 3200"):
+        Responses.from_long(table)
+    left_out = Responses.from_long(table, ignore="trial")
+    assert left_out.trials is None
+
+
+def test_a_missing_trial_column():
+    with pytest.raises(InputError, match="`trial` argument must be a column"):
+        Responses.from_long(LONG, trial="run")
