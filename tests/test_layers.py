@@ -33,7 +33,8 @@ scoring
 fitting
 selection
 prediction
-cat diagnose leaderboard
+cat diagnose
+leaderboard
 scale training harness
 plot
 report

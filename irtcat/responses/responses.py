@@ -776,12 +776,12 @@ def with_facets(
     Raises:
         InputError: for a name that is no further column, or a response without a level.
     """
-    names = [facets] if isinstance(facets, str) else list(facets)
-    aside = replace(options, ignore=(*options.ignore, *map(str, names)))
-    columns = find_long_columns(frame_table(name, frame), aside)
+    columns = find_long_columns(frame_table(name, frame), options)
     assert columns is not None
+    columns = columns[:3]  # a column of trials may be a facet
     item = frame.columns[columns[1]]
     known = [column for at, column in enumerate(frame.columns) if at not in columns]
+    names = [facets] if isinstance(facets, str) else list(facets)
     wrong = [
         facet
         for facet in names
