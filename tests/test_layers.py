@@ -32,7 +32,8 @@ scoring
 fitting
 selection
 prediction
-cat diagnose leaderboard
+cat diagnose
+leaderboard
 scale training harness
 plot
 report

@@ -317,7 +317,7 @@ CSV = _flag("as_csv", "--csv", help="Print the table as CSV and nothing else.")
 FORCE = _flag("force", "--force", "-f", help="Overwrite existing files without a question.")
 _reader = partial(option, source="irtcat.read_responses", group=READING_FILES)
 READING = (
-    *map(_reader, ("format", "subject", "item", "response")),
+    *map(_reader, ("format", "subject", "item", "response", "trial")),
     _reader("duplicates", choices="irtcat._common.checks.DUPLICATES"),
     _reader("ignore", type=str, default=None, parse=split_texts,
             help="Leave these columns of a table out: names, comma-separated."),

@@ -2,12 +2,17 @@
 
 import typer
 
-from irtcat.cli._command import Options, Output, command_of
+from irtcat.cli._command import Options, Output, Table, command_of
+from irtcat.cli._input import read
 from irtcat.cli._options import EXPECT, RESPONSES, SEED, option, result
 from irtcat.cli._output import records
 from irtcat.cli._session import warn
 
-EXAMPLE = ("irtcat plan dataset:digits_crowd --gap 2 --confidence 0.8",)
+EXAMPLE = (
+    "irtcat plan dataset:digits_crowd --gap 2 --confidence 0.8",
+    "irtcat plan dataset:digits_crowd --gap 6 --aim verdict --reruns 0.7 --costs 3,1 "
+    "--designs random --out split.csv",
+)
 
 
 def _points(gap: float) -> float:
@@ -15,6 +20,16 @@ def _points(gap: float) -> float:
     if not 0 < gap < 100:
         raise typer.BadParameter(f"{gap:g} is not a number of points between 0 and 100.")
     return gap
+
+
+def _costs(text: str) -> tuple[float, ...]:
+    """The costs of an item and of a trial."""
+    from irtcat._common.numbers import number_in
+
+    numbers = [number_in(part) for part in text.split(",")]
+    if len(numbers) != 2 or None in numbers:
+        raise typer.BadParameter(f"{text!r} is not ITEM,TRIAL, two numbers.")
+    return tuple(number for number in numbers if number is not None)
 
 
 @command_of(
@@ -25,14 +40,34 @@ def _points(gap: float) -> float:
     option(
         "designs", listed="irtcat.leaderboard.planning.DESIGNS", help="Comma-separated: {names}."
     ),
+    option("aim", choices="irtcat.leaderboard.planning.AIMS",
+           help="What --confidence is the probability of: {names} (order: the two are ranked "
+           "right; verdict: a 95 % interval of the difference lies on the right side of 0)."),
     EXPECT,
+    option("reruns", type=str,
+           help="Noise of reruns: a file of responses with repeated trials, or an ICC from 0 to 1 "
+           "(the correlation of two runs over items; 1: deterministic). By default the plan is "
+           "about one run."),
+    option("costs", type=str, default=None, parse=_costs, metavar="ITEM,TRIAL", needs="reruns",
+           help="Cost of an item, whatever its number of trials, and of a trial of it; by default "
+           "0,1."),
+    option("budget", type=float, needs="reruns",
+           help="What each subject may cost; no limit by default."),
+    option("max_trials", type=int, min=1),
     SEED,
     result("plan.csv"),
     compiles=False,
-)
+)  # fmt: skip
 def command(o: Options) -> Output:
     """Estimate the items needed to rank two subjects reliably."""
-    plan = o.call(gap=o.gap / 100, designs=tuple(o.designs))
+    from irtcat._common.numbers import number_in
+
+    noise = o.reruns
+    if noise is not None and number_in(noise) is None:
+        noise = read(noise, **o.reading)
+    elif noise is not None:
+        noise = number_in(noise)
+    plan = o.call(gap=o.gap / 100, designs=tuple(o.designs), reruns=noise)
     frame = plan.to_frame()
     o.write("out", frame, "table")
     for flag in plan.flags:
@@ -42,5 +77,9 @@ def command(o: Options) -> Output:
     source = ("--responses", o.unread["responses"], *o.reading_words)
     after = ("select", "-k", n_items, *expect, *source)
     about = {"gap": o.gap, "confidence": o.confidence, "expect": o.expect, "n_items": plan.n_items}
-    about |= {"n_pairs": plan.n_pairs, "flags": plan.flags, "out": o.out}
-    return Output({**about, "designs": records(frame)}, [str(plan), frame], table=frame, next=after)
+    about |= {"aim": o.aim, "n_pairs": plan.n_pairs, "flags": plan.flags, "out": o.out}
+    about["designs"], text = records(frame), [str(plan), frame]
+    if plan.splits is not None:
+        about["splits"] = records(plan.splits)
+        text.append(Table(plan.splits.drop(columns="best"), "Items and trials of each"))
+    return Output(about, text, table=frame, next=after)

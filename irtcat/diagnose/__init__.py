@@ -1,4 +1,4 @@
-"""Model checks: items, pairs of items, overall fit, subjects, dimensions, groups, labels."""
+"""Model checks: items and their pairs, fit, subjects, dimensions, groups, labels, reruns."""
 
 from irtcat.diagnose import labels
 from irtcat.diagnose.dependence import Pairs, ld_statistics, q3
@@ -26,6 +26,7 @@ from irtcat.diagnose.reliability import (
     marginal_reliability,
     omega,
 )
+from irtcat.diagnose.rerun_noise import Reruns, reruns
 
 __all__ = [
     "DIF",
@@ -38,6 +39,7 @@ __all__ = [
     "Pairs",
     "ParallelAnalysis",
     "Populations",
+    "Reruns",
     "coefficient_alpha",
     "compare_factors",
     "compare_populations",
@@ -61,6 +63,7 @@ __all__ = [
     "parallel_analysis",
     "person_fit",
     "q3",
+    "reruns",
     "s_x2",
     "s_x2_table",
 ]

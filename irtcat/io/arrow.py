@@ -193,7 +193,7 @@ def blocks_of(
     )
     if columns is None:
         return _wide(table, read_bytes)
-    names = [table.schema.names[column] for column in columns]
+    names = [table.schema.names[column] for column in columns[:3]]
     return _long(table, names, read_bytes, item_ids)
 
 
@@ -309,7 +309,10 @@ def _fill(
         ids, item_ids, first = names
         at = int(np.argmax(repeated))
         pair = f"{brief(ids[first + rows[at]])} and {brief(item_ids[columns[at]])}"
-        raise InputError(f"{table.name}: {pair} occur twice with different responses.")
+        raise InputError(
+            f"{table.name}: {pair} occur twice with different responses. "
+            "Repeated trials are read with irtcat.read_responses."
+        )
 
 
 def _is_new(subjects: Any, last: list[str]) -> np.ndarray:

@@ -40,7 +40,7 @@ from irtcat.responses._table import (
 ROWS_ARE_SUBJECTS = "one row per subject"
 ROWS_ARE_ITEMS = "one row per item, transposed"
 
-ARGUMENTS = "duplicates|codes|format|subject|item|response|ignore|subject_columns"
+ARGUMENTS = "duplicates|codes|format|subject|item|response|trial|ignore|subject_columns"
 KINDS = (
     "Responses, an array, a data frame, a mapping or list of responses, or the path of a file or "
     "folder"
@@ -53,6 +53,7 @@ def as_responses(
     subject: str = "subject",
     item: str = "item",
     response: str = "response",
+    trial: str = "trial",
     format: str | None = None,
     duplicates: str = "refuse",
     ignore: Any = (),
@@ -91,6 +92,8 @@ are ids |
         subject: name of the subject column of a long table, if it is not detected.
         item: name of its item column.
         response: name of its response column.
+        trial: name of the column that numbers repeated trials, if there is one (epoch, repeat, ...;
+            see `Responses.from_trials`).
         format: "wide" or "long" for the layout of a table, or the format of a file (see
             `irtcat.read_responses`); detected by default.
         duplicates: what to do with repeated ids: "refuse", "first" (keep the first) or "suffix"
@@ -120,8 +123,8 @@ are ids |
         return data
     if isinstance(data, (str, os.PathLike)):
         responses = read_responses(
-            data, format, subject=subject, item=item, response=response, duplicates=duplicates,
-            ignore=ignore, subject_columns=subject_columns,
+            data, format, subject=subject, item=item, response=response, trial=trial,
+            duplicates=duplicates, ignore=ignore, subject_columns=subject_columns,
         )  # fmt: skip
         return replace(responses, origin=": ".join(filter(None, [str(data), responses.origin])))
     if format is not None:
@@ -130,6 +133,7 @@ are ids |
         subject=subject,
         item=item,
         response=response,
+        trial=trial,
         layout=format,
         duplicates=duplicates,
         ignore=names_of("ignore", ignore),

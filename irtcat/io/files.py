@@ -62,6 +62,7 @@ def read_responses(
     subject: str = "subject",
     item: str = "item",
     response: str = "response",
+    trial: str = "trial",
     duplicates: str = "refuse",
     ignore: Any = (),
     subject_columns: Any = (),
@@ -94,9 +95,11 @@ def read_responses(
             model, user, …) is detected if there is only one.
         item: header of the item column (item_id, question, problem, …).
         response: header of the response column (score, correct, value, …).
+        trial: header of the column that numbers repeated trials, if there is one (epoch, repeat,
+            …): see `Responses.from_trials`.
         duplicates: what to do with repeated ids: "refuse", "first" (keep the first) or "suffix"
-            (rename the later ones to "id#2"). In a long table "first" also resolves pairs that
-            occur twice with different responses.
+            (rename the later ones to "id#2"). In a long table "first" also resolves pairs (or
+            trials of them) that occur twice with different responses.
         ignore: names of columns of a table to leave out, such as a total.
         subject_columns: names of columns of a table with what is known of the subjects, such as
             class, gender and age; they become ``Responses.subjects``. In a long table they have
@@ -127,6 +130,7 @@ def read_responses(
         subject=subject,
         item=item,
         response=response,
+        trial=trial,
         layout=layout,
         duplicates=duplicates,
         ignore=names_of("ignore", ignore),

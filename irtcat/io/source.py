@@ -203,7 +203,7 @@ storage (through fsspec) |
     if table is None:
         must = "the path of a file or folder, a pyarrow Dataset or a DuckDB relation"
         raise argument_error("data", must, type(data).__name__)
-    layout = Options(subject, item, response, format)
+    layout = Options(subject, item, response, layout=format)
     found = blocks_of(table, layout, READ_BYTES, item_ids)
     return ResponseSource(
         n_subjects=found.n_subjects,

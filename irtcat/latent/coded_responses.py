@@ -62,8 +62,13 @@ def _as_fractions(values: np.ndarray) -> np.ndarray:
 
 def _trials(responses: Responses) -> np.ndarray:
     """Numbers of trials, as stated or one for each right/wrong answer."""
-    if responses.trials is not None:
+    if responses.trials is not None and responses.is_counted:
         return responses.trials
+    if responses.trials is not None:
+        raise InputError(
+            "The binomial model is for shares k / n of n trials, each right or wrong. Got "
+            f"{responses.kind}. Use the beta model."
+        )
     if responses.is_fractional:
         raise InputError(
             "The binomial model is for shares k / n of n trials. Got fractions without numbers of "

@@ -1,15 +1,22 @@
-"""Planning: number of items needed to rank a gap right, by design-based formulas."""
+"""Planning: number of items, and of trials of each, needed to rank a gap right.
 
+By design-based formulas: no answers are drawn.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy.special import ndtr, ndtri
 
-from irtcat._common.checks import argument_error, check_count, check_interval
+from irtcat._common.checks import argument_error, check_choice, check_count, check_interval
 from irtcat._common.progress import ProgressOption, Steps, with_progress
 from irtcat._common.types import FloatArray, IntArray
+from irtcat.diagnose import Reruns
+from irtcat.diagnose import reruns as diagnose_reruns
+from irtcat.diagnose.rerun_noise import moments, run_variance
 from irtcat.io import as_responses
 from irtcat.leaderboard.gaps import check_confidence, order_curve, smallest_gap
 from irtcat.prediction import full_scores
@@ -31,6 +38,16 @@ SHARE_EXPECTED, FEWEST_EXPECTED = 1 / 3, 10
 """Share of the subjects, and their least number, that stand for stronger or weaker new ones: fewer
 have too few close pairs."""
 
+MAX_TRIALS = 10
+"""Most trials of an item in a plan, by default."""
+
+ALPHA, POWER = 0.05, 0.8
+"""Two-sided level of the test whose power is given, and the power of the smallest difference."""
+
+AIMS = {"order": 0.0, "verdict": float(ndtri(1 - ALPHA / 2))}
+"""How many standard errors the observed difference must exceed: 0 to rank right, or those of the
+95 % interval, so that it lies on the right side of 0."""
+
 NORMAL_SIZE = 10
 """Below this number of items the normal approximation of a difference of means is flagged."""
 
@@ -45,6 +62,8 @@ class PairVariances(NamedTuple):
         share: shared items as a share of all items.
         one: position of one subject.
         other: position of the other.
+        trial: variance of the difference of two trials of an item; 0 for the run at hand.
+        run: variance of the difference of two whole runs.
     """
 
     gap: FloatArray
@@ -52,17 +71,36 @@ class PairVariances(NamedTuple):
     share: FloatArray
     one: IntArray
     other: IntArray
+    trial: FloatArray | float = 0.0
+    run: float = 0.0
 
-    def standard_errors(self, k: int, n_items: int) -> FloatArray:
-        """SD of the difference of both means over k of N items, ``S sqrt((1 - k/N) / k)``."""
-        return np.sqrt(self.variance * (1 - k / n_items) / np.maximum(k * self.share, 1e-300))
+    def standard_errors(self, k: int, n_items: int, n_trials: int = 1) -> FloatArray:
+        """SD of the difference of both means over r trials of k of N items.
 
-    def chances(self, k: int, n_items: int, gap: FloatArray | float | None = None) -> FloatArray:
-        """Probability that k items rank each pair right, ``Phi(gap / SE)``."""
+        ``S^2 (1 - k/N) / k + V_trial / (k r) + V_run / r``, the square of it.
+        """
+        k_shared = np.maximum(k * self.share, 1e-300)
+        of_items = self.variance * (1 - k / n_items) / k_shared
+        return np.sqrt(of_items + (self.trial / k_shared + self.run) / n_trials)
+
+    def chances(
+        self,
+        k: int,
+        n_items: int,
+        gap: FloatArray | float | None = None,
+        n_trials: int = 1,
+        width: float = 0.0,
+    ) -> FloatArray:
+        """Probability that each pair differs by more than ``width`` SE, in the right order.
+
+        ``Phi(gap / SE - width)``; with a width of 0 that k items rank the pair right.
+        """
         gaps = self.gap if gap is None else gap
-        error = self.standard_errors(k, n_items)
+        error = self.standard_errors(k, n_items, n_trials)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(error > 0, ndtr(gaps / error), np.where(np.asarray(gaps) > 0, 1.0, 0.5))
+            return np.where(
+                error > 0, ndtr(gaps / error - width), np.where(np.asarray(gaps) > 0, 1.0, 0.5)
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,12 +109,19 @@ class Plan:
 
     Attributes:
         table: one row per design (see `to_frame`).
-        curve: one row per design and k: ``chance``, the probability of ranking the gap right.
+        curve: one row per design and k: ``chance``, the probability of reaching the aim.
         gap: the gap between full scores, in score units.
-        confidence: required probability of the right order.
+        confidence: required probability of the aim.
         n_items: number of items in the full benchmark.
         n_pairs: number of pairs of subjects used.
         flags: warnings.
+        aim: "order" or "verdict".
+        splits: with ``reruns``, one row per design and number of trials: n_items, the smallest
+            number that reaches ``confidence`` (with a budget: all that it pays); cost; se, the
+            standard error of a difference in points; chance of the right order; power of a
+            two-sided test at 5 % to find the gap, in the right direction; smallest_gap, in points,
+            that the test finds with a power of 80 %; best. Rows that cannot reach ``confidence``
+            are of all items.
     """
 
     table: pd.DataFrame
@@ -86,11 +131,20 @@ class Plan:
     n_items: int
     n_pairs: int
     flags: tuple[str, ...]
+    aim: str = "order"
+    splits: pd.DataFrame | None = None
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{name} {k}" for name, k in self.table["n_items"].items())
+        if self.splits is not None:
+            columns = self.table[["n_items", "n_trials", "power"]]
+            counts = ", ".join(
+                f"{name} {k} x {r} trials (power {power:.2f})"
+                for name, k, r, power in columns.itertuples()
+            )
+        reached = "ranked right with chance" if self.aim == "order" else "found with power"
         return (
-            f"Plan(a gap of {100 * self.gap:g} points ranked right with chance "
+            f"Plan(a gap of {100 * self.gap:g} points {reached} "
             f"{self.confidence:g}: {counts} of {self.n_items} items)"
         )
 
@@ -102,6 +156,8 @@ class Plan:
             over subjects; n_items_typical and n_items_hard, which are enough for 50 % and for 90 %
             of the individual pairs; share = k / N; margin, half the width in points of a 95 %
             interval for the difference of two subjects at that k (root mean square over pairs).
+            With ``reruns`` also n_trials of each item, cost, power and smallest_gap (see
+            ``splits``); with a budget no bounds and no other numbers of items.
         """
         return self.table.copy()
 
@@ -113,10 +169,15 @@ def plan(
     confidence: float = 0.8,
     *,
     designs: tuple[str, ...] = DESIGNS,
+    aim: str = "order",
     expect: str | None = None,
     n: int = 200,
     seed: int = 0,
     level: float = 0.9,
+    reruns: Any = None,
+    costs: tuple[float, float] = (0.0, 1.0),
+    budget: float | None = None,
+    max_trials: int = MAX_TRIALS,
     progress: ProgressOption = None,
 ) -> Plan:
     """Number of items that two subjects must answer to rank a gap between them right.
@@ -130,28 +191,44 @@ def plan(
     twice the gap apart, reaches ``confidence``. Sampling proportionally within ten strata of
     proportion correct replaces S^2 by its mean within strata.
 
+    This is about the run at hand: with all items it is certain. With ``reruns`` the gap is that of
+    the expected scores over reruns, and the plan splits the work between items and trials of each:
+    with r trials of each item the variance is ``(1 - k/N) S^2 / k + V_trial / (k r) + V_run / r``,
+    S^2 without the noise of trials, and the cost ``k (c_item + r c_trial)``. The cheapest k and r
+    that reach ``confidence`` are chosen, or with a budget those with the best chance. With many
+    items and no run effect r is near ``sqrt(c_item V_trial / (c_trial S^2))``.
+
     The result is valid for the mean of a probability sample; for other strategies and estimators
     measure it with `evaluate`, `reliable_gaps` and `items_needed`.
 
     Args:
         responses: responses to the full benchmark, of at least 2 different subjects.
         gap: gap between full scores, in score units: .02 is 2 points.
-        confidence: required probability of the right order, above 1/2 and below 1.
+        confidence: required probability of the aim, above 1/2 and below 1.
         designs: "random", "stratified" or both.
+        aim: "order", that the two are ranked right; or "verdict", that a 95 % interval of the
+            difference lies on the right side of 0: ``confidence`` is then the power of the test.
         expect: what is known of the subjects to be ranked: if "stronger" or "weaker", the strongest
             or weakest third of the subjects stands for them.
         n: number of bootstrap resamples of the subjects, at least 2.
         seed: seed of the resamples.
         level: probability of the bootstrap interval.
+        reruns: what is known of the noise of reruns: `irtcat.diagnose.Reruns`, responses with
+            repeated trials (of any subjects) to estimate it from, or an ICC from 0 to 1, the
+            correlation of two runs over items (1: deterministic). By default the plan is about one
+            run.
+        costs: cost of an item, whatever its number of trials, and of a trial of it.
+        budget: what both subjects may cost each, in the same unit; by default no limit.
+        max_trials: most trials of an item.
         progress: True to show the time left on stderr, or a function that is called as
             ``progress(done, total, text)`` for the numbers of items of each design.
 
     Returns:
-        The plan: `to_frame()`, and ``curve`` with the probability at every k.
+        The plan: `to_frame()`, ``curve`` with the probability at every k, and ``splits``.
 
     Raises:
-        InputError: for numbers out of range, an unknown design, or responses without two subjects
-            that share items.
+        InputError: for numbers out of range, an unknown design, responses without two subjects that
+            share items, or a budget that does not pay one item.
 
     Example:
         >>> from irtcat.bank import ItemBank
@@ -159,9 +236,15 @@ def plan(
         >>> plan(bank.simulate(np.linspace(-1, 1, 60)), gap=0.02)
         Plan(a gap of 2 points ranked right with chance 0.8: random 395, stratified 394 of 1000
         items)
+        >>> answers = bank.simulate(np.linspace(-1, 1, 60))
+        >>> designs = ("random",)
+        >>> plan(answers, 0.05, designs=designs, aim="verdict", reruns=0.5, costs=(4, 1))
+        Plan(a gap of 5 points found with power 0.8: random 468 x 3 trials (power 0.80) of 1000
+        items)
 
     References:
-        Cochran (1977), Sampling Techniques, sections 2.6 and 5.3 (finite population, strata);
+        Cochran (1977), Sampling Techniques, sections 2.6, 5.3 and 10.3 (finite population, strata,
+        best numbers of two stages);
         Card et al. (2020), With Little Power Comes Great Responsibility, EMNLP.
     """
     if not isinstance(gap, (int, float)) or not 0 < gap < 1:
@@ -170,39 +253,61 @@ def plan(
     check_count("n", n, 2)
     check_interval("level", level)
     designs = _check_designs(designs)
+    check_choice("aim", aim, AIMS)
+    width = AIMS[aim]
+    check_count("max_trials", max_trials)
+    if reruns is None and budget is not None:
+        raise argument_error("budget", "given with reruns", budget)
+    noise = None if reruns is None else _noise_of(reruns, seed)
+    prices = _Prices.of(costs, budget)
     unique, flags = _thinned(_expected(as_responses(responses, name="responses"), expect), seed)
     rng = np.random.default_rng(seed)
     draws = rng.multinomial(unique.n_subjects, np.full(unique.n_subjects, 1 / unique.n_subjects), n)
     tail = (1 - level) / 2
     n_items = _sizes(unique.n_items)
     begin = Steps(progress, len(designs) * len(n_items))
-    rows, curves, n_pairs = [], [], 0
+    rows, curves, splits, n_pairs = [], [], [], 0
     for design in designs:
         pairs = _close(pair_variances(unique, design), gap, flags)
         n_pairs = len(pairs.gap)
+        best: Mapping[Any, Any] = {}
+        if noise is not None:
+            pairs = _with_noise(pairs, unique, noise)
+            table = _splits(pairs, n_items, gap, confidence, width, prices, max_trials)
+            splits.append(table.assign(design=design))
+            best = dict(table[table["best"]].iloc[0])
+            if best["chance" if width == 0 else "power"] < confidence:
+                flags.append(f"{design}: no split reaches the confidence")
+        n_trials = int(best.get("n_trials", 1))
         chances = np.empty((len(n_items), n_pairs))
         for row, k in enumerate(n_items):
             begin(f"Design {design}: {k} of {unique.n_items} items")
-            chances[row] = pairs.chances(k, unique.n_items, gap)
+            chances[row] = pairs.chances(k, unique.n_items, gap, n_trials, width)
         weights = np.vstack([np.ones(n_pairs), draws[:, pairs.one] * draws[:, pairs.other]])
         mass = weights.sum(axis=1)
         mean = (chances @ weights[mass > 0].T) / mass[mass > 0]
-        sizes = n_items[np.argmax(mean >= confidence, axis=0)]
+        reached = mean >= confidence
+        sizes = np.where(reached.any(axis=0), n_items[np.argmax(reached, axis=0)], unique.n_items)
         # Within a pair: phi(gap / SE) >= confidence solved for k.
-        pair_sizes = _pair_sizes(pairs, gap, confidence, unique.n_items)
+        pair_sizes = _pair_sizes(pairs, gap, confidence, unique.n_items, n_trials, width)
         low, high = np.quantile(sizes[1:], [tail, 1 - tail]) if len(sizes) > 1 else (0, 0)
-        k = int(sizes[0])
-        square = np.mean(pairs.standard_errors(k, unique.n_items) ** 2)
+        k = int(best.get("n_items", sizes[0]))
+        square = np.mean(pairs.standard_errors(k, unique.n_items, n_trials) ** 2)
+        more = {
+            "lower": int(np.floor(low)),
+            "upper": int(np.ceil(high)),
+            "n_items_typical": int(np.quantile(pair_sizes, 0.5, method="inverted_cdf")),
+            "n_items_hard": int(np.quantile(pair_sizes, 0.9, method="inverted_cdf")),
+        }
         rows.append(
             {
                 "design": design,
                 "n_items": k,
-                "lower": int(np.floor(low)),
-                "upper": int(np.ceil(high)),
-                "n_items_typical": int(np.quantile(pair_sizes, 0.5, method="inverted_cdf")),
-                "n_items_hard": int(np.quantile(pair_sizes, 0.9, method="inverted_cdf")),
+                **(more if prices.budget is None else {}),
                 "share": k / unique.n_items,
                 "margin": 100 * ndtri(0.975) * np.sqrt(square),
+                **({"n_trials": n_trials} if best else {}),
+                **{name: best[name] for name in SPLIT if name in best},
             }
         )
         if k < NORMAL_SIZE:
@@ -219,7 +324,157 @@ def plan(
         n_items=unique.n_items,
         n_pairs=n_pairs,
         flags=notes,
+        aim=aim,
+        splits=pd.concat(splits).set_index(["design", "n_trials"]) if splits else None,
     )
+
+
+SPLIT = ("cost", "power", "smallest_gap")
+"""Columns of a split that the table of designs has too."""
+
+
+class _Prices(NamedTuple):
+    """What items and their trials cost, and what there is to spend."""
+
+    item: float
+    trial: float
+    budget: float | None
+
+    @classmethod
+    def of(cls, costs: Any, budget: Any) -> "_Prices":
+        """The checked costs.
+
+        Raises:
+            InputError: for other things than two costs, or a budget that does not pay one item.
+        """
+        must = "two costs of 0 or more, of an item and of a trial, not both 0"
+        try:
+            item, trial = (float(cost) for cost in costs)
+        except (TypeError, ValueError):
+            raise argument_error("costs", must, costs) from None
+        if not (0 <= item < np.inf and 0 <= trial < np.inf and item + trial > 0):
+            raise argument_error("costs", must, costs)
+        if budget is None:
+            return cls(item, trial, None)
+        least = f"at least {item + trial:g}, the cost of one trial of one item"
+        if not isinstance(budget, (int, float)) or not item + trial <= budget < np.inf:
+            raise argument_error("budget", least, budget)
+        return cls(item, trial, float(budget))
+
+
+class _Noise(NamedTuple):
+    """What is known of the noise of reruns.
+
+    Attributes:
+        icc: correlation of two runs over items, for subjects of whom nothing else is known.
+        trial: variance of the trials of an item by subject.
+        run: variance of whole runs.
+    """
+
+    icc: float
+    trial: pd.Series
+    run: float
+
+
+def _noise_of(reruns: Any, seed: int) -> _Noise:
+    """The noise of reruns, whatever it is given by.
+
+    Raises:
+        InputError: for an ICC out of range, or responses without repeated trials.
+    """
+    if isinstance(reruns, (int, float, np.floating)) and not isinstance(reruns, bool):
+        if not 0 <= reruns <= 1:
+            raise argument_error("reruns", "an ICC from 0 to 1", reruns)
+        return _Noise(float(reruns), pd.Series(dtype=float), 0.0)
+    found = reruns if isinstance(reruns, Reruns) else diagnose_reruns(reruns, n=2, seed=seed)
+    icc = 1.0 if np.isnan(found.icc) else found.icc
+    trial = found.subjects["trial_variance"].dropna()
+    return _Noise(icc, trial, run_variance(found.components, found.p_run))
+
+
+def _with_noise(pairs: PairVariances, responses: Responses, noise: _Noise) -> PairVariances:
+    """The pairs with the variance of trials, which that of the items is without."""
+    cells = moments(responses)
+    n, mean, square = cells.n, cells.mean, cells.square
+    known = n > 0
+    count = np.maximum(known.sum(axis=1), 1)
+    average = np.sum(mean, axis=1, where=known) / count
+    total = np.sum(square, axis=1, where=known) / count - average**2
+    inverse = np.sum(1 / np.maximum(n, 1), axis=1, where=known) / count
+    ids = pd.Index(responses.subject_ids.astype(str))
+    own = noise.trial.set_axis(noise.trial.index.map(str)).reindex(ids).to_numpy()
+    trial = np.where(np.isnan(own), (1 - noise.icc) * total, own)
+    observed_noise = (trial * inverse)[pairs.one] + (trial * inverse)[pairs.other]
+    trial = np.maximum(trial - noise.run, 0)  # of whole runs separately
+    return pairs._replace(
+        variance=np.maximum(pairs.variance - observed_noise, 0),
+        trial=trial[pairs.one] + trial[pairs.other],
+        run=2 * noise.run,
+    )
+
+
+def _splits(
+    pairs: PairVariances,
+    n_items: IntArray,
+    gap: float,
+    confidence: float,
+    width: float,
+    prices: _Prices,
+    max_trials: int,
+) -> pd.DataFrame:
+    """The number of items for each number of trials, and the best of them."""
+    most, rows = int(n_items[-1]), []
+    for r in range(1, max_trials + 1):
+        cost = prices.item + r * prices.trial
+        if prices.budget is None:
+            k = _smallest(pairs, n_items, gap, confidence, width, r)
+        elif cost > prices.budget:
+            continue
+        else:
+            k = int(min(most, np.floor(prices.budget / cost + 1e-9)))
+        error = pairs.standard_errors(k, most, r)
+        with np.errstate(divide="ignore"):
+            z = gap / error
+        of_test = AIMS["verdict"]
+        typical = np.sqrt(np.mean(error**2))
+        rows.append(
+            {
+                "n_trials": r,
+                "n_items": k,
+                "cost": k * cost,
+                "se": 100 * typical,
+                "chance": float(np.mean(ndtr(z))),
+                "power": float(np.mean(ndtr(z - of_test))),
+                "smallest_gap": 100 * (of_test + ndtri(POWER)) * typical,
+            }
+        )
+    table = pd.DataFrame(rows)
+    reached = table["chance" if width == 0 else "power"]
+    is_enough = (reached >= confidence).to_numpy()
+    if prices.budget is not None or not is_enough.any():
+        # Rounded: differences that are rounding do not decide for more trials.
+        order = np.lexsort((table["cost"], -reached.round(9)))
+    else:
+        order = np.lexsort((-reached, table["cost"].where(is_enough, np.inf)))
+    return table.assign(best=table.index == order[0])
+
+
+def _smallest(
+    pairs: PairVariances,
+    n_items: IntArray,
+    gap: float,
+    confidence: float,
+    width: float,
+    n_trials: int,
+) -> int:
+    """The smallest number of items that reaches the confidence, by bisection; all if none does."""
+    low, high = 0, len(n_items) - 1
+    total = int(n_items[-1])
+    while low < high:
+        middle = (low + high) // 2
+        chance = pairs.chances(int(n_items[middle]), total, gap, n_trials, width).mean()
+        low, high = (low, middle) if chance >= confidence else (middle + 1, high)
+    return int(n_items[low])
 
 
 def _expected(responses: Responses, expect: str | None) -> Responses:
@@ -342,12 +597,20 @@ def _sizes(n_items: int) -> IntArray:
     return np.unique(np.r_[np.arange(1, 2001), sparse, n_items])
 
 
-def _pair_sizes(pairs: PairVariances, gap: float, confidence: float, n_items: int) -> FloatArray:
-    """Number of items needed for each pair: ``1/k = (gap / z S)^2 + 1/N`` solved for k."""
-    infinite_size = (
-        pairs.variance * ndtri(confidence) ** 2 / gap**2 / np.maximum(pairs.share, 1e-300)
-    )
-    return np.ceil(np.maximum(infinite_size / (1 + infinite_size / n_items), 1.0) - 1e-9)
+def _pair_sizes(
+    pairs: PairVariances,
+    gap: float,
+    confidence: float,
+    n_items: int,
+    n_trials: int = 1,
+    width: float = 0.0,
+) -> FloatArray:
+    """Number of items needed for each pair: ``SE(k) = gap / z`` solved for k; at most all."""
+    share = np.maximum(pairs.share, 1e-300)
+    allowed = gap**2 / (ndtri(confidence) + width) ** 2 - pairs.run / n_trials
+    square = (pairs.variance + pairs.trial / n_trials) / share
+    size = square / np.maximum(allowed + pairs.variance / share / n_items, 1e-300)
+    return np.ceil(np.clip(size, 1.0, n_items) - 1e-9)
 
 
 def _check_designs(designs: tuple[str, ...]) -> tuple[str, ...]:

@@ -58,6 +58,10 @@ def align(new: Responses, item_ids: np.ndarray, calibration: Any) -> Responses:
     if new.trials is not None:
         trials = np.zeros(values.shape, new.trials.dtype)
         trials[:, present] = new.trials[:, positions[present]]
+    scores = None
+    if new.trial_values is not None:
+        scores = np.full((*values.shape, new.trial_values.shape[2]), np.nan, np.float32)
+        scores[:, present] = new.trial_values[:, positions[present]]
     return Responses(
         values=values,
         subject_ids=new.subject_ids,
@@ -67,6 +71,7 @@ def align(new: Responses, item_ids: np.ndarray, calibration: Any) -> Responses:
         subjects=pd.DataFrame(index=pd.Index(new.subject_ids, dtype=object, name="subject")),
         items=pd.DataFrame(index=pd.Index(item_ids, dtype=object, name="item")),
         trials=trials,
+        trial_values=scores,
     )
 
 

@@ -173,7 +173,7 @@ class Task:
         By default a 2PL is fitted, or a binomial model for shares of trials.
         """
         if self.calibrated_bank is None:
-            model = "2pl" if self.calibration.trials is None else "binomial"
+            model = "binomial" if self.calibration.is_counted else "2pl"
             progress = FitProgress.of(self.progress)
             return fit(self.calibration, model, standard_errors="none", progress=progress).bank
         ids = np.asarray(self.calibration.item_ids, dtype=str)

@@ -324,7 +324,8 @@ def as_matrix(X: Any) -> tuple[np.ndarray, Any, Any]:
         got = (
             f"{matrix.ndim} dimensions of shape {matrix.shape}" if matrix.ndim else type(X).__name__
         )
-        raise InputError(f"The `X` argument must be a matrix, subjects x items. Got {got}.")
+        advice = " For numbered trials use Responses.from_trials." if matrix.ndim == 3 else ""
+        raise InputError(f"The `X` argument must be a matrix, subjects x items. Got {got}.{advice}")
     if 0 in matrix.shape:
         got = f"{matrix.shape[0]} subjects x {matrix.shape[1]} items"
         raise InputError(f"The `X` argument must hold a subject and an item. Got {got}.")

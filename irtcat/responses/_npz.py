@@ -3,7 +3,7 @@
 import json
 import os
 from collections import Counter
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -15,8 +15,16 @@ from irtcat.responses._table import CellMatrix
 
 SAVED = FileFormat("irtcat-responses", "saved responses", "Give a file of Responses.save.")
 
-ADDED = {"codes", "trials"}
+ADDED = {"codes", "trials", "trial_values"}
 """Arrays that `Responses.save` adds; it stores the codes separately, as X has categories 0..K-1."""
+
+
+class TrialScores(NamedTuple):
+    """Scores of numbered trials, subjects x items x trials, with their ids."""
+
+    scores: np.ndarray
+    subject_ids: np.ndarray
+    item_ids: np.ndarray
 
 
 def saved_arrays(responses: Any) -> dict[str, np.ndarray]:
@@ -29,15 +37,19 @@ def saved_arrays(responses: Any) -> dict[str, np.ndarray]:
         "codes": np.array(responses.codes, dtype=np.int64),
         "metadata": np.array(json.dumps({**SAVED.head, **tables})),
     }
-    return arrays if responses.trials is None else {**arrays, "trials": responses.trials}
+    for name in ("trials", "trial_values"):
+        if getattr(responses, name) is not None:
+            arrays[name] = getattr(responses, name)
+    return arrays
 
 
 def read_archive(
     source: str | os.PathLike[str] | bytes, path: Any, duplicates: str, max_bytes: int
-) -> CellMatrix | dict[str, Any]:
+) -> "CellMatrix | TrialScores | dict[str, Any]":
     """Read ``X`` (subjects x items; -1 or NaN = missing), ``subjects`` and ``items``.
 
-    Arrays of Python objects are refused: they are pickles, and pickles run code.
+    A third dimension of X is that of numbered trials. Arrays of Python objects are refused: they
+    are pickles, and pickles run code.
 
     Args:
         source: the file, or its contents.
@@ -46,22 +58,24 @@ def read_archive(
         max_bytes: how many bytes the arrays may have, unpacked.
 
     Returns:
-        The fields of the `irtcat.Responses` that were saved, or the cells of arrays of others.
+        The fields of the `irtcat.Responses` that were saved, or the cells or the scores of
+        numbered trials in arrays of others.
 
     Raises:
         InputError: naming the array that is damaged, missing, too large or of the wrong shape.
     """
     arrays, metadata = _load(source, path, max_bytes)
     X = arrays["X"]
-    if X.ndim != 2 or 0 in X.shape:
-        raise InputError(f"{path}: expected X to be subjects x items. Got shape {X.shape}.")
+    if X.ndim not in (2, 3) or 0 in X.shape:
+        must = "subjects x items, or subjects x items x trials"
+        raise InputError(f"{path}: expected X to be {must}. Got shape {X.shape}.")
     if X.dtype.kind not in "biuf":
         raise InputError(f"{path}: expected X to hold real numbers. Got the type {X.dtype}.")
     ids = [
-        _ids(path, arrays, key, n) for key, n in zip(("subjects", "items"), X.shape, strict=True)
+        _ids(path, arrays, key, n) for key, n in zip(("subjects", "items"), X.shape, strict=False)
     ]
     if metadata is not None or ADDED & arrays.keys():
-        if metadata is None or "codes" not in arrays:
+        if metadata is None or X.ndim != 2 or "codes" not in arrays:
             raise _damaged(path)
         return _saved(path, arrays, metadata, *ids)
     for key, values in zip(("subjects", "items"), ids, strict=True):
@@ -70,6 +84,9 @@ def read_archive(
             advice = 'Pass duplicates="first" to keep the first, or "suffix" to rename.'
             got = f"Got repeats of {shorten(repeated)}"
             raise InputError(f"{path}: expected {key} to be unique. {got}. {advice}")
+
+    if X.ndim == 3:
+        return TrialScores(X, *ids)
 
     def fail(row: int, column: int, expected: str, advice: str) -> NoReturn:
         position = (
@@ -138,8 +155,10 @@ def _saved(
     else:
         low, high = np.fmin.reduce(X, axis=None), np.fmax.reduce(X, axis=None)
         valid = X.dtype == np.float32 and bool(low >= 0 and high <= 1) and codes == (0, 1)
-    trials = arrays.get("trials")
-    if trials is not None:
+    trials, scores = arrays.get("trials"), arrays.get("trial_values")
+    if scores is not None:
+        valid = valid and trials is not None and _is_mean(X, trials, scores)
+    elif trials is not None:
         trials_valid = (
             trials.shape == X.shape and trials.dtype == np.int16 and X.dtype == np.float32
         )
@@ -158,7 +177,22 @@ def _saved(
         "subjects": tables[0],
         "items": tables[1],
         "trials": trials,
+        "trial_values": scores,
     }
+
+
+def _is_mean(X: np.ndarray, trials: np.ndarray, scores: np.ndarray) -> bool:
+    """Whether the responses and the numbers of trials are those of the scores."""
+    if scores.ndim != 3 or scores.shape[:2] != X.shape or scores.dtype != np.float32:
+        return False
+    low, high = np.fmin.reduce(scores, axis=None), np.fmax.reduce(scores, axis=None)
+    means, counts = mean_of_trials(scores)
+    return (
+        bool(low >= 0 and high <= 1)
+        and trials.dtype == counts.dtype
+        and np.array_equal(trials, counts)
+        and np.array_equal(X, means, equal_nan=True)
+    )
 
 
 def _codes(path: Any, codes: np.ndarray) -> tuple[int, ...]:

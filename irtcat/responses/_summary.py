@@ -56,6 +56,9 @@ class ResponsesSummary:
         share_missing: 0 to 1.
         mean: of the observed responses in original codes; NaN without any.
         flags: possible problems; empty if there are none.
+        trials: the number of all trials, and the fewest and most of one response; empty for
+            responses of a single trial each.
+        is_numbered: whether the score of each trial is known by its number.
         origin: what the responses were made from (see `Responses`).
     """
 
@@ -69,6 +72,8 @@ class ResponsesSummary:
     share_missing: float
     mean: float
     flags: tuple[Flag, ...]
+    trials: tuple[int, ...] = ()
+    is_numbered: bool = False
     origin: str = ""
 
     def to_frame(self) -> pd.DataFrame:
@@ -76,6 +81,7 @@ class ResponsesSummary:
         names = ("n_subjects", "n_items", "n_categories", "n_responses", "n_missing")
         rows = [(name, float(getattr(self, name)), "") for name in (*names, "share_missing")]
         rows.append(("mean", self.mean, ""))
+        rows += [("n_trials", float(self.trials[0]), "")] if self.trials else []
         rows += [(flag.name, float(flag.count), ", ".join(flag.ids)) for flag in self.flags]
         return pd.DataFrame(rows, columns=["quantity", "value", "ids"]).set_index("quantity")
 
@@ -86,6 +92,11 @@ class ResponsesSummary:
             f"responses      {self.n_responses}",
             f"mean response  {self.mean:.3f}",
         ]
+        if self.trials:
+            total, fewest, most = self.trials
+            each = f"{most}" if fewest == most else f"{fewest} to {most}"
+            known = "by number" if self.is_numbered else "counts only"
+            lines.append(f"trials         {total} ({each} a response, {known})")
         lines += [f"source         {self.origin}"] if self.origin else []
         return "\n".join([*lines, *map(str, self.flags)])
 

@@ -35,6 +35,11 @@ SUBJECT_NAMES = _roles(
 ITEM_NAMES = _roles("item question problem sample example instance", "_id id _name") | {"doc_id"}
 ID_NAMES = SUBJECT_NAMES | {"id", "name"}
 RESPONSE_NAMES = _roles("response score correct value outcome result", "_value") | {"is_correct"}
+TRIAL_NAMES = _roles("trial epoch repeat repetition rerun", "_id _number _index")
+
+SPARSE_CELLS, SPARSE = 2**24, 16
+"""Scores by trial number are refused if they take more cells than this (64 MiB) of which less than
+one in 16 has a score: then the numbers are not those of a few runs."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,7 @@ class Options:
         subject: name of the subject column of a long table.
         item: name of its item column.
         response: name of its response column.
+        trial: name of the column that numbers the trials of a pair, if there is one.
         layout: "wide", "long", or None to detect it.
         duplicates: treatment of repeated ids.
         ignore: names of columns to leave out.
@@ -54,6 +60,7 @@ class Options:
     subject: str = "subject"
     item: str = "item"
     response: str = "response"
+    trial: str = "trial"
     layout: str | None = None
     duplicates: str = "refuse"
     ignore: tuple[str, ...] = ()
@@ -76,6 +83,7 @@ class CellMatrix(NamedTuple):
         fail: raises about the response in a row and a column: what was expected, and advice.
         about: columns of the subjects, one row for each row; None without any.
         origin: how the table was read.
+        scores: subjects x items x trials, instead of the matrix, where pairs have several trials.
     """
 
     name: str
@@ -85,6 +93,7 @@ class CellMatrix(NamedTuple):
     fail: Callable[[int, int, str, str], NoReturn]
     about: pd.DataFrame | None = None
     origin: str = ""
+    scores: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -145,8 +154,8 @@ def normalized(name: str) -> str:
     return name.strip().lower().replace(" ", "_").replace("-", "_").replace(".", "_")
 
 
-def find_long_columns(table: Table, options: Options) -> tuple[int, int, int] | None:
-    """Find the subject, item and response columns of a long table; None if it is wide.
+def find_long_columns(table: Table, options: Options) -> tuple[int, ...] | None:
+    """Find the subject, item, response and (if any) trial columns of a long table; None if wide.
 
     Example:
         >>> table = Table("a.csv", ("score", "model", "item_id"), lambda row, column: ("", ""))
@@ -159,6 +168,7 @@ def find_long_columns(table: Table, options: Options) -> tuple[int, int, int] | 
         "subject": (options.subject, SUBJECT_NAMES),
         "item": (options.item, ITEM_NAMES),
         "response": (options.response, RESPONSE_NAMES),
+        "trial": (options.trial, TRIAL_NAMES),
     }
     normals = ["" if name in options.aside else normalized(name) for name in table.header]
     candidates_by_role = {
@@ -170,6 +180,8 @@ def find_long_columns(table: Table, options: Options) -> tuple[int, int, int] | 
             columns = shorten(list(table.header))
             must = f"a column of {table.name}, which has {columns}"
             raise InputError(f"The `{role}` argument must be {must}. Got {shorten(name)}.")
+    used = {candidates_by_role[role][0] for role in list(roles)[:3] if candidates_by_role[role]}
+    trials = [column for column in candidates_by_role.pop("trial") if column not in used]
     lacking = [role for role, candidates in candidates_by_role.items() if not candidates]
     if lacking:
         is_narrow = len(table.header) <= 12  # in a wide table, "item" and "score" may be items
@@ -181,7 +193,7 @@ def find_long_columns(table: Table, options: Options) -> tuple[int, int, int] | 
             advice += "." if options.layout == "long" else ", or pass format='wide'."
             table.fail_header(f"a long table needs a column for the {lacking[0]}. {advice}")
         return None
-    for role, candidates in candidates_by_role.items():
+    for role, candidates in {**candidates_by_role, "trial": trials}.items():
         if len(candidates) > 1:
             names = " and ".join(repr(table.header[column]) for column in candidates)
             table.fail_header(f"{names} could all be the {role} column. Choose with {role}=.")
@@ -189,6 +201,7 @@ def find_long_columns(table: Table, options: Options) -> tuple[int, int, int] | 
         candidates_by_role["subject"][0],
         candidates_by_role["item"][0],
         candidates_by_role["response"][0],
+        *trials,
     )
 
 
@@ -196,7 +209,7 @@ def _candidates(
     header: tuple[str, ...], normals: list[str], name: str, usual: frozenset[str]
 ) -> list[int]:
     """Columns of exactly this name, else those with a usual name."""
-    exact = [column for column, text in enumerate(header) if text == name]
+    exact = [column for column, text in enumerate(header) if text == name and normals[column]]
     return exact or [column for column, text in enumerate(normals) if text in usual]
 
 
@@ -420,13 +433,16 @@ def _check_rows_unique(table: Table, subjects: np.ndarray) -> None:
 
 
 def read_long(
-    table: Table, block: pd.DataFrame, columns: tuple[int, int, int], options: Options
+    table: Table, block: pd.DataFrame, columns: tuple[int, ...], options: Options
 ) -> CellMatrix:
     """Read a table of one row per response.
 
-    ``block`` contains subject, item and response, then the columns of the subjects.
+    ``block`` contains ``columns`` (subject, item, response and perhaps trial), then the columns of
+    the subjects.
 
-    A pair that occurs twice must have equal responses; with duplicates="first" the first is used.
+    A pair, or a trial of it, that occurs twice must have equal responses; with duplicates="first"
+    the first is used. Trials are numbered within each subject, in the order of numbers, or of
+    first appearance of text.
     """
     if not len(block):
         raise InputError(f"{table.name}: expected rows below the header. Got none.")
@@ -440,16 +456,32 @@ def read_long(
     order = np.flatnonzero(~np.isnan(numbers))[::-1]  # written in reverse, so the first remains
     values = compact(numbers)
     missing = -1 if values.dtype.kind == "i" else np.nan
-    matrix = np.full((len(subjects), len(items)), missing, dtype=values.dtype)
-    matrix[rows[order], cols[order]] = values[order]
-    conflicting = matrix[rows[order], cols[order]] != values[order]
+    shape: tuple[int, ...] = (len(subjects), len(items))
+    at: tuple[np.ndarray, ...] = (rows, cols)
+    labels = None if len(columns) < 4 else table.check_ids(block.iloc[:, 3], 0, columns[3])
+    if labels is not None:
+        trials = _numbered(rows, labels)
+        key = (rows[order] * len(items) + cols[order]) * (trials.max() + 1) + trials[order]
+        pairs = np.unique(key) // (trials.max() + 1)
+        if (pairs[1:] == pairs[:-1]).any():
+            shape, at = (*shape, int(trials.max()) + 1), (*at, trials)
+            _check_scores(table, columns, numbers, shape)
+    matrix = np.full(shape, missing, dtype=values.dtype)
+    matrix[tuple(index[order] for index in at)] = values[order]
+    conflicting = matrix[tuple(index[order] for index in at)] != values[order]
     if conflicting.any() and options.duplicates != "first":
         row = int(order[conflicting][-1])
-        same = (rows == rows[row]) & (cols == cols[row]) & ~np.isnan(numbers)
+        same = np.logical_and.reduce([~np.isnan(numbers), *(index == index[row] for index in at)])
         earlier = table.cell(int(np.argmax(same)), columns[2])
         pair = f"subject {shorten(subjects[rows[row]])} and item {shorten(items[cols[row]])}"
+        pair += "" if labels is None else f" in trial {labels[row]}"
         advice = (
             f'{pair} have {shorten(earlier[1])} in {earlier[0]}. duplicates="first" keeps that.'
+        )
+        advice += (
+            ""
+            if labels is not None
+            else " If they are repeated trials, name the column of their numbers with trial=."
         )
         table.fail(row, columns[2], "the same response as before", advice)
 
@@ -459,10 +491,50 @@ def read_long(
 
     about = None
     if options.subject_columns:
-        about = _constant(table, block.iloc[:, 3:], rows, subjects, options)
+        about = _constant(table, block.iloc[:, len(columns) :], rows, subjects, options)
     return CellMatrix(
-        name=table.name, matrix=matrix, subjects=subjects, items=items, fail=fail, about=about
+        name=table.name,
+        matrix=matrix[..., 0] if len(at) > 2 else matrix,
+        subjects=subjects,
+        items=items,
+        fail=fail,
+        about=about,
+        scores=matrix if len(at) > 2 else None,
     )
+
+
+def _numbered(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The number of each label, from 0, among those of its subject.
+
+    Example:
+        >>> _numbered(np.array([0, 0, 0, 1]), np.array(["10", "9", "9", "9"])).tolist()
+        [1, 0, 0, 0]
+    """
+    codes, unique = pd.factorize(labels)
+    numbers = [number for text in unique if (number := number_in(text)) is not None]
+    if len(numbers) == len(unique):
+        codes = np.argsort(np.argsort(numbers, kind="stable"))[codes]
+    subject, rank = np.unique(rows * len(unique) + codes, return_inverse=True)
+    first = np.searchsorted(subject // len(unique), rows)
+    return np.asarray(rank - first)
+
+
+def _check_scores(
+    table: Table, columns: tuple[int, ...], numbers: np.ndarray, shape: tuple[int, ...]
+) -> None:
+    """Raise where a score is not from 0 to 1, or where nearly all trials are missing."""
+    wrong = (numbers < 0) | (numbers > 1)
+    if wrong.any():
+        name = shorten(table.header[columns[3]])
+        advice = f"The column {name} numbers repeated trials, of which the mean is taken."
+        table.fail(int(np.argmax(wrong)), columns[2], "a score from 0 to 1", advice)
+    cells = int(np.prod(shape))
+    if cells > max(SPARSE_CELLS, SPARSE * len(numbers)):
+        table.fail_header(
+            f"the column {shorten(table.header[columns[3]])} has up to {shape[2]} numbers a "
+            f"subject, but the rows are {len(numbers)} of {cells} trials. Choose a column that "
+            "numbers the repeats of an item with trial=, or leave it out with ignore=."
+        )
 
 
 def _constant(

@@ -1,4 +1,4 @@
-"""Numbers of trials: check them, and that each fraction is k right of n trials."""
+"""Trials: their numbers, shares k / n of them, and their scores by number."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -107,3 +107,78 @@ def count_shares(k: np.ndarray, trials: np.ndarray, subjects: np.ndarray, items:
             f"column {column + 1} (item {brief(items[column])})."
         )
     return np.divide(k, trials, out=np.full(k.shape, np.nan), where=observed & (trials > 0))
+
+
+def as_trial_values(scores: Any) -> np.ndarray:
+    """A new float32 array, subjects x items x trials, NaN where missing.
+
+    Raises:
+        InputError: for another shape, or naming the cell and the trial of an invalid score.
+
+    Example:
+        >>> as_trial_values([[[1, -1], [0, 1]]]).tolist()
+        [[[1.0, nan], [0.0, 1.0]]]
+    """
+    must = "numbers, subjects x items x trials"
+    try:
+        given = np.asarray(scores)
+        if given.dtype.kind not in "biuf":
+            given = np.asarray(scores, float)
+    except (TypeError, ValueError):
+        raise argument_error("scores", must, scores) from None
+    if given.ndim != 3 or 0 in given.shape:
+        raise argument_error("scores", must, f"shape {given.shape}")
+    if given.shape[2] > MOST_TRIALS:
+        raise argument_error("scores", f"at most {MOST_TRIALS} trials", given.shape[2])
+    cube = aligned_empty(given.shape, np.float32)
+    cube[...] = given
+    cube += 0.0  # one zero, so that equal trials have equal bytes
+    if given.dtype.kind == "i":
+        cube[given == -1] = np.nan
+    wrong = ~((cube >= 0) & (cube <= 1) | np.isnan(cube))
+    if wrong.any():
+        row, column, trial = map(int, np.argwhere(wrong)[0])
+        got = f"{given[row, column, trial]:g} in row {row + 1}, column {column + 1}"
+        raise InputError(
+            "The `scores` argument must be scores from 0 to 1, or NaN where missing. Got "
+            f"{got}, trial {trial + 1}. Scale other scores to this range."
+        )
+    if np.isnan(cube).all():
+        raise argument_error("scores", "scores, at least one observed", "only missing ones")
+    return cube
+
+
+def mean_of_trials(cube: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean of the trials of each response (float32, NaN without any) and their number (int16).
+
+    Example:
+        >>> means, counts = mean_of_trials(np.array([[[1, 0, np.nan], [np.nan] * 3]], np.float32))
+        >>> means.tolist(), counts.tolist()
+        ([[0.5, nan]], [[2, 0]])
+    """
+    means = aligned_empty(cube.shape[:2], np.float32)
+    counts = np.zeros(cube.shape[:2], np.int16)
+    for rows in row_blocks((len(cube), cube[0].size)):
+        known = ~np.isnan(cube[rows])
+        n = known.sum(axis=2)
+        total = np.sum(cube[rows], axis=2, where=known, dtype=float)
+        means[rows] = np.divide(total, n, out=np.full(n.shape, np.nan), where=n > 0)
+        counts[rows] = n
+    return means, counts
+
+
+def check_trial_values(cube: np.ndarray, trials: np.ndarray | None, shape: tuple[int, int]) -> None:
+    """Raise unless there are as many scores of each response as trials are counted."""
+    if cube.ndim != 3 or cube.shape[:2] != shape or cube.dtype != np.float32:
+        must = f"float32 of shape {shape} x trials, to match the ids"
+        raise argument_error("trial_values", must, f"{cube.dtype} of shape {cube.shape}")
+    for rows in row_blocks((len(cube), max(1, cube[0].size))):
+        n = (~np.isnan(cube[rows])).sum(axis=2)
+        if trials is None or (n != trials[rows]).any():
+            counted = np.zeros_like(n) if trials is None else trials[rows]
+            row, column = map(int, np.argwhere(n != counted)[0])
+            raise InputError(
+                "The `trial_values` argument must be a score for each of the `trials`. Got "
+                f"{n[row, column]} of {counted[row, column]} at row {row + rows.start + 1}, column "
+                f"{column + 1}."
+            )

@@ -33,7 +33,7 @@ from irtcat.responses._matrix import (
     row_blocks,
 )
 from irtcat.responses._metadata import align_metadata
-from irtcat.responses._npz import read_archive, saved_arrays
+from irtcat.responses._npz import TrialScores, read_archive, saved_arrays
 from irtcat.responses._repeats import earlier_equal
 from irtcat.responses._split import held_out_subjects
 from irtcat.responses._summary import ResponsesSummary, find_flags
@@ -46,7 +46,14 @@ from irtcat.responses._table import (
     read_long,
     subject_columns,
 )
-from irtcat.responses._trials import check_trials, count_shares, spread_trials
+from irtcat.responses._trials import (
+    as_trial_values,
+    check_trial_values,
+    check_trials,
+    count_shares,
+    mean_of_trials,
+    spread_trials,
+)
 
 BASE_ITEM = "base_item"
 """Column of the metadata of items that are combinations with facets: the item alone."""
@@ -72,8 +79,11 @@ class Responses:
         codes: the original code of each category 0..K-1, such as (1, 2, 3, 4).
         subjects: metadata of the subjects, indexed by subject id; may have no columns.
         items: metadata of the items, indexed by item id; may have no columns.
-        trials: subjects x items, read-only int16: the number of trials of each fraction (0 where
-            missing); None if the responses are not shares of trials.
+        trials: subjects x items, read-only int16: the number of trials whose mean each response is
+            (0 where missing); None if each response is a single one.
+        trial_values: subjects x items x trials, read-only float32: the score of each trial in
+            [0, 1] by its number, NaN where missing; None where only means and numbers of trials
+            are known. Trial t of a subject is the same run on all items. See `from_trials`.
 
     Example:
         >>> import numpy as np
@@ -93,6 +103,7 @@ class Responses:
     subjects: pd.DataFrame
     items: pd.DataFrame
     trials: np.ndarray | None = None
+    trial_values: np.ndarray | None = None
     origin: str = ""
 
     def __post_init__(self) -> None:
@@ -104,7 +115,9 @@ class Responses:
             raise argument_error("codes", f"{self.n_categories} codes", self.codes)
         if self.trials is not None and self.trials.shape != shape:
             raise argument_error("trials", f"of shape {shape}, to match the ids", self.trials.shape)
-        for name in ("values", "subject_ids", "item_ids", "trials"):
+        if self.trial_values is not None:
+            check_trial_values(self.trial_values, self.trials, shape)
+        for name in ("values", "subject_ids", "item_ids", "trials", "trial_values"):
             if getattr(self, name) is None:
                 continue
             view = getattr(self, name).view()  # a view: the caller's array stays writable
@@ -160,6 +173,7 @@ class Responses:
             and _same(self.subject_ids, other.subject_ids)
             and _same(self.item_ids, other.item_ids)
             and _same(self.trials, other.trials)
+            and _same(self.trial_values, other.trial_values)
             and self.subjects.equals(other.subjects)
             and self.items.equals(other.items)
         )
@@ -254,6 +268,7 @@ class Responses:
         item: str = "item",
         response: str = "response",
         *,
+        trial: str = "trial",
         duplicates: str = "refuse",
         ignore: Any = (),
         subject_columns: Any = (),
@@ -272,9 +287,11 @@ class Responses:
             item: name of the column of item ids (item_id, question, problem, ...).
             response: name of the column of responses (score, correct, value, ...): 0/1, true/false,
                 fractions, integer codes, or such numbers as text.
-            duplicates: what to do with a pair that occurs twice with different responses: "refuse"
-                or "first" (keep the first).
-            ignore: names of columns that are not detected as one of the three.
+            trial: name of the column that numbers the trials of a pair (epoch, repeat, ...), if
+                there is one: see `from_trials`. They are numbered within each subject.
+            duplicates: what to do with a pair (or a trial of it) that occurs twice with different
+                responses: "refuse" or "first" (keep the first).
+            ignore: names of columns that are not detected as one of these.
             subject_columns: names of columns with what is known of the subjects, one value for
                 each; they become ``subjects``.
             codes: see `from_array`.
@@ -312,6 +329,7 @@ class Responses:
             subject=subject,
             item=item,
             response=response,
+            trial=trial,
             layout="long",
             duplicates=duplicates,
             ignore=names_of("ignore", ignore),
@@ -324,6 +342,8 @@ class Responses:
     @classmethod
     def from_counts(cls, k: Any, n: Any, **options: Any) -> "Responses":
         """Build from counts: k right of n trials.
+
+        Which trial was right is not known then; `from_trials` keeps it.
 
         Args:
             k: subjects x items, whole numbers from 0 to n; NaN (-1 in integer arrays) is missing.
@@ -354,8 +374,61 @@ class Responses:
         options = {**options, "subject_ids": rows, "item_ids": columns}
         return cls.from_array(shares, **options, trials=trials)
 
+    @classmethod
+    def from_trials(
+        cls,
+        scores: Any,
+        subject_ids: Any = None,
+        item_ids: Any = None,
+        subjects: pd.DataFrame | None = None,
+        items: pd.DataFrame | None = None,
+        duplicates: str = "refuse",
+    ) -> "Responses":
+        """Build from repeated trials by number: epochs, repeats or reruns of an evaluation.
+
+        Each response is the mean of its trials. Unlike counts, numbered trials tell what a whole
+        run of a subject shares (see `irtcat.diagnose.reruns`).
+
+        Args:
+            scores: subjects x items x trials, right/wrong (0/1, true/false) or scores in [0, 1].
+                Missing is NaN, and -1 in integer arrays. Trial t of a subject is the same run on
+                all items; subjects and items may have different numbers of trials.
+            subject_ids: one id per row; by default s1, s2, ….
+            item_ids: one id per column; by default i1, i2, ….
+            subjects: metadata with the subject ids as its index, in any order.
+            items: metadata with the item ids as its index, in any order.
+            duplicates: what to do with repeated ids, as for `from_array`.
+
+        Returns:
+            The responses; those of `from_array`, without trials, if nothing has two trials.
+
+        Raises:
+            InputError: for another shape, or naming the cell and the trial of an invalid score.
+
+        Example:
+            >>> r = Responses.from_trials([[[1, 1, 0], [0, 0, 0]], [[1, 1, 1], [0, 1, -1]]])
+            >>> r
+            Responses(2 subjects x 2 items, shares of up to 3 numbered trials)
+            >>> r.to_numpy().round(2).tolist(), r.trials.tolist()
+            ([[0.67, 0.0], [1.0, 0.5]], [[3, 3], [3, 2]])
+        """
+        cube = as_trial_values(scores)
+        rows = choose_ids("subject_ids", subject_ids, None, len(cube), "subject")
+        columns = choose_ids("item_ids", item_ids, None, cube.shape[1], "item")
+        means, counts = mean_of_trials(cube)
+        responses = cls.from_array(means, rows, columns, subjects, items, duplicates)
+        if counts.max() < 2:
+            return responses
+        for axis, (name, ids) in enumerate((("subject_ids", rows), ("item_ids", columns))):
+            _, keep = resolve_duplicates(name, ids, duplicates)
+            if keep is not None:
+                means, counts, cube = (x.take(keep, axis) for x in (means, counts, cube))
+        return replace(responses, values=means, trials=counts, trial_values=cube)
+
     def with_trials(self, trials: Any) -> "Responses":
         """The same responses as shares of trials, for the binomial model.
+
+        What is known of single trials (`trial_values`) is dropped.
 
         Args:
             trials: one whole number, one per item (a Series or mapping by item id, or a list in the
@@ -372,7 +445,7 @@ class Responses:
             raise argument_error("trials", "given for fractions or right/wrong answers", self.kind)
         n = spread_trials(trials, self.subject_ids, self.item_ids)
         values, n = check_trials(self.values, n, self.subject_ids, self.item_ids)
-        return replace(self, values=values, trials=n)
+        return replace(self, values=values, trials=n, trial_values=None)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -418,10 +491,21 @@ class Responses:
             return total / (self.highest * self.observed.sum(axis=axis))
 
     @property
+    def is_counted(self) -> bool:
+        """Whether each response is k right of n trials, as the binomial model takes them."""
+        scores = self.trial_values
+        if scores is None:
+            return self.trials is not None
+        blocks = (scores[rows] for rows in row_blocks((len(scores), scores[0].size)))
+        return all(not ((block > 0) & (block < 1)).any() for block in blocks)
+
+    @property
     def kind(self) -> str:
         """A description of the responses, such as "right/wrong" or "4 categories"."""
         if self.trials is not None:
-            return f"shares of up to {self.trials.max()} trials"
+            what = "shares" if self.is_counted else "means"
+            numbered = "" if self.trial_values is None else "numbered "
+            return f"{what} of up to {self.trials.max()} {numbered}trials"
         if self.is_fractional:
             return "fractions"
         return "right/wrong" if self.is_binary else f"{self.n_categories} categories"
@@ -498,10 +582,14 @@ class Responses:
             columns = selected_positions("items", items, self.item_ids, distinct=True)
         values = self.values if rows is None else self.values[rows]
         values = values if columns is None else values[:, columns]
-        trials = self.trials
-        if trials is not None:
-            trials = trials if rows is None else trials[rows]
-            trials = trials if columns is None else trials[:, columns]
+        trials, scores = (
+            array if array is None or rows is None else array[rows]
+            for array in (self.trials, self.trial_values)
+        )
+        trials, scores = (
+            array if array is None or columns is None else array[:, columns]
+            for array in (trials, scores)
+        )
         return Responses(
             values=np.ascontiguousarray(values),
             subject_ids=self.subject_ids if rows is None else self.subject_ids[rows],
@@ -511,6 +599,7 @@ class Responses:
             subjects=self.subjects if rows is None else self.subjects.iloc[rows],
             items=self.items if columns is None else self.items.iloc[columns],
             trials=trials,
+            trial_values=scores,
             origin=self.origin,
         )
 
@@ -555,7 +644,8 @@ class Responses:
             >>> r.without_duplicate_subjects().subject_ids.tolist()
             ['s1', 's3']
         """
-        return self.subset(subjects=earlier_equal(self.values, self.trials) < 0)
+        trials = self.trials if self.trial_values is None else self.trial_values
+        return self.subset(subjects=earlier_equal(self.values, trials) < 0)
 
     def summary(self) -> "ResponsesSummary":
         """Summarise the responses before a fit: counts, mean and possible problems.
@@ -587,6 +677,8 @@ class Responses:
             share_missing=missing / self.values.size,
             mean=total / n_responses + self.codes[0] if n_responses else float("nan"),
             flags=tuple(flags),
+            trials=() if self.trials is None else _range_of(self.trials),
+            is_numbered=self.trial_values is not None,
             origin=self.origin,
         )
 
@@ -656,8 +748,16 @@ def read_npz(
     Raises:
         InputError: naming the array that is damaged, missing, too large or of the wrong shape.
     """
-    read = read_archive(source, name or source, duplicates, max_bytes)
-    return Responses(**read) if isinstance(read, dict) else responses_of(read, duplicates)
+    path = name or source
+    read = read_archive(source, path, duplicates, max_bytes)
+    if isinstance(read, dict):
+        return Responses(**read)
+    if isinstance(read, TrialScores):
+        try:
+            return Responses.from_trials(*read, duplicates=duplicates)
+        except InputError as error:
+            raise InputError(f"{path!s}: {error}") from None
+    return responses_of(read, duplicates)
 
 
 def _with_ids(error: ResponseError, rows: np.ndarray, columns: np.ndarray) -> ResponseError:
@@ -677,6 +777,13 @@ def _row_means(values: np.ndarray) -> np.ndarray:
         total = np.where(mask, block, 0).sum(axis=1, dtype=float)
         np.divide(total, mask.sum(axis=1), out=means[rows], where=mask.any(axis=1))
     return means
+
+
+def _range_of(trials: np.ndarray) -> tuple[int, int, int]:
+    """All trials, and the fewest and most of a response."""
+    most = int(trials.max())
+    fewest = int(trials.min(where=trials > 0, initial=most))
+    return int(trials.sum(dtype=np.int64)), fewest, most
 
 
 def _same(a: np.ndarray | None, b: np.ndarray | None) -> bool:
@@ -710,8 +817,10 @@ def long_responses(
     table = frame_table(name, frame)
     columns = find_long_columns(table, options)
     assert columns is not None
-    subject, item, response = (table.header[column] for column in columns)
-    roles = f"subject = {subject}, item = {item}, response = {response}"
+    names = ("subject", "item", "response", "trial")
+    roles = ", ".join(
+        f"{role} = {table.header[column]}" for role, column in zip(names, columns, strict=False)
+    )
     return responses_of(
         read_long(
             table, frame.iloc[:, [*columns, *subject_columns(table, options)]], columns, options
@@ -736,6 +845,7 @@ def with_facets(
     """
     columns = find_long_columns(frame_table(name, frame), options)
     assert columns is not None
+    columns = columns[:3]  # a column of trials may be a facet
     item = frame.columns[columns[1]]
     known = [column for at, column in enumerate(frame.columns) if at not in columns]
     names = [facets] if isinstance(facets, str) else list(facets)
@@ -760,7 +870,7 @@ def with_facets(
     metadata = metadata[~metadata.index.duplicated()]
     if items is not None:
         metadata = metadata.join(items.set_axis(items.index.map(str), axis=0), on=BASE_ITEM)
-    return frame.assign(**{item: combined}), metadata
+    return frame.assign(**{item: combined}).drop(columns=names), metadata
 
 
 def responses_of(
@@ -775,9 +885,15 @@ def responses_of(
         options: ``codes``, ``subjects`` and ``items`` of `Responses.from_array`.
     """
     try:
-        responses = Responses.from_array(
-            cells.matrix, cells.subjects, cells.items, duplicates=duplicates, **options
-        )
+        if cells.scores is None:
+            responses = Responses.from_array(
+                cells.matrix, cells.subjects, cells.items, duplicates=duplicates, **options
+            )
+        else:
+            options.pop("codes", None)
+            responses = Responses.from_trials(
+                cells.scores, cells.subjects, cells.items, duplicates=duplicates, **options
+            )
         if cells.about is not None:
             _, kept = resolve_duplicates("subject_ids", cells.subjects, duplicates)
             about = cells.about if kept is None else cells.about.iloc[kept]

@@ -160,6 +160,16 @@ def write_scores():
     Path("scores.csv").write_text("\n".join(["model,maths,code,chat", *rows, ""]))
 
 
+def write_runs():
+    """A table of three models, each run four times on ten items."""
+    rng = np.random.default_rng(0)
+    rows = [(f"m{m}", f"q{i}", t, int(rng.random() < (i + m) / 12))
+            for m in range(3) for i in range(10) for t in range(4)]  # fmt: skip
+    table = pd.DataFrame(rows, columns=["model", "question", "epoch", "correct"])
+    table.to_csv("runs.csv", index=False)
+    return table
+
+
 def examples(text):
     """The words of the commands at the end of a help text, as they are pasted."""
     pasted = text.split("Example")[1].split("\n", 1)[1]
@@ -176,6 +186,8 @@ def test_examples_in_the_help_run_as_pasted(name, monkeypatch):
         write_logs()
     if name in ("complete", "probe"):
         write_scores()
+    if name == "diagnose":
+        write_runs()
     lines = examples(run_ok(name, "--help"))
     assert any(line[1] == name for line in lines)
     for program, *arguments in lines:
@@ -1135,6 +1147,48 @@ def test_ctrl_c_during_an_import_is_one_line_and_exit_130(tmp_path):
     )
     result = in_process("-c", code)  # jax.py in the working folder is found first
     assert (result.returncode, result.stdout, result.stderr) == (130, "", "Interrupted.\n")
+
+
+# --- diagnose --------------------------------------------------------------------------------
+
+
+def test_reruns_are_those_of_the_library():
+    table = write_runs()
+    wanted = irtcat.diagnose.reruns(irtcat.Responses.from_long(table), k=[1, 3])
+    document = run_json("diagnose", "reruns", "runs.csv", "-k", "1,3")
+    assert document["noise_floor"] == pytest.approx(wanted.noise_floor)
+    assert document["p_run"] == pytest.approx(wanted.p_run)
+    assert [row["k"] for row in document["passes"]] == [1, 3] * 3
+    assert len(document["items"]) == (wanted.items["n_flipping"] > 0).sum()
+    text = run_ok("diagnose", "reruns", "runs.csv", "--first", 2)
+    assert "two runs of one model differ by more than" in text
+    assert "pass@k and pass^k" in text
+    written = pd.read_csv("reruns.csv", index_col="subject")
+    np.testing.assert_allclose(written["noise"], wanted.to_frame()["noise"])
+
+
+def test_a_plan_of_items_and_trials():
+    write_runs()
+    responses = irtcat.read_responses("runs.csv")
+    wanted = irtcat.leaderboard.plan(responses, 0.1, reruns=responses, costs=(2, 1))
+    line = ("plan", "runs.csv", "--gap", 10, "--reruns", "runs.csv")
+    document = json.loads(run(*line, "--costs", "2,1", "--json").stdout)
+    assert [row["n_trials"] for row in document["designs"]] == wanted.table["n_trials"].tolist()
+    assert len(document["splits"]) == len(wanted.splits)
+    assert "Items and trials of each" in run("plan", LSAT7, "--gap", 20, "--reruns", 0.6).stdout
+    assert "not ITEM,TRIAL" in run(*line, "--costs", "2").stderr
+    assert "needs --reruns" in run("plan", LSAT7, "--budget", 100).stderr
+
+
+def test_trials_of_a_table_by_name_or_by_number():
+    write_runs().rename(columns={"epoch": "run"}).to_csv("named.csv", index=False)
+    result = run("diagnose", "reruns", "named.csv")
+    assert result.exit_code == 1
+    assert "name the column of their numbers with --trial" in result.stderr
+    assert run_json("diagnose", "reruns", "named.csv", "--trial", "run")["p_run"] is not None
+    result = run("diagnose", "reruns", LSAT7)
+    assert "with repeated trials. Got 'right/wrong'" in result.stderr
+    assert run("diagnose", "reruns", "runs.csv", "-k", "1,x").exit_code == 2
 
 
 # --- session ---------------------------------------------------------------------------------

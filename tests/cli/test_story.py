@@ -170,6 +170,10 @@ def test_a_default_that_is_also_read_is_refused():
 
 
 SCORES = "model,maths,code\ns,20,30\nm,40,\nl,60,70\n"
+RUNS = "model,item,trial,score\n" + "".join(
+    f"m{m},i{i},{t},{(3 * m + 5 * i + t * (i % 2)) % 7 % 2}\n"
+    for m in range(3) for i in range(6) for t in range(3)
+)  # fmt: skip
 
 TABLES = {
     "complete scores.csv": "observed",
@@ -187,6 +191,7 @@ TABLES = {
     "simulate bank.npz --n 20 --stop n>=2": "theta",
     f"describe {LSAT7}": "quantity",
     "describe bank.npz": "se_a",
+    "diagnose reruns runs.csv": "noise",
     "export few.csv": "item",
     "session list --store tests.db": "answers",
     "session next --store tests.db --id anna": "item",
@@ -203,6 +208,7 @@ def test_csv_is_a_table_and_nothing_else(line):
     irtcat.fit(irtcat.datasets.load("lsat7")).bank.save("bank.npz")
     Path("few.csv").write_text("item\nitem1\nitem3\n")
     Path("scores.csv").write_text(SCORES)
+    Path("runs.csv").write_text(RUNS)
     run_ok("session", "start", "bank.npz", "--store", "tests.db", "--id", "anna", "--stop", "n>=2")
     before = sorted(os.listdir())
     result = run(*shlex.split(line), "--csv")
@@ -273,6 +279,7 @@ NEXT = {
         f"select -k 2 --strategy random --responses {LSAT7}",
     f"leaderboard {LSAT7} --strategies fisher --estimators mean -k 2 --seeds 1":
         f"select BANK -k 2 --strategy fisher --responses {LSAT7}",
+    "diagnose reruns runs.csv": "plan runs.csv --reruns runs.csv",
     "session list --store tests.db": "session status --store tests.db --id anna",
     "export few.csv --out ids.txt": "predict RESPONSES few.csv NEW",
 }  # fmt: skip
@@ -283,6 +290,7 @@ def _files():
     irtcat.fit(irtcat.datasets.load("lsat7")).bank.save("bank.npz")
     Path("few.csv").write_text("item\nitem1\nitem3\n")
     Path("scores.csv").write_text(SCORES)
+    Path("runs.csv").write_text(RUNS)
     run_ok("session", "start", "bank.npz", "--store", "tests.db", "--id", "anna", "--stop", "n>=2")
 
 
@@ -298,7 +306,7 @@ def test_every_command_names_the_next_one(line):
     if after[0] in ("report", "plot", "session"):
         run_ok(*after)
     else:
-        assert after[0] in ("select", "describe", "predict", "probe", "complete")
+        assert after[0] in ("select", "describe", "predict", "probe", "complete", "plan")
     assert set(os.listdir()) > before or "session" in line
 
 

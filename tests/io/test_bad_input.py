@@ -134,7 +134,8 @@ GOOD = {"X": np.array([[0, 1], [1, 1]], np.int8), "subjects": ["a", "b"], "items
 ARCHIVES = [
     ("no items", {"items": None}, r"expected the arrays X, subjects and items\. Got X, subjects"),
     ("no X", {"X": None}, r"Got items, subjects"),
-    ("3-d", {"X": np.zeros((2, 2, 2))}, r"subjects x items\. Got shape \(2, 2, 2\)"),
+    ("3-d", {"X": np.full((2, 2, 2), 7)}, r"from 0 to 1.*Got 7 in row 1, column 1, trial 1\."),
+    ("4-d", {"X": np.zeros((2, 2, 2, 2))}, r"items x trials\. Got shape \(2, 2, 2, 2\)"),
     ("1-d", {"X": np.zeros(2)}, r"Got shape \(2,\)"),
     ("no rows", {"X": np.zeros((0, 2)), "subjects": []}, r"Got shape \(0, 2\)"),
     ("complex", {"X": np.zeros((2, 2), complex)}, r"real numbers\. Got the type complex128"),
@@ -196,7 +197,7 @@ def test_flipped_bytes_never_leak_foreign_errors(tmp_path):
 FRAME = pd.DataFrame([[0, 1], [1, 1]], index=["a", "b"], columns=["q", "r"])
 ARRAYS = [
     ("1-d", [0, 1], {}, r"subjects x items\. Got 1 dimensions of shape \(2,\)"),
-    ("3-d", np.zeros((2, 2, 2)), {}, r"Got 3 dimensions"),
+    ("3-d", np.zeros((2, 2, 2)), {}, r"Got 3 dimensions.*from_trials"),
     ("a number", 3, {}, r"must be a matrix, subjects x items"),
     ("None", None, {}, r"must be a matrix, subjects x items"),
     ("a text", "0101", {}, r"must be a matrix"),

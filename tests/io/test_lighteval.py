@@ -179,6 +179,7 @@ def test_several_answers_are_trials(real):
     two = read_logs(real, tasks=GEN, metric="pass@k:k=1&n=4").responses
     np.testing.assert_array_equal(one.to_numpy(), two.to_numpy())
     assert (one.trials == 4).all()
+    assert one.trial_values is None  # the log has the share alone
     for row in parquet.read_table(details_of(real)).to_pylist():
         right = sum(text == row["doc"]["choices"][0] for text in row["model_response"]["text"])
         assert one.to_frame().loc["simorg/sim-0", f"{GEN}/{row['doc']['id']}"] == right / 4

@@ -339,6 +339,63 @@ def sample(name, value, epoch=1, scorer="match", **more):
     }
 
 
+def repeated(lines, n=3, seed=0, reduce=lambda scores: scores[0]):
+    """The lines as lm-eval 0.5 logs them with --repeats: reduced, with the score of each repeat."""
+    rng = np.random.default_rng(seed)
+    out = []
+    for line in lines:
+        scores = rng.integers(0, 2, n).astype(float).tolist()
+        out.append({**line, "acc": reduce(scores), "scores_per_repeat": {"acc": scores}})
+    return out
+
+
+@pytest.mark.parametrize("reduce", [lambda scores: scores[0], np.mean])
+def test_repeats_are_numbered_trials(real, tmp_path, reduce):
+    lines = repeated(real[0]["tiny_mc"], reduce=reduce)
+    write_run(tmp_path / "m", lines, totals_of(real[1], lines))
+    read = read_logs(tmp_path, metric="acc")
+    expected = np.array([line["scores_per_repeat"]["acc"] for line in lines])
+    np.testing.assert_array_equal(read.responses.trial_values[0], expected)
+    assert any("of the first repeat" in note for note in read.report.notes) == (reduce != np.mean)
+
+
+def test_other_reductions_of_repeats_are_used_as_they_are(real, tmp_path):
+    """Such as the vote of the majority or pass@k, which are no repeat of the item."""
+    lines = repeated(real[0]["tiny_mc"], reduce=max)
+    write_run(tmp_path / "m", lines, totals_of(real[1], lines))
+    responses = read_logs(tmp_path, metric="acc").responses
+    assert responses.trials is None
+    assert responses.to_numpy()[0].tolist() == [line["acc"] for line in lines]
+
+
+def test_repeats_that_are_no_numbers(real, tmp_path):
+    lines = repeated(real[0]["tiny_mc"])
+    lines[2]["scores_per_repeat"] = {"acc": ["yes", 1.0]}
+    path = write_run(tmp_path / "m", lines, totals_of(real[1], lines))
+    with pytest.raises(InputError, match=r"line 3: expected the repeats of acc to be numbers"):
+        read_logs(path)
+
+
+def test_runs_follow_each_other_as_trials(real, tmp_path):
+    """Trials of the second run are numbered after those of the first, item by item."""
+    lines, results = repeated(real[0]["tiny_mc"], 2), real[1]
+    later = repeated(real[0]["tiny_mc"][:40], 2, seed=1)
+    write_run(tmp_path / "m", lines, totals_of(results, lines))
+    document = totals_of(results, later, date=results["date"] + 86400)
+    write_run(tmp_path / "m", later, document, stamp="2026-11-22T00-00-00.5")
+    cube = read_logs(tmp_path, metric="acc", runs="mean").responses.trial_values[0]
+    first, second = (
+        np.array([line["scores_per_repeat"]["acc"] for line in part]) for part in (lines, later)
+    )
+    np.testing.assert_array_equal(cube[:, :2], first)
+    np.testing.assert_array_equal(cube[:40, 2:], second)
+    assert np.isnan(cube[40:, 2:]).all()
+    latest = read_logs(tmp_path, metric="acc").responses
+    np.testing.assert_array_equal(latest.trial_values[0, :40, 2:], second)
+    assert np.isnan(latest.trial_values[0, :40, :2]).all()
+    assert latest.trials.tolist() == [[2] * 60]
+
+
 def write_json(tmp_path, log, name="log.json"):
     path = tmp_path / name
     path.write_text(json.dumps(log))
@@ -362,14 +419,18 @@ def test_epochs_are_repeated_trials(tmp_path):
     assert read.responses.trials.tolist() == [[3, 2, 3]]
     np.testing.assert_allclose(read.responses.to_numpy()[0], [2 / 3, 0, 1], rtol=1e-7)
     assert read.report.runs["unscored"].tolist() == [1]
+    expected = np.array([[1, 0, 1], [0, 0, np.nan], [1, 1, 1]])
+    np.testing.assert_array_equal(read.responses.trial_values[0], expected)
+    wrong = read_logs(tmp_path / "log.json", unscored="wrong").responses
+    np.testing.assert_array_equal(wrong.trial_values[0], np.nan_to_num(expected))
 
 
 def test_epochs_of_partial_credit_are_averaged(tmp_path):
     samples = [sample("a", "P", 1), sample("a", "C", 2), sample("b", "I", 1), sample("b", "C", 2)]
     read = read_logs(write_json(tmp_path, inspect_log(samples, total=0.625)))
-    assert read.responses.trials is None
+    assert read.responses.trial_values[0].tolist() == [[0.5, 1.0], [0.0, 1.0]]
+    assert not read.responses.is_counted
     assert read.responses.to_numpy()[0].tolist() == [0.75, 0.5]
-    assert any("averaged over trials" in note for note in read.report.notes)
 
 
 def test_partial_credit_of_another_value_is_noted(tmp_path):
@@ -382,7 +443,7 @@ def test_partial_credit_of_another_value_is_noted(tmp_path):
 def test_partial_credit_that_adds_up_is_no_right_answer(tmp_path):
     samples = [sample("a", "P", 1), sample("a", "P", 2), sample("b", "C", 1), sample("b", "C", 2)]
     found = read_logs(write_json(tmp_path, inspect_log(samples, total=0.75))).responses
-    assert found.trials is None
+    assert not found.is_counted
     assert found.to_numpy()[0].tolist() == [0.5, 1]
 
 

@@ -20,6 +20,7 @@ from irtcat.io.logs.choose import (
 )
 from irtcat.io.logs.format import Answers, Column, Item, Items, Run
 from irtcat.responses import Responses
+from irtcat.responses._table import SPARSE, SPARSE_CELLS
 
 HASH_SHOWN = 16
 """Number of characters of a document's hash in the id of its item."""
@@ -159,9 +160,12 @@ def _note_documents(subjects: dict[str, Used], items: Items) -> list[str]:
 
 def _with_wrong(run: Run, answers: Answers) -> Answers:
     """The answers with 0 for every sample without a score."""
-    items = np.concatenate([answers.items, np.array(run.unscored, np.int32)])
-    values = np.concatenate([np.nan_to_num(answers.values, nan=0.0), np.zeros(len(run.unscored))])
-    return Answers(items, values)
+    items, trials = np.array(run.unscored, np.int32).reshape(-1, 2).T
+    return Answers(
+        np.concatenate([answers.items, items]),
+        np.concatenate([np.nan_to_num(answers.values, nan=0.0), np.zeros(len(items))]),
+        None if answers.trials is None else np.concatenate([answers.trials, trials]),
+    )
 
 
 def _grades(
@@ -283,6 +287,7 @@ def assemble(
     position = np.full(len(items.all), -1)
     position[order] = np.arange(len(order))
     k, n = _fill(subjects, position[mapping], how, len(order))
+    scores = None if n is None else _by_trial(subjects, position[mapping], how, n)
     ids = _item_ids([items.all[c] for c in order], notes)
     conditions, several = item_conditions(used, columns, mapping, items.all)
     for name, mixed in several.items():
@@ -292,7 +297,7 @@ def assemble(
                 f"{mixed[order].sum()} items, {first} first, have several values of {name}."
             )
     binary = all(_is_binary(answers.values) for _, answers in used)
-    responses = _responses(k, n, binary, grades, list(subjects), ids, notes, {
+    responses = _responses(k, n, scores, binary, grades, list(subjects), ids, notes, {
         "subjects": _about_subjects(subjects),
         "items": _about_items(
             [items.all[c] for c in order], ids, {n: c[order] for n, c in conditions.items()}
@@ -348,9 +353,48 @@ def _fill(
     return sums, trials if most > 1 else None
 
 
+def _by_trial(
+    subjects: dict[str, Used], position: np.ndarray, how: str, n: np.ndarray
+) -> np.ndarray | None:
+    """The scores by number of the trial; None if a log has only counts of its trials.
+
+    Trials are numbered within each subject: those of its first run on a task, then of the next one.
+    None too if there are more numbers than trials by far, or two scores of one trial.
+    """
+    rows = []
+    for pairs in subjects.values():
+        first: dict[str, int] = {}
+        items, values, trials = [], [], []
+        latest = np.full(n.shape[1], -1)
+        for run, answers in pairs:
+            if answers.trials is None:
+                return None
+            scored = ~np.isnan(answers.values)
+            items.append(position[answers.items[scored]])
+            values.append(answers.values[scored])
+            number = answers.trials[scored] + first.get(group_name(run), 0)
+            trials.append(number)
+            first[group_name(run)] = int(number.max(initial=-1)) + 1
+            latest[items[-1]] = len(items) - 1
+        run_of = np.repeat(np.arange(len(items)), [len(part) for part in items])
+        columns = np.concatenate(items)
+        used = np.full(len(columns), True) if how == "mean" else run_of == latest[columns]
+        numbers = np.unique(np.concatenate(trials)[used], return_inverse=True)[1]
+        rows.append((columns[used], numbers, np.concatenate(values)[used]))
+    shape = (*n.shape, 1 + max(int(numbers.max(initial=0)) for _, numbers, _ in rows))
+    if np.prod(shape) > max(SPARSE_CELLS, SPARSE * int(n.sum(dtype=np.int64))):
+        return None
+    cube = np.full(shape, np.nan, np.float32)
+    for row, (columns, numbers, values) in enumerate(rows):
+        cube[row, columns, numbers] = values
+    is_complete = np.array_equal(np.count_nonzero(~np.isnan(cube), axis=2), n)
+    return cube if is_complete else None
+
+
 def _responses(
     sums: np.ndarray,
     n: np.ndarray | None,
+    scores: np.ndarray | None,
     binary: bool,
     grades: tuple[int, int] | None,
     subject_ids: list[str],
@@ -360,7 +404,8 @@ def _responses(
 ) -> Responses:
     """Right/wrong if all scores are 0 or 1, shares if they count trials, else fractions.
 
-    With ``grades``, the lowest and the highest category, scores are these.
+    ``scores`` by number of the trial, where these are known, are used instead of the sums. With
+    ``grades``, the lowest and the highest category, scores are these.
     """
     ids: dict[str, Any] = {"subject_ids": subject_ids, "item_ids": item_ids, **tables}
     if grades is not None:
@@ -375,6 +420,8 @@ def _responses(
         return Responses.from_array(values, codes=(0, 1), **ids)
     if n is None:
         return Responses.from_array(sums, **ids)
+    if scores is not None:
+        return Responses.from_trials(scores, **ids)
     if binary:
         return Responses.from_counts(sums, n, **ids)
     notes.append(

@@ -105,12 +105,15 @@ class Answers:
     Attributes:
         items: positions of the items, one per value; an item occurs once per trial.
         values: the scores, NaN where missing.
+        trials: number of the trial of each value, which is the same run for all items; None if
+            only the numbers of right answers of the trials are known.
         flaw: why they are invalid, with file and line; empty if they are valid.
         are_numbers: whether all of them are numbers, if perhaps not from 0 to 1.
     """
 
     items: np.ndarray
     values: np.ndarray
+    trials: np.ndarray | None
     flaw: str = ""
     are_numbers: bool = True
 
@@ -188,7 +191,7 @@ class Run:
         name_source: where the model's name comes from: "log"; "made up", if every model
             without a name gets the same; or "folder", if no log contains it.
         lacks_results: whether the harness's results file, which names the model, was not there.
-        unscored: items of samples without any score, once for each sample.
+        unscored: item and trial of each sample without any score.
         n_unscored: number of samples without a score by the selected metric, filled in.
         cut: why the run is incomplete, or "".
         notes: further remarks.
@@ -211,12 +214,14 @@ class Run:
     lower_is_better: set[str] = field(default_factory=set)
     name_source: str = "log"
     lacks_results: bool = False
-    unscored: list[int] = field(default_factory=list, repr=False)
+    unscored: list[tuple[int, int]] = field(default_factory=list, repr=False)
     n_unscored: int = 0
     cut: str = ""
     notes: tuple[str, ...] = ()
     items: Items = field(default_factory=Items, repr=False)
-    _cells: dict[Column, tuple[list[int], list[float]]] = field(default_factory=dict, repr=False)
+    _cells: dict[Column, tuple[list[int], list[float], list[int]]] = field(
+        default_factory=dict, repr=False
+    )
     _flaws: dict[Column, str] = field(default_factory=dict, repr=False)
     _texts: set[Column] = field(default_factory=set, repr=False)
 
@@ -243,7 +248,14 @@ class Run:
         return self.items.add(item)
 
     def add(
-        self, item: int, value: Any, metric: str = "score", *, source: str = "", location: str = ""
+        self,
+        item: int,
+        value: Any,
+        metric: str = "score",
+        *,
+        source: str = "",
+        location: str = "",
+        trial: int = 0,
     ) -> None:
         """Add a score from 0 to 1, or None; anything else makes its column invalid.
 
@@ -255,11 +267,12 @@ class Run:
             metric: its metric.
             source: the filter or scorer that it comes from.
             location: file and line, for messages.
+            trial: number of the epoch or repeat, where an item has several scores.
         """
         column = (source, metric)
         cells = self._cells.get(column)
         if cells is None:
-            cells = self._cells[column] = [], []
+            cells = self._cells[column] = [], [], []
         number = score_number(value)
         if number is None or not (number != number or 0.0 <= number <= 1.0):
             if column not in self._flaws:
@@ -272,6 +285,7 @@ class Run:
                 number = np.nan
         cells[0].append(item)
         cells[1].append(number)
+        cells[2].append(trial)
 
     @cached_property
     def columns(self) -> dict[Column, Answers]:
@@ -280,10 +294,11 @@ class Run:
             column: Answers(
                 np.array(items, np.int32),
                 np.array(values),
+                np.array(trials, np.int32),
                 self._flaws.get(column, ""),
                 column not in self._texts,
             )
-            for column, (items, values) in self._cells.items()
+            for column, (items, values, trials) in self._cells.items()
         }
         self._cells.clear()
         return columns

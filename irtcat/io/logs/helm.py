@@ -124,10 +124,10 @@ def _add(
             raise InputError(f"{location}: the statistic {shorten(metric)} has no mean.")
         if "mean" in stat:
             split = str(label.get("split") or "")
-            run.add(item, stat["mean"], metric, source=split, location=location)
+            run.add(item, stat["mean"], metric, source=split, location=location, trial=trial)
             is_scored = True
     if not is_scored:
-        run.unscored.append(item)
+        run.unscored.append((item, trial))
 
 
 def _compare(run: Run, path: Path, max_bytes: int) -> None:

@@ -220,18 +220,18 @@ def _add_samples(run: Run, log: _Log) -> None:
         if not isinstance(epoch, int) or isinstance(epoch, bool) or epoch < 1:
             raise InputError(f"{location}: expected epoch to be a number from 1. Got {epoch!r}.")
         last[name, epoch] = (sample, location)
-    for (name, _), (sample, location) in last.items():
+    for (name, epoch), (sample, location) in last.items():
         scores = sample.get("scores")
         text, target = _text(sample.get("input")), sample.get("target")
         item = run.item(name, sample=name, trust=2, text=text, target=target)
         if scores is None or scores == {}:  # it failed, or was never scored
-            run.unscored.append(item)
+            run.unscored.append((item, epoch))
             continue
         for scorer, score in as_object(scores, location, "scores").items():
             if "value" not in as_object(score, location, f"the score {scorer}"):
                 raise InputError(f"{location}: the score {scorer} has no value.")
             for metric, value in _named_values(score["value"]):
-                run.add(item, value, metric, source=scorer, location=location)
+                run.add(item, value, metric, source=scorer, location=location, trial=epoch)
 
 
 def _named_values(value: Any) -> list[tuple[str, Any]]:

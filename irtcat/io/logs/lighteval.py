@@ -264,7 +264,7 @@ def _add_rows(run: Run, rows: list[_Row], by_hash: bool) -> None:
         location = f"{run.file}, row {row.number}"
         item = run.item(key, **about)
         if all(value is None for value in row.scores.values()):
-            run.unscored.append(item)
+            run.unscored.append((item, 0))
         for metric, value in row.scores.items():
             if value is None:  # a metric of the other request type
                 continue
@@ -369,7 +369,7 @@ def _as_trials(answers: Answers, n: int) -> Answers:
     if n == 1 or answers.flaw or not (np.abs(answers.values * n - right) < NEAR).all():
         return answers
     values = (np.arange(n) < right[:, None]).ravel().astype(float)
-    return Answers(np.repeat(answers.items, n), values)
+    return Answers(np.repeat(answers.items, n), values, None)
 
 
 LIGHTEVAL = LogFormat(

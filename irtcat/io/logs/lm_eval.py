@@ -17,7 +17,7 @@ import numpy as np
 
 from irtcat._common.checks import InputError, shorten
 from irtcat._files.reading import read_json
-from irtcat.io.logs.format import LogFile, LogFormat, Request, Run, Skipped
+from irtcat.io.logs.format import NEAR, Answers, LogFile, LogFormat, Request, Run, Skipped
 from irtcat.io.logs.values import (
     CutError,
     as_object,
@@ -43,6 +43,7 @@ HASH = re.compile(r"\w{16,128}")
 NOT_METRICS = {
     *("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"),
     *("doc_hash", "prompt_hash", "target_hash", "schema", "task", "task_name", "model"),
+    "scores_per_repeat",
 }
 """Keys of a line that are not metrics, for logs that do not list their metrics."""
 
@@ -264,6 +265,7 @@ class _Line:
         hash: hash of the document; "" if the log has neither it nor the document.
         filter: name of the filter; "" if the log has none.
         scores: values by metric.
+        repeats: values of each repeat by metric, where the document was run several times.
         content: document, target and arguments, from which the item's metadata are taken.
     """
 
@@ -272,6 +274,7 @@ class _Line:
     hash: str
     filter: str
     scores: dict[str, Any]
+    repeats: dict[str, list[float]]
     content: tuple[Any, Any, Any] = field(repr=False)
 
 
@@ -295,6 +298,7 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
     _name_filters(task, lines, results)
     _drop_repeats(lines)
     run = Run(task, "", str(path), date=iso_date(stamp) or spread_stamp(stamp), session=stamp)
+    numbers: list[int] = []
     keys, trust = _keys_of(lines)
     if trust == UNORDERED and not all(line.hash for line in lines):
         reason = "the document numbers are not in order, and there are no hashes of documents"
@@ -304,6 +308,7 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
         position = positions.get(key)
         if position is None:
             position = positions[key] = _add_item(run, key, line, trust)
+        numbers.append(position)
         for metric, value in line.scores.items():
             run.add(position, value, metric, source=line.filter, location=line.location)
     if trust == UNORDERED and lines[0].doc_id is not None:
@@ -311,6 +316,7 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
     if results is None:
         run.model, run.name_source = path.parent.resolve().name, "folder"
         run.cut, run.lacks_results = cut_reason, True
+        _by_repeat(run, lines, numbers)
         yield run
         return
     run.model, run.name_source = results.model, results.name_source
@@ -322,6 +328,7 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
     run.task_version = task_version(results.version(task))
     run.lower_is_better = results.lower_is_better(task)
     run.cut = cut_reason or _compare(path, run, results)
+    _by_repeat(run, lines, numbers)
     yield run
 
 
@@ -381,6 +388,7 @@ def _line(record: dict[str, Any], location: str) -> _Line:
         hash=digest or "",
         filter=name,
         scores=_scores(record, location),
+        repeats=_repeats(record, location),
         content=(record.get("doc"), record.get("target"), record.get("arguments")),
     )
 
@@ -407,6 +415,49 @@ def _scores(record: dict[str, Any], location: str) -> dict[str, Any]:
     if not scores:
         raise InputError(f"{location}: expected a metric. Got {shorten(list(record))}.")
     return scores
+
+
+def _repeats(record: dict[str, Any], location: str) -> dict[str, list[float]]:
+    """Values of each repeat by metric, as lm-eval 0.5 logs them; empty for a single run."""
+    out: dict[str, list[float]] = {}
+    for name, values in as_object(
+        record.get("scores_per_repeat") or {}, location, "repeats"
+    ).items():
+        numbers = [score_number(value) for value in values] if isinstance(values, list) else [None]
+        if None in numbers:
+            raise InputError(f"{location}: expected the repeats of {name} to be numbers.")
+        out[name] = [number for number in numbers if number is not None]
+    return out
+
+
+def _by_repeat(run: Run, lines: list[_Line], positions: list[int]) -> None:
+    """Replace the scores of documents by those of their repeats, where they are of single repeats.
+
+    The harness reduces repeats to one score: to the first or the mean, whose repeats are trials of
+    the item, or to another value (the majority's, pass@k), which is used as it is.
+    """
+    for column, answers in run.columns.items():
+        own = [(at, line) for at, line in zip(positions, lines, strict=True)
+               if line.filter == column[0] and column[1] in line.scores]  # fmt: skip
+        repeats = [line.repeats.get(column[1], []) for _, line in own]
+        if answers.flaw or not all(repeats) or len(own) != len(answers.values):
+            continue
+        firsts = np.array([values[0] for values in repeats])
+        means = np.array([np.mean(values) for values in repeats])
+        of_first = bool((np.abs(answers.values - firsts) < NEAR).all())
+        if not (of_first or (np.abs(answers.values - means) < NEAR).all()):
+            continue
+        values = np.concatenate(repeats)
+        if ((values < 0) | (values > 1)).any():
+            continue
+        lengths = [len(values) for values in repeats]
+        trials = np.concatenate([np.arange(n) for n in lengths])
+        run.columns[column] = Answers(np.repeat(answers.items, lengths), values, trials)
+        if of_first and not (np.abs(means - firsts) < NEAR).all():
+            note = (
+                f"{run.file}: the harness's totals are of the first repeat, the responses of all."
+            )
+            run.notes = (*(other for other in run.notes if other != note), note)
 
 
 def _name_filters(task: str, lines: list[_Line], results: _Results | None) -> None:

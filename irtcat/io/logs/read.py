@@ -111,12 +111,13 @@ def read_logs(
     Returns:
         The responses and the report. Subjects are models, and their revisions and other arguments
         where runs of one model differ in them ("org/model@revision=step100"). Repeated
-        trials (Inspect's epochs, the n answers of lighteval's avg@n) of right or wrong are shares
-        of trials. Metadata: of subjects model, date, harness, version, runs, unscored (samples
-        without a score), settings (JSON by task); of items task, format, sample (the harness's
-        number or id; None if it is not reliable), hash, text, target, and as far as known the
-        conditions of the answers: metric, filter or scorer, num_fewshot, version (of the task),
-        text_hash (where the harness logs no hash).
+        trials are trials of the responses: by number (``Responses.trial_values``) Inspect's epochs,
+        the repeats of lm-eval 0.5, HELM's train trials, and several runs with ``runs="mean"``; by
+        their count alone the n answers of lighteval's avg@n. Metadata: of subjects model, date,
+        harness, version, runs, unscored (samples without a score), settings (JSON by task); of
+        items task, format, sample (the harness's number or id; None if it is not reliable), hash,
+        text, target, and as far as known the conditions of the answers: metric, filter or scorer,
+        num_fewshot, version (of the task), text_hash (where the harness logs no hash).
 
     Raises:
         InputError: no file can be read, the only file is damaged, or a requested task or metric
@@ -204,7 +205,7 @@ def _with_positions(run: Run, file: Path, row: LogFormat, items: Items) -> Run:
     positions = np.array([items.add(item, compare) for item in run.items.all], np.int32)
     for answers in run.columns.values():
         answers.items = positions[answers.items]
-    run.unscored = positions[run.unscored].tolist() if run.unscored else []
+    run.unscored = [(int(positions[item]), trial) for item, trial in run.unscored]
     run.items = Items()
     return run
 

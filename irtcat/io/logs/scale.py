@@ -1,7 +1,7 @@
 """Scores in other ranges than 0 to 1, or of which lower ones are better."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -76,7 +76,7 @@ class Scales:
                 if ends is not None:
                     answers = _rescaled(run, column, answers, ends, self.graded)
                 if is_reversed and not answers.flaw:
-                    answers = Answers(answers.items, 1.0 - answers.values)
+                    answers = replace(answers, values=1.0 - answers.values)
                 if is_reversed:
                     run.lower_is_better.discard(column[1])
                 run.columns[column] = answers
@@ -111,5 +111,5 @@ def _rescaled(run: Run, column: Column, answers: Answers, ends: Range, graded: b
         kind = "a whole number" if graded else "a score"
         must = f"expected {column[1] or column[0]} to be {kind} from {low:g} to {high:g}"
         where = f"{run.file}, answer {first + 1}"
-        return Answers(answers.items, values, f"{where}: {must}. Got {values[first]:g}.")
-    return Answers(answers.items, (values - low) / (high - low))
+        return replace(answers, flaw=f"{where}: {must}. Got {values[first]:g}.")
+    return replace(answers, values=(values - low) / (high - low), flaw="")
