@@ -98,6 +98,7 @@ class Comparison:
         detectable: least difference that such a comparison finds with power .8.
         more_repeats: number of further trials of each of the N items that settle the verdict where
             items alone do not; None if more than 100.
+        centre: centre of the interval before it is cut to the possible range.
     """
 
     new: str
@@ -125,6 +126,7 @@ class Comparison:
     p_rerun: float
     detectable: float
     more_repeats: int | None
+    centre: float
 
     def __str__(self) -> str:
         points = [100 * value for value in (self.difference, self.lower, self.upper)]
@@ -455,7 +457,7 @@ def _combined(
     return _Estimate(difference, centre, float(np.sqrt(total.value)), max(total.df, 1.0))
 
 
-def _quantile(df: float, probability: float) -> float:
+def t_quantile(df: float, probability: float) -> float:
     """Quantile of Student's t; of the Normal for infinite df."""
     return float(ndtri(probability) if np.isinf(df) else stdtrit(df, probability))
 
@@ -490,7 +492,7 @@ def _conclude(
     lowest, highest = -1.0, 1.0
     if estimand == "run":
         lowest, highest = (d.sum() - (n - k)) / n, (d.sum() + (n - k)) / n
-    q = _quantile(estimate.df, 0.5 + level / 2)
+    q = t_quantile(estimate.df, 0.5 + level / 2)
     difference = float(np.clip(estimate.difference, lowest, highest))
     lower = float(np.clip(estimate.centre - q * estimate.se, lowest, highest))
     upper = float(np.clip(estimate.centre + q * estimate.se, lowest, highest))
@@ -501,11 +503,11 @@ def _conclude(
         flags.append(f"{few} clusters are too few for a verdict: {MIN_CLUSTERS} are needed")
         verdict = "cannot tell"
     centre = estimate.centre if estimate.centre * difference > 0 else 0.0
-    ratio, beyond = _ratio(centre, estimate.se), _ratio(abs(centre) - margin, estimate.se)
-    if estimand == "run" and (lowest > 0 or highest < 0):
+    ratio = _ratio(centre, estimate.se)
+    p_value, p_equivalent = p_values(estimate.centre, difference, estimate.se, estimate.df, margin)
+    if lowest > 0 or highest < 0:
         ratio = float(np.copysign(np.inf, lowest))  # whatever the items not run would give
-        beyond = np.inf if max(lowest, -highest) > margin else beyond
-    within = _ratio(margin - max(abs(centre), abs(difference)), estimate.se)
+        p_value = 0.0 if max(lowest, -highest) > margin else p_value
     needed = _needed(verdict, estimate, parts, estimand, runs, k, n, q, margin)
     return Comparison(
         new=names[0],
@@ -515,7 +517,7 @@ def _conclude(
         upper=upper,
         se=float(estimate.se),
         p_better=_probability(estimate.df, ratio),
-        p_value=min(2 * _probability(estimate.df, -beyond), 1.0),
+        p_value=p_value,
         verdict=verdict,
         more_items=needed[0],
         n_items=k,
@@ -528,12 +530,25 @@ def _conclude(
         n_all=n,
         df=float(estimate.df),
         margin=margin,
-        p_equivalent=_probability(estimate.df, -within) if margin else 1.0,
+        p_equivalent=p_equivalent,
         run_se=run_se,
         p_rerun=_same_verdict(verdict, estimate.centre, q * estimate.se, margin, run_se),
         detectable=margin + (q + float(ndtri(POWER))) * float(estimate.se),
         more_repeats=needed[1],
+        centre=float(estimate.centre),
     )
+
+
+def p_values(
+    centre: float, difference: float, se: float, df: float, margin: float
+) -> tuple[float, float]:
+    """p-values of a difference beyond the margin, and of one within it."""
+    shown = abs(centre) if centre * difference > 0 else 0.0
+    beyond = _ratio(shown - margin, se)
+    p_value = min(2 * _probability(df, -beyond), 1.0)
+    if not margin:
+        return p_value, 1.0
+    return p_value, _probability(df, -_ratio(margin - max(abs(centre), abs(difference)), se))
 
 
 def verdict_of(lower: float, upper: float, margin: float) -> str:
@@ -834,30 +849,34 @@ def _run_items(reference: Responses, subset: Any) -> tuple[IntArray, FloatArray]
 
 def _answers(source: Responses, name: str, reference: Responses) -> Answers:
     """A model's scores on the reference's items, 0 to 1, with its trials."""
-    subject = source.subset(subjects=[name])
-    all_items = pd.Index(np.asarray(reference.item_ids, str))
-    positions = pd.Index(np.asarray(subject.item_ids, str)).get_indexer(all_items)
-    present = positions >= 0
-    at = positions[present]
-    mean = np.full(len(all_items), np.nan)
-    n_trials = np.zeros(len(all_items), int)
-    if subject.is_fractional:
+    row = int(np.flatnonzero(source.subject_ids == name)[0])
+    n_items = reference.n_items
+    present: BoolArray = np.ones(n_items, bool)
+    at: IntArray = np.arange(n_items)
+    if not np.array_equal(source.item_ids, reference.item_ids):
+        index = pd.Index(np.asarray(source.item_ids, str))
+        positions = index.get_indexer(pd.Index(np.asarray(reference.item_ids, str)))
+        present = positions >= 0
+        at = positions[present]
+    mean = np.full(n_items, np.nan)
+    n_trials = np.zeros(n_items, int)
+    values = source.values[row, at]
+    if source.is_fractional:
         if reference.n_categories != 2:
             must = f"in {reference.n_categories} categories, like the calibration"
-            raise argument_error("responses", must, subject.kind)
-        mean[present] = subject.to_numpy()[0, at]
+            raise argument_error("responses", must, source.kind)
+        mean[present] = values
     else:
-        codes = recode(subject.values[:, at], subject, reference, "responses")[0]
+        codes = recode(values[None], source, reference, "responses")[0]
         mean[present] = np.where(codes < 0, np.nan, codes / max(reference.n_categories - 1, 1))
-    is_observed = ~np.isnan(mean)
-    n_trials[is_observed] = 1
-    if subject.trials is not None:
-        n_trials[present] = subject.trials[0, at]
+    n_trials[~np.isnan(mean)] = 1
+    if source.trials is not None:
+        n_trials[present] = source.trials[row, at]
     scores = None
-    numbered = getattr(subject, "trial_values", None)
+    numbered = getattr(source, "trial_values", None)
     if numbered is not None:
-        scores = np.full((len(all_items), numbered.shape[2]), np.nan)
-        scores[present] = numbered[0, at]
+        scores = np.full((n_items, numbered.shape[2]), np.nan)
+        scores[present] = numbered[row, at]
     return Answers(mean, n_trials, scores)
 
 
@@ -874,12 +893,15 @@ def _unit(
 
 def _differences_of_runs(names: tuple[str, str], sources: tuple[Responses, Responses]) -> list[str]:
     """What the models' metadata say of different conditions of their runs."""
-    new, old = (source.subjects.loc[name] for source, name in zip(sources, names, strict=True))
     flags = []
     for column in RUN_COLUMNS:
-        values = [row.get(column) for row in (new, old)]
-        if not any(pd.isna(value) for value in values) and values[0] != values[1]:
-            flags.append(f"other {column}: {brief(values[0])} instead of {brief(values[1])}")
+        if not all(column in source.subjects for source in sources):
+            continue
+        pairs = zip(sources, names, strict=True)
+        values = [source.subjects[column].loc[[name]] for source, name in pairs]
+        new, old = (str(value.iloc[0]) for value in values)
+        if new != old and not any(value.isna().any() for value in values):
+            flags.append(f"other {column}: {brief(new)} instead of {brief(old)}")
     return flags
 
 
@@ -916,6 +938,6 @@ def _labels(
 
 def _field(calibration: Responses, names: tuple[str, str]) -> FloatArray:
     """Answers of the calibrated models other than these two."""
-    others = ~np.isin(np.asarray(calibration.subject_ids, str), names)
-    field_responses = calibration.subset(subjects=others) if others.any() else calibration
-    return field_responses.to_numpy() / max(calibration.n_categories - 1, 1)
+    others = (calibration.subject_ids != names[0]) & (calibration.subject_ids != names[1])
+    scores = calibration.to_numpy() / max(calibration.n_categories - 1, 1)
+    return scores[others] if others.any() else scores
