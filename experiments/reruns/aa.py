@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from scipy import stats
+from scipy.special import expit, logit
 
 import irtcat
 from irtcat.leaderboard import compare
@@ -29,6 +30,13 @@ KS = (30, 100, 300, 600, 898)
 LEVEL = 0.05
 SIZES = (1, 2, 3, 5, 8, 12, 20, 40)
 """Sizes of clusters, in turn."""
+
+DEFAULTS = {
+    "k": 300, "trials": 1, "numbered": False, "subset": "random", "known": False, "theta": None,
+    "sharpness": 1.0, "clusters": 0, "shared": 0.0, "run_sd": 0.0, "reruns": "",
+    "estimand": "model", "margin": 0.0, "points": 0.0, "item_sd": 0.0,
+}  # fmt: skip
+"""A cell: the items run, what the models and their runs are like, and how they are compared."""
 
 
 def make_bank():
@@ -76,7 +84,7 @@ class World:
 
     def p(self, theta, sharpness=1.0):
         """Probabilities of right answers, one row for each ability."""
-        return 1 / (1 + np.exp(-sharpness * self.a * (np.atleast_1d(theta)[:, None] - self.b)))
+        return expit(sharpness * self.a * (np.atleast_1d(theta)[:, None] - self.b))
 
     def lower(self, theta, points, sharpness):
         """The ability at which the expected score is lower by so many points."""
@@ -97,21 +105,23 @@ class World:
         return dict(zip(self.ids, groups.tolist(), strict=True))
 
 
-def draw(rng, p, trials, shared, groups):
-    """Right answers in each trial, items x trials; a share of the noise is one draw per group."""
+def draw(rng, p, trials, shared, groups, run_sd=0.0):
+    """Right answers in each trial, items x trials.
+
+    A share of the noise is one draw per group; effects of whole runs have an SD in logits.
+    """
     u = rng.random((len(p), trials))
     if shared:
         common = rng.random((groups.max() + 1, trials))[groups]
         u = np.where(rng.random((len(p), 1)) < shared, common, u)
-    return (u < p[:, None]).astype(np.float32)
+    moves = rng.normal(0, run_sd, trials) if run_sd else np.zeros(trials)
+    return (u < expit(logit(p)[:, None] + moves)).astype(np.float32)
 
 
 def run_cell(world, cell, pairs, seed):
     """One row: verdicts of all pairs of a cell."""
     rng = np.random.default_rng(seed)
-    c = {"k": 300, "trials": 1, "subset": "random", "known": False, "sharpness": 1.0,
-         "clusters": 0, "shared": 0.0, "points": 0.0, "theta": None, "reruns": "",
-         "estimand": "model", "item_sd": 0.0, "numbered": False, "margin": 0.0, **cell}  # fmt: skip
+    c = {**DEFAULTS, **cell}
     groups_of = world.clusters(c["clusters"]) if c["clusters"] else None
     groups = np.array([groups_of[i] for i in world.ids]) if groups_of else np.zeros(world.n, int)
     fixed = None
@@ -129,8 +139,9 @@ def run_cell(world, cell, pairs, seed):
             p_new = world.p(lower, c["sharpness"])[0]
         if c["item_sd"]:  # the models differ by item, and not in the mean
             move = rng.normal(0, c["item_sd"], world.n)
-            p_new = 1 / (1 + np.exp(-(np.log(p_new) - np.log1p(-p_new) + move)))
-        made = np.array([draw(rng, p, c["trials"], c["shared"], groups) for p in (p_old, p_new)])
+            p_new = expit(logit(p_new) + move)
+        made = np.array([draw(rng, p, c["trials"], c["shared"], groups, c["run_sd"])
+                         for p in (p_old, p_new)])  # fmt: skip
         subset = fixed or world.random_subset(rng, c["k"])
         at = np.isin(world.ids, subset.item_ids)
         responses = world.responses(made, None if c["known"] else at, c["numbered"])
@@ -205,6 +216,11 @@ def cells():
             for x in (2.0, 4.0)]  # fmt: skip
     out += [{"k": k, "known": True, "points": 4.0, "trials": t} for k in (300, 600) for t in (1, 5)]
     out += [{"k": k, "trials": t, "item_sd": 1.0} for k in (100, 300, 898) for t in (1, 5)]
+    if hasattr(Responses, "from_trials"):
+        out += [{"k": k, "trials": t, "numbered": True, "run_sd": x}
+                for k in (100, 898) for t in (3, 5) for x in (0.0, 0.1, 0.5)]  # fmt: skip
+        out += [{"k": k, "trials": 3, "numbered": True, "clusters": 20, "shared": 0.8}
+                for k in (300, 898)]  # fmt: skip
     return out
 
 

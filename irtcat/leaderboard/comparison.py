@@ -261,7 +261,7 @@ def compare(
     the paired t-test, too large where the models differ by item; and for "assisted" ``W = V + (1 -
     (1 + b)^2) v / k``, b the slope on the old model's answers and v the variance that the shares
     leave of them, a bound of their noise. What is known of reruns replaces this: see ``reruns``.
-    From three numbered trials, effects of whole runs are added where their p-value is below .25.
+    From three numbered trials, effects of whole runs are added where the trials' means show them.
 
     Where scores are counts or categories, one more item on either side on which the models differ
     by one trial (Bonett & Price) keeps the interval from having width 0, and its centre is that of
@@ -508,6 +508,7 @@ def _conclude(
     if lowest > 0 or highest < 0:
         ratio = float(np.copysign(np.inf, lowest))  # whatever the items not run would give
         p_value = 0.0 if max(lowest, -highest) > margin else p_value
+    p_rerun = _same_verdict(verdict, estimate.centre, q * estimate.se, margin, run_se)
     needed = _needed(verdict, estimate, parts, estimand, runs, k, n, q, margin)
     return Comparison(
         new=names[0],
@@ -532,7 +533,7 @@ def _conclude(
         margin=margin,
         p_equivalent=p_equivalent,
         run_se=run_se,
-        p_rerun=_same_verdict(verdict, estimate.centre, q * estimate.se, margin, run_se),
+        p_rerun=1.0 if 0 < few < MIN_CLUSTERS else p_rerun,
         detectable=margin + (q + float(ndtri(POWER))) * float(estimate.se),
         more_repeats=needed[1],
         centre=float(estimate.centre),

@@ -17,9 +17,9 @@ LEAST_REPEATED = 0.5
 MIN_NUMBERED = 3
 """Numbered trials from which an effect of whole runs is told from that of single answers."""
 
-POOLING_LEVEL = 0.25
-"""Effects of whole runs with a smaller p-value enter the variance. A preliminary test at .05 would
-miss effects that matter; .25 is Bancroft & Han's (1977, IJGLM) advice."""
+NOTED = 0.05
+"""Effects of whole runs are noted below this p-value. They are added whenever the trials' means
+vary more than single answers explain: a test of them from three trials has no power."""
 
 
 class Answers(NamedTuple):
@@ -169,7 +169,7 @@ def _run_effects(
             "effects of whole runs are not identified: they need three numbered trials",
         )
     excess, ratio, df = 0.0, 0.0, 0
-    for (model, means), term in zip(known, terms, strict=True):
+    for (_, means), term in zip(known, terms, strict=True):
         assert means is not None
         r = len(means)
         expected = float(term.sum()) * r  # of one trial
@@ -177,15 +177,12 @@ def _run_effects(
         excess += (observed - expected) / r
         ratio += (r - 1) * observed / max(expected, 1e-300)
         df += r - 1
-        del model
-    p_value = float(f_distribution.sf(ratio / df, df, max(len(weights) - 1, 1)))
-    if p_value >= POOLING_LEVEL or excess <= 0:
+    if excess <= 0:
         return NO_VARIANCE, ""
-    points = 100 * np.sqrt(excess)
-    note = (
-        f"whole runs differ by more than their answers (p {p_value:.2g}): {points:.2f} points added"
-    )
-    return Variance(excess, float(df)), note
+    p_value = float(f_distribution.sf(ratio / df, df, max(len(weights) - 1, 1)))
+    points = f"{100 * np.sqrt(excess):.2f} points"
+    note = f"whole runs differ by more than their answers (p {p_value:.2g}): SE of {points} added"
+    return Variance(excess, float(df)), note if p_value < NOTED else ""
 
 
 def reliability_of(reruns: Any, sources: tuple[Responses, ...]) -> Reliability | None:

@@ -237,8 +237,8 @@ PLAN = "The number of items, k, that ranks two subjects with this gap reliably, 
 LINK = "The common items of two banks, and the differences of their parameters on one scale."
 KEPT = "Selected training examples, with the value on which the selection is based."
 COMPARISON = (
-    "Whether a new model is better or worse than an old one, in score units. The estimand says whose "
-    "scores: of these runs (run), of the models over reruns (model), on items like these (domain)."
+    "Whether a new model is better or worse than an old one, in score units. The estimand says "
+    "whose scores: these runs' (run), the models' over reruns (model), on such items (domain)."
 )
 
 TESTS = {
