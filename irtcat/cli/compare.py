@@ -103,9 +103,10 @@ def command(o: Options) -> Output:
     if not o.for_programs:
         for flag in comparison.flags:
             warn(flag)
-    shown = frame.drop(columns=["verdict", "flag", "estimand", "margin"]).iloc[0].to_dict()
-    if not comparison.margin:
-        del shown["p_equivalent"]
+    unused = {"verdict", "flag", "estimand", "margin", "centre"}
+    unused |= set() if comparison.margin else {"p_equivalent"}
+    unused |= {"df"} if comparison.df == float("inf") else set()
+    shown = frame.drop(columns=list(unused)).iloc[0].to_dict()
     about = {"flags": comparison.flags, "out": o.out, "junit": o.junit, "summary": o.summary}
     return Output(
         {**records(frame.drop(columns="flag"))[0], **about},

@@ -168,13 +168,14 @@ def _run_effects(
             NO_VARIANCE,
             "effects of whole runs are not identified: they need three numbered trials",
         )
-    excess, ratio, df = 0.0, 0.0, 0
+    excess, total, ratio, df = 0.0, 0.0, 0.0, 0
     for (_, means), term in zip(known, terms, strict=True):
         assert means is not None
         r = len(means)
         expected = float(term.sum()) * r  # of one trial
         observed = float(means @ means) / (r - 1)
         excess += (observed - expected) / r
+        total += observed / r
         ratio += (r - 1) * observed / max(expected, 1e-300)
         df += r - 1
     if excess <= 0:
@@ -182,7 +183,8 @@ def _run_effects(
     p_value = float(f_distribution.sf(ratio / df, df, max(len(weights) - 1, 1)))
     points = f"{100 * np.sqrt(excess):.2f} points"
     note = f"whole runs differ by more than their answers (p {p_value:.2g}): SE of {points} added"
-    return Variance(excess, float(df)), note if p_value < NOTED else ""
+    # The excess has the error of the trials' variance, relative to its own, smaller size.
+    return Variance(excess, df * (excess / total) ** 2), note if p_value < NOTED else ""
 
 
 def reliability_of(reruns: Any, sources: tuple[Responses, ...]) -> Reliability | None:
