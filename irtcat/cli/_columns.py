@@ -60,6 +60,14 @@ COLUMNS = {
     "unscored": Column("no score", "samples without a score, such as after an error"),
     "unused": Column("unused", "share of items that were never asked"),
     "more_items": Column("more items", "further items that would separate the two"),
+    "more_repeats": Column(
+        "more trials", "further trials of all items that would separate the two"
+    ),
+    "detectable": Column("detectable", "least difference that is found with a power of 80 %"),
+    "n_all": Column("all items", "items in the full score"),
+    "p_equivalent": Column("p equivalent", "p-value of the tests of a difference that matters"),
+    "p_rerun": Column("P(same verdict)", "probability that a rerun gives the same verdict"),
+    "run_se": Column("SE of runs", "standard error that is due to the runs alone"),
     "n": Column("answers"),
     "n_items": Column("items"),
     "n_items_hard": Column("hard pairs", "items needed for the most difficult tenth of pairs"),

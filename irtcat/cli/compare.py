@@ -1,9 +1,28 @@
 """``irtcat compare``."""
 
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
 from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._options import CALIBRATION, MISMATCH, RESPONSES, SUBSET, option, result
+from irtcat.cli._input import read
+from irtcat.cli._options import (
+    CALIBRATION,
+    MISMATCH,
+    RESPONSES,
+    SUBSET,
+    group,
+    option,
+    output,
+    result,
+)
 from irtcat.cli._output import figures, records
 from irtcat.cli._session import warn
+
+if TYPE_CHECKING:
+    from irtcat.leaderboard import Comparison
 
 EXAMPLE = (
     "irtcat select -k 100 --strategy random --responses dataset:digits_crowd",
@@ -12,35 +31,153 @@ EXAMPLE = (
 )
 
 WORSE = 3
+POINTS = 100
+
+
+def _points(margin: float) -> float:
+    """Check a margin."""
+    if not 0 <= margin < POINTS:
+        raise typer.BadParameter(f"{margin:g} is not a number of points of at least 0, below 100.")
+    return margin
+
+
+def _reruns(value: str) -> Any:
+    """A number, "deterministic", or responses of a second run."""
+    if value == "deterministic":
+        return value
+    try:
+        return float(value)
+    except ValueError:
+        return read(value)
 
 
 @command_of(
     "irtcat.leaderboard.compare",
-    CALIBRATION,
-    SUBSET,
-    RESPONSES,
+    replace(CALIBRATION, default=None),
+    replace(SUBSET, default=None),
+    replace(RESPONSES, default=None),
     "new",
     "old",
+    option("estimand", choices="irtcat.leaderboard.comparison.ESTIMANDS",
+           help="Whose scores: {names} (these runs, the models over reruns, items like these)."),
     option("method", choices="irtcat.leaderboard.comparison.METHODS"),
+    option("clusters", help="Column of the items' metadata: items of one group depend on others."),
+    option("reruns", type=str, default=None, read=_reruns,
+           help="What is known of reruns: a file of a second run, a correlation (ICC) or "
+                "deterministic."),
+    option("margin", type=float, default=0.0, parse=_points,
+           help="The difference that does not matter, in points."),
     "level",
     MISMATCH,
-    option("gate", type=bool, default=False, help=f"Exit with {WORSE} if the verdict is worse."),
+    *group(
+        "In CI",
+        option("gate", type=bool, default=False,
+               help=f"Exit with {WORSE} if the verdict is worse."),
+        output("junit", help="Write a JUnit XML report, which fails if the verdict is worse."),
+        output("summary", help="Write a summary in Markdown to this file."),
+    ),
     result("comparison.csv"),
     compiles=False,
-)
+)  # fmt: skip
 def command(o: Options) -> Output:
-    """Test whether a new model is better or worse than an old one."""
-    comparison = o.call()
+    """Test whether a new model is better or worse than an old one.
+
+    Give CALIBRATION SUBSET RESPONSES, or the responses of both models alone, or those of the old
+    and of the new one: then all items that both answered are compared.
+    """
+    changes: dict[str, Any] = {"margin": o.margin / POINTS}
+    if o.unread["calibration"] is None:
+        raise typer.BadParameter("required.", param_hint="RESPONSES")
+    if o.unread["responses"] is None:
+        earlier, later = o.unread["calibration"], o.unread["subset"]
+        if later is None:
+            o.unread["responses"], changes["calibration"] = earlier, None
+        else:
+            o.unread["responses"] = later
+        changes["subset"] = None
+    comparison = o.call(**changes)
     frame = comparison.to_frame()
     o.write("out", frame, "comparison")
+    _write_text(o.junit, _junit(comparison))
+    _write_text(o.summary, _markdown(comparison))
     if not o.for_programs:
         for flag in comparison.flags:
             warn(flag)
-    shown = frame.drop(columns=["verdict", "flag"]).iloc[0].to_dict()
+    unused = {"verdict", "flag", "estimand", "margin", "centre"}
+    unused |= set() if comparison.margin else {"p_equivalent"}
+    unused |= {"df"} if comparison.df == float("inf") else set()
+    shown = frame.drop(columns=list(unused)).iloc[0].to_dict()
+    about = {"flags": comparison.flags, "out": o.out, "junit": o.junit, "summary": o.summary}
     return Output(
-        {**records(frame.drop(columns="flag"))[0], "flags": comparison.flags, "out": o.out},
+        {**records(frame.drop(columns="flag"))[0], **about},
         [str(comparison), figures(shown)],
         WORSE if o.gate and comparison.verdict == "worse" else 0,
         table=frame,
         next=("report", o.out),
     )
+
+
+def _write_text(path: Path | None, text: str) -> None:
+    """Write a text file, if it has a name."""
+    if path is not None:
+        from irtcat._files.writing import replacing
+
+        with replacing(path) as file:
+            file.write(text.encode("utf-8"))
+
+
+def _junit(comparison: "Comparison") -> str:
+    """One test case, which fails if the new model is worse."""
+    from xml.etree import ElementTree
+
+    failed = comparison.verdict == "worse"
+    counts = {"name": "irtcat compare", "tests": "1", "failures": str(int(failed)), "errors": "0"}
+    suite = ElementTree.Element("testsuite", counts)
+    name = f"{comparison.new} against {comparison.old}"
+    case = ElementTree.SubElement(suite, "testcase", {"classname": "irtcat.compare", "name": name})
+    text = _xml_text("\n".join((str(comparison), *comparison.flags)))
+    if failed:
+        headline = _xml_text(str(comparison).partition("\n")[0])
+        failure = ElementTree.SubElement(case, "failure", {"type": "worse", "message": headline})
+        failure.text = text
+    ElementTree.SubElement(case, "system-out").text = text
+    ElementTree.indent(suite)
+    body = ElementTree.tostring(suite, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
+
+
+def _xml_text(text: str) -> str:
+    """A text without the control characters that XML does not have."""
+    from irtcat._common.checks import visible
+
+    return visible(text, keep="\n")
+
+
+def _markdown(comparison: "Comparison") -> str:
+    """Verdict, figures and flags in Markdown."""
+    c = comparison
+    points = [f"{POINTS * value:+.1f}" for value in (c.difference, c.lower, c.upper)]
+    rows = {
+        "Verdict": f"**{c.verdict}**",
+        f"{_cell(c.new)} against {_cell(c.old)}": f"{points[0]} points",
+        f"{100 * c.level:g} % interval": f"{points[1]} to {points[2]}",
+        "p": f"{c.p_value:.3f}",
+        "Same verdict in a rerun": f"{100 * c.p_rerun:.0f} %",
+        "Items": f"{c.n_items} of {c.n_all}",
+        "Detectable difference": f"{POINTS * c.detectable:.1f} points",
+    }
+    if c.margin:
+        rows["Margin"] = f"{POINTS * c.margin:g} points"
+    lines = ["### irtcat compare", "", "| | |", "|---|---|"]
+    lines += [f"| {name} | {value} |" for name, value in rows.items()]
+    lines += ["", c.question, "", *(f"- {_cell(flag)}" for flag in c.flags), ""]
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    """A text in a Markdown table: ids may have any character."""
+    from irtcat._common.checks import visible
+
+    for letter in "\\`*_{}[]<>|":
+        text = text.replace(letter, f"\\{letter}")
+    return visible(text)

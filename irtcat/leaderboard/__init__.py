@@ -7,6 +7,7 @@ from irtcat._common.lazy import lazy_names
 if TYPE_CHECKING:
     from irtcat.leaderboard.board import Leaderboard, Run
     from irtcat.leaderboard.comparison import Comparison, compare
+    from irtcat.leaderboard.comparisons import Comparisons, compare_all
     from irtcat.leaderboard.completion import Completion, ProbePlan, complete, probe
     from irtcat.leaderboard.gaps import items_needed, reliable_gaps
     from irtcat.leaderboard.metrics import METRICS
@@ -23,6 +24,7 @@ __all__ = [
     "ALL",
     "METRICS",
     "Comparison",
+    "Comparisons",
     "Completion",
     "Leaderboard",
     "Plan",
@@ -31,6 +33,7 @@ __all__ = [
     "Recommendation",
     "Run",
     "compare",
+    "compare_all",
     "complete",
     "design_gaps",
     "evaluate",

@@ -1,18 +1,20 @@
-"""Comparison of two models on one subset, for example in a regression gate."""
+"""Comparison of two models: whose score differs, by how much, and would a rerun agree?"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtr, ndtri, stdtrit
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
-from irtcat._common.checks import argument_error, check_choice, check_interval
+from irtcat._common.checks import argument_error, brief, check_choice, check_interval, is_number
 from irtcat._common.positions import positions_of_ids
 from irtcat._common.progress import Progress, ProgressOption, Steps, with_progress
-from irtcat._common.types import FloatArray, IntArray
+from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.io.convert import as_responses_like
+from irtcat.leaderboard.clustered import Variance, mean_variance, total_of
+from irtcat.leaderboard.run_noise import Answers, Noise, Reliability, noise_of, reliability_of
 from irtcat.prediction.answers import recode
 from irtcat.prediction.task import is_sample
 from irtcat.responses import Responses
@@ -20,10 +22,30 @@ from irtcat.responses._conditions import check_conditions
 from irtcat.selection import Subset
 
 METHODS = ("auto", "paired", "assisted")
+ESTIMANDS = {
+    "run": "these runs on all {n} items",
+    "model": "the models' expected scores on all {n} items, over reruns",
+    "domain": "the models' expected scores on items like these {n}, over reruns",
+}
+"""What is compared, and how it is called in the output."""
+
+RUN_COLUMNS = ("harness", "version", "judge", "scorer", "dataset_version")
+"""Metadata of subjects that say under which conditions a model was run."""
+
 POWER = 0.8
-"""Power to detect the estimated difference that defines the number of further items."""
+"""Power that defines the detectable difference and the number of further items."""
+
+MIN_CLUSTERS = 8
+"""With fewer clusters their variance is not known well enough for a verdict."""
+
+MAX_REPEATS = 100
+"""Further trials of each item above which their number is not given."""
 
 FEWEST_PER_COVARIATE = 10
+MOST_ASSISTED = 0.5
+"""Share of the items run above which "auto" is not "assisted" where the run noise is unknown: the
+bound of the old run's noise, which then counts, exceeds what the regression gains."""
+
 PAIRS_CHECKED = 600
 """Calibrated pairs from which the widening is estimated."""
 
@@ -48,20 +70,36 @@ class Comparison:
         lower: lower end of its interval.
         upper: upper end.
         se: its standard error.
-        p_better: probability that new is better, ``Phi(z)`` with z the centre of the interval in
-            standard errors; z is infinite where the items run decide the sign of the difference,
-            and 0 where centre and difference have different signs.
-        p_value: p-value of the two-sided test of equal full scores, ``2 Phi(-|z|)``: it is below
-            ``1 - level`` where 0 is outside the interval, and only there.
-        verdict: "better", "worse" or "cannot tell".
-        more_items: number of further items needed to detect the estimated difference with power .8;
-            0 if it is detected.
+        p_better: probability that new is better, ``F(z)`` with z the centre of the interval in
+            standard errors and F its distribution (Normal, or t with ``df``); z is infinite where
+            the items run decide the sign of the difference, and 0 where centre and difference have
+            different signs.
+        p_value: p-value of the two-sided test of a difference of at most ``margin``,
+            ``2 F(-(|z| - margin / se))``: it is below ``1 - level`` where the interval lies beyond
+            the margin, and only there.
+        verdict: "better" (lower end above ``margin``), "worse" (upper end below ``-margin``),
+            "equivalent" (both ends within it) or "cannot tell".
+        more_items: number of further items needed to settle the verdict with power .8, at the
+            estimated difference; 0 if it is settled.
         n_items: number of items that both answered.
         n_new_only: number of items on which new scored higher.
         n_old_only: number of items on which old scored higher.
         method: "paired" or "assisted".
         level: probability of the interval.
         flags: warnings.
+        estimand: whose scores: "run", "model" or "domain".
+        n_all: number of items in the full score.
+        df: degrees of freedom of the interval; infinite for a Normal one.
+        margin: the difference that does not matter, in score units.
+        p_equivalent: p-value of the two one-sided tests of a difference of ``margin`` or more:
+            below ``(1 - level) / 2`` where the verdict is "equivalent"; 1 without a margin.
+        run_se: standard error that is due to the runs alone; an upper bound where that is not
+            identified.
+        p_rerun: probability that a rerun of both models on these items gives the same verdict.
+        detectable: least difference that such a comparison finds with power .8.
+        more_repeats: number of further trials of each of the N items that settle the verdict where
+            items alone do not; None if more than 100.
+        centre: centre of the interval before it is cut to the possible range.
     """
 
     new: str
@@ -80,6 +118,16 @@ class Comparison:
     method: str
     level: float
     flags: tuple[str, ...]
+    estimand: str
+    n_all: int
+    df: float
+    margin: float
+    p_equivalent: float
+    run_se: float
+    p_rerun: float
+    detectable: float
+    more_repeats: int | None
+    centre: float
 
     def __str__(self) -> str:
         points = [100 * value for value in (self.difference, self.lower, self.upper)]
@@ -87,10 +135,29 @@ class Comparison:
             f"{self.new} against {self.old}: {points[0]:+.1f} points "
             f"[{points[1]:+.1f}, {points[2]:+.1f}] from {self.n_items} items, {self.verdict}"
         )
-        return f"{text} ({self.more_items} more would)" if self.more_items else text
+        if self.verdict == "equivalent":
+            text += f" within {100 * self.margin:g}"
+        return f"{text}{self._needed}\n{self.question}"
 
     def __repr__(self) -> str:
-        return f"Comparison({self})"
+        return f"Comparison({str(self).partition(chr(10))[0]})"
+
+    @property
+    def question(self) -> str:
+        """Two sentences: what is compared, and whether a rerun would agree."""
+        what = ESTIMANDS[self.estimand].format(n=self.n_all)
+        share = f"{100 * self.p_rerun:.0f} %"
+        return f"Compared are {what}.\nWould a rerun agree? In {share} of cases."
+
+    @property
+    def _needed(self) -> str:
+        """What would settle an open verdict."""
+        if self.verdict != "cannot tell":
+            return ""
+        if self.more_repeats:
+            items = f"all {self.n_all} items and " if self.more_items else ""
+            return f" ({items}{self.more_repeats} more trials of each would)"
+        return f" ({self.more_items} more would)" if self.more_items else ""
 
     def to_frame(self) -> pd.DataFrame:
         """One row, indexed by the new model's id; differences in score units."""
@@ -110,23 +177,61 @@ class _Pair(NamedTuple):
     known_old: FloatArray | None
 
 
+class _Runs(NamedTuple):
+    """What is known of the runs of both models on these items."""
+
+    new: Answers
+    old: Answers
+    clusters: IntArray | None
+    reliability: Reliability | None
+    unit: float
+    """Difference of an item on which one model is once right more often than the other."""
+
+
 class _Estimate(NamedTuple):
     """A difference and its standard error; ``centre`` is the centre of the interval."""
 
     difference: float
     centre: float
     se: float
+    df: float = np.inf
+
+
+class _Residuals(NamedTuple):
+    """Differences less their mean, or what a regression leaves of them."""
+
+    mean: float
+    shift: float
+    values: FloatArray
+    slopes: FloatArray
+
+
+class _Parts(NamedTuple):
+    """The variance of a difference: from the choice of items, and what stays with all items."""
+
+    items: Variance
+    """``V`` in ``(1 - k/N) V``."""
+    rest: Variance
+    """``W`` in ``(k/N) W``."""
+    runs: Variance
+    """Effects of whole runs."""
+    independent: bool
+    """Whether V and W are estimated from different things."""
 
 
 @with_progress("Comparing two models")
 def compare(
-    calibration: Responses,
-    subset: Subset | Sequence[str] | np.ndarray,
+    calibration: Responses | None,
+    subset: Subset | Sequence[str] | np.ndarray | None,
     responses: Responses,
     new: str | None = None,
     old: str | None = None,
     *,
+    estimand: str = "model",
     method: str = "auto",
+    clusters: Any = None,
+    reruns: Any = None,
+    margin: float = 0.0,
     level: float = 0.95,
     mismatch: str = "refuse",
     progress: ProgressOption = None,
@@ -136,35 +241,65 @@ def compare(
     Both have answered the same k of N items. The difference of their means over all N items is
     estimated from d_l = new_l - old_l on the items run:
 
-    | method | difference | variance |
+    | method | difference | residuals e |
     |---|---|---|
-    | paired | weighted mean of d | ``(1 - k/N) (sum (d - mean)^2 + 2) / (k + 2) / (k + 2)`` |
-    | assisted | that, and ``b'(Z_all - Z_run)``, d regressed on Z | same, of the residuals |
+    | paired | weighted mean of d | d less that mean |
+    | assisted | that, and ``b'(Z_all - Z_run)``, d regressed on Z | those of the regression |
 
     Z is the share of calibrated models that are right on the item and, if the old model has
-    answered every item (it is calibrated, or ``responses`` have all its answers), that answer. With
-    the latter and at least ten items per column of Z, "auto" is "assisted", which reduces the width
-    by about a quarter; otherwise the regression gains little and "auto" is "paired".
+    answered every item (it is calibrated, or ``responses`` have all its answers), that answer.
 
-    The 2 adds one pseudo-item to either side (Bonett & Price), so that k items on which the two
-    always agree do not give an interval of width 0; the interval is centred at the mean of the
-    extended items, and clipped to the possible range. If the subset is not a probability sample the
-    variance ignores the choice of items: then the same comparison is made for pairs of calibrated
-    models on the items that both answered, where their difference is known, and the interval is
-    widened to have the nominal coverage for them, and flagged. With M < 20 models that occur in
-    such pairs the factor is ``t_v sqrt((4 + (M - 1) r^2) / v) / z`` with v = M + 3 degrees of
-    freedom and r^2 the mean squared error of the pairs in standard errors; without any, r is 1.
+    Whose difference it is, is the ``estimand``, and the variance is ``(1 - k/N) V + (k/N) W``, with
+    V that of a mean of e over items drawn from infinitely many (``s_e^2 / k`` for equal weights):
+
+    | estimand | would it be the same ... | W |
+    |---|---|---|
+    | run | nothing: these answers | 0 |
+    | model | ... if both models answered these N items again | ``mean(s_w^2 / r) / k`` |
+    | domain | ... on other items of this kind | ``s_d^2 / k`` |
+
+    For "model", ``s_w^2`` is the variance of the r trials within an item, of both models (Cochran
+    1977, 10.3). With one trial of each item it is unknown: then ``W = V``, the variance of
+    the paired t-test, too large where the models differ by item; and for "assisted" ``W = V + (1 -
+    (1 + b)^2) v / k``, b the slope on the old model's answers and v the variance that the shares
+    leave of them, a bound of their noise. What is known of reruns replaces this: see ``reruns``.
+    From three numbered trials, effects of whole runs are added where the trials' means show them.
+
+    Where scores are counts or categories, one more item on either side on which the models differ
+    by one trial (Bonett & Price) keeps the interval from having width 0, and its centre is that of
+    the extended items. The interval is a t interval with Satterthwaite's degrees of freedom, for
+    "run" (without clusters) a Normal one with ``V = (sum (d - mean)^2 + 2) / (k + 2)^2``.
+
+    If the subset is not a probability sample the variance ignores the choice of items: then the
+    same comparison is made for pairs of calibrated models on the items that both answered, where
+    their difference is known, and V is widened to have the nominal coverage for them, and flagged.
+    With M < 20 models that occur in such pairs the factor is ``t_v sqrt((4 + (M - 1) r^2) / v) /
+    z`` with v = M + 3 degrees of freedom and r^2 the mean squared error of the pairs in standard
+    errors; without any, r is 1.
 
     Args:
-        calibration: responses of the calibrated models to all N items.
-        subset: the items that were run: a `Subset`, or their ids.
+        calibration: responses of the calibrated models to all N items. None if there are none: then
+            ``subset`` must be None too.
+        subset: the items that were run: a `Subset`, or their ids. None if all were: N is then the
+            number of items that both models answered.
         responses: responses of both models, or of the new one if the old one is calibrated. Items
-            outside the subset are ignored, except for the old model in "assisted".
+            outside the subset are ignored, except for the old model in "assisted". Trials are used
+            where there are any.
         new: id of the new model; by default the last one of ``responses``.
         old: id of the old model, in ``responses`` or calibrated; by default the first one of
-            ``responses``.
-        method: "auto", "paired" or "assisted".
-        level: probability of the interval; the verdict is "better" or "worse" if 0 is outside.
+            ``responses``, or the only other one. Two runs of one model can be compared without a
+            subset: the calibration then has the old run.
+        estimand: whose difference: "run", "model" or "domain".
+        method: "auto", "paired" or "assisted". "auto" is "assisted" if the old model has answered
+            every item and there are ten items per column of Z, but with one trial only up to half
+            of the items.
+        clusters: groups of items whose answers depend on each other (one passage, one repository):
+            a column of the items' metadata, or a mapping from item to group; items without a group
+            are groups of one. V is then cluster-robust (CR2), and so is W if trials are numbered.
+        reruns: for models with one trial, what a rerun would repeat: responses of a second run of
+            any model, the correlation of two runs over the items (an ICC), or "deterministic".
+        margin: the difference that does not matter, in score units, for the verdicts.
+        level: probability of the interval, which decides the verdict.
         mismatch: where calibration and responses say under which conditions the items were answered
             (see `irtcat.predict`) and these differ: "refuse", or "accept".
         progress: True to show the time left on stderr, or a function that is called as
@@ -185,67 +320,196 @@ def compare(
         >>> both = bank.simulate([0.0, 1.0], seed=2)
         >>> subset = select(None, 100, strategy="random", calibration=calibration)
         >>> print(compare(calibration, subset, both))
-        s2 against s1: +22.0 points [+14.1, +29.3] from 100 items, better
+        s2 against s1: +22.0 points [+12.2, +31.2] from 100 items, better
+        Compared are the models' expected scores on all 500 items, over reruns.
+        Would a rerun agree? In 98 % of cases.
+        >>> compare(None, None, both, margin=0.05).verdict  # all items run
+        'better'
 
     References:
-        Bonett & Price (2012), JEBS 37, 479-488 (paired proportions); Saerndal, Swensson & Wretman
-        (1992), Model Assisted Survey Sampling, chapter 6.
+        Cochran (1977), Sampling Techniques, chapter 10 (trials within items); Bonett & Price
+        (2012), JEBS 37, 479-488 (paired proportions); Saerndal, Swensson & Wretman (1992), Model
+        Assisted Survey Sampling, chapter 6; Bell & McCaffrey (2002), Survey Methodology 28, 169-181
+        (clusters); Schuirmann (1987), J. Pharmacokinetics and Biopharmaceutics 15, 657-680
+        (equivalence).
     """
+    check_choice("estimand", estimand, ESTIMANDS)
     check_choice("method", method, METHODS)
     check_interval("level", level)
-    calibration = as_responses_like(calibration, "calibration", None)
+    if not is_number(margin) or not 0 <= margin < 1:
+        raise argument_error("margin", "a difference of scores of at least 0 and below 1", margin)
+    if calibration is not None:
+        calibration = as_responses_like(calibration, "calibration", None)
+    elif subset is not None:
+        raise argument_error("calibration", "given with a subset", None)
     responses = as_responses_like(responses, "responses", calibration)
-    names, pair, sampled, flags = _read(calibration, subset, responses, new, old)
-    used = calibration.item_ids if pair.known_old is not None else calibration.item_ids[pair.at]
-    check_conditions(calibration.items, responses.items, mismatch, items=used)
+    names, pair, runs, sampled, flags = _read(
+        calibration, subset, responses, new, old, mismatch, clusters, reruns
+    )
     shares = _shares_right(pair)
     columns = _covariates(pair, shares)
+    k, share = len(pair.difference), len(pair.difference) / pair.n_items
+    noise = noise_of(runs.new, runs.old, pair.weights, runs.clusters, runs.reliability)
     if method == "auto":
-        enough = len(pair.difference) >= FEWEST_PER_COVARIATE * (columns.shape[1] + 1)
-        method = "assisted" if pair.known_old is not None and enough else "paired"
-    if method == "assisted" and len(pair.difference) <= columns.shape[1] + 2:
+        enough = k >= FEWEST_PER_COVARIATE * (columns.shape[1] + 1)
+        gains = estimand == "run" or noise is not None or share <= MOST_ASSISTED
+        assisted = pair.known_old is not None and enough and gains
+        method = "assisted" if assisted else "paired"
+    if method == "assisted" and k <= columns.shape[1] + 2:
         must = f"paired for fewer than {columns.shape[1] + 3} items"
         raise argument_error("method", must, method)
-    estimate = _estimate(pair.difference, pair, columns, method)
     z = ndtri(0.5 + level / 2)
     widening = 1.0
     if not sampled:
         widening, note = _widening(pair, shares, method, level, z, progress)
         flags.append(note)
-    estimate = estimate._replace(se=estimate.se * widening)
-    return _conclude(names, pair, estimate, z, method, float(level), flags)
+    residuals = _residuals(pair.difference, pair, columns, method)
+    parts = _parts(pair, runs, noise, residuals, shares, estimand, method)
+    if estimand == "run" and runs.clusters is None:
+        estimate = _estimate(pair.difference, pair, columns, method)
+        estimate = estimate._replace(se=estimate.se * widening)
+    else:
+        estimate = _combined(pair, runs, residuals, parts, share, widening)
+    if estimand != "run" and noise is not None:
+        flags += noise.flags
+    if estimand == "model" and noise is None and runs.new.is_repeated != runs.old.is_repeated:
+        more, one = names if runs.new.is_repeated else names[::-1]
+        flags.append(
+            f"{one} has one trial and {more} several: its run noise is unknown, and the variance "
+            "is that of single runs"
+        )
+    run_variance = noise.answers.value + noise.runs.value if noise else parts.items.value
+    result = _conclude(
+        names, pair, runs, estimate, parts, estimand, method, float(level), float(margin), flags,
+        float(np.sqrt(run_variance)),
+    )  # fmt: skip
+    return result
+
+
+def _padded(variance: Variance, effective: float, unit: float) -> Variance:
+    """The variance with one more item on either side that differs by ``unit``."""
+    if unit == 0:
+        return variance
+    value = (effective**2 * variance.value + 2 * unit**2) / (effective + 2) ** 2
+    return Variance(value, variance.df)
+
+
+def _parts(
+    pair: _Pair,
+    runs: _Runs,
+    noise: Noise | None,
+    residuals: _Residuals,
+    shares: FloatArray,
+    estimand: str,
+    method: str,
+) -> _Parts:
+    """The variance of the choice of items, and what the estimand adds with all items run."""
+    w, k = pair.weights, len(pair.difference)
+    effective = 1 / float(w @ w)
+    items = mean_variance(w, residuals.values, runs.clusters)
+    items = Variance(items.value, max(items.df - len(residuals.slopes), 1.0))
+    items = _padded(items, effective, runs.unit)
+    no_variance = Variance(0.0, np.inf)
+    effects = noise.runs if noise else no_variance
+    if estimand == "run":
+        return _Parts(items, no_variance, no_variance, independent=True)
+    if estimand == "domain":
+        plain = mean_variance(w, pair.difference - residuals.mean, runs.clusters)
+        return _Parts(items, _padded(plain, effective, runs.unit), effects, independent=False)
+    if noise is not None:
+        return _Parts(items, noise.answers, effects, independent=True)
+    rest = items.value
+    if method == "assisted" and pair.known_old is not None:
+        slope = float(residuals.slopes[-1])
+        lost = max(1 - (1 + slope) ** 2, 0.0)
+        rest += lost * _noise_bound(pair.known_old, shares) / k
+    return _Parts(items, Variance(rest, items.df), effects, independent=False)
+
+
+def _noise_bound(known: FloatArray, shares: FloatArray) -> float:
+    """Variance that the shares leave of a model's answers: at least their mean noise."""
+    centred = shares - shares.mean()
+    square = float(centred @ centred)
+    residual = known - known.mean()
+    if square > 0:
+        residual = residual - centred * float(centred @ residual) / square
+    return float(residual @ residual) / max(len(known) - 2, 1)
+
+
+def _combined(
+    pair: _Pair,
+    runs: _Runs,
+    residuals: _Residuals,
+    parts: _Parts,
+    share: float,
+    widening: float,
+) -> _Estimate:
+    """The difference with the standard error of the estimand."""
+    effective = 1 / float(pair.weights @ pair.weights)
+    items, rest = parts.items.times((1 - share) * widening**2), parts.rest.times(share)
+    if not parts.independent:
+        df = min(items.df, rest.df)
+        items, rest = Variance(items.value + rest.value, df), Variance(0.0, np.inf)
+    total = total_of(items, rest, parts.runs)
+    shrunk = effective / (effective + 2) if runs.unit else 1.0
+    difference = residuals.mean + residuals.shift
+    centre = residuals.mean * shrunk + residuals.shift
+    return _Estimate(difference, centre, float(np.sqrt(total.value)), max(total.df, 1.0))
+
+
+def t_quantile(df: float, probability: float) -> float:
+    """Quantile of Student's t; of the Normal for infinite df."""
+    return float(ndtri(probability) if np.isinf(df) else stdtrit(df, probability))
+
+
+def _probability(df: float, t: float) -> float:
+    """Distribution function of Student's t; of the Normal for infinite df."""
+    return float(ndtr(t) if np.isinf(df) or np.isinf(t) else stdtr(df, t))
+
+
+def _ratio(value: float, se: float) -> float:
+    """A distance in standard errors."""
+    return value / se if se > 0 else float(np.copysign(np.inf, value)) if value else 0.0
 
 
 def _conclude(
     names: tuple[str, str],
     pair: _Pair,
+    runs: _Runs,
     estimate: _Estimate,
-    z: float,
+    parts: _Parts,
+    estimand: str,
     method: str,
     level: float,
+    margin: float,
     flags: list[str],
+    run_se: float,
 ) -> Comparison:
-    """Interval, verdict and the number of further items needed."""
+    """Interval, verdict and what would settle an open one."""
     d, k, n = pair.difference, len(pair.difference), pair.n_items
     if not d.any():
         flags.append("both gave the same answer to every item run")
-    lowest, highest = (d.sum() - (n - k)) / n, (d.sum() + (n - k)) / n
+    lowest, highest = -1.0, 1.0
+    if estimand == "run":
+        lowest, highest = (d.sum() - (n - k)) / n, (d.sum() + (n - k)) / n
+    q = t_quantile(estimate.df, 0.5 + level / 2)
     difference = float(np.clip(estimate.difference, lowest, highest))
-    lower = float(np.clip(estimate.centre - z * estimate.se, lowest, highest))
-    upper = float(np.clip(estimate.centre + z * estimate.se, lowest, highest))
+    lower = float(np.clip(estimate.centre - q * estimate.se, lowest, highest))
+    upper = float(np.clip(estimate.centre + q * estimate.se, lowest, highest))
     lower, upper = min(lower, difference), max(upper, difference)
-    verdict = "better" if lower > 0 else "worse" if upper < 0 else "cannot tell"
-    ratio = 0.0
-    if lowest > 0 or highest < 0:  # whatever the items that were not run would give
-        ratio = float(np.copysign(np.inf, lowest))
-    elif estimate.centre * difference > 0 and estimate.se > 0:
-        ratio = estimate.centre / estimate.se
-    n_more = 0
-    if verdict == "cannot tell" and k < n:
-        # The variance is V (1/k - 1/N): solve for the k at which centre = (z + z_power) se.
-        v = estimate.se**2 / (1 / k - 1 / n)
-        needed = 1 / ((estimate.centre / (z + ndtri(POWER))) ** 2 / v + 1 / n)
-        n_more = int(np.clip(np.ceil(needed - 1e-9) - k, 1, n - k))
+    verdict = verdict_of(lower, upper, margin)
+    few = 0 if runs.clusters is None else int(runs.clusters.max()) + 1
+    if 0 < few < MIN_CLUSTERS:
+        flags.append(f"{few} clusters are too few for a verdict: {MIN_CLUSTERS} are needed")
+        verdict = "cannot tell"
+    centre = estimate.centre if estimate.centre * difference > 0 else 0.0
+    ratio = _ratio(centre, estimate.se)
+    p_value, p_equivalent = p_values(estimate.centre, difference, estimate.se, estimate.df, margin)
+    if lowest > 0 or highest < 0:
+        ratio = float(np.copysign(np.inf, lowest))  # whatever the items not run would give
+        p_value = 0.0 if max(lowest, -highest) > margin else p_value
+    p_rerun = _same_verdict(verdict, estimate.centre, q * estimate.se, margin, run_se)
+    needed = _needed(verdict, estimate, parts, estimand, runs, k, n, q, margin)
     return Comparison(
         new=names[0],
         old=names[1],
@@ -253,35 +517,126 @@ def _conclude(
         lower=lower,
         upper=upper,
         se=float(estimate.se),
-        p_better=float(ndtr(ratio)),
-        p_value=2 * float(ndtr(-abs(ratio))),
+        p_better=_probability(estimate.df, ratio),
+        p_value=p_value,
         verdict=verdict,
-        more_items=n_more,
+        more_items=needed[0],
         n_items=k,
         n_new_only=int(np.count_nonzero(d > 0)),
         n_old_only=int(np.count_nonzero(d < 0)),
         method=method,
         level=level,
         flags=tuple(flags),
+        estimand=estimand,
+        n_all=n,
+        df=float(estimate.df),
+        margin=margin,
+        p_equivalent=p_equivalent,
+        run_se=run_se,
+        p_rerun=1.0 if 0 < few < MIN_CLUSTERS else p_rerun,
+        detectable=margin + (q + float(ndtri(POWER))) * float(estimate.se),
+        more_repeats=needed[1],
+        centre=float(estimate.centre),
     )
 
 
-def _estimate(d: FloatArray, pair: _Pair, columns: FloatArray, method: str) -> _Estimate:
-    """The difference of full scores from differences on the items run."""
-    k, n, w = len(d), pair.n_items, pair.weights
+def p_values(
+    centre: float, difference: float, se: float, df: float, margin: float
+) -> tuple[float, float]:
+    """p-values of a difference beyond the margin, and of one within it."""
+    shown = abs(centre) if centre * difference > 0 else 0.0
+    beyond = _ratio(shown - margin, se)
+    p_value = min(2 * _probability(df, -beyond), 1.0)
+    if not margin:
+        return p_value, 1.0
+    return p_value, _probability(df, -_ratio(margin - max(abs(centre), abs(difference)), se))
+
+
+def verdict_of(lower: float, upper: float, margin: float) -> str:
+    """What an interval says about a difference that matters from ``margin`` on."""
+    if lower > margin:
+        return "better"
+    if upper < -margin:
+        return "worse"
+    return "equivalent" if -margin < lower and upper < margin else "cannot tell"
+
+
+def _same_verdict(verdict: str, centre: float, half: float, margin: float, run_se: float) -> float:
+    """Probability of a verdict in a rerun, whose centre is Normal with twice the run variance.
+
+    Both runs deviate from the expected difference on these items: at the border of a verdict the
+    probability is one half.
+    """
+    spread = np.sqrt(2) * run_se
+    above, below = margin + half, -margin - half
+    inside = max(margin - half, 0.0)
+    if spread == 0:
+        return 1.0
+    better, worse = ndtr((centre - above) / spread), ndtr((below - centre) / spread)
+    equal = ndtr((inside - centre) / spread) - ndtr((-inside - centre) / spread)
+    probabilities = {"better": better, "worse": worse, "equivalent": equal}
+    return float(probabilities.get(verdict, 1 - better - worse - equal))
+
+
+def _needed(
+    verdict: str,
+    estimate: _Estimate,
+    parts: _Parts,
+    estimand: str,
+    runs: _Runs,
+    k: int,
+    n: int,
+    q: float,
+    margin: float,
+) -> tuple[int, int | None]:
+    """Further items, and further trials of all items, that settle an open verdict."""
+    if verdict != "cannot tell":
+        return 0, 0
+    distance = abs(abs(estimate.centre) - margin)
+    target = (distance / (q + float(ndtri(POWER)))) ** 2
+    total = estimate.se**2
+    if estimand == "domain":
+        items = np.ceil(k * total / target - 1e-9) - k if target > 0 else np.inf
+        return int(np.clip(items, 1, n)), 0
+    rest = 0.0 if estimand == "run" else (parts.rest.value * k / n)
+    rest += parts.runs.value
+    more_items = 0
+    if k < n:
+        # The variance is V (1/k - 1/N) + rest: solve for the k that has the power.
+        v = max(total - rest, 0.0) / (1 / k - 1 / n)
+        room = target - rest
+        needed = 1 / (room / v + 1 / n) if room > 0 and v > 0 else float(n)
+        more_items = int(np.clip(np.ceil(needed - 1e-9) - k, 1, n - k))
+    if rest <= target:
+        return more_items, 0
+    trials = np.concatenate([runs.new.n_trials, runs.old.n_trials])
+    r = float(np.median(trials[trials > 0]))
+    more = np.ceil(r * (rest / target - 1) - 1e-9) if target > 0 else np.inf
+    return more_items, int(more) if more <= MAX_REPEATS else None
+
+
+def _residuals(d: FloatArray, pair: _Pair, columns: FloatArray, method: str) -> _Residuals:
+    """Differences less their mean, or leave-one-out residuals of their regression."""
+    k, w = len(d), pair.weights
     mean = float(w @ d)
-    effective = 1 / float(w @ w)
-    residual, leverage, shift = d - mean, np.zeros(k), 0.0
-    if method == "assisted":
-        centred = columns[pair.at] - w @ columns[pair.at]
-        root_weights = np.sqrt(w * k)[:, None]
-        solve = np.linalg.pinv(root_weights * centred, rcond=1e-8)
-        slope = solve @ (root_weights[:, 0] * residual)
-        leverage = np.einsum("ij,ji->i", root_weights * centred, solve)
-        shift = float((columns.mean(axis=0) - w @ columns[pair.at]) @ slope)
-        residual = residual - centred @ slope
+    if method != "assisted":
+        return _Residuals(mean, 0.0, d - mean, np.empty(0))
+    centred = columns[pair.at] - w @ columns[pair.at]
+    root_weights = np.sqrt(w * k)[:, None]
+    solve = np.linalg.pinv(root_weights * centred, rcond=1e-8)
+    slopes = solve @ (root_weights[:, 0] * (d - mean))
+    leverage = np.einsum("ij,ji->i", root_weights * centred, solve)
+    shift = float((columns.mean(axis=0) - w @ columns[pair.at]) @ slopes)
     # Leave-one-out residuals correct for slopes fitted to the same items.
-    residual = residual / np.sqrt(np.maximum(1 - leverage, 1 / k))
+    residual = (d - mean - centred @ slopes) / np.sqrt(np.maximum(1 - leverage, 1 / k))
+    return _Residuals(mean, shift, residual, slopes)
+
+
+def _estimate(d: FloatArray, pair: _Pair, columns: FloatArray, method: str) -> _Estimate:
+    """The difference of full scores of these runs."""
+    k, n, w = len(d), pair.n_items, pair.weights
+    mean, shift, residual, _ = _residuals(d, pair, columns, method)
+    effective = 1 / float(w @ w)
     spread = float(w @ residual**2) * effective
     variance = (spread + 2) / (effective + 2)
     se = np.sqrt((1 - k / n) * variance / (effective + 2))
@@ -375,82 +730,212 @@ def _similar(
 
 
 def _read(
-    calibration: Responses, subset: Any, responses: Responses, new: str | None, old: str | None
-) -> tuple[tuple[str, str], _Pair, bool, list[str]]:
+    calibration: Responses | None,
+    subset: Any,
+    responses: Responses,
+    new: str | None,
+    old: str | None,
+    mismatch: str,
+    clusters: Any,
+    reruns: Any,
+) -> tuple[tuple[str, str], _Pair, _Runs, bool, list[str]]:
     """Both models' answers by item, whether the items are a probability sample, and flags."""
-    subset_ids = np.asarray(getattr(subset, "item_ids", subset)).astype(str)
-    if subset_ids.ndim != 1 or not len(subset_ids) or len(np.unique(subset_ids)) < len(subset_ids):
-        raise argument_error("subset", "a Subset or a list of different item ids", subset)
-    all_items = pd.Index(np.asarray(calibration.item_ids, dtype=str))
-    positions = positions_of_ids("subset", subset_ids, all_items)
-    weights = np.asarray(
-        getattr(subset, "weights", np.full(len(positions), 1 / len(positions))), float
+    reference = responses if calibration is None else calibration
+    names, sources = _names(calibration, subset, responses, new, old)
+    rows = [_answers(source, name, reference) for source, name in zip(sources, names, strict=True)]
+    new_row, old_row = rows
+    both = ~np.isnan(new_row.mean) & ~np.isnan(old_row.mean)
+    flags = _differences_of_runs(names, sources)
+    if subset is None:
+        universe: IntArray = np.flatnonzero(both)
+        positions: IntArray = universe
+        weights: FloatArray = np.ones(len(universe))
+        sampled = True
+        if len(universe) < len(both):
+            flags.append(f"{len(both) - len(universe)} of {len(both)} items not answered by both")
+    else:
+        universe = np.arange(len(both))
+        positions, weights = _run_items(reference, subset)
+        sampled = bool(is_sample(subset, len(both)))
+        answered = both[positions]
+        if not answered.all():
+            missing = np.count_nonzero(~answered)
+            flags.append(f"{missing} of {len(positions)} items not answered by both")
+        positions, weights = positions[answered], weights[answered]
+    if len(positions) < 2 or not weights.sum() > 0:
+        raise argument_error("responses", "answers of both to at least 2 items", len(positions))
+    known_old = None if subset is None or np.isnan(old_row.mean).any() else old_row.mean
+    used = positions if known_old is None else universe
+    item_ids = reference.item_ids[used]
+    for source in {id(source): source for source in (*sources, responses)}.values():
+        check_conditions(reference.items, source.items, mismatch, items=item_ids)
+    field: FloatArray = np.empty((0, len(universe)))
+    if calibration is not None and subset is not None:
+        field = _field(calibration, names)
+    new_run, old_run = (row.at(positions) for row in rows)
+    pair = _Pair(
+        difference=new_run.mean - old_run.mean,
+        weights=weights / weights.sum(),
+        at=np.searchsorted(universe, positions),
+        n_items=len(universe),
+        field=field,
+        known_old=known_old,
     )
-    sampled = bool(is_sample(subset, len(all_items)))
+    labels, note = _labels(clusters, (reference, responses), reference.item_ids[positions])
+    flags += note
+    known = tuple(dict.fromkeys((responses, reference)))
+    if isinstance(reruns, Responses):
+        check_conditions(reference.items, reruns.items, mismatch, name="reruns")
+    elif reruns is not None and not isinstance(reruns, str) and not is_number(reruns):
+        reruns = as_responses_like(reruns, "reruns", reference)
+    runs = _Runs(
+        new=new_run,
+        old=old_run,
+        clusters=labels,
+        reliability=reliability_of(reruns, known),
+        unit=_unit(pair.difference, sources, (new_run, old_run)),
+    )
+    return names, pair, runs, sampled, flags
+
+
+def _names(
+    calibration: Responses | None,
+    subset: Any,
+    responses: Responses,
+    new: str | None,
+    old: str | None,
+) -> tuple[tuple[str, str], tuple[Responses, Responses]]:
+    """Ids of the new and the old model, and the responses that have them."""
     new_id = str(responses.subject_ids[-1] if new is None else new)
     old_id = str(responses.subject_ids[0] if old is None else old)
+    earlier = calibration if subset is None else None  # it has the old run, maybe of one id
+    if old is None and new_id == old_id and earlier is not None and earlier.n_subjects == 1:
+        old_id = old = str(earlier.subject_ids[0])
     if new_id == old_id and old is None:
         must = f"given: responses have {new_id} alone, and a calibrated model can be the old one"
         if responses.n_subjects > 1:
             must = f"given, as the first model of responses, {new_id}, is the new one"
         raise argument_error("old", must, "nothing")
-    if new_id == old_id:
+    if new_id == old_id and (earlier is None or old_id not in earlier):
         raise argument_error("new", "a model other than old", new_id)
-    new_row = _row([responses], new_id, calibration, "new")
-    old_row = _row([responses, calibration], old_id, calibration, "old")
-    answered_both = ~np.isnan(new_row[positions]) & ~np.isnan(old_row[positions])
-    flags = (
-        []
-        if answered_both.all()
-        else [f"{np.count_nonzero(~answered_both)} of {len(positions)} items not answered by both"]
-    )
-    positions, weights = positions[answered_both], weights[answered_both]
-    if len(positions) < 2 or not weights.sum() > 0:
-        raise argument_error("responses", "answers of both to at least 2 items", len(positions))
-    field = _field(calibration, (new_id, old_id))
-    known_old = None if np.isnan(old_row).any() else old_row
-    difference = new_row[positions] - old_row[positions]
-    pair = _Pair(
-        difference=difference,
-        weights=weights / weights.sum(),
-        at=positions,
-        n_items=len(all_items),
-        field=field,
-        known_old=known_old,
-    )
-    return (new_id, old_id), pair, sampled, flags
+    candidates = [responses] if calibration is None else [responses, calibration]
+    if new_id == old_id:
+        candidates.reverse()
+    first = _source_of([responses], new_id, "new")
+    return (new_id, old_id), (first, _source_of(candidates, old_id, "old"))
 
 
-def _row(
-    sources: Sequence[Responses], name: str, calibration: Responses, argument: str
-) -> FloatArray:
-    """A model's answers to all items of the calibration, from the first source that has it."""
+def _source_of(sources: Sequence[Responses], name: str, argument: str) -> Responses:
+    """The first responses that have a model."""
     for source in sources:
-        if name in set(source.subject_ids):
-            return _scores(source.subset(subjects=[name]), calibration)
+        if name in source:
+            return source
     names = list(sources[0].subject_ids) + ["or a calibrated model"] * (len(sources) - 1)
     raise argument_error(argument, f"one of {', '.join(map(str, names[:6]))}", name)
 
 
-def _scores(subject: Responses, calibration: Responses) -> FloatArray:
-    """Scores of one subject on the calibration's items, 0 to 1; NaN if missing."""
-    all_items = pd.Index(np.asarray(calibration.item_ids, str))
-    positions = pd.Index(np.asarray(subject.item_ids, str)).get_indexer(all_items)
-    present = positions >= 0
-    scores = np.full(len(all_items), np.nan)
-    if subject.is_fractional:
-        if calibration.n_categories != 2:
-            must = f"in {calibration.n_categories} categories, like the calibration"
-            raise argument_error("responses", must, subject.kind)
-        scores[present] = subject.to_numpy()[0, positions[present]]
-        return scores
-    codes = recode(subject.values[:, positions[present]], subject, calibration, "responses")[0]
-    scores[present] = np.where(codes < 0, np.nan, codes / max(calibration.n_categories - 1, 1))
-    return scores
+def _run_items(reference: Responses, subset: Any) -> tuple[IntArray, FloatArray]:
+    """Positions and weights of the items of a subset."""
+    subset_ids = np.asarray(getattr(subset, "item_ids", subset)).astype(str)
+    if subset_ids.ndim != 1 or not len(subset_ids) or len(np.unique(subset_ids)) < len(subset_ids):
+        raise argument_error("subset", "a Subset or a list of different item ids", subset)
+    all_items = pd.Index(np.asarray(reference.item_ids, dtype=str))
+    positions = positions_of_ids("subset", subset_ids, all_items)
+    equal = np.full(len(positions), 1 / len(positions))
+    return positions, np.asarray(getattr(subset, "weights", equal), float)
+
+
+def _answers(source: Responses, name: str, reference: Responses) -> Answers:
+    """A model's scores on the reference's items, 0 to 1, with its trials."""
+    row = int(np.flatnonzero(source.subject_ids == name)[0])
+    n_items = reference.n_items
+    present: BoolArray = np.ones(n_items, bool)
+    at: IntArray = np.arange(n_items)
+    if not np.array_equal(source.item_ids, reference.item_ids):
+        index = pd.Index(np.asarray(source.item_ids, str))
+        positions = index.get_indexer(pd.Index(np.asarray(reference.item_ids, str)))
+        present = positions >= 0
+        at = positions[present]
+    mean = np.full(n_items, np.nan)
+    n_trials = np.zeros(n_items, int)
+    values = source.values[row, at]
+    if source.is_fractional:
+        if reference.n_categories != 2:
+            must = f"in {reference.n_categories} categories, like the calibration"
+            raise argument_error("responses", must, source.kind)
+        mean[present] = values
+    else:
+        codes = recode(values[None], source, reference, "responses")[0]
+        mean[present] = np.where(codes < 0, np.nan, codes / max(reference.n_categories - 1, 1))
+    n_trials[~np.isnan(mean)] = 1
+    if source.trials is not None:
+        n_trials[present] = source.trials[row, at]
+    scores = None
+    numbered = getattr(source, "trial_values", None)
+    if numbered is not None:
+        scores = np.full((n_items, numbered.shape[2]), np.nan)
+        scores[present] = numbered[row, at]
+    return Answers(mean, n_trials, scores)
+
+
+def _unit(
+    d: FloatArray, sources: tuple[Responses, Responses], runs: tuple[Answers, Answers]
+) -> float:
+    """Difference of one trial; 0 for scores that are neither counts nor categories."""
+    trials = max(int(np.median(run.n_trials)) for run in runs)
+    continuous = any(s.is_fractional and s.trials is None for s in sources) and trials == 1
+    if continuous and float(np.ptp(d)) > 0:
+        return 0.0
+    return 1 / max(trials, 1)
+
+
+def _differences_of_runs(names: tuple[str, str], sources: tuple[Responses, Responses]) -> list[str]:
+    """What the models' metadata say of different conditions of their runs."""
+    flags = []
+    for column in RUN_COLUMNS:
+        if not all(column in source.subjects for source in sources):
+            continue
+        pairs = zip(sources, names, strict=True)
+        values = [source.subjects[column].loc[[name]] for source, name in pairs]
+        new, old = (str(value.iloc[0]) for value in values)
+        if new != old and not any(value.isna().any() for value in values):
+            flags.append(f"other {column}: {brief(new)} instead of {brief(old)}")
+    return flags
+
+
+def _labels(
+    clusters: Any, tables: tuple[Responses, Responses], item_ids: np.ndarray
+) -> tuple[IntArray | None, list[str]]:
+    """The number of the cluster of each item, and a flag where there is one item in each."""
+    if clusters is None:
+        return None, []
+    ids = pd.Index([str(item) for item in item_ids])
+    if isinstance(clusters, str):
+        table = next((r.items for r in tables if clusters in r.items), None)
+        if table is None:
+            columns = [str(column) for r in tables for column in r.items.columns]
+            known = ", ".join(dict.fromkeys(columns)) or "none: there are no columns"
+            raise argument_error("clusters", f"a column of the items ({known})", clusters)
+        clusters = table[clusters]
+    elif not isinstance(clusters, (Mapping, pd.Series)):
+        must = "a column of the items, or a mapping from item to group"
+        raise argument_error("clusters", must, clusters)
+    groups = pd.Series(dict(clusters.items()), dtype=object)
+    groups.index = groups.index.map(str)
+    values = groups.reindex(ids)
+    if values.isna().all():
+        raise argument_error("clusters", "given for items that both answered", "none of them")
+    alone: BoolArray = values.isna().to_numpy()
+    labels = pd.factorize(values.astype(str))[0]
+    labels[alone] = len(labels) + np.arange(int(alone.sum()))
+    labels = np.unique(labels, return_inverse=True)[1]
+    if labels.max() + 1 == len(labels):
+        return None, ["every cluster has one item, as without clusters"]
+    return labels, []
 
 
 def _field(calibration: Responses, names: tuple[str, str]) -> FloatArray:
     """Answers of the calibrated models other than these two."""
-    others = ~np.isin(np.asarray(calibration.subject_ids, str), names)
-    field_responses = calibration.subset(subjects=others) if others.any() else calibration
-    return field_responses.to_numpy() / max(calibration.n_categories - 1, 1)
+    others = (calibration.subject_ids != names[0]) & (calibration.subject_ids != names[1])
+    scores = calibration.to_numpy() / max(calibration.n_categories - 1, 1)
+    return scores[others] if others.any() else scores

@@ -53,6 +53,8 @@ LABELS = {
     "rmse": "RMSE (points)",
     "headroom_se": "SE of headroom",
     "p_better": "P(better)",
+    "p_rerun": "P(same verdict in a rerun)",
+    "run_se": "SE due to runs",
     "n_categories": "Categories",
     "p_value": "p",
     "p_wrong_key": "P(wrong key)",

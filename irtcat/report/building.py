@@ -235,7 +235,10 @@ HEADROOM = "The difficulty of each test set, and how well it still distinguishes
 PLAN = "The number of items, k, that ranks two subjects with this gap reliably, by sampling design."
 LINK = "The common items of two banks, and the differences of their parameters on one scale."
 KEPT = "Selected training examples, with the value on which the selection is based."
-COMPARISON = "Whether a new model is better or worse than an old one, in score units."
+COMPARISON = (
+    "Whether a new model is better or worse than an old one, in score units. The estimand says "
+    "whose scores: these runs' (run), the models' over reruns (model), on such items (domain)."
+)
 
 TESTS = {
     "drift": (

@@ -12,6 +12,7 @@ from irtcat._files.archives import array_file
 from irtcat._files.formats import FileFormat
 from irtcat.responses._metadata import frame_from_plain, frame_to_plain
 from irtcat.responses._table import CellMatrix
+from irtcat.responses._trials import mean_of_trials
 
 SAVED = FileFormat("irtcat-responses", "saved responses", "Give a file of Responses.save.")
 

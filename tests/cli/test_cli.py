@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -467,6 +468,51 @@ def test_compare_and_its_gate():
     assert run(*line, "--gate", "--force").exit_code == 3
     assert run(*line, "--gate", "--new", "old", "--old", "new", "--force").exit_code == 0
     assert run("compare", "known.csv", "two.csv", "two.csv").exit_code == 1
+
+
+def test_compare_two_files_and_one():
+    write_two_models()
+    two = pd.read_csv("two.csv", index_col=0)
+    two.loc[["old"]].to_csv("old.csv")
+    two.loc[["new"]].to_csv("new.csv")
+    for line in (("two.csv",), ("old.csv", "new.csv")):
+        document = run_json("compare", *line, "--out", "c.csv", "--force")
+        assert (document["new"], document["old"], document["n_items"]) == ("new", "old", 60)
+        assert (document["estimand"], document["verdict"]) == ("model", "worse")
+    text = run_ok("compare", "two.csv", "--force")
+    assert "expected scores on all 60 items, over reruns.\nWould a rerun agree?" in text
+    assert run("compare", "--force").exit_code == 2
+    sure = run_json("compare", "two.csv", "--reruns", "deterministic", "--out", "c.csv", "--force")
+    assert sure["se"] == 0
+    half = run_json("compare", "two.csv", "--reruns", 0.5, "--out", "c.csv", "--force")
+    assert 0 < half["se"] < document["se"]
+    again = run_json("compare", "two.csv", "--reruns", "old.csv", "--out", "c.csv", "--force")
+    assert again["se"] < document["se"]
+    refused = run("compare", "two.csv", "--clusters", "passage", "--force")
+    assert "The --clusters option must be a column of the items" in refused.stderr
+
+
+def test_gate_with_a_margin_writes_reports_for_ci():
+    write_two_models()
+    files = ("--junit", "j.xml", "--summary", "s.md", "--out", "c.csv", "--force")
+    assert run("compare", "two.csv", "--gate", "--margin", 1, *files).exit_code == 3
+    suite = ElementTree.parse("j.xml").getroot()
+    assert suite.attrib["failures"] == "1"
+    assert "new against old: -" in suite.find("testcase/failure").attrib["message"]
+    summary = Path("s.md").read_text()
+    assert "| Verdict | **worse** |" in summary
+    assert "| Margin | 1 points |" in summary
+    assert run("compare", "two.csv", "--gate", "--margin", 80, *files).exit_code == 0
+    assert ElementTree.parse("j.xml").getroot().attrib["failures"] == "0"
+    assert run("compare", "two.csv", "--margin", 100, *files).exit_code == 2
+
+
+def test_the_action_uses_options_that_exist():
+    action = Path(__file__).parents[2] / ".github" / "actions" / "compare" / "action.yml"
+    used = set(re.findall(r"(?<= )--[a-z]+", action.read_text().partition("runs:")[2]))
+    known = run_ok("compare", "--help")
+    assert {"--gate", "--margin", "--junit", "--summary", "--json", "--force"} <= used
+    assert all(name in known for name in used - {"--quiet"})
 
 
 def test_compare_asks_for_the_old_model():

@@ -1,5 +1,7 @@
 """Two models on one subset: by hand, coverage by simulation, small samples, and what is refused."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -8,6 +10,7 @@ import irtcat
 from irtcat._common.checks import InputError
 from irtcat.bank import ItemBank
 from irtcat.leaderboard import compare
+from irtcat.leaderboard.comparison import ESTIMANDS
 from irtcat.responses import Responses
 from irtcat.selection import Subset, select
 
@@ -32,7 +35,7 @@ def both(bank):
 
 def test_paired_by_hand(calibration, both):
     subset = select(None, 80, strategy="random", calibration=calibration, seed=5)
-    found = compare(calibration, subset, both, method="paired")
+    found = compare(calibration, subset, both, estimand="run", method="paired")
     d = np.diff(both.subset(items=subset.item_ids).to_numpy(), axis=0)[0]
     new_only, old_only = (d > 0).sum(), (d < 0).sum()
     p12, p21 = (new_only + 1) / 82, (old_only + 1) / 82
@@ -46,7 +49,7 @@ def test_paired_by_hand(calibration, both):
     assert (found.n_new_only, found.n_old_only, found.n_items) == (new_only, old_only, 80)
     assert found.p_value == pytest.approx(2 * stats.norm.sf(abs(p12 - p21) / found.se))
     assert (found.new, found.old, found.level) == ("s2", "s1", 0.95)
-    turned = compare(calibration, subset, both, new="s1", old="s2", method="paired")
+    turned = compare(calibration, subset, both, new="s1", old="s2", estimand="run", method="paired")
     assert turned.lower == pytest.approx(-found.upper)
     assert turned.p_better == pytest.approx(1 - found.p_better)
     assert irtcat.compare is compare
@@ -65,7 +68,7 @@ def simulated(bank, calibration, k, method, theta, known, draws=250):
         r = Responses.from_array(X, ["old", "new"], calibration.item_ids)
         ids = calibration.item_ids[at].astype(str)
         subset = Subset(ids, np.full(k, 1 / k), np.full(k, k / ITEMS), np.zeros(k), "random", 0)
-        found = compare(calibration, subset, r, method=method)
+        found = compare(calibration, subset, r, estimand="run", method=method)
         true = new.mean() - old.mean()
         wrong = found.verdict == ("worse" if true >= 0 else "better")
         out.append((found.lower <= true <= found.upper, wrong, found.upper - found.lower))
@@ -101,7 +104,7 @@ def test_old_model_known_in_full_is_assisted_by_default(calibration, both):
 
 def test_all_items_leave_nothing_unknown(calibration, both):
     subset = select(None, ITEMS, strategy="random", calibration=calibration)
-    found = compare(calibration, subset, both)
+    found = compare(calibration, subset, both, estimand="run")
     true = np.diff(both.to_numpy().mean(axis=1))[0]
     for value in (found.difference, found.lower, found.upper):
         assert value == pytest.approx(true)
@@ -131,7 +134,7 @@ def test_the_items_asked_for_would_tell():
     def compared(at):
         ids, k = r.item_ids[at].astype(str), len(at)
         equal = Subset(ids, np.full(k, 1 / k), np.full(k, k / n), np.zeros(k), "random", 0)
-        return compare(r, equal, r, method="paired")
+        return compare(r, equal, r, estimand="run", method="paired")
 
     found = compared(np.arange(100))
     assert found.difference == pytest.approx(0.06)
@@ -161,9 +164,9 @@ def test_the_test_and_the_interval_agree(bank, calibration):
         pair = bank.simulate([0.0, rng.choice([0.2, 0.5, 0.8])], seed=seed)
         r = Responses.from_array(pair.to_numpy(), ["old", "new"], pair.item_ids)
         ids = list(calibration.item_ids[rng.permutation(ITEMS)[: rng.integers(25, 400)]])
-        for method in ("paired", "assisted"):
+        for method, estimand in itertools.product(("paired", "assisted"), ESTIMANDS):
             for level in (0.8, 0.95):
-                found = compare(calibration, ids, r, method=method, level=level)
+                found = compare(calibration, ids, r, estimand=estimand, method=method, level=level)
                 assert (found.p_value < 1 - level) == (found.verdict != "cannot tell")
                 assert found.p_value == pytest.approx(
                     2 * min(found.p_better, 1 - found.p_better), abs=1e-12
@@ -172,7 +175,7 @@ def test_the_test_and_the_interval_agree(bank, calibration):
     assert close > 8  # where two tests could differ
     old = np.r_[np.zeros(80), np.ones(20)]
     sure = Responses.from_array([old, np.ones(100)], ["old", "new"])
-    found = compare(sure, list(sure.item_ids[:90]), sure)  # 10 items cannot undo 80
+    found = compare(sure, list(sure.item_ids[:90]), sure, estimand="run")  # 10 items cannot undo 80
     assert (found.verdict, found.p_value, found.p_better) == ("better", 0.0, 1.0)
 
 
@@ -183,14 +186,18 @@ def test_few_calibrated_models_widen_as_their_pairs_need(bank, calibration, both
     drawn = Subset(np.array(ids, str), np.full(60, 1 / 60), np.full(60, 60 / ITEMS),
                    np.zeros(60), "random", 0)  # fmt: skip
     renamed = Responses.from_array(both.to_numpy(), ["old", "new"], both.item_ids)
-    plain = compare(one_pair, drawn, renamed, method="paired")
-    known = compare(one_pair, drawn, one_pair, method="paired")  # the interval without the choice
+    plain = compare(one_pair, drawn, renamed, estimand="run", method="paired")
+    known = compare(
+        one_pair, drawn, one_pair, estimand="run", method="paired"
+    )  # the interval without the choice
     true = np.diff(one_pair.to_numpy().mean(axis=1))[0]
     ratio = ((known.lower + known.upper) / 2 - true) / known.se
     by_hand = stats.t.ppf(0.975, 5) * np.sqrt((4 + ratio**2) / 5) / stats.norm.ppf(0.975)
-    found = compare(one_pair, ids, renamed, method="paired")
+    found = compare(one_pair, ids, renamed, estimand="run", method="paired")
     assert found.se == pytest.approx(by_hand * plain.se)
-    alone = compare(calibration.subset(subjects=["s3"]), ids, renamed, method="paired")
+    alone = compare(
+        calibration.subset(subjects=["s3"]), ids, renamed, estimand="run", method="paired"
+    )
     by_hand = stats.t.ppf(0.975, 4) / stats.norm.ppf(0.975)
     assert alone.se == pytest.approx(by_hand * plain.se)
     assert "without calibrated pairs" in " ".join(alone.flags)

@@ -1,0 +1,243 @@
+"""How much of a model's score is the luck of one run: from trials, a second run, or an ICC."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.stats import f as f_distribution
+
+from irtcat._common.checks import argument_error, is_number
+from irtcat._common.types import FloatArray, IntArray
+from irtcat.leaderboard.clustered import Variance, sum_variance
+from irtcat.responses import Responses
+
+LEAST_REPEATED = 0.5
+"""Least share of the items with two trials from which the noise of the others is taken."""
+
+MIN_NUMBERED = 3
+"""Numbered trials from which an effect of whole runs is told from that of single answers."""
+
+NOTED = 0.05
+"""Effects of whole runs are noted below this p-value. They are added whenever the trials' means
+vary more than single answers explain: a test of them from three trials has no power."""
+
+
+class Answers(NamedTuple):
+    """One model's scores on some items.
+
+    Attributes:
+        mean: over its trials, from 0 to 1; NaN where missing.
+        n_trials: number of trials of each, 0 where missing.
+        scores: items x trials by trial number, NaN where missing; None if only means are known.
+    """
+
+    mean: FloatArray
+    n_trials: IntArray
+    scores: FloatArray | None
+
+    def at(self, items: Any) -> "Answers":
+        """The answers to some of the items."""
+        scores = None if self.scores is None else self.scores[items]
+        return Answers(self.mean[items], self.n_trials[items], scores)
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether the noise of single answers is identified."""
+        return bool(np.mean(self.n_trials >= 2) >= LEAST_REPEATED)
+
+    @property
+    def variances(self) -> FloatArray:
+        """Variance of one trial of each item; that of the mean item where there is one trial."""
+        r = np.where(self.n_trials >= 2, self.n_trials, np.nan)
+        if self.scores is None:
+            found = self.mean * (1 - self.mean) * r / (r - 1)
+        else:
+            spread = np.nansum((self.scores - self.mean[:, None]) ** 2, axis=1)
+            found = spread / (r - 1)
+        return np.where(np.isnan(found), np.nanmean(found), found)
+
+    def run_means(self, weights: FloatArray) -> FloatArray | None:
+        """Weighted mean deviation of each numbered trial from the items' means; None if unknown."""
+        if self.scores is None or self.scores.shape[1] < MIN_NUMBERED:
+            return None
+        deviations = self.scores - self.mean[:, None]
+        used = ~np.isnan(deviations).any(axis=1)
+        if np.mean(used) < LEAST_REPEATED:
+            return None
+        means: FloatArray = weights[used] @ deviations[used] / weights[used].sum()
+        return means
+
+
+class Noise(NamedTuple):
+    """Variance of a difference of two models' means over items that is due to their runs.
+
+    Attributes:
+        answers: due to single answers.
+        runs: due to effects of whole runs, which move all answers of a trial.
+        flags: what is not identified, or was found.
+    """
+
+    answers: Variance
+    runs: Variance
+    flags: tuple[str, ...]
+
+
+class Reliability(NamedTuple):
+    """The share of the variance of single answers over items that a rerun repeats (ICC)."""
+
+    icc: float
+    df: float
+
+
+NO_VARIANCE = Variance(0.0, np.inf)
+
+
+def noise_of(
+    new: Answers,
+    old: Answers,
+    weights: FloatArray,
+    clusters: IntArray | None,
+    reruns: Reliability | None,
+) -> Noise | None:
+    """The variance that reruns of both models on these items would have; None if unknown.
+
+    With weights w, v_i the variance of the r_i trials of item i within a model, summed over both
+
+        V = sum_i w_i^2 v_i / r_i,
+
+    or, within clusters that share a run (numbered trials t), ``sum_g sum_t (sum_{i in g} w_i (x_it
+    - x_i.))^2 / (r (r - 1))``. For a model with one trial ``v = (1 - ICC) s^2``, s^2 the variance
+    of its answers over the items. An odd trial of one more item is added to each model, so that
+    equal answers in all trials do not give 0.
+
+    Args:
+        new: answers of the new model to the items run.
+        old: those of the old one.
+        weights: of the items; they sum to 1.
+        clusters: number of the cluster of each item.
+        reruns: what is known of the models with one trial.
+    """
+    models = (new, old)
+    if not all(model.is_repeated or reruns is not None for model in models):
+        return None
+    terms, pseudo, flags = [], 0.0, []
+    for model in models:
+        r = np.maximum(model.n_trials, 1)
+        if model.is_repeated:
+            terms.append(_cluster_terms(model, weights, clusters))
+            pseudo += 1 / float(np.median(r)) ** 2
+        else:
+            assert reruns is not None
+            spread = weights @ (model.mean - weights @ model.mean) ** 2
+            share = (1 - reruns.icc) / (1 - 1 / max(len(weights), 2))
+            terms.append(weights**2 * (share * spread / r))
+            pseudo += 1 - reruns.icc
+    sizes = {len(term) for term in terms}
+    parts = [sum_variance(terms[0] + terms[1])] if len(sizes) == 1 else [*map(sum_variance, terms)]
+    value = sum(part.value for part in parts)
+    df = value**2 / max(sum(part.value**2 / part.df for part in parts), 1e-300)
+    if reruns is not None and not (new.is_repeated and old.is_repeated):
+        df = min(df, reruns.df)
+    effective = 1 / float(weights @ weights)
+    value = (effective**2 * value + pseudo) / (effective + 2) ** 2
+    runs, note = _run_effects(models, weights, terms)
+    if any(model.is_repeated for model in models):
+        flags += [note] if note else []
+    return Noise(Variance(value, max(df, 1.0)), runs, tuple(flags))
+
+
+def _cluster_terms(model: Answers, weights: FloatArray, clusters: IntArray | None) -> FloatArray:
+    """Noise of the weighted mean by item, or by cluster where trials are numbered and complete."""
+    if clusters is None or model.scores is None or np.isnan(model.scores).any():
+        terms: FloatArray = weights**2 * model.variances / np.maximum(model.n_trials, 1)
+        return terms
+    r = model.scores.shape[1]
+    deviations = weights[:, None] * (model.scores - model.mean[:, None])
+    totals = np.zeros((clusters.max() + 1, r))
+    np.add.at(totals, clusters, deviations)
+    return (totals**2).sum(axis=1) / (r * (r - 1))
+
+
+def _run_effects(
+    models: tuple[Answers, Answers], weights: FloatArray, terms: list[FloatArray]
+) -> tuple[Variance, str]:
+    """The variance of effects of whole runs, if the trials' means show them, and a flag."""
+    known = [(model, model.run_means(weights)) for model in models]
+    if any(means is None for _, means in known):
+        return (
+            NO_VARIANCE,
+            "effects of whole runs are not identified: they need three numbered trials",
+        )
+    excess, total, ratio, df = 0.0, 0.0, 0.0, 0
+    for (_, means), term in zip(known, terms, strict=True):
+        assert means is not None
+        r = len(means)
+        expected = float(term.sum()) * r  # of one trial
+        observed = float(means @ means) / (r - 1)
+        excess += (observed - expected) / r
+        total += observed / r
+        ratio += (r - 1) * observed / max(expected, 1e-300)
+        df += r - 1
+    if excess <= 0:
+        return NO_VARIANCE, ""
+    p_value = float(f_distribution.sf(ratio / df, df, max(len(weights) - 1, 1)))
+    points = f"{100 * np.sqrt(excess):.2f} points"
+    note = f"whole runs differ by more than their answers (p {p_value:.2g}): SE of {points} added"
+    # The excess has the error of the trials' variance, relative to its own, smaller size.
+    return Variance(excess, df * (excess / total) ** 2), note if p_value < NOTED else ""
+
+
+def reliability_of(reruns: Any, sources: tuple[Responses, ...]) -> Reliability | None:
+    """What is known of one run: from a second run of any model, an ICC, or "deterministic".
+
+    ``ICC = 1 - sum_m v_m / sum_m s_m^2``, v_m the mean of ``(x - x')^2 / 2`` over the items that
+    model m answered in both runs (with one more item that differs by one), s_m^2 the variance of
+    its answers over items.
+
+    Raises:
+        InputError: for anything else, or runs without common models and items.
+    """
+    if reruns is None:
+        return None
+    if isinstance(reruns, str) and reruns == "deterministic":
+        return Reliability(1.0, np.inf)
+    if is_number(reruns):
+        if not 0 <= reruns <= 1:
+            raise argument_error("reruns", "an ICC between 0 and 1", reruns)
+        return Reliability(float(reruns), np.inf)
+    if not isinstance(reruns, Responses):
+        must = 'Responses of a second run, an ICC from 0 to 1 or "deterministic"'
+        raise argument_error("reruns", must, reruns)
+    within, total, n, squares = 0.0, 0.0, 0, 0.0
+    for name in reruns.subject_ids:
+        source = next((source for source in sources if name in source), None)
+        if source is None:
+            continue
+        first, second = _common_scores(source, reruns, name)
+        if len(first) < 2:
+            continue
+        apart = (first - second) ** 2 / 2
+        within += (apart.sum() + 0.5) / (len(apart) + 1)
+        total += (first.var(ddof=1) + second.var(ddof=1)) / 2
+        squares += float(apart.var(ddof=1)) / len(apart)
+        n += len(first)
+    if not n:
+        must = "a second run of a model of responses, with at least 2 of its items"
+        raise argument_error("reruns", must, f"{reruns.n_subjects} models without any")
+    icc = float(np.clip(1 - within / total, 0, 1)) if total > 0 else 0.0
+    return Reliability(icc, max(2 * within**2 / squares, 1.0) if squares > 0 else float(n))
+
+
+def _common_scores(
+    source: Responses, reruns: Responses, name: str
+) -> tuple[FloatArray, FloatArray]:
+    """A model's scores in two runs, from 0 to 1, on the items of both."""
+    common = pd.Index(source.item_ids).intersection(pd.Index(reruns.item_ids), sort=False)
+    if not len(common):
+        return np.empty(0), np.empty(0)
+    runs = [
+        run.subset(subjects=[name], items=list(common)).to_numpy()[0] / max(run.n_categories - 1, 1)
+        for run in (source, reruns)
+    ]
+    both = ~np.isnan(runs[0]) & ~np.isnan(runs[1])
+    return runs[0][both], runs[1][both]
