@@ -582,14 +582,13 @@ class Responses:
             columns = selected_positions("items", items, self.item_ids, distinct=True)
         values = self.values if rows is None else self.values[rows]
         values = values if columns is None else values[:, columns]
-        trials, scores = (
-            array if array is None or rows is None else array[rows]
-            for array in (self.trials, self.trial_values)
-        )
-        trials, scores = (
-            array if array is None or columns is None else array[:, columns]
-            for array in (trials, scores)
-        )
+        trials, scores = self.trials, self.trial_values
+        if trials is not None:
+            trials = trials if rows is None else trials[rows]
+            trials = trials if columns is None else trials[:, columns]
+        if scores is not None:
+            scores = scores if rows is None else scores[rows]
+            scores = scores if columns is None else scores[:, columns]
         return Responses(
             values=np.ascontiguousarray(values),
             subject_ids=self.subject_ids if rows is None else self.subject_ids[rows],
