@@ -1,5 +1,6 @@
 """The server: limits, metrics, logs without personal data, warm-up, graceful stop."""
 
+import gc
 import json
 import logging
 import os
@@ -32,6 +33,7 @@ from irtcat.service.operations.server import ENVIRONMENT, STARTED, Settings, app
 from irtcat.service.storage.context import Service
 from tests.service.helpers import HandClock, bank, definition, items
 
+SETTLED = warming._settled  # before a fixture replaces it
 WORDS = "correct horse battery"
 
 
@@ -239,6 +241,16 @@ def test_the_engine_is_warm_before_it_is_ready(settings, monkeypatch):
         assert client.get("/health/ready").json() == {"status": "ready"}
         assert len(begun) == 1
     assert TestClient(app).get("/health/ready").status_code == 503
+
+
+def test_what_is_loaded_is_not_searched_for_garbage(monkeypatch):
+    monkeypatch.setattr(gc, "collect", lambda: 0)  # of all that the tests before have left
+    before, loaded = gc.get_threshold(), gc.get_freeze_count()
+    with SETTLED():
+        assert gc.get_threshold() == warming.SEARCH_AFTER
+        assert gc.get_freeze_count() > loaded
+    assert gc.get_threshold() == before
+    assert gc.get_freeze_count() == 0
 
 
 def test_tests_published_later_are_warmed_too(settings):
