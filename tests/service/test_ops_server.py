@@ -31,15 +31,10 @@ from irtcat.service.operations.limiting import RateLimits
 from irtcat.service.operations.observing import Observing
 from irtcat.service.operations.server import ENVIRONMENT, STARTED, Settings, application
 from irtcat.service.storage.context import Service
-from tests.service.helpers import HandClock, bank, definition, items
+from tests.service.helpers import HandClock, bank, definition, items, publish
 
 SETTLED = warming._settled  # before a fixture replaces it
 WORDS = "correct horse battery"
-
-
-def small(service):
-    name, _ = library.publish(service, definition(), bank(), items(), actor="test", n_simulated=20)
-    return name
 
 
 # --- limits ----------------------------------------------------------------------------------
@@ -221,7 +216,7 @@ def test_buckets_do_not_grow_without_end(monkeypatch):
 @pytest.fixture
 def settings(address):
     with Service(address, create=True) as service:
-        small(service)
+        publish(service)
     return Settings(address=address, secure=False)
 
 
@@ -302,7 +297,7 @@ def test_answers_and_engine_time_are_counted(address):
         return REGISTRY.get_sample_value(name, labels) or 0.0
 
     service = Service(address, create=True)
-    taker = Taker(service, ticket(service, small(service)).token)
+    taker = Taker(service, ticket(service, publish(service)).token)
     before = value("irtcat_answers_total", section="adaptive")
     seconds = value("irtcat_engine_seconds_count", step="answer")
     to_adaptive(taker)
