@@ -13,8 +13,8 @@ INSTALL = $(PIP) uv && $(BIN)/python -m uv pip install --quiet -c constraints.tx
 TORCH ?= torch==2.13.0
 JAX_GPU ?= jax[cuda13]
 
-.PHONY: demo demo-service test test-all test-service test-training test-parallel check lint bench \
-	bench-gpu docs dist clean
+.PHONY: demo demo-service test tests test-all test-service test-training test-parallel check lint style \
+	types bench bench-gpu docs dist clean
 
 demo: .venv/.demo
 	$(BIN)/irtcat demo --out demo-output
@@ -25,12 +25,16 @@ demo-service: .venv/.service
 	$(BIN)/irtcat serve demo-service.db --example $(DEMO_SERVICE)
 
 # The workers fill the cores: threads of numpy's would wait for each other, up to a hundred times as long.
-test test-all test-service test-training test-parallel: export OPENBLAS_NUM_THREADS = 1
+test tests test-all test-service test-training test-parallel: export OPENBLAS_NUM_THREADS = 1
 
 # A worker that crashes ends the run: xdist 3.8 waits forever for what a replaced worker had done.
 PYTEST = $(BIN)/python -m pytest -n auto --dist loadfile --max-worker-restart 0
 
-test: lint
+# mypy is busy on one core for a minute, and the tests have work for the other.
+test: style
+	$(MAKE) --jobs=2 types tests
+
+tests: .venv/.dev
 	$(PYTEST) -m "not slow" -rs
 
 test-all: lint
@@ -57,9 +61,13 @@ test-parallel: .venv/.parallel-test
 check: lint
 	$(BIN)/python -m pytest -q tests/test_layers.py
 
-lint: .venv/.dev
+lint: style types
+
+style: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: .venv/.dev
 	$(BIN)/mypy
 
 bench: .venv/.dev

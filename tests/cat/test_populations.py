@@ -94,6 +94,7 @@ def test_eap_after_each_answer_is_that_of_brute_force(name):
             np.testing.assert_allclose(found, true, rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.slow_cases("mixture of densities")  # which the EAP above has
 @CASES
 def test_map_after_each_answer_is_the_highest_of_brute_force(name):
     bank = bank_of(name)

@@ -24,6 +24,19 @@ from irtcat.cli import main
 main()
 """
 
+ONE_BY_ONE = """
+import sys
+from irtcat.cli import main
+for command in sys.argv[1:]:
+    sys.argv = ["irtcat", *command.split()]
+    try:
+        main()
+    except SystemExit as error:
+        if error.code:
+            raise
+    print("IMPORTED", command, " ".join(sys.modules), sep="\\t", file=sys.stderr)
+"""
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -60,9 +73,9 @@ def imported(folder, *arguments):
     return set(modules)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_commands_that_compute_nothing_import_no_jax(folder):
+    """One after the other in one process: whatever one imports, those after it show too."""
+    commands = [
         "--help",
         "--version",
         "fit --help",
@@ -78,10 +91,15 @@ def imported(folder, *arguments):
         "report scores.csv --out report.html",
         "report scores.csv items.csv --out second.html",
         "export items.csv --to ids",
-    ],
-)
-def test_commands_that_compute_nothing_import_no_jax(folder, command):
-    assert not SLOW & imported(folder, *command.split())
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", ONE_BY_ONE, *commands], cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [line.split("\t") for line in done.stderr.splitlines() if line.startswith("IMPORTED")]
+    assert [command for _, command, _ in rows] == commands
+    for _, command, modules in rows:
+        assert not SLOW & set(modules.split()), command
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,7 @@ SHOWN = {
 }
 
 
-@pytest.mark.slow_cases("labels of few subjects", "labels with feasibility")
+@pytest.mark.slow_cases("labels.*", "report")  # whose steps the test above follows
 @pytest.mark.parametrize("name", SHOWN)
 def test_progress_is_shown_on_request(name, monkeypatch):
     calls, texts = [], []

@@ -113,6 +113,7 @@ def test_abilities_are_under_the_population_of_the_group(fitted):
     assert "mixture" in score(f.bank, r).note
 
 
+@pytest.mark.slow_cases("three_groups")
 def test_all_measures_take_groups(fitted):
     f, r, groups, case = fitted
     n = len(case["labels"])
@@ -206,6 +207,7 @@ def test_populations_outlive_a_file(tmp_path):
     assert again.rescale(2.0, 1.0).populations["two"].mean == pytest.approx(1.8)
 
 
+@pytest.mark.slow_cases("three_groups")
 def test_tables_of_a_mixture_warn(fitted):
     f, r, _, _ = fitted
     for measure in (s_x2, infit_outfit, person_fit, plausible_values):

@@ -20,14 +20,21 @@ README = ROOT / "README.md"
 PAGES = sorted([*DOCS.rglob("*.md"), README])
 SLOW = {
     "gallery.md",
+    "guides/adaptive.md",
     "guides/bad-items.md",
     "guides/explanatory.md",
     "guides/few-models.md",
+    "guides/fine-tuning-set.md",
+    "guides/guarantee.md",
     "guides/models.md",
+    "guides/people.md",
+    "guides/scale.md",
     "guides/serve.md",
+    "guides/several-benchmarks.md",
+    "guides/strategy.md",
     "guides/training-data.md",
 }
-"""Pages that take more than ten seconds on one core."""
+"""Pages that take more than two seconds on one core: `make docs` runs the blocks of every page."""
 ELSEWHERE = {"contributing/extending.md"}
 """Pages whose blocks other tests run: those of extensions check what the added rows do."""
 

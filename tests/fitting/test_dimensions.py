@@ -58,7 +58,7 @@ FITS = {
         "bifactor_graded", "graded", {"pattern": list("aaaabbbbcccc"), "structure": "bifactor"},
     ),
 }  # fmt: skip
-SLOW = ("graded_2d_gpcm", "graded_2d_nominal", "mixed_2d")
+SLOW = ("graded_2d_graded", "graded_2d_gpcm", "graded_2d_nominal", "mixed_2d")
 
 
 @pytest.mark.parametrize(

@@ -462,6 +462,7 @@ def test_arguments_that_are_refused(regressed):
         fit(graded, "gpcm", item_features=table)
 
 
+@pytest.mark.slow
 def test_float32_is_near_float64():
     r, subjects, items, _, _ = simulated(7)
     both = {"subject_features": subjects, "item_features": items, **NO_ERRORS}

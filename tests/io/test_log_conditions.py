@@ -4,23 +4,24 @@ The logs are those of a real run, changed as the harness would have it: other an
 settings, other orders of lines.
 """
 
+import contextlib
 import importlib
 import inspect
 import json
 import pkgutil
 import random
-import subprocess
-import sys
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 import irtcat
 from irtcat._common.checks import InputError
 from irtcat.cat import Config, Session, replay
+from irtcat.cli._app import app
 from irtcat.fitting import update_items
 from irtcat.io import read_logs
 from irtcat.leaderboard import compare, headroom
@@ -501,8 +502,8 @@ def test_formats_that_disagree_about_the_same_items_are_not_mixed(real, tmp_path
 
 
 def irt(*words, cwd):
-    command = [sys.executable, "-m", "irtcat", *map(str, words)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True)
+    with contextlib.chdir(cwd):
+        return CliRunner().invoke(app, [str(word) for word in words])
 
 
 def test_the_command_line_names_its_option(strict, new_logs, tmp_path):
@@ -510,13 +511,13 @@ def test_the_command_line_names_its_option(strict, new_logs, tmp_path):
     strict.save(tmp_path / "r.npz")
     pd.DataFrame({"item": strict.item_ids[:30]}).to_csv(tmp_path / "items.csv", index=False)
     done = irt("import", "new", "--filter", "flexible-extract", "-o", "new.npz", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     words = ("predict", "r.npz", "items.csv", "new.npz", "--estimator", "mean")
     refused = irt(*words, cwd=tmp_path)
-    assert refused.returncode == 1
+    assert refused.exit_code == 1
     assert "filter flexible-extract instead of strict-match in task tiny_gen" in refused.stderr
     assert "or pass --mismatch accept." in refused.stderr
-    assert irt(*words, "--mismatch", "accept", cwd=tmp_path).returncode == 0
+    assert irt(*words, "--mismatch", "accept", cwd=tmp_path).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -533,12 +534,12 @@ def test_commands_of_a_bank_and_responses_have_the_option(some, tmp_path, words)
     irtcat.fit(some, "rasch").bank.save(tmp_path / "b.npz")
     with_filter(some, "flexible-extract").save(tmp_path / "r.npz")
     refused = irt(*words, "--out", "out", cwd=tmp_path)
-    assert refused.returncode == 1
+    assert refused.exit_code == 1
     assert "filter flexible-extract instead of strict-match in task tiny_gen" in refused.stderr
     assert "--responses" in refused.stderr or words[0] == "audit"
     assert "or pass --mismatch accept." in refused.stderr
     accepted = irt(*words, "--mismatch", "accept", "--out", "out", cwd=tmp_path)
-    assert accepted.returncode == 0, accepted.stderr
+    assert accepted.exit_code == 0, accepted.stderr
 
 
 def test_the_table_of_tasks_is_of_what_is_saved(real, tmp_path):
@@ -555,7 +556,7 @@ def test_the_table_of_tasks_is_of_what_is_saved(real, tmp_path):
     assert table["mean"].tolist() == [pytest.approx(read.responses.to_numpy().mean())]
     assert table["mean"].iloc[0] < read.report.runs["mean"].mean() - 0.1
     document = irt("import", tmp_path, "--json", cwd=tmp_path)
-    assert document.returncode == 0
+    assert document.exit_code == 0
     shown = irt("import", tmp_path, "--csv", cwd=tmp_path).stdout.splitlines()[-1].split(",")
     assert float(shown[-1]) == pytest.approx(read.responses.to_numpy().mean())
 

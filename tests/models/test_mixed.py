@@ -347,6 +347,7 @@ def two_category_items(key):
     return two_category_items("2pl").subset([0, 1]).join(two_category_items("gpcm").subset([2]))
 
 
+@pytest.mark.slow_cases("graded")
 @pytest.mark.parametrize("key", ["2pl", "graded", "2pl and gpcm"])
 def test_anchors_of_other_models_than_the_new_items(key):
     """An item of two categories is the same in three models: so are new items beside it."""

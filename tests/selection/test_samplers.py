@@ -48,6 +48,10 @@ def draws(strategy, options):
     return counts, said
 
 
+@pytest.mark.slow_cases(  # every case has two strategies, and every strategy the joint cases
+    "stratified(-group)?-(plain|allowed|quotas|costs)",
+    "(robust|neyman)-(allowed|quotas|costs)",
+)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(
     "strategy", ["random", "stratified", "stratified-group", "stratified-both", "robust", "neyman"]

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import uuid
+from contextlib import nullcontext
 from glob import glob
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from irtcat.service.accounts import accounts
+from irtcat.service.operations import warming
 from irtcat.service.storage.database import open_database
 
 DATABASES = [
@@ -82,6 +84,14 @@ def quick_passwords():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(accounts, "_hasher", quick)
         patch.setattr(accounts, "_NOBODY", quick.hash("nobody's password"))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_search_at_start():
+    """A server looks for garbage when it starts: in a process of many tests, for four seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(warming, "_settled", nullcontext)
         yield
 
 

@@ -89,8 +89,8 @@ def report_of(document):
     return publish_report(TestDefinition.from_json(json.loads(document)), bank(), 20)
 
 
-def publish(service, **changes):
-    """Publish the small test in a service; return its id."""
-    test = definition(**changes)
+def publish(service, content=None, **changes):
+    """Publish the small test in a service, with other items if given; return its id."""
+    test, content = definition(**changes), content or items()
     report = report_of(json.dumps(test.to_json()))
-    return library.publish(service, test, bank(), items(), actor="test", report=report)[0]
+    return library.publish(service, test, bank(), content, actor="test", report=report)[0]

@@ -1,5 +1,6 @@
 """A learning platform (LTI 1.3) that the tests run in process: keys, tokens, a gradebook."""
 
+import functools
 import json
 from urllib.parse import parse_qs, urlsplit
 
@@ -30,6 +31,12 @@ def new_key(name="key-1"):
     return RSAKey.generate_key(2048, {"kid": name, "use": "sig", "alg": "RS256"})
 
 
+@functools.cache
+def platform_key():
+    """The first key of every platform: to make one takes as long as most of the tests."""
+    return new_key()
+
+
 class Lms:
     """A platform as 1EdTech's specifications describe one; written without the code under test.
 
@@ -40,7 +47,7 @@ class Lms:
     """
 
     def __init__(self, clock):
-        self.clock, self.key = clock, new_key()
+        self.clock, self.key = clock, platform_key()
         self.published = [self.key]
         self.scores, self.answers, self.requests, self.assertions = [], [], [], []
         self.tool_keys = None

@@ -1,5 +1,7 @@
 """A published test with items of every kind, and the application that serves it."""
 
+import functools
+import json
 import re
 
 import numpy as np
@@ -9,7 +11,7 @@ from irtcat.service.app import create_app
 from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library, people
 from irtcat.service.content import Choice, Item, ItemSet, Key, Media, Stimulus
-from irtcat.service.definition import TestDefinition
+from irtcat.service.definition import TestDefinition, publish_report
 
 PICTURE = b"""<svg xmlns="http://www.w3.org/2000/svg" width="240" height="80" viewBox="0 0 240 80">
 <circle cx="40" cy="40" r="30" fill="#0b5cad"/><rect x="100" y="10" width="60" height="60"
@@ -144,6 +146,12 @@ def full_test(essay, **changes):
     return TestDefinition.from_json(document)
 
 
+@functools.cache
+def report_of(document, essay):
+    """The publishing report of a definition, made once in all tests."""
+    return publish_report(TestDefinition.from_json(json.loads(document)), item_bank(essay), 20)
+
+
 class Site:
     """A service with a published test, and its application; a file that has the test is opened."""
 
@@ -161,7 +169,7 @@ class Site:
                 item_bank(essay),
                 content(),
                 actor="test",
-                n_simulated=20,
+                report=report_of(json.dumps(self.definition.to_json()), essay),
             )
         self.app = create_app(self.service, secure=False)
 

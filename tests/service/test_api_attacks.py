@@ -9,10 +9,10 @@ from fastapi.testclient import TestClient
 from irtcat.service.accounts import accounts, clients
 from irtcat.service.app import create_app
 from irtcat.service.assembly import open_service
-from irtcat.service.attempts import library, people, taking
+from irtcat.service.attempts import people, taking
 from irtcat.service.middleware.body_limit import MOST_BODY
 from irtcat.service.outbox.audit import audit_entries
-from tests.service.helpers import HandClock, bank, definition, items
+from tests.service.helpers import HandClock, publish
 
 HOSTILE = [
     "'; DROP TABLE attempts; --",
@@ -30,9 +30,7 @@ HOSTILE = [
 @pytest.fixture
 def service(database):
     it = open_service(database, create=True, clock=HandClock())
-    it.published, _ = library.publish(
-        it, definition(), bank(), items(), actor="test", n_simulated=20
-    )
+    it.published = publish(it)
     return it
 
 

@@ -20,7 +20,7 @@ from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.attempts.results import attempt_result
 from irtcat.service.content import Item, ItemSet, Key
 from irtcat.service.outbox import audit
-from tests.service.helpers import HandClock, bank, definition, items
+from tests.service.helpers import HandClock, bank, definition, items, publish
 
 API = "/api/v1"
 PASSWORD = "correct horse battery"
@@ -79,8 +79,7 @@ def admin(staff):
 
 @pytest.fixture
 def published(service):
-    name, _ = library.publish(service, definition(), bank(), items(), actor="test", n_simulated=20)
-    return name
+    return publish(service)
 
 
 def media_url(name):

@@ -8,10 +8,10 @@ from fastapi.testclient import TestClient
 
 from irtcat.service.app import create_app
 from irtcat.service.assembly import open_service
-from irtcat.service.attempts import library, people, proctoring
+from irtcat.service.attempts import people, proctoring
 from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.content import ItemSet, Media
-from tests.service.helpers import HandClock, bank, definition, items
+from tests.service.helpers import HandClock, items, publish
 
 TAKE = "/api/v1/take"
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><title>A bar</title><rect width="9"/></svg>'
@@ -39,10 +39,7 @@ def published(service, picture):
     image = f'<p>Question q0 <img src="media:{picture.name}" alt="A bar"></p>'
     listed = [replace(first, prompt=image), *list(plain.items.values())[1:]]
     with_picture = ItemSet(listed, plain.keys, {}, [picture])
-    name, _ = library.publish(
-        service, definition(), bank(), with_picture, actor="test", n_simulated=20
-    )
-    return name
+    return publish(service, with_picture)
 
 
 @pytest.fixture

@@ -17,8 +17,7 @@ from irtcat.cat import Config, Session
 from irtcat.service.accounts import clients
 from irtcat.service.app import create_app
 from irtcat.service.assembly import open_service
-from irtcat.service.attempts import library
-from tests.service.helpers import bank, definition, items
+from tests.service.helpers import bank, publish
 
 BASE = "/ims/cat/v1p0"
 NCNAME = re.compile(r"[A-Za-z_][\w.-]*")
@@ -160,7 +159,7 @@ def test_a_whole_session_by_a_client_written_from_the_specification(client, docu
 
 
 def test_the_section_of_a_published_test(client, service):
-    test, _ = library.publish(service, definition(), bank(), items(), actor="test", n_simulated=20)
+    test = publish(service)
     for configuration in ({"test": test}, {"test": test, "section": 3}):
         section = client.section(configuration)
         pool = client("GET", f"/sections/{section}")["items"]["itemIdentifiers"]

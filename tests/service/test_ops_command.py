@@ -15,7 +15,7 @@ from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library, people
 from irtcat.service.attempts.attempt import begin
 from irtcat.service.operations import provision, server
-from tests.service.helpers import bank, definition, items
+from tests.service.helpers import bank, definition, items, publish
 
 runner = CliRunner()
 
@@ -115,7 +115,7 @@ def test_wrong_uses_are_one_line(tmp_path, words, code, says):
     address = str(tmp_path / "tests.db")
     if not (words[0] == "ticket" and len(words) == 2):
         with open_service(address, create=True) as service:
-            library.publish(service, definition(), bank(), items(), actor="t", n_simulated=20)
+            publish(service)
     else:
         open_service(address, create=True).close()
     result = run("service", *(str(word).format(address) for word in words))

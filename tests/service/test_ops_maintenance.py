@@ -18,7 +18,7 @@ from irtcat.service.attempts import library, people, proctoring
 from irtcat.service.operations import maintenance
 from irtcat.service.operations.maintenance import anchor, check, check_anchor, copy_service
 from irtcat.service.storage import tables
-from tests.service.helpers import HandClock, bank, definition, items
+from tests.service.helpers import HandClock, bank, definition, items, publish
 from tests.service.test_taking import Taker, ticket, to_adaptive
 
 WORDS = "correct horse battery"
@@ -39,7 +39,7 @@ def filled(address, key=None):
     """A service with one finished attempt and one that is under way."""
     service = open_service(address, create=True, key=key, clock=HandClock())
     OPEN.append(service)
-    name, _ = library.publish(service, definition(), bank(), items(), actor="test", n_simulated=20)
+    name = publish(service)
     add_account(service, "ada", password=WORDS, roles=["admin"], actor="test")
     first = Taker(service, ticket(service, name).token)
     to_adaptive(first)

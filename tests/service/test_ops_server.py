@@ -1,5 +1,6 @@
 """The server: limits, metrics, logs without personal data, warm-up, graceful stop."""
 
+import gc
 import json
 import logging
 import os
@@ -30,14 +31,10 @@ from irtcat.service.middleware.rate_limits import RateLimits
 from irtcat.service.operations import server as workers
 from irtcat.service.operations import warming
 from irtcat.service.operations.server import ENVIRONMENT, STARTED, Settings, application
-from tests.service.helpers import HandClock, bank, definition, items
+from tests.service.helpers import HandClock, bank, definition, items, publish
 
+SETTLED = warming._settled  # before a fixture replaces it
 WORDS = "correct horse battery"
-
-
-def small(service):
-    name, _ = library.publish(service, definition(), bank(), items(), actor="test", n_simulated=20)
-    return name
 
 
 # --- limits ----------------------------------------------------------------------------------
@@ -219,7 +216,7 @@ def test_buckets_do_not_grow_without_end(monkeypatch):
 @pytest.fixture
 def settings(address):
     with open_service(address, create=True) as service:
-        small(service)
+        publish(service)
     return Settings(address=address, secure=False)
 
 
@@ -239,6 +236,16 @@ def test_the_engine_is_warm_before_it_is_ready(settings, monkeypatch):
         assert client.get("/health/ready").json() == {"status": "ready"}
         assert len(begun) == 1
     assert TestClient(app).get("/health/ready").status_code == 503
+
+
+def test_what_is_loaded_is_not_searched_for_garbage(monkeypatch):
+    monkeypatch.setattr(gc, "collect", lambda: 0)  # of all that the tests before have left
+    before, loaded = gc.get_threshold(), gc.get_freeze_count()
+    with SETTLED():
+        assert gc.get_threshold() == warming.SEARCH_AFTER
+        assert gc.get_freeze_count() > loaded
+    assert gc.get_threshold() == before
+    assert gc.get_freeze_count() == 0
 
 
 def test_tests_published_later_are_warmed_too(settings):
@@ -290,7 +297,7 @@ def test_answers_and_engine_time_are_counted(address):
         return REGISTRY.get_sample_value(name, labels) or 0.0
 
     service = open_service(address, create=True)
-    taker = Taker(service, ticket(service, small(service)).token)
+    taker = Taker(service, ticket(service, publish(service)).token)
     before = value("irtcat_answers_total", section="adaptive")
     seconds = value("irtcat_engine_seconds_count", step="answer")
     to_adaptive(taker)

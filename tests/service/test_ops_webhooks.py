@@ -15,13 +15,13 @@ import sqlalchemy as sa
 
 from irtcat import InputError
 from irtcat.service.assembly import open_service
-from irtcat.service.attempts import library, proctoring
+from irtcat.service.attempts import proctoring
 from irtcat.service.base.errors import ConflictError, NotFoundError
 from irtcat.service.outbox import addresses, delivering, webhooks
 from irtcat.service.outbox.addresses import AddressError, checked_address
 from irtcat.service.outbox.delivering import PAUSES, deliver_due
 from irtcat.service.storage import tables
-from tests.service.helpers import HandClock, bank, definition, items
+from tests.service.helpers import HandClock, publish
 from tests.service.test_taking import Taker, ticket, to_adaptive
 
 URL = "https://receiver.example/hook"
@@ -35,11 +35,6 @@ def clock():
 @pytest.fixture
 def service(database, clock):
     return open_service(database, create=True, clock=clock)
-
-
-def published(service):
-    name, _ = library.publish(service, definition(), bank(), items(), actor="test", n_simulated=20)
-    return name
 
 
 def messages(service):
@@ -86,7 +81,7 @@ def public(monkeypatch):
 
 def test_messages_are_written_with_what_they_report(service):
     added = webhooks.add_webhook(service, URL, list(webhooks.EVENTS), actor="account:ada")
-    test = published(service)
+    test = publish(service)
     taker = Taker(service, ticket(service, test).token)
     proctoring.void(service, taker.attempt, actor="account:ada", reason="tried")
     found = {message["type"]: message["data"] for message in messages(service)}
@@ -101,7 +96,7 @@ def test_messages_are_written_with_what_they_report(service):
 
 def test_a_finished_attempt_is_reported_once(service):
     webhooks.add_webhook(service, URL, ["attempt.finished"], actor="test")
-    taker = Taker(service, ticket(service, published(service)).token)
+    taker = Taker(service, ticket(service, publish(service)).token)
     to_adaptive(taker)
     for _ in range(4):
         taker.answer()
