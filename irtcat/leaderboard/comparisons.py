@@ -125,8 +125,8 @@ def compare_all(
         >>> two = dict(zip(("maths", "law"), halves))
         >>> print(compare_all(None, None, two, ["s3"], weights={"maths": 3, "law": 1}))
         s3 on maths: +9.5 points [+1.1, +17.7], p 0.026, better
-        s3 on law: +16.5 points [+6.9, +25.8], p 0.003, better
-        s3 on total: +11.3 points [+4.5, +17.8], p 0.003, better
+        s3 on law: +16.5 points [+6.9, +25.8], p 0.002, better
+        s3 on total: +11.3 points [+4.5, +17.8], p 0.002, better
 
     References:
         Holm (1979), Scandinavian Journal of Statistics 6, 65-70.
