@@ -193,7 +193,6 @@ def test_the_flag_of_a_row_is_read_as_an_attribute(fit, responses):
     abilities = score(fit.bank, responses, "ml")
     predicted = predict(responses[10:], items, responses[:10])
     tables = [
-        fit.bank.statistics,
         fit.bank.to_frame(),
         abilities.to_frame(),
         predicted.to_frame(),

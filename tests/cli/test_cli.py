@@ -287,6 +287,17 @@ def test_fit_json():
     assert document["items"][0]["se_c"] is None
 
 
+def test_a_setting_of_another_solver_is_refused():
+    for words, named in (
+        (("--steps", 10), "--steps"),
+        (("--solver", "vi", "--nodes", 9), "--nodes"),
+    ):
+        result = run("fit", LSAT7, *words, "--out", "new.npz")
+        assert result.exit_code == 2
+        assert f"Invalid value for {named}: not for the solver" in result.stderr
+        assert not Path("new.npz").exists()
+
+
 def test_fit_from_several_starts_says_what_they_gave():
     text = run_ok("fit", LSAT7, "--starts", 2, "--seed", 3)
     assert "Note: 2 starts: none was higher than the first by more than 0.1." in text
@@ -914,8 +925,6 @@ BAD_INPUT = [
     (f"fit {LSAT7} --groups side --subjects other.csv", "side"),
     (f"fit {LSAT7} --groups side --subjects empty.csv", "empty.csv"),
     (f"fit {LSAT7} --anchors cut.npz", "cut.npz"),
-    (f"fit {LSAT7} --steps 10", "--steps"),
-    (f"fit {LSAT7} --solver vi --max-iterations 10", "--max-iterations"),
     (f"fit {LSAT7} --theta other.csv", "theta"),
     (f"fit {LSAT7} --theta nowhere.csv", "nowhere.csv"),
     (f"fit {LSAT7} --theta folder", "folder"),

@@ -58,8 +58,9 @@ class Store(StoreFile):
     with its ``-wal`` file, or while no process has it open.
 
     Example:
+        >>> import tempfile
         >>> folder = tempfile.mkdtemp()
-        >>> store = Store(Path(folder) / "sessions.db")
+        >>> store = Store(f"{folder}/sessions.db")
         >>> bank = ItemBank.from_parameters(a=[1.0, 2.0, 1.0], b=[-1.0, 0.1, 1.0])
         >>> session = store.begin(bank, Config(max_items=2), session_id="anna")
         >>> session.answer("i2", 1)
