@@ -65,7 +65,7 @@ class Store(StoreFile):
         >>> session = store.begin(bank, Config(max_items=2), session_id="anna")
         >>> session.answer("i2", 1)
         ['i3']
-        >>> Store(Path(folder) / "sessions.db").resume("anna").asked
+        >>> Store(f"{folder}/sessions.db").resume("anna").asked
         ['i3']
     """
 
