@@ -12,6 +12,7 @@ from irtcat.cli._options import (
     CALIBRATION,
     MISMATCH,
     RESPONSES,
+    SEED,
     SUBSET,
     group,
     option,
@@ -22,7 +23,7 @@ from irtcat.cli._output import figures, records
 from irtcat.cli._session import warn
 
 if TYPE_CHECKING:
-    from irtcat.leaderboard import Comparison
+    from irtcat.leaderboard import Comparison, SequentialComparison
 
 EXAMPLE = (
     "irtcat select -k 100 --strategy random --responses dataset:digits_crowd",
@@ -30,13 +31,14 @@ EXAMPLE = (
     "--old knn-k1-n400-noise0-01 --new adaboost-30xdepth4-n400-noise0-20",
 )
 
+SEQUENTIAL = "irtcat.leaderboard.compare_sequential"
 WORSE = 3
 POINTS = 100
 
 
-def _points(margin: float) -> float:
-    """Check a margin."""
-    if not 0 <= margin < POINTS:
+def _points(margin: float | None) -> float | None:
+    """Check a number of points."""
+    if margin is not None and not 0 <= margin < POINTS:
         raise typer.BadParameter(f"{margin:g} is not a number of points of at least 0, below 100.")
     return margin
 
@@ -76,6 +78,15 @@ def _reruns(value: str) -> Any:
         output("junit", help="Write a JUnit XML report, which fails if the verdict is worse."),
         output("summary", help="Write a summary in Markdown to this file."),
     ),
+    *group(
+        "Item by item",
+        option("sequential", type=bool, default=False,
+               help="Use the items in a random order and stop when it is settled."),
+        option("detect", source=SEQUENTIAL, type=float, default=None, parse=_points,
+               help="The loss that is not to be missed, in points; by default 2 above the margin."),
+        option("futility", source=SEQUENTIAL),
+        replace(SEED, source=SEQUENTIAL),
+    ),
     result("comparison.csv"),
     compiles=False,
 )  # fmt: skip
@@ -95,7 +106,10 @@ def command(o: Options) -> Output:
         else:
             o.unread["responses"] = later
         changes["subset"] = None
-    comparison = o.call(**changes)
+    if not o.sequential and any(map(o.is_given, ("detect", "futility", "seed"))):
+        name = next(filter(o.is_given, ("detect", "futility", "seed")))
+        raise typer.BadParameter("needs --sequential.", param_hint=f"--{name}")
+    comparison = _sequential(o, changes) if o.sequential else o.call(**changes)
     frame = comparison.to_frame()
     o.write("out", frame, "comparison")
     _write_text(o.junit, _junit(comparison))
@@ -103,10 +117,10 @@ def command(o: Options) -> Output:
     if not o.for_programs:
         for flag in comparison.flags:
             warn(flag)
-    unused = {"verdict", "flag", "estimand", "margin", "centre"}
+    unused = {"verdict", "flag", "estimand", "margin", "centre", "aim", "outcome"}
     unused |= set() if comparison.margin else {"p_equivalent"}
-    unused |= {"df"} if comparison.df == float("inf") else set()
-    shown = frame.drop(columns=list(unused)).iloc[0].to_dict()
+    unused |= {"df"} if getattr(comparison, "df", 0.0) == float("inf") else set()
+    shown: dict[Any, Any] = frame.drop(columns=list(unused), errors="ignore").iloc[0].to_dict()
     about = {"flags": comparison.flags, "out": o.out, "junit": o.junit, "summary": o.summary}
     return Output(
         {**records(frame.drop(columns="flag"))[0], **about},
@@ -115,6 +129,21 @@ def command(o: Options) -> Output:
         table=frame,
         next=("report", o.out),
     )
+
+
+def _sequential(o: Options, changes: dict[str, Any]) -> "SequentialComparison":
+    """The comparison item by item; with --gate it ends when the new model is worse or is not."""
+    from irtcat.leaderboard import compare_sequential
+
+    for name in ("estimand", "method", "reruns"):
+        if o.is_given(name):
+            label = f"--{name}"
+            raise typer.BadParameter("not with --sequential.", param_hint=label)
+    names = ("calibration", "subset", "responses", "new", "old", "clusters", "level", "mismatch")
+    values = {name: getattr(o, name) for name in names} | changes
+    values |= o.values_of(SEQUENTIAL, but=("detect",))
+    detect = None if o.detect is None else o.detect / POINTS
+    return compare_sequential(**values, aim="worse" if o.gate else "verdict", detect=detect)
 
 
 def _write_text(path: Path | None, text: str) -> None:
@@ -126,7 +155,7 @@ def _write_text(path: Path | None, text: str) -> None:
             file.write(text.encode("utf-8"))
 
 
-def _junit(comparison: "Comparison") -> str:
+def _junit(comparison: "Comparison | SequentialComparison") -> str:
     """One test case, which fails if the new model is worse."""
     from xml.etree import ElementTree
 
@@ -153,19 +182,26 @@ def _xml_text(text: str) -> str:
     return visible(text, keep="\n")
 
 
-def _markdown(comparison: "Comparison") -> str:
+def _markdown(comparison: "Comparison | SequentialComparison") -> str:
     """Verdict, figures and flags in Markdown."""
+    from irtcat.leaderboard import Comparison
+
     c = comparison
     points = [f"{POINTS * value:+.1f}" for value in (c.difference, c.lower, c.upper)]
     rows = {
         "Verdict": f"**{c.verdict}**",
         f"{_cell(c.new)} against {_cell(c.old)}": f"{points[0]} points",
         f"{100 * c.level:g} % interval": f"{points[1]} to {points[2]}",
-        "p": f"{c.p_value:.3f}",
-        "Same verdict in a rerun": f"{100 * c.p_rerun:.0f} %",
         "Items": f"{c.n_items} of {c.n_all}",
-        "Detectable difference": f"{POINTS * c.detectable:.1f} points",
     }
+    if isinstance(c, Comparison):
+        rows |= {
+            "p": f"{c.p_value:.3f}",
+            "Same verdict in a rerun": f"{100 * c.p_rerun:.0f} %",
+            "Detectable difference": f"{POINTS * c.detectable:.1f} points",
+        }
+    else:
+        rows["p of no loss, at any time"] = f"{c.p_worse:.3f}"
     if c.margin:
         rows["Margin"] = f"{POINTS * c.margin:g} points"
     lines = ["### irtcat compare", "", "| | |", "|---|---|"]

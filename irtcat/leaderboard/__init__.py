@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from irtcat.leaderboard.planning import Plan, design_gaps, plan
     from irtcat.leaderboard.protocol import ALL, Progress, evaluate
     from irtcat.leaderboard.recommendation import Recommendation, recommend
+    from irtcat.leaderboard.sequential import (
+        SequentialComparison,
+        compare_sequential,
+        random_order,
+    )
     from irtcat.leaderboard.sets import headroom
     from irtcat.leaderboard.splits import split_subjects
     from irtcat.prediction import full_scores
@@ -32,8 +37,10 @@ __all__ = [
     "Progress",
     "Recommendation",
     "Run",
+    "SequentialComparison",
     "compare",
     "compare_all",
+    "compare_sequential",
     "complete",
     "design_gaps",
     "evaluate",
@@ -42,6 +49,7 @@ __all__ = [
     "items_needed",
     "plan",
     "probe",
+    "random_order",
     "recommend",
     "reliable_gaps",
     "split_subjects",

@@ -171,6 +171,7 @@ class _Pair(NamedTuple):
 
     difference: FloatArray
     weights: FloatArray
+    item_ids: np.ndarray
     at: IntArray
     n_items: int
     field: FloatArray
@@ -343,7 +344,7 @@ def compare(
     elif subset is not None:
         raise argument_error("calibration", "given with a subset", None)
     responses = as_responses_like(responses, "responses", calibration)
-    names, pair, runs, sampled, flags = _read(
+    names, pair, runs, sampled, flags = read_models(
         calibration, subset, responses, new, old, mismatch, clusters, reruns
     )
     shares = _shares_right(pair)
@@ -729,7 +730,7 @@ def _similar(
     return similar, shares[both], float((first - second)[both].mean())
 
 
-def _read(
+def read_models(
     calibration: Responses | None,
     subset: Any,
     responses: Responses,
@@ -776,6 +777,7 @@ def _read(
     pair = _Pair(
         difference=new_run.mean - old_run.mean,
         weights=weights / weights.sum(),
+        item_ids=reference.item_ids[positions],
         at=np.searchsorted(universe, positions),
         n_items=len(universe),
         field=field,

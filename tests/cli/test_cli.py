@@ -518,6 +518,29 @@ def test_gate_with_a_margin_writes_reports_for_ci():
     assert run("compare", "two.csv", "--margin", 100, *files).exit_code == 2
 
 
+def test_a_sequential_gate_stops_early():
+    bank = irtcat.ItemBank.from_parameters(b=np.linspace(-2, 2, 900))
+    both = bank.simulate([1.0, -1.0], seed=2).to_frame().set_axis(["old", "new"])
+    both.to_csv("two.csv", index_label="subject")
+    files = ("--junit", "j.xml", "--summary", "s.md", "--out", "c.csv", "--force")
+    line = ("compare", "two.csv", "--sequential", *files)
+    assert run(*line, "--gate").exit_code == 3
+    assert "of 900 items, worse" in run_ok(*line)
+    document = run_json(*line)
+    assert (document["verdict"], document["outcome"]) == ("worse", "settled")
+    assert document["n_items"] == document["n_answers"] < 300
+    assert "| p of no loss, at any time | 0.0" in Path("s.md").read_text()
+    assert ElementTree.parse("j.xml").getroot().attrib["failures"] == "1"
+    swapped = run_json(*line, "--gate", "--new", "old", "--old", "new", "--detect", 5)
+    assert (swapped["outcome"], swapped["detect"]) == ("futile", 0.05)
+    assert run_json(*line, "--new", "old", "--old", "new", "--seed", 1)["verdict"] == "better"
+    refused = run(*line, "--reruns", "deterministic")
+    assert refused.exit_code == 2
+    assert "not with --sequential" in refused.stderr
+    refused = run("compare", "two.csv", "--detect", 5, *files)
+    assert "needs --sequential" in refused.stderr
+
+
 def test_the_action_uses_options_that_exist():
     action = Path(__file__).parents[2] / ".github" / "actions" / "compare" / "action.yml"
     used = set(re.findall(r"(?<= )--[a-z]+", action.read_text().partition("runs:")[2]))
