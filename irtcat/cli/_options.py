@@ -72,6 +72,13 @@ def known_names(words: str) -> list[str]:
     return [name for word in words.split() for name in (load(word) if "." in word else [word])]
 
 
+def points(margin: float | None) -> float | None:
+    """Check a number of points."""
+    if margin is not None and not 0 <= margin < 100:
+        raise typer.BadParameter(f"{margin:g} is not a number of points of at least 0, below 100.")
+    return margin
+
+
 @dataclass(frozen=True, kw_only=True)
 class Option:
     """An option or an argument of a command.

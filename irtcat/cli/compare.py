@@ -17,6 +17,7 @@ from irtcat.cli._options import (
     group,
     option,
     output,
+    points,
     result,
 )
 from irtcat.cli._output import figures, records
@@ -34,13 +35,6 @@ EXAMPLE = (
 SEQUENTIAL = "irtcat.leaderboard.compare_sequential"
 WORSE = 3
 POINTS = 100
-
-
-def _points(margin: float | None) -> float | None:
-    """Check a number of points."""
-    if margin is not None and not 0 <= margin < POINTS:
-        raise typer.BadParameter(f"{margin:g} is not a number of points of at least 0, below 100.")
-    return margin
 
 
 def _reruns(value: str) -> Any:
@@ -67,7 +61,7 @@ def _reruns(value: str) -> Any:
     option("reruns", type=str, default=None, read=_reruns,
            help="What is known of reruns: a file of a second run, a correlation (ICC) or "
                 "deterministic."),
-    option("margin", type=float, default=0.0, parse=_points,
+    option("margin", type=float, default=0.0, parse=points,
            help="The difference that does not matter, in points."),
     "level",
     MISMATCH,
@@ -82,7 +76,7 @@ def _reruns(value: str) -> Any:
         "Item by item",
         option("sequential", type=bool, default=False,
                help="Use the items in a random order and stop when it is settled."),
-        option("detect", source=SEQUENTIAL, type=float, default=None, parse=_points,
+        option("detect", source=SEQUENTIAL, type=float, default=None, parse=points,
                help="The loss that is not to be missed, in points; by default 2 above the margin."),
         option("futility", source=SEQUENTIAL),
         replace(SEED, source=SEQUENTIAL),

@@ -21,7 +21,10 @@ from irtcat.cli._options import (
     folder,
     group,
     option,
+    points,
 )
+from irtcat.cli._output import records
+from irtcat.cli.compare import WORSE
 from irtcat.cli.export import TASKS
 
 EXAMPLE = (
@@ -30,10 +33,13 @@ EXAMPLE = (
     "--responses dataset:lsat7 --out run",
 )
 
+KEPT = "The answers so far are kept in {out}: repeat the same command to continue."
+
 MOST_DRAWS = 1000
 """Default length of a run that stops by --half-width, on a larger bank."""
 
 COMMAND, LM_EVAL = "irtcat.harness.Command", "irtcat.harness.LmEval"
+SEQUENTIAL = "irtcat.leaderboard.compare_sequential"
 
 HARNESSES_OF = {
     **dict.fromkeys(
@@ -94,7 +100,8 @@ def _batch_size(text: str) -> int | str:
 
 @command_of(
     "irtcat.harness.evaluate",
-    replace(BANK, default=None, help="Bank written by irtcat fit; not with --short-form."),
+    replace(BANK, default=None,
+            help="Bank written by irtcat fit; not with --short-form or --against."),
     SHORT_FORM,
     folder(source=None, default=REQUIRED,
            help="Folder of the run; a run started in it continues."),
@@ -172,6 +179,17 @@ def _batch_size(text: str) -> int | str:
     EXPECT,
     MISMATCH,
     "level",
+    *group(
+        "Against an old model",
+        option("against", source="", read=_input.read_plain,
+               help="Responses of the old model: run its items in a random order until the new "
+               f"model is worse (then exit with {WORSE}), or hardly is."),
+        option("margin", source="", type=float, default=0.0, parse=points,
+               help="The difference that does not matter, in points."),
+        option("detect", source="", type=float, parse=points,
+               help="The loss that is not to be missed, in points; by default 2 above the margin."),
+        option("futility", source=SEQUENTIAL),
+    ),
     option("timeout", source=COMMAND, min=0.001),
     option("retries", source=LM_EVAL, min=0),
     option("on_error", source=COMMAND, choices="irtcat.harness.answers.ON_ERROR"),
@@ -187,6 +205,8 @@ def command(o: Options) -> Output:
     name = _harness_name(o)
     if o.offline:
         _go_offline()
+    if o.against is not None:
+        return _against(o, name)
     from irtcat.cat import Config
     from irtcat.harness import default_length
 
@@ -202,12 +222,10 @@ def command(o: Options) -> Output:
     costs = o.costs
     if costs is not None and o.items is not None and costs in o.items:
         costs = o.items[costs]
-    of_model = (o.model, o.model_args if name == "lm-eval" else None)
-    label = o.name or " ".join(str(text) for text in of_model if text)
-    o.kept = f"The answers so far are kept in {o.out}: repeat the same command to continue."
+    o.kept = KEPT.format(out=o.out)
     result = o.call(
         bank=o.bank if o.short_form is None else o.short_form,
-        model=_harness(o, name), config=config, costs=costs, name=label,
+        model=_harness(o, name), config=config, costs=costs, name=_label(o, name),
         counts=o.exposure_parameters,
     )  # fmt: skip
     n_saved = result.n_bank - result.n_items
@@ -217,18 +235,51 @@ def command(o: Options) -> Output:
     return Output({**result.to_json(), "out": o.out}, lines, next=after)
 
 
+def _label(o: Options, name: str) -> str:
+    """The name of the model in the results."""
+    of_model = (o.model, o.model_args if name == "lm-eval" else None)
+    return o.name or " ".join(str(text) for text in of_model if text)
+
+
+def _against(o: Options, name: str) -> Output:
+    """Compare the model with an old one, item by item."""
+    from irtcat.harness import compare_live
+    from irtcat.harness.live_comparison import DEFAULT_BATCH
+
+    o.kept = KEPT.format(out=o.out)
+    found = compare_live(
+        o.against, _harness(o, name), items=o.items, task=o.task, out=o.out,
+        name=_label(o, name) or "new", batch=o.batch or DEFAULT_BATCH, seed=o.seed,
+        margin=o.margin / 100, detect=None if o.detect is None else o.detect / 100,
+        futility=o.futility, level=o.level, mismatch=o.mismatch, progress=o.progress,
+    )  # fmt: skip
+    lines = [str(found), *found.flags, f"Wrote result.json, items.csv and sessions.db to {o.out}"]
+    document = records(found.to_frame().drop(columns="flag"))[0]
+    code = WORSE if found.verdict == "worse" else 0
+    return Output({**document, "flags": found.flags, "out": o.out}, lines, code)
+
+
 def _check_form(o: Options) -> None:
-    """Raise unless there is a bank or a short form; a form has its own rules."""
-    if (o.unread["bank"] is None) == (o.unread["short_form"] is None):
-        raise typer.BadParameter("give a BANK or --short-form.", param_hint="BANK")
-    if o.unread["short_form"] is None:
+    """Raise unless there is a bank, a short form or an old model; the last two have own rules."""
+    if sum(o.unread[name] is not None for name in ("bank", "short_form", "against")) != 1:
+        must = "give a BANK, --short-form or --against."
+        raise typer.BadParameter(must, param_hint="BANK")
+    if o.unread["against"] is None:
+        for name in filter(o.is_given, ("margin", "detect", "futility")):
+            raise typer.BadParameter("needs --against.", param_hint=f"--{name}")
+    if o.unread["bank"] is not None:
         return
-    names = ("responses", "criterion", "stop", "max_items", "min_items", "batch", "config",
-             "exposure_parameters", "half_width")  # fmt: skip
-    for name in names:
+    fixed = ["responses", "criterion", "stop", "max_items", "min_items", "config",
+             "exposure_parameters", "half_width"]  # fmt: skip
+    source = "--short-form"
+    if o.unread["against"] is not None:
+        source, fixed = "--against", [*fixed, "costs", "estimator", "expect"]
+    else:
+        fixed.append("batch")
+    for name in fixed:
         if o.unread[name] is not None:
             hint = f"--{name.replace('_', '-')}"
-            raise typer.BadParameter("not with --short-form.", param_hint=hint)
+            raise typer.BadParameter(f"not with {source}.", param_hint=hint)
 
 
 def _guaranteed(o: Options, max_items: int) -> dict[str, Any]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from irtcat.harness.exports import EXPORTS, Export, export
     from irtcat.harness.inspect_tasks import Adaptive, Inspect
     from irtcat.harness.items import Item
+    from irtcat.harness.live_comparison import compare_live
     from irtcat.harness.lm_eval_tasks import LmEval
     from irtcat.harness.registry import HARNESSES
 else:
@@ -29,6 +30,7 @@ __all__ = [
     "Inspect",
     "Item",
     "LmEval",
+    "compare_live",
     "default_length",
     "evaluate",
     "export",

@@ -134,7 +134,12 @@ class SequentialComparison:
     @property
     def question(self) -> str:
         """Two sentences: what is compared, and why the comparison ended."""
-        figures = {"error": (1 - self.level) / 2, "detect": self.detect, "futility": self.futility}
+        sides = 2 if self.aim == "worse" else 1
+        figures = {
+            "error": (1 - self.level) / sides,
+            "detect": self.detect,
+            "futility": self.futility,
+        }
         shown = {name: round(100 * value, 10) for name, value in figures.items()}
         what = ESTIMANDS["model"].format(n=self.n_all)
         return f"Compared are {what}.\n{OUTCOMES[self.outcome].format(**shown)}"

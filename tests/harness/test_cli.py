@@ -113,6 +113,26 @@ def test_evaluate_by_a_command(files):
     assert "holds another run" in result.stderr
 
 
+def test_evaluate_against_an_old_model(files, old_models):
+    old_models.subset(subjects=["old/39"]).save("best.npz")
+    wrong = ("evaluate", "--against", "best.npz", "--out", "run", "--command",
+             "sed 's/}$/, \"answer\": 0}/'", "--batch", 5)  # fmt: skip
+    result = run(*wrong)
+    assert result.exit_code == 3, result.output
+    assert "new against old/39: -" in result.stdout
+    assert "worse" in result.stdout
+    document = json.loads(run(*wrong, "--json").stdout)
+    assert (document["verdict"], document["outcome"]) == ("worse", "settled")
+    assert document["n_items"] < 40
+    assert len(pd.read_csv("run/items.csv")) < 40
+    right = [*wrong[:4], "other", "--command", "sed 's/}$/, \"answer\": 1}/'"]
+    assert "Stopped: a model that is 50 points worse" in run_ok(*right, "--detect", 50)
+    for words in (("bank.npz",), ("--max-items", 5), ("--costs", "cost")):
+        assert run(*right, *words).exit_code == 2
+    refused = run("evaluate", "bank.npz", "--out", "x", "--command", "cat", "--margin", 1)
+    assert "needs --against" in refused.stderr
+
+
 def test_evaluate_with_a_guaranteed_interval(files):
     command = "sed 's/}$/, \"answer\": 1}/'"
     arguments = ("evaluate", "bank.npz", "--command", command, "--half-width", 0.25, "--batch", 4,
@@ -426,10 +446,13 @@ def test_short_forms_on_the_command_line(files):
         (("predict", "--short-form", "none.json", "old.npz"), "swebench-verified:60"),
         (("predict", "--short-form", "old.npz", "old.npz"), "old.npz"),
         (("predict", "--short-form", "swebench-verified:50", "old.npz"), "one of 30, 60, 100"),
-        (("evaluate", "--out", "run", "--command", "cat"), "give a BANK or --short-form"),
+        (
+            ("evaluate", "--out", "run", "--command", "cat"),
+            "a BANK, --short-form or --against",
+        ),
         (
             ("evaluate", "bank.npz", "--short-form", "form.json", "--out", "run"),
-            "give a BANK or --short-form",
+            "a BANK, --short-form or --against",
         ),
         (
             ("evaluate", "--short-form", "form.json", "--out", "run", "--max-items", "3"),

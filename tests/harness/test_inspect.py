@@ -10,7 +10,15 @@ import pytest
 import irtcat
 from irtcat import InputError
 from irtcat.cat import Config, Session
-from irtcat.harness import Adaptive, Inspect, Item, evaluate, export, inspect_tasks
+from irtcat.harness import (
+    Adaptive,
+    Inspect,
+    Item,
+    compare_live,
+    evaluate,
+    export,
+    inspect_tasks,
+)
 from irtcat.io.logs import read_logs
 from tests.harness.conftest import QUESTIONS, N, is_right
 
@@ -168,6 +176,20 @@ def test_adaptive_drive(calibrated, task_file, tmp_path):
     again = evaluate(bank, harness, RULES, calibration=responses, out=tmp_path / "run", name="new")
     assert len(asked) == 12
     assert again.to_json() == found.to_json()
+
+
+def test_a_worse_model_is_found_with_few_samples(calibrated, task_file, tmp_path):
+    responses, _ = calibrated
+    best = responses.subset(subjects=[int(np.argmax(responses.to_numpy().mean(axis=1)))])
+    asked = []
+    harness = Inspect(task_file, simulated(-9.0, "bad", asked))
+    settings = {"name": "bad", "batch": 5, "out": tmp_path / "run"}
+    found = compare_live(best, harness, **settings)
+    assert found.verdict == "worse"
+    n = len(asked)
+    assert found.n_items <= n < found.n_items + 5 < N
+    again = compare_live(best, Inspect(task_file, simulated(-9.0, "bad", asked)), **settings)
+    assert (str(again), len(asked)) == (str(found), n)
 
 
 def test_one_at_a_time_is_what_a_function_gives(calibrated, inspect_ai, task_file, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 import irtcat
 from irtcat import InputError
 from irtcat.cat import Config
-from irtcat.harness import LmEval, evaluate, export
+from irtcat.harness import LmEval, compare_live, evaluate, export
 from irtcat.harness.replies import Replies
 from irtcat.io.logs import read_logs
 from tests.harness.conftest import QUESTIONS, N, is_right
@@ -159,6 +159,17 @@ def test_adaptive_drive(lm_eval, simulated, calibrated, quiz, tmp_path):
     )  # fmt: skip
     assert len(model.asked) == 12
     assert again.to_json() == found.to_json()
+
+
+def test_a_worse_model_is_found_with_few_documents(simulated, calibrated, quiz):
+    responses, _ = calibrated
+    best = str(responses.subject_ids[int(np.argmax(responses.to_numpy().mean(axis=1)))])
+    model = simulated(-9.0, "sim/bad")
+    harness = LmEval(model, include_path=str(quiz))
+    found = compare_live(responses.subset(subjects=[best]), harness, name="sim/bad", batch=5)
+    assert (found.new, found.old, found.verdict) == ("sim/bad", best, "worse")
+    assert found.n_items <= len(model.asked) < found.n_items + 5
+    assert found.n_items < N
 
 
 class Bomb:
