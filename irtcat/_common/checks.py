@@ -125,27 +125,6 @@ def finite_vector(name: str, value: Any) -> np.ndarray:
     return vector
 
 
-def ability_points(theta: Any, dims: int) -> np.ndarray:
-    """Convert theta to a vector for one dimension, to a matrix (subjects x dims) for more.
-
-    Example:
-        >>> ability_points(1, 1)
-        array([1.])
-        >>> ability_points([1, 2], 2)
-        array([[1., 2.]])
-    """
-    if dims == 1:
-        return finite_vector("theta", theta)
-    must = f"a subjects x {dims} matrix of finite numbers, one column per dimension"
-    try:
-        points = np.atleast_2d(np.asarray(theta, float))
-    except (TypeError, ValueError):
-        raise argument_error("theta", must, theta) from None
-    if points.ndim != 2 or points.shape[1] != dims or not np.isfinite(points).all():
-        raise argument_error("theta", must, np.asarray(theta).tolist())
-    return points
-
-
 def is_whole(value: Any) -> bool:
     """Whether a value is an integer and not a bool.
 

@@ -46,7 +46,7 @@ def _design(
         raise ValueError("n_categories")
     if ((categories < 2) | (categories > top)).any():
         raise ValueError("categories")
-    if not isinstance(dims, int) or not 1 <= dims <= matrix.shape[1]:
+    if not isinstance(dims, int) or dims not in range(1, matrix.shape[1] + 1):
         raise ValueError("dims")
     for name, value in settings.items():
         if (

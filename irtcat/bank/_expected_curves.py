@@ -21,16 +21,15 @@ from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank.population import Population
 from irtcat.models import (
-    GPCM,
     MODELS,
     CategoricalModel,
     Design,
     ItemModel,
-    RatingScale,
     column_names,
     field_columns,
     parameter_matrix,
     take,
+    tied_parameters,
     unpack,
 )
 
@@ -150,11 +149,11 @@ def expected_graded(
 
 def _with_own_slopes(model: ItemModel, covariance: FloatArray) -> tuple[ItemModel, FloatArray]:
     """Rating scale items as items with slopes and steps of their own."""
-    if not isinstance(model, RatingScale):
+    if model.untied() is model:
         return model, covariance
 
-    def converted(params: FloatArray) -> GPCM:
-        return unpack(model, params).rescale(0.0, 1.0).as_gpcm()
+    def converted(params: FloatArray) -> ItemModel:
+        return unpack(model, params).untied()
 
     params = parameter_matrix(model).astype(float)
     # The new parameters are linear functions of the old ones.
@@ -189,7 +188,7 @@ def expected_logistic(
     slope, intercept = slope.copy(), params[:, column].copy()
     slope[at], intercept[at] = _fitted(slope[at], intercept[at], block, theta)
     covariance = np.array(covariance)
-    if slope_columns and model.key != "1pl":
+    if slope_columns and "slope" not in tied_parameters(model):
         params = params.copy()
         params[:, slope_columns[0]], params[:, column] = slope, intercept
         covariance[at] = 0.0

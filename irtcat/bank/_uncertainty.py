@@ -13,23 +13,26 @@ from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank._table import delta_errors
 from irtcat.models import (
     ItemModel,
-    Rasch,
     column_names,
+    field_columns,
     filled,
     pack,
     parameter_matrix,
+    parameter_names,
     unpack,
 )
 
 
 @jit
 def _moved(model: ItemModel, mean: Array, sd: Array) -> tuple[Array, Array]:
-    """`pack` of the items on another scale, and its derivatives (Rasch items stay Rasch items)."""
+    """`pack` of the items on another scale, and its derivatives (slopes of 1 stay so)."""
 
     def one(vector: Any, item: ItemModel) -> Any:
         new = unpack(item, vector).rescale(mean, sd)
-        row = pack(jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], new))[0]
-        return row[1:] if isinstance(model, Rasch) else row
+        stacked = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], new)
+        # A model with slopes of 1 gives one that has slopes.
+        columns = field_columns(stacked, parameter_names(model))
+        return pack(stacked)[0, jnp.array(columns)]
 
     matrix = pack(model)
     return jax.vmap(one)(matrix, model), jax.vmap(jax.jacfwd(one))(matrix, model)
@@ -42,7 +45,7 @@ def rescale_parameters(
     unit: float,
     shift: float,
 ) -> tuple[ItemModel, FloatArray | None, FloatArray | None]:
-    """Items and covariances on the scale ``unit * theta + shift`` (Rasch items: ``unit`` is 1)."""
+    """Items and covariances on the scale ``unit * theta + shift`` (1 where slopes are 1)."""
     with precision("float64"):
         moved = _moved(filled(model), np.asarray(-shift / unit), np.asarray(1 / unit))
     n_items = len(jax.tree.leaves(model)[0])
@@ -100,6 +103,7 @@ def has_fixed_slopes(model: ItemModel) -> bool:
     """Whether the items have no slopes to estimate.
 
     Example:
+        >>> from irtcat.models import Rasch
         >>> has_fixed_slopes(Rasch(np.zeros(2)))
         True
     """

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import ability_points, argument_error, check_choice, check_count
+from irtcat._common.checks import argument_error, check_choice, check_count
 from irtcat._common.drawing import figure_of
 from irtcat._common.notebook import COLUMNS, ROWS, card
 from irtcat._common.positions import selected_positions
@@ -48,8 +48,8 @@ from irtcat.bank.item_states import STATES, Flag, checked_states, flags_of, mark
 from irtcat.bank.population import Population, as_populations, mixture_of
 from irtcat.models import (
     MIXABLE,
-    CategoricalModel,
     ItemModel,
+    ability_points,
     as_member,
     as_mixed,
     categorical_items,
@@ -523,10 +523,23 @@ class ItemBank:
 
     def _estimates(self) -> Estimates:
         """Published parameters and the population."""
-        mean, sd = 0.0, 1.0  # of several abilities, each in SDs from its mean
-        if self.model.dims == 1:
-            mean, sd = float(self.population.mean), float(self.population.sd)
+        mean, sd = self.axis or (0.0, 1.0)  # of several abilities, each in SDs from its mean
         return Estimates(*self.published(), mean, sd, has_fixed_slopes(self.model))
+
+    @property
+    def axis(self) -> tuple[float, float] | None:
+        """Mean and SD of the population on the axis along which all items measure.
+
+        None for several abilities: each item has an axis of its own, along which it discriminates
+        best.
+
+        Example:
+            >>> ItemBank.from_parameters(b=[0.0, 1.0], population_sd=2.0).axis
+            (0.0, 2.0)
+            >>> ItemBank.from_slopes([[1.0, 0.5]]).axis is None
+            True
+        """
+        return self.population.axis
 
     def published(self) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         """The parameters of `to_frame` by name, and their standard errors by the delta method.
@@ -593,10 +606,9 @@ class ItemBank:
         """
         if not (np.isfinite([unit, shift]).all() and unit > 0):
             raise argument_error("unit, shift", "finite, the unit above 0", (unit, shift))
-        if self.model.dims != 1:
-            raise argument_error("bank", "one with one ability", f"{self.model.dims} abilities")
-        if self.model.key == "rasch" and unit != 1:
-            raise argument_error("unit", "1 for Rasch items", unit)
+        one_ability(self, "rescale")
+        if self.model.has_fixed_unit and unit != 1:
+            raise argument_error("unit", "1 for items with slopes of 1", unit)
         model, covariance, full = rescale_parameters(
             self.model, self.covariance, self.full_covariance, unit, shift
         )
@@ -632,14 +644,14 @@ class ItemBank:
             [1.0, 0.84]
         """
         at = self.has("predicted")
-        if not at.any() or self.covariance is None or self.model.dims > 1:
+        if not at.any() or self.covariance is None or self.axis is None:
             return self
-        if self.model.takes == "graded":
+        if self.model.is_polytomous:
             draws = self.subset(np.flatnonzero(at)).draws(DRAWS)
             model, covariance = expected_graded(
                 self.model, self.covariance, at, draws, self.population
             )
-        elif self.model.takes == "right/wrong":
+        elif self.model.has_categories:
             model, covariance = expected_logistic(self.model, self.covariance, at, self.population)
         else:
             return self
@@ -738,7 +750,7 @@ class ItemBank:
             top: number of categories, at least as many as the items have.
         """
         bank = self._with_room(top)
-        if cls.members and bank.model.key != cls.key:
+        if cls.members and type(bank.model) is not cls:
             return bank._in_mixture(tuple(member.key for member in cls.members), top)
         if cls.members or not bank.model.members:
             return bank
@@ -787,7 +799,7 @@ class ItemBank:
         For counts the expected share of right trials, for continuous scores the expected score.
         In several dimensions ``theta`` is a matrix, subjects x dimensions.
         """
-        if not isinstance(self.model, CategoricalModel):
+        if not self.model.has_categories:
             with precision("float64"):
                 points = ability_points(theta, self.model.dims)
                 return np.asarray(expected_responses(filled(self.model), points))[: self.n_items]
@@ -1057,7 +1069,7 @@ def is_bifactor(bank: ItemBank) -> bool:
 
 def one_ability(bank: ItemBank, purpose: str) -> None:
     """Raise for a multidimensional bank where ``purpose`` requires one dimension."""
-    if bank.model.dims > 1:
+    if bank.axis is None:
         raise argument_error(
             "bank", f"of one ability for {purpose}", f"{bank.model.dims} ({bank.model.key})"
         )

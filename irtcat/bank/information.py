@@ -16,12 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat._common.checks import ability_points, argument_error, finite_vector
+from irtcat._common.checks import argument_error, finite_vector
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
 from irtcat.bank.bank import ItemBank, one_ability
-from irtcat.models import ItemModel, filled
+from irtcat.models import ItemModel, ability_points, filled
 
 ABILITIES_AT_ONCE = 64
 """Abilities per block of `summed_information`: bounds its memory at 64 numbers an item."""
@@ -102,7 +102,7 @@ def fisher_information(bank: ItemBank, theta: Any) -> FloatArray:
     """
     points = ability_points(theta, bank.model.dims)
     with precision("float64"):
-        if bank.model.dims > 1:
+        if bank.axis is None:
             return np.asarray(_matrices(bank.model, points))
         # `filled` repeats the last item, so that banks of similar size share a compiled program.
         return np.asarray(_information(filled(bank.model), points))[: bank.n_items]
@@ -138,7 +138,7 @@ def test_information(
     if direction is None:
         return total
     u = finite_vector("direction", direction)
-    if bank.model.dims < 2 or len(u) != bank.model.dims or not np.any(u):
+    if bank.axis or len(u) != bank.model.dims or not np.any(u):
         raise argument_error("direction", "a vector with a number for each ability", direction)
     u = u / np.linalg.norm(u)
     return np.einsum("d,nde,e->n", u, total, u)

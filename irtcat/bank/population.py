@@ -84,9 +84,9 @@ class Population:
             raise argument_error("sd", "a finite number above 0", self.sd)
         if dims == 1:
             self._set(mean=float(mean.ravel()[0]), sd=float(sd.ravel()[0]), correlations=None)
-        else:
-            self._set(mean=np.broadcast_to(mean, dims).copy(), sd=np.broadcast_to(sd, dims).copy())
-        if dims > 1 and self.correlations is not None:
+            return
+        self._set(mean=np.broadcast_to(mean, dims).copy(), sd=np.broadcast_to(sd, dims).copy())
+        if self.correlations is not None:
             self._set(correlations=_checked_correlations(self.correlations, dims))
 
     def _set(self, **values: Any) -> None:
@@ -98,7 +98,7 @@ class Population:
         return f"Population({self}{n})"
 
     def __str__(self) -> str:
-        if self.dims > 1:
+        if self.axis is None:
             return f"{self.dims} abilities"
         kind = "mixture, mean" if self.parts else "density, mean"
         if self.is_normal:
@@ -109,6 +109,11 @@ class Population:
     def dims(self) -> int:
         """Number of abilities."""
         return int(np.size(self.mean))
+
+    @property
+    def axis(self) -> tuple[float, float] | None:
+        """Mean and SD of one ability; None for several."""
+        return None if np.ndim(self.mean) else (float(self.mean), float(self.sd))
 
     @property
     def is_normal(self) -> bool:
@@ -130,7 +135,7 @@ class Population:
         """
         if self.dims == dims:
             return self
-        if self.dims != 1 or not self.is_normal:
+        if self.axis is None or not self.is_normal:
             raise argument_error("populations", f"of {dims} abilities", self.dims)
         return replace(self, mean=np.full(dims, self.mean), sd=np.full(dims, self.sd))
 
@@ -240,7 +245,7 @@ class Population:
             return np.stack(by_part)[which, np.arange(n)]
         if self.nodes is not None:
             return rng.choice(self.nodes, n, p=self.weights)
-        if self.dims == 1:
+        if self.axis:
             return self.mean + self.sd * rng.normal(size=n)
         return self.mean + rng.normal(size=(n, self.dims)) @ np.linalg.cholesky(self.covariance).T
 
@@ -322,12 +327,12 @@ def _standard_nodes(dims: int, n_items: int) -> tuple[FloatArray, FloatArray]:
     """Nodes and weights of independent standard Normal abilities."""
     if dims > max(NODES_PER_AXIS):
         return _sobol(dims), np.full(N_SOBOL, 1 / N_SOBOL)
-    if dims == 1:
-        count = int(np.clip(129 * np.ceil(np.sqrt(n_items) / 8), 129, MAX_NODES)) | 1
-        z = np.linspace(-MAX_Z, MAX_Z, count)[:, None]
-    else:
+    if dims in NODES_PER_AXIS:
         axis = np.linspace(-6.0, 6.0, NODES_PER_AXIS[dims])
         z = np.stack(np.meshgrid(*[axis] * dims, indexing="ij"), -1).reshape(-1, dims)
+    else:
+        count = int(np.clip(129 * np.ceil(np.sqrt(n_items) / 8), 129, MAX_NODES)) | 1
+        z = np.linspace(-MAX_Z, MAX_Z, count)[:, None]
     weights = np.exp(-0.5 * (z**2).sum(axis=1))
     return z, weights / weights.sum()
 

@@ -252,7 +252,7 @@ def _check_target(target: Any, shape: tuple[int, ...]) -> FloatArray:
 
 def _multidimensional_slopes(bank: ItemBank, purpose: str) -> FloatArray:
     """The slopes of a multidimensional bank, items x dimensions; ``purpose`` is for the error."""
-    if bank.model.dims < 2:
+    if bank.axis:
         raise argument_error(
             "bank", f"of several abilities for {purpose}", f"a {bank.model.key} bank"
         )

@@ -13,7 +13,7 @@ from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import VERSION_GROUP, ItemBank
-from irtcat.models import CategoricalModel, as_points, filled, item_categories, probabilities
+from irtcat.models import as_points, filled, item_categories, probabilities
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 from irtcat.scoring import (
@@ -116,7 +116,7 @@ def coded(
     if not isinstance(responses, Responses):
         got = type(responses).__name__
         raise argument_error("responses", "Responses", got, "Use Responses.from_array.")
-    if not isinstance(bank.model, CategoricalModel):
+    if not bank.model.has_categories:
         must = "of items that are right/wrong or graded"
         raise argument_error("bank", must, f"a {bank.model.key} bank")
     if responses.is_fractional:

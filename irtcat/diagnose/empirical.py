@@ -7,14 +7,13 @@ import pandas as pd
 from scipy.special import betaincinv, expit, ndtri
 
 from irtcat._common.checks import (
-    argument_error,
     check_choice,
     check_count,
     check_interval,
     check_positive,
 )
 from irtcat._common.types import FloatArray, IntArray
-from irtcat.bank import ItemBank
+from irtcat.bank import ItemBank, one_ability
 from irtcat.diagnose.ability_groups import ability_groups
 from irtcat.diagnose.chi_square import Coded, coded, curves
 from irtcat.diagnose.residuals import abilities_of
@@ -96,8 +95,7 @@ def empirical_curves(
     if bandwidth is not None:
         check_positive("bandwidth", bandwidth)
     data = coded(bank, responses, mismatch=mismatch)
-    if data.bank.model.dims != 1:
-        raise argument_error("bank", "unidimensional", f"{data.bank.model.dims} dimensions")
+    one_ability(data.bank, "empirical curves")
     theta = abilities_of(data, abilities, method)
     selected = np.arange(data.bank.n_items) if items is None else data.bank.positions(items)
     tables = []

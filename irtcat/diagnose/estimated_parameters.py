@@ -10,7 +10,6 @@ from irtcat.bank import ItemBank
 from irtcat.models import column_names, field_columns, free_parameters, tied_parameters
 
 ESTIMATED = ("auto", "all", "none")
-WITH_FREE_SD = ("rasch", "pcm", "rsm")
 
 
 class Free(NamedTuple):
@@ -82,7 +81,7 @@ def free_of(bank: ItemBank, estimated: str = "auto") -> Free:
         return Free(np.zeros_like(possible), np.zeros(possible.shape[1], bool), False, 0, 0)
     mask = possible if estimated == "all" else possible & _with_errors(bank)
     dims = bank.model.dims
-    rotates = dims > 1 and bank.reference.correlations is None
+    rotates = bank.axis is None and bank.reference.correlations is None
     if rotates:
         rotates = bool(mask[:, list(field_columns(bank.model, ["slope"]))].all())
     n_pairs = dims * (dims - 1) // 2
@@ -90,7 +89,7 @@ def free_of(bank: ItemBank, estimated: str = "auto") -> Free:
     return Free(
         mask=mask,
         shared=_shared(bank, mask),
-        sd=bank.model.key in WITH_FREE_SD,
+        sd=bank.model.has_fixed_unit,
         n_correlations=n_correlations,
         n_rotations=n_pairs if rotates else 0,
         groups=tuple(bank.populations)[1:],
@@ -107,7 +106,7 @@ def _possible(bank: ItemBank) -> BoolArray:
     unused = bank.unused_categories
     if unused.any():
         possible &= ~bank.model.hold_unused(unused)[1]
-    if bank.model.dims > 1:
+    if bank.axis is None:  # slopes of 0 are not estimated: the item does not measure the ability
         slopes = list(field_columns(bank.model, ["slope"]))
         possible[:, slopes] &= bank.parameters()[:, slopes] != 0
     return possible

@@ -34,7 +34,6 @@ from irtcat.diagnose.chi_square import (
     rmsea,
 )
 from irtcat.diagnose.estimated_parameters import Free, free_of
-from irtcat.models import Nominal
 from irtcat.responses import Responses
 
 KINDS = ("auto", "M2", "C2")
@@ -440,7 +439,7 @@ def _root_mean_square(values: FloatArray) -> float:
 
 def _correlation_residuals(data: Coded, values: np.ndarray, c: Conditional) -> FloatArray:
     """Differences of observed and expected correlations of the codes; NaN for nominal items."""
-    if isinstance(data.bank.model, Nominal) or Nominal in data.bank.model.members:
+    if not data.bank.model.has_order:
         return np.full(1, np.nan)
     mean = c.mean @ c.weights
     cross = (c.mean * c.weights) @ c.mean.T

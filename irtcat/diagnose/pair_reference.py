@@ -91,7 +91,7 @@ def _parameters(data: Coded, free: Free) -> _Parameters:
 
 def _is_normal(population: Population) -> bool:
     """Whether it is one Normal ability: parameters of others are taken for known."""
-    return population.dims == 1 and population.nodes is None and not population.parts
+    return population.axis is not None and population.is_normal
 
 
 def _log_density_derivative(

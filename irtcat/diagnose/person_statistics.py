@@ -34,6 +34,9 @@ from irtcat.scoring import METHODS, Ability, warn_of_mixture
 CORRECTED = ("ml", "wle", "map")
 """Estimators with a known form of Snijders's correction."""
 
+CORRECTED_MULTIDIMENSIONAL = ("map",)
+"""Those of them with one for several abilities."""
+
 MIN_ITEMS = 10
 """Subjects with fewer answers are flagged by default."""
 MEASURES = ("lz", "lz_star", "outfit", "outfit_z", "infit", "infit_z")
@@ -112,11 +115,7 @@ def person_fit(
     measures["lz_star"][at_bound] = np.nan
     p = ndtr(measures["lz_star"])
     points = theta.reshape(len(theta), -1)
-    names = (
-        ["theta"]
-        if data.bank.model.dims == 1
-        else [f"theta_{i + 1}" for i in range(points.shape[1])]
-    )
+    names = ["theta"] if data.bank.axis else [f"theta_{i + 1}" for i in range(points.shape[1])]
     columns: dict[str, Any] = dict(zip(names, points.T, strict=True))
     columns |= {"n_items": n_items, "lz": measures.pop("lz"), "lz_star": measures.pop("lz_star")}
     columns |= {"p": p, "p_bh": benjamini_hochberg(p), **measures}
@@ -149,7 +148,7 @@ def _add_likelihood(
     for group in data.groups:
         mean[group.rows] = group.bank.population.mean
         precisions[group.rows] = np.linalg.inv(group.bank.population.covariance)
-    corrected = method in CORRECTED and (dims == 1 or method == "map")
+    corrected = method in (CORRECTED if data.bank.axis else CORRECTED_MULTIDIMENSIONAL)
     wle = method == "wle"
     n_cells = data.bank.n_items * data.bank.model.n_categories * (dims + 1)
     with precision("float64"):

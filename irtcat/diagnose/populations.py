@@ -164,7 +164,7 @@ def _bank(name: str, source: Any) -> ItemBank:
     if not isinstance(bank, ItemBank):
         raise argument_error(name, "an ItemBank or a Fit", type(source).__name__)
     frame = bank.to_frame()
-    if bank.model.dims == 1 and ("b" not in frame or frame["b"].isna().all()):
+    if bank.axis and ("b" not in frame or frame["b"].isna().all()):
         raise argument_error(name, "of items with a difficulty b", f"a {bank.model.key} bank")
     return bank
 

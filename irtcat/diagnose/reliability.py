@@ -7,10 +7,10 @@ import pandas as pd
 
 from irtcat._common.checks import argument_error, check_choice
 from irtcat._common.types import FloatArray, IntArray
-from irtcat.bank import ItemBank, fisher_information
+from irtcat.bank import ItemBank, fisher_information, one_ability
 from irtcat.bank.bank import is_bifactor
 from irtcat.diagnose.chi_square import curves, population_nodes
-from irtcat.models import CategoricalModel, measured, take
+from irtcat.models import measured, take
 from irtcat.responses import Responses
 from irtcat.scoring import Ability
 
@@ -56,8 +56,7 @@ def marginal_reliability(bank: ItemBank, *, group: Any = None) -> float:
 def _check_unidimensional(bank: ItemBank) -> None:
     if not isinstance(bank, ItemBank):
         raise argument_error("bank", "an ItemBank", type(bank).__name__, "Of a fit: fit.bank.")
-    if bank.model.dims != 1:
-        raise argument_error("bank", "unidimensional", f"{bank.model.dims} dimensions")
+    one_ability(bank, "reliability")
 
 
 def empirical_reliability(abilities: Ability) -> float | FloatArray:
@@ -280,7 +279,7 @@ def omega(bank: ItemBank, *, group: Any = None) -> dict[str, float]:
     """
     if not isinstance(bank, ItemBank):
         raise argument_error("bank", "an ItemBank", type(bank).__name__, "Of a fit: fit.bank.")
-    if not isinstance(bank.model, CategoricalModel):
+    if not bank.model.has_categories:
         must = "of items that are right/wrong or graded"
         raise argument_error("bank", must, f"a {bank.model.key} bank")
     bank = bank if group is None else bank.of_group(group)
@@ -293,7 +292,7 @@ def omega(bank: ItemBank, *, group: Any = None) -> dict[str, float]:
     mean, variance = _moments(bank, points)
     true = _variance(mean.sum(axis=0), weights)
     share = true / (true + float(variance.sum(axis=0) @ weights))
-    return {"total": share, "hierarchical": share if bank.model.dims == 1 else float("nan")}
+    return {"total": share, "hierarchical": share if bank.axis else float("nan")}
 
 
 def _moments(bank: ItemBank, points: FloatArray) -> tuple[FloatArray, FloatArray]:

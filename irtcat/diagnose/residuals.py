@@ -55,7 +55,6 @@ def abilities_of(data: Coded, abilities: Any, method: str) -> FloatArray:
     Raises:
         InputError: for an unknown method, or abilities that are not those of the subjects.
     """
-    n, dims = data.responses.n_subjects, data.bank.model.dims
     if abilities is None:
         check_choice("method", method, METHODS)
         theta = scored(data, method).theta
@@ -68,10 +67,11 @@ def abilities_of(data: Coded, abilities: Any, method: str) -> FloatArray:
             theta = np.asarray(abilities, float)
         except (TypeError, ValueError):
             raise argument_error("abilities", "numbers, one per subject", abilities) from None
-    shape = (n,) if dims == 1 else (n, dims)
+    shape = (data.responses.n_subjects, *np.shape(data.bank.population.mean))
     if np.shape(theta) != shape:
         raise argument_error("abilities", f"of shape {shape}", np.shape(theta))
-    theta = np.where((data.values >= 0).any(axis=1).reshape(-1, *[1] * (dims > 1)), theta, np.nan)
+    has_answers = (data.values >= 0).any(axis=1)
+    theta = np.where(has_answers.reshape(-1, *[1] * (len(shape) - 1)), theta, np.nan)
     if np.isinf(theta).any():
         raise argument_error("abilities", "finite, or NaN for subjects to leave out", "inf")
     if not np.isfinite(theta).any():

@@ -284,13 +284,14 @@ def _check_model(model: Any) -> None:
 
 def _takes_abilities(cls: Any) -> bool:
     """Whether a model has a slope for each ability, and a scale that `ItemBank.rescale` moves."""
+    design = Design(np.full(1, 2), dims=2)
     if "slope" not in cls.parameters or cls.parameters["slope"].tied or cls.members:
         return False
     try:
-        blank = cls.blank(Design(np.full(1, 2), 2))
+        blank = cls.blank(design)
     except (TypeError, ValueError, KeyError):
         return False
-    return bool(blank.dims == 2 and np.shape(blank.slope) == (1, 2))
+    return bool(blank.dims == design.dims and np.shape(blank.slope) == design.slope_shape)
 
 
 def _on_axis(

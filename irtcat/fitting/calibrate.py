@@ -70,7 +70,7 @@ def _em(responses: Any, cls: type[ItemModel], specification: Specification[EM]) 
 def _has_several(specification: Specification[EM]) -> bool:
     """Whether the arguments ask for several abilities, or for a density of nodes on a grid."""
     anchors = specification.anchors
-    anchored = isinstance(anchors, ItemBank) and anchors.model.dims > 1
+    anchored = isinstance(anchors, ItemBank) and anchors.axis is None
     asked = (specification.pattern, specification.structure, specification.density)
     return specification.dims not in (None, 1) or anchored or any(p is not None for p in asked)
 
@@ -102,10 +102,10 @@ def _best_of_starts(responses: Any, cls: type[ItemModel], specification: Specifi
 
 def _check_taken(solver: Solver, arguments: Mapping[str, Any]) -> None:
     """Reject an argument that the solver does not use, unless it has its default value."""
-    if solver.takes is None:
+    if solver.arguments is None:
         return
     for name, parameter in inspect.signature(fit).parameters.items():
-        if name in {"responses", "model", "solver", "progress", *solver.takes}:
+        if name in {"responses", "model", "solver", "progress", *solver.arguments}:
             continue
         value, default = arguments[name], parameter.default
         if value is not default and (default is None or value != default):
@@ -119,7 +119,7 @@ def _checked(data: Any, cls: type[ItemModel], devices: Any) -> Responses | Respo
     """The responses or their source, checked for calibration."""
     if isinstance(data, Responses):
         _check_categories(data, cls)
-        if devices is not None and cls.takes in ("counts", "fractions"):
+        if devices is not None and not cls.has_categories:
             raise argument_error("devices", f"left out for the {cls.key} model", devices)
         # Other processes may hold more subjects of this fit: they are counted in `Sharded`.
         n_used = int(data.observed.any(axis=1).sum()) if devices is None else 2
@@ -147,7 +147,7 @@ def _checked(data: Any, cls: type[ItemModel], devices: Any) -> Responses | Respo
             "Read each process's rows into memory, or fit on one device.",
         )
     _check_categories(source, cls)
-    if cls.takes in ("counts", "fractions"):
+    if not cls.has_categories:
         raise InputError(
             f"The {cls.key} model is fitted to responses in memory. Got a source that is read in "
             "passes. Read it with irtcat.read_responses."
@@ -157,8 +157,8 @@ def _checked(data: Any, cls: type[ItemModel], devices: Any) -> Responses | Respo
 
 def _check_categories(responses: Responses | ResponseSource, cls: type[ItemModel]) -> None:
     """Reject responses of a type that the model does not support."""
-    if cls.takes != "graded" and responses.n_categories != 2:
-        graded = ", ".join(name for name, other in MODELS.items() if other.takes == "graded")
+    if not cls.is_polytomous and responses.n_categories != 2:
+        graded = ", ".join(name for name, other in MODELS.items() if other.is_polytomous)
         codes = getattr(responses, "codes", range(responses.n_categories))
         rare = []
         if isinstance(responses, Responses):
@@ -172,12 +172,12 @@ def _check_categories(responses: Responses | ResponseSource, cls: type[ItemModel
             f"{responses.n_categories} (codes {', '.join(map(str, codes))}).{slips} "
             f"Score them right/wrong first, or {advice}; {HOW_TO_MIX}."
         )
-    if cls.takes == "graded" and isinstance(responses, Responses) and responses.is_fractional:
+    if cls.is_polytomous and isinstance(responses, Responses) and responses.is_fractional:
         raise InputError(
             f"The {cls.key} model is for responses in categories. Got fractions. "
             "Use a right/wrong model (fractions then count as shares of an answer)."
         )
-    if cls.takes == "fractions" and isinstance(responses, Responses) and responses.is_binary:
+    if cls.is_density and isinstance(responses, Responses) and responses.is_binary:
         raise InputError(
             f"The {cls.key} model is for scores between 0 and 1. Got right/wrong answers alone. "
             "Use a model for those (2pl)."
@@ -195,7 +195,7 @@ def _checked_structure(arguments: Mapping[str, Any], nodes: int | None) -> str |
             raise argument_error("density", "normal for several abilities", density)
         return None
     anchors = arguments["anchors"]
-    several |= isinstance(anchors, ItemBank) and anchors.model.dims > 1
+    several |= isinstance(anchors, ItemBank) and anchors.axis is None
     name = model.lower() if isinstance(model, str) else ""
     if name == "bifactor":
         if structure not in (None, "bifactor"):
@@ -203,7 +203,7 @@ def _checked_structure(arguments: Mapping[str, Any], nodes: int | None) -> str |
         structure, several = "bifactor", True
     if name in ALIASES and not several and dims is None:
         raise argument_error("dims", f"given (or a pattern) for the {name} model", dims)
-    if dims == 1 and name in ALIASES:
+    if dims is not None and name in ALIASES:
         check_count("dims", dims, least=2)
     if not several:
         for argument, value in (("correlated", arguments["correlated"] or None), ("nodes", nodes)):

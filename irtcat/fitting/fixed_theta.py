@@ -45,7 +45,6 @@ from irtcat.latent import item_curves
 from irtcat.latent.line import STENCIL
 from irtcat.models import (
     STANDARD_FORM,
-    Beta,
     ItemModel,
     column_names,
     field_columns,
@@ -320,8 +319,8 @@ def fit_fixed_theta(responses: Any, cls: type[ItemModel], specification: Specifi
     names, slopes = column_names(setup.template), field_columns(setup.template, ["slope"])
     at_bound = at_bounds(ended.params, setup.prior.constraints)
     states = item_states(setup.prior, start, params, covariance, names, slopes, at_bound)
-    if isinstance(blank, Beta):
-        states["at_edge"] = share_at_edge(data.rows.x, blank.edge)
+    if "edge" in cls.fixed:
+        states["at_edge"] = share_at_edge(data.rows.x, blank.edge)  # type: ignore[attr-defined]
     statistics = item_statistics(responses, data.categories, start, states)
     bank = bank_of(responses, cls, blank, params, covariance, None, population, statistics)
     return _result(data, setup, bank, ended)

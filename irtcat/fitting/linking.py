@@ -15,12 +15,10 @@ from irtcat._common.checks import InputError, argument_error, check_choice, shor
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray
-from irtcat.bank import ItemBank
+from irtcat.bank import ItemBank, one_ability
 from irtcat.bank._difficulty import usual_errors, weights_of
 from irtcat.models import (
-    CategoricalModel,
     ItemModel,
-    Rasch,
     expected_responses,
     probabilities,
 )
@@ -105,7 +103,7 @@ class _Task:
     @property
     def fixed_unit(self) -> bool:
         """Whether the unit of the scale is fixed (slopes of 1)."""
-        return isinstance(self.bank.model, Rasch)
+        return self.bank.model.has_fixed_unit
 
     def only(self, used: BoolArray) -> "_Task":
         """The same with some of the items."""
@@ -251,7 +249,7 @@ def _rescaled(model: ItemModel, unit: Any, shift: Any) -> ItemModel:
 
 def _curves(model: ItemModel, nodes: Array) -> Array:
     """Probabilities of the categories for categorical models, else expected responses."""
-    if isinstance(model, CategoricalModel):
+    if model.has_categories:
         return probabilities(model, nodes)
     return expected_responses(model, nodes)[..., None]
 
@@ -370,16 +368,15 @@ def _task(bank: ItemBank, reference: ItemBank) -> _Task:
     for name, value in (("bank", bank), ("reference", reference)):
         if not isinstance(value, ItemBank):
             raise argument_error(name, "an ItemBank", type(value).__name__)
-        if value.model.dims != 1:
-            raise argument_error(name, "a bank with one ability", f"{value.model.dims}")
-    if isinstance(bank.model, Rasch) != isinstance(reference.model, Rasch):
+        one_ability(value, "a link")
+    if bank.model.has_fixed_unit != reference.model.has_fixed_unit:
         raise argument_error("bank", f"a {reference.model.key} bank", bank.model.key)
     if bank.model.n_categories != reference.model.n_categories:
         raise argument_error(
             "bank", f"of {reference.model.n_categories} categories", bank.model.n_categories
         )
     common = bank.item_ids[np.isin(bank.item_ids, reference.item_ids)]
-    least = 1 if isinstance(bank.model, Rasch) else 2
+    least = 1 if bank.model.has_fixed_unit else 2
     if len(common) < least:
         raise argument_error(
             "bank", f"a bank that shares {least} items or more with the reference", len(common)

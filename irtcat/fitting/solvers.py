@@ -29,7 +29,7 @@ class Solver:
     """
 
     key: ClassVar[str]
-    takes: ClassVar[frozenset[str] | None] = None
+    arguments: ClassVar[frozenset[str] | None] = None
     """Arguments of `fit`, beside responses, model and progress, that apply; None for all."""
 
     tolerance: float | None = None
@@ -140,7 +140,7 @@ class VI(Solver):
     """
 
     key: ClassVar[str] = "vi"
-    takes: ClassVar[frozenset[str] | None] = frozenset({"priors", "positive"})
+    arguments: ClassVar[frozenset[str] | None] = frozenset({"priors", "positive"})
 
     steps: int = 3000
     learning_rate: float = 0.3
@@ -185,7 +185,7 @@ class Joint(Solver):
     """
 
     key: ClassVar[str] = "joint"
-    takes: ClassVar[frozenset[str] | None] = frozenset({"priors", "positive"})
+    arguments: ClassVar[frozenset[str] | None] = frozenset({"priors", "positive"})
 
     max_iterations: int = 500
 

@@ -372,7 +372,7 @@ def _from_series(data: pd.Series, options: Options, codes: Any) -> Responses:
 
 def _from_xarray(data: Any, options: Options, codes: Any, name: str) -> Responses:
     """A DataArray of two dimensions."""
-    if not hasattr(data, "to_numpy") or len(data.dims) != 2:
+    if not hasattr(data, "to_numpy") or data.ndim != 2:
         got = f"{type(data).__name__} with dimensions {', '.join(map(str, data.dims))}"
         raise argument_error(name, "a DataArray of two dimensions, subjects and items", got)
     first, second = (str(dim) for dim in data.dims)

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array
 
 from irtcat._common.checks import InputError
-from irtcat.models import Binomial, ItemModel, pack_counts
+from irtcat.models import ItemModel, pack_counts
 from irtcat.responses import Responses
 
 SHARED_BYTES = 2**20
@@ -40,15 +40,14 @@ def cells_of(
     Raises:
         InputError: fractions without numbers of trials for items that count trials.
     """
-    if model.takes == "counts":
+    if "trials" in model.fixed:
         if trials is None:
-            assert isinstance(model, Binomial)
-            trials = np.asarray(model.trials)
+            trials = np.asarray(model.trials)  # type: ignore[union-attr]
         n = _trials(responses)
         k = np.rint(np.nan_to_num(_as_fractions(responses.values)) * n)
         has_missing = bool((n != trials).any())
         return Cells(pack_counts(k, n), has_missing)
-    if model.takes == "fractions":
+    if model.is_density:
         return Cells(_as_fractions(responses.values), responses.has_missing)
     return Cells(responses.values, responses.has_missing)
 

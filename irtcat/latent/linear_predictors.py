@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat.models import ItemModel, Mixed, member_columns, unpack
+from irtcat.models import ItemModel, member_columns, unpack
 
 
 class Part(NamedTuple):
@@ -46,9 +46,9 @@ class Part(NamedTuple):
         ]
 
 
-def _members(template: ItemModel) -> list[tuple[Any, Any, Any]]:
+def _members(template: Any) -> list[tuple[Any, Any, Any]]:
     """The items as each model, the columns of its parameters, and the mask of its items."""
-    if not isinstance(template, Mixed):
+    if not template.members:
         return [(template, slice(None), None)]
     kinds = enumerate(template.as_members())
     return [

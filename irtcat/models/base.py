@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from irtcat._common.checks import argument_error, finite_vector
 from irtcat._common.compilation import jit
 from irtcat._common.types import BoolArray, FloatArray
 
@@ -144,14 +145,40 @@ class ItemModel(eqx.Module):
             differ in their number.
         members: the models of the items in a mixture (see `irtcat.models.mixed`).
         vectors: parameters that are vectors in a member.
+        is_polytomous: whether items may have more than two categories; follows from ``takes``.
+        has_categories: whether responses are categories with probabilities (`CategoricalModel`).
+        has_order: whether a higher category means more ability.
+        is_density: whether the curves are densities of continuous scores: likelihoods need double
+            precision, and starting values the mean square of the scores.
+        has_fixed_unit: whether all slopes are 1, so that items can be shifted but not stretched.
+        has_facets: whether levels of facets may shift the items.
+        closed_form: the closed form of the M-step: "logistic" (slopes and intercept of a logistic
+            curve), "logistic trials" (the same in numbers of trials), "predictors" (links of linear
+            predictors), or "" (automatic differentiation).
+        has_predictors: whether the curves are links of linear predictors.
+        has_logistic_link: whether these are logistic curves, with asymptotes or without.
     """
 
     key: eqx.AbstractClassVar[str]
     takes: eqx.AbstractClassVar[str]
+    is_polytomous: ClassVar[bool] = False
+    has_categories: ClassVar[bool] = False
+    has_order: ClassVar[bool] = True
+    is_density: ClassVar[bool] = False
+    has_fixed_unit: ClassVar[bool] = False
+    has_facets: ClassVar[bool] = False
+    closed_form: ClassVar[str] = ""
+    has_predictors: ClassVar[bool] = False
+    has_logistic_link: ClassVar[bool] = False
     parameters: ClassVar[Mapping[str, Parameter]] = {}
     fixed: ClassVar[tuple[str, ...]] = ()
     members: ClassVar[tuple[Any, ...]] = ()
     vectors: ClassVar[frozenset[str]] = frozenset()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if isinstance(takes := vars(cls).get("takes"), str):
+            cls.is_polytomous = takes == "graded"
 
     @property
     @abc.abstractmethod
@@ -219,6 +246,10 @@ class ItemModel(eqx.Module):
         In several dimensions ``mean`` is a vector and ``sd`` a square matrix.
         """
 
+    def untied(self) -> "ItemModel":
+        """The same curves by a model whose items share no parameters for their categories."""
+        return self
+
     def hold_unused(
         self: ModelT, unused: Bool[np.ndarray, "items categories"]
     ) -> tuple[ModelT, BoolArray]:
@@ -275,6 +306,8 @@ def shares_of(
 
 class CategoricalModel(ItemModel):
     """Models of responses in categories 0..K-1, given by the categories' log-probabilities."""
+
+    has_categories: ClassVar[bool] = True
 
     @abc.abstractmethod
     def log_probs(self, theta: Float[Array, " dims"]) -> Float[Array, " categories"]:
@@ -467,6 +500,27 @@ def restricted(model: ModelT, abilities: np.ndarray) -> ModelT:
 def as_points(nodes: Float[Array, "nodes *dims"]) -> Float[Array, "nodes dims"]:
     """Abilities as vectors: a one-dimensional array has one ability per node."""
     return nodes[:, None] if nodes.ndim == 1 else nodes
+
+
+def ability_points(theta: Any, dims: int) -> np.ndarray:
+    """Convert theta to a vector for one dimension, to a matrix (subjects x dims) for more.
+
+    Example:
+        >>> ability_points(1, 1)
+        array([1.])
+        >>> ability_points([1, 2], 2)
+        array([[1., 2.]])
+    """
+    if dims == 1:
+        return finite_vector("theta", theta)
+    must = f"a subjects x {dims} matrix of finite numbers, one column per dimension"
+    try:
+        points = np.atleast_2d(np.asarray(theta, float))
+    except (TypeError, ValueError):
+        raise argument_error("theta", must, theta) from None
+    if points.ndim != 2 or points.shape[1] != dims or not np.isfinite(points).all():
+        raise argument_error("theta", must, np.asarray(theta).tolist())
+    return points
 
 
 @jit

@@ -62,6 +62,7 @@ class Beta(ItemModel):
 
     key: ClassVar[str] = "beta"
     takes: ClassVar[str] = "fractions"
+    is_density: ClassVar[bool] = True
     n_categories: ClassVar[int] = 2
     dims: ClassVar[int] = 1
     fixed: ClassVar[tuple[str, ...]] = ("edge",)

@@ -57,6 +57,7 @@ class Binomial(ItemModel):
 
     key: ClassVar[str] = "binomial"
     takes: ClassVar[str] = "counts"
+    closed_form: ClassVar[str] = "logistic trials"
     n_categories: ClassVar[int] = 2
     dims: ClassVar[int] = 1
     fixed: ClassVar[tuple[str, ...]] = ("trials",)

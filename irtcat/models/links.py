@@ -48,9 +48,11 @@ class Link(abc.ABC):
     Attributes:
         has_predictor_per_contrast: whether there are as many predictors as categories but the
             first; otherwise there are two categories.
+        is_logistic: whether it is that of the logistic models (`Asymptotes`).
     """
 
     has_predictor_per_contrast: ClassVar[bool] = True
+    is_logistic: ClassVar[bool] = False
 
     @staticmethod
     def pairs(n_predictors: int) -> list[tuple[int, int]]:
@@ -205,6 +207,7 @@ class Asymptotes(Link):
     upper: bool
 
     has_predictor_per_contrast: ClassVar[bool] = False
+    is_logistic: ClassVar[bool] = True
 
     def log_probs(self, z: Array, gaps: Array) -> Array:
         """Log-probabilities of wrong and right."""
@@ -266,6 +269,13 @@ class LinkModel(CategoricalModel):
 
     link: eqx.AbstractClassVar[Any]
     one_per_item: ClassVar[str] = "intercept"
+    closed_form: ClassVar[str] = "predictors"
+    has_predictors: ClassVar[bool] = True
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if isinstance(link := vars(cls).get("link"), Link):
+            cls.has_logistic_link = link.is_logistic
 
     @property
     def dims(self) -> int:

@@ -71,6 +71,8 @@ class Rasch(LinkModel):
     key: ClassVar[str] = "rasch"
     takes: ClassVar[str] = "right/wrong"
     n_categories: ClassVar[int] = 2
+    has_fixed_unit: ClassVar[bool] = True
+    has_facets: ClassVar[bool] = True
     link: ClassVar[Link] = Asymptotes(lower=False, upper=False)
     parameters: ClassVar[Mapping[str, Parameter]] = {"intercept": INTERCEPT}
 
@@ -171,6 +173,7 @@ class BinaryModel(LinkModel):
 class _TwoParameters(BinaryModel):
     """``P = sigmoid(slope . theta + intercept)``."""
 
+    closed_form: ClassVar[str] = "logistic"
     link: ClassVar[Link] = Asymptotes(lower=False, upper=False)
 
     def log_probs(self, theta: Float[Array, " dims"]) -> Float[Array, " categories"]:

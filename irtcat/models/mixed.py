@@ -51,6 +51,8 @@ class Mixed(CategoricalModel):
     categories: PerItem
 
     takes: ClassVar[str] = "graded"
+    closed_form: ClassVar[str] = "predictors"
+    has_predictors: ClassVar[bool] = True
     fixed: ClassVar[tuple[str, ...]] = ("kind", "categories")
 
     @property
@@ -203,13 +205,14 @@ def mixture(keys: tuple[str, ...]) -> type[Mixed]:
     members = tuple(MIXABLE[key] for key in keys)
     names = list(dict.fromkeys(name for member in members for name in parameter_names(member)))
     vectors = frozenset(name for member in members for name in _vectors(member))
-    graded = any(member.takes == "graded" for member in members)
+    graded = any(member.is_polytomous for member in members)
     body = {
         "__module__": __name__,
         "__doc__": f"Items of the models {', '.join(keys)} in one bank.",
         "__annotations__": dict.fromkeys(names, Float[Array | np.ndarray, "..."]),
         "key": "+".join(keys),
         "takes": "graded" if graded else "right/wrong",
+        "has_order": all(member.has_order for member in members),
         "members": members,
         "vectors": vectors,
         "parameters": {name: _declared(name, members) for name in names},

@@ -184,6 +184,7 @@ class PartialCredit(_ItemSteps):
     categories: PerItem
 
     key: ClassVar[str] = "pcm"
+    has_fixed_unit: ClassVar[bool] = True
     parameters: ClassVar[Mapping[str, Parameter]] = {"intercept": STEP_INTERCEPT}
 
     def _as_gpcm(self, slope: Param | float = 1.0) -> GPCM:
@@ -313,10 +314,16 @@ class RatingScale(_CommonSteps):
     step: Steps
 
     key: ClassVar[str] = "rsm"
+    has_fixed_unit: ClassVar[bool] = True
+    has_facets: ClassVar[bool] = True
     parameters: ClassVar[Mapping[str, Parameter]] = {"location": INTERCEPT, "step": COMMON_STEP}
 
     def _with_slope(self) -> GeneralisedRatingScale:
         return GeneralisedRatingScale(jnp.ones_like(self.location), self.location, self.step)
+
+    def untied(self) -> GPCM:
+        """The same curves with intercepts of their own."""
+        return self._with_slope().as_gpcm()
 
     def predictors(self) -> Predictors:
         """One for each category but 0."""

@@ -115,8 +115,7 @@ def predict_gpirt(task: Task) -> Estimate:
 def _posterior(task: Task) -> Posterior:
     """The posterior of the ability; of several abilities quasi-random draws from its Normal."""
     ability = score(task.bank.subset(task.chosen), task.answers, prior=task.prior)
-    if task.bank.model.dims == 1:
-        assert ability.nodes is not None  # eap always returns its posterior
+    if ability.nodes is not None:  # eap of one ability returns its posterior
         assert ability.weights is not None
         return Posterior(ability.nodes, ability.weights)
     mean, covariance = np.asarray(ability.theta), np.asarray(ability.covariance)

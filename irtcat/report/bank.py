@@ -21,11 +21,17 @@ from irtcat.report.blocks import (
     table,
     words,
 )
-from irtcat.report.curves import axis_of, item_curves, item_location
+from irtcat.report.curves import axis_of, item_curves, item_location, location_names
 from irtcat.report.names import TEXTS, are_hashes, listed
 from irtcat.report.remarks import Note, common_flags
 
-CORRECTNESS = ("right/wrong", "counts")
+MEAN_SHARE = {
+    "right/wrong": "Mean share right",
+    "counts": "Mean share right",
+    "graded": "Mean share of points",
+    "fractions": "Mean share of points",
+}
+SHARE = {"graded": "Share of points", "fractions": "Share of points"}
 MOST_METADATA = 8
 """Metadata columns shown of each kind (short values, long texts)."""
 MOST_LETTERS = 60
@@ -74,7 +80,7 @@ def bank_section(
         rest = [[flag.text for flag in of_item if flag.text not in common] for of_item in flags]
         frame = frame.assign(flag=["; ".join(texts) for texts in rest])
     blocks: list[Block] = []
-    if bank.model.dims == 1:
+    if bank.axis:
         blocks += information_figures(bank, subset)
     if np.isfinite(item_location(bank, frame)[0]).any():
         blocks.append(_map(frame, bank))
@@ -90,12 +96,12 @@ def bank_section(
 
 
 def _about(bank: ItemBank) -> str:
-    if bank.model.dims > 1:
+    if bank.axis is None:
         return (
             f"The items measure {bank.model.dims} dimensions. Each item's curves run along the "
             "direction in which it discriminates best."
         )
-    mean, sd = bank.population.mean, bank.population.sd
+    mean, sd = bank.axis
     return (
         f"Abilities and difficulties are on one scale; the calibration population has mean "
         f"{mean:.4g} and standard deviation {sd:.3g}. An item's curve shows "
@@ -114,10 +120,9 @@ def _facts(bank: ItemBank, frame: pd.DataFrame) -> dict[str, str]:
         elif isinstance(value, str):
             facts[label] = value
     if "proportion_correct" in frame and frame["proportion_correct"].notna().any():
-        share = "Mean share right" if bank.model.takes in CORRECTNESS else "Mean share of points"
-        facts[share] = f"{frame['proportion_correct'].mean():.1%}"
-    if bank.model.dims == 1:
-        information = float(test_information(bank, bank.population.mean)[0])
+        facts[MEAN_SHARE[bank.model.takes]] = f"{frame['proportion_correct'].mean():.1%}"
+    if bank.axis:
+        information = float(test_information(bank, bank.axis[0])[0])
         error = f"{information**-0.5:.3f}" if information > 0 else "—"
         facts["SE at the mean ability"] = error
     return facts
@@ -207,7 +212,7 @@ def _map(frame: pd.DataFrame, bank: ItemBank) -> Block:
         subject = "item has" if undefined == 1 else "items have"
         description += f" {undefined:,} {subject} no difficulty and no dot."
     flagged = frame["flag"].fillna("").astype(str).ne("") if "flag" in frame else None
-    x, y = ("b", "a") if bank.model.dims == 1 else ("mdiff", "mdisc")
+    x, y = location_names(bank)
     figure = points(
         "Difficulty and discrimination", words(x), words(y), ((), ()), (), description,
         opens="items",
@@ -229,16 +234,17 @@ def item_table(
             continue
         share = name == "proportion_correct"
         minor = name.startswith("se_") or name in ("n_responses",)
-        label = "Share of points" if share and bank.model.takes not in CORRECTNESS else None
+        label = SHARE.get(bank.model.takes) if share else None
         main = name in MAIN
         columns.append(column(name, frame[key], label, minor=minor, percent=share, main=main))
     if hasattr(bank.model, "trials"):
         columns.append(column("trials", np.asarray(bank.model.trials)))
-    if bank.model.dims == 1:
-        theta = bank.population.mean + bank.population.sd * SPREAD
+    if bank.axis:
+        mean, sd = bank.axis
+        theta = mean + sd * SPREAD
         weight = np.exp(-0.5 * SPREAD**2)
-        mean = summed_information(bank, theta, weight / weight.sum())
-        columns.append(column("information", mean, "Mean information"))
+        information = summed_information(bank, theta, weight / weight.sum())
+        columns.append(column("information", information, "Mean information"))
     if subset is not None:
         chosen = np.isin(bank.item_ids, np.asarray(subset, str))
         columns.append(column("chosen", np.where(chosen, "selected", ""), "Selected"))

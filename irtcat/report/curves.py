@@ -7,10 +7,9 @@ import pandas as pd
 
 from irtcat._common.precision import precision
 from irtcat.bank import ItemBank, fisher_information
-from irtcat.models import CategoricalModel, expected_responses, item_categories
+from irtcat.models import expected_responses, item_categories
 from irtcat.report.blocks import Block, numbers
 
-LOGISTIC = {"rasch", "1pl", "2pl", "3pl", "4pl", "feasibility", "binomial"}
 """Models whose curves the page computes from a, b, c and d (and the number of trials)."""
 
 NODES, FINE_NODES, MANY = 25, 41, 2000
@@ -32,10 +31,15 @@ CURVES = {
 
 def item_location(bank: ItemBank, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Difficulty and discrimination of every item; MDIFF and MDISC if multidimensional."""
-    names = ("b", "a") if bank.model.dims == 1 else ("mdiff", "mdisc")
+    names = location_names(bank)
     if not set(names) <= set(frame):
         return np.full(len(frame), np.nan), np.full(len(frame), np.nan)
     return frame[names[0]].to_numpy(float), frame[names[1]].to_numpy(float)
+
+
+def location_names(bank: ItemBank) -> tuple[str, str]:
+    """Published names of difficulty and discrimination, on the common axis or on each item's."""
+    return ("b", "a") if bank.axis else ("mdiff", "mdisc")
 
 
 def axis_of(bank: ItemBank) -> tuple[float, float]:
@@ -44,9 +48,7 @@ def axis_of(bank: ItemBank) -> tuple[float, float]:
     Of several abilities 0 and 1: each item has an axis of its own, along which it discriminates
     best.
     """
-    if bank.model.dims > 1:
-        return 0.0, 1.0
-    return float(bank.population.mean), float(bank.population.sd)
+    return bank.axis or (0.0, 1.0)
 
 
 def item_curves(bank: ItemBank, frame: pd.DataFrame, observed: Any = None) -> Block:
@@ -58,7 +60,9 @@ def item_curves(bank: ItemBank, frame: pd.DataFrame, observed: Any = None) -> Bl
     mean, sd = axis_of(bank)
     block: Block = {"mean": numbers([mean])[0], "sd": numbers([sd])[0],
                     "label": CURVES[bank.model.takes]}  # fmt: skip
-    if bank.model.dims > 1 or bank.model.key in LOGISTIC:
+    model = bank.model
+    by_formula = model.has_logistic_link or model.closed_form.startswith("logistic")
+    if by_formula or bank.axis is None:
         # The table leaves out difficulties that are not determined; the curves need them.
         b, a = item_location(bank, pd.DataFrame(bank.published()[0]))
         b = np.where(np.abs(a) * sd < FLAT, np.nan, b)
@@ -72,8 +76,7 @@ def item_curves(bank: ItemBank, frame: pd.DataFrame, observed: Any = None) -> Bl
             block["times"] = numbers(bank.model.trials)
         flat = np.flatnonzero(~np.isfinite(b))
         if len(flat):  # constant curves
-            dims = bank.model.dims
-            theta = [mean] if dims == 1 else np.zeros((1, dims))
+            theta = np.full((1, *np.shape(bank.population.mean)), mean)
             level = bank.subset(flat).probability(theta)[:, 0]
             block["flat"] = {str(i): numbers([p])[0] for i, p in zip(flat, level, strict=True)}
     else:
@@ -86,7 +89,7 @@ def item_curves(bank: ItemBank, frame: pd.DataFrame, observed: Any = None) -> Bl
 
 def _at_nodes(bank: ItemBank, theta: np.ndarray) -> Block:
     """Expected score, information and (in small banks) category probabilities at nodes."""
-    if isinstance(bank.model, CategoricalModel):
+    if bank.model.has_categories:
         with precision("float64"):
             expected = np.asarray(expected_responses(bank.model, theta))
         expected = expected / np.maximum(item_categories(bank.model) - 1.0, 1)[:, None]
@@ -104,9 +107,9 @@ def _at_nodes(bank: ItemBank, theta: np.ndarray) -> Block:
         "most": numbers(most),
         "i": [packed(curve, letters) for curve in information / most[:, None]],
     }
-    if bank.model.key == "nominal":
+    if not (bank.model.has_order or bank.model.members):
         block["unordered"] = 1
-    n = int(item_categories(bank.model).max()) if isinstance(bank.model, CategoricalModel) else 2
+    n = int(item_categories(bank.model).max()) if bank.model.has_categories else 2
     if n > 2 and 2 * len(bank) * n * len(theta) <= CATEGORY_BYTES:
         probabilities = bank.category_probabilities(theta)
         counts = item_categories(bank.model)

@@ -13,7 +13,7 @@ from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank, one_ability
-from irtcat.models import CategoricalModel, filled, item_categories
+from irtcat.models import filled, item_categories
 
 REACH = 50.0
 """SDs of the population within which locations are searched."""
@@ -73,7 +73,7 @@ def ordered_item_booklet(bank: ItemBank, response_probability: float = 2 / 3) ->
         Huynh (2006), Educational Measurement: Issues and Practice 25(2), 19-20 (RP67).
     """
     one_ability(bank, "an ordered item booklet")
-    if not isinstance(bank.model, CategoricalModel):
+    if not bank.model.has_categories:
         raise argument_error("bank", "a bank of items with categories", bank.model.key)
     check_interval("response_probability", response_probability)
     rp = float(response_probability)

@@ -22,7 +22,7 @@ from irtcat._common.argmax import first_best
 from irtcat._common.compilation import jit
 from irtcat._common.types import FloatArray
 from irtcat.latent import mixture_log_density
-from irtcat.models import CategoricalModel, ItemModel, in_precision, steepest_slope
+from irtcat.models import ItemModel, in_precision, steepest_slope
 from irtcat.scoring.posteriors import row_blocks
 
 CELLS, MOST_CELLS = 240, 7680
@@ -88,7 +88,7 @@ def _item_terms(
         slope = _slope(contrasts, t)[1]
         return slope @ item.variance(t[None]) @ slope
 
-    if isinstance(item, CategoricalModel):  # P'' / P = (log P)'' + (log P)'^2 spares a derivative
+    if item.has_categories:  # P'' / P = (log P)'' + (log P)'^2 spares a derivative
         if not with_warm:
             log_p, d1 = _slope(outcomes, theta)
             return log_p, d1, (jnp.exp(log_p) * d1**2).sum(), None

@@ -92,7 +92,7 @@ def _in_codes_of(bank: ItemBank, responses: Responses) -> Responses:
     n_categories = bank.model.n_categories
     # Graded items may have two categories among responses that have more.
     right_wrong = n_categories == 2 and (
-        responses.n_categories == 2 or bank.model.takes != "graded"
+        responses.n_categories == 2 or not bank.model.is_polytomous
     )
     if right_wrong or responses.is_fractional:
         if responses.n_categories != n_categories:
@@ -416,7 +416,7 @@ def score(
     responses = as_responses_like(responses, "responses", bank, sources=True)
     if prior is not None and groups is not None:
         raise argument_error("groups", "left out where priors are given", groups)
-    if prior is not None and (method != "eap" or bank.model.dims > 1):
+    if prior is not None and (method != "eap" or bank.axis is None):
         must = "left out but for eap with one ability"
         raise argument_error("prior", must, f"one for {method} with {bank.model.dims} abilities")
     if isinstance(responses, ResponseSource):
@@ -445,7 +445,7 @@ def score(
     refuse_versions(bank, responses)
     bank, matched = match(bank, responses)
     dtype = choose_precision(precision, matched.values.size)
-    if bank.model.dims > 1:
+    if bank.axis is None:
         several = score_multidimensional(bank, matched, method, float(level), dtype)
         return replace(several, flag=_flag_unused(several.flag, bank, matched))
     subject_prior = None if prior is None else subject_priors(prior, matched.subject_ids)

@@ -13,7 +13,7 @@ from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank, one_ability
-from irtcat.models import CategoricalModel, item_categories, log_probabilities
+from irtcat.models import item_categories, log_probabilities
 from irtcat.scoring.posteriors import (
     CUT_OFF,
     FARTHEST,
@@ -64,7 +64,7 @@ def _log_score_probabilities(
 
 def check_has_sum_scores(bank: ItemBank) -> None:
     """Raise unless the bank's responses are categories, whose codes add up to a sum score."""
-    if not isinstance(bank.model, CategoricalModel):
+    if not bank.model.has_categories:
         raise argument_error(
             "bank",
             "of items with categories for sum scores",

@@ -139,9 +139,8 @@ def choose_d_optimal(task: Task) -> Choice:
     bank = task.any_bank
     dims = bank.model.dims
     points = _points(task, bank)
-    information = fisher_information(bank, points[:, 0] if dims == 1 else points)
-    if dims == 1:
-        information = information[:, :, None, None]
+    information = fisher_information(bank, points[:, 0] if bank.axis else points)
+    information = information.reshape(bank.n_items, len(points), dims, dims)
     precision = np.linalg.inv(_covariance(bank))
 
     def choose(by_cost: bool) -> Picks:

@@ -96,5 +96,5 @@ def test_refused(small):
     ]:
         with pytest.raises(InputError, match=f"The `{name}` argument"):
             empirical_curves(bank, responses, **settings)
-    with pytest.raises(InputError, match="unidimensional"):
+    with pytest.raises(InputError, match="of one ability"):
         empirical_curves(ItemBank.from_slopes(np.ones((8, 2))), responses)

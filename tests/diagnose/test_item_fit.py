@@ -303,7 +303,7 @@ def test_refused(small, lsat_fit):
     with pytest.raises(InputError, match="The `method` argument"):
         infit_outfit(bank, responses, method="guess")
     several = ItemBank.from_slopes(np.ones((8, 2)))
-    with pytest.raises(InputError, match="unidimensional"):
+    with pytest.raises(InputError, match="of one ability"):
         grouped_fit(several, responses)
 
 

@@ -134,7 +134,7 @@ def test_refused(small):
         coefficient_alpha(gappy)
     with pytest.raises(InputError, match="The `missing` argument"):
         item_analysis(responses, "drop")
-    with pytest.raises(InputError, match="unidimensional"):
+    with pytest.raises(InputError, match="of one ability"):
         marginal_reliability(ItemBank.from_slopes(np.ones((3, 2))))
     with pytest.raises(InputError, match="The `abilities` argument"):
         empirical_reliability([0.0, 1.0])

@@ -329,3 +329,13 @@ def test_banks_of_two_models_are_linked_by_their_curves():
         np.testing.assert_allclose([found.A, found.B], [0.5, -0.25], atol=1e-5)
     with pytest.raises(InputError, match="haebara or stocking-lord for banks whose items"):
         link(one, other, method="mean-sigma")
+
+
+def test_rescaled_slopes_of_one():
+    """Items with slopes of 1 are shifted, never stretched."""
+    bank = ItemBank.from_thresholds(b=[[-1.0, 0.5], [0.0, 1.0]], model="pcm")
+    moved = bank.rescale(1.0, 0.5)
+    expected = bank.category_probabilities([-1.0, 0.2])
+    np.testing.assert_allclose(moved.category_probabilities([-0.5, 0.7]), expected, atol=1e-12)
+    with pytest.raises(InputError, match="1 for items with slopes of 1"):
+        bank.rescale(2.0)

@@ -8,13 +8,15 @@ from scipy.special import ndtri
 
 from irtcat import ItemBank, fisher_information, fit, score
 from irtcat._common.precision import precision
-from irtcat.fitting.em.m_step_terms import LINEAR, general_terms, item_terms
+from irtcat.fitting.em.m_step_terms import general_terms, item_terms
 from irtcat.models import (
     MODELS,
     STANDARD_FORM,
     Design,
     Link,
     LinkModel,
+    OnePL,
+    TwoPL,
     column_names,
     design_of,
     expected_responses,
@@ -215,7 +217,7 @@ def test_rescaled_items_have_the_same_curves(key):
 
 
 QUICK = [cls for cls in [*MODELS.values(), *STANDARD_FORM.values()] if issubclass(cls, LinkModel)]
-QUICK = [*LINEAR, *QUICK]
+QUICK = [OnePL, TwoPL, *QUICK]
 
 
 @pytest.mark.parametrize("cls", dict.fromkeys(QUICK), ids=lambda cls: cls.__name__)

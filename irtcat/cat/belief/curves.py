@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from irtcat._common.compilation import jit
 from irtcat._common.types import FloatArray
 from irtcat.bank import item_information
-from irtcat.models import Asymptotes, ItemModel, LinkModel, OnePL, Rasch, TwoPL
+from irtcat.models import ItemModel
 
 Matrices = Float[Array, "items dims dims"]
 
@@ -99,12 +99,13 @@ def information_at(model: ItemModel, theta: Float[Array, ""]) -> Float[Array, " 
         return logistic_information(
             parameters["a"], intercept, parameters["c"], parameters["d"], theta
         )
-    if not isinstance(model, LinkModel):
+    if model.members or not model.has_predictors:
         return item_information(model, theta[None])[:, 0]
     coefficients, gaps = jax.vmap(lambda item: item.predictors())(model)
     intercepts, slopes = (list(jnp.moveaxis(coefficients[..., i], 1, 0)) for i in (0, 1))
     z = [d[None] + a * theta for d, a in zip(intercepts, slopes, strict=True)]
-    terms = model.link.terms(z, list(gaps.T), jnp.zeros_like(jnp.stack(z)), jnp.ones_like(z[0]))
+    link = model.link  # type: ignore[attr-defined]
+    terms = link.terms(z, list(gaps.T), jnp.zeros_like(jnp.stack(z)), jnp.ones_like(z[0]))
     total = jnp.zeros_like(slopes[0])
     for (m, n), weight in terms.weight.items():
         total = total + (1 if m == n else 2) * slopes[m] * slopes[n] * weight[0]
@@ -113,8 +114,7 @@ def information_at(model: ItemModel, theta: Float[Array, ""]) -> Float[Array, " 
 
 def has_logistic_information(model: ItemModel) -> bool:
     """Whether the items have curves of the logistic family."""
-    asymptotes = isinstance(model, LinkModel) and isinstance(model.link, Asymptotes)
-    return isinstance(model, (Rasch, OnePL, TwoPL)) or asymptotes
+    return model.has_logistic_link
 
 
 def logistic_information(

@@ -29,7 +29,7 @@ def population_prior(bank: ItemBank) -> Any:
 
 
 def _prior_of(population: Population) -> Any:
-    if population.dims > 1:
+    if population.axis is None:
         return population.mean, population.covariance
     if population.is_normal:
         return population.mean, population.sd
@@ -41,7 +41,7 @@ def prior_note(bank: ItemBank, prior: Any) -> str:
     """What to know where a prior of several abilities is not taken as it is; else ""."""
     population = bank.population if prior is None else prior
     is_mixture = isinstance(population, Population) and bool(population.parts)
-    return NORMAL_MIXTURE if is_mixture and bank.model.dims > 1 else ""
+    return NORMAL_MIXTURE if is_mixture and bank.axis is None else ""
 
 
 def mixture_moments(components: Any) -> tuple[Any, Any]:
@@ -88,7 +88,7 @@ def frozen_prior(bank: ItemBank, prior: Any) -> list[Any] | dict[str, list[float
         InputError: for anything else.
     """
     prior = _prior_or_population(bank, prior)
-    if bank.model.dims > 1:
+    if bank.axis is None:
         return [moment.tolist() for moment in _moments(prior, bank.model.dims)]
     if isinstance(prior, Mapping):
         return dict(zip(COMPONENTS, _components(prior).tolist(), strict=True))
@@ -154,7 +154,7 @@ def prior_rows(bank: ItemBank, prior: Any, n: int) -> FloatArray:
     if isinstance(moments, Mapping):
         row = prior_row(moments, dims)
         return np.broadcast_to(row, (n, *row.shape))
-    if dims == 1:
+    if bank.axis:
         try:
             out = np.broadcast_to(np.asarray(moments, float), (n, 2))
         except (TypeError, ValueError):

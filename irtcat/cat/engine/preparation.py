@@ -42,7 +42,7 @@ from irtcat.cat.rules.estimators import METHODS
 from irtcat.cat.rules.exposure import EXPOSURE, blank_counts, check_exposure
 from irtcat.cat.rules.starting import START
 from irtcat.cat.rules.stopping import STOPPING, single_rules
-from irtcat.models import CategoricalModel, in_precision, item_categories, steepest_slope
+from irtcat.models import in_precision, item_categories, steepest_slope
 
 LEAST_NODES = 81
 REACH = 5.0
@@ -77,7 +77,7 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
         2
     """
     bank = checked_bank(bank, config)
-    if not isinstance(bank.model, CategoricalModel):
+    if not bank.model.has_categories:
         raise argument_error("bank", "a bank of items with categories", bank.model.key)
     bank = bank.expected_curves()
     _check_rules(bank, config)
@@ -145,7 +145,7 @@ def _check_rules(bank: ItemBank, config: Config) -> None:
         "criterion": (CRITERIA, [config.criterion]),
         "stopping": (STOPPING, single_rules(config.stopping)),
     }
-    for argument, (table, parts) in tables.items() if dims > 1 else ():
+    for argument, (table, parts) in tables.items() if bank.axis is None else ():
         for name in (as_part(argument, value).name for value in parts):
             if not table[name].multidimensional:
                 takes = ", ".join(key for key, row in table.items() if row.multidimensional)
@@ -168,7 +168,7 @@ _tabulate_vectors = jit(curves_at)
 def _tabulated(bank: ItemBank, config: Config, top: Any) -> tuple[Belief, Curves, Any]:
     """The belief before the first answer, the curves at its nodes, and the peaks of the items."""
     model, dims = bank.model, bank.model.dims
-    if dims == 1:
+    if bank.axis:
         low, high = theta_bounds_of(bank, config)
         axis = np.linspace(low, high, config.nodes or _n_nodes(bank, config, low, high))
         peaks, warm = CRITERIA[config.criterion].needs_peaks, _needs_warm(config)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from irtcat._common.checks import ability_points, argument_error, check_count
+from irtcat._common.checks import argument_error, check_count
 from irtcat._common.progress import ProgressOption, counted, with_progress
 from irtcat.bank import ItemBank
 from irtcat.cat.engine.arguments import checked_bank
@@ -14,6 +14,7 @@ from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.exposure_parameters import ExposureParameters
 from irtcat.cat.rules.exposure import greatest_rate
 from irtcat.cat.studies.simulation import simulate
+from irtcat.models import ability_points
 
 SETTLING = 10
 """Rounds (at most a third of all) before the shares are averaged: until then they change by more

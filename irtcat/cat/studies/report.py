@@ -520,7 +520,7 @@ class Report:
     def _known(self, bank: ItemBank) -> tuple[FloatArray, FloatArray] | None:
         """Means and SDs of the subjects' priors, unless all are the bank's population."""
         expectation = expectation_of(self.config.expect)
-        if bank.model.dims > 1 or (expectation is not None and expectation.direction):
+        if bank.axis is None or (expectation is not None and expectation.direction):
             return None
         if np.array_equal(self.priors, prior_rows(bank, None, len(self))):
             return None

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from irtcat._common.checks import ability_points, argument_error, check_count
+from irtcat._common.checks import argument_error, check_count
 from irtcat._common.compilation import jit
 from irtcat._common.executors import check_executor, in_order
 from irtcat._common.precision import choose_precision
@@ -33,7 +33,7 @@ from irtcat.cat.rules.exposure import EXPOSURE, cell_of, cuts_in, eligible_items
 from irtcat.cat.rules.starting import start_theta_of
 from irtcat.cat.rules.stopping import score_moments
 from irtcat.cat.studies.report import Report
-from irtcat.models import take
+from irtcat.models import ability_points, take
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 

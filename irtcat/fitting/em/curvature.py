@@ -37,7 +37,6 @@ from irtcat.fitting.em.m_step import (
     prior_information,
     prior_slopes,
 )
-from irtcat.fitting.em.m_step_terms import LINEAR
 from irtcat.fitting.em.multidimensional_iteration import MultiProblem, filled, sums_at
 from irtcat.fitting.em.shard import Sharded, all_gather
 from irtcat.fitting.em.shared_parameters import count_distinct, spread_of
@@ -70,7 +69,7 @@ from irtcat.latent import (
     scores_of,
     transformed_nodes,
 )
-from irtcat.models import ItemModel, LinkModel, Mixed, as_points, pack, unpack
+from irtcat.models import ItemModel, as_points, pack, unpack
 
 FULL_WORK = 3e10
 """Maximum number of operations for the full matrix with "auto" (about a second)."""
@@ -91,7 +90,7 @@ def complete_information(
     """-E[second derivative] of each item's complete-data log-posterior, by counts at nodes."""
     eye = jnp.eye(params.shape[1], dtype=params.dtype)
     curvature = prior_slopes(params, constraints)[1]
-    if isinstance(template, LINEAR):
+    if template.closed_form == "logistic":
         information = penalised_terms(template, params, counts, totals, constraints, nodes)[2]
         return information + (curvature - prior_information(params, constraints))[..., None] * eye
     points = as_points(nodes)
@@ -275,7 +274,7 @@ def _line_sums(
         by_population = _line_density(population, nodes)
     tables = _tables(template, params, nodes[:, None], by_population)
     factors = None
-    if isinstance(template, LinkModel | Mixed):
+    if template.has_predictors:
         factors = parts_of(unpack(template, params)), chain_of(template, params)
     n_contrasts = tables.slopes.shape[2] - 1
 
@@ -787,7 +786,7 @@ class Multidimensional(Curvature):
         self.estimated = np.ones(design.size, bool)
         self.is_two_tier, several = rule.n_general > 0, design.n_groups > 1
         # Observed and expected information of the complete data are equal for linear predictors.
-        differs = rule.is_adaptive and not isinstance(problem.template, LINEAR)
+        differs = rule.is_adaptive and problem.template.closed_form != "logistic"
         self.by_differences = self.is_two_tier or several or differs
 
     def is_full(self, which: str) -> bool:

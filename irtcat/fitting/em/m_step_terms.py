@@ -12,10 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from irtcat.latent import chain_of, chained, part_terms, parts_of
-from irtcat.models import Binomial, ItemModel, LinkModel, Mixed, OnePL, TwoPL, as_points, unpack
-
-LINEAR = (OnePL, TwoPL)
-"""Models whose parameters are (slopes, intercept) of a logistic curve: see `linear_terms`."""
+from irtcat.models import ItemModel, as_points, unpack
 
 Terms = tuple[
     Float[Array, " items"], Float[Array, "items params"], Float[Array, "items params params"]
@@ -30,14 +27,15 @@ def item_terms(
     nodes: Float[Array, "nodes *dims"],
 ) -> Terms:
     """Expected log-likelihood of each item, its gradient and its expected information."""
-    if isinstance(template, LINEAR):
+    if template.closed_form == "logistic":
         if template.dims > 1:
             return plane_terms(params, counts, totals, nodes)
         return linear_terms(params, counts, totals, nodes.reshape(-1))
-    if isinstance(template, Binomial):  # in numbers of trials it is the same curve
-        totals = (totals[:, None] if totals.ndim == 1 else totals) * template.trials
-        return linear_terms(params, counts * template.trials, totals, nodes)
-    if isinstance(template, (LinkModel, Mixed)):
+    if template.closed_form == "logistic trials":  # the same curve in numbers of trials
+        trials = template.trials  # type: ignore[attr-defined]
+        totals = (totals[:, None] if totals.ndim == 1 else totals) * trials
+        return linear_terms(params, counts * trials, totals, nodes)
+    if template.closed_form:
         return part_sums(template, params, counts, totals, as_points(nodes))
     in_axes = (0, 0, -1, None if totals.ndim == 1 else -1, None)
     return jax.vmap(general_terms, in_axes)(template, params, counts, totals, as_points(nodes))

@@ -32,7 +32,6 @@ from irtcat.fitting.em.m_step import (
     prior_slopes,
     step_within_bounds,
 )
-from irtcat.fitting.em.m_step_terms import LINEAR
 from irtcat.latent import (
     Moments,
     MultiEStep,
@@ -48,9 +47,9 @@ from irtcat.latent import (
     rescaled_populations,
     sums_of_block,
 )
-from irtcat.models import ItemModel, ThreePL, pack, unpack
+from irtcat.models import ItemModel, OnePL, ThreePL, TwoPL, pack, unpack
 
-CAN_BE_LENGTHENED = (*LINEAR, ThreePL)
+CAN_BE_LENGTHENED = (OnePL, TwoPL, ThreePL)
 """Models whose steps are lengthened with the missing information: see `fitting.em.full_step`."""
 
 NEAR = 1.0

@@ -154,7 +154,7 @@ def _empty_categories(template: ItemModel, counts: FloatArray) -> BoolArray:
 
 def _check_used(template: ItemModel, empty: BoolArray) -> None:
     """Reject a category that nobody used in any item where all items share its parameter."""
-    shared = template.takes == "graded" and not category_parameters(template) and len(empty) > 2
+    shared = template.is_polytomous and not category_parameters(template) and len(empty) > 2
     if shared and empty.all(axis=1).any():
         unused = np.flatnonzero(empty.all(axis=1))
         raise InputError(

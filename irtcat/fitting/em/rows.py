@@ -49,7 +49,7 @@ def distinct_rows(responses: Responses, cls: type[ItemModel], group: np.ndarray 
     x, has_missing = cells_of(cls, responses, settings_of(responses, cls).get("trials"))
     x = x if used.all() else x[used]
     group = np.zeros(len(x), np.int32) if group is None else group[used]
-    if cls.takes != "counts":  # a mask of counts also holds unequal numbers of trials
+    if "trials" not in cls.fixed:  # a mask of counts also holds unequal numbers of trials
         has_missing = bool(has_missing and not observed[used].all())
     if x.shape[1] <= MANY_ITEMS_FOR_PATTERNS and x.dtype.kind == "i":
         both = np.column_stack([x, group]) if group.any() else x
@@ -79,7 +79,7 @@ def _filled(rows: Rows) -> Rows:
 
 def categories_of(responses: Responses, cls: type[ItemModel]) -> np.ndarray:
     """Number of categories of each item: one more than its highest code, where they may differ."""
-    if cls.takes != "graded":
+    if not cls.is_polytomous:
         return np.full(responses.n_items, 2)
     return np.maximum(responses.values.max(axis=0).astype(int) + 1, 2)
 
@@ -92,9 +92,7 @@ def rows_of(
 ) -> tuple[Rows, np.ndarray, Any]:
     """The rows, the number of categories of each item, and the engine that passes over the rows."""
     if isinstance(responses, ResponseSource):
-        stream = Streamed(
-            responses, cls.takes == "graded", specification.solver.checkpoint is not None
-        )
+        stream = Streamed(responses, cls.is_polytomous, specification.solver.checkpoint is not None)
         group = np.zeros(len(stream.weights), np.int32)
         rows = Rows(stream.stand_in, stream.weights, stream.has_missing, group)
         return rows, stream.categories, stream

@@ -99,7 +99,7 @@ def read_data(
         check_kinds(cls, specification.item_models, categories, responses.item_ids)
         settings["kind"] = specification.item_models
     name = choose_precision(specification.solver.precision, rows.shape[0] * rows.shape[1])
-    if cls.takes == "fractions" and specification.solver.precision == "auto":
+    if cls.is_density and specification.solver.precision == "auto":
         name = "float64"  # log-densities are small differences of large numbers
     return FitData(
         responses=responses,

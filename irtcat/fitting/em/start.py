@@ -218,7 +218,7 @@ def starting_point(
     item_right, item_n = first.by_item[0], first.mask_by_item[0]
     share = (item_right + 0.5) / (item_n + 1)
     spread = share * (1 - share)
-    if has_missing or template.takes == "counts":
+    if has_missing or "trials" in template.fixed:
         shares = np.stack([item_weights * share, item_weights**2 * spread], -1)
         second = sums(np.stack([weights, weights]), shares)
         expected, variance = second.mask_by_subject.T
@@ -237,7 +237,7 @@ def starting_point(
     slope = _biserial_slopes(third.by_item[0] / n, mean, ability_variance, share)
     if positive:
         slope = np.maximum(slope, 0.2)
-    if template.takes == "fractions":
+    if template.is_density:
         counts, square = _fraction_counts(np.asarray(x))
         shares = np.stack([1 - share, share, square])
     else:

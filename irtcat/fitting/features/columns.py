@@ -13,6 +13,7 @@ from irtcat.bank import ItemBank
 from irtcat.features import Design, check_features, design_of
 from irtcat.fitting.features.regression import Regression
 from irtcat.models import (
+    MODELS,
     ItemModel,
     column_names,
     free_parameters,
@@ -205,8 +206,9 @@ def facet_features(
         InputError: for another model than "rasch", other features of items, or responses whose
             metadata lack the item or a facet.
     """
-    if cls.key not in ("rasch", "rsm"):
-        must = "left out but for the models rasch and rsm"
+    if not cls.has_facets:
+        able = " and ".join(key for key, model in MODELS.items() if model.has_facets)
+        must = f"left out but for the models {able}"
         raise argument_error("facets", must, f"facets for {cls.key}")
     if item_features is not None:
         raise argument_error("item_features", "None with facets", "a table")

@@ -32,10 +32,12 @@ def model_of_items(
     known = _known_models(anchors, ids)
     if isinstance(model, str):
         cls = get_model(model)
-        for key in known.values():
-            if key != cls.key and not {key, cls.key} <= set(MIXABLE):
+        others = dict.fromkeys(known.values())
+        others.pop(cls.key, None)
+        for key in others:
+            if not {key, cls.key} <= set(MIXABLE):
                 raise argument_error("anchors", f"a bank of the {cls.key} model", key)
-        if all(key == cls.key for key in known.values()):
+        if not others:
             return cls, None
     keys = [_lower(name) for name in _names(model, ids, known)]
     for key in dict.fromkeys(keys):
@@ -50,7 +52,7 @@ def model_of_items(
         if name not in MIXABLE:
             must = f"among {', '.join(MIXABLE)} where items are of several models"
             advice = "Its items share a parameter, or are of another kind."
-            if MODELS[name].takes in ("counts", "fractions") or name.startswith(("m2", "m3", "bi")):
+            if not MODELS[name].has_categories or name.startswith(("m2", "m3", "bi")):
                 advice = "Its responses or abilities are of another kind."
             raise argument_error("model", must, name, advice)
     present = tuple(key for key in MIXABLE if key in keys)
@@ -125,11 +127,11 @@ def check_kinds(
     cls: type[ItemModel], kinds: np.ndarray, categories: np.ndarray, item_ids: Any
 ) -> None:
     """Reject items with more than two categories under a right/wrong model, by their id."""
-    two = np.array([member.takes == "right/wrong" for member in cls.members])
+    two = np.array([not member.is_polytomous for member in cls.members])
     wrong = np.flatnonzero(two[kinds] & (categories > 2))
     if len(wrong):
         j = int(wrong[0])
-        graded = ", ".join(key for key, member in MIXABLE.items() if member.takes == "graded")
+        graded = ", ".join(key for key, member in MIXABLE.items() if member.is_polytomous)
         raise argument_error(
             "model",
             f"one for items of several categories ({graded}) for item {brief(item_ids[j])}",

@@ -25,12 +25,22 @@ def settings_of(
     """Item settings derived from the data: numbers of trials, edges."""
     if not isinstance(responses, Responses):
         return {}
-    if cls.takes == "counts":
-        trials = responses.observed if responses.trials is None else responses.trials
-        return {"trials": np.maximum(trials.max(axis=0).astype(float), 1.0)}
-    if cls.takes == "fractions":
-        return {"edge": np.full(responses.n_items, _edge(responses.values))}
-    return {}
+    return {name: rule(responses) for name, rule in SETTINGS.items() if name in cls.fixed}
+
+
+def _most_trials(responses: Responses) -> np.ndarray:
+    """The largest number of trials of each item."""
+    trials = responses.observed if responses.trials is None else responses.trials
+    return np.maximum(trials.max(axis=0).astype(float), 1.0)
+
+
+def _edges(responses: Responses) -> np.ndarray:
+    """The distance from 0 and 1 below which scores are moved, for all items the same."""
+    return np.full(responses.n_items, _edge(responses.values))
+
+
+SETTINGS = {"trials": _most_trials, "edge": _edges}
+"""Fixed fields of item models -> how the responses give them."""
 
 
 def _edge(y: np.ndarray) -> float:
@@ -60,9 +70,9 @@ def likelihood_notes(responses: Responses | ResponseSource, cls: type[ItemModel]
     """Notes on the likelihood for the bank: quasi-likelihood, or trials in their order."""
     if not isinstance(responses, Responses):
         return {}
-    if cls.takes == "right/wrong" and responses.is_fractional:
+    if cls.has_categories and responses.is_fractional:
         return {"likelihood": QUASI}
-    if cls.takes == "counts":
+    if "trials" in cls.fixed:
         n = np.zeros(1) if responses.trials is None else responses.trials.astype(float)
         k = np.zeros(1) if responses.trials is None else np.nan_to_num(responses.values) * n
         log_orders = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)

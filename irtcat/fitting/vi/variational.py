@@ -244,7 +244,8 @@ def _check(cls: type[ItemModel], responses: Responses) -> None:
     """Reject models without a guide."""
     probe = cls.blank(Design(np.full(1, 2)))
     names = column_names(OnePL.blank(Design(np.full(1, 2))) if cls is Rasch else probe)
-    if cls.takes != "right/wrong" or probe.dims != 1 or not {"slope", "intercept"} <= set(names):
+    is_right_wrong = cls.has_categories and not cls.is_polytomous
+    if not is_right_wrong or not {"slope", "intercept"} <= set(names):
         raise InputError(
             f'The `solver` argument "vi" is for right/wrong models in one dimension. '
             f'Got the model "{cls.key}". Use solver="em".'

@@ -9,7 +9,7 @@ from irtcat._common.checks import InputError, argument_error, brief, shorten
 from irtcat.bank import ItemBank
 from irtcat.cat import prepare
 from irtcat.cat.rules import single_rules
-from irtcat.models import CategoricalModel, item_categories
+from irtcat.models import item_categories
 from irtcat.service.definition.fields import DefinitionError, Fault
 from irtcat.service.definition.records import (
     Adaptive,
@@ -105,7 +105,7 @@ def check_definition(
     if not isinstance(bank, ItemBank):
         raise argument_error("bank", "an ItemBank", type(bank).__name__)
     faults: list[Fault] = []
-    if bank.model.dims != 1 or not isinstance(bank.model, CategoricalModel):
+    if bank.axis is None or not bank.model.has_categories:
         must = "a bank of items with categories and of one ability, since scores are linear in it"
         got = f"{bank.model.key}, {bank.model.dims} abilities"
         raise DefinitionError([Fault.of("bank", must, got)])

@@ -139,7 +139,7 @@ class _Match:
     """Which rows are kept, and their counts."""
 
     def __init__(self, ids: pd.Index, kept: BoolArray, key: str | None, source: str):
-        self.key, self.kept, self.source, self.n = key, kept, source, len(ids)
+        self.id_field, self.kept, self.source, self.n = key, kept, source, len(ids)
         self._first = str(ids[0])
         self._ids = None if key is None else ids_by_text(ids)
         self._matched = np.zeros(len(ids), bool)
@@ -171,14 +171,14 @@ class _Match:
 
     def counts(self) -> RowsWritten:
         """The counts; raises an error if the file has other items."""
-        if self.key is None and self.read != self.n:
+        if self.id_field is None and self.read != self.n:
             raise InputError(
                 f"{self.source}: has {self.read} rows, and there are {self.n} items. Rows match by "
                 "position; name the column with the items' ids (`key`) to match by id."
             )
-        if self.key is not None and self.read == self.unknown:
+        if self.id_field is not None and self.read == self.unknown:
             raise InputError(
-                f"{self.source}: no row has the id of an item in {shorten(self.key)}. "
+                f"{self.source}: no row has the id of an item in {shorten(self.id_field)}. "
                 f"The first item is {shorten(self._first)}."
             )
         absent = int((self.kept & ~self._matched).sum())
@@ -247,7 +247,7 @@ def _csv_rows(source: Path, data: IO[bytes], out: IO[bytes], match: _Match) -> N
         if record:  # an empty record is a blank line
             if column is not None and column >= len(record):
                 raise InputError(
-                    f"{source}, record {pending.read + 1}: has no column {shorten(match.key)}."
+                    f"{source}, record {pending.read + 1}: has no column {shorten(match.id_field)}."
                 )
             cell = "" if column is None else record[column]
             pending.add(_record(raw), unescape(cell) if escaped else cell)
@@ -264,11 +264,11 @@ def _record(raw: list[str]) -> bytes:
 
 def _column(names: list[str], match: _Match, source: str) -> int | None:
     """Position of the key's column."""
-    if match.key is None:
+    if match.id_field is None:
         return None
-    if match.key not in names:
-        raise argument_error("key", f"a column of {source} ({', '.join(names)})", match.key)
-    return names.index(match.key)
+    if match.id_field not in names:
+        raise argument_error("key", f"a column of {source} ({', '.join(names)})", match.id_field)
+    return names.index(match.id_field)
 
 
 def _json_rows(source: Path, data: IO[bytes], out: IO[bytes], match: _Match) -> None:
@@ -276,13 +276,13 @@ def _json_rows(source: Path, data: IO[bytes], out: IO[bytes], match: _Match) -> 
     pending = _Pending(out, match)
     for number, line, ended in numbered_lines(source):
         value: Any = None
-        if match.key is not None:
+        if match.id_field is not None:
             where = f"{source}, line {number}"
             record = parse_json(line, where)
-            if not isinstance(record, dict) or match.key not in record:
-                must = f"expected a JSON object with a field {shorten(match.key)}"
+            if not isinstance(record, dict) or match.id_field not in record:
+                must = f"expected a JSON object with a field {shorten(match.id_field)}"
                 raise InputError(f"{where}: {must}. Got {shorten(record)}.")
-            value = record[match.key]
+            value = record[match.id_field]
         pending.add(line if ended else line + b"\n", value)
     pending.flush()
 

@@ -309,7 +309,7 @@ BAD = {
     "top": (lambda: labels.rank(load("lsat7"), top=1.0), "top"),
     "bank": (lambda: labels.rank(load("lsat7"), ItemBank.from_parameters(b=[0])), "no item1"),
     "no bank": (lambda: labels.rank(load("lsat7"), 3), "ItemBank"),
-    "dims": (lambda: labels.rank(load("lsat7"), ItemBank.from_slopes([[1, 0]])), "unidimensional"),
+    "dims": (lambda: labels.rank(load("lsat7"), ItemBank.from_slopes([[1, 0]])), "one ability"),
     "misfit": (lambda: labels.rank(load("lsat7"), misfit={"q": 0.1}), "misfit"),
 }
 
