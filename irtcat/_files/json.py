@@ -52,6 +52,11 @@ def json_value(value: Any, other: Callable[[Any], Any] = str) -> Any:
         return value.tolist()  # much faster than number by number
     if hasattr(value, "tolist"):
         return json_value(value.tolist(), other)
+    return _object_value(value, other)
+
+
+def _object_value(value: Any, other: Callable[[Any], Any]) -> Any:
+    """`json_value` of what is no number, text, mapping or array."""
     if hasattr(value, "to_json"):
         return json_value(value.to_json(), other)
     if is_dataclass(value) and not isinstance(value, type):

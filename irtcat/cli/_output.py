@@ -129,10 +129,6 @@ def show(table: Table) -> list[str]:
     the last columns are left out, but not the flags.
     """
     from rich.console import Console
-    from rich.table import Table as RichTable
-
-    from irtcat._common.checks import visible
-    from irtcat.cli._columns import column_of, legend_of_value
 
     terminal = to_terminal()
     console = Console(
@@ -144,28 +140,16 @@ def show(table: Table) -> list[str]:
     full = _with_index(table.frame)
     rows = table.rows or (ROWS_ON_SCREEN if terminal else len(full))
     shown = full.head(rows)
-    columns: dict[str, list[str]] = {}
-    for name in map(str, full.columns):
-        values = shown[name].tolist()
-        cells = [cell(value, table.decimals, name, name in table.percent) for value in values]
-        if any(cells):
-            columns[name] = [visible(column_of(name).heading), *cells]
+    columns = _with_values(table, shown)
     counts = Counter(filter(None, full[FLAGS])) if FLAGS in full else Counter[str]()
     if len(full) > 1 and list(counts.values()) == [len(full)]:
         del columns[FLAGS]  # the count says it
     flags = columns.get(FLAGS)
     left_out = _fit(columns, console.width) if terminal else []
-    out = RichTable(box=None, pad_edge=False, show_edge=False)
-    for name, (heading, *_) in columns.items():
-        numeric = all(map(NUMBER.fullmatch, columns[name][1:]))
-        style = "yellow" if name in (FLAGS, "reasons") else None
-        out.add_column(heading, justify="right" if numeric else "left", no_wrap=True, style=style)
-    for row in zip(*(cells for _, *cells in columns.values()), strict=True):
-        out.add_row(*row)
     if table.title:
         say()
         say(table.title, bold=True)
-    console.print(out)
+    console.print(_printable(columns))
     if len(shown) < len(full):
         say(f"... and {len(full) - len(shown)} more rows", dim=True)
     if left_out:
@@ -174,6 +158,41 @@ def show(table: Table) -> list[str]:
     if len(shown) < len(full) or columns.get(FLAGS) is None or columns[FLAGS] != flags:
         for flag, count in counts.most_common():
             say(f"Flagged {flag!r}: {count} of {len(full)}")
+    return _legend(columns, shown)
+
+
+def _with_values(table: Table, shown: "pd.DataFrame") -> dict[str, list[str]]:
+    """Heading and cells of each column that has values in these rows."""
+    from irtcat._common.checks import visible
+    from irtcat.cli._columns import column_of
+
+    columns: dict[str, list[str]] = {}
+    for name in map(str, shown.columns):
+        values = shown[name].tolist()
+        cells = [cell(value, table.decimals, name, name in table.percent) for value in values]
+        if any(cells):
+            columns[name] = [visible(column_of(name).heading), *cells]
+    return columns
+
+
+def _printable(columns: dict[str, list[str]]) -> Any:
+    """The table for the terminal: numbers to the right, what to check in colour."""
+    from rich.table import Table as RichTable
+
+    out = RichTable(box=None, pad_edge=False, show_edge=False)
+    for name, (heading, *cells) in columns.items():
+        numeric = all(map(NUMBER.fullmatch, cells))
+        style = "yellow" if name in (FLAGS, "reasons") else None
+        out.add_column(heading, justify="right" if numeric else "left", no_wrap=True, style=style)
+    for row in zip(*(cells for _, *cells in columns.values()), strict=True):
+        out.add_row(*row)
+    return out
+
+
+def _legend(columns: dict[str, list[str]], shown: "pd.DataFrame") -> list[str]:
+    """What the columns and some of their values mean, one line each."""
+    from irtcat.cli._columns import column_of, legend_of_value
+
     legend = [
         f"{column_of(name).heading}: {column_of(name).meaning}"
         for name in columns

@@ -150,12 +150,7 @@ def command(o: Options) -> Output:
     try:
         fitted = o.call(progress=FitProgress(o.progress), **changes)
     except KeyboardInterrupt:
-        if o.checkpoint is not None and o.checkpoint.exists():
-            o.kept = f"The state is in {o.checkpoint}: continue with --resume."
-        elif o.subject_features is not None or o.item_features is not None:
-            o.kept = "Nothing was written; repeat the command to start again."
-        elif o.checkpoint is None and o.solver == "em":
-            o.kept = "Nothing was written; with --checkpoint FILE a long fit can be continued."
+        o.kept = _kept_of(o) or o.kept
         raise
     items, groups = fitted.bank.to_frame(), fitted.groups
     predicted = None if o.predicted is None else _predicted(fitted, o.item_features)
@@ -186,6 +181,17 @@ def command(o: Options) -> Output:
     if not fitted.facets:  # the file's items are not those of the bank
         after += ("--responses", o.unread["responses"], *o.reading_words)
     return Output({**document, "items": records(items)}, text, table=items, next=after)
+
+
+def _kept_of(o: Options) -> str:
+    """What is left of a fit that was interrupted."""
+    if o.checkpoint is not None and o.checkpoint.exists():
+        return f"The state is in {o.checkpoint}: continue with --resume."
+    if o.subject_features is not None or o.item_features is not None:
+        return "Nothing was written; repeat the command to start again."
+    if o.checkpoint is None and o.solver == "em":
+        return "Nothing was written; with --checkpoint FILE a long fit can be continued."
+    return ""
 
 
 def _solver(o: Options) -> Any:

@@ -171,6 +171,32 @@ def _checked(table: Any, argument: str, what: str) -> pd.DataFrame:
     return frame.assign(**{str(name): years_of_dates(frame[name]) for name in dates})
 
 
+def _levels(column: pd.Series, argument: str) -> tuple[str, ...]:
+    """The different texts of a column, sorted."""
+    names = sorted({text for text in _texts(column) if text is not None})
+    if len(names) > max(2, MOST_LEVELS * len(column)):
+        raise argument_error(
+            argument,
+            "a table of numbers and categories",
+            f"{len(names)} different texts in the {len(column)} rows of column {column.name!r}",
+            "Turn texts into numbers with irtcat.features.text, or leave the column out.",
+        )
+    return tuple(names)
+
+
+def _blocks(numeric: list[str], levels: Mapping[str, tuple[str, ...]]) -> tuple[FeatureBlock, ...]:
+    """Numbers by the part of their names before the separator, then the levels of each text."""
+    sources: dict[str, list[str]] = {}
+    for name in numeric:
+        source, separator, _ = name.partition(SEPARATOR)
+        sources.setdefault(source if separator else "numbers", []).append(name)
+    blocks = [FeatureBlock(source, tuple(names), False) for source, names in sources.items()]
+    for name, its_levels in levels.items():
+        columns = tuple(f"{name}={level}" for level in its_levels)
+        blocks.append(FeatureBlock(name, columns, True))
+    return tuple(blocks)
+
+
 def design_of(table: pd.DataFrame, argument: str) -> Design:
     """The design of a table: text becomes indicators of its levels, numbers are standardised.
 
@@ -194,35 +220,17 @@ def design_of(table: pd.DataFrame, argument: str) -> Design:
     varies = scale > 1e-12 * np.abs(centre)
     dropped = [name for name, keep in zip(numeric, varies, strict=True) if not keep]
     kept = [name for name, keep in zip(numeric, varies, strict=True) if keep]
-    levels: dict[str, tuple[str, ...]] = {}
-    for name in texts:
-        names = sorted({text for text in _texts(table[name]) if text is not None})
-        if len(names) < 2:
-            dropped.append(name)
-        elif len(names) > max(2, MOST_LEVELS * len(table)):
-            raise argument_error(
-                argument,
-                "a table of numbers and categories",
-                f"{len(names)} different texts in the {len(table)} rows of column {name!r}",
-                "Turn texts into numbers with irtcat.features.text, or leave the column out.",
-            )
-        else:
-            levels[name] = tuple(names)
+    levels_of = {name: _levels(table[name], argument) for name in texts}
+    levels = {name: names for name, names in levels_of.items() if len(names) > 1}
+    dropped += [name for name in texts if name not in levels]
     if not kept and not levels:
         must = "a table with a column whose values differ"
         raise argument_error(argument, must, f"the constant columns {shorten(dropped)}")
-    sources: dict[str, list[str]] = {}
-    for name in kept:
-        source, separator, _ = name.partition(SEPARATOR)
-        sources.setdefault(source if separator else "numbers", []).append(name)
-    kept = [name for names in sources.values() for name in names]
-    blocks = [FeatureBlock(source, tuple(names), False) for source, names in sources.items()]
-    for name, its_levels in levels.items():
-        columns = tuple(f"{name}={level}" for level in its_levels)
-        blocks.append(FeatureBlock(name, columns, True))
+    blocks = _blocks(kept, levels)
+    kept = [name for block in blocks if not block.is_category for name in block.columns]
     return Design(
         argument=argument,
-        blocks=tuple(blocks),
+        blocks=blocks,
         centre=pd.Series(centre, index=numeric, dtype=float)[kept],
         scale=pd.Series(scale, index=numeric, dtype=float)[kept],
         levels=levels,

@@ -205,13 +205,7 @@ class Adaptive:
             raise argument_error("metric", f"one of the scorers {shorten(list(scores))}", name)
         value = scores[name].value
         if isinstance(value, Mapping):
-            is_given, key = bool(key), key or next(iter(value), "")
-            if key not in value:
-                have = shorten([f"{name}.{entry}" for entry in value])
-                raise argument_error("metric", f"one of {have}", f"{name}.{key}")
-            if len(value) > 1 and self.metric is None and not is_given:
-                others = ", ".join(entry for entry in value if entry != key)
-                self.notes["part"] = f"{brief(name)}: {brief(key)} was used (not {others})."
+            key = self._entry(name, value, key)
             value = value[key]
         run = {"task": self.conditions["task"].get(item), "scorer": name, "metric": key or None}
         self._check_conditions(pd.DataFrame(run, index=[item]))
@@ -219,6 +213,17 @@ class Adaptive:
             others = ", ".join(scorer for scorer in scores if scorer != name)
             self.notes["scorer"] = f"Scorer {name} was used (not {others})."
         return value
+
+    def _entry(self, name: str, value: Mapping[str, Any], key: str) -> str:
+        """The entry to use of a score that has several; the first where none is asked for."""
+        is_given, key = bool(key), key or next(iter(value), "")
+        if key not in value:
+            have = shorten([f"{name}.{entry}" for entry in value])
+            raise argument_error("metric", f"one of {have}", f"{name}.{key}")
+        if len(value) > 1 and self.metric is None and not is_given:
+            others = ", ".join(entry for entry in value if entry != key)
+            self.notes["part"] = f"{brief(name)}: {brief(key)} was used (not {others})."
+        return key
 
 
 @dataclass(frozen=True)

@@ -420,12 +420,8 @@ def _from_mapping(
     values = list(data.values())
     are_mappings = [isinstance(value, Mapping) for value in values]
     if all(are_mappings):
-        items = dict.fromkeys(str(item) for row in values for item in row)
-        rows = [{str(k): v for k, v in row.items()} for row in values]
-        table = [[row.get(item) for item in items] for row in rows]
-        frame = pd.DataFrame(table, index=[str(k) for k in data], columns=list(items), dtype=object)
         origin = "mapping from subjects to their responses by item"
-        return _from_wide(frame, "mapping", options, codes, origin)
+        return _from_wide(_frame_of_rows(data), "mapping", options, codes, origin)
     if any(are_mappings):
         subject = next(k for k, flag in zip(data, are_mappings, strict=True) if not flag)
         must = "a mapping from every subject to its responses by item"
@@ -434,21 +430,35 @@ def _from_mapping(
         series = pd.Series(values, index=[str(key) for key in data], dtype=object)
         responses = _from_series(series, options, codes)
         return replace(responses, origin="mapping from items to the responses of one subject")
-    lengths = {key: np.size(value) for key, value in data.items()}
+    length = _common_length(data, name)
+    columns = {str(key): list(value) for key, value in data.items()}
+    if any(_is_subject_name(key) or key == options.subject for key in columns):
+        return _from_frame(pd.DataFrame(columns), "mapping of columns", options, codes)
+    item_ids, label = _column_ids(length, ids, name)
+    matrix = np.array(list(columns.values()), object)
+    frame = pd.DataFrame(matrix, index=list(columns), columns=item_ids)
+    origin = f"mapping from subjects to lists of responses; item ids = {label}"
+    return _from_wide(frame, "mapping", options, codes, origin)
+
+
+def _frame_of_rows(data: Mapping[Any, Mapping[Any, Any]]) -> pd.DataFrame:
+    """Subjects x items, from the answers of each subject by item."""
+    rows = [{str(item): value for item, value in row.items()} for row in data.values()]
+    items = dict.fromkeys(item for row in rows for item in row)
+    table = [[row.get(item) for item in items] for row in rows]
+    return pd.DataFrame(table, index=[str(k) for k in data], columns=list(items), dtype=object)
+
+
+def _common_length(data: Mapping[Any, Any], name: str) -> int:
+    """The number of values under every key."""
+    lengths = {key: int(np.size(value)) for key, value in data.items()}
     first = next(iter(lengths))
     other = next((key for key, n in lengths.items() if n != lengths[first]), None)
     if other is not None:
         must = "a mapping to lists of equal length"
         got = f"{lengths[other]} for {other!r} but {lengths[first]} for {first!r}"
         raise argument_error(name, must, got)
-    columns = {str(key): list(value) for key, value in data.items()}
-    if any(_is_subject_name(key) or key == options.subject for key in columns):
-        return _from_frame(pd.DataFrame(columns), "mapping of columns", options, codes)
-    item_ids, label = _column_ids(lengths[first], ids, name)
-    matrix = np.array(list(columns.values()), object)
-    frame = pd.DataFrame(matrix, index=list(columns), columns=item_ids)
-    origin = f"mapping from subjects to lists of responses; item ids = {label}"
-    return _from_wide(frame, "mapping", options, codes, origin)
+    return lengths[first]
 
 
 def _column_ids(width: int, ids: dict[int, Any] | None, name: str) -> tuple[list[str], str]:

@@ -358,29 +358,11 @@ def _form(document: dict[str, Any]) -> ShortForm:
     k = len(document["item_ids"])
     ids = check_ids("item_ids", document["item_ids"], k, "item").astype(str)
     check_unique("item_ids", ids)
-    regression, table, norms = (document[name] for name in ("regression", "range", "norms"))
-    equating = Equating(
-        curves=ScoreCurves(
-            *(_numbers(document["curves"], name, k) for name in ScoreCurves._fields)
-        ),
-        weights=_numbers(document, "weights", k, 0, 1),
-        in_score=_numbers(document, "in_score", k, 0, 1),
-        full_score=_numbers(document, "full_score", len(GRID), 0, 1.001),  # sums of shares
-    )
-    n_rows, n_groups = len(table["at"]), len(norms["share"])
-    rows = {name: _numbers(table, name, n_rows) for name in RANGE}
-    if not (rows["sd"] > 0).all() or not (np.diff(rows["at"]) > 0).all():
-        raise ValueError("range")
-    if not equating.weights.sum() > 0:
-        raise ValueError("weights")
+    equating = _equating(document, k)
+    norms = document["norms"]
+    n_groups = len(norms["share"])
     if not (np.diff(norms["share"]) > 0).all():
         raise ValueError("norms")
-    errors = {
-        float(level): (float(_numbers(document["errors"], level, 2, 0, 1)[0]), float(pair[1]))
-        for level, pair in document["errors"].items()
-    }
-    if not errors or not all(0 < level < 1 for level in errors):
-        raise ValueError("errors")
     codes = tuple(_whole(code) for code in document["codes"])
     n_items, expect = _whole(document["n_items"]), document["expect"]
     expectation_of(expect)
@@ -395,7 +377,7 @@ def _form(document: dict[str, Any]) -> ShortForm:
     if not isinstance(document["about"], dict):
         raise ValueError("about")
     scores = {name: _number(document["scores"][name]) for name in ScoreSummary._fields}
-    if not scores["sd"] > 0 or not 0 <= _number(regression["weight"]) <= 1:
+    if not scores["sd"] > 0:
         raise ValueError("scores or regression")
     return ShortForm(
         item_ids=ids,
@@ -404,13 +386,7 @@ def _form(document: dict[str, Any]) -> ShortForm:
             equating=equating,
             scores=ScoreSummary(**scores),
             median=_number(document["median"]),
-            blend=Blend(
-                intercept=_number(regression["intercept"]),
-                slopes=_numbers(regression, "slopes", k),
-                weight=_number(regression["weight"]),
-                range=Range(n=_count(table["n"]), **rows),
-                errors=errors,
-            ),
+            blend=_blend(document, k),
         ),
         norms=Norms(
             _count(norms["n_subjects"]),
@@ -423,6 +399,44 @@ def _form(document: dict[str, Any]) -> ShortForm:
         expect=expect,
         about=document["about"],
         **{name: document[name] for name in TEXTS},
+    )
+
+
+def _equating(document: dict[str, Any], k: int) -> Equating:
+    """The curves and weights of the form's k items."""
+    equating = Equating(
+        curves=ScoreCurves(
+            *(_numbers(document["curves"], name, k) for name in ScoreCurves._fields)
+        ),
+        weights=_numbers(document, "weights", k, 0, 1),
+        in_score=_numbers(document, "in_score", k, 0, 1),
+        full_score=_numbers(document, "full_score", len(GRID), 0, 1.001),  # sums of shares
+    )
+    if not equating.weights.sum() > 0:
+        raise ValueError("weights")
+    return equating
+
+
+def _blend(document: dict[str, Any], k: int) -> Blend:
+    """The regression on the answers to the form's k items, its range and its errors."""
+    regression, table = document["regression"], document["range"]
+    rows = {name: _numbers(table, name, len(table["at"])) for name in RANGE}
+    if not (rows["sd"] > 0).all() or not (np.diff(rows["at"]) > 0).all():
+        raise ValueError("range")
+    errors = {
+        float(level): (float(_numbers(document["errors"], level, 2, 0, 1)[0]), float(pair[1]))
+        for level, pair in document["errors"].items()
+    }
+    if not errors or not all(0 < level < 1 for level in errors):
+        raise ValueError("errors")
+    if not 0 <= _number(regression["weight"]) <= 1:
+        raise ValueError("scores or regression")
+    return Blend(
+        intercept=_number(regression["intercept"]),
+        slopes=_numbers(regression, "slopes", k),
+        weight=_number(regression["weight"]),
+        range=Range(n=_count(table["n"]), **rows),
+        errors=errors,
     )
 
 

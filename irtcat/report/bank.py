@@ -227,7 +227,27 @@ def item_table(
     bank: ItemBank, frame: pd.DataFrame, subset: Any = None, curves: Any = None
 ) -> Block:
     """The table of all items, with curve, information, text and flags as details."""
-    columns = [column("item", frame.index)]
+    columns = [
+        column("item", frame.index),
+        *_parameter_columns(bank, frame),
+        *_computed_columns(bank, subset),
+    ]
+    if "flag" in frame and not _is_trivial("flag", frame["flag"]):
+        columns.append(column("flag", frame["flag"]))
+    columns += _metadata(bank.items, {c["k"] for c in columns})
+    curve_data = _sharing_columns(item_curves(bank, frame, curves), columns)
+    filters = [c["k"] for c in columns if 1 < len(c.get("levels", ())) <= MOST_LEVELS]
+    ranges = [n for n in ("b", "a", "proportion_correct", "information")
+              if any(c["k"] == n for c in columns)]  # fmt: skip
+    texts = next((c["k"] for c in columns if c.get("long") and TEXTS.match(c["label"])), None)
+    named = {"texts": texts} if texts is not None and are_hashes(frame.index) else {}
+    return table("Items", columns, filters=filters, ranges=ranges, name="items",
+                 curves=curve_data, **named)  # fmt: skip
+
+
+def _parameter_columns(bank: ItemBank, frame: pd.DataFrame) -> list[Block]:
+    """Parameters and statistics of the items that are not trivial."""
+    columns = []
     for key in frame.columns:
         name = str(key)
         if name == "flag" or _is_trivial(name, frame[key]):
@@ -237,6 +257,12 @@ def item_table(
         label = SHARE.get(bank.model.takes) if share else None
         main = name in MAIN
         columns.append(column(name, frame[key], label, minor=minor, percent=share, main=main))
+    return columns
+
+
+def _computed_columns(bank: ItemBank, subset: Any) -> list[Block]:
+    """Trials, mean information, and whether the item is in the subset."""
+    columns = []
     if hasattr(bank.model, "trials"):
         columns.append(column("trials", np.asarray(bank.model.trials)))
     if bank.axis:
@@ -248,22 +274,17 @@ def item_table(
     if subset is not None:
         chosen = np.isin(bank.item_ids, np.asarray(subset, str))
         columns.append(column("chosen", np.where(chosen, "selected", ""), "Selected"))
-    if "flag" in frame and not _is_trivial("flag", frame["flag"]):
-        columns.append(column("flag", frame["flag"]))
-    columns += _metadata(bank.items, {c["k"] for c in columns})
-    curve_data = item_curves(bank, frame, curves)
+    return columns
+
+
+def _sharing_columns(curve_data: Block, columns: list[Block]) -> Block:
+    """The data of the curves, with names of columns in place of equal values."""
     numeric = {c["k"]: c["v"] for c in columns if c.get("kind") == "num"}
     for key, name in (("a", "a"), ("b", "b"), ("c", "c"), ("d", "d"), ("a", "mdisc"),
                       ("b", "mdiff"), ("times", "trials")):  # fmt: skip
         if name in numeric and curve_data.get(key) == numeric[name]:
             curve_data[key] = name  # the script reads the values from the table's column
-    filters = [c["k"] for c in columns if 1 < len(c.get("levels", ())) <= MOST_LEVELS]
-    ranges = [n for n in ("b", "a", "proportion_correct", "information")
-              if any(c["k"] == n for c in columns)]  # fmt: skip
-    texts = next((c["k"] for c in columns if c.get("long") and TEXTS.match(c["label"])), None)
-    named = {"texts": texts} if texts is not None and are_hashes(frame.index) else {}
-    return table("Items", columns, filters=filters, ranges=ranges, name="items",
-                 curves=curve_data, **named)  # fmt: skip
+    return curve_data
 
 
 def _is_trivial(name: str, values: pd.Series) -> bool:

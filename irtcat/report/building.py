@@ -103,17 +103,7 @@ def build(
         ranking=ranking,
         score_text=_score_text(ranking, responses, mismatch),
     )
-    sections = []
-    subsets = [result for result in loaded if result.kind == "subset"]
-    marked: set[int] = set()
-    for result in loaded:
-        begin(f"Section of {result.name}")
-        if result.kind == "bank":
-            sections.append(_bank(result, subsets, marked, names))
-        elif result.kind != "subset":
-            sections += _sections(result, context)
-    unmarked = [result for i, result in enumerate(subsets) if i not in marked]
-    sections += [_tables.subset(result.name, result.value) for result in unmarked]
+    sections = _result_sections(loaded, context, begin)
     if responses is not None:
         begin("Section of the data")
         of_data = part_of(progress, n_parts - 1, n_parts)
@@ -121,6 +111,21 @@ def build(
     first = None if ranking is None else ranking_section(ranking, word_for(loaded), truth)
     opening = headline(loaded, responses, ranking, day or datetime.now(UTC).date())
     return page(title, sections, LIMIT, opening, first)
+
+
+def _result_sections(loaded: list[Result], context: "_Context", begin: Steps) -> list[Section]:
+    """The sections of the results; subsets are marked in a bank that has all of their items."""
+    sections = []
+    subsets = [result for result in loaded if result.kind == "subset"]
+    marked: set[int] = set()
+    for result in loaded:
+        begin(f"Section of {result.name}")
+        if result.kind == "bank":
+            sections.append(_bank(result, subsets, marked, context.names))
+        elif result.kind != "subset":
+            sections += _sections(result, context)
+    unmarked = [result for i, result in enumerate(subsets) if i not in marked]
+    return sections + [_tables.subset(result.name, result.value) for result in unmarked]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,6 @@
 """The ranking of the page: one score with one interval for every model, and where it comes from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -115,6 +115,13 @@ class _Found:
     rows: dict[str, Standing] = field(default_factory=dict)
     others: list[str] = field(default_factory=list)
 
+    @staticmethod
+    def of(rows: Iterable[Standing]) -> "_Found":
+        found = _Found()
+        for row in rows:
+            found.add(row)
+        return found
+
     def add(self, row: Standing, *, same_run: bool = False) -> None:
         if not np.isfinite(row.score):
             return
@@ -150,13 +157,34 @@ def ranking_of(
     hold all items of the bank. Without scores models are ranked by ability, and without abilities
     by their share of points in complete responses.
     """
+    by, found = "score", _scores(results, responses, progress, mismatch)
+    if not found.rows:
+        tables = [r for r in results if r.kind == "scores" and "theta" in r.value]
+        by, found = "theta", _Found.of(row for table in tables for row in _abilities(table))
+    if not found.rows and responses is not None:
+        by, found = "observed", _Found.of(_observed(responses))
+    if not found.rows:
+        return None
+    rows = sorted(found.rows.values(), key=lambda row: -row.score)
+    n_items = _n_items(results, responses)
+    return Ranking(by=by, rows=tuple(rows), others=tuple(found.others), n_items=n_items)
+
+
+def _scores(
+    results: Sequence[Result],
+    responses: Responses | None,
+    progress: Progress | None,
+    mismatch: str,
+) -> _Found:
+    """The scores of evaluations and predictions, of sessions, and of evaluations by the bank."""
     found = _Found()
     n_run = {len(result.value) for result in results if result.kind == "subset"}
     subset_size = n_run.pop() if len(n_run) == 1 else None
-    evaluations = [_evaluated(result) for result in results if result.kind == "evaluation"]
-    in_runs = {row.name for row in evaluations if row is not None}
+    ends = [_evaluated(result) for result in results if result.kind == "evaluation"]
+    evaluations = [row for row in ends if row is not None]
+    in_runs = {row.name for row in evaluations}
     for row in evaluations:
-        if row is not None and row.estimator != "bank":
+        if row.estimator != "bank":
             found.add(row)
     for result in results:
         if result.kind == "predictions":
@@ -168,26 +196,8 @@ def ranking_of(
         for row in session_standings(result, responses, mismatch, part):
             found.add(row, same_run=row.name in in_runs or row.name in found.rows)
     for row in evaluations:
-        if row is not None:
-            found.add(row)
-    n_items = _n_items(results, responses)
-    if found.rows:
-        return _ranking("score", found, n_items)
-    for result in results:
-        if result.kind == "scores" and "theta" in result.value:
-            for row in _abilities(result):
-                found.add(row)
-    if found.rows:
-        return _ranking("theta", found, n_items)
-    if responses is not None:
-        for row in _observed(responses):
-            found.add(row)
-    return _ranking("observed", found, n_items) if found.rows else None
-
-
-def _ranking(by: str, found: _Found, n_items: int | None) -> Ranking:
-    rows = sorted(found.rows.values(), key=lambda row: -row.score)
-    return Ranking(by=by, rows=tuple(rows), others=tuple(found.others), n_items=n_items)
+        found.add(row)
+    return found
 
 
 def _n_items(results: Sequence[Result], responses: Responses | None) -> int | None:
@@ -383,29 +393,52 @@ def ranking_section(ranking: Ranking, word: str, truth: pd.Series | None) -> Sec
         truth: full scores from complete responses, if known, by subject.
     """
     rows = ranking.rows
+    _, percent = MEASURES[ranking.by]
+    ends = {name: np.array([getattr(row, name) for row in rows], float)
+            for name in ("lower", "upper")}  # fmt: skip
+    columns = [
+        *_score_columns(ranking, word),
+        *_truth_columns(ranking, truth),
+        *_origin_columns(rows),
+        *(column(name, values, percent=percent, hidden=True) for name, values in ends.items()),
+    ]
+    shown = table(f"{word}s in order", columns, sort=("place", 1), name="ranking",
+                  page=25 if len(rows) > 30 else 50)  # fmt: skip
+    figures = [_figure(ranking, word, **ends)] if len(rows) > MANY else []
+    return Section("Ranking", (_what(ranking, word),), {}, [shown, *figures],
+                   tuple(_notes(ranking, word)))  # fmt: skip
+
+
+def _score_columns(ranking: Ranking, word: str) -> list[Block]:
+    """Names, ranks and scores with their intervals."""
+    rows = ranking.rows
     label, percent = MEASURES[ranking.by]
     level = rows[0].level
-    same_level = all(row.level == level for row in rows)
     score = np.array([row.score for row in rows])
     place = pd.Series(-np.round(score, 12)).rank(method="min").astype(int)
-    ends = [_interval(row, percent) for row in rows]
-    interval = interval_name(level) if same_level else "interval"
-    interval = interval[:1].upper() + interval[1:]
-    lower, upper = (
-        np.array([getattr(row, name) for row in rows], float) for name in ("lower", "upper")
-    )
-    columns = [
+    interval = interval_name(level if all(row.level == level for row in rows) else None)
+    return [
         column("subject", [row.name for row in rows], word),
         column("place", place, "Rank"),
         column("score", score, label, percent=percent, main=True),
-        column("interval", ends, interval, main=True, plain=True),
+        column("interval", [_interval(row, percent) for row in rows],
+               interval[:1].upper() + interval[1:], main=True, plain=True),
         bar("lower", "score", "upper", "As a picture"),
-    ]
-    if truth is not None and ranking.by != "observed":
-        true = truth.reindex([row.name for row in rows]).to_numpy(float)
-        if np.isfinite(true).any():
-            title = "True score" if ranking.by == "score" else "Share of points"
-            columns.append(column("truth", true, title, percent=True))
+    ]  # fmt: skip
+
+
+def _truth_columns(ranking: Ranking, truth: pd.Series | None) -> list[Block]:
+    """The full scores of complete responses, where some are known."""
+    if truth is None or ranking.by == "observed":
+        return []
+    true = truth.reindex([row.name for row in ranking.rows]).to_numpy(float)
+    title = "True score" if ranking.by == "score" else "Share of points"
+    return [column("truth", true, title, percent=True)] if np.isfinite(true).any() else []
+
+
+def _origin_columns(rows: Sequence[Standing]) -> list[Block]:
+    """What the scores are based on, and the flags that not most rows have."""
+    columns = []
     if any(row.n_items is not None for row in rows):
         counts = [np.nan if row.n_items is None else row.n_items for row in rows]
         differ = len(set(counts)) > 1
@@ -423,20 +456,19 @@ def ranking_section(ranking: Ranking, word: str, truth: pd.Series | None) -> Sec
     flags = ["; ".join(flag for flag in row.flags if flag not in common) for row in rows]
     if any(flags):
         columns.append(column("flag", flags, "To check", minor=True))
-    columns += [column("lower", lower, percent=percent, hidden=True),
-                column("upper", upper, percent=percent, hidden=True)]  # fmt: skip
-    blocks: list[Block] = []
-    if len(rows) > MANY:
-        finite = [np.where(np.isfinite(end), end, np.nan) for end in (lower, upper)]
-        description = f"{len(rows):,} {word.lower()}s in order, each with its interval."
-        percents = {"percent": "y"} if percent else {}
-        blocks.append(points(f"{label} in order", "Rank", label, (np.arange(1, len(rows) + 1),
-                             score), [row.name for row in rows], description, low=finite[0],
-                             high=finite[1], opens="ranking", whole=1, **percents))  # fmt: skip
-    shown = table(f"{word}s in order", columns, sort=("place", 1), name="ranking",
-                  page=25 if len(rows) > 30 else 50)  # fmt: skip
-    return Section("Ranking", (_what(ranking, word),), {}, [shown, *blocks],
-                   tuple(_notes(ranking, word)))  # fmt: skip
+    return columns
+
+
+def _figure(ranking: Ranking, word: str, lower: np.ndarray, upper: np.ndarray) -> Block:
+    """The scores in order with their intervals."""
+    rows = ranking.rows
+    label, percent = MEASURES[ranking.by]
+    low, high = (np.where(np.isfinite(end), end, np.nan) for end in (lower, upper))
+    description = f"{len(rows):,} {word.lower()}s in order, each with its interval."
+    percents = {"percent": "y"} if percent else {}
+    at = np.arange(1, len(rows) + 1), np.array([row.score for row in rows])
+    return points(f"{label} in order", "Rank", label, at, [row.name for row in rows], description,
+                  low=low, high=high, opens="ranking", whole=1, **percents)  # fmt: skip
 
 
 def _what(ranking: Ranking, word: str) -> str:

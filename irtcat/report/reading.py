@@ -211,12 +211,7 @@ def _from_folder(path: Path) -> Result:
     """Read the output folder of a command, detected by its files."""
     names = {file.name for file in path.iterdir()}
     if "sessions.csv" in names and "summary.csv" in names:
-        tables = {n: read_csv(path / f"{n}.csv") for n in SIMULATED if f"{n}.csv" in names}
-        _check_columns(path, tables, SIMULATED)
-        for name in ("sessions", "exposure"):
-            if name in tables and not len(tables[name]):
-                raise InputError(f"{path / name}.csv: the table has no rows.")
-        return Result("simulation", path.name, tables, path)
+        return Result("simulation", path.name, _simulated(path, names), path)
     if "decisions.csv" in names and "scales.csv" in names:
         tables = {file.stem: read_csv(file) for file in sorted(path.glob("*.csv"))}
         _check_columns(path, tables, SCALED)
@@ -228,11 +223,26 @@ def _from_folder(path: Path) -> Result:
         return Result("evaluation", path.name, _evaluation(path), path)
     if not names:
         raise InputError(f"{path}: not a folder of results: it is empty.")
+    raise _unknown_folder(path)
+
+
+def _simulated(path: Path, names: set[str]) -> dict[str, pd.DataFrame]:
+    """The tables of irtcat simulate."""
+    tables = {n: read_csv(path / f"{n}.csv") for n in SIMULATED if f"{n}.csv" in names}
+    _check_columns(path, tables, SIMULATED)
+    for name in ("sessions", "exposure"):
+        if name in tables and not len(tables[name]):
+            raise InputError(f"{path / name}.csv: the table has no rows.")
+    return tables
+
+
+def _unknown_folder(path: Path) -> InputError:
+    """The error of a folder that no command wrote."""
     known = "; ".join(text for text in KINDS.values() if "folder" in text)
     files = sorted(file.name for file in path.iterdir() if file.suffix in (".npz", ".csv", ".db"))
     advice = f" Pass the files in it one by one: {', '.join(files[:6])}" if files else ""
     more = ", …" if len(files) > 6 else "." if files else ""
-    raise InputError(f"{path}: not a folder of results. Known folders: {known}.{advice}{more}")
+    return InputError(f"{path}: not a folder of results. Known folders: {known}.{advice}{more}")
 
 
 def _check_columns(

@@ -175,11 +175,7 @@ def find_long_columns(table: Table, options: Options) -> tuple[int, ...] | None:
         role: _candidates(table.header, normals, *names) for role, names in roles.items()
     }
     explicit = {role: names[0] for role, names in roles.items() if names[0] != role}
-    for role, name in explicit.items():
-        if name not in table.header:
-            columns = shorten(list(table.header))
-            must = f"a column of {table.name}, which has {columns}"
-            raise InputError(f"The `{role}` argument must be {must}. Got {shorten(name)}.")
+    _check_named(table, explicit)
     used = {candidates_by_role[role][0] for role in list(roles)[:3] if candidates_by_role[role]}
     trials = [column for column in candidates_by_role.pop("trial") if column not in used]
     lacking = [role for role, candidates in candidates_by_role.items() if not candidates]
@@ -193,16 +189,30 @@ def find_long_columns(table: Table, options: Options) -> tuple[int, ...] | None:
             advice += "." if options.layout == "long" else ", or pass format='wide'."
             table.fail_header(f"a long table needs a column for the {lacking[0]}. {advice}")
         return None
-    for role, candidates in {**candidates_by_role, "trial": trials}.items():
-        if len(candidates) > 1:
-            names = " and ".join(repr(table.header[column]) for column in candidates)
-            table.fail_header(f"{names} could all be the {role} column. Choose with {role}=.")
+    _check_single(table, {**candidates_by_role, "trial": trials})
     return (
         candidates_by_role["subject"][0],
         candidates_by_role["item"][0],
         candidates_by_role["response"][0],
         *trials,
     )
+
+
+def _check_named(table: Table, explicit: dict[str, str]) -> None:
+    """Raise for a column that the user named and the table lacks."""
+    for role, name in explicit.items():
+        if name not in table.header:
+            columns = shorten(list(table.header))
+            must = f"a column of {table.name}, which has {columns}"
+            raise InputError(f"The `{role}` argument must be {must}. Got {shorten(name)}.")
+
+
+def _check_single(table: Table, candidates_by_role: dict[str, list[int]]) -> None:
+    """Raise for a role that several columns may have."""
+    for role, candidates in candidates_by_role.items():
+        if len(candidates) > 1:
+            names = " and ".join(repr(table.header[column]) for column in candidates)
+            table.fail_header(f"{names} could all be the {role} column. Choose with {role}=.")
 
 
 def _candidates(

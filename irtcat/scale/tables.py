@@ -61,25 +61,32 @@ def items(
     table["proportion_correct"] = np.divide(
         total, table["n"], out=np.full(len(names), np.nan), where=table["n"].to_numpy() > 0
     )
-    for source in (bank, removed):
-        if source is None:
-            continue
-        frame = source.to_frame()
+    if bank is not None:
+        frame = _add_parameters(table, bank)
         ids = frame.index.astype(str)
-        for column in [c for c in frame.columns if c in ("model", "a", "b", "c") or c[:1] == "b"]:
-            table.loc[ids, column] = frame[column].to_numpy()
         for column in ("se_a", "se_b", "se_c"):
-            if column in frame and source is bank:
+            if column in frame:
                 table.loc[ids, column] = frame[column].to_numpy()
-        if source is removed and "c" in table:  # some retained items are 3PL
-            table.loc[ids, "c"] = 0.0
-        if source is bank and "flag" in frame:
+        if "flag" in frame:
             table["flag"] = ""
             table.loc[ids, "flag"] = frame["flag"].to_numpy()
-        table.loc[ids, "communality"] = communality(source)
+        table.loc[ids, "communality"] = communality(bank)
+    if removed is not None:
+        ids = _add_parameters(table, removed).index.astype(str)
+        if "c" in table:  # some retained items are 3PL
+            table.loc[ids, "c"] = 0.0
+        table.loc[ids, "communality"] = communality(removed)
     if bank is not None:
         _add_fit(table, bank, responses, min_expected)
     return table
+
+
+def _add_parameters(table: pd.DataFrame, source: ItemBank) -> pd.DataFrame:
+    """Add the parameters of the items of a bank; return the bank's table."""
+    frame = source.to_frame()
+    for column in [c for c in frame.columns if c in ("model", "a", "b", "c") or c[:1] == "b"]:
+        table.loc[frame.index.astype(str), column] = frame[column].to_numpy()
+    return frame
 
 
 def _add_fit(

@@ -243,28 +243,14 @@ def select(
         if bank is not None:
             name, source = "calibration", "bank"
             check_conditions(bank.items, calibration.items, mismatch, name=name, source=source)
-    expectation = expectation_of(expect)
-    if strategy is None:
-        strategy = DEFAULT_WITHOUT_RESPONSES if calibration is None else DEFAULT_STRATEGY
-        if expectation is not None:
-            if calibration is None:
-                must = "None without calibration responses or a strategy"
-                raise argument_error("expect", must, expect)
-            check_count("n_items", n_items, 1)
-            strategy = expectation.strategy_for(n_items, calibration.n_subjects)
+    expectation_of(expect)
+    strategy = _default_strategy(n_items, calibration, expect) if strategy is None else strategy
     check_choice("strategy", strategy, STRATEGIES)
     check_count("seed", seed, 0)
     item_ids = _all_item_ids(bank, calibration)
     mask = read_allowed(item_ids, allowed)
-    if calibration is not None and not np.array_equal(
-        item_ids, np.asarray(calibration.item_ids, str)
-    ):
-        unknown = item_ids[~np.isin(item_ids, np.asarray(calibration.item_ids, str))]
-        if len(unknown):
-            advice = f"There are none to {shorten(unknown)}."
-            must = "responses to all items of the bank"
-            raise argument_error("calibration", must, calibration, advice)
-        calibration = calibration.subset(items=item_ids)
+    if calibration is not None:
+        calibration = _in_order(calibration, item_ids)
     for name, value in (("theta", theta), ("tau", tau)):
         if value is not None and not np.isfinite(value):
             raise argument_error(name, "a finite number", value)
@@ -299,6 +285,32 @@ def select(
             strategy, n_items, seed, replace(task, bank=None, responses=None, progress=None)
         )
     return _as_subset(task, row.choose(task), seed, request)
+
+
+def _default_strategy(n_items: int, calibration: Responses | None, expect: str | None) -> str:
+    """The strategy where none is given: by what is expected of the subjects, if anything."""
+    expectation = expectation_of(expect)
+    if expectation is None:
+        return DEFAULT_WITHOUT_RESPONSES if calibration is None else DEFAULT_STRATEGY
+    if calibration is None:
+        must = "None without calibration responses or a strategy"
+        raise argument_error("expect", must, expect)
+    check_count("n_items", n_items, 1)
+    return expectation.strategy_for(n_items, calibration.n_subjects)
+
+
+def _in_order(calibration: Responses, item_ids: np.ndarray) -> Responses:
+    """The responses to these items, in their order."""
+    own_ids = np.asarray(calibration.item_ids, str)
+    if np.array_equal(item_ids, own_ids):
+        return calibration
+    unknown = item_ids[~np.isin(item_ids, own_ids)]
+    if len(unknown):
+        advice = f"There are none to {shorten(unknown)}."
+        raise argument_error(
+            "calibration", "responses to all items of the bank", calibration, advice
+        )
+    return calibration.subset(items=item_ids)
 
 
 def plain_request(

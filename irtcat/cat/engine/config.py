@@ -176,25 +176,45 @@ class Config:
         check_positive("acceleration", self.acceleration)
         if self.nodes is not None:
             check_count("nodes", self.nodes, 5, MOST_NODES)
-        self._set("exposure", _checked_rule("exposure", self.exposure, EXPOSURE, 2))
-        self._set("start", _checked_rule("start", self.start, START, 2))
-        rules = self.content if isinstance(self.content, (list, tuple)) else (self.content,)
-        self._set("content", tuple(_checked_rule("content", rule, CONTENT, 2) for rule in rules))
+        self._check_rules()
         self._set(
             "theta_bounds", None if self.theta_bounds is None else _theta_bounds(self.theta_bounds)
         )
         self._set("targets", _targets(self.targets))
         self._set("first", _ids("first", self.first))
+        self._check_enemies()
+        self._check_columns()
+        self._check_pretest()
+        self._check_strata()
+        share = self.sampled
+        if not isinstance(share, (int, float)) or isinstance(share, bool) or not 0 <= share <= 1:
+            raise argument_error("sampled", "a proportion in [0, 1]", share)
+        if not is_number(self.uniform) or not 0 < self.uniform <= 1:
+            raise argument_error("uniform", "a proportion in (0, 1]", self.uniform)
+        expectation_of(self.expect)
+        self._check_needs()
+
+    def _check_rules(self) -> None:
+        self._set("exposure", _checked_rule("exposure", self.exposure, EXPOSURE, 2))
+        self._set("start", _checked_rule("start", self.start, START, 2))
+        rules = self.content if isinstance(self.content, (list, tuple)) else (self.content,)
+        self._set("content", tuple(_checked_rule("content", rule, CONTENT, 2) for rule in rules))
+
+    def _check_enemies(self) -> None:
         sets = _members("enemies", "sets of ids", self.enemies)
         self._set("enemies", tuple(_ids("enemies", ids) for ids in sets))
         if any(len(set(ids)) < 2 for ids in self.enemies):
             raise argument_error("enemies", "sets of at least two ids each", self.enemies)
+
+    def _check_columns(self) -> None:
         for name in ("group", "testlet", "pretest", "seconds"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
                 raise argument_error(name, f"{COLUMN}, or None", value)
         if self.testlet is not None and all(part.name != "testlets" for part in self.content):
             self._set("content", (*self.content, _checked_rule("content", "testlets", CONTENT, 2)))
+
+    def _check_pretest(self) -> None:
         self._set("pretest_at", _members("pretest_at", "positions", self.pretest_at))
         for position in self.pretest_at:
             check_count("pretest_at", position)
@@ -203,19 +223,14 @@ class Config:
             check_count("pretest_at", position, 1, self.max_items + earlier)
         if len(set(self.pretest_at)) < len(self.pretest_at):
             raise argument_error("pretest_at", "positions that differ", self.pretest_at)
+
+    def _check_strata(self) -> None:
         if isinstance(self.strata, (list, tuple)):
             self._set("strata", tuple(self.strata))
-        share = self.sampled
-        if not isinstance(share, (int, float)) or isinstance(share, bool) or not 0 <= share <= 1:
-            raise argument_error("sampled", "a proportion in [0, 1]", share)
-        if not is_number(self.uniform) or not 0 < self.uniform <= 1:
-            raise argument_error("uniform", "a proportion in (0, 1]", self.uniform)
-        expectation_of(self.expect)
         for number in self.strata if isinstance(self.strata, tuple) else (self.strata,):
             check_count("strata", number)
         if self.strata == ():
             raise argument_error("strata", "a number, or the sizes of the strata", self.strata)
-        self._check_needs()
 
     @staticmethod
     def for_evaluation(max_items: int = 100, expect: str | None = None, **rules: Any) -> "Config":

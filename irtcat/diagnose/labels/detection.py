@@ -245,9 +245,7 @@ def rank(
     )
     if by in ORDERS and not data.has(by):  # before any fit
         raise missing_evidence(by)
-    for name, known in (("bank", bank), ("feasibility model", feasibility)):
-        if isinstance(known, ItemBank):
-            check_conditions(known.items, responses.items, mismatch, source=name)
+    data.check_conditions(mismatch)
     p_fit = _misfit(misfit, responses.item_ids)
     plants = by == "auto" and data.can_plant()
     parts = [part_of(progress, part, 1 + plants) for part in range(1 + plants)]
@@ -263,10 +261,7 @@ def rank(
     default = best_order(responses.subjects, table.columns, plants and shares[0] > shares[1])
     share, checks = np.nan, None
     if check is not None:
-        if data.model is not None:
-            share = float(table["p_other_class"].mean())
-        else:
-            share = share_wrong(check.position[default].to_numpy(), len(table))
+        share = _share_wrong(data, table, check, default)
         # Which wrong answers agree is unknown without predicted classes: orders that were chosen
         # by planted keys found less than the default (experiments/label_detectors for learners,
         # experiments/benchmark_labels for others).
@@ -295,6 +290,13 @@ def rank(
     )
 
 
+def _share_wrong(data: "_Data", table: pd.DataFrame, check: Any, default: str) -> float:
+    """The share of wrong labels: by the predicted classes, or by where planted ones are found."""
+    if data.model is not None:
+        return float(table["p_other_class"].mean())
+    return float(share_wrong(check.position[default].to_numpy(), len(table)))
+
+
 class _Data(NamedTuple):
     """What `rank` is passed, checked; ``model`` is fitted to the predictions."""
 
@@ -306,6 +308,12 @@ class _Data(NamedTuple):
     prior: tuple[float, float]
     feasibility: ItemBank | bool
     planted: IntArray | None
+
+    def check_conditions(self, mismatch: str) -> None:
+        """Check that the items of the banks were answered under the same conditions."""
+        for name, known in (("bank", self.bank), ("feasibility model", self.feasibility)):
+            if isinstance(known, ItemBank):
+                check_conditions(known.items, self.responses.items, mismatch, source=name)
 
     def has(self, by: str) -> bool:
         """Whether the evidence of an order is passed."""

@@ -508,21 +508,7 @@ def _note_runs(
     notes: list[str],
 ) -> None:
     """Report models that were run more than once, and how their runs were combined."""
-    sources = {
-        run.model: run.name_source
-        for pairs in subjects.values()
-        for run, _ in pairs
-        if run.name_source != "log"
-    }
-    for model, source in sorted(sources.items()):
-        runs = sum(any(run.model == model for run, _ in pairs) for pairs in subjects.values())
-        if source == "made up":
-            reason = f"The harness made up the model name {model!r}, the same for all without one"
-            notes.append(f"{reason}; its {runs} runs are separate subjects.")
-        elif runs > 1:
-            reason = f"No log names the model of the {runs} runs in the folder {model!r}"
-            advice = "Give their results files, or a folder for each model"
-            notes.append(f"{reason}; they are separate subjects. {advice}.")
+    _note_unnamed(subjects, notes)
     repeated = []
     for name, pairs in subjects.items():
         by_task: dict[str, list[Run]] = {}
@@ -539,3 +525,22 @@ def _note_runs(
         names = shorten(repeated or sorted(split))
         others = tuple(option for option in RUNS if option != how)
         choices.append(Choice("models run more than once", f"runs ({names})", how, others))
+
+
+def _note_unnamed(subjects: dict[str, Used], notes: list[str]) -> None:
+    """Report models that their logs do not name."""
+    sources = {
+        run.model: run.name_source
+        for pairs in subjects.values()
+        for run, _ in pairs
+        if run.name_source != "log"
+    }
+    for model, source in sorted(sources.items()):
+        runs = sum(any(run.model == model for run, _ in pairs) for pairs in subjects.values())
+        if source == "made up":
+            reason = f"The harness made up the model name {model!r}, the same for all without one"
+            notes.append(f"{reason}; its {runs} runs are separate subjects.")
+        elif runs > 1:
+            reason = f"No log names the model of the {runs} runs in the folder {model!r}"
+            advice = "Give their results files, or a folder for each model"
+            notes.append(f"{reason}; they are separate subjects. {advice}.")

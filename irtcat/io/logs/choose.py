@@ -166,6 +166,20 @@ def without_column(run: Run) -> str:
 
 def _choose(group: list[Run], counts: dict[Column, int], preferences: Preferences) -> Column | None:
     """The column of a task: as requested, else by number of runs, name and the task's order."""
+    candidates = _requested(group, counts, preferences)
+    lower = set().union(*(run.lower_is_better for run in group))
+    usable = [column for column in candidates if column[1] not in lower]
+    if not usable:
+        return None
+    known = [column for column in usable if column[1] in FIRST or column[1] == ""]
+    valid = [c for c in usable if not any(c in r.columns and r.columns[c].flaw for r in group)]
+    return min(known or valid or usable, key=lambda column: _rank(column, group, counts))
+
+
+def _requested(
+    group: list[Run], counts: dict[Column, int], preferences: Preferences
+) -> list[Column]:
+    """The columns with the filter or scorer and the metric that were asked for."""
     task, format = group[0].task, group[0].format
     candidates = list(counts)
     for index, argument in ((0, format.column), (1, "metric")):
@@ -182,26 +196,17 @@ def _choose(group: list[Run], counts: dict[Column, int], preferences: Preference
             message = f"{must}, which have {list_columns(counts, format)}. Got {shorten(names)}."
             raise InputError(f"{message} {advice}")
         candidates = [column for column in candidates if column[index] == selected]
-    lower = set().union(*(run.lower_is_better for run in group))
-    usable = [column for column in candidates if column[1] not in lower]
-    if not usable:
-        return None
-    known = [column for column in usable if column[1] in FIRST or column[1] == ""]
-    valid = [c for c in usable if not any(c in r.columns and r.columns[c].flaw for r in group)]
-    usable = known or valid or usable
+    return candidates
 
-    def place(source: str) -> int:
-        """Position among the task's filters or scorers."""
-        places = [run.order.index(source) for run in group if source in run.order]
-        return min(places, default=sys.maxsize)
 
-    def rank(column: Column) -> tuple[Any, ...]:
-        source = column[0]
-        by_name = FIRST.index(column[1]) if column[1] in FIRST else len(FIRST)
-        values = [run.columns[column].values for run in group if column in run.columns]
-        graded = any(bool(((v > 0) & (v < 1)).any()) for v in values)
-        first = FIRST_FILTERS.index(source) if source in FIRST_FILTERS else len(FIRST_FILTERS)
-        # No order of lines: logs may be shuffled.
-        return -counts[column], by_name, graded, place(source), first, column
-
-    return min(usable, key=rank)
+def _rank(column: Column, group: list[Run], counts: dict[Column, int]) -> tuple[Any, ...]:
+    """The order in which columns are preferred: number of runs, name, and the task's order."""
+    source, metric = column
+    by_name = FIRST.index(metric) if metric in FIRST else len(FIRST)
+    values = [run.columns[column].values for run in group if column in run.columns]
+    graded = any(bool(((v > 0) & (v < 1)).any()) for v in values)
+    places = [run.order.index(source) for run in group if source in run.order]
+    place = min(places, default=sys.maxsize)  # among the task's filters or scorers
+    first = FIRST_FILTERS.index(source) if source in FIRST_FILTERS else len(FIRST_FILTERS)
+    # No order of lines: logs may be shuffled.
+    return -counts[column], by_name, graded, place, first, column

@@ -49,22 +49,8 @@ def find_logs(root: Path, format: str) -> Tree:
         return tree
     found: dict[str, list[Path]] = {row.name: [] for row in rows}
     for path in [root] if root.is_file() else _walk(root, tree):
-        file = LogFile(path)
-        try:
-            row, is_beside = _recognise(file, rows)
-            reason = "" if row else _why_no_log(file)
-        except OSError as error:
-            tree.skipped.append(_unopened(path, error))
-            continue
-        if row is None:
-            if reason:
-                tree.skipped.append(Skipped(str(path), f"{path}: {reason}."))
-            else:
-                tree.no_logs.append(str(path))
-        elif is_beside:
-            tree.beside.setdefault(row.name, []).append(path)
-        else:
-            found[row.name].append(path)
+        if (kind := _sort(path, rows, tree)) is not None:
+            found[kind.name].append(path)
     for row in rows:
         is_read, logs = format in ("auto", row.name), found[row.name]
         tree.logs.extend((path, row) for path in logs if is_read)
@@ -78,6 +64,26 @@ def find_logs(root: Path, format: str) -> Tree:
     if ignored := ", ".join(f"{len(found[name])} of {name}" for name in others):
         tree.notes.append(f"Logs of other formats than {format} were ignored: {ignored}.")
     return tree
+
+
+def _sort(path: Path, rows: list[LogFormat], tree: Tree) -> LogFormat | None:
+    """The format of a log; other files are noted in the tree."""
+    file = LogFile(path)
+    try:
+        row, is_beside = _recognise(file, rows)
+        reason = "" if row else _why_no_log(file)
+    except OSError as error:
+        tree.skipped.append(_unopened(path, error))
+        return None
+    if row is not None and is_beside:
+        tree.beside.setdefault(row.name, []).append(path)
+    elif row is not None:
+        return row
+    elif reason:
+        tree.skipped.append(Skipped(str(path), f"{path}: {reason}."))
+    else:
+        tree.no_logs.append(str(path))
+    return None
 
 
 def is_log(path: Path) -> bool:

@@ -146,26 +146,8 @@ def _from_json(path: Path, max_bytes: int) -> _Log:
 
 def _from_archive(path: Path, max_bytes: int) -> _Log:
     """Read a log that is an archive; for a run that has not ended, its journal."""
-    most = max_bytes // JSON_SHARE
     try:
-        with ExitStack() as stack:
-            archive: Any = stack.enter_context(zipfile.ZipFile(path))
-            needs_zstd = any(info.compress_type == ZSTD for info in archive.infolist())
-            if needs_zstd and not hasattr(zipfile, "ZIP_ZSTANDARD"):
-                archive = stack.enter_context(_zstd(path).ZipFile(path))
-            names = {info.filename: info for info in archive.infolist()}
-            unpacker = Unpacker(archive, str(path), most)
-            if "header.json" in names:
-                header = _member(unpacker, names["header.json"])
-                lists = [_member(unpacker, names[n]) for n in ("summaries.json",) if n in names]
-                if not lists:
-                    raise InputError(f"{path}: expected the member summaries.json in the archive.")
-            elif "_journal/start.json" in names:
-                header = _member(unpacker, names["_journal/start.json"])
-                journal = sorted((int(m[1]), n) for n in names if (m := JOURNAL.fullmatch(n)))
-                lists = [_member(unpacker, names[name]) for _, name in journal]
-            else:
-                raise InputError(f"{path}: expected the member header.json in the archive.")
+        header, lists = _members(path, max_bytes // JSON_SHARE)
     except InputError:
         raise
     except zipfile.BadZipFile:
@@ -183,6 +165,27 @@ def _from_archive(path: Path, max_bytes: int) -> _Log:
     if any(not isinstance(samples, list) for samples in lists):
         raise InputError(f"{path}, member summaries.json: expected a list of samples.")
     return _Log(header, [sample for samples in lists for sample in samples], f"{path}, summaries")
+
+
+def _members(path: Path, max_bytes: int) -> tuple[Any, list[Any]]:
+    """The header of an archive and its lists of samples: one, or those of the journal."""
+    with ExitStack() as stack:
+        archive: Any = stack.enter_context(zipfile.ZipFile(path))
+        needs_zstd = any(info.compress_type == ZSTD for info in archive.infolist())
+        if needs_zstd and not hasattr(zipfile, "ZIP_ZSTANDARD"):
+            archive = stack.enter_context(_zstd(path).ZipFile(path))
+        names = {info.filename: info for info in archive.infolist()}
+        unpacker = Unpacker(archive, str(path), max_bytes)
+        if "header.json" in names:
+            header = _member(unpacker, names["header.json"])
+            if "summaries.json" not in names:
+                raise InputError(f"{path}: expected the member summaries.json in the archive.")
+            return header, [_member(unpacker, names["summaries.json"])]
+        if "_journal/start.json" in names:
+            header = _member(unpacker, names["_journal/start.json"])
+            journal = sorted((int(m[1]), n) for n in names if (m := JOURNAL.fullmatch(n)))
+            return header, [_member(unpacker, names[name]) for _, name in journal]
+        raise InputError(f"{path}: expected the member header.json in the archive.")
 
 
 def _zstd(path: Path) -> Any:

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -150,9 +150,6 @@ def read_logs(
     incomplete_logs = [log for log in skipped if log.incomplete]
     if incomplete_logs and incomplete == "refuse":
         raise InputError(incomplete_logs[0].reason)
-    items = Items()
-    all_runs: list[Run] = []
-    unread_tasks: set[str] = set()
     requests = {
         row: Request(
             keep=incomplete == "keep",
@@ -162,38 +159,72 @@ def read_logs(
         )
         for row in dict.fromkeys(row for _, row in logs)
     }
+    refuse = incomplete == "refuse" or root.is_file()
+    tree = _RunsOfTree(names, requests, refuse, skipped)
     for done, (file, row) in enumerate(logs):
         if progress is not None:
             progress(done, len(logs), file.name)
-        try:
-            found = list(row.read(file, requests[row]))
-            wanted = [run for run in found if not names or run.task in names]
-            unread_tasks |= {run.task for run in found} - names if names else set()
-            if incomplete != "keep" and (cut := [run.cut for run in found if run.cut]):
-                raise CutError(cut[0])
-            if not found or any(not run.columns for run in wanted):
-                raise CutError(f"{file}: no sample has a score.")
-            all_runs += [_with_positions(run, file, row, items) for run in wanted]
-        except MissingExtraError:
-            raise
-        except OSError as error:
-            reason = f"{file}: cannot be opened ({error.strerror or error})."
-            skipped.append(Skipped(str(file), reason))
-        except InputError as error:
-            if incomplete == "refuse" or root.is_file():
-                raise
-            skipped.append(Skipped(str(file), str(error), isinstance(error, CutError)))
+        tree.add(file, row)
     if progress is not None:
         progress(len(logs), len(logs), "matrix")
-    all_runs = _without_copies(all_runs, skipped)
+    all_runs = _without_copies(tree.runs, skipped)
     if not all_runs:
-        raise InputError(_failure(root, names, skipped, unread_tasks, notes))
+        raise InputError(_failure(root, names, skipped, tree.unread_tasks, notes))
     scales.convert(all_runs)
     for row, request in requests.items():
         lacking = [run.file for run in all_runs if run.format is row and run.lacks_results]
         notes += _lacking(row, lacking, request.listed if root.is_dir() else {}, names)
-    assembled = assemble(all_runs, items, preferences, runs, mismatch)
+    assembled = assemble(all_runs, tree.items, preferences, runs, mismatch)
     return _finish(*assembled, skipped, notes, no_logs, root)
+
+
+@dataclass
+class _RunsOfTree:
+    """The runs in the files of a tree, read one after another.
+
+    Attributes:
+        names: the tasks to read; all if empty.
+        requests: what to read of the logs of each format.
+        refuse: whether a damaged or incomplete file is an error, rather than skipped.
+        skipped: the files that are skipped, to which these are added.
+        items: the items of all runs.
+        runs: the runs.
+        unread_tasks: tasks in the files that are not read.
+    """
+
+    names: Collection[str]
+    requests: Mapping[LogFormat, Request]
+    refuse: bool
+    skipped: list[Skipped]
+    items: Items = field(default_factory=Items)
+    runs: list[Run] = field(default_factory=list)
+    unread_tasks: set[str] = field(default_factory=set)
+
+    def add(self, file: Path, row: LogFormat) -> None:
+        """Add the runs of a file, or skip it."""
+        try:
+            self.runs += self._read(file, row)
+        except MissingExtraError:
+            raise
+        except OSError as error:
+            reason = f"{file}: cannot be opened ({error.strerror or error})."
+            self.skipped.append(Skipped(str(file), reason))
+        except InputError as error:
+            if self.refuse:
+                raise
+            self.skipped.append(Skipped(str(file), str(error), isinstance(error, CutError)))
+
+    def _read(self, file: Path, row: LogFormat) -> list[Run]:
+        request = self.requests[row]
+        found = list(row.read(file, request))
+        wanted = [run for run in found if not self.names or run.task in self.names]
+        if self.names:
+            self.unread_tasks |= {run.task for run in found} - set(self.names)
+        if not request.keep and (cut := [run.cut for run in found if run.cut]):
+            raise CutError(cut[0])
+        if not found or any(not run.columns for run in wanted):
+            raise CutError(f"{file}: no sample has a score.")
+        return [_with_positions(run, file, row, self.items) for run in wanted]
 
 
 def _with_positions(run: Run, file: Path, row: LogFormat, items: Items) -> Run:

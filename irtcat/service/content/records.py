@@ -195,16 +195,7 @@ class Item:
         self._check_entry(where)
 
     def _check_choices(self, where: str) -> None:
-        spans = choice_spans(self.prompt)
-        if spans and self.kind != "hottext":
-            raise content_error(where, "data-choice only in items of the kind hottext", self.kind)
-        if self.kind == "hottext":
-            marked = tuple(Choice(name, _escaped(text)) for name, text in spans)
-            given = _records(where, "choices", self.choices, Choice)
-            if given and [c.id for c in given] != [c.id for c in marked]:
-                must = "the choices of hottext as its prompt marks them, or none"
-                raise content_error(where, must, shorten([choice.id for choice in given]))
-            _set(self, "choices", marked)
+        self._read_marked_choices(where)
         _set(self, "choices", _records(where, "choices", self.choices, Choice))
         ids = self.choice_ids
         repeated = sorted({name for name in ids if ids.count(name) > 1})
@@ -219,19 +210,35 @@ class Item:
         for choice in self.choices:
             if not plain_text(choice.content_html) and not media_names(choice.content_html):
                 raise content_error(where, f"content of choice {choice.id}", "an empty one")
+        self._check_limits(where, len(ids))
+
+    def _read_marked_choices(self, where: str) -> None:
+        """Take the choices of hottext from its prompt, which marks them."""
+        spans = choice_spans(self.prompt)
+        if self.kind == "hottext":
+            marked = tuple(Choice(name, _escaped(text)) for name, text in spans)
+            given = _records(where, "choices", self.choices, Choice)
+            if given and [c.id for c in given] != [c.id for c in marked]:
+                must = "the choices of hottext as its prompt marks them, or none"
+                raise content_error(where, must, shorten([choice.id for choice in given]))
+            _set(self, "choices", marked)
+        elif spans:
+            raise content_error(where, "data-choice only in items of the kind hottext", self.kind)
+
+    def _check_limits(self, where: str, n: int) -> None:
+        """Check how many of the ``n`` choices are selected."""
         if self.max_choices is None:
             _set(self, "max_choices", 1 if self.kind == "choice" else 0)
-        most = checked_whole(where, "max_choices", self.max_choices, 0, len(ids))
+        most = checked_whole(where, "max_choices", self.max_choices, 0, n)
         if self.kind == "choice" and most != 1:
             raise content_error(where, "max_choices of 1 in an item of the kind choice", most)
-        if self.kind == "order" and most not in (0, len(ids)):
+        if self.kind == "order" and most not in (0, n):
             raise content_error(where, "an order of all choices: max_choices of 0", most)
-        if self.kind == "order":
-            _set(self, "max_choices", 0)
-        least = checked_whole(where, "min_choices", self.min_choices, 0, most or len(ids))
-        if self.kind == "order" and least not in (0, len(ids)):
+        least = checked_whole(where, "min_choices", self.min_choices, 0, most or n)
+        if self.kind == "order" and least not in (0, n):
             raise content_error(where, "an order of all choices: min_choices of 0", least)
         if self.kind == "order":
+            _set(self, "max_choices", 0)
             _set(self, "min_choices", 0)
 
     def _check_display(self, where: str) -> None:

@@ -196,26 +196,29 @@ def _content_faults(
     no_key = [item for item in ids if item in items.items and item not in items.keys]
     if no_key:
         out.append(Fault.of(field, "items that have a key", no_key))
+    keys = {item: items.keys[item] for item in ids if item in items.keys}
+    return [*out, *_key_faults(section, field, bank, keys)]
+
+
+def _key_faults(
+    section: Section, field: str, bank: ItemBank, keys: dict[str, Any]
+) -> Iterable[Fault]:
+    """Keys with other categories than the bank, and such as score too late for a section."""
+    by_people = [item for item, key in keys.items() if getattr(key, "kind", "") == "rubric"]
     sizes = dict(zip(bank.item_ids.tolist(), item_categories(bank.model).tolist(), strict=True))
     other = [
-        f"{brief(item)} ({items.keys[item].categories} in its key, {sizes[item]} in the bank)"
-        for item in ids
-        if item in items.keys and items.keys[item].categories != sizes[item]
+        f"{brief(item)} ({key.categories} in its key, {sizes[item]} in the bank)"
+        for item, key in keys.items()
+        if key.categories != sizes[item]
     ]
     if other:
         must = "items whose keys have as many categories as the bank"
-        by_people = [item for item in ids if getattr(items.keys.get(item), "kind", "") == "rubric"]
         advice = "A rubric with half points has the unit 0.5." if by_people else ""
-        out.append(Fault.of(field, must, other, advice))
-    slow = [
-        item
-        for item in ids
-        if item in items.keys and getattr(items.keys[item], "kind", "") == "rubric"
-    ]
-    if slow and isinstance(section, Adaptive):
+        yield Fault.of(field, must, other, advice)
+    if by_people and isinstance(section, Adaptive):
         must = "items that are scored at once, since the next item depends on the score"
-        out.append(Fault.of(field, must, slow, "Move items scored by people to a fixed section."))
-    return out
+        advice = "Move items scored by people to a fixed section."
+        yield Fault.of(field, must, by_people, advice)
 
 
 def _overlaps(pools: dict[int, ItemBank]) -> list[Fault]:
