@@ -41,6 +41,7 @@ from irtcat.latent.line import (
     transformed_nodes,
 )
 from irtcat.latent.linear_predictors import Part, chain_of, chained, part_terms, parts_of, scores_of
+from irtcat.latent.logistic_terms import logistic_terms
 from irtcat.latent.modes import posterior_modes
 from irtcat.latent.population import (
     Moments,
@@ -97,6 +98,7 @@ INTERNAL = (
     group_items,
     item_curves,
     log_likelihoods,
+    logistic_terms,
     mixture_log_density,
     n_nodes,
     narrowest_sd,

@@ -70,7 +70,7 @@ from irtcat.models.registry import (
     get_model,
     model_from_key,
 )
-from irtcat.models.slopes import INTERCEPT, SLOPE, Slopes
+from irtcat.models.slopes import INTERCEPT, SLOPE, Slopes, standard_scale
 
 __all__ = [
     "CUMULATIVE",
@@ -124,9 +124,9 @@ INTERNAL = (
     MIXABLE,
     STANDARD_FORM,
     GeneralisedRatingScale,
+    ability_points,
     as_member,
     as_mixed,
-    ability_points,
     as_points,
     categorical_items,
     category_parameters,
@@ -145,6 +145,7 @@ INTERNAL = (
     pack_counts,
     parameter_matrix,
     restricted,
+    standard_scale,
     steepest_slope,
     steepest_slopes,
     tied_parameters,

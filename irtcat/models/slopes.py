@@ -53,6 +53,13 @@ def one_scale(mean: Any, sd: Any) -> tuple[Any, Any]:
     return (mean[0], sd[0, 0]) if np.ndim(sd) == 2 else (mean, sd)
 
 
+def standard_scale(dims: int) -> tuple[Array, Array]:
+    """Mean 0 and SD 1 of one ability; a vector and a square matrix of several."""
+    if dims == 1:
+        return jnp.zeros(()), jnp.ones(())
+    return jnp.zeros(dims), jnp.eye(dims)
+
+
 def common_slope(slope: Slopes) -> Slopes:
     """For each ability the mean of the slopes that are not 0, for all of these items."""
     on = slope != 0

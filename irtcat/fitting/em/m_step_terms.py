@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from irtcat.latent import chain_of, chained, part_terms, parts_of
+from irtcat.latent import chain_of, chained, logistic_terms, part_terms, parts_of
 from irtcat.models import ItemModel, as_points, unpack
 
 Terms = tuple[
@@ -28,13 +28,11 @@ def item_terms(
 ) -> Terms:
     """Expected log-likelihood of each item, its gradient and its expected information."""
     if template.closed_form == "logistic":
-        if template.dims > 1:
-            return plane_terms(params, counts, totals, nodes)
-        return linear_terms(params, counts, totals, nodes.reshape(-1))
+        return logistic_terms(params, counts, totals, as_points(nodes))
     if template.closed_form == "logistic trials":  # the same curve in numbers of trials
         trials = template.trials  # type: ignore[attr-defined]
         totals = (totals[:, None] if totals.ndim == 1 else totals) * trials
-        return linear_terms(params, counts * trials, totals, nodes)
+        return logistic_terms(params, counts * trials, totals, as_points(nodes))
     if template.closed_form:
         return part_sums(template, params, counts, totals, as_points(nodes))
     in_axes = (0, 0, -1, None if totals.ndim == 1 else -1, None)
@@ -92,42 +90,3 @@ def part_sums(
         value = value + terms.value.sum(0)
         gradient, information = gradient + by_params[0], information + by_params[1]
     return value, gradient, information
-
-
-def linear_terms(params: Array, counts: Array, totals: Array, nodes: Array) -> Terms:
-    """The same terms for all two-parameter logistic items at once.
-
-    With a linear predictor every sum over the nodes is a product with (1, theta, theta^2), and only
-    one exponential per item and node is evaluated.
-    """
-    totals = totals[:, None] if totals.ndim == 1 else totals
-    z = nodes[:, None] * params[:, 0] + params[:, 1]
-    small = jnp.exp(-jnp.abs(z))
-    right = jnp.where(z > 0, 1.0, small) / (1.0 + small)
-    residual = counts[0] - totals * right
-    weight = totals * right * (1.0 - right)
-    loss = totals * (jnp.maximum(z, 0.0) + jnp.log1p(small))
-    powers = jnp.stack([jnp.ones_like(nodes), nodes, nodes**2])
-    r0, r1 = powers[:2] @ counts[0]
-    g0, g1 = powers[:2] @ residual
-    h0, h1, h2 = powers @ weight
-    value = params[:, 0] * r1 + params[:, 1] * r0 - powers[0] @ loss
-    gradient = jnp.stack([g1, g0], -1)
-    information = jnp.stack([jnp.stack([h2, h1], -1), jnp.stack([h1, h0], -1)], -2)
-    return value, gradient, information
-
-
-def plane_terms(params: Array, counts: Array, totals: Array, nodes: Array) -> Terms:
-    """`linear_terms` in several dimensions: parameters are the slopes, then the intercept."""
-    totals = totals[:, None] if totals.ndim == 1 else totals
-    n = params.shape[1]
-    features = jnp.concatenate([nodes, jnp.ones_like(nodes[:, :1])], axis=1)
-    z = features @ params.T
-    small = jnp.exp(-jnp.abs(z))
-    right = jnp.where(z > 0, 1.0, small) / (1.0 + small)
-    weight = totals * right * (1.0 - right)
-    loss = totals * (jnp.maximum(z, 0.0) + jnp.log1p(small))
-    value = (counts[0] * z - loss).sum(0)
-    gradient = (counts[0] - totals * right).T @ features
-    products = (features[:, :, None] * features[:, None, :]).reshape(len(nodes), n * n)
-    return value, gradient, (weight.T @ products).reshape(-1, n, n)

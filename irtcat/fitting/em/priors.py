@@ -25,6 +25,7 @@ from irtcat.models import (
     pack,
     parameter_matrix,
     parameter_names,
+    standard_scale,
     tied_parameters,
     unpack,
 )
@@ -124,9 +125,7 @@ def check_priors(
 def _rescaled(template: ItemModel, params: Array) -> Array:
     """Change of the parameters under a change of the latent mean and SD."""
     model = unpack(template, params)
-    zero, unit = jnp.zeros(()), jnp.ones(())
-    if template.dims > 1:
-        zero, unit = jnp.zeros(template.dims), jnp.eye(template.dims)
+    zero, unit = standard_scale(template.dims)
     return pack(model.rescale(zero + 0.3, 1.7 * unit)) - pack(model.rescale(zero, unit))
 
 
