@@ -24,6 +24,7 @@ PANELS = {
         "leaderboard",
         "plan",
         "compare",
+        "groups",
         "headroom",
         "complete",
         "probe",

@@ -52,6 +52,16 @@ def read(source: str, trials: int | None = None, **options: Any) -> "Responses":
     return responses if trials is None else responses.with_trials(trials)
 
 
+def read_reruns(value: str) -> "Responses | float | str":
+    """What is known of reruns: a number, "deterministic", or responses of a second run."""
+    if value == "deterministic":
+        return value
+    try:
+        return float(value)
+    except ValueError:
+        return read(value)
+
+
 def read_bank(path: "str | Path") -> "ItemBank":
     """Read a bank from a file."""
     from irtcat import ItemBank

@@ -16,6 +16,7 @@ from irtcat.cli._input import (
     read,
     read_bank,
     read_form,
+    read_reruns,
     read_scores,
     read_subset,
     split_texts,
@@ -313,6 +314,10 @@ MISMATCH = option(
     "mismatch", choices="irtcat.responses._conditions.MISMATCH",
     help="Answers under other conditions than those that were calibrated (metric, filter, number "
     "of examples, version and hash of the data): {names}.",
+)  # fmt: skip
+RERUNS = option(
+    "reruns", type=str, default=None, read=read_reruns,
+    help="What is known of reruns: a file of a second run, a correlation (ICC) or deterministic.",
 )  # fmt: skip
 KEY_FILE = option(
     "key_file", source="", type=Path,

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._input import read
 from irtcat.cli._options import (
     CALIBRATION,
     MISMATCH,
+    RERUNS,
     RESPONSES,
     SEED,
     SUBSET,
@@ -37,16 +37,6 @@ WORSE = 3
 POINTS = 100
 
 
-def _reruns(value: str) -> Any:
-    """A number, "deterministic", or responses of a second run."""
-    if value == "deterministic":
-        return value
-    try:
-        return float(value)
-    except ValueError:
-        return read(value)
-
-
 @command_of(
     "irtcat.leaderboard.compare",
     replace(CALIBRATION, default=None),
@@ -58,9 +48,7 @@ def _reruns(value: str) -> Any:
            help="Whose scores: {names} (these runs, the models over reruns, items like these)."),
     option("method", choices="irtcat.leaderboard.comparison.METHODS"),
     option("clusters", help="Column of the items' metadata: items of one group depend on others."),
-    option("reruns", type=str, default=None, read=_reruns,
-           help="What is known of reruns: a file of a second run, a correlation (ICC) or "
-                "deterministic."),
+    RERUNS,
     option("margin", type=float, default=0.0, parse=points,
            help="The difference that does not matter, in points."),
     "level",

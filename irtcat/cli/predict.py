@@ -13,6 +13,7 @@ from irtcat.cli._options import (
     EXPECT,
     ITEMS,
     MISMATCH,
+    RERUNS,
     RESPONSES,
     SHORT_FORM,
     SUBSET,
@@ -48,6 +49,10 @@ BANK = "bank.npz"
     option("prior", type=Path, read=_input.feature_table("subjects"),
            help="CSV table of subjects, ids first, columns mean and sd: what else is known."),
     "level",
+    option("estimand", choices="irtcat.prediction.estimands.ESTIMANDS",
+           help="Whose scores and ranks: {names} (these runs, the models over reruns, items like "
+                "these); by default scores of these runs and ranks of the models."),
+    RERUNS,
     MISMATCH,
     *group(
         "Groups of items",
@@ -76,12 +81,17 @@ def command(o: Options) -> Output:
         o.write("beats", prediction.beats(), "probabilities")
     document = {
         "estimator": o.estimator, "expect": o.expect, "level": o.level,
+        "estimand": prediction.estimand, "ranks_of": prediction.ranks_of,
         "out": o.out, "beats": o.beats,
         "subjects": records(frame), "groups": None if groups is None else records(groups),
     }  # fmt: skip
     best = frame.sort_values("score", ascending=False, kind="stable")
     columns = ["rank", *SHARES, "rank_lower", "rank_upper", "flag", "estimator"]
-    text = [_headline(prediction), Table(best[columns], rows=SUMMARY_ROWS, percent=SHARES)]
+    text = [
+        _headline(prediction),
+        prediction.question,
+        Table(best[columns], rows=SUMMARY_ROWS, percent=SHARES),
+    ]
     if groups is not None:
         text.append(Table(groups.set_index(["subject", "group"]), percent=SHARES))
     after = ("report", *_bank_of(o), o.out)
@@ -123,7 +133,12 @@ def _by_form(o: Options) -> "Prediction":
             raise typer.BadParameter("not with --short-form.", param_hint=hint)
     o.unread["responses"] = o.unread["calibration"]  # so that messages name it by what it is
     prediction: Prediction = o.short_form.predict(
-        o.responses, expect=o.expect, level=o.level, mismatch=o.mismatch
+        o.responses,
+        expect=o.expect,
+        level=o.level,
+        estimand=o.estimand,
+        reruns=o.reruns,
+        mismatch=o.mismatch,
     )
     return prediction
 

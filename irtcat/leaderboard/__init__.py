@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING
 from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from irtcat.leaderboard.best_of import Best, best
     from irtcat.leaderboard.board import Leaderboard, Run
     from irtcat.leaderboard.comparison import Comparison, compare
     from irtcat.leaderboard.comparisons import Comparisons, compare_all
     from irtcat.leaderboard.completion import Completion, ProbePlan, complete, probe
     from irtcat.leaderboard.gaps import items_needed, reliable_gaps
+    from irtcat.leaderboard.grouping import Groups, groups
     from irtcat.leaderboard.metrics import METRICS
     from irtcat.leaderboard.planning import Plan, design_gaps, plan
     from irtcat.leaderboard.protocol import ALL, Progress, evaluate
@@ -28,9 +30,11 @@ else:
 __all__ = [
     "ALL",
     "METRICS",
+    "Best",
     "Comparison",
     "Comparisons",
     "Completion",
+    "Groups",
     "Leaderboard",
     "Plan",
     "ProbePlan",
@@ -38,6 +42,7 @@ __all__ = [
     "Recommendation",
     "Run",
     "SequentialComparison",
+    "best",
     "compare",
     "compare_all",
     "compare_sequential",
@@ -45,6 +50,7 @@ __all__ = [
     "design_gaps",
     "evaluate",
     "full_scores",
+    "groups",
     "headroom",
     "items_needed",
     "plan",

@@ -13,22 +13,23 @@ from irtcat._common.positions import positions_of_ids
 from irtcat._common.progress import Progress, ProgressOption, Steps, with_progress
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.io.convert import as_responses_like
-from irtcat.leaderboard.clustered import Variance, mean_variance, total_of
-from irtcat.leaderboard.run_noise import Answers, Noise, Reliability, noise_of, reliability_of
 from irtcat.prediction.answers import recode
+from irtcat.prediction.clustered import Variance, mean_variance, total_of
+from irtcat.prediction.estimands import ESTIMANDS
+from irtcat.prediction.run_noise import (
+    Answers,
+    Noise,
+    Reliability,
+    noise_of,
+    read_reruns,
+    unexplained_variance,
+)
 from irtcat.prediction.task import is_sample
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 from irtcat.selection import Subset
 
 METHODS = ("auto", "paired", "assisted")
-ESTIMANDS = {
-    "run": "these runs on all {n} items",
-    "model": "the models' expected scores on all {n} items, over reruns",
-    "domain": "the models' expected scores on items like these {n}, over reruns",
-}
-"""What is compared, and how it is called in the output."""
-
 RUN_COLUMNS = ("harness", "version", "judge", "scorer", "dataset_version")
 """Metadata of subjects that say under which conditions a model was run."""
 
@@ -423,18 +424,8 @@ def _parts(
     if method == "assisted" and pair.known_old is not None:
         slope = float(residuals.slopes[-1])
         lost = max(1 - (1 + slope) ** 2, 0.0)
-        rest += lost * _noise_bound(pair.known_old, shares) / k
+        rest += lost * unexplained_variance(pair.known_old, shares) / k
     return _Parts(items, Variance(rest, items.df), effects, independent=False)
-
-
-def _noise_bound(known: FloatArray, shares: FloatArray) -> float:
-    """Variance that the shares leave of a model's answers: at least their mean noise."""
-    centred = shares - shares.mean()
-    square = float(centred @ centred)
-    residual = known - known.mean()
-    if square > 0:
-        residual = residual - centred * float(centred @ residual) / square
-    return float(residual @ residual) / max(len(known) - 2, 1)
 
 
 def _combined(
@@ -783,18 +774,14 @@ def read_models(
         field=field,
         known_old=known_old,
     )
-    labels, note = _labels(clusters, (reference, responses), reference.item_ids[positions])
+    labels, note = cluster_labels(clusters, (reference, responses), reference.item_ids[positions])
     flags += note
     known = tuple(dict.fromkeys((responses, reference)))
-    if isinstance(reruns, Responses):
-        check_conditions(reference.items, reruns.items, mismatch, name="reruns")
-    elif reruns is not None and not isinstance(reruns, str) and not is_number(reruns):
-        reruns = as_responses_like(reruns, "reruns", reference)
     runs = _Runs(
         new=new_run,
         old=old_run,
         clusters=labels,
-        reliability=reliability_of(reruns, known),
+        reliability=read_reruns(reruns, known, reference, mismatch),
         unit=_unit(pair.difference, sources, (new_run, old_run)),
     )
     return names, pair, runs, sampled, flags
@@ -905,8 +892,8 @@ def _differences_of_runs(names: tuple[str, str], sources: tuple[Responses, Respo
     return flags
 
 
-def _labels(
-    clusters: Any, tables: tuple[Responses, Responses], item_ids: np.ndarray
+def cluster_labels(
+    clusters: Any, tables: Sequence[Responses], item_ids: np.ndarray
 ) -> tuple[IntArray | None, list[str]]:
     """The number of the cluster of each item, and a flag where there is one item in each."""
     if clusters is None:

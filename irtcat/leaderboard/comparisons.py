@@ -11,7 +11,6 @@ from irtcat._common.checks import argument_error, check_choice
 from irtcat._common.types import FloatArray
 from irtcat.agreement import holm
 from irtcat.io.convert import as_responses_like
-from irtcat.leaderboard.clustered import Variance, total_of
 from irtcat.leaderboard.comparison import (
     Comparison,
     compare,
@@ -19,6 +18,7 @@ from irtcat.leaderboard.comparison import (
     t_quantile,
     verdict_of,
 )
+from irtcat.prediction.clustered import Variance, total_of
 
 ADJUSTMENTS = ("holm", "none")
 

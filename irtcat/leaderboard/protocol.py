@@ -397,6 +397,7 @@ def _predict(plan: _Plan, fold: _Fold, subset: Subset, estimator: str, strategy:
         expect=plan.expect,
         prior=fold.prior if ESTIMATORS[estimator].takes_prior else None,
         level=plan.level,
+        estimand="run",
     )
     items = pd.Index(np.asarray(fold.calibration.item_ids, dtype=str)).get_indexer(
         pd.Index(np.asarray(subset.item_ids, dtype=str))

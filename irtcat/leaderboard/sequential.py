@@ -29,7 +29,8 @@ from irtcat._common.checks import (
 )
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.io.convert import as_responses_like
-from irtcat.leaderboard.comparison import ESTIMANDS, read_models
+from irtcat.leaderboard.comparison import read_models
+from irtcat.prediction.estimands import ESTIMANDS
 from irtcat.responses import Responses
 from irtcat.selection import Subset
 

@@ -6,11 +6,15 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error
-from irtcat._common.types import BoolArray, FloatArray
+from irtcat._common.types import BoolArray, FloatArray, IntArray
+from irtcat.prediction.estimands import RunNoise
 from irtcat.prediction.estimate import Estimate
 from irtcat.prediction.result import Prediction
 from irtcat.responses import Responses
 from irtcat.responses._matrix import observed
+
+MOST_REACHES = 64
+"""Different half widths of the calibrated subjects that ranks are counted with."""
 
 
 def recode(
@@ -86,8 +90,11 @@ def as_prediction(
     estimator: str,
     level: float,
     known: BoolArray | None = None,
+    estimand: str = "run",
+    ranks_of: str = "run",
+    noise: RunNoise | None = None,
 ) -> Prediction:
-    """Clip to the possible range, rank among the calibrated subjects, and flag.
+    """Clip to the possible range, add the run's noise, rank among the calibrated, and flag.
 
     Args:
         subject_ids: ids of the new subjects.
@@ -100,6 +107,9 @@ def as_prediction(
         level: probability of the intervals.
         known: whether each new subject is one of the calibrated ones, which is then ranked among
             the others; None if none is.
+        estimand: whose scores the intervals are for (`irtcat.prediction.estimands.ESTIMANDS`).
+        ranks_of: whose scores the ranks are of.
+        noise: how far scores of this run may be from those; None if all are of this run.
     """
     is_observed = ~np.isnan(x)
     lowest = np.where(is_observed, x, 0) @ in_score
@@ -110,33 +120,85 @@ def as_prediction(
     score, lower, upper = np.round(np.clip(np.stack(estimate[:3]), lowest, highest), 12)
     lower = np.where(np.isnan(lower), lowest, lower)
     upper = np.where(np.isnan(upper), highest, upper)
+    if noise is None:
+        noise = RunNoise(np.zeros((2, len(score))), np.zeros((2, len(field))), "trials")
+    reach = noise.new
+    if estimand != "run":
+        has_score = ~np.isnan(score)
+        below, above = np.hypot([score - lower, upper - score], noise.new)
+        lower = np.where(has_score, np.clip(score - below, 0, 1), lower)
+        upper = np.where(has_score, np.clip(score + above, 0, 1), upper)
+        reach = np.zeros_like(noise.new)
     full = np.round(field.to_numpy(), 12)
-    ordered, own = np.sort(full), np.full(len(subject_ids), -np.inf)
+    own = np.full(len(subject_ids), -1)
     if known is not None:
-        own[known] = full[field.index.get_indexer(pd.Index(np.asarray(subject_ids)[known]))]
-
-    def rank(scores: FloatArray) -> FloatArray:
-        ranks = 1.0 + len(ordered) - np.searchsorted(ordered, scores, side="right")
-        return np.where(np.isnan(scores), np.nan, ranks - (own > scores))
-
+        own[known] = field.index.get_indexer(pd.Index(np.asarray(subject_ids)[known]))
+    at_score = np.where(np.isnan(score), np.nan, 0.0)
+    ranks = [_rank_of(score, at_score, full, np.zeros(len(full)), own, 1)]
+    for end, more, others, side in ((upper, reach[1], noise.calibrated[0], 1),
+                                    (lower, reach[0], noise.calibrated[1], -1)):  # fmt: skip
+        start = np.where(np.isnan(score), end, score)
+        ranks.append(_rank_of(start, np.hypot(end - start, more), full, others, own, side))
     return Prediction(
         subject_ids=subject_ids,
         score=score,
         lower=lower,
         upper=upper,
-        rank=rank(score),
-        rank_lower=rank(upper),
-        rank_upper=rank(lower),
+        rank=ranks[0],
+        rank_lower=ranks[1],
+        rank_upper=ranks[2],
         notes=_notes(is_observed, estimate),
         unlike=np.full(len(x), "") if estimate.unlike is None else estimate.unlike,
         n_missing=(~is_observed).sum(axis=1),
         n_asked=x.shape[1],
+        n_items=n_items,
         estimator=estimator,
         level=level,
         field=field,
         how=estimate.how,
         known=known,
+        estimand=estimand,
+        ranks_of=ranks_of,
+        reach=reach,
+        field_reach=noise.calibrated,
+        noise_source=noise.source if ranks_of == "model" else "",
     )
+
+
+def _rank_of(
+    score: FloatArray,
+    reach: FloatArray,
+    field: FloatArray,
+    field_reach: FloatArray,
+    own: IntArray,
+    side: int,
+) -> FloatArray:
+    """1 + the number of calibrated subjects that are above an end of each subject's interval.
+
+    For calibrated subject j the end is ``s +- sqrt(r^2 + r_j^2)``, with the reaches r of both: the
+    limits of a difference by square-and-add (Newcombe 1998, Statistics in Medicine 17, 873-890).
+
+    Args:
+        score: the subjects' scores.
+        reach: half width of the interval on this side; NaN without a score.
+        field: scores of the calibrated subjects.
+        field_reach: half widths of theirs, on the other side.
+        own: position of each subject among the calibrated ones, -1 if it is not one of them.
+        side: 1 for the upper end, -1 for the lower one.
+    """
+    steps = np.unique(field_reach)
+    if len(steps) > MOST_REACHES:  # rounded up, so that no rank interval is too narrow
+        steps = np.quantile(steps, np.linspace(0, 1, MOST_REACHES), method="higher")
+        field_reach = steps[np.searchsorted(steps, field_reach)]
+    ranks = np.where(np.isnan(reach), np.nan, 1.0)
+    for step in np.unique(field_reach):
+        end = np.round(score + side * np.hypot(reach, step), 12)
+        same = field_reach == step
+        ordered = np.sort(field[same])
+        ranks += len(ordered) - np.searchsorted(ordered, end, side="right")
+        mine = (own >= 0) & same[own]
+        ranks[mine] -= field[own[mine]] > end[mine]
+    return ranks
 
 
 def _notes(is_observed: BoolArray, estimate: Estimate) -> list[tuple[str, ...]]:

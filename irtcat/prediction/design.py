@@ -1,10 +1,10 @@
 """Design-based estimators: raw and weighted means."""
 
 import numpy as np
-from scipy.special import ndtri
 
 from irtcat._common.types import FloatArray
 from irtcat.prediction.estimate import Estimate
+from irtcat.prediction.intervals import wilson_interval
 from irtcat.prediction.task import Task
 
 LEAST_SUBJECTS = 8
@@ -51,36 +51,3 @@ def _weighted_mean(task: Task, weights: FloatArray) -> Estimate:
     np.divide(effective * (n_items - 1), n_items - n_answered, out=n, where=n_answered < n_items)
     lower, upper = wilson_interval(mean, n, task.level)
     return Estimate(mean, lower, upper, task.note_of_design())
-
-
-def wilson_interval(
-    share: FloatArray, n: FloatArray, level: float
-) -> tuple[FloatArray, FloatArray]:
-    """Wilson's score interval of a proportion.
-
-    ``(p + z^2/2n +- z sqrt(p (1 - p)/n + z^2/4n^2)) / (1 + z^2/n)``. For fractional responses it
-    is too wide, if anything: no variable on [0, 1] has a greater variance than p (1 - p).
-
-    Args:
-        share: observed shares, 0 to 1; NaN gives NaN.
-        n: sample sizes, above 0; may be infinite, or fractional after corrections.
-        level: probability of the interval, in (0, 1).
-
-    Returns:
-        Lower and upper ends, in [0, 1].
-
-    Example:
-        >>> lower, upper = wilson_interval(np.array([0.5]), np.array([30.0]), 0.95)
-        >>> lower.round(3).tolist(), upper.round(3).tolist()
-        ([0.332], [0.668])
-
-    References:
-        Wilson (1927), JASA 22, 209-212; Cochran (1977), Sampling Techniques, section 2.6 (finite
-        population correction); Kish (1965), Survey Sampling, section 11.7 (effective size).
-    """
-    z = ndtri(0.5 + level / 2)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        extra = z**2 / n
-        centre = (share + extra / 2) / (1 + extra)
-        half = np.sqrt(extra * share * (1 - share) + extra**2 / 4) / (1 + extra)
-    return np.clip(centre - half, 0, 1), np.clip(centre + half, 0, 1)

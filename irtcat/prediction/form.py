@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.special import logit
 
 from irtcat._common.checks import (
     InputError,
     argument_error,
+    check_choice,
     check_ids,
     check_unique,
     is_number,
@@ -28,8 +30,10 @@ from irtcat.bank import Population
 from irtcat.io.convert import as_responses_like
 from irtcat.prediction.answers import align, as_prediction
 from irtcat.prediction.equating import GRID, Equating
+from irtcat.prediction.estimands import ESTIMANDS, RunNoise, noise_halves, wilson_halves
 from irtcat.prediction.out_of_range import Range, group_starts
 from irtcat.prediction.result import Prediction
+from irtcat.prediction.run_noise import Reliability, read_reruns
 from irtcat.prediction.score_rule import FEW_MISSING, Blend, ScoreRule
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
@@ -181,12 +185,16 @@ class ShortForm:
         *,
         expect: str | None = None,
         level: float = 0.95,
+        estimand: str | None = None,
+        reruns: Any = None,
         mismatch: str = "refuse",
     ) -> Prediction:
         """Predict full scores and ranks of new subjects, as `irtcat.predict` with the calibration.
 
         Scores and intervals are those of `irtcat.predict` with the estimator "auto". Ranks are read
-        from the norms, and `Prediction.beats` and ``field`` refer to these.
+        from the norms, and `Prediction.beats` and ``field`` refer to these. The noise of a run of
+        subjects with one trial, and of the calibrated ones, is that of the items' curves:
+        ``P (1 - P)``.
 
         Args:
             responses: answers to the items, of any kind that `irtcat.as_responses` takes; other
@@ -196,6 +204,8 @@ class ShortForm:
                 what the form was made for, if anything.
             level: probability of the intervals: .5, .8, .9, .95 or .99, unless the form was made
                 with other levels.
+            estimand: as for `irtcat.predict`.
+            reruns: as for `irtcat.predict`; responses of a second run are of the new subjects.
             mismatch: as for `irtcat.predict`.
 
         Returns:
@@ -209,22 +219,63 @@ class ShortForm:
         expect = self.expect if expect is None else expect
         expectation = expectation_of(expect)
         self.check_level(level)
+        if estimand is not None:
+            check_choice("estimand", estimand, ESTIMANDS)
         data = as_responses_like(responses, "responses", self)
         check_conditions(self.items, data.items, mismatch, source="short form")
         answers = align(data, self.item_ids, self)
         x = answers.to_numpy() / max(self.n_categories - 1, 1)
         if expectation is None or not expectation.direction:
             self._check_answered(x, answers)
+        known = read_reruns(reruns, (data,), data, mismatch)
+        estimate, norms = self.rule.estimate(x, expect, level), self.norms.to_scores()
+        ranks_of = estimand or "model"
+        noise = None
+        if ranks_of != "run":
+            noise = self._noise(answers, estimate.score, norms.to_numpy(), ranks_of, level, known)
         return as_prediction(
             answers.subject_ids,
             x,
             self.rule.equating.in_score,
             self.n_items,
-            self.rule.estimate(x, expect, level),
-            self.norms.to_scores(),
+            estimate,
+            norms,
             estimator="auto",
             level=level,
+            estimand=estimand or "run",
+            ranks_of=ranks_of,
+            noise=noise,
         )
+
+    def _noise(
+        self,
+        answers: Responses,
+        score: FloatArray,
+        norms: FloatArray,
+        estimand: str,
+        level: float,
+        reruns: Reliability | None,
+    ) -> RunNoise:
+        """The noise of the runs of new and calibrated subjects, by the items' curves."""
+        score = np.nan_to_num(np.clip(score, 0, 1))
+        new, source = noise_halves(
+            answers, score, np.full(len(self), 1 / self.n_items), self._variance(score),
+            estimand=estimand, level=level, reruns=reruns, square=1 / self.n_items,
+        )  # fmt: skip
+        variance: FloatArray = norms * (1 - norms)
+        if estimand == "model":
+            variance = self._variance(norms) if reruns is None else variance * (1 - reruns.icc)
+        calibrated = wilson_halves(norms, variance / self.n_items, self.n_items, level)
+        if estimand == "model" and reruns is not None:
+            calibrated *= reruns.icc < 1
+        return RunNoise(new, calibrated, "bound" if reruns is None else source)
+
+    def _variance(self, score: FloatArray) -> FloatArray:
+        """Variance of an answer in a rerun, by the items' curves, at each full score."""
+        values, at = np.unique(score, return_inverse=True)
+        p = self.rule.equating.curves(logit(np.clip(values, 1e-4, 1 - 1e-4)), slice(None))
+        variance: FloatArray = (p * (1 - p)).mean(axis=0)[at]
+        return variance
 
     def check_level(self, level: float) -> None:
         """Raise for a level of intervals that the form cannot state."""

@@ -19,10 +19,19 @@ from irtcat.prediction.auto import predict_auto, predict_auto_pooled
 from irtcat.prediction.betting import Draw
 from irtcat.prediction.curves import predict_curves
 from irtcat.prediction.design import predict_mean, predict_weighted
+from irtcat.prediction.estimands import (
+    ESTIMANDS,
+    RunNoise,
+    item_totals,
+    leftover,
+    noise_halves,
+    worst_source,
+)
 from irtcat.prediction.guaranteed import predict_design_based, predict_guaranteed
 from irtcat.prediction.model import predict_gpirt, predict_irt, predict_pirt
 from irtcat.prediction.regression import predict_aipw, predict_gp, predict_ridge
 from irtcat.prediction.result import Prediction
+from irtcat.prediction.run_noise import Reliability, read_reruns
 from irtcat.prediction.task import Estimator, Task, check_bank, is_sample
 from irtcat.prediction.weights import item_groups, item_weights
 from irtcat.responses import Responses
@@ -147,6 +156,8 @@ def predict(
     expect: str | None = None,
     prior: Any = None,
     level: float = 0.95,
+    estimand: str | None = None,
+    reruns: Any = None,
     groups: Any = None,
     weights: Any = None,
     seed: int = 0,
@@ -167,6 +178,15 @@ def predict(
     the bank is correct. Regressions are valid for subjects like the calibrated ones, and misleading
     for others. irt, pirt and gpirt also accept a multidimensional bank.
 
+    Rerun, a model scores differently. With ``estimand="model"`` the half widths of an interval are
+    ``sqrt(h^2 + r^2)``, h those for this run and r those of Wilson's interval of a proportion s
+    from ``s (1 - s) / V`` answers, with V the variance of the score in a rerun: from the trials
+    ``sum_i t_i^2 s_i^2 / r_i``, with effects of whole runs if the trials are numbered; from what
+    ``reruns`` says; or else the bound ``v sum_i t_i^2``, v the variance that the items' shares
+    right leave of the subject's answers. For "domain" v is the variance over the items. In ranks
+    the noise of both subjects counts: another is above if it differs by more than
+    ``sqrt(h^2 + r^2 + r_j^2)``.
+
     Args:
         calibration: responses of the calibrated subjects to all items, of any kind that
             `irtcat.as_responses` takes; or the fit of them (its bank is then the ``bank``).
@@ -186,6 +206,13 @@ def predict(
             may then have no answer at all. Not with ``expect="stronger"`` or ``"weaker"``, which
             are priors themselves.
         level: probability of the intervals, in (0, 1).
+        estimand: whose scores and ranks: "run", those of these runs on all N items; "model", the
+            expected ones over reruns; or "domain", the expected ones on items like these. By
+            default scores are of these runs, and the intervals of the ranks and `Prediction.beats`
+            are of the models.
+        reruns: for subjects with one trial of each item, what a rerun would repeat: responses of a
+            second run of any subject, the correlation of two runs over the items (an ICC), or
+            "deterministic"; as for `irtcat.leaderboard.compare`.
         groups: groups of items, for additional scores by group (`Prediction.groups`): a column of
             ``calibration.items``, a Series by item id, or one label per item. The score of a group
             without answers, such as a benchmark that was not run, is predicted from the others and
@@ -235,6 +262,8 @@ def predict(
     """
     check_choice("estimator", estimator, ESTIMATORS)
     check_interval("level", level)
+    if estimand is not None:
+        check_choice("estimand", estimand, ESTIMANDS)
     expect = expect if expect is not None else getattr(subset, "expect", None)
     expectation = expectation_of(expect)
     if isinstance(getattr(calibration, "responses", None), Responses):  # a fit
@@ -258,6 +287,9 @@ def predict(
         check_conditions(bank.items, calibration.items, mismatch, name="calibration", source="bank")
     check_conditions(calibration.items, responses.items, mismatch, items=item_ids)
     answers = align(responses, item_ids, calibration)
+    known = None
+    if reruns is not None:
+        known = read_reruns(reruns, (responses, calibration), calibration, mismatch)
     draws = drawn if isinstance(drawn, Draw) else None
     chances = None
     if draws is not None:
@@ -289,10 +321,11 @@ def predict(
         prior=prior,
         expect=expect,
     )
-    prediction = _prediction_of(task, estimator)
+    prediction = _prediction_of(task, estimator, estimand, known)
     if labels is None:
         return prediction
-    return replace(prediction, groups=_by_group(task, labels, estimator, progress))
+    by_group = _by_group(task, labels, estimator, estimand, known, progress)
+    return replace(prediction, groups=by_group)
 
 
 def _read_drawn(drawn: Any, new: Responses, item_ids: np.ndarray) -> FloatArray:
@@ -328,7 +361,12 @@ def _check_draws(
 
 
 def _by_group(
-    task: Task, labels: np.ndarray, estimator: str, progress: Progress | None
+    task: Task,
+    labels: np.ndarray,
+    estimator: str,
+    estimand: str | None,
+    reruns: Reliability | None,
+    progress: Progress | None,
 ) -> pd.DataFrame:
     """The scores on the items of each group."""
     tables = []
@@ -337,7 +375,8 @@ def _by_group(
         in_group = labels == label
         weights, of_group = in_group / in_group.sum(), part_of(progress, part, 1 + len(groups))
         group_task = replace(task, item_weights=weights, progress=of_group)
-        prediction = _prediction_of(group_task, estimator)
+        # Ranks within a group are not shown.
+        prediction = _prediction_of(group_task, estimator, estimand or "run", reruns)
         has_answer = (~np.isnan(task.x[:, in_group[task.chosen]])).any(axis=1)
         pairs = zip(np.where(has_answer, "", UNANSWERED_GROUP), prediction.flag, strict=True)
         flags = ["; ".join(filter(None, pair)) for pair in pairs]
@@ -363,12 +402,19 @@ def _read_subset(subset: Any, calibration: Responses) -> tuple[np.ndarray, Float
     return item_ids, weights / weights.sum(), is_sample(subset, calibration.n_items)
 
 
-def _prediction_of(task: Task, estimator: str) -> Prediction:
+def _prediction_of(
+    task: Task, estimator: str, estimand: str | None, reruns: Reliability | None
+) -> Prediction:
     """The estimates of a task, with ranks among the calibrated subjects."""
     estimate = ESTIMATORS[estimator].estimate(task)
     ids = np.asarray(task.calibration.subject_ids)[task.usable]
     index = pd.Index(ids, dtype=object, name="calibrated")
     field = pd.Series(task.all_targets[task.usable], index=index, name="score")
+    known = _known(task)
+    ranks_of = estimand or "model"
+    noise = None
+    if ranks_of != "run":
+        noise = _noise(task, estimate.score, ranks_of, reruns, known)
     return as_prediction(
         task.answers.subject_ids,
         task.x,
@@ -378,8 +424,48 @@ def _prediction_of(task: Task, estimator: str) -> Prediction:
         field,
         estimator=estimator,
         level=task.level,
-        known=_known(task),
+        known=known,
+        estimand=estimand or "run",
+        ranks_of=ranks_of,
+        noise=noise,
     )
+
+
+def _noise(
+    task: Task,
+    score: FloatArray,
+    estimand: str,
+    reruns: Reliability | None,
+    known: BoolArray | None,
+) -> RunNoise:
+    """The noise of the runs of new and calibrated subjects."""
+    calibrated = task.calibration
+    if len(task.usable) < calibrated.n_subjects:
+        calibrated = calibrated.subset(subjects=task.usable)
+    weights, field = task.item_weights, task.all_targets[task.usable]
+    score = np.nan_to_num(np.clip(score, 0, 1))
+    totals = item_totals(calibrated)
+    old = leftover(calibrated, weights > 0, totals, own=True)
+    old_bound = old.variance(field, old.share)
+    of_new = totals[:, task.chosen]
+    new = leftover(task.answers, task.weights_of_chosen > 0, of_new, own=False)
+    new_bound = new.variance(score, old.share)
+    if known is not None:  # the totals have its own answers
+        index = pd.Index(np.asarray(calibrated.subject_ids, dtype=str))
+        rows = index.get_indexer(pd.Index(np.asarray(task.answers.subject_ids, dtype=str)[known]))
+        new_bound[known] = old_bound[rows]
+    halves, sources = [], set()
+    for data, scores, t, bound, square in (
+        (task.answers, score, task.weights_of_chosen, new_bound, float(weights @ weights)),
+        (calibrated, field, weights, old_bound, None),
+    ):
+        half, source = noise_halves(
+            data, scores, t, bound, estimand=estimand, level=task.level, reruns=reruns,
+            square=square,
+        )  # fmt: skip
+        halves.append(half)
+        sources.add(source)
+    return RunNoise(halves[0], halves[1], worst_source(sources))
 
 
 def _known(task: Task) -> BoolArray | None:

@@ -11,6 +11,19 @@ from irtcat._common.notebook import card
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.prediction.flags import KNOWN, UNLIKE
 
+WHOSE = {
+    "run": "these runs",
+    "model": "the models over reruns",
+    "domain": "the models on items like these",
+}
+NOISE_SOURCES = {
+    "": "",
+    "trials": " (run noise from the trials)",
+    "reruns": " (run noise from what is known of reruns)",
+    "bound": " (run noise at its bound, as there is one trial)",
+}
+"""How the estimands, and the sources of the noise of the runs, are called in one line."""
+
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
@@ -31,9 +44,17 @@ class Prediction:
             not: "best", "weakest", "answers" or "scores" (see `irtcat.prediction.flags`); else "".
         n_missing: number of missing answers of each subject.
         n_asked: number of items of the subset.
+        n_items: number of items in the full score.
         estimator: name of the estimator.
         level: probability of the interval.
         field: full scores of the calibrated subjects that the ranks refer to, by subject id.
+        estimand: whose scores the intervals are for: "run", "model" or "domain".
+        ranks_of: whose scores the intervals of the ranks, and `beats`, are for.
+        reach: half widths below and above each score of the noise that the ranks count beside the
+            interval, 2 x subjects.
+        field_reach: those of the calibrated subjects.
+        noise_source: how the noise of the runs is known: from "trials", from "reruns", by a "bound"
+            where there is one trial, or "" if all is of these runs.
         how: method used for each subject, if the estimator has several ("auto").
         groups: scores by group of items (columns subject, group, score, lower, upper, flag), or
             None if no groups were given.
@@ -51,9 +72,15 @@ class Prediction:
     unlike: np.ndarray
     n_missing: IntArray
     n_asked: int
+    n_items: int
     estimator: str
     level: float
     field: pd.Series
+    estimand: str
+    ranks_of: str
+    reach: FloatArray
+    field_reach: FloatArray
+    noise_source: str
     how: np.ndarray | None = None
     groups: pd.DataFrame | None = None
     known: BoolArray | None = None
@@ -94,20 +121,35 @@ class Prediction:
             return np.full(len(self), self.estimator, dtype=object)
         return np.array([f"{self.estimator}: {method}" for method in self.how], dtype=object)
 
+    @property
+    def question(self) -> str:
+        """A sentence: whose scores and ranks these are, and how the noise of runs is known."""
+        scores, ranks = WHOSE[self.estimand], WHOSE[self.ranks_of]
+        both = f"Scores on all {self.n_items} items"
+        text = f"{both} are of {scores}, ranks of {ranks}"
+        if scores == ranks:
+            text = f"{both} and ranks are of {scores}"
+        return f"{text}{NOISE_SOURCES[self.noise_source]}."
+
     def beats(self) -> pd.DataFrame:
         """Probability that each subject's full score is above each calibrated subject's.
 
+        The scores are those of ``ranks_of``: by default the models', over reruns.
+
         ``Phi((score - s) / sd)``, with the SD of a Normal with the half of the interval on the side
-        of s. With an interval of width 0 it is 1, 0, or 1/2 for equal scores; NaN without a score,
-        and for a calibrated subject beside itself.
+        of s, and for reruns that of s: ``sqrt(h^2 + h_j^2)``. With an interval of width 0 it is 1,
+        0, or 1/2 for equal scores; NaN without a score, and for a calibrated subject beside itself.
 
         Returns:
             Subjects x calibrated subjects.
         """
         z = ndtri(0.5 + self.level / 2)
         score, other = self.score[:, None], self.field.to_numpy(float)[None, :]
-        half = np.where(other < score, self.score[:, None] - self.lower[:, None],
-                        self.upper[:, None] - self.score[:, None])  # fmt: skip
+        ends = [self.score - self.lower, self.upper - self.score]
+        below, above = np.hypot(ends, self.reach)[:, :, None]
+        is_below = other < score
+        facing = np.where(is_below, self.field_reach[1], self.field_reach[0])
+        half = np.hypot(np.where(is_below, below, above), facing)
         ahead = score - np.round(other, 12)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(half > 0, ahead * z / half, np.sign(ahead) * np.inf)

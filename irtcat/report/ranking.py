@@ -365,7 +365,7 @@ def _abilities(result: Result) -> list[Standing]:
 def _observed(responses: Responses) -> list[Standing]:
     """The standings by share of points, with the interval of a sample of such items."""
     from irtcat.prediction import full_scores
-    from irtcat.prediction.design import wilson_interval
+    from irtcat.prediction.intervals import wilson_interval
 
     score = full_scores(responses)
     n = (~np.isnan(responses.to_numpy())).sum(axis=1).astype(float)

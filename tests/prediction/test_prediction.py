@@ -13,7 +13,7 @@ from irtcat._common.checks import InputError
 from irtcat.bank import ItemBank
 from irtcat.cat import score_by_prediction
 from irtcat.prediction import ESTIMATORS, full_scores, model, predict, regression
-from irtcat.prediction.design import wilson_interval
+from irtcat.prediction.intervals import wilson_interval
 from irtcat.responses import Responses
 from irtcat.scoring import score
 from irtcat.selection import Subset, select
@@ -255,7 +255,14 @@ def as_drawn(estimator, ids):
 
 def test_bounds_ranks_and_table(bank, calibration, new, chosen, estimator):
     gaps = with_gaps(new, 0.3)
-    told = predict(calibration, as_drawn(estimator, chosen), gaps, bank=bank, estimator=estimator)
+    told = predict(
+        calibration,
+        as_drawn(estimator, chosen),
+        gaps,
+        bank=bank,
+        estimator=estimator,
+        estimand="run",
+    )
     x = gaps.subset(items=chosen).to_numpy()
     least = np.nansum(x, axis=1) / N_ITEMS
     most = least + (N_ITEMS - (~np.isnan(x)).sum(1)) / N_ITEMS
@@ -689,7 +696,7 @@ def test_calibrated_subjects_are_recognised_and_ranked_among_the_others():
     ids = ["a", "b", "c", "d"]
     calibration = Responses.from_array(X, ids)
     new = Responses.from_array(X[[1, 3, 2]], ["b", "d", "new"], calibration.item_ids)
-    found = predict(calibration, list(calibration.item_ids), new, estimator="mean")
+    found = predict(calibration, list(calibration.item_ids), new, estimator="mean", estimand="run")
     assert found.rank.tolist() == [3, 1, 2]  # b behind c and d, d the best, new beside c
     assert found.rank_lower.tolist() == found.rank_upper.tolist() == [3, 1, 2]
     flag = "calibrated already, ranked among the others"
@@ -716,7 +723,8 @@ def test_numbers_of_rows_do_not_make_subjects_known(calibration, new, chosen):
 
 
 def test_probability_of_being_better(bank, calibration, new, chosen):
-    told = predict(calibration, chosen, new, bank=bank, estimator="irt")
+    options = {"bank": bank, "estimator": "irt", "estimand": "run"}
+    told = predict(calibration, chosen, new, **options)
     table = told.beats()
     assert table.shape == (N_NEW, 80)
     field = full_scores(calibration)
@@ -726,7 +734,7 @@ def test_probability_of_being_better(bank, calibration, new, chosen):
     better = truth[:, None] > field[None]
     sure = table.to_numpy() > 0.8
     assert better[sure].mean() > 0.8
-    known = predict(calibration, bank.item_ids, new, bank=bank, estimator="irt").beats()
+    known = predict(calibration, bank.item_ids, new, **options).beats()
     ties = np.isclose(truth[:, None], field[None])
     np.testing.assert_array_equal(known.to_numpy(), np.where(ties, 0.5, better))
 

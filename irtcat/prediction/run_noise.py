@@ -1,5 +1,6 @@
 """How much of a model's score is the luck of one run: from trials, a second run, or an ICC."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,8 +9,10 @@ from scipy.stats import f as f_distribution
 
 from irtcat._common.checks import argument_error, is_number
 from irtcat._common.types import FloatArray, IntArray
-from irtcat.leaderboard.clustered import Variance, sum_variance
+from irtcat.io.convert import as_responses_like
+from irtcat.prediction.clustered import Variance, sum_variance
 from irtcat.responses import Responses
+from irtcat.responses._conditions import check_conditions
 
 LEAST_REPEATED = 0.5
 """Least share of the items with two trials from which the noise of the others is taken."""
@@ -140,7 +143,7 @@ def noise_of(
         df = min(df, reruns.df)
     effective = 1 / float(weights @ weights)
     value = (effective**2 * value + pseudo) / (effective + 2) ** 2
-    runs, note = _run_effects(models, weights, terms)
+    runs, note = _run_effects(models, (weights, weights), terms)
     if any(model.is_repeated for model in models):
         flags += [note] if note else []
     return Noise(Variance(value, max(df, 1.0)), runs, tuple(flags))
@@ -158,11 +161,70 @@ def _cluster_terms(model: Answers, weights: FloatArray, clusters: IntArray | Non
     return (totals**2).sum(axis=1) / (r * (r - 1))
 
 
+def noise_of_score(
+    model: Answers, weights: FloatArray, reruns: Reliability | None
+) -> Variance | None:
+    """The variance that other answers in a rerun give a model's weighted mean; None if unknown.
+
+    That of `noise_of` for one model, with one trial of one more item that is odd.
+
+    Args:
+        model: its answers.
+        weights: of the items; they sum to 1.
+        reruns: what is known of models with one trial.
+    """
+    effective = 1 / float(weights @ weights)
+    if model.is_repeated:
+        answers = sum_variance(_cluster_terms(model, weights, None))
+        odd = 1 / float(np.median(np.maximum(model.n_trials, 1))) ** 2
+    elif reruns is not None:
+        spread = float(weights @ (model.mean - weights @ model.mean) ** 2)
+        share = (1 - reruns.icc) / (1 - 1 / max(len(weights), 2))
+        answers, odd = Variance(share * spread / effective, reruns.df), 1 - reruns.icc
+    else:
+        return None
+    value = (effective**2 * answers.value + odd) / (effective + 1) ** 2
+    return Variance(value, max(answers.df, 1.0))
+
+
+def run_effect(models: Sequence[Answers], weights: Sequence[FloatArray]) -> Variance:
+    """The variance that effects of whole runs give a model's weighted mean, over all models.
+
+    Args:
+        models: answers; those without numbered trials say nothing.
+        weights: of the items of each; they sum to 1.
+    """
+    numbered = [
+        (model, w)
+        for model, w in zip(models, weights, strict=True)
+        if model.is_repeated and model.run_means(w) is not None
+    ]
+    if not numbered:
+        return NO_VARIANCE
+    used = tuple(model for model, _ in numbered)
+    terms = [_cluster_terms(model, w, None) for model, w in numbered]
+    return _run_effects(used, [w for _, w in numbered], terms)[0].times(1 / len(numbered))
+
+
+def unexplained_variance(values: FloatArray, shares: FloatArray) -> float:
+    """Variance that items' shares right leave of a model's answers: at least their mean noise.
+
+    The residual variance of a regression of the answers on the shares: answers at random have no
+    part that a covariate of the items explains.
+    """
+    centred = shares - shares.mean()
+    square = float(centred @ centred)
+    residual = values - values.mean()
+    if square > 0:
+        residual = residual - centred * float(centred @ residual) / square
+    return float(residual @ residual) / max(len(values) - 2, 1)
+
+
 def _run_effects(
-    models: tuple[Answers, Answers], weights: FloatArray, terms: list[FloatArray]
+    models: tuple[Answers, ...], weights: Sequence[FloatArray], terms: list[FloatArray]
 ) -> tuple[Variance, str]:
     """The variance of effects of whole runs, if the trials' means show them, and a flag."""
-    known = [(model, model.run_means(weights)) for model in models]
+    known = [(model, model.run_means(w)) for model, w in zip(models, weights, strict=True)]
     if any(means is None for _, means in known):
         return (
             NO_VARIANCE,
@@ -180,12 +242,30 @@ def _run_effects(
         df += r - 1
     if excess <= 0:
         return NO_VARIANCE, ""
-    p_value = float(f_distribution.sf(ratio / df, df, max(len(weights) - 1, 1)))
+    p_value = float(f_distribution.sf(ratio / df, df, max(len(weights[0]) - 1, 1)))
     points = f"{100 * np.sqrt(excess):.2f} points"
     note = f"whole runs differ by more than their answers (p {p_value:.2g}): SE of {points} added"
     # The excess has the error of the trials' variance, relative to its own, smaller size. With df
     # itself 7 % of the verdicts on equal models were false (experiments/reruns).
     return Variance(excess, df * (excess / total) ** 2), note if p_value < NOTED else ""
+
+
+def read_reruns(
+    reruns: Any, sources: tuple[Responses, ...], reference: Responses, mismatch: str
+) -> Reliability | None:
+    """What is known of one run, of responses of any kind; see `reliability_of`.
+
+    Args:
+        reruns: what the user gave.
+        sources: responses of the first runs.
+        reference: responses that say under which conditions the items are answered.
+        mismatch: "refuse", or "accept" other conditions.
+    """
+    if isinstance(reruns, Responses):
+        check_conditions(reference.items, reruns.items, mismatch, name="reruns")
+    elif reruns is not None and not isinstance(reruns, str) and not is_number(reruns):
+        reruns = as_responses_like(reruns, "reruns", reference)
+    return reliability_of(reruns, sources)
 
 
 def reliability_of(reruns: Any, sources: tuple[Responses, ...]) -> Reliability | None:

@@ -1,0 +1,41 @@
+"""``irtcat groups``."""
+
+from irtcat.cli._command import Options, Output, Table, command_of
+from irtcat.cli._options import RERUNS, RESPONSES, SEED, option, result
+from irtcat.cli._output import SUMMARY_ROWS, records
+from irtcat.cli._session import warn
+
+EXAMPLE = ("irtcat groups dataset:digits_crowd",)
+
+SHARES = ("score", "lower", "upper")
+
+
+@command_of(
+    "irtcat.leaderboard.groups",
+    RESPONSES,
+    option("estimand", choices="irtcat.prediction.estimands.ESTIMANDS",
+           help="Whose scores: {names} (these runs, the models over reruns, items like these)."),
+    option("adjust", choices="irtcat.leaderboard.grouping.ADJUSTMENTS"),
+    option("clusters", help="Column of the items' metadata: items of one group depend on others."),
+    RERUNS,
+    "level",
+    SEED,
+    result("groups.csv"),
+    compiles=False,
+)  # fmt: skip
+def command(o: Options) -> Output:
+    """Find which models of a leaderboard cannot be told apart.
+
+    Two models that share a letter cannot be told apart; the rank intervals hold together.
+    """
+    found = o.call()
+    frame = found.to_frame()
+    o.write("out", frame, "groups")
+    if not o.for_programs:
+        for flag in found.flags:
+            warn(flag)
+    return Output(
+        {"estimand": found.estimand, "flags": found.flags, "out": o.out, "models": records(frame)},
+        [str(found), Table(frame, rows=SUMMARY_ROWS, percent=SHARES)],
+        table=frame,
+    )
