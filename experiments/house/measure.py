@@ -176,6 +176,8 @@ def compares_dims(node: ast.AST) -> bool:
         sides = [node.left, *node.comparators]
         is_number = any(isinstance(s, ast.Constant) and type(s.value) is int for s in sides)
         return is_number and any(DIMENSIONS & set(names_in(side)) for side in sides)
+    if isinstance(node, ast.Attribute):  # a truth value or a None that answers the same question
+        return node.attr == "axis" and isinstance(node.ctx, ast.Load)
     return isinstance(node, ast.Call) and getattr(
         node.func, "attr", getattr(node.func, "id", "")
     ) in (
