@@ -215,7 +215,7 @@ def groups(
     if members is None:
         flags.append(f"more than {MAX_LETTERS} groups: only the rank intervals are given")
         members = np.zeros((0, len(score)), bool)
-    index = pd.Index(data.subject_ids[order], dtype=object, name="model")
+    index = pd.Index(data.subject_ids[order], dtype=object, name="subject")
     rounded = np.round(score[order], 12)
     table = pd.DataFrame(
         {

@@ -25,9 +25,10 @@ def ranked(table: pd.DataFrame) -> "Figure":
     """Subjects in order of their ability or predicted score, each with its interval.
 
     Args:
-        table: `Ability.to_frame()` or `Prediction.to_frame()`, or the output of the commands score
-            and predict: theta and se, or score, lower and upper. Without lower and upper the
-            interval is 1.96 standard errors either side.
+        table: `Ability.to_frame()`, `Prediction.to_frame()` or `Groups.to_frame()`, or the output
+            of the commands score, predict and groups: theta and se, or score, lower and upper.
+            Without lower and upper the interval is 1.96 standard errors either side.
+            Letters of groups are shown beside the names.
 
     Returns:
         The figure, the best on top; up to 40 subjects are named. More are a line with a band, with
@@ -65,6 +66,9 @@ def ranked(table: pd.DataFrame) -> "Figure":
     rank = np.arange(1, n + 1)
     finite = np.isfinite(low) & np.isfinite(high)
     names = [plain(name) for name in rows["subject"]]
+    is_grouped = "letters" in rows
+    if is_grouped and has_labels:
+        names = [f"{name}  {letters}" for name, letters in zip(names, rows["letters"], strict=True)]
     if has_labels:
         axes.hlines(rank[finite], low[finite], high[finite], color=COLOURS[0], linewidth=1.5,
                     alpha=0.5)  # fmt: skip
@@ -76,8 +80,10 @@ def ranked(table: pd.DataFrame) -> "Figure":
                            linewidth=0)  # fmt: skip
         axes.plot(middle, rank, color=COLOURS[0], linewidth=2)
         _name_some(axes, rank, low, high, names)
-    axes.set_xlabel("Predicted score" if key == "score" else "Ability θ")
     measure = "predicted score" if key == "score" else "ability"
+    if is_grouped:
+        measure = "score"
+    axes.set_xlabel("Ability θ" if key == "theta" else measure.capitalize())
     subjects = f"{n:,} subjects" if n > 1 else "1 subject"
     add_title(figure, f"{subjects} by {measure}, with intervals")
     if key == "score":

@@ -481,6 +481,34 @@ def test_compare_and_its_gate():
     assert run("compare", "known.csv", "two.csv", "two.csv").exit_code == 1
 
 
+def test_groups_of_a_leaderboard():
+    write_two_models()
+    found = irtcat.leaderboard.groups(irtcat.as_responses(pd.read_csv("known.csv", index_col=0)))
+    document = run_json("groups", "known.csv", "--out", "groups.csv")
+    assert document["estimand"] == "model"
+    assert [row["letters"] for row in document["models"]] == found.table["letters"].tolist()
+    assert pd.read_csv("groups.csv")["rank_upper"].tolist() == found.table["rank_upper"].tolist()
+    text = run_ok("groups", "known.csv", "--reruns", "deterministic", "--force")
+    assert "expected scores on all 60 items, over reruns" in text
+    assert run("groups", "known.csv", "--clusters", "passage", "--force").exit_code == 1
+
+
+def test_ranks_of_predictions_are_of_the_estimand():
+    write_two_models()
+    line = ("predict", "known.csv", "i.csv", "two.csv", "--out", "p.csv", "--force")
+    default, run_of, certain = (
+        run_json(*line, *options)
+        for options in ((), ("--estimand", "run"), ("--reruns", "deterministic"))
+    )
+    assert (default["estimand"], default["ranks_of"]) == ("run", "model")
+    assert (run_of["estimand"], run_of["ranks_of"]) == ("run", "run")
+    assert default["subjects"][1]["rank_upper"] >= run_of["subjects"][1]["rank_upper"]
+    assert default["subjects"][1]["upper"] == run_of["subjects"][1]["upper"]
+    ranks = ("rank", "rank_lower", "rank_upper")
+    for one, other in zip(certain["subjects"], run_of["subjects"], strict=True):
+        assert [one[name] for name in ranks] == [other[name] for name in ranks]
+
+
 def test_compare_two_files_and_one():
     write_two_models()
     two = pd.read_csv("two.csv", index_col=0)

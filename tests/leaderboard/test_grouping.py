@@ -242,3 +242,13 @@ def test_few_clusters_give_no_verdict():
 def test_refused(data, options, message):
     with pytest.raises(InputError, match=message):
         groups(data, **options)
+
+
+def test_letters_are_in_the_figure():
+    pytest.importorskip("matplotlib")
+    from irtcat import plot
+
+    found = groups(FIVE)
+    axes = plot.ranked(found.to_frame()).axes[0]
+    assert axes.get_yticklabels()[0].get_text() == "s5  a"
+    assert axes.get_xlabel() == "Score"
