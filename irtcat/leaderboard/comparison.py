@@ -338,28 +338,17 @@ def compare(
     check_choice("estimand", estimand, ESTIMANDS)
     check_choice("method", method, METHODS)
     check_interval("level", level)
-    if not is_number(margin) or not 0 <= margin < 1:
-        raise argument_error("margin", "a difference of scores of at least 0 and below 1", margin)
-    if calibration is not None:
-        calibration = as_responses_like(calibration, "calibration", None)
-    elif subset is not None:
-        raise argument_error("calibration", "given with a subset", None)
-    responses = as_responses_like(responses, "responses", calibration)
+    check_margin(margin)
+    calibration, responses = as_compared(calibration, subset, responses)
     names, pair, runs, sampled, flags = read_models(
         calibration, subset, responses, new, old, mismatch, clusters, reruns
     )
     shares = _shares_right(pair)
     columns = _covariates(pair, shares)
-    k, share = len(pair.difference), len(pair.difference) / pair.n_items
+    share = len(pair.difference) / pair.n_items
     noise = noise_of(runs.new, runs.old, pair.weights, runs.clusters, runs.reliability)
-    if method == "auto":
-        enough = k >= FEWEST_PER_COVARIATE * (columns.shape[1] + 1)
-        gains = estimand == "run" or noise is not None or share <= MOST_ASSISTED
-        assisted = pair.known_old is not None and enough and gains
-        method = "assisted" if assisted else "paired"
-    if method == "assisted" and k <= columns.shape[1] + 2:
-        must = f"paired for fewer than {columns.shape[1] + 3} items"
-        raise argument_error("method", must, method)
+    gains = estimand == "run" or noise is not None or share <= MOST_ASSISTED
+    method = _chosen_method(method, pair, columns.shape[1], gains)
     z = ndtri(0.5 + level / 2)
     widening = 1.0
     if not sampled:
@@ -381,11 +370,39 @@ def compare(
             "is that of single runs"
         )
     run_variance = noise.answers.value + noise.runs.value if noise else parts.items.value
-    result = _conclude(
+    return _conclude(
         names, pair, runs, estimate, parts, estimand, method, float(level), float(margin), flags,
         float(np.sqrt(run_variance)),
     )  # fmt: skip
-    return result
+
+
+def check_margin(margin: Any) -> None:
+    """Raise unless the margin is a difference of scores."""
+    if not is_number(margin) or not 0 <= margin < 1:
+        raise argument_error("margin", "a difference of scores of at least 0 and below 1", margin)
+
+
+def as_compared(
+    calibration: Any, subset: Any, responses: Any
+) -> tuple[Responses | None, Responses]:
+    """The calibration, which a subset needs, and the responses of the models to compare."""
+    if calibration is not None:
+        calibration = as_responses_like(calibration, "calibration", None)
+    elif subset is not None:
+        raise argument_error("calibration", "given with a subset", None)
+    return calibration, as_responses_like(responses, "responses", calibration)
+
+
+def _chosen_method(method: str, pair: _Pair, n_covariates: int, gains: bool) -> str:
+    """The method; "auto" is "assisted" where that gains and enough items were run."""
+    k = len(pair.difference)
+    if method == "auto":
+        enough = k >= FEWEST_PER_COVARIATE * (n_covariates + 1)
+        return "assisted" if pair.known_old is not None and enough and gains else "paired"
+    if method == "assisted" and k <= n_covariates + 2:
+        must = f"paired for fewer than {n_covariates + 3} items"
+        raise argument_error("method", must, method)
+    return method
 
 
 def _padded(variance: Variance, effective: float, unit: float) -> Variance:

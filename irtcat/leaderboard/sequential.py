@@ -28,8 +28,7 @@ from irtcat._common.checks import (
     is_number,
 )
 from irtcat._common.types import FloatArray, IntArray
-from irtcat.io.convert import as_responses_like
-from irtcat.leaderboard.comparison import read_models
+from irtcat.leaderboard.comparison import as_compared, check_margin, read_models
 from irtcat.prediction.estimands import ESTIMANDS
 from irtcat.responses import Responses
 from irtcat.selection import Subset
@@ -365,19 +364,14 @@ def compare_sequential(
     """
     check_choice("aim", aim, AIMS)
     check_interval("level", level)
-    if not is_number(margin) or not 0 <= margin < 1:
-        raise argument_error("margin", "a difference of scores of at least 0 and below 1", margin)
+    check_margin(margin)
     detect = margin + DEFAULT_GAP if detect is None else detect
     if not is_number(detect) or not margin < detect < margin + 1:
         must = f"a loss above the margin of {margin:g} and below {margin + 1:g}"
         raise argument_error("detect", must, detect)
     if not is_number(futility) or not 0 <= futility < 1:
         raise argument_error("futility", "a probability of at least 0 and below 1", futility)
-    if calibration is not None:
-        calibration = as_responses_like(calibration, "calibration", None)
-    elif subset is not None:
-        raise argument_error("calibration", "given with a subset", None)
-    responses = as_responses_like(responses, "responses", calibration)
+    calibration, responses = as_compared(calibration, subset, responses)
     names, pair, runs, sampled, flags = read_models(
         calibration, subset, responses, new, old, mismatch, clusters, None
     )
@@ -392,12 +386,8 @@ def compare_sequential(
     else:
         order_ids = _checked_order(order, calibration)
         n_all = len(order_ids)
-    places = table.index.get_indexer(pd.Index(order_ids))
-    ready = int(np.argmin(places)) if (places < 0).any() else len(places)
-    if ready < 2:
-        must = "a random order, with answers of both to its first 2 items"
-        raise argument_error("order", must, f"answers to the first {ready}")
-    steps = table.iloc[places[:ready]]
+    steps = _answered(table, order_ids)
+    ready = len(steps)
     mean_items = float(table["n_items"].mean())
     bound = float(table["n_items"].max()) / mean_items
     distance = detect - margin
@@ -405,15 +395,12 @@ def compare_sequential(
         distance = min(distance, margin)
     process = _process(steps["difference"].to_numpy() / mean_items, bound, distance)
     capital = 2 / (1 - level)
-    worse = process.reached(-margin, -1, capital)
-    better = process.reached(margin, 1, capital)
-    not_worse = process.reached(-margin, 1, capital)
-    equivalent = max(not_worse, process.reached(margin, -1, capital)) if margin else np.inf
-    futile = process.reached(-detect, 1, 1 / futility) if futility else not_worse
+    times = _times(process, margin, capital)
+    settled, given_up = min(times.values()), np.inf
     if aim == "worse":
-        settled, given_up = worse, min(futile, not_worse)
-    else:
-        settled, given_up = min(worse, better, equivalent), np.inf
+        not_worse = process.reached(-margin, 1, capital)
+        futile = process.reached(-detect, 1, 1 / futility) if futility else not_worse
+        settled, given_up = times["worse"], min(futile, not_worse)
     n = int(min(settled, given_up, ready))
     if settled <= n:
         outcome = "settled"
@@ -421,7 +408,6 @@ def compare_sequential(
         outcome = "futile"
     else:
         outcome = "open" if ready < len(order_ids) else "all items"
-    times = {"worse": worse, "better": better, "equivalent": equivalent}
     verdict = next((name for name, time in times.items() if time <= n), "cannot tell")
     used = process._replace(values=process.values[:n], variances=process.variances[:n])
     lower, upper = sorted((used.end(1, capital), used.end(-1, capital)))
@@ -445,3 +431,26 @@ def compare_sequential(
         aim=aim,
         flags=tuple(flags),
     )
+
+
+def _answered(table: pd.DataFrame, order_ids: Any) -> pd.DataFrame:
+    """The first steps of the order that both models have answered."""
+    places = table.index.get_indexer(pd.Index(order_ids))
+    ready = int(np.argmin(places)) if (places < 0).any() else len(places)
+    if ready < 2:
+        must = "a random order, with answers of both to its first 2 items"
+        raise argument_error("order", must, f"answers to the first {ready}")
+    return table.iloc[places[:ready]]
+
+
+def _times(process: Any, margin: float, capital: float) -> dict[str, float]:
+    """The steps after which each verdict is settled; infinite for never."""
+    equivalent = np.inf
+    if margin:
+        ends = (process.reached(-margin, 1, capital), process.reached(margin, -1, capital))
+        equivalent = max(ends)
+    return {
+        "worse": process.reached(-margin, -1, capital),
+        "better": process.reached(margin, 1, capital),
+        "equivalent": equivalent,
+    }

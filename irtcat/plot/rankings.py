@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error
+from irtcat._common.types import FloatArray
 from irtcat.plot.style import COLOURS, GREY, add_title, new_figure, plain, tidy
 
 if TYPE_CHECKING:
@@ -54,11 +55,7 @@ def ranked(table: pd.DataFrame) -> "Figure":
         raise argument_error("table", "a unidimensional result of score or predict", got)
     rows = flat[flat[key].notna()].sort_values(key, ascending=False, kind="stable")
     middle = rows[key].to_numpy(float)
-    if "lower" in required:
-        low, high = rows["lower"].to_numpy(float), rows["upper"].to_numpy(float)
-    else:
-        half = Z * rows["se"].to_numpy(float)
-        low, high = middle - half, middle + half
+    low, high = _ends(rows, middle, "lower" in required)
     n = len(rows)
     has_labels = n <= MAX_LABELS
     figure = new_figure(6.8, 1.6 + 0.22 * n if has_labels else 6.4)
@@ -113,3 +110,11 @@ def _name_some(
         axes.annotate(names[row], (at, rank[row]), xytext=(6 * side, 0),
                       textcoords="offset points", ha="right" if side < 0 else "left", va="center",
                       fontsize="small", color=GREY)  # fmt: skip
+
+
+def _ends(rows: pd.DataFrame, middle: FloatArray, has_ends: bool) -> tuple[FloatArray, FloatArray]:
+    """Ends of the intervals: as they are in the table, or from the standard errors."""
+    if has_ends:
+        return rows["lower"].to_numpy(float), rows["upper"].to_numpy(float)
+    half = Z * rows["se"].to_numpy(float)
+    return middle - half, middle + half

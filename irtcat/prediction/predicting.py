@@ -12,7 +12,7 @@ from irtcat._common.positions import positions_of_ids
 from irtcat._common.progress import Progress, ProgressOption, part_of, with_progress
 from irtcat._common.registry import Registry, documented
 from irtcat._common.types import BoolArray, FloatArray
-from irtcat.bank import BankLike, as_bank
+from irtcat.bank import BankLike, ItemBank, as_bank
 from irtcat.io.convert import as_responses_like
 from irtcat.prediction.answers import align, as_prediction
 from irtcat.prediction.auto import predict_auto, predict_auto_pooled
@@ -270,14 +270,9 @@ def predict(
         bank = calibration.bank if bank is None else bank
         calibration = calibration.responses
     bank = None if bank is None else as_bank(bank)
-    if prior is not None and (bank is None or not ESTIMATORS[estimator].takes_prior):
-        able = ", ".join(name for name, row in ESTIMATORS.items() if row.takes_prior)
-        must = f"left out but for {able} with a bank or fit"
-        got = f"one for {estimator} {'without a bank' if bank is None else 'with a bank'}"
-        raise argument_error("prior", must, got)
-    is_placed = expectation is not None and expectation.direction != 0
-    if prior is not None and is_placed and ESTIMATORS[estimator].takes_expect:
-        raise argument_error("expect", "None or similar with a prior", expect)
+    if prior is not None:
+        is_placed = expectation is not None and expectation.direction != 0
+        _check_prior(estimator, bank, expect if is_placed else None)
     calibration = as_responses_like(calibration, "calibration", bank)
     if bank is not None:
         check_bank(bank, calibration)
@@ -326,6 +321,18 @@ def predict(
         return prediction
     by_group = _by_group(task, labels, estimator, estimand, known, progress)
     return replace(prediction, groups=by_group)
+
+
+def _check_prior(estimator: str, bank: ItemBank | None, expect: Any) -> None:
+    """Reject a prior that the estimator does not take, or that an expectation contradicts."""
+    row = ESTIMATORS[estimator]
+    if bank is None or not row.takes_prior:
+        able = ", ".join(name for name, other in ESTIMATORS.items() if other.takes_prior)
+        must = f"left out but for {able} with a bank or fit"
+        got = f"one for {estimator} {'without a bank' if bank is None else 'with a bank'}"
+        raise argument_error("prior", must, got)
+    if expect is not None and row.takes_expect:
+        raise argument_error("expect", "None or similar with a prior", expect)
 
 
 def _read_drawn(drawn: Any, new: Responses, item_ids: np.ndarray) -> FloatArray:
