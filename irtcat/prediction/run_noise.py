@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import f as f_distribution
+from scipy.special import fdtrc
 
 from irtcat._common.checks import argument_error, is_number
 from irtcat._common.types import FloatArray, IntArray
@@ -242,7 +242,7 @@ def _run_effects(
         df += r - 1
     if excess <= 0:
         return NO_VARIANCE, ""
-    p_value = float(f_distribution.sf(ratio / df, df, max(len(weights[0]) - 1, 1)))
+    p_value = float(fdtrc(df, max(len(weights[0]) - 1, 1), ratio / df))
     points = f"{100 * np.sqrt(excess):.2f} points"
     note = f"whole runs differ by more than their answers (p {p_value:.2g}): SE of {points} added"
     # The excess has the error of the trials' variance, relative to its own, smaller size. With df
