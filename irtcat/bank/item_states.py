@@ -21,7 +21,7 @@ BLOCK = "block"
 
 
 class State(NamedTuple):
-    """A column of state, and how its value is told.
+    """A column of state, and how its value is shown.
 
     Attributes:
         empty: the value of items without the state.

@@ -24,9 +24,9 @@ SHARES = ("score", "lower", "upper")
     compiles=False,
 )  # fmt: skip
 def command(o: Options) -> Output:
-    """Find which models of a leaderboard cannot be told apart.
+    """Find which models of a leaderboard cannot be distinguished.
 
-    Two models that share a letter cannot be told apart; the rank intervals hold together.
+    Two models that share a letter cannot be distinguished; the rank intervals hold together.
     """
     found = o.call()
     frame = found.to_frame()

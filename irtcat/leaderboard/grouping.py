@@ -1,4 +1,4 @@
-"""Which models of a leaderboard cannot be told apart: rank intervals and letters."""
+"""Which models of a leaderboard cannot be distinguished: rank intervals and letters."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,13 +35,13 @@ CELLS = 4_000_000
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Models of a leaderboard, and which of them cannot be told apart.
+    """Models of a leaderboard, and which of them cannot be distinguished.
 
     Attributes:
         table: one row per model, the best first: ``score``, with an interval (``lower``,
             ``upper``); ``rank``, that of the scores; ``rank_lower`` and ``rank_upper``, the best
             and the worst rank that it may have; ``letters``: two models that share a letter cannot
-            be told apart; two without a common letter can.
+            be distinguished; two without a common letter can.
         p_values: adjusted p-value of the difference of each two models, models x models, in the
             order of the table; NaN on the diagonal.
         members: groups x models, which models are in each group (a letter).
@@ -124,7 +124,7 @@ def groups(
     n: int = 1000,
     seed: int = 0,
 ) -> Groups:
-    """Find which models of a leaderboard cannot be told apart.
+    """Find which models of a leaderboard cannot be distinguished.
 
     All pairs of models are tested on the items that all of them answered. The statistic of two
     models is ``t = d / se``, that of `irtcat.leaderboard.compare` for all items: the difference of
@@ -417,7 +417,7 @@ def letter_groups(apart: BoolArray) -> BoolArray | None:
     without it and one without those; what is within another group is left out.
 
     Args:
-        apart: which two models are told apart, models x models.
+        apart: which two models are distinguished, models x models.
 
     Example:
         >>> apart = np.zeros((3, 3), bool)

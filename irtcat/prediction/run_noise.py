@@ -18,7 +18,7 @@ LEAST_REPEATED = 0.5
 """Least share of the items with two trials from which the noise of the others is taken."""
 
 MIN_NUMBERED = 3
-"""Numbered trials from which an effect of whole runs is told from that of single answers."""
+"""Numbered trials from which effects of whole runs and of single answers are estimated apart."""
 
 NOTED = 0.05
 """Effects of whole runs are noted below this p-value. They are added whenever the trials' means

@@ -14,7 +14,7 @@ SUBSCRIBERS: Subscribers = {
     TestPublished: (audit.test_published, webhooks.test_published),
     AttemptChanged: (lti.attempt_changed, webhooks.attempt_changed),
 }
-"""Who is told of an event, by its class, in this order."""
+"""The functions that are called for an event, by its class, in this order."""
 
 
 def open_service(

@@ -1,4 +1,4 @@
-"""Which models of a leaderboard cannot be told apart."""
+"""Which models of a leaderboard cannot be distinguished."""
 
 from itertools import combinations
 

@@ -122,8 +122,8 @@ class Service:
 
         Args:
             address: path of a SQLite file, or ``postgresql://...``.
-            subscribers: who is told of which events (`irtcat.service.assembly.open_service` gives
-                those of this package).
+            subscribers: the functions called for each class of events
+                (`irtcat.service.assembly.open_service` gives those of this package).
             create: create a file that does not exist, or the tables in an empty database.
             key: secret key of the digests of all logs, as for `irtcat.cat.Store`.
             clock: returns the time in UTC and the seconds of a monotonic clock; for tests.
