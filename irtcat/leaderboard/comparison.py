@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from irtcat._common.checks import argument_error, brief, check_choice, check_interval, is_number
@@ -22,6 +23,7 @@ from irtcat.prediction.run_noise import (
     Reliability,
     noise_of,
     read_reruns,
+    seed_variance,
     unexplained_variance,
 )
 from irtcat.prediction.task import is_sample
@@ -30,6 +32,13 @@ from irtcat.responses._conditions import check_conditions
 from irtcat.selection import Subset
 
 METHODS = ("auto", "paired", "assisted")
+SCALES = ("difference", "ratio")
+COMPARED = {
+    **ESTIMANDS,
+    "recipe": "the expected scores of the recipes' models on all {n} items, over training seeds",
+}
+"""Whose scores are compared, and how they are called in the output."""
+
 RUN_COLUMNS = ("harness", "version", "judge", "scorer", "dataset_version")
 """Metadata of subjects that say under which conditions a model was run."""
 
@@ -64,10 +73,13 @@ FEWEST_COMMON = 0.5
 class Comparison:
     """The difference of two models' full scores, estimated from one subset.
 
+    Differences are in score units, or with ``scale`` "ratio" in units of the old score: ``new / old
+    - 1``.
+
     Attributes:
-        new: id of the new model.
+        new: id of the new model, or name of the new recipe.
         old: id of the old one.
-        difference: estimated full score of new minus that of old, in score units.
+        difference: estimated full score of new minus that of old.
         lower: lower end of its interval.
         upper: upper end.
         se: its standard error.
@@ -88,19 +100,20 @@ class Comparison:
         method: "paired" or "assisted".
         level: probability of the interval.
         flags: warnings.
-        estimand: whose scores: "run", "model" or "domain".
+        estimand: whose scores: "run", "model", "domain" or "recipe".
         n_all: number of items in the full score.
         df: degrees of freedom of the interval; infinite for a Normal one.
-        margin: the difference that does not matter, in score units.
+        margin: the difference that does not matter.
         p_equivalent: p-value of the two one-sided tests of a difference of ``margin`` or more:
             below ``(1 - level) / 2`` where the verdict is "equivalent"; 1 without a margin.
         run_se: standard error that is due to the runs alone; an upper bound where that is not
             identified.
         p_rerun: probability that a rerun of both models on these items gives the same verdict.
         detectable: least difference that such a comparison finds with power .8.
-        more_repeats: number of further trials of each of the N items that settle the verdict where
-            items alone do not; None if more than 100.
+        more_repeats: number of further trials of each of the N items (for recipes: of further
+            seeds) that settle the verdict where items alone do not; None if more than 100.
         centre: centre of the interval before it is cut to the possible range.
+        scale: "difference" or "ratio".
     """
 
     new: str
@@ -129,11 +142,12 @@ class Comparison:
     detectable: float
     more_repeats: int | None
     centre: float
+    scale: str = "difference"
 
     def __str__(self) -> str:
         points = [100 * value for value in (self.difference, self.lower, self.upper)]
         text = (
-            f"{self.new} against {self.old}: {points[0]:+.1f} points "
+            f"{self.new} against {self.old}: {points[0]:+.1f} {self.unit} "
             f"[{points[1]:+.1f}, {points[2]:+.1f}] from {self.n_items} items, {self.verdict}"
         )
         if self.verdict == "equivalent":
@@ -144,11 +158,17 @@ class Comparison:
         return f"Comparison({str(self).partition(chr(10))[0]})"
 
     @property
+    def unit(self) -> str:
+        """What a hundredth of the difference is called."""
+        return "points" if self.scale == "difference" else "% of the old score"
+
+    @property
     def question(self) -> str:
         """Two sentences: what is compared, and whether a rerun would agree."""
-        what = ESTIMANDS[self.estimand].format(n=self.n_all)
+        what = COMPARED[self.estimand].format(n=self.n_all)
+        again = "other seeds" if self.estimand == "recipe" else "a rerun"
         share = f"{100 * self.p_rerun:.0f} %"
-        return f"Compared are {what}.\nWould a rerun agree? In {share} of cases."
+        return f"Compared are {what}.\nWould {again} agree? In {share} of cases."
 
     @property
     def _needed(self) -> str:
@@ -157,7 +177,8 @@ class Comparison:
             return ""
         if self.more_repeats:
             items = f"all {self.n_all} items and " if self.more_items else ""
-            return f" ({items}{self.more_repeats} more trials of each would)"
+            what = "seeds" if self.estimand == "recipe" else "trials"
+            return f" ({items}{self.more_repeats} more {what} of each would)"
         return f" ({self.more_items} more would)" if self.more_items else ""
 
     def to_frame(self) -> pd.DataFrame:
@@ -177,6 +198,8 @@ class _Pair(NamedTuple):
     n_items: int
     field: FloatArray
     known_old: FloatArray | None
+    strata: FloatArray
+    """Indicators of strata but one, all items x strata."""
 
 
 class _Runs(NamedTuple):
@@ -231,8 +254,11 @@ def compare(
     *,
     estimand: str = "model",
     method: str = "auto",
+    scale: str = "difference",
+    strata: Any = None,
     clusters: Any = None,
     reruns: Any = None,
+    recipe: Any = None,
     margin: float = 0.0,
     level: float = 0.95,
     mismatch: str = "refuse",
@@ -249,7 +275,9 @@ def compare(
     | assisted | that, and ``b'(Z_all - Z_run)``, d regressed on Z | those of the regression |
 
     Z is the share of calibrated models that are right on the item and, if the old model has
-    answered every item (it is calibrated, or ``responses`` have all its answers), that answer.
+    answered every item (it is calibrated, or ``responses`` have all its answers), that answer; with
+    ``strata`` also an indicator of each stratum, which makes it the stratified estimate ``sum_h
+    (N_h / N) mean_h(d)`` with the variance within strata.
 
     Whose difference it is, is the ``estimand``, and the variance is ``(1 - k/N) V + (k/N) W``, with
     V that of a mean of e over items drawn from infinitely many (``s_e^2 / k`` for equal weights):
@@ -259,6 +287,7 @@ def compare(
     | run | nothing: these answers | 0 |
     | model | ... if both models answered these N items again | ``mean(s_w^2 / r) / k`` |
     | domain | ... on other items of this kind | ``s_d^2 / k`` |
+    | recipe | ... if both recipes were trained again | 0, and ``sum s_m^2 / S`` is added |
 
     For "model", ``s_w^2`` is the variance of the r trials within an item, of both models (Cochran
     1977, 10.3). With one trial of each item it is unknown: then ``W = V``, the variance of
@@ -266,11 +295,18 @@ def compare(
     (1 + b)^2) v / k``, b the slope on the old model's answers and v the variance that the shares
     leave of them, a bound of their noise. What is known of reruns replaces this: see ``reruns``.
     From three numbered trials, effects of whole runs are added where the trials' means show them.
+    For "recipe", s_m^2 is the variance of the scores of a recipe's S models (Welch's t-test where
+    all items were run).
+
+    With ``scale="ratio"`` the interval holds all ratios R of the full scores for which the same
+    interval of ``new_l - R old_l`` holds 0 (Fieller 1954); its upper end is infinite where the old
+    score may be 0.
 
     Where scores are counts or categories, one more item on either side on which the models differ
     by one trial (Bonett & Price) keeps the interval from having width 0, and its centre is that of
     the extended items. The interval is a t interval with Satterthwaite's degrees of freedom, for
-    "run" (without clusters) a Normal one with ``V = (sum (d - mean)^2 + 2) / (k + 2)^2``.
+    "run" (without clusters) a Normal one, with ``V = (sum (d - mean)^2 + 2) / (k + 2)^2`` for
+    right/wrong scores.
 
     If the subset is not a probability sample the variance ignores the choice of items: then the
     same comparison is made for pairs of calibrated models on the items that both answered, where
@@ -287,20 +323,28 @@ def compare(
         responses: responses of both models, or of the new one if the old one is calibrated. Items
             outside the subset are ignored, except for the old model in "assisted". Trials are used
             where there are any.
-        new: id of the new model; by default the last one of ``responses``.
+        new: id of the new model; by default the last one of ``responses``. For recipes their names,
+            by default the last and the first one.
         old: id of the old model, in ``responses`` or calibrated; by default the first one of
             ``responses``, or the only other one. Two runs of one model can be compared without a
             subset: the calibration then has the old run.
-        estimand: whose difference: "run", "model" or "domain".
+        estimand: whose difference: "run", "model", "domain" or "recipe".
         method: "auto", "paired" or "assisted". "auto" is "assisted" if the old model has answered
-            every item and there are ten items per column of Z, but with one trial only up to half
-            of the items.
+            every item (or there are strata) and there are ten items per column of Z, but with one
+            trial only up to half of the items.
+        scale: "difference", or "ratio" for ``new / old - 1``, in which the margin is too.
+        strata: groups of items whose shares of the benchmark are known (topic, category): a column
+            of the items' metadata, or a mapping from every item to its stratum.
         clusters: groups of items whose answers depend on each other (one passage, one repository):
             a column of the items' metadata, or a mapping from item to group; items without a group
             are groups of one. V is then cluster-robust (CR2), and so is W if trials are numbered.
         reruns: for models with one trial, what a rerun would repeat: responses of a second run of
             any model, the correlation of two runs over the items (an ICC), or "deterministic".
-        margin: the difference that does not matter, in score units, for the verdicts.
+        recipe: for the estimand "recipe", which models of ``responses`` were trained by one recipe
+            with different seeds: a column of the subjects' metadata, or a mapping from subject to
+            recipe. Each needs two models or more.
+        margin: the difference that does not matter, for the verdicts: in score units, or a share of
+            the old score.
         level: probability of the interval, which decides the verdict.
         mismatch: where calibration and responses say under which conditions the items were answered
             (see `irtcat.predict`) and these differ: "refuse", or "accept".
@@ -333,34 +377,34 @@ def compare(
         (2012), JEBS 37, 479-488 (paired proportions); Saerndal, Swensson & Wretman (1992), Model
         Assisted Survey Sampling, chapter 6; Bell & McCaffrey (2002), Survey Methodology 28, 169-181
         (clusters); Schuirmann (1987), J. Pharmacokinetics and Biopharmaceutics 15, 657-680
-        (equivalence).
+        (equivalence); Fieller (1954), JRSS B 16, 175-185 (ratios); Welch (1947), Biometrika 34,
+        28-35 (recipes).
     """
-    check_choice("estimand", estimand, ESTIMANDS)
+    check_choice("estimand", estimand, COMPARED)
     check_choice("method", method, METHODS)
+    check_choice("scale", scale, SCALES)
     check_interval("level", level)
     check_margin(margin)
+    if (estimand == "recipe") != (recipe is not None):
+        must = 'given with estimand="recipe", and only with it'
+        raise argument_error("recipe", must, recipe)
     calibration, responses = as_compared(calibration, subset, responses)
     names, pair, runs, sampled, flags = read_models(
-        calibration, subset, responses, new, old, mismatch, clusters, reruns
+        calibration, subset, responses, new, old, mismatch, clusters, reruns, strata, recipe
     )
     shares = _shares_right(pair)
     columns = _covariates(pair, shares)
     share = len(pair.difference) / pair.n_items
-    noise = noise_of(runs.new, runs.old, pair.weights, runs.clusters, runs.reliability)
-    gains = estimand == "run" or noise is not None or share <= MOST_ASSISTED
+    noise = _noise(runs, pair.weights, estimand, 1.0)
+    gains = (
+        estimand == "run" or noise is not None or pair.known_old is None or share <= MOST_ASSISTED
+    )
     method = _chosen_method(method, pair, columns.shape[1], gains)
     z = ndtri(0.5 + level / 2)
     widening = 1.0
     if not sampled:
-        widening, note = _widening(pair, shares, method, level, z, progress)
+        widening, note = _widening(pair, shares, method, runs.unit, level, z, progress)
         flags.append(note)
-    residuals = _residuals(pair.difference, pair, columns, method)
-    parts = _parts(pair, runs, noise, residuals, shares, estimand, method)
-    if estimand == "run" and runs.clusters is None:
-        estimate = _estimate(pair.difference, pair, columns, method)
-        estimate = estimate._replace(se=estimate.se * widening)
-    else:
-        estimate = _combined(pair, runs, residuals, parts, share, widening)
     if estimand != "run" and noise is not None:
         flags += noise.flags
     if estimand == "model" and noise is None and runs.new.is_repeated != runs.old.is_repeated:
@@ -369,17 +413,53 @@ def compare(
             f"{one} has one trial and {more} several: its run noise is unknown, and the variance "
             "is that of single runs"
         )
-    run_variance = noise.answers.value + noise.runs.value if noise else parts.items.value
-    return _conclude(
-        names, pair, runs, estimate, parts, estimand, method, float(level), float(margin), flags,
-        float(np.sqrt(run_variance)),
-    )  # fmt: skip
+    design = _Design(pair, runs, shares, columns, estimand, method, widening)
+    conclude = _conclude if scale == "difference" else _conclude_ratio
+    return conclude(names, design, float(level), float(margin), flags)
+
+
+class _Design(NamedTuple):
+    """Two models and how they are compared."""
+
+    pair: _Pair
+    runs: _Runs
+    shares: FloatArray
+    columns: FloatArray
+    estimand: str
+    method: str
+    widening: float
+
+    def at(self, ratio: float) -> tuple[_Estimate, _Parts, float]:
+        """The estimate of new - R old, the parts of its variance, and that of the runs alone."""
+        pair, runs = self.pair, self.runs
+        if ratio != 1:
+            pair = pair._replace(difference=runs.new.mean - ratio * runs.old.mean)
+        noise = _noise(runs, pair.weights, self.estimand, ratio)
+        share = len(pair.difference) / pair.n_items
+        residuals = _residuals(pair.difference, pair, self.columns, self.method)
+        parts = _parts(pair, runs, noise, residuals, self.shares, self.estimand, self.method, ratio)
+        if self.estimand == "run" and runs.clusters is None:
+            estimate = _estimate(pair.difference, pair, self.columns, self.method, runs.unit)
+            estimate = estimate._replace(se=estimate.se * self.widening)
+        else:
+            estimate = _combined(pair, runs, residuals, parts, share, self.widening)
+        run_variance = noise.answers.value + noise.runs.value if noise else parts.items.value
+        return estimate, parts, run_variance
+
+
+def _noise(runs: _Runs, weights: FloatArray, estimand: str, ratio: float) -> Noise | None:
+    """The variance of new - R old that is due to the runs, or to the seeds; None if unknown."""
+    if estimand == "recipe":
+        seeds = seed_variance(runs.new, weights), seed_variance(runs.old, weights).times(ratio**2)
+        return Noise(Variance(0.0, np.inf), total_of(*seeds), ())
+    return noise_of(runs.new, runs.old, weights, runs.clusters, runs.reliability, ratio)
 
 
 def check_margin(margin: Any) -> None:
     """Raise unless the margin is a difference of scores."""
     if not is_number(margin) or not 0 <= margin < 1:
-        raise argument_error("margin", "a difference of scores of at least 0 and below 1", margin)
+        must = "a difference of scores of at least 0 and below 1 (0.02 for 2 points)"
+        raise argument_error("margin", must, margin)
 
 
 def as_compared(
@@ -398,7 +478,8 @@ def _chosen_method(method: str, pair: _Pair, n_covariates: int, gains: bool) -> 
     k = len(pair.difference)
     if method == "auto":
         enough = k >= FEWEST_PER_COVARIATE * (n_covariates + 1)
-        return "assisted" if pair.known_old is not None and enough and gains else "paired"
+        known = pair.known_old is not None or pair.strata.shape[1] > 0
+        return "assisted" if known and enough and gains else "paired"
     if method == "assisted" and k <= n_covariates + 2:
         must = f"paired for fewer than {n_covariates + 3} items"
         raise argument_error("method", must, method)
@@ -421,6 +502,7 @@ def _parts(
     shares: FloatArray,
     estimand: str,
     method: str,
+    ratio: float,
 ) -> _Parts:
     """The variance of the choice of items, and what the estimand adds with all items run."""
     w, k = pair.weights, len(pair.difference)
@@ -440,7 +522,7 @@ def _parts(
     rest = items.value
     if method == "assisted" and pair.known_old is not None:
         slope = float(residuals.slopes[-1])
-        lost = max(1 - (1 + slope) ** 2, 0.0)
+        lost = max(ratio**2 - (ratio + slope) ** 2, 0.0)
         rest += lost * unexplained_variance(pair.known_old, shares) / k
     return _Parts(items, Variance(rest, items.df), effects, independent=False)
 
@@ -460,7 +542,7 @@ def _combined(
         df = min(items.df, rest.df)
         items, rest = Variance(items.value + rest.value, df), Variance(0.0, np.inf)
     total = total_of(items, rest, parts.runs)
-    shrunk = effective / (effective + 2) if runs.unit else 1.0
+    shrunk = effective / (effective + 2) if runs.unit and total.value else 1.0
     difference = residuals.mean + residuals.shift
     centre = residuals.mean * shrunk + residuals.shift
     return _Estimate(difference, centre, float(np.sqrt(total.value)), max(total.df, 1.0))
@@ -482,19 +564,12 @@ def _ratio(value: float, se: float) -> float:
 
 
 def _conclude(
-    names: tuple[str, str],
-    pair: _Pair,
-    runs: _Runs,
-    estimate: _Estimate,
-    parts: _Parts,
-    estimand: str,
-    method: str,
-    level: float,
-    margin: float,
-    flags: list[str],
-    run_se: float,
+    names: tuple[str, str], design: _Design, level: float, margin: float, flags: list[str]
 ) -> Comparison:
     """Interval, verdict and what would settle an open one."""
+    pair, runs, estimand = design.pair, design.runs, design.estimand
+    estimate, parts, run_variance = design.at(1.0)
+    run_se = float(np.sqrt(run_variance))
     d, k, n = pair.difference, len(pair.difference), pair.n_items
     if not d.any():
         flags.append("both gave the same answer to every item run")
@@ -506,11 +581,7 @@ def _conclude(
     lower = float(np.clip(estimate.centre - q * estimate.se, lowest, highest))
     upper = float(np.clip(estimate.centre + q * estimate.se, lowest, highest))
     lower, upper = min(lower, difference), max(upper, difference)
-    verdict = verdict_of(lower, upper, margin)
-    few = 0 if runs.clusters is None else int(runs.clusters.max()) + 1
-    if 0 < few < MIN_CLUSTERS:
-        flags.append(f"{few} clusters are too few for a verdict: {MIN_CLUSTERS} are needed")
-        verdict = "cannot tell"
+    verdict = _supported(verdict_of(lower, upper, margin), runs, flags)
     centre = estimate.centre if estimate.centre * difference > 0 else 0.0
     ratio = _ratio(centre, estimate.se)
     p_value, p_equivalent = p_values(estimate.centre, difference, estimate.se, estimate.df, margin)
@@ -533,7 +604,7 @@ def _conclude(
         n_items=k,
         n_new_only=int(np.count_nonzero(d > 0)),
         n_old_only=int(np.count_nonzero(d < 0)),
-        method=method,
+        method=design.method,
         level=level,
         flags=tuple(flags),
         estimand=estimand,
@@ -542,10 +613,100 @@ def _conclude(
         margin=margin,
         p_equivalent=p_equivalent,
         run_se=run_se,
-        p_rerun=1.0 if 0 < few < MIN_CLUSTERS else p_rerun,
+        p_rerun=1.0 if _has_few_clusters(runs) else p_rerun,
         detectable=margin + (q + float(ndtri(POWER))) * float(estimate.se),
         more_repeats=needed[1],
         centre=float(estimate.centre),
+    )
+
+
+def _has_few_clusters(runs: _Runs) -> bool:
+    return runs.clusters is not None and int(runs.clusters.max()) + 1 < MIN_CLUSTERS
+
+
+def _supported(verdict: str, runs: _Runs, flags: list[str]) -> str:
+    """The verdict; "cannot tell", and a flag, where clusters are too few."""
+    if not _has_few_clusters(runs):
+        return verdict
+    n = int(runs.clusters.max()) + 1
+    few = "1 cluster is" if n == 1 else f"{n} clusters are"
+    flags.append(f"{few} too few for a verdict: {MIN_CLUSTERS} are needed")
+    return "cannot tell"
+
+
+def _conclude_ratio(
+    names: tuple[str, str], design: _Design, level: float, margin: float, flags: list[str]
+) -> Comparison:
+    """The same for new / old - 1: all R for which the interval of new - R old holds 0."""
+    pair, runs = design.pair, design.runs
+
+    def distance(ratio: float, sign: int) -> float:
+        """How far the interval of new - R old is above (1) or below (-1) 0."""
+        estimate = design.at(ratio)[0]
+        half = t_quantile(estimate.df, 0.5 + level / 2) * estimate.se
+        return sign * estimate.centre - half
+
+    none, same = (design.at(ratio)[0].centre for ratio in (0.0, 1.0))
+    old_score = none - same
+    if old_score <= 0:
+        raise argument_error("scale", "difference, as the old score is 0", "ratio")
+    best = none / old_score
+    lower = brentq(distance, 0.0, best, args=(1,)) if distance(0.0, 1) > 0 else 0.0
+    upper = next((r for r in best + 2.0 ** np.arange(-4, 21) if distance(r, -1) > 0), np.inf)
+    if np.isinf(upper):
+        flags.append("the old score may be 0: the ratio has no upper limit")
+    else:
+        upper = brentq(distance, best, upper, args=(-1,))
+    difference = best - 1
+    if not pair.difference.any():
+        flags.append("both gave the same answer to every item run")
+    verdict = _supported(verdict_of(lower - 1, upper - 1, margin), runs, flags)
+    near, far = (1 + margin, 1 - margin) if best >= 1 else (1 - margin, 1 + margin)
+    sign = 1 if best >= 1 else -1
+    estimate, parts, _ = design.at(near)
+    beyond = sign * _ratio(estimate.centre, estimate.se)  # above 0 beyond the margin
+    p_value, p_equivalent = min(2 * _probability(estimate.df, -beyond), 1.0), 1.0
+    if margin:
+        other = design.at(far)[0]
+        within = sign * _ratio(other.centre, other.se)
+        p_equivalent = max(_probability(estimate.df, beyond), _probability(other.df, -within))
+    middle, _, run_variance = design.at(best)
+    equal = design.at(1.0)[0]
+    se, run_se = middle.se / old_score, float(np.sqrt(run_variance)) / old_score
+    q = t_quantile(middle.df, 0.5 + level / 2)
+    half = (upper - lower) / 2 if np.isfinite(upper) else q * se
+    p_rerun = _same_verdict(verdict, difference, half, margin, run_se)
+    needed = _needed(
+        verdict, estimate, parts, design.estimand, runs, len(pair.difference), pair.n_items, q, 0.0
+    )
+    return Comparison(
+        new=names[0],
+        old=names[1],
+        difference=difference,
+        lower=lower - 1,
+        upper=upper - 1,
+        se=float(se),
+        p_better=_probability(equal.df, _ratio(equal.centre, equal.se)),
+        p_value=p_value,
+        verdict=verdict,
+        more_items=needed[0],
+        n_items=len(pair.difference),
+        n_new_only=int(np.count_nonzero(pair.difference > 0)),
+        n_old_only=int(np.count_nonzero(pair.difference < 0)),
+        method=design.method,
+        level=level,
+        flags=tuple(flags),
+        estimand=design.estimand,
+        n_all=pair.n_items,
+        df=float(middle.df),
+        margin=margin,
+        p_equivalent=p_equivalent,
+        run_se=run_se,
+        p_rerun=1.0 if _has_few_clusters(runs) else p_rerun,
+        detectable=margin + (q + float(ndtri(POWER))) * float(se),
+        more_repeats=needed[1],
+        centre=difference,
+        scale="ratio",
     )
 
 
@@ -641,15 +802,20 @@ def _residuals(d: FloatArray, pair: _Pair, columns: FloatArray, method: str) -> 
     return _Residuals(mean, shift, residual, slopes)
 
 
-def _estimate(d: FloatArray, pair: _Pair, columns: FloatArray, method: str) -> _Estimate:
+def _estimate(
+    d: FloatArray, pair: _Pair, columns: FloatArray, method: str, unit: float
+) -> _Estimate:
     """The difference of full scores of these runs."""
     k, n, w = len(d), pair.n_items, pair.weights
     mean, shift, residual, _ = _residuals(d, pair, columns, method)
     effective = 1 / float(w @ w)
-    spread = float(w @ residual**2) * effective
-    variance = (spread + 2) / (effective + 2)
-    se = np.sqrt((1 - k / n) * variance / (effective + 2))
-    centre = mean * effective / (effective + 2) if k < n else mean
+    if not unit and np.ptp(d) == 0:
+        unit = 1.0  # equal differences so far are not certainty
+    added = 2 if unit else 0
+    spread = float(w @ residual**2) * effective + added * unit**2
+    variance = spread / (effective + added if unit else max(effective - 1, 1.0))
+    se = np.sqrt((1 - k / n) * variance / (effective + added))
+    centre = mean * effective / (effective + added) if k < n else mean
     return _Estimate(mean + shift, centre + shift, float(se))
 
 
@@ -662,8 +828,8 @@ def _shares_right(pair: _Pair) -> FloatArray:
 
 
 def _covariates(pair: _Pair, shares: FloatArray) -> FloatArray:
-    """Covariates of every item: share right, and the old model's answer if known."""
-    columns = [shares]
+    """Covariates of every item: strata, share right, and the old model's answer if known."""
+    columns = [pair.strata, shares]
     if pair.known_old is not None:
         columns.append(pair.known_old)
     return np.column_stack(columns)
@@ -673,6 +839,7 @@ def _widening(
     pair: _Pair,
     shares: FloatArray,
     method: str,
+    unit: float,
     level: float,
     z: float,
     progress: Progress | None,
@@ -705,7 +872,7 @@ def _widening(
         if similar.weights.sum() == 0 or len(similar.at) == similar.n_items:
             continue
         columns = _covariates(similar, similar_shares)
-        estimate = _estimate(similar.difference, similar, columns, method)
+        estimate = _estimate(similar.difference, similar, columns, method, unit)
         ratios.append(abs(estimate.centre - true) / max(estimate.se, 1e-12))
     if n_models >= FEWEST_MODELS and ratios:
         wider = float(np.quantile(ratios, level, method="higher")) / z
@@ -734,6 +901,7 @@ def _similar(
         at=position[items],
         n_items=int(both.sum()),
         known_old=None if pair.known_old is None else second[both],
+        strata=pair.strata[both],
     )
     return similar, shares[both], float((first - second)[both].mean())
 
@@ -747,14 +915,23 @@ def read_models(
     mismatch: str,
     clusters: Any,
     reruns: Any,
+    strata: Any = None,
+    recipe: Any = None,
 ) -> tuple[tuple[str, str], _Pair, _Runs, bool, list[str]]:
     """Both models' answers by item, whether the items are a probability sample, and flags."""
     reference = responses if calibration is None else calibration
-    names, sources = _names(calibration, subset, responses, new, old)
-    rows = [_answers(source, name, reference) for source, name in zip(sources, names, strict=True)]
-    new_row, old_row = rows
+    if recipe is None:
+        names, sources = _names(calibration, subset, responses, new, old)
+        members = [[name] for name in names]
+        new_row, old_row = (
+            _answers(source, name, reference) for source, name in zip(sources, names, strict=True)
+        )
+    else:
+        names, members = _recipes(responses, recipe, new, old)
+        sources = responses, responses
+        new_row, old_row = (_seeds(responses, models, reference) for models in members)
     both = ~np.isnan(new_row.mean) & ~np.isnan(old_row.mean)
-    flags = _differences_of_runs(names, sources)
+    flags = _differences_of_runs(members, sources)
     if subset is None:
         universe: IntArray = np.flatnonzero(both)
         positions: IntArray = universe
@@ -780,8 +957,8 @@ def read_models(
         check_conditions(reference.items, source.items, mismatch, items=item_ids)
     field: FloatArray = np.empty((0, len(universe)))
     if calibration is not None and subset is not None:
-        field = _field(calibration, names)
-    new_run, old_run = (row.at(positions) for row in rows)
+        field = _field(calibration, [name for models in members for name in models])
+    new_run, old_run = new_row.at(positions), old_row.at(positions)
     pair = _Pair(
         difference=new_run.mean - old_run.mean,
         weights=weights / weights.sum(),
@@ -790,6 +967,7 @@ def read_models(
         n_items=len(universe),
         field=field,
         known_old=known_old,
+        strata=_strata(strata, (reference, responses), reference.item_ids[universe]),
     )
     labels, note = cluster_labels(clusters, (reference, responses), reference.item_ids[positions])
     flags += note
@@ -799,7 +977,7 @@ def read_models(
         old=old_run,
         clusters=labels,
         reliability=read_reruns(reruns, known, reference, mismatch),
-        unit=_unit(pair.difference, sources, (new_run, old_run)),
+        unit=_unit(pair.difference, sources, (new_run, old_run)) if recipe is None else 0.0,
     )
     return names, pair, runs, sampled, flags
 
@@ -829,6 +1007,55 @@ def _names(
         candidates.reverse()
     first = _source_of([responses], new_id, "new")
     return (new_id, old_id), (first, _source_of(candidates, old_id, "old"))
+
+
+def _recipes(
+    responses: Responses, recipe: Any, new: str | None, old: str | None
+) -> tuple[tuple[str, str], list[list[str]]]:
+    """Names of two recipes, and the ids of the models that each has trained."""
+    ids = [str(subject) for subject in responses.subject_ids]
+    labels = groups_of(recipe, "recipe", [responses.subjects], pd.Index(ids), "subject")
+    known = [str(name) for name in labels.dropna().unique()]
+    if len(known) < 2:
+        raise argument_error("recipe", "two recipes or more", known)
+    names = (known[-1] if new is None else str(new), known[0] if old is None else str(old))
+    members = []
+    for name, argument in zip(names, ("new", "old"), strict=True):
+        if name not in known:
+            raise argument_error(argument, f"one of the recipes {', '.join(known[:6])}", name)
+        members.append([model for model in ids if str(labels[model]) == name])
+        if len(members[-1]) < 2:
+            must = "one of at least two models of each recipe: the variance between seeds"
+            got = f"{len(members[-1])} of {name}"
+            raise argument_error("recipe", must, got, advice=SINGLE_SEED)
+    if names[0] == names[1]:
+        raise argument_error("new", "a recipe other than old", names[0])
+    return names, members
+
+
+SINGLE_SEED = 'With one model of each compare the models: estimand="model".'
+
+
+def _seeds(source: Responses, models: Sequence[str], reference: Responses) -> Answers:
+    """The answers of a recipe's models, as those of numbered trials; all answered, or none."""
+    scores = np.column_stack([_answers(source, name, reference).mean for name in models])
+    mean = scores.mean(axis=1)
+    return Answers(mean, np.where(np.isnan(mean), 0, len(models)), scores)
+
+
+def _strata(strata: Any, tables: Sequence[Responses], item_ids: np.ndarray) -> FloatArray:
+    """Indicators of the strata of all items, but of the largest one."""
+    if strata is None:
+        return np.empty((len(item_ids), 0))
+    ids = pd.Index([str(item) for item in item_ids])
+    labels = groups_of(strata, "strata", [table.items for table in tables], ids, "item")
+    if labels.isna().any():
+        missing = labels.index[labels.isna().to_numpy()]
+        raise argument_error("strata", "given for every item", f"none for {brief(missing[0])}")
+    codes = pd.factorize(labels.astype(str))[0]
+    largest = np.argmax(np.bincount(codes))
+    kept = [code for code in range(codes.max() + 1) if code != largest]
+    return (codes[:, None] == kept).astype(float)
 
 
 def _source_of(sources: Sequence[Responses], name: str, argument: str) -> Responses:
@@ -895,15 +1122,17 @@ def _unit(
     return 1 / max(trials, 1)
 
 
-def _differences_of_runs(names: tuple[str, str], sources: tuple[Responses, Responses]) -> list[str]:
+def _differences_of_runs(
+    members: Sequence[Sequence[str]], sources: tuple[Responses, Responses]
+) -> list[str]:
     """What the models' metadata say of different conditions of their runs."""
     flags = []
     for column in RUN_COLUMNS:
         if not all(column in source.subjects for source in sources):
             continue
-        pairs = zip(sources, names, strict=True)
-        values = [source.subjects[column].loc[[name]] for source, name in pairs]
-        new, old = (str(value.iloc[0]) for value in values)
+        pairs = zip(sources, members, strict=True)
+        values = [source.subjects[column].loc[list(models)] for source, models in pairs]
+        new, old = (", ".join(value.astype(str).unique()) for value in values)
         if new != old and not any(value.isna().any() for value in values):
             flags.append(f"other {column}: {brief(new)} instead of {brief(old)}")
     return flags
@@ -916,19 +1145,7 @@ def cluster_labels(
     if clusters is None:
         return None, []
     ids = pd.Index([str(item) for item in item_ids])
-    if isinstance(clusters, str):
-        table = next((r.items for r in tables if clusters in r.items), None)
-        if table is None:
-            columns = [str(column) for r in tables for column in r.items.columns]
-            known = ", ".join(dict.fromkeys(columns)) or "none: there are no columns"
-            raise argument_error("clusters", f"a column of the items ({known})", clusters)
-        clusters = table[clusters]
-    elif not isinstance(clusters, (Mapping, pd.Series)):
-        must = "a column of the items, or a mapping from item to group"
-        raise argument_error("clusters", must, clusters)
-    groups = pd.Series(dict(clusters.items()), dtype=object)
-    groups.index = groups.index.map(str)
-    values = groups.reindex(ids)
+    values = groups_of(clusters, "clusters", [table.items for table in tables], ids, "item")
     if values.isna().all():
         raise argument_error("clusters", "given for items that both answered", "none of them")
     alone: BoolArray = values.isna().to_numpy()
@@ -940,8 +1157,35 @@ def cluster_labels(
     return labels, []
 
 
-def _field(calibration: Responses, names: tuple[str, str]) -> FloatArray:
-    """Answers of the calibrated models other than these two."""
-    others = (calibration.subject_ids != names[0]) & (calibration.subject_ids != names[1])
+def groups_of(
+    groups: Any, argument: str, tables: Sequence[pd.DataFrame], ids: pd.Index, kind: str
+) -> pd.Series:
+    """The group of each item or subject; missing where it has none.
+
+    Args:
+        groups: a column of one of the tables, or a mapping from id to group.
+        argument: its name, for messages.
+        tables: metadata, indexed by id.
+        ids: ids, as text.
+        kind: "item" or "subject".
+    """
+    if isinstance(groups, str):
+        table = next((table for table in tables if groups in table), None)
+        if table is None:
+            columns = [str(column) for table in tables for column in table.columns]
+            known = ", ".join(dict.fromkeys(columns)) or "none: there are no columns"
+            raise argument_error(argument, f"a column of the {kind}s ({known})", groups)
+        groups = table[groups]
+    elif not isinstance(groups, (Mapping, pd.Series)):
+        must = f"a column of the {kind}s, or a mapping from {kind} to group"
+        raise argument_error(argument, must, groups)
+    known_groups = pd.Series(dict(groups.items()), dtype=object)
+    known_groups.index = known_groups.index.map(str)
+    return known_groups.reindex(ids)
+
+
+def _field(calibration: Responses, names: Sequence[str]) -> FloatArray:
+    """Answers of the calibrated models other than these."""
+    others = ~np.isin(calibration.subject_ids.astype(str), names)
     scores = calibration.to_numpy() / max(calibration.n_categories - 1, 1)
     return scores[others] if others.any() else scores

@@ -101,6 +101,7 @@ def noise_of(
     weights: FloatArray,
     clusters: IntArray | None,
     reruns: Reliability | None,
+    ratio: float = 1.0,
 ) -> Noise | None:
     """The variance that reruns of both models on these items would have; None if unknown.
 
@@ -119,22 +120,23 @@ def noise_of(
         weights: of the items; they sum to 1.
         clusters: number of the cluster of each item.
         reruns: what is known of the models with one trial.
+        ratio: R, for the variance of new - R old.
     """
     models = (new, old)
     if not all(model.is_repeated or reruns is not None for model in models):
         return None
     terms, pseudo, flags = [], 0.0, []
-    for model in models:
+    for model, factor in zip(models, (1.0, ratio**2), strict=True):
         r = np.maximum(model.n_trials, 1)
         if model.is_repeated:
-            terms.append(_cluster_terms(model, weights, clusters))
-            pseudo += 1 / float(np.median(r)) ** 2
+            terms.append(factor * _cluster_terms(model, weights, clusters))
+            pseudo += factor / float(np.median(r)) ** 2
         else:
             assert reruns is not None
             spread = weights @ (model.mean - weights @ model.mean) ** 2
             share = (1 - reruns.icc) / (1 - 1 / max(len(weights), 2))
-            terms.append(weights**2 * (share * spread / r))
-            pseudo += 1 - reruns.icc
+            terms.append(factor * weights**2 * (share * spread / r))
+            pseudo += factor * (1 - reruns.icc)
     sizes = {len(term) for term in terms}
     parts = [sum_variance(terms[0] + terms[1])] if len(sizes) == 1 else [*map(sum_variance, terms)]
     value = sum(part.value for part in parts)
@@ -143,7 +145,7 @@ def noise_of(
         df = min(df, reruns.df)
     effective = 1 / float(weights @ weights)
     value = (effective**2 * value + pseudo) / (effective + 2) ** 2
-    runs, note = _run_effects(models, (weights, weights), terms)
+    runs, note = _run_effects(models, (weights, weights), terms, (1.0, ratio**2))
     if any(model.is_repeated for model in models):
         flags += [note] if note else []
     return Noise(Variance(value, max(df, 1.0)), runs, tuple(flags))
@@ -203,7 +205,9 @@ def run_effect(models: Sequence[Answers], weights: Sequence[FloatArray]) -> Vari
         return NO_VARIANCE
     used = tuple(model for model, _ in numbered)
     terms = [_cluster_terms(model, w, None) for model, w in numbered]
-    return _run_effects(used, [w for _, w in numbered], terms)[0].times(1 / len(numbered))
+    weights_used = [w for _, w in numbered]
+    effect, _ = _run_effects(used, weights_used, terms, [1.0] * len(used))
+    return effect.times(1 / len(numbered))
 
 
 def unexplained_variance(values: FloatArray, shares: FloatArray) -> float:
@@ -220,10 +224,33 @@ def unexplained_variance(values: FloatArray, shares: FloatArray) -> float:
     return float(residual @ residual) / max(len(values) - 2, 1)
 
 
+def seed_variance(recipe: Answers, weights: FloatArray) -> Variance:
+    """Variance of a recipe's mean score over its S models: ``s^2 / S``, with S - 1 df.
+
+    Where all have equal scores it is that of one other answer of one model, not 0.
+
+    Example:
+        >>> scores = np.array([[0.0, 1.0], [1.0, 1.0]])
+        >>> seed_variance(Answers(scores.mean(axis=1), np.array([2, 2]), scores), np.full(2, 0.5))
+        Variance(value=0.0625, df=1)
+    """
+    assert recipe.scores is not None
+    means = weights @ recipe.scores
+    value = float(means.var(ddof=1)) / len(means)
+    one_answer = float(weights @ weights) / len(means)
+    return Variance(value or one_answer**2, len(means) - 1)
+
+
 def _run_effects(
-    models: tuple[Answers, ...], weights: Sequence[FloatArray], terms: list[FloatArray]
+    models: tuple[Answers, ...],
+    weights: Sequence[FloatArray],
+    terms: list[FloatArray],
+    factors: Sequence[float],
 ) -> tuple[Variance, str]:
-    """The variance of effects of whole runs, if the trials' means show them, and a flag."""
+    """The variance of effects of whole runs, if the trials' means show them, and a flag.
+
+    The variances of each model, whose ``terms`` are, count by their factor.
+    """
     known = [(model, model.run_means(w)) for model, w in zip(models, weights, strict=True)]
     if any(means is None for _, means in known):
         return (
@@ -231,11 +258,11 @@ def _run_effects(
             "effects of whole runs are not identified: they need three numbered trials",
         )
     excess, total, ratio, df = 0.0, 0.0, 0.0, 0
-    for (_, means), term in zip(known, terms, strict=True):
+    for (_, means), term, factor in zip(known, terms, factors, strict=True):
         assert means is not None
         r = len(means)
         expected = float(term.sum()) * r  # of one trial
-        observed = float(means @ means) / (r - 1)
+        observed = factor * float(means @ means) / (r - 1)
         excess += (observed - expected) / r
         total += observed / r
         ratio += (r - 1) * observed / max(expected, 1e-300)
