@@ -44,13 +44,18 @@ POINTS = 100
     replace(RESPONSES, default=None),
     "new",
     "old",
-    option("estimand", choices="irtcat.leaderboard.comparison.ESTIMANDS",
-           help="Whose scores: {names} (these runs, the models over reruns, items like these)."),
+    option("estimand", choices="irtcat.leaderboard.comparison.COMPARED",
+           help="Whose scores: {names} (these runs, the models over reruns, items like these, "
+           "recipes over training seeds)."),
+    option("recipe", help="Column of the subjects' metadata: models of one recipe differ by seed."),
     option("method", choices="irtcat.leaderboard.comparison.METHODS"),
+    option("scale", choices="irtcat.leaderboard.comparison.SCALES",
+           help="What is compared: {names} (in points, or in percent of the old score)."),
+    option("strata", help="Column of the items' metadata whose shares of the benchmark are used."),
     option("clusters", help="Column of the items' metadata: items of one group depend on others."),
     RERUNS,
     option("margin", type=float, default=0.0, parse=points,
-           help="The difference that does not matter, in points."),
+           help="The difference that does not matter, in points, or percent with --scale ratio."),
     "level",
     MISMATCH,
     *group(
@@ -99,7 +104,7 @@ def command(o: Options) -> Output:
     if not o.for_programs:
         for flag in comparison.flags:
             warn(flag)
-    unused = {"verdict", "flag", "estimand", "margin", "centre", "aim", "outcome"}
+    unused = {"verdict", "flag", "estimand", "margin", "centre", "aim", "outcome", "scale"}
     unused |= set() if comparison.margin else {"p_equivalent"}
     unused |= {"df"} if getattr(comparison, "df", 0.0) == float("inf") else set()
     shown: dict[Any, Any] = frame.drop(columns=list(unused), errors="ignore").iloc[0].to_dict()
@@ -117,7 +122,7 @@ def _sequential(o: Options, changes: dict[str, Any]) -> "SequentialComparison":
     """The comparison item by item; with --gate it ends when the new model is worse or is not."""
     from irtcat.leaderboard import compare_sequential
 
-    for name in ("estimand", "method", "reruns"):
+    for name in ("estimand", "method", "reruns", "recipe", "scale", "strata"):
         if o.is_given(name):
             label = f"--{name}"
             raise typer.BadParameter("not with --sequential.", param_hint=label)
@@ -170,9 +175,10 @@ def _markdown(comparison: "Comparison | SequentialComparison") -> str:
 
     c = comparison
     points = [f"{POINTS * value:+.1f}" for value in (c.difference, c.lower, c.upper)]
+    unit = c.unit if isinstance(c, Comparison) else "points"
     rows = {
         "Verdict": f"**{c.verdict}**",
-        f"{_cell(c.new)} against {_cell(c.old)}": f"{points[0]} points",
+        f"{_cell(c.new)} against {_cell(c.old)}": f"{points[0]} {unit}",
         f"{100 * c.level:g} % interval": f"{points[1]} to {points[2]}",
         "Items": f"{c.n_items} of {c.n_all}",
     }
@@ -180,12 +186,12 @@ def _markdown(comparison: "Comparison | SequentialComparison") -> str:
         rows |= {
             "p": f"{c.p_value:.3f}",
             "Same verdict in a rerun": f"{100 * c.p_rerun:.0f} %",
-            "Detectable difference": f"{POINTS * c.detectable:.1f} points",
+            "Detectable difference": f"{POINTS * c.detectable:.1f} {unit}",
         }
     else:
         rows["p of no loss, at any time"] = f"{c.p_worse:.3f}"
     if c.margin:
-        rows["Margin"] = f"{POINTS * c.margin:g} points"
+        rows["Margin"] = f"{POINTS * c.margin:g} {unit}"
     lines = ["### irtcat compare", "", "| | |", "|---|---|"]
     lines += [f"| {name} | {value} |" for name, value in rows.items()]
     lines += ["", c.question, "", *(f"- {_cell(flag)}" for flag in c.flags), ""]

@@ -613,22 +613,24 @@ def _conclude(
         margin=margin,
         p_equivalent=p_equivalent,
         run_se=run_se,
-        p_rerun=1.0 if _has_few_clusters(runs) else p_rerun,
+        p_rerun=1.0 if _few_clusters(runs) else p_rerun,
         detectable=margin + (q + float(ndtri(POWER))) * float(estimate.se),
         more_repeats=needed[1],
         centre=float(estimate.centre),
     )
 
 
-def _has_few_clusters(runs: _Runs) -> bool:
-    return runs.clusters is not None and int(runs.clusters.max()) + 1 < MIN_CLUSTERS
+def _few_clusters(runs: _Runs) -> int:
+    """The number of clusters where they are too few for a verdict, else 0."""
+    n = 0 if runs.clusters is None else int(runs.clusters.max()) + 1
+    return n if n < MIN_CLUSTERS else 0
 
 
 def _supported(verdict: str, runs: _Runs, flags: list[str]) -> str:
     """The verdict; "cannot tell", and a flag, where clusters are too few."""
-    if not _has_few_clusters(runs):
+    n = _few_clusters(runs)
+    if not n:
         return verdict
-    n = int(runs.clusters.max()) + 1
     few = "1 cluster is" if n == 1 else f"{n} clusters are"
     flags.append(f"{few} too few for a verdict: {MIN_CLUSTERS} are needed")
     return "cannot tell"
@@ -702,7 +704,7 @@ def _conclude_ratio(
         margin=margin,
         p_equivalent=p_equivalent,
         run_se=run_se,
-        p_rerun=1.0 if _has_few_clusters(runs) else p_rerun,
+        p_rerun=1.0 if _few_clusters(runs) else p_rerun,
         detectable=margin + (q + float(ndtri(POWER))) * float(se),
         more_repeats=needed[1],
         centre=difference,

@@ -31,8 +31,8 @@ class Comparisons:
         comparisons: by benchmark ("" if there is one) and new model.
         table: one row for each, and for each model's weighted total of several benchmarks:
             ``difference``, ``lower``, ``upper``, ``se``, ``df``, ``p_value``, ``p_adjusted`` and
-            ``verdict``, which is of the adjusted p-value; differences in score units. Intervals are
-            those of single comparisons.
+            ``verdict``, which is of the adjusted p-value; differences in score units, or of the old
+            score (``scale`` of `compare`). Intervals are those of single comparisons.
         adjust: how the p-values were adjusted.
         level: probability of the intervals; a verdict has an error of at most ``1 - level`` over
             all rows ("holm") or in each ("none").
@@ -56,13 +56,13 @@ class Comparisons:
 
     def __str__(self) -> str:
         frame = self.table
-        lines = []
+        lines, unit = [], next(iter(self.comparisons.values())).unit
         keys: list[tuple[str, str]] = frame.index.tolist()
         for (benchmark, new), (_, row) in zip(keys, frame.iterrows(), strict=True):
             points = [f"{100 * row[name]:+.1f}" for name in ("difference", "lower", "upper")]
             where = f" on {benchmark}" if benchmark else ""
             p = f"p {row['p_adjusted']:.3f}"
-            text = f"{points[0]} points [{points[1]}, {points[2]}], {p}, {row['verdict']}"
+            text = f"{points[0]} {unit} [{points[1]}, {points[2]}], {p}, {row['verdict']}"
             lines.append(f"{new}{where}: {text}")
         return "\n".join(lines)
 
