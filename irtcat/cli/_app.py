@@ -25,6 +25,7 @@ PANELS = {
         "plan",
         "compare",
         "groups",
+        "best",
         "headroom",
         "complete",
         "probe",

@@ -30,7 +30,7 @@ def command(o: Options) -> Output:
     """
     found = o.call()
     frame = found.to_frame()
-    o.write("out", frame, "groups")
+    o.write("out", frame.assign(estimand=found.estimand), "groups")
     if not o.for_programs:
         for flag in found.flags:
             warn(flag)
@@ -38,4 +38,5 @@ def command(o: Options) -> Output:
         {"estimand": found.estimand, "flags": found.flags, "out": o.out, "models": records(frame)},
         [str(found), Table(frame, rows=SUMMARY_ROWS, percent=SHARES)],
         table=frame,
+        next=("report", o.out),
     )

@@ -15,6 +15,9 @@ from irtcat.leaderboard.comparison import cluster_labels
 from irtcat.leaderboard.grouping import Spread, complete_items, scores_of, spread_of, unit_of
 from irtcat.prediction.estimands import ESTIMANDS
 
+BEST_OF = tuple(name for name in ESTIMANDS if name != "run")
+"""Whose score is estimated: that of a run is known."""
+
 SIMULTANEOUS = 0.1
 """Share of the error of the interval that goes to the simultaneous one which it is within: a tenth,
 as Andrews, Kitagawa & McCloskey (2024) recommend."""
@@ -112,7 +115,7 @@ def best(
         Andrews, Kitagawa & McCloskey (2024), Inference on Winners, Quarterly Journal of Economics
         139, 305-358, sections 3 and 4.
     """
-    check_choice("estimand", estimand, [name for name in ESTIMANDS if name != "run"])
+    check_choice("estimand", estimand, BEST_OF)
     check_interval("level", level)
     check_count("n", n, 1000)
     data, flags = complete_items(as_responses_like(responses, "responses", None))

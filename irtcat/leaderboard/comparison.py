@@ -29,6 +29,7 @@ from irtcat.prediction.run_noise import (
 from irtcat.prediction.task import is_sample
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
+from irtcat.responses._trials import exact_shares
 from irtcat.selection import Subset
 
 METHODS = ("auto", "paired", "assisted")
@@ -1094,17 +1095,18 @@ def _answers(source: Responses, name: str, reference: Responses) -> Answers:
     mean = np.full(n_items, np.nan)
     n_trials = np.zeros(n_items, int)
     values = source.values[row, at]
+    trials = None if source.trials is None else source.trials[row, at]
     if source.is_fractional:
         if reference.n_categories != 2:
             must = f"in {reference.n_categories} categories, like the calibration"
             raise argument_error("responses", must, source.kind)
-        mean[present] = values
+        mean[present] = exact_shares(values, trials)
     else:
         codes = recode(values[None], source, reference, "responses")[0]
         mean[present] = np.where(codes < 0, np.nan, codes / max(reference.n_categories - 1, 1))
     n_trials[~np.isnan(mean)] = 1
-    if source.trials is not None:
-        n_trials[present] = source.trials[row, at]
+    if trials is not None:
+        n_trials[present] = trials
     scores = None
     numbered = getattr(source, "trial_values", None)
     if numbered is not None:

@@ -19,6 +19,7 @@ from irtcat.prediction.estimands import ESTIMANDS, wilson_halves
 from irtcat.prediction.run_noise import Answers, noise_of_score, read_reruns, run_effect
 from irtcat.responses import Responses
 from irtcat.responses._matrix import observed
+from irtcat.responses._trials import exact_shares
 
 ADJUSTMENTS = ("max-t", "holm", "benjamini-hochberg")
 """How p-values are adjusted for the number of pairs."""
@@ -262,8 +263,7 @@ def complete_items(data: Responses) -> tuple[Responses, list[str]]:
 
 def scores_of(data: Responses) -> FloatArray:
     """Mean score of each model, from 0 to 1."""
-    top = max(data.n_categories - 1, 1)
-    return np.array([row.mean(dtype=float) / top for row in data.values])
+    return np.array([answers_of(data, row).mean.mean() for row in range(data.n_subjects)])
 
 
 def unit_of(data: Responses) -> float:
@@ -275,8 +275,8 @@ def unit_of(data: Responses) -> float:
 
 def answers_of(data: Responses, row: int) -> Answers:
     """A model's answers to all items."""
-    x = data.values[row].astype(float) / max(data.n_categories - 1, 1)
-    trials = np.ones(len(x), int) if data.trials is None else data.trials[row].astype(int)
+    trials = np.ones(data.n_items, int) if data.trials is None else data.trials[row].astype(int)
+    x = exact_shares(data.values[row], trials) / max(data.n_categories - 1, 1)
     scores = None if data.trial_values is None else data.trial_values[row].astype(float)
     return Answers(x, trials, scores)
 

@@ -11,6 +11,7 @@ from irtcat.prediction.intervals import wilson_interval
 from irtcat.prediction.run_noise import Answers, Reliability, noise_of_score, run_effect
 from irtcat.responses import Responses
 from irtcat.responses._matrix import observed, row_blocks
+from irtcat.responses._trials import exact_shares
 
 ESTIMANDS = {
     "run": "the scores of these runs on all {n} items",
@@ -217,7 +218,7 @@ def worst_source(sources: set[str]) -> str:
 def _answers(data: Responses, row: int, counts: BoolArray) -> tuple[Answers, IntArray]:
     """A subject's answers to the items that count, and their positions."""
     at: IntArray = np.flatnonzero(observed(data.values[row]) & counts)
-    x = data.values[row, at].astype(float) / max(data.n_categories - 1, 1)
     n_trials = np.ones(len(at), int) if data.trials is None else data.trials[row, at].astype(int)
+    x = exact_shares(data.values[row, at], n_trials) / max(data.n_categories - 1, 1)
     scores = None if data.trial_values is None else data.trial_values[row, at].astype(float)
     return Answers(x, n_trials, scores), at

@@ -17,6 +17,7 @@ from irtcat.prediction.betting import Draw
 from irtcat.prediction.estimate import Estimate
 from irtcat.responses import Responses
 from irtcat.responses._matrix import observed, row_blocks
+from irtcat.responses._trials import exact_shares
 from irtcat.selection import Request, centred_scores
 
 FOLDS = 5
@@ -247,14 +248,14 @@ def full_scores(responses: Responses, weights: FloatArray | None = None) -> Floa
     top = max(responses.n_categories - 1, 1)
     scores = np.full(responses.n_subjects, np.nan)
     for rows in row_blocks(responses.shape):
-        is_observed = observed(responses.values[rows])
+        values = responses.values[rows]
+        is_observed = observed(values)
+        if responses.trials is not None:
+            values = exact_shares(values, responses.trials[rows])
         if weights is None:
-            total = responses.values[rows].sum(axis=1, where=is_observed, dtype=np.float64)
+            total = values.sum(axis=1, where=is_observed, dtype=np.float64)
             size = is_observed.sum(axis=1, dtype=np.float64)
         else:
-            total, size = (
-                np.where(is_observed, responses.values[rows], 0) @ weights,
-                is_observed @ weights,
-            )
+            total, size = np.where(is_observed, values, 0) @ weights, is_observed @ weights
         np.divide(total, top * size, out=scores[rows], where=size > 0)
     return scores

@@ -31,8 +31,8 @@ LIMIT = 1_000_000
 """Size limit in bytes, enough for a page of 5,000 items unless their ids are very long: long texts
 are truncated, and columns of long tables omitted, until the page fits."""
 
-ORDER = ("evaluation", "comparison", "predictions", "scores", "board", "gaps", "plan", "headroom",
-         "sessions", "simulation", "scale", "labels", "drift", "contamination",
+ORDER = ("evaluation", "comparison", "best", "predictions", "groups", "scores", "board", "gaps",
+         "plan", "headroom", "sessions", "simulation", "scale", "labels", "drift", "contamination",
          "link", "kept", "bank", "subset")  # fmt: skip
 SUSPECT = 0.5
 """Items above this suspicion are more likely mislabelled or ambiguous than not."""
@@ -226,6 +226,8 @@ def _sections(result: Result, context: _Context) -> list[Section]:
         "simulation": lambda: _tables.simulation(name, value),
         "headroom": lambda: _tables.plain(name, "Headroom", value, HEADROOM, "Test sets"),
         "comparison": lambda: _tables.plain(name, "Comparison", value, COMPARISON, "New and old"),
+        "best": lambda: _tables.plain(name, "Best model", value, BEST, "The best, and its score"),
+        "groups": lambda: _tables.plain(name, "Groups", value, GROUPS, "Models, the best first"),
         "labels": lambda: _labels(name, value),
         "plan": lambda: _tables.plain(name, "Items needed", value, PLAN, "Designs"),
         "link": lambda: _tables.plain(name, "Link", value, LINK, "Common items"),
@@ -240,9 +242,21 @@ HEADROOM = "The difficulty of each test set, and how well it still distinguishes
 PLAN = "The number of items, k, that ranks two subjects with this gap reliably, by sampling design."
 LINK = "The common items of two banks, and the differences of their parameters on one scale."
 KEPT = "Selected training examples, with the value on which the selection is based."
+ESTIMANDS = (
+    "The estimand says whose scores: these runs' (run), the models' over reruns (model), on such "
+    "items (domain), or the training recipes' over seeds (recipe)."
+)
 COMPARISON = (
-    "Whether a new model is better or worse than an old one, in score units. The estimand says "
-    "whose scores: these runs' (run), the models' over reruns (model), on such items (domain)."
+    "Whether a new model is better or worse than an old one, in score units, or with the scale "
+    f"ratio in shares of the old score. {ESTIMANDS}"
+)
+GROUPS = (
+    "Models that share a letter cannot be distinguished; all rank intervals hold together. "
+    f"{ESTIMANDS}"
+)
+BEST = (
+    "The best of several models: the score that was observed is too high, as the model was chosen "
+    f"for it; the score and its interval are corrected for that. {ESTIMANDS}"
 )
 
 TESTS = {

@@ -14,6 +14,7 @@ from irtcat.report.ranking import (
     POSSIBLE,
     Ranking,
     Standing,
+    are_models,
     interval_name,
 )
 from irtcat.report.reading import Result
@@ -28,8 +29,7 @@ MOST_LETTERS = 60
 
 def word_for(results: Sequence[Result]) -> str:
     """What a subject is called: a model where models are evaluated, else a subject."""
-    kinds = {result.kind for result in results}
-    return "Model" if kinds & {"evaluation", "predictions", "board"} else "Subject"
+    return "Model" if are_models(results) else "Subject"
 
 
 def day_text(day: date) -> str:
@@ -134,6 +134,8 @@ def _best(ranking: Ranking, word: str) -> list[str]:
                 rank += f" ({first.rank_lower:,} to {first.rank_upper:,})"
             rank += f" among the calibrated {word}s."
         return [f"{_name(first)} reaches {_value(first, ranking)}.{rank}"]
+    if ranking.firsts:
+        return _best_of_groups(ranking, word)
     ahead = ranking.ahead()
     second, p = others[0], float(ahead[0])
     rivals = int((1 - ahead > POSSIBLE).sum())
@@ -164,6 +166,25 @@ def _best(ranking: Ranking, word: str) -> list[str]:
     return [lead, verdict]
 
 
+def _best_of_groups(ranking: Ranking, word: str) -> list[str]:
+    """Who may be the best, where it is known which models cannot be distinguished."""
+    first, second = ranking.rows[:2]
+    lead = f"{_name(first)} has the highest score: {_value(first, ranking)}."
+    may = len(ranking.firsts)
+    again = {"model": " A rerun would agree.", "domain": " So it is on other items of this kind."}
+    if may == 1:
+        follower = f"the next is {_name(second)} with {_value(second, ranking)}"
+        verdict = f"It is clearly ahead of all others; {follower}."
+        return [lead, verdict + again.get(ranking.estimand, "")]
+    doubts = {"model": "a rerun", "domain": "a test of other items"}
+    doubt = doubts.get(ranking.estimand, "another test")
+    return [
+        lead,
+        f"It is not clearly the best: {may:,} of the {len(ranking.rows):,} {word}s may be, and "
+        f"{doubt} may put another one first.",
+    ]
+
+
 def _tied(ranking: Ranking) -> list[Standing]:
     """The rows that share the first place with the first."""
     first, *others = ranking.rows
@@ -187,7 +208,10 @@ def _best_facts(ranking: Ranking, word: str) -> dict[str, str]:
     name = _name(first) + (f" and {tied:,} more" if tied else "")
     facts = {f"Best {word}" if len(ranking.rows) > 1 else word.capitalize(): name}
     facts[label] = f"{100 * first.score:.1f} %" if percent else f"{first.score:.2f}"
-    if len(ranking.rows) > 1:
+    if ranking.firsts:
+        may = len(ranking.firsts)
+        facts["Clearly best"] = "yes" if may == 1 else f"no: {may:,} may be"
+    elif len(ranking.rows) > 1:
         p = float(ranking.ahead()[0])
         facts["Clearly best"] = "yes" if p >= CLEAR else "probably" if p >= LIKELY else "no"
     return facts

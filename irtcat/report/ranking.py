@@ -1,7 +1,7 @@
 """The ranking of the page: one score with one interval for every model, and where it comes from."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +27,19 @@ CLEAR, LIKELY, POSSIBLE = 0.95, 0.8, 0.05
 another may be the best."""
 MANY = 12
 """Above so many rows the ranking also has a figure."""
+MOST_GROUPED = 300
+"""Above so many subjects, not all pairs of them are compared: 300 by 900 items take a second."""
 LEAST_CALIBRATION = 8
 """With fewer subjects, responses are no calibration: `irtcat.predict` needs as many."""
 UNLIKE = "The model appears unlike the calibrated ones: "
 FLAG_OF = {reason: flag for flag, reason in OUT_OF_RANGE.items()}
+
+WHOSE = {
+    "run": "these runs",
+    "model": "the models over reruns",
+    "domain": "benchmarks of other items of this kind",
+}
+"""Whose scores are meant, by estimand."""
 
 MEASURES = {"score": ("Score", True), "theta": ("Ability θ", False), "observed": ("Score", True)}
 """What a ranking can be by: its label, and whether it is a share."""
@@ -52,6 +61,7 @@ class Standing:
         rank_lower: best rank in the interval.
         rank_upper: worst rank in the interval.
         n_calibrated: number of calibrated models.
+        letters: models that share a letter cannot be distinguished; "" if not known.
         flags: what is uncertain about it.
         source: name of the result that it comes from.
         cost: cost of the items run, and of all items; None if not known.
@@ -68,6 +78,7 @@ class Standing:
     rank_lower: int | None = None
     rank_upper: int | None = None
     n_calibrated: int = 0
+    letters: str = ""
     flags: tuple[str, ...] = ()
     source: str = ""
     cost: tuple[float, float] | None = None
@@ -82,17 +93,26 @@ class Ranking:
         rows: the models.
         others: names of models with a second estimate from another result, which is not shown.
         n_items: number of items of the benchmark; None if not known.
+        estimand: whose scores the intervals, ranks and letters of "observed" are; "" if not known.
     """
 
     by: str
     rows: tuple[Standing, ...]
     others: tuple[str, ...] = ()
     n_items: int | None = None
+    estimand: str = ""
 
     @property
     def by_name(self) -> dict[str, Standing]:
         """The rows by name."""
         return {row.name: row for row in self.rows}
+
+    @property
+    def firsts(self) -> list[Standing]:
+        """The rows of which none is shown to be worse than another; none without letters."""
+        if not all(row.letters for row in self.rows):
+            return []
+        return [row for row in self.rows if row.rank_lower == 1]
 
     def ahead(self) -> FloatArray:
         """Probability that the first is better than each of the others, if errors are Normal."""
@@ -155,19 +175,27 @@ def ranking_of(
     A model has one score: that of its evaluation or prediction with calibration responses, else
     that of its session. Sessions are estimated with ``responses`` as the calibration where these
     hold all items of the bank. Without scores models are ranked by ability, and without abilities
-    by their share of points in complete responses.
+    by their share of points in complete responses, with letters and rank intervals (see
+    `irtcat.leaderboard.groups`).
     """
     by, found = "score", _scores(results, responses, progress, mismatch)
+    estimand = ""
     if not found.rows:
         tables = [r for r in results if r.kind == "scores" and "theta" in r.value]
         by, found = "theta", _Found.of(row for table in tables for row in _abilities(table))
+    tables = [r for r in results if r.kind == "groups"]
+    if not found.rows and tables:
+        by, found = "observed", _Found.of(row for table in tables for row in _grouped(table))
+        named = {_text(name) for table in tables for name in table.value.get("estimand", [""])}
+        estimand = named.pop() if len(named) == 1 else ""
     if not found.rows and responses is not None:
-        by, found = "observed", _Found.of(_observed(responses))
+        by, (rows_observed, estimand) = "observed", _observed(responses, results)
+        found = _Found.of(rows_observed)
     if not found.rows:
         return None
     rows = sorted(found.rows.values(), key=lambda row: -row.score)
     n_items = _n_items(results, responses)
-    return Ranking(by=by, rows=tuple(rows), others=tuple(found.others), n_items=n_items)
+    return Ranking(by, tuple(rows), tuple(found.others), n_items, estimand)
 
 
 def _scores(
@@ -362,15 +390,48 @@ def _abilities(result: Result) -> list[Standing]:
     ]
 
 
-def _observed(responses: Responses) -> list[Standing]:
-    """The standings by share of points, with the interval of a sample of such items."""
+def _grouped(result: Result) -> list[Standing]:
+    """The standings in a table of irtcat groups."""
+    return [
+        Standing(
+            name=str(row["subject"]),
+            score=float(row["score"]),
+            lower=float(row["lower"]),
+            upper=float(row["upper"]),
+            level=result.level,
+            estimator="all items",
+            rank=_whole(row.get("rank")),
+            rank_lower=_whole(row["rank_lower"]),
+            rank_upper=_whole(row["rank_upper"]),
+            letters=_text(row["letters"]),
+            source=result.name,
+        )
+        for row in result.value.to_dict("records")
+    ]
+
+
+def _observed(responses: Responses, results: Sequence[Result]) -> tuple[list[Standing], str]:
+    """The standings by share of points, and whose scores they are.
+
+    With complete responses of not too many subjects they have letters and rank intervals: of models
+    over reruns, of people on items like these. Else the interval is that of a sample of such items.
+    """
+    from irtcat.leaderboard import groups
     from irtcat.prediction import full_scores
     from irtcat.prediction.intervals import wilson_interval
 
+    is_small = 2 <= responses.n_subjects <= MOST_GROUPED and responses.n_items > 1
+    if is_small and not responses.has_missing:
+        estimand = "model" if are_models(results) else "domain"
+        table = groups(responses, estimand=estimand).to_frame().reset_index()
+        rows = _grouped(Result("groups", "the responses", table, level=0.95))
+        n_items = responses.n_items
+        named = {"estimator": "all items answered", "n_items": n_items, "rank": None}
+        return [replace(row, **named) for row in rows], estimand
     score = full_scores(responses)
     n = (~np.isnan(responses.to_numpy())).sum(axis=1).astype(float)
     lower, upper = wilson_interval(score, np.maximum(n, 1), 0.95)
-    return [
+    rows = [
         Standing(
             name=str(name),
             score=float(score[i]),
@@ -382,6 +443,13 @@ def _observed(responses: Responses) -> list[Standing]:
         )
         for i, name in enumerate(responses.subject_ids)
     ]
+    return rows, "domain"
+
+
+def are_models(results: Sequence[Result]) -> bool:
+    """Whether the subjects are models."""
+    kinds = {result.kind for result in results}
+    return bool(kinds & {"evaluation", "predictions", "board", "groups", "best"})
 
 
 def ranking_section(ranking: Ranking, word: str, truth: pd.Series | None) -> Section:
@@ -443,7 +511,11 @@ def _origin_columns(rows: Sequence[Standing]) -> list[Block]:
         counts = [np.nan if row.n_items is None else row.n_items for row in rows]
         differ = len(set(counts)) > 1
         columns.append(column("n_items", counts, "Items run", hidden=not differ))
-    if any(row.rank is not None for row in rows):
+    if any(row.letters for row in rows):
+        columns.append(column("letters", [row.letters for row in rows], "Group", plain=True))
+        possible = [_ranks_text(row) for row in rows]
+        columns.append(column("ranks", possible, "Possible ranks", plain=True))
+    elif any(row.rank is not None for row in rows):
         ranks = ["" if row.rank is None else _rank_text(row) for row in rows]
         known = max(row.n_calibrated for row in rows)
         title = f"Rank among {known:,} calibrated" if known else "Rank among the calibrated"
@@ -477,9 +549,13 @@ def _what(ranking: Ranking, word: str) -> str:
     if ranking.by == "theta":
         return "Ranked by ability. If two intervals overlap, the true order may be reversed."
     if ranking.by == "observed":
+        text = f"The score is the share of points on the {n}"
+        if not any(row.letters for row in ranking.rows):
+            return f"{text}; its interval is for a benchmark of other items of this kind."
+        whose = WHOSE.get(ranking.estimand, "the scores")
         return (
-            f"The score is the share of points on the {n}; its interval is for a benchmark of "
-            "other items of this kind."
+            f"{text}. Intervals, groups and possible ranks are of {whose}: two {word.lower()}s "
+            "that share a letter cannot be distinguished, and all possible ranks hold together."
         )
     methods = {row.estimator for row in ranking.rows}
     if methods == {"bank"}:
@@ -500,6 +576,15 @@ def _interval(row: Standing, percent: bool) -> str:
     if percent:
         return f"{100 * row.lower:.1f} to {100 * row.upper:.1f} %"
     return f"{row.lower:.2f} to {row.upper:.2f}"
+
+
+def _ranks_text(row: Standing) -> str:
+    """The ranks that a model may have."""
+    if row.rank_lower is None or row.rank_upper is None:
+        return ""
+    if row.rank_lower == row.rank_upper:
+        return f"{row.rank_lower:,}"
+    return f"{row.rank_lower:,} to {row.rank_upper:,}"
 
 
 def _rank_text(row: Standing) -> str:

@@ -18,6 +18,8 @@ from irtcat.leaderboard.metrics import METRICS
 KINDS = {
     "bank": "an item bank (irtcat fit --out BANK.npz)",
     "scores": "abilities (irtcat score --out)",
+    "groups": "models that cannot be distinguished (irtcat groups --out)",
+    "best": "the best of several models (irtcat best --out)",
     "predictions": "predicted scores and ranks (irtcat predict --out)",
     "subset": "selected items (irtcat select --out)",
     "board": "a leaderboard of item subsets (irtcat leaderboard --out)",
@@ -40,6 +42,8 @@ KINDS = {
 TABLES = {
     "board": {"strategy", "estimator", "n_items", "kendall"},
     "gaps": {"strategy", "estimator", "n_items", "gap", "lower", "upper"},
+    "groups": {"subject", "score", "lower", "upper", "rank_lower", "rank_upper", "letters"},
+    "best": {"model", "observed", "score", "n_models"},
     "predictions": {"subject", "score", "lower", "upper", "rank"},
     "simulation": {"subject", "truth", "theta", "n_items", "stop"},
     "labels": {"item", "suspicion", "reasons"},
@@ -144,7 +148,7 @@ def read(source: Any) -> Result:
 def read_csv(path: Path) -> pd.DataFrame:
     """Read a table written by the commands; ids remain text."""
     # As text, because an id may be "NA", and an empty cell means no flags.
-    texts = ("subject", "item", "flag", "reasons", "undefined", "new", "old")
+    texts = ("subject", "item", "model", "flag", "reasons", "undefined", "new", "old", "letters")
     return _with_numbers(read_table(path, texts), str(path))
 
 

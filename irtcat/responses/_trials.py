@@ -15,6 +15,29 @@ NEAR = 0.01
 """Largest distance of fraction x trials from a whole number (fractions in files are rounded)."""
 
 
+def exact_shares(values: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
+    """Fractions in double precision, shares k / n exactly.
+
+    Responses hold fractions in single precision: sums of thirds differ in their last digits, and
+    equal scores would not be equal.
+
+    Args:
+        values: float32 fractions, NaN where missing.
+        trials: number of trials of each; None if there are none.
+
+    Example:
+        >>> exact_shares(np.float32([1 / 3, 0.5]), np.array([3, 1])).tolist()
+        [0.3333333333333333, 0.5]
+    """
+    shares = np.asarray(values, np.float64)
+    if trials is None:
+        return shares
+    n = np.maximum(trials, 1)
+    successes = np.rint(shares * n)
+    is_share = np.abs(shares * n - successes) <= np.finfo(np.float32).eps * n
+    return np.where(is_share, successes / n, shares)
+
+
 def spread_trials(trials: Any, subject_ids: np.ndarray, item_ids: np.ndarray) -> np.ndarray:
     """Broadcast numbers of trials to a matrix of subjects x items, without copying.
 

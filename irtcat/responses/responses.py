@@ -51,6 +51,7 @@ from irtcat.responses._trials import (
     check_trial_values,
     check_trials,
     count_shares,
+    exact_shares,
     mean_of_trials,
     spread_trials,
 )
@@ -531,9 +532,10 @@ class Responses:
 
     def to_numpy(self) -> np.ndarray:
         """Return a float64 copy of the category codes or fractions, NaN where missing."""
+        if self.is_fractional:
+            return exact_shares(self.values, self.trials).copy()
         values = self.values.astype(np.float64)
-        if not self.is_fractional:
-            values[self.values == -1] = np.nan
+        values[self.values == -1] = np.nan
         return values
 
     def to_frame(self) -> pd.DataFrame:

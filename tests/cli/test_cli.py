@@ -493,6 +493,24 @@ def test_groups_of_a_leaderboard():
     assert run("groups", "known.csv", "--clusters", "passage", "--force").exit_code == 1
 
 
+def test_the_best_of_several_models():
+    write_two_models()
+    found = irtcat.leaderboard.best(irtcat.as_responses(pd.read_csv("known.csv", index_col=0)))
+    document = run_json("best", "known.csv", "--out", "best.csv")
+    assert (document["estimand"], document["n_models"]) == ("model", found.n_models)
+    for name in ("observed", "score", "lower", "upper"):
+        assert document[name] == pytest.approx(getattr(found, name))
+    assert pd.read_csv("best.csv")["model"].tolist() == [found.name]
+    assert "as the best of" in run_ok("best", "known.csv", "--force")
+    assert run("best", "known.csv", "--reruns", "deterministic", "--force").exit_code == 1
+    assert run("best", "known.csv", "--estimand", "run", "--force").exit_code == 2
+    run_ok("groups", "known.csv", "--out", "groups.csv")
+    run_ok("report", "best.csv", "groups.csv")
+    page = Path("report.html").read_text()
+    assert "Best model: best" in page
+    assert "that share a letter cannot be distinguished" in page
+
+
 def test_ranks_of_predictions_are_of_the_estimand():
     write_two_models()
     line = ("predict", "known.csv", "i.csv", "two.csv", "--out", "p.csv", "--force")

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import norm
 
 from irtcat import InputError, ItemBank, Responses
-from irtcat.leaderboard import best
+from irtcat.leaderboard import best, full_scores, groups
 from irtcat.leaderboard.best_of import _truncated, hybrid
 from irtcat.leaderboard.grouping import Spread
 
@@ -65,6 +65,21 @@ def test_the_choice_is_corrected_for(trials):
     assert held >= 50
     assert np.mean(np.array(observed) > 0) >= 0.9
     assert 0.3 <= np.mean(np.array(errors) > 0) <= 0.7  # median-unbiased
+
+
+def test_thirds_are_counted_exactly():
+    """Sums of thirds in single precision differ, and ties were decided by their last digits.
+
+    The 95 % interval of the best of twenty models with three trials covered 93.6 %.
+    """
+    rng = np.random.default_rng(0)
+    once = rng.binomial(3, 0.5, (1, 500))
+    counts = np.vstack([rng.permutation(once[0]) for _ in range(20)])
+    data = Responses.from_counts(counts, 3)
+    assert best(data).name == "s1"
+    assert set(groups(data).table["rank"]) == {1}
+    assert np.ptp(full_scores(data)) < 1e-15
+    assert np.array_equal(data.to_numpy(), counts / 3)
 
 
 def test_of_tied_models_the_first_is_the_best_and_its_interval_is_no_point():

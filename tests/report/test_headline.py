@@ -243,3 +243,47 @@ def test_one_chart_for_many_estimators(n):
         best = "e0" if "absolute" in option["label"] else f"e{n - 1}"
         assert n == 1 or named[0].endswith(best)
     assert ("low" in choice["options"][0]["blocks"][0]["series"][0]) == (n == 1)
+
+
+def test_models_that_cannot_be_distinguished(tmp_path):
+    """Groups and possible ranks are in the ranking, and the opening says who may be the best."""
+    bank = irtcat.ItemBank.from_parameters(b=np.linspace(-2, 2, 300))
+    close = bank.simulate([1.0, 0.95, -1.0, -2.0], seed=1)
+    found = irtcat.leaderboard.groups(close)
+    path = tmp_path / "groups.csv"
+    found.to_frame().assign(estimand="model").to_csv(path)
+    for result in (found, path):
+        ranking = ranking_of([read(result)], None)
+        assert [row.letters for row in ranking.rows] == ["a", "a", "b", "c"]
+        assert [(row.rank_lower, row.rank_upper) for row in ranking.rows][:2] == [(1, 2), (1, 2)]
+    html = irtcat.report.build(path)
+    assert "2 of the 4 models may be, and a rerun may put another one first" in html
+    assert "two models that share a letter cannot be distinguished" in html
+    apart = irtcat.leaderboard.groups(bank.simulate([2.0, 0.0, -2.0], seed=1))
+    apart.to_frame().assign(estimand="model").to_csv(path)
+    assert "clearly ahead of all others" in irtcat.report.build(path)
+    assert "A rerun would agree." in irtcat.report.build(path)
+
+
+def test_complete_responses_have_letters():
+    bank = irtcat.ItemBank.from_parameters(b=np.linspace(-2, 2, 300))
+    responses = bank.simulate([1.5, 1.4, -1.0], seed=1)
+    ranking = ranking_of([read(bank)], responses)
+    assert (ranking.by, ranking.estimand) == ("observed", "domain")
+    expected = irtcat.leaderboard.groups(responses, estimand="domain").table
+    assert [row.letters for row in ranking.rows] == expected["letters"].tolist()
+    assert "a test of other items may put another one first" in irtcat.report.build(
+        bank, responses=responses
+    )
+    missing = responses.to_numpy()
+    missing[0, 0] = np.nan
+    other = ranking_of([read(bank)], irtcat.as_responses(missing))
+    assert other.firsts == []
+
+
+def test_a_group_named_na_is_no_missing_letter(tmp_path):
+    table = pd.DataFrame({"subject": ["x", "y"], "score": [0.6, 0.5], "lower": [0.5, 0.4],
+                          "upper": [0.7, 0.6], "rank": [1, 2], "rank_lower": [1, 1],
+                          "rank_upper": [2, 2], "letters": ["na", "a"]})  # fmt: skip
+    table.to_csv(tmp_path / "g.csv", index=False)
+    assert [row.letters for row in ranking_of([read(tmp_path / "g.csv")], None).rows] == ["na", "a"]

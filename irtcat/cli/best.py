@@ -1,0 +1,40 @@
+"""``irtcat best``."""
+
+from irtcat.cli._command import Options, Output, command_of
+from irtcat.cli._options import RERUNS, RESPONSES, SEED, option, result
+from irtcat.cli._output import records
+from irtcat.cli._session import warn
+
+EXAMPLE = ("irtcat best dataset:digits_crowd",)
+
+
+@command_of(
+    "irtcat.leaderboard.best",
+    RESPONSES,
+    option("estimand", choices="irtcat.leaderboard.best_of.BEST_OF",
+           help="Whose scores: {names} (the models over reruns, items like these)."),
+    option("clusters", help="Column of the items' metadata: items of one group depend on others."),
+    RERUNS,
+    "level",
+    SEED,
+    result("best.csv"),
+    compiles=False,
+)  # fmt: skip
+def command(o: Options) -> Output:
+    """Estimate the score of the best of several models, corrected for the choice.
+
+    The highest of many scores is too high: the model was chosen for it.
+    """
+    found = o.call()
+    frame = found.to_frame()
+    o.write("out", frame, "best")
+    if not o.for_programs:
+        for flag in found.flags:
+            warn(flag)
+    row = records(frame.drop(columns="flag"))[0]
+    return Output(
+        {**row, "flags": found.flags, "out": o.out},
+        [str(found)],
+        table=frame,
+        next=("report", o.out),
+    )
