@@ -15,6 +15,7 @@ from irtcat.cli._options import (
     EXPECT,
     MISMATCH,
     REQUIRED,
+    RERUNS,
     RESPONSES_HELP,
     SEED,
     SHORT_FORM,
@@ -177,6 +178,10 @@ def _batch_size(text: str) -> int | str:
     option("estimator", choices="irtcat.ESTIMATORS",
            help="Estimator of the full score: {names}."),
     EXPECT,
+    option("estimand", choices="irtcat.prediction.estimands.ESTIMANDS",
+           help="Whose score and rank: {names}; by default the score is of this run, the rank of "
+           "the model over reruns."),
+    RERUNS,
     MISMATCH,
     "level",
     *group(
@@ -273,7 +278,7 @@ def _check_form(o: Options) -> None:
              "exposure_parameters", "half_width"]  # fmt: skip
     source = "--short-form"
     if o.unread["against"] is not None:
-        source, fixed = "--against", [*fixed, "costs", "estimator", "expect"]
+        source, fixed = "--against", [*fixed, "costs", "estimator", "expect", "estimand", "reruns"]
     else:
         fixed.append("batch")
     for name in fixed:

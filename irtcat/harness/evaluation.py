@@ -29,6 +29,7 @@ from irtcat.harness.outcome import (
     unlike_warning,
 )
 from irtcat.prediction import ShortForm
+from irtcat.prediction.flags import whose_scores
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 
@@ -84,6 +85,9 @@ class Evaluation:
         lz_star: person fit of the answers (`irtcat.diagnose.person_fit`); low values mean misfit,
             None if it is not defined.
         unlike: a warning if the model appears unlike the calibrated ones; else empty.
+        estimand: whose score the interval is for: "run", "model" or "domain".
+        ranks_of: whose scores the interval of the rank is for; "" without a rank.
+        noise_source: how the noise of the runs is known (see `irtcat.prediction.Prediction`).
         notes: messages about ambiguous settings (what was used), and about skipped items.
         items: the items run, in order: task, sample, batch, answer (NaN: skipped), seconds; theta
             and se after it (in a batch only after its last item, else NaN); chance, the probability
@@ -112,6 +116,9 @@ class Evaluation:
     full_cost: float | None
     lz_star: float | None
     unlike: str
+    estimand: str
+    ranks_of: str
+    noise_source: str
     notes: tuple[str, ...]
     items: pd.DataFrame = field(repr=False)
 
@@ -132,6 +139,8 @@ class Evaluation:
         if self.rank is not None:
             interval = f"{self.level:.0%} interval {self.rank_lower} to {self.rank_upper}"
             out.append(f"Rank {self.rank} of {self.n_calibrated + 1} ({interval}).")
+            whose = self.estimand, self.ranks_of, self.noise_source
+            out.append(whose_scores(*whose, self.n_bank))
         if self.cost is not None and self.full_cost is not None:
             percentage = f" ({self.cost / self.full_cost:.1%})" if self.full_cost > 0 else ""
             out.append(f"Cost {self.cost:g} of {self.full_cost:g}{percentage}.")
@@ -169,6 +178,8 @@ def evaluate(
     estimator: str | None = None,
     expect: str | None = None,
     level: float = 0.95,
+    estimand: str | None = None,
+    reruns: Any = None,
     mismatch: str = "refuse",
     costs: Any = None,
     counts: Counts | ExposureParameters | None = None,
@@ -204,6 +215,9 @@ def evaluate(
             as the best of them or stronger) or "weaker" (see `irtcat.select`). The default rules
             and the score use it; by default that of ``config``.
         level: probability of the intervals.
+        estimand: whose score and rank, as for `irtcat.predict`; by default the score is of this
+            run, and the rank of the model over reruns.
+        reruns: what is known of reruns, as for `irtcat.predict`.
         mismatch: where ``calibration`` was answered under other conditions (metric, filter, ...)
             than the bank's items: "refuse", or "accept". The harness has its own for the answers of
             the model.
@@ -243,6 +257,10 @@ def evaluate(
         _check_calibration(bank, calibration)
         check_conditions(bank.items, calibration.items, mismatch, name="calibration", source="bank")
     harness.check(items_by_id)
+    whose = {"estimand": estimand, "reruns": reruns}
+    if calibration is None and form is None and estimand not in (None, "run"):
+        must = '"run" without responses of calibrated models (calibration)'
+        raise argument_error("estimand", must, estimand)
     settings = {
         "seed": seed, "prior": prior, "subject": name, "session_id": SESSION, "counts": counts,
     }  # fmt: skip
@@ -251,7 +269,9 @@ def evaluate(
         _compile(session)
         notes = harness.drive(session, items_by_id, None, progress)
         source = calibration if form is None else form
-        return _evaluation(session, items_by_id, source, estimator, level, prices, notes, mismatch)
+        return _evaluation(
+            session, items_by_id, source, estimator, level, prices, notes, mismatch, whose
+        )
     # Raise errors before anything is written.
     head = begun_in_memory(bank, rules, counts, seed=seed, prior=prior, subject=name).head
     frozen = {"model": name, "bank": head["bank"], "config": rules.to_json(), "seed": seed}
@@ -265,7 +285,7 @@ def evaluate(
                 notes = harness.drive(session, items_by_id, folder, progress)
             source = calibration if form is None else form
             evaluation = _evaluation(
-                session, items_by_id, source, estimator, level, prices, notes, mismatch
+                session, items_by_id, source, estimator, level, prices, notes, mismatch, whose
             )
         _write(evaluation, folder)
     return evaluation
@@ -326,13 +346,15 @@ def _check_calibration(bank: ItemBank, calibration: Responses) -> None:
 def _evaluation(
     session: Session, items_by_id: dict[str, Item], source: Responses | ShortForm | None,
     estimator: str | None, level: float, prices: dict[str, float] | None, notes: list[str],
-    mismatch: str,
+    mismatch: str, whose: dict[str, Any],
 ) -> Evaluation:  # fmt: skip
     """The results of a session that is over; the full score by the calibration or the form."""
     if isinstance(source, ShortForm):
-        outcome, n_bank = score_by_form(session, source, level), source.n_items
+        outcome, n_bank = score_by_form(session, source, level, **whose), source.n_items
     else:
-        outcome = session.full_score(source, estimator=estimator, level=level, mismatch=mismatch)
+        outcome = session.full_score(
+            source, estimator=estimator, level=level, mismatch=mismatch, **whose
+        )
         n_bank = session.bank.n_items
     lz_star, p = fit_of(session)
     table = item_table(session, items_by_id)
@@ -347,7 +369,8 @@ def _evaluation(
         rank_upper=outcome.rank_upper, n_calibrated=outcome.n_calibrated,
         n_items=int(estimates["n_items"]), n_bank=n_bank, reason=session.reason,
         seconds=float(table["seconds"].sum()), cost=cost, full_cost=full_cost, lz_star=lz_star,
-        unlike=unlike_warning(outcome, p, lz_star),
+        unlike=unlike_warning(outcome, p, lz_star), estimand=outcome.estimand,
+        ranks_of=outcome.ranks_of, noise_source=outcome.noise_source,
         notes=(*notes, *session.flags(), *(f"Predicted score: {text}." for text in outcome.notes)),
         items=table,
     )  # fmt: skip

@@ -36,12 +36,17 @@ def fit_of(session: Session) -> tuple[float | None, float | None]:
     return float(row["lz_star"]), float(row["p"])
 
 
-def score_by_form(session: Session, form: ShortForm, level: float) -> FullScore:
+def score_by_form(
+    session: Session, form: ShortForm, level: float, estimand: str | None, reruns: Any
+) -> FullScore:
     """The full score by a short form; unknown where too many items were skipped."""
     answers = session.to_frame()["answer"].reindex(form.item_ids).to_numpy(float)[None]
     data = Responses.from_array(answers, item_ids=form.item_ids, codes=form.codes)
     try:
-        return score_by_prediction(form.predict(data, expect=session.config.expect, level=level))
+        prediction = form.predict(
+            data, expect=session.config.expect, level=level, estimand=estimand, reruns=reruns
+        )
+        return score_by_prediction(prediction)
     except InputError as error:
         return FullScore(np.nan, 0.0, 1.0, level, "auto", notes=(str(error).rstrip("."),))
 

@@ -414,7 +414,15 @@ def compare(
             f"{one} has one trial and {more} several: its run noise is unknown, and the variance "
             "is that of single runs"
         )
-    design = _Design(pair, runs, shares, columns, estimand, method, widening)
+    design = _Design(
+        pair=pair,
+        runs=runs,
+        shares=shares,
+        columns=columns,
+        estimand=estimand,
+        method=method,
+        widening=widening,
+    )
     conclude = _conclude if scale == "difference" else _conclude_ratio
     return conclude(names, design, float(level), float(margin), flags)
 

@@ -46,3 +46,31 @@ EXPECTED = {
     "weaker": "stronger than expected: above the median of the calibrated subjects",
 }
 """Flags of subjects whose answers contradict what was expected of them."""
+
+WHOSE = {
+    "run": "these runs",
+    "model": "the models over reruns",
+    "domain": "the models on items like these",
+}
+NOISE_SOURCES = {
+    "": "",
+    "trials": " (run noise from the trials)",
+    "reruns": " (run noise from what is known of reruns)",
+    "bound": " (run noise at its bound, as there is one trial)",
+}
+"""How the estimands, and the sources of the noise of the runs, are called in one line."""
+
+
+def whose_scores(estimand: str, ranks_of: str, noise_source: str, n_items: int) -> str:
+    """A sentence: whose scores and ranks these are, and how the noise of runs is known.
+
+    Example:
+        >>> whose_scores("run", "model", "trials", 90)
+        'Scores on all 90 items are of these runs, ranks of the models over reruns (run noise from \
+the trials).'
+    """
+    both = f"Scores on all {n_items} items"
+    text = f"{both} are of {WHOSE[estimand]}, ranks of {WHOSE[ranks_of]}"
+    if estimand == ranks_of:
+        text = f"{both} and ranks are of {WHOSE[estimand]}"
+    return f"{text}{NOISE_SOURCES[noise_source]}."

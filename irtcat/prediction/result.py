@@ -9,20 +9,7 @@ from scipy.special import ndtr, ndtri
 
 from irtcat._common.notebook import card
 from irtcat._common.types import BoolArray, FloatArray, IntArray
-from irtcat.prediction.flags import KNOWN, UNLIKE
-
-WHOSE = {
-    "run": "these runs",
-    "model": "the models over reruns",
-    "domain": "the models on items like these",
-}
-NOISE_SOURCES = {
-    "": "",
-    "trials": " (run noise from the trials)",
-    "reruns": " (run noise from what is known of reruns)",
-    "bound": " (run noise at its bound, as there is one trial)",
-}
-"""How the estimands, and the sources of the noise of the runs, are called in one line."""
+from irtcat.prediction.flags import KNOWN, UNLIKE, whose_scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,12 +111,7 @@ class Prediction:
     @property
     def question(self) -> str:
         """A sentence: whose scores and ranks these are, and how the noise of runs is known."""
-        scores, ranks = WHOSE[self.estimand], WHOSE[self.ranks_of]
-        both = f"Scores on all {self.n_items} items"
-        text = f"{both} are of {scores}, ranks of {ranks}"
-        if scores == ranks:
-            text = f"{both} and ranks are of {scores}"
-        return f"{text}{NOISE_SOURCES[self.noise_source]}."
+        return whose_scores(self.estimand, self.ranks_of, self.noise_source, self.n_items)
 
     def beats(self) -> pd.DataFrame:
         """Probability that each subject's full score is above each calibrated subject's.

@@ -425,9 +425,8 @@ def _observed(responses: Responses, results: Sequence[Result]) -> tuple[list[Sta
         estimand = "model" if are_models(results) else "domain"
         table = groups(responses, estimand=estimand).to_frame().reset_index()
         rows = _grouped(Result("groups", "the responses", table, level=0.95))
-        n_items = responses.n_items
-        named = {"estimator": "all items answered", "n_items": n_items, "rank": None}
-        return [replace(row, **named) for row in rows], estimand
+        n, how = responses.n_items, "all items answered"
+        return [replace(row, estimator=how, n_items=n, rank=None) for row in rows], estimand
     score = full_scores(responses)
     n = (~np.isnan(responses.to_numpy())).sum(axis=1).astype(float)
     lower, upper = wilson_interval(score, np.maximum(n, 1), 0.95)

@@ -585,3 +585,27 @@ def test_a_short_form_has_its_own_rules(bank, old_models):
     graded = Responses.from_array(np.arange(400).reshape(20, 20) % 3, codes=(0, 1, 2))
     with pytest.raises(InputError, match="right/wrong items"):
         evaluate(irtcat.short_form(graded, 5), model([]))
+
+
+def test_whose_score_it_is():
+    """By default the score is of this run and the rank of the model; reruns make it certain."""
+    bank = irtcat.ItemBank.from_parameters(b=np.linspace(-2, 2, 40))
+    old = bank.simulate(np.linspace(-2, 2, 50), seed=1)
+
+    def answer(asked):
+        return [(item.id, int(int(item.id[1:]) < 30)) for item in asked]
+
+    def run(**options):
+        return evaluate(bank, answer, Config(max_items=20), calibration=old, **options)
+
+    default, model, certain = run(), run(estimand="model"), run(reruns="deterministic")
+    assert (default.estimand, default.ranks_of, default.noise_source) == ("run", "model", "bound")
+    assert "Scores on all 40 items are of these runs, ranks of the models over reruns" in str(
+        default
+    )
+    assert model.upper - model.lower > default.upper - default.lower
+    assert (model.rank_lower, model.rank_upper) == (default.rank_lower, default.rank_upper)
+    assert certain.noise_source == "reruns"
+    assert certain.rank_upper - certain.rank_lower <= default.rank_upper - default.rank_lower
+    with pytest.raises(InputError, match='`estimand` argument must be "run" without responses'):
+        evaluate(bank, answer, Config(max_items=5), estimand="model")

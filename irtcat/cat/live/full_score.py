@@ -43,6 +43,9 @@ class FullScore:
         n_calibrated: number of calibrated subjects other than this one.
         notes: what to know of it.
         unlike: how the subject is unlike the calibrated ones (see `irtcat.prediction.Prediction`).
+        estimand: whose score the interval is for: "run", "model" or "domain".
+        ranks_of: whose scores the interval of the rank is for; "" without a rank.
+        noise_source: how the noise of the runs is known (see `irtcat.prediction.Prediction`).
     """
 
     score: float
@@ -56,6 +59,9 @@ class FullScore:
     n_calibrated: int = 0
     notes: tuple[str, ...] = ()
     unlike: str = ""
+    estimand: str = "run"
+    ranks_of: str = ""
+    noise_source: str = ""
 
     @property
     def flags(self) -> list[str]:
@@ -117,6 +123,9 @@ def score_by_prediction(prediction: "Prediction") -> FullScore:
         n_calibrated=prediction.n_calibrated - int(prediction.known is not None),
         notes=tuple(prediction.remarks(row)),
         unlike=str(prediction.unlike[row]),
+        estimand=prediction.estimand,
+        ranks_of=prediction.ranks_of,
+        noise_source=prediction.noise_source,
         **ranks,
     )
 

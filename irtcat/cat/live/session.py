@@ -392,6 +392,8 @@ class Session:
         estimator: str | None = None,
         level: float = 0.95,
         mismatch: str = "refuse",
+        estimand: str | None = None,
+        reruns: Any = None,
     ) -> FullScore:
         """The estimated score on the full benchmark, with its interval.
 
@@ -409,6 +411,9 @@ class Session:
             level: probability of the interval.
             mismatch: as for `irtcat.predict`: whether ``calibration`` may have been answered under
                 other conditions than the bank's items.
+            estimand: whose score and rank, as for `irtcat.predict`. Without ``calibration`` only
+                "run" (or None): the bank's curves and the drawn items give the score of this run.
+            reruns: what is known of reruns, as for `irtcat.predict`.
 
         Returns:
             Score, interval, rank, and how they were estimated.
@@ -430,13 +435,17 @@ class Session:
         check_interval("level", level)
         estimator = self.config.default_estimator if estimator is None else estimator
         if calibration is None:
+            if estimand not in (None, "run"):
+                must = '"run" without responses of calibrated subjects'
+                raise argument_error("estimand", must, estimand)
             if self.state.bets is not None and estimator in (GUARANTEED, "design-based"):
                 return score_by_bets(self.state.bets, estimator, level)
             estimates = self.estimate()
             return score_by_bank(estimates["score"], estimates["score_sd"], level)
         prediction = self.to_report().predict(
-            self.bank, calibration, estimator=estimator, level=level, mismatch=mismatch
-        )
+            self.bank, calibration, estimator=estimator, level=level, mismatch=mismatch,
+            estimand=estimand, reruns=reruns,
+        )  # fmt: skip
         return score_by_prediction(prediction)
 
     def to_report(self) -> Report:

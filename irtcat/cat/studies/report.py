@@ -459,6 +459,8 @@ class Report:
         estimator: str | None = None,
         level: float = 0.95,
         mismatch: str = "refuse",
+        estimand: str | None = None,
+        reruns: Any = None,
     ) -> "Prediction":
         """Predict full-benchmark scores and ranks from the first ``n_items`` answers of sessions.
 
@@ -477,6 +479,8 @@ class Report:
                 `Config.guaranteed`, else "auto".
             level: probability of the intervals.
             mismatch: as for `irtcat.predict`.
+            estimand: as for `irtcat.predict`.
+            reruns: as for `irtcat.predict`.
 
         Returns:
             Scores, intervals and ranks, as `irtcat.predict` returns them.
@@ -515,6 +519,8 @@ class Report:
             level=level,
             drawn=drawn,
             mismatch=mismatch,
+            estimand=estimand,
+            reruns=reruns,
         )
 
     def _known(self, bank: ItemBank) -> tuple[FloatArray, FloatArray] | None:
