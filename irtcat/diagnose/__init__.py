@@ -15,6 +15,7 @@ from irtcat.diagnose.drift import Drift, find_drift
 from irtcat.diagnose.empirical import SMOOTHERS, empirical_curves
 from irtcat.diagnose.groups import grouped_fit, grouped_fit_table
 from irtcat.diagnose.item_statistics import infit_outfit, item_fit, s_x2, s_x2_table
+from irtcat.diagnose.judge_noise import Judges, judges
 from irtcat.diagnose.labels import LabelRanking
 from irtcat.diagnose.limited_information import ModelFit, model_fit
 from irtcat.diagnose.person_statistics import person_fit
@@ -34,6 +35,7 @@ __all__ = [
     "Correlations",
     "Drift",
     "Factors",
+    "Judges",
     "LabelRanking",
     "ModelFit",
     "Pairs",
@@ -54,6 +56,7 @@ __all__ = [
     "infit_outfit",
     "item_analysis",
     "item_fit",
+    "judges",
     "labels",
     "ld_statistics",
     "marginal_reliability",

@@ -18,16 +18,18 @@ from irtcat.prediction.answers import recode
 from irtcat.prediction.clustered import Variance, mean_variance, total_of
 from irtcat.prediction.estimands import ESTIMANDS
 from irtcat.prediction.run_noise import (
+    MIN_NUMBERED,
     Answers,
     Noise,
     Reliability,
+    judge_effect,
     noise_of,
     read_reruns,
     seed_variance,
     unexplained_variance,
 )
 from irtcat.prediction.task import is_sample
-from irtcat.responses import Responses
+from irtcat.responses import BASE_ITEM, Responses
 from irtcat.responses._conditions import check_conditions
 from irtcat.responses._trials import exact_shares
 from irtcat.selection import Subset
@@ -209,6 +211,7 @@ class _Runs(NamedTuple):
     new: Answers
     old: Answers
     clusters: IntArray | None
+    judges: IntArray | None
     reliability: Reliability | None
     unit: float
     """Difference of an item on which one model is once right more often than the other."""
@@ -258,6 +261,7 @@ def compare(
     scale: str = "difference",
     strata: Any = None,
     clusters: Any = None,
+    judges: str | None = None,
     reruns: Any = None,
     recipe: Any = None,
     margin: float = 0.0,
@@ -339,6 +343,10 @@ def compare(
         clusters: groups of items whose answers depend on each other (one passage, one repository):
             a column of the items' metadata, or a mapping from item to group; items without a group
             are groups of one. V is then cluster-robust (CR2), and so is W if trials are numbered.
+            By default the judgements of one item (responses with facets) are a group.
+        judges: the facet of responses with facets that says who judged, such as "judge": from three
+            judges on, the variance of their mean differences is added, as other judges would have
+            judged otherwise.
         reruns: for models with one trial, what a rerun would repeat: responses of a second run of
             any model, the correlation of two runs over the items (an ICC), or "deterministic".
         recipe: for the estimand "recipe", which models of ``responses`` were trained by one recipe
@@ -391,7 +399,17 @@ def compare(
         raise argument_error("recipe", must, recipe)
     calibration, responses = as_compared(calibration, subset, responses)
     names, pair, runs, sampled, flags = read_models(
-        calibration, subset, responses, new, old, mismatch, clusters, reruns, strata, recipe
+        calibration,
+        subset,
+        responses,
+        new,
+        old,
+        mismatch,
+        clusters,
+        reruns,
+        strata,
+        recipe,
+        judges,
     )
     shares = _shares_right(pair)
     columns = _covariates(pair, shares)
@@ -447,6 +465,9 @@ class _Design(NamedTuple):
         share = len(pair.difference) / pair.n_items
         residuals = _residuals(pair.difference, pair, self.columns, self.method)
         parts = _parts(pair, runs, noise, residuals, self.shares, self.estimand, self.method, ratio)
+        if self.estimand != "run" and runs.judges is not None and runs.clusters is not None:
+            effect = judge_effect(pair.difference, pair.weights, runs.clusters, runs.judges)
+            parts = parts._replace(runs=total_of(parts.runs, effect))
         if self.estimand == "run" and runs.clusters is None:
             estimate = _estimate(pair.difference, pair, self.columns, self.method, runs.unit)
             estimate = estimate._replace(se=estimate.se * self.widening)
@@ -928,6 +949,7 @@ def read_models(
     reruns: Any,
     strata: Any = None,
     recipe: Any = None,
+    judges: str | None = None,
 ) -> tuple[tuple[str, str], _Pair, _Runs, bool, list[str]]:
     """Both models' answers by item, whether the items are a probability sample, and flags."""
     reference = responses if calibration is None else calibration
@@ -980,6 +1002,9 @@ def read_models(
         known_old=known_old,
         strata=_strata(strata, (reference, responses), reference.item_ids[universe]),
     )
+    if clusters is None and BASE_ITEM in reference.items:
+        clusters = BASE_ITEM
+        flags.append("the judgements of one item are a cluster")
     labels, note = cluster_labels(clusters, (reference, responses), reference.item_ids[positions])
     flags += note
     known = tuple(dict.fromkeys((responses, reference)))
@@ -987,6 +1012,7 @@ def read_models(
         new=new_run,
         old=old_run,
         clusters=labels,
+        judges=_judges(judges, reference, reference.item_ids[positions], flags),
         reliability=read_reruns(reruns, known, reference, mismatch),
         unit=_unit(pair.difference, sources, (new_run, old_run)) if recipe is None else 0.0,
     )
@@ -1052,6 +1078,25 @@ def _seeds(source: Responses, models: Sequence[str], reference: Responses) -> An
     scores = np.column_stack([_answers(source, name, reference).mean for name in models])
     mean = scores.mean(axis=1)
     return Answers(mean, np.where(np.isnan(mean), 0, len(models)), scores)
+
+
+def _judges(
+    judges: str | None, reference: Responses, item_ids: np.ndarray, flags: list[str]
+) -> IntArray | None:
+    """The number of the judge of each judgement; None, and a flag, where there are too few."""
+    if judges is None:
+        return None
+    if BASE_ITEM not in reference.items:
+        advice = f'Read them with Responses.from_long(table, facets=["{judges}"]).'
+        raise argument_error("judges", "a facet of the responses", judges, advice)
+    ids = pd.Index([str(item) for item in item_ids])
+    labels = groups_of(judges, "judges", [reference.items], ids, "item")
+    codes, names = pd.factorize(labels.astype(str))
+    if len(names) < MIN_NUMBERED:
+        n = "1 judge" if len(names) == 1 else f"{len(names)} judges"
+        flags.append(f"{n}: whether other judges would agree is not identified")
+        return None
+    return np.asarray(codes)
 
 
 def _strata(strata: Any, tables: Sequence[Responses], item_ids: np.ndarray) -> FloatArray:

@@ -224,6 +224,32 @@ def unexplained_variance(values: FloatArray, shares: FloatArray) -> float:
     return float(residual @ residual) / max(len(values) - 2, 1)
 
 
+def judge_effect(
+    difference: FloatArray, weights: FloatArray, items: IntArray, judges: IntArray
+) -> Variance:
+    """Variance that other judges give a mean difference: ``s^2 / J`` of the J judges' own.
+
+    Over the items that all judges judged. It has the noise of single judgements too, which the
+    variance over items has once more: an estimate of what is above that would be 0 too often.
+
+    Args:
+        difference: of two models' scores, for each judgement.
+        weights: of the judgements.
+        items: number of the item of each.
+        judges: number of the judge of each.
+    """
+    scores = np.full((int(items.max()) + 1, int(judges.max()) + 1), np.nan)
+    share = np.zeros(len(scores))
+    scores[items, judges] = difference
+    np.add.at(share, items, weights)
+    complete = ~np.isnan(scores).any(axis=1)
+    n_judges = scores.shape[1]
+    if not complete.any():
+        return NO_VARIANCE
+    means = share[complete] @ scores[complete] / share[complete].sum()
+    return Variance(float(means.var(ddof=1)) / n_judges, n_judges - 1)
+
+
 def seed_variance(recipe: Answers, weights: FloatArray) -> Variance:
     """Variance of a recipe's mean score over its S models: ``s^2 / S``, with S - 1 df.
 

@@ -1,0 +1,192 @@
+"""Noise of judges: the analysis of variance by hand, recovery, and what compare makes of it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from irtcat import InputError, Responses
+from irtcat.diagnose import judges
+from irtcat.diagnose.judge_noise import variance_components
+from irtcat.leaderboard import compare
+
+SDS = {"subject": 0.1, "item": 0.12, "judge": 0.06, "subject x judge": 0.03, "item x judge": 0.04,
+       "subject x item": 0.08, "judgement": 0.07}  # fmt: skip
+
+
+def table_of(scores):
+    """A long table of scores, subjects x items x judges (x trials)."""
+    scores = np.asarray(scores, float)
+    names = ["subject", "item", "judge", "trial"][: scores.ndim]
+    levels = np.indices(scores.shape).reshape(scores.ndim, -1)
+    columns = {
+        name: [f"{name[0]}{at}" for at in level] for name, level in zip(names, levels, strict=True)
+    }
+    if "trial" in columns:
+        columns["trial"] = levels[3] + 1
+    frame = pd.DataFrame({**columns, "response": scores.ravel()})
+    return frame.dropna(subset="response")
+
+
+def judged(scores):
+    return Responses.from_long(table_of(scores), facets=["judge"])
+
+
+def drawn(rng, shape, sds=SDS):
+    """Scores with these components, subjects x items x judges."""
+    m, i, j = shape
+    sizes = {"subject": (m, 1, 1), "item": (1, i, 1), "judge": (1, 1, j),
+             "subject x judge": (m, 1, j), "item x judge": (1, i, j),
+             "subject x item": (m, i, 1), "judgement": shape}  # fmt: skip
+    return 0.5 + sum(sds[name] * rng.normal(size=size) for name, size in sizes.items())
+
+
+def anova(x):
+    """Estimates from the mean squares of a crossed design without repeats (Brennan 2001, 3.4)."""
+    m, i, j = x.shape
+    mean = {axes: x.mean(axis=axes, keepdims=True)
+            for axes in ((0, 1, 2), (1, 2), (0, 2), (0, 1), (2,), (1,), (0,))}  # fmt: skip
+    grand, s, q, r = mean[0, 1, 2], mean[1, 2], mean[0, 2], mean[0, 1]
+    sq, sr, qr = mean[2,], mean[1,], mean[0,]
+    squares = {
+        "s": i * j * ((s - grand) ** 2).sum() / (m - 1),
+        "q": m * j * ((q - grand) ** 2).sum() / (i - 1),
+        "r": m * i * ((r - grand) ** 2).sum() / (j - 1),
+        "sq": j * ((sq - s - q + grand) ** 2).sum() / ((m - 1) * (i - 1)),
+        "sr": i * ((sr - s - r + grand) ** 2).sum() / ((m - 1) * (j - 1)),
+        "qr": m * ((qr - q - r + grand) ** 2).sum() / ((i - 1) * (j - 1)),
+        "e": ((x - sq - sr - qr + s + q + r - grand) ** 2).sum() / ((m - 1) * (i - 1) * (j - 1)),
+    }
+    e, sq, sr, qr = (squares[name] for name in ("e", "sq", "sr", "qr"))
+    return {
+        "subject": (squares["s"] - sq - sr + e) / (i * j),
+        "item": (squares["q"] - sq - qr + e) / (m * j),
+        "judge": (squares["r"] - sr - qr + e) / (m * i),
+        "subject x item": (sq - e) / j,
+        "subject x judge": (sr - e) / i,
+        "item x judge": (qr - e) / m,
+        "judgement": e,
+    }
+
+
+def test_complete_data_are_the_analysis_of_variance():
+    scores = np.clip(drawn(np.random.default_rng(0), (5, 12, 4)), 0, 1)
+    found = judges(judged(scores)).components["variance"]
+    wanted = anova(scores.astype(np.float32).astype(float))
+    for name, value in wanted.items():
+        assert found[name] == pytest.approx(value, rel=1e-6, abs=1e-9)
+    assert np.isnan(found["answer"])
+    assert np.isnan(found["subject x item x judge"])
+
+
+def test_components_are_recovered_also_where_judgements_are_missing():
+    rng = np.random.default_rng(1)
+    found = []
+    for _ in range(12):
+        scores = drawn(rng, (12, 60, 6))
+        levels = np.indices(scores.shape).reshape(3, -1)
+        kept = rng.random(levels.shape[1]) < 0.6
+        names = ("subject", "item", "judge")
+        codes = {name: level[kept] for name, level in zip(names, levels, strict=True)}
+        sources = {name: tuple(name.split(" x ")) for name in SDS if name != "judgement"}
+        one = variance_components(
+            scores.ravel()[kept], codes, {**sources, "judgement": ()}, np.ones((1, 60))
+        )
+        found.append({name: value[0] for name, value in one.items()})
+    table = pd.DataFrame(found)
+    error = (table.mean() - pd.Series(SDS) ** 2) / (table.std() / np.sqrt(len(table)))
+    assert (error.abs() < 3.5).all(), error
+    assert table["judgement"].mean() == pytest.approx(SDS["judgement"] ** 2, rel=0.05)
+
+
+def test_answers_and_judgements_are_distinguished():
+    """Two answers of each model, each judged by three judges, twice the same or not."""
+    rng = np.random.default_rng(2)
+    answer = 0.5 + 0.1 * rng.normal(size=(6, 80, 1, 2))
+    scores = np.clip(answer + 0.05 * rng.normal(size=(6, 80, 3, 2)), 0, 1)
+    found = judges(judged(scores))
+    variance = found.components["variance"]
+    assert variance["answer"] == pytest.approx(0.01, rel=0.2)
+    assert variance["judgement"] == pytest.approx(0.0025, rel=0.2)
+    assert np.isfinite(variance["run"])
+    twice = np.clip(0.5 + 0.1 * rng.normal(size=(6, 80, 1, 1)) + 0.04 * rng.normal(
+        size=(6, 80, 3, 1)) + 0.05 * rng.normal(size=(6, 80, 3, 2)), 0, 1)  # fmt: skip
+    again = judges(judged(twice), trials="judgements").components["variance"]
+    assert np.isnan(again["answer"])
+    assert again["subject x item x judge"] == pytest.approx(0.0016, rel=0.25)
+    assert again["judgement"] == pytest.approx(0.0025, rel=0.1)
+
+
+def test_severity_and_agreement():
+    scores = np.zeros((2, 30, 3))
+    scores[:, :20] = 1
+    scores[:, 18:20, 0] = 0  # the first judge refuses two answers of each
+    found = judges(judged(scores))
+    gap = 100 * 2 / 30
+    assert found.judges["severity"].tolist() == pytest.approx([gap * 2 / 3, -gap / 3, -gap / 3])
+    assert found.judges["agreement"].tolist() == pytest.approx([28 / 30, 29 / 30, 29 / 30])
+    assert found.judges["mean"].tolist() == pytest.approx([18 / 30, 20 / 30, 20 / 30])
+    assert 0.8 < found.alpha < 1
+    assert "3 judges agree with an alpha" in str(found)
+
+
+def test_noise_is_that_of_other_judges():
+    """Standard errors of scores and differences, by new judges of the same answers."""
+    rng = np.random.default_rng(3)
+    m, i, j = 2, 60, 400
+    scores = drawn(rng, (m, i, j))
+    noise = judges(Responses.from_long(table_of(scores[:, :, :40].clip(0, 1)), facets=["judge"]))
+    means = scores.mean(axis=1)
+    assert noise.noise["score"][1] == pytest.approx(100 * means.std(axis=1).mean(), rel=0.25)
+    difference = (means[1] - means[0]).std()
+    assert noise.noise["difference"][1] == pytest.approx(100 * difference, rel=0.25)
+    assert noise.noise["score"][10] == pytest.approx(noise.noise["score"][1] / np.sqrt(10))
+    assert (noise.noise["same_judges"] < noise.noise["difference"]).all()
+
+
+def test_comparisons_count_the_judgements_of_an_item_as_one_cluster():
+    rng = np.random.default_rng(4)
+    right = rng.random((2, 60, 1)) < 0.6
+    scores = np.where(rng.random((2, 60, 3)) < 0.05, ~right, right)
+    data = judged(scores)
+    found = compare(None, None, data)
+    items = Responses.from_array(scores.mean(axis=2))
+    assert any("cluster" in flag for flag in found.flags)
+    assert found.se == pytest.approx(compare(None, None, items).se, rel=0.05)
+    assert found.se > 1.3 * compare(None, None, data, clusters={"none": 1} | {
+        str(item): n for n, item in enumerate(data.item_ids)}).se  # fmt: skip
+
+
+def test_judges_that_prefer_a_model_do_not_give_a_verdict():
+    """Equal models, and judges who each favour one: other judges would have judged otherwise."""
+    rng = np.random.default_rng(5)
+    n, false, without = 150, 0, 0
+    for _ in range(n):
+        favour = rng.normal(0, 0.05, (2, 1, 4))
+        scores = rng.random((2, 150, 4)) < 0.5 + favour
+        data = judged(scores)
+        false += compare(None, None, data, judges="judge").verdict in ("better", "worse")
+        without += compare(None, None, data).verdict in ("better", "worse")
+    assert stats.binomtest(false, n, 0.05, "greater").pvalue > 0.01
+    assert without > 2 * false + 5
+    two = compare(None, None, judged(scores[:, :, :2]), judges="judge")
+    assert any("whether other judges would agree is not identified" in f for f in two.flags)
+
+
+def test_bad_judgements():
+    scores = np.random.default_rng(6).random((2, 5, 2))
+    with pytest.raises(InputError, match="judgements with the facet judge"):
+        judges(Responses.from_array(scores[:, :, 0]))
+    with pytest.raises(InputError, match="two judges or more"):
+        judges(judged(scores[:, :, :1]))
+    apart = scores.copy()
+    apart[:, :2, 0] = apart[:, 2:, 1] = np.nan
+    with pytest.raises(InputError, match="an answer that two judges judged"):
+        judges(judged(apart))
+    with pytest.raises(InputError, match="`trials` argument must be"):
+        judges(judged(scores), trials="votes")
+    with pytest.raises(InputError, match="`judges` argument must be a facet"):
+        compare(None, None, Responses.from_array(scores[:, :, 0]), judges="judge")
+    one = judges(judged(scores[:1]))
+    assert np.isnan(one.components["variance"]["subject"])
+    assert any("one subject is not identified" in flag for flag in one.flags)
