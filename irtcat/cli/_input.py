@@ -52,6 +52,33 @@ def read(source: str, trials: int | None = None, **options: Any) -> "Responses":
     return responses if trials is None else responses.with_trials(trials)
 
 
+def read_with_facets(
+    path: "str | Path", facets: "list[str]", given: "Mapping[str, Any]"
+) -> "Responses":
+    """Read a long table whose further columns are facets.
+
+    Args:
+        path: the table.
+        facets: names of these columns.
+        given: the options of reading that the user gave.
+    """
+    from irtcat.io.text import read_table as read_texts
+    from irtcat.responses import long_responses
+    from irtcat.responses._table import Options as Reading
+    from irtcat.responses.responses import with_facets
+
+    names: dict[str, Any] = {
+        name: given[name] for name in ("subject", "item", "response", "duplicates")
+    }
+    aside: dict[str, Any] = {
+        name: tuple(given[name] or ()) for name in ("ignore", "subject_columns")
+    }
+    reading = Reading(layout="long", **names, **aside)
+    table = read_texts(path, dtype=str)  # ids such as 007 stay as they are
+    frame, items = with_facets(str(path), table, reading, facets, None)
+    return long_responses(str(path), frame, reading, codes=None, subjects=None, items=items)
+
+
 def read_reruns(value: str) -> "Responses | float | str":
     """What is known of reruns: a number, "deterministic", or responses of a second run."""
     if value == "deterministic":

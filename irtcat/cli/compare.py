@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from irtcat.cli._command import Options, Output, command_of
+from irtcat.cli._input import read_with_facets
 from irtcat.cli._options import (
     CALIBRATION,
     MISMATCH,
@@ -53,6 +54,8 @@ POINTS = 100
            help="What is compared: {names} (in points, or in percent of the old score)."),
     option("strata", help="Column of the items' metadata whose shares of the benchmark are used."),
     option("clusters", help="Column of the items' metadata: items of one group depend on others."),
+    option("judges", help="Column of long CSV tables that says who judged: the judgements of an "
+           "item are a cluster, and other judges count as part of the noise."),
     RERUNS,
     option("margin", type=float, default=0.0, parse=points,
            help="The difference that does not matter, in points, or percent with --scale ratio."),
@@ -96,6 +99,10 @@ def command(o: Options) -> Output:
     if not o.sequential and any(map(o.is_given, ("detect", "futility", "seed"))):
         name = next(filter(o.is_given, ("detect", "futility", "seed")))
         raise typer.BadParameter("needs --sequential.", param_hint=f"--{name}")
+    if o.judges is not None:
+        for name in ("calibration", "responses"):
+            if changes.get(name, o.unread[name]) is not None:
+                changes[name] = read_with_facets(o.unread[name], [o.judges], o.reading)
     comparison = _sequential(o, changes) if o.sequential else o.call(**changes)
     frame = comparison.to_frame()
     o.write("out", frame, "comparison")
@@ -122,7 +129,7 @@ def _sequential(o: Options, changes: dict[str, Any]) -> "SequentialComparison":
     """The comparison item by item; with --gate it ends when the new model is worse or is not."""
     from irtcat.leaderboard import compare_sequential
 
-    for name in ("estimand", "method", "reruns", "recipe", "scale", "strata"):
+    for name in ("estimand", "method", "reruns", "recipe", "scale", "strata", "judges"):
         if o.is_given(name):
             label = f"--{name}"
             raise typer.BadParameter("not with --sequential.", param_hint=label)

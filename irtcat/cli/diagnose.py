@@ -3,12 +3,12 @@
 import typer
 
 from irtcat.cli._command import Options, Output, Table, command_of
-from irtcat.cli._input import split_texts
+from irtcat.cli._input import read_with_facets, split_texts
 from irtcat.cli._options import RESPONSES, option, result
 from irtcat.cli._output import records
 from irtcat.cli._session import warn
 
-EXAMPLE = ("irtcat diagnose reruns runs.csv",)
+EXAMPLE = ("irtcat diagnose reruns runs.csv", "irtcat diagnose judges judged.csv")
 
 HELP = "Check what responses are worth before they decide anything."
 
@@ -37,7 +37,7 @@ def _whole_numbers(text: str) -> tuple[int, ...]:
     compiles=False,
 )  # fmt: skip
 def reruns(o: Options) -> Output:
-    """Tell what a rerun would change: noise of scores, items that flip, pass@k and pass^k."""
+    """Show what a rerun would change: noise of scores, items that flip, pass@k and pass^k."""
     found = o.call()
     frame = found.to_frame()
     o.write("out", frame, "table of the subjects")
@@ -62,5 +62,39 @@ def reruns(o: Options) -> Output:
     return Output({**document, "out": o.out}, text, table=frame, next=after)
 
 
-COMMANDS = {"reruns": reruns}
+@command_of(
+    "irtcat.diagnose.judges",
+    RESPONSES,
+    option("judge", help="Column of the long table that says who judged."),
+    option("trials", choices="irtcat.diagnose.judge_noise.TRIALS",
+           help="What trials of one judgement are: other {names} of the model, or repeated."),
+    option("n", type=int, min=2),
+    option("seed", type=int, min=0),
+    "level",
+    result("judges.csv"),
+    compiles=False,
+)  # fmt: skip
+def judges(o: Options) -> Output:
+    """Show what other judges would change: noise of scores, severity, agreement."""
+    data = read_with_facets(o.unread["responses"], [o.judge], o.reading)
+    found = o.call(responses=data)
+    frame = found.to_frame()
+    o.write("out", frame, "table of the judges")
+    if not o.for_programs:
+        for flag in found.flags:
+            warn(f"{flag[:1].upper()}{flag[1:]}.")
+    components = found.components.dropna(subset="variance")
+    tables = {"components": found.components, "judges": frame, "noise": found.noise}
+    document = {name: getattr(found, name) for name in ("alpha", "n_items", "level", "flags")}
+    document |= {name: records(table) for name, table in tables.items()}
+    text = [
+        str(found),
+        Table(components, "Components of variance", decimals=4),
+        Table(frame, "Judges"),
+        Table(found.noise, "Noise by the number of judges, in points"),
+    ]
+    return Output({**document, "out": o.out}, text, table=frame)
+
+
+COMMANDS = {"reruns": reruns, "judges": judges}
 """Checks by name."""

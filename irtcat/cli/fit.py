@@ -140,7 +140,7 @@ def command(o: Options) -> Output:
     if o.stream:
         changes["responses"] = open_source(o.unread["responses"])
     if o.facets:
-        changes["responses"] = _with_facets(o)
+        changes["responses"] = _input.read_with_facets(o.unread["responses"], o.facets, o.reading)
     if o.models is not None:
         models = _input.table_column(o.models, "model", "items").dropna().astype(str)
         changes["model"] = {"default": o.model, **models}
@@ -206,26 +206,6 @@ def _solver(o: Options) -> Any:
             must = f"not for the solver {o.solver}."
             raise typer.BadParameter(must, param_hint=f"--{name.replace('_', '-')}")
     return solver(**{name: value for name, value in values.items() if name in settings})
-
-
-def _with_facets(o: Options) -> Any:
-    """Read a long table whose further columns are facets."""
-    from irtcat.io.text import read_table
-    from irtcat.responses import long_responses
-    from irtcat.responses._table import Options as Reading
-    from irtcat.responses.responses import with_facets
-
-    names: dict[str, Any] = {
-        name: o.reading[name] for name in ("subject", "item", "response", "duplicates")
-    }
-    aside: dict[str, Any] = {
-        name: tuple(o.reading[name] or ()) for name in ("ignore", "subject_columns")
-    }
-    reading = Reading(layout="long", **names, **aside)
-    path = o.unread["responses"]
-    table = read_table(path, dtype=str)  # ids such as 007 stay as they are
-    frame, items = with_facets(path, table, reading, o.facets, None)
-    return long_responses(path, frame, reading, codes=None, subjects=None, items=items)
 
 
 def _predicted(fitted: Any, features: "pd.DataFrame") -> Any:

@@ -26,7 +26,9 @@ N_JUDGES = (1, 2, 3, 5, 10)
 
 ANSWER = "answer"
 JUDGEMENT = "judgement"
-"""Names of the sources: another answer of the model, and what is left."""
+FINEST = "subject x item x judge"
+"""Names of the sources: another answer of the model; what is left; and what is part of that where
+no answer was judged twice by one judge."""
 
 
 class Judgements(NamedTuple):
@@ -105,11 +107,12 @@ def judges(
     """Estimate how much judges, and single judgements, add to the noise of scores.
 
     A judgement of answer t of subject m to item i by judge j is ``x_mijt = mu + S_m + I_i + (SI)_mi
-    + J_j + (SJ)_mj + (IJ)_ij + A_mit + (SIJ)_mij + e_mijt``. The components of variance are those
-    for which the expected sums of squared differences equal the observed ones, over the pairs of
-    judgements that share the levels of each source (Koch 1968): of complete data these are the
-    estimates of the analysis of variance; judgements may be missing. A source whose pairs are all
-    pairs of another one, or of which there are none, is not identified, and a flag says so.
+    + J_j + (SJ)_mj + (IJ)_ij + A_mit + (SIJ)_mij + e_mijt``; SIJ is part of e where no judge judged
+    an answer twice. The components of variance are those for which the expected sums of squared
+    differences equal the observed ones, over the pairs of judgements that share the levels of each
+    source (Koch 1968): of complete data these are the estimates of the analysis of variance;
+    judgements may be missing. A source whose pairs are all pairs of another one, or of which there
+    are none, is not identified, and a flag says so.
 
     Of a mean over N items and J judges, other judges change ``V_J / J + V_SJ / J + V_IJ / (N J) +
     (V_SIJ + V_e) / (N J)``; J and IJ cancel in the difference of two subjects that the same judges
@@ -214,7 +217,7 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "item x judge": ("item", "judge"),
     "run": ("subject", "trial"),
     ANSWER: ("subject", "item", "trial"),
-    "subject x item x judge": ("subject", "item", "judge"),
+    FINEST: ("subject", "item", "judge"),
     JUDGEMENT: (),
 }
 """The factors that define the levels of each source; none for what is left."""
@@ -241,7 +244,8 @@ def _identified(
         if key in seen:
             flags.append(f"{name} is not distinguished from {seen[key]}")
         elif not pairs:
-            flags.append(f"{name} is not distinguished from a single judgement")
+            if name != FINEST:
+                flags.append(f"{name} is not distinguished from a single judgement")
         elif len(sizes) == 1:
             flags.append(f"the variance of one {name} is not identified")
         else:
@@ -401,7 +405,7 @@ def _noise(variance: pd.Series, n_items: int) -> pd.DataFrame:
     rows = []
     for n in N_JUDGES:
         again = v[JUDGEMENT] / (n_items * n)
-        between = v["subject x judge"] / n + v["subject x item x judge"] / (n_items * n) + again
+        between = v["subject x judge"] / n + v[FINEST] / (n_items * n) + again
         lenient = v["judge"] / n + v["item x judge"] / (n_items * n)
         rows.append((lenient + between, 2 * between, 2 * again))
     index = pd.Index(N_JUDGES, name="n_judges")

@@ -168,6 +168,7 @@ def write_runs():
             for m in range(3) for i in range(10) for t in range(4)]  # fmt: skip
     table = pd.DataFrame(rows, columns=["model", "question", "epoch", "correct"])
     table.to_csv("runs.csv", index=False)
+    table.rename(columns={"epoch": "judge"}).to_csv("judged.csv", index=False)
     return table
 
 
@@ -1479,3 +1480,28 @@ def test_a_mapping_is_not_an_option(tmp_path):
     refused = run("fit", path, "--out", tmp_path / "bank.npz")
     assert refused.exit_code == 1
     assert refused.stderr.rstrip().endswith("give each its own: --models.")
+
+
+def test_judges_on_the_command_line():
+    rng = np.random.default_rng(0)
+    right = rng.random((2, 60)) < 0.6
+    rows = [
+        (f"m{m}", f"q{i}", f"judge {j}", int(right[m, i] ^ (rng.random() < 0.1)))
+        for m in range(2) for i in range(60) for j in range(3)
+    ]  # fmt: skip
+    table = pd.DataFrame(rows, columns=["model", "item", "judge", "score"])
+    table.to_csv("judged.csv", index=False)
+    data = irtcat.Responses.from_long(table, facets=["judge"])
+    document = run_json("diagnose", "judges", "judged.csv")
+    found = irtcat.diagnose.judges(data)
+    assert document["alpha"] == pytest.approx(found.alpha)
+    assert [row["judge"] for row in document["judges"]] == ["judge 0", "judge 1", "judge 2"]
+    text = run_ok("diagnose", "judges", "judged.csv", "--force")
+    assert "3 judges agree with an alpha" in text
+    assert "Noise by the number of judges" in text
+    verdict = run_json("compare", "judged.csv", "--judges", "judge")
+    expected = irtcat.compare(None, None, data, judges="judge")
+    assert verdict["difference"] == pytest.approx(expected.difference)
+    assert verdict["se"] == pytest.approx(expected.se)
+    assert run("compare", "judged.csv", "--judges", "rater", "--force").exit_code == 1
+    assert run("diagnose", "judges", "judged.csv", "--judge", "rater", "--force").exit_code == 1
