@@ -108,7 +108,7 @@ def test_assisted_adds_the_noise_of_the_old_run(answers):
     centred = np.column_stack([np.ones(k), Z[at] - Z[at].mean(axis=0)])
     slopes = np.linalg.lstsq(centred, d, rcond=None)[0]
     leverage = np.diag(centred @ np.linalg.pinv(centred)) - 1 / k
-    e = (d - centred @ slopes) / np.sqrt(1 - leverage)
+    e = (d - centred @ slopes) / (1 - leverage)
     V = (k**2 * (e**2).sum() / (k - 1) / k + 2) / (k + 2) ** 2
     line = np.column_stack([np.ones(N), Z[:, 0]])
     left = X[0] - line @ np.linalg.lstsq(line, X[0], rcond=None)[0]
