@@ -381,7 +381,7 @@ def compare(
         >>> print(compare(calibration, subset, both))
         s2 against s1: +22.0 points [+12.2, +31.2] from 100 items, better
         Compared are the models' expected scores on all 500 items, over reruns.
-        Would a rerun agree? In 98 % of cases.
+        Would a rerun agree? In 97 % of cases.
         >>> compare(None, None, both, margin=0.05).verdict  # all items run
         'better'
 
