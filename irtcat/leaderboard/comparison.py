@@ -657,6 +657,43 @@ def _conclude(
     )
 
 
+class Closing(NamedTuple):
+    """The interval of the models' difference once all items are run.
+
+    Attributes:
+        lower: its lower end.
+        upper: its upper end.
+        p_worse: p-value of the one-sided test of a difference of at least ``-margin``.
+    """
+
+    lower: float
+    upper: float
+    p_worse: float
+
+
+def closing_of(pair: Any, runs: Any, margin: float, level: float) -> Closing:
+    """The "paired" interval for the estimand "model" of two models that answered all items."""
+    shares = _shares_right(pair)
+    design = _Design(
+        pair=pair,
+        runs=runs,
+        shares=shares,
+        columns=_covariates(pair, shares),
+        estimand="model",
+        method="paired",
+        widening=1.0,
+    )
+    estimate = design.at(1.0)[0]
+    half = t_quantile(estimate.df, 0.5 + level / 2) * estimate.se
+    ratio = _ratio(estimate.centre + margin, estimate.se)
+    return Closing(estimate.centre - half, estimate.centre + half, _probability(estimate.df, ratio))
+
+
+def has_few_clusters(runs: Any) -> bool:
+    """Whether there are clusters, and too few for a verdict."""
+    return bool(_few_clusters(runs))
+
+
 def _few_clusters(runs: _Runs) -> int:
     """The number of clusters where they are too few for a verdict, else 0."""
     n = 0 if runs.clusters is None else int(runs.clusters.max()) + 1

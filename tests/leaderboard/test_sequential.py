@@ -7,7 +7,7 @@ from scipy.optimize import brentq
 from scipy.stats import binomtest
 
 from irtcat._common.checks import InputError
-from irtcat.leaderboard import compare_sequential, random_order
+from irtcat.leaderboard import compare, compare_sequential, random_order
 from irtcat.responses import Responses
 
 
@@ -49,22 +49,38 @@ DESIGN = ([0.02, 0.04, 0.08, 0.16, 0.32], np.array([16, 8, 4, 2, 1]) / 31)
 @pytest.mark.parametrize("loss", [0.0, 0.15])
 def test_the_interval_is_that_of_the_bets_one_after_another(loss):
     responses = two(0.6, 0.6 - loss, seed=3, n=250)
-    found = compare_sequential(None, None, responses, level=0.9)
-    d = differences(responses)[: found.n_items]
+    order = random_order([*responses.item_ids, "not run"])  # so that the end is not reached
+    n = int(np.flatnonzero(order == "not run")[0])
+    found = compare_sequential(None, None, responses, level=0.9, order=order)
+    d = np.diff(responses.subset(items=order[:n].tolist()).to_numpy(), axis=0)[0][: found.n_items]
     ends = (-0.999, 0.999)
     lower, upper = (
-        brentq(lambda m, side: np.log(capital(d, m, side, *DESIGN).max() / 20), *ends, args=(side,))
+        brentq(lambda m, side: np.log(capital(d, m, side, *DESIGN).max() / 25), *ends, args=(side,))
         for side in (1, -1)
     )
     assert (found.lower, found.upper) == pytest.approx((lower, upper), abs=1e-6)
     assert found.difference == pytest.approx(d.mean())
-    assert found.p_worse == pytest.approx(min(1 / capital(d, 0, -1, *DESIGN).max(), 1))
+    assert found.p_worse == pytest.approx(min(1.25 / capital(d, 0, -1, *DESIGN).max(), 1))
+
+
+@pytest.mark.parametrize("trials", [1, 5])
+def test_after_all_items_the_interval_closes_to_that_of_a_fixed_test(trials):
+    """The interval of all items has a fifth of the error, and is shorter than the sequence's."""
+    responses = two(0.6, 0.6, seed=4, n=300, trials=trials)
+    found = compare_sequential(None, None, responses, futility=0)
+    fixed = compare(None, None, responses, level=1 - 0.2 * 0.05)
+    assert (found.outcome, found.n_items) == ("all items", 300)
+    assert (found.lower, found.upper) == pytest.approx((fixed.lower, fixed.upper), abs=1e-9)
+    worse = two(0.6, np.full(400, 0.48), seed=8, n=400)
+    ended = compare_sequential(None, None, worse, futility=0, seed=4)
+    assert ended.verdict == "worse"
+    assert ended.p_worse < 0.025
 
 
 def test_it_stops_at_the_first_item_that_settles_it():
     responses = two(0.7, 0.55, seed=1, n=1500)
     found = compare_sequential(None, None, responses)
-    reached = np.flatnonzero(capital(differences(responses), 0, -1, *DESIGN) >= 40)
+    reached = np.flatnonzero(capital(differences(responses), 0, -1, *DESIGN) >= 50)
     assert (found.verdict, found.outcome) == ("worse", "settled")
     assert found.n_items == found.n_answers == reached[0] + 1
     assert found.upper < 0
