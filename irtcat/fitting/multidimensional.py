@@ -20,7 +20,7 @@ from irtcat.fitting.em.density import density_table
 from irtcat.fitting.em.driver import Ended
 from irtcat.fitting.em.identification import with_anchors
 from irtcat.fitting.em.iteration import EMPoint, EMState
-from irtcat.fitting.em.multidimensional_iteration import MultiProblem, run_multi_e_step
+from irtcat.fitting.em.multidimensional_iteration import MultiProblem, run_multi_e_step, sums_at
 from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.em.setup import FitData, FitSetup, read_data, set_up
 from irtcat.fitting.em.shared_parameters import averaged
@@ -189,7 +189,7 @@ def _at_identified(
     if problem.rule.is_adaptive:
         # The axes may have been rotated: place the nodes again.
         state = EMState(state.point, *_modes_by_group(work, problem, state.point))
-        state = EMState.of(state.point, run_multi_e_step(everyone, state, 0.0, 0, False)[1])
+        state = EMState.of(state.point, sums_at(everyone, state).belief)
     update, belief = run_multi_e_step(everyone, state, 0.0, 0, False)
     return ended._replace(point=state.point, update=update, belief=belief)
 
@@ -254,7 +254,7 @@ def _finer_log_likelihood(
     other = problem._replace(
         rule=fine, item_weights=jax.device_put(np.ones_like(problem.item_weights))
     )
-    belief = run_multi_e_step(other, EMState.of(ended.point, ended.belief), 0.0, 0, False)[1]
+    belief = sums_at(other, EMState.of(ended.point, ended.belief)).belief
     return float(work.rows.weights @ np.asarray(belief.log_z, float))
 
 

@@ -366,6 +366,8 @@ def sums_of_block(
     """
     n_cells, e_step = n_nodes(rule), _E_STEPS[type(rule)]
     node_moments: tuple[Any, ...] = ()
+    if isinstance(rule, TwoTierQuadrature):
+        n_cells *= len(rule.members)  # the posteriors of all specific abilities are held
     if rule.is_adaptive:
         # Curves of all items at the nodes of every subject.
         n_cells *= len(item_weights) * ARRAYS_PER_CONTRAST * (template.n_categories - 1)

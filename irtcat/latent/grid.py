@@ -332,43 +332,42 @@ def two_tier_step(
         statistics, mask = model.sufficient_statistics(x[safe], n_contrasts, has_missing, dtype)
         row_weight = jnp.where(rows < n, weights[safe], 0)[:, None]
 
-        def group_likelihood(members: Array, valid: Array) -> tuple[Array, Array, Array]:
-            group_statistics = statistics[:, :, members] * valid
-            group_mask = jnp.ones_like(group_statistics[0]) if mask is None else mask[:, members]
-            group_mask = group_mask * valid
+        def conditional_of(_: None, group: tuple[Array, Array]) -> tuple[None, tuple[Array, ...]]:
+            """Posterior of a group's ability given the general ones, and its normaliser."""
+            members, valid = group
+            group_mask = jnp.broadcast_to(valid, (len(rows), len(valid)))
+            group_mask = group_mask if mask is None else mask[:, members] * valid
             group_curves = Curves(curves.base[:, members], curves.contrast[:, :, members])
-            log_lik = log_likelihood(group_statistics, group_mask, group_curves).reshape(
-                -1, n_g, n_s
-            )
-            return log_lik + rule.specific.log_prior, group_statistics, group_mask
+            log_lik = log_likelihood(statistics[:, :, members] * valid, group_mask, group_curves)
+            log_post = log_lik.reshape(-1, n_g, n_s) + rule.specific.log_prior
+            top = log_post.max(2, keepdims=True)
+            post = jnp.exp(log_post - top)
+            total = post.sum(2, keepdims=True)
+            return None, (post / total, (top + jnp.log(total))[:, :, 0])
 
-        def inner(_: None, group: tuple[Array, Array]) -> tuple[None, Array]:
-            return None, logsumexp(group_likelihood(*group)[0], axis=2)
-
-        by_group = jax.lax.scan(inner, None, all_groups)[1]
+        _, (conditionals, by_group) = jax.lax.scan(conditional_of, None, all_groups)
         joint = by_group.sum(0) + rule.general.log_prior
         log_z = logsumexp(joint, axis=1)
         post = jnp.exp(joint - log_z[:, None])
+        weighted = (post * row_weight)[:, :, None]
 
         def outer(carry: tuple[Array, Array], group: tuple[Any, ...]) -> tuple[Any, Any]:
             counts, totals = carry
-            members, valid, marginal = group
-            log_lik, group_statistics, group_mask = group_likelihood(members, valid)
-            conditional = jnp.exp(log_lik - marginal[:, :, None])
-            pair_post = (conditional * post[:, :, None]).reshape(-1, n_g * n_s) * row_weight
+            members, valid, conditional = group
+            pair_post = (conditional * weighted).reshape(-1, n_g * n_s)
+            mass = pair_post.sum(0)
             counts = counts.at[:, :, members].add(
-                jnp.stack([pair_post.T @ h for h in group_statistics])
+                jnp.stack([pair_post.T @ (h[:, members] * valid) for h in statistics])
             )
-            totals = totals.at[:, members].add(pair_post.T @ group_mask)
-            return (counts, totals), (
-                conditional @ specific,
-                conditional @ specific**2,
-                pair_post.sum(0),
+            here = (
+                mass[:, None] * valid if mask is None else pair_post.T @ (mask[:, members] * valid)
             )
+            totals = totals.at[:, members].add(here)
+            return (counts, totals), (conditional @ specific, conditional @ specific**2, mass)
 
         counts, totals = carry[3:5]
         (counts, totals), (first, second, mass) = jax.lax.scan(
-            outer, (counts, totals), (*all_groups, by_group)
+            outer, (counts, totals), (*all_groups, conditionals)
         )
         mean, covariance = _two_tier_moments(post, general, first, second)
         return (
