@@ -95,7 +95,7 @@ def profile(case):
     from irtcat.fitting import multidimensional, multidimensional_data, unidimensional
     from irtcat.fitting.em import iteration, multidimensional_iteration
 
-    model, n, m, dims, kind = CASES[case]
+    model, n, m, *_ = CASES[case]
     x, options = data(*CASES[case])
     row = {"fit": case, "imports": time.perf_counter() - start}
     start = time.perf_counter()

@@ -82,7 +82,7 @@ def _marginal(
                 window=layout.window,
                 has_missing=has_missing,
             )
-            mean, sd = np.asarray(belief.mean, float), np.asarray(belief.sd, float)
+            mean, sd = belief.on_line()
         log_z = np.asarray(belief.log_z, float)
         if changes_too_fast(model):
             log_z = marginal_log_likelihoods(model, x, has_missing, dtype)

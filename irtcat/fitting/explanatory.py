@@ -295,8 +295,8 @@ class _Rounds:
         """Regress the abilities, and set the populations of the next round."""
         problem, x = self.problem, self.subject_matrix
         at, unit = (0.0, 1.0) if problem.transform is None else map(float, problem.transform)
-        theta = at + unit * np.asarray(self.ended.belief.mean, float)
-        sd = np.maximum(unit * np.asarray(self.ended.belief.sd, float), NARROWEST)
+        mean, sd = self.ended.belief.on_line()
+        theta, sd = at + unit * mean, np.maximum(unit * sd, NARROWEST)
         variance = sd**2
         population = np.asarray(self.ended.point.population, float)
         group, weights = self.group, np.asarray(problem.weights, float)

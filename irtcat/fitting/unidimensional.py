@@ -137,7 +137,7 @@ def _too_narrow(problem: EMProblem, ended: Ended) -> IntArray:
 
 def _sign(template: ItemModel, ended: Ended, score: FloatArray) -> int:
     """-1 where the scale must be reversed, so that higher ability means more right answers."""
-    mean = np.asarray(ended.belief.mean, float)
+    mean = ended.belief.on_line()[0]
     slopes = field_columns(template, ["slope"])
     upright = not slopes or (mean - mean.mean()) @ (score - score.mean()) >= 0
     return 1 if upright else -1

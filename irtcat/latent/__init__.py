@@ -14,10 +14,10 @@ from irtcat.latent.adaptive import (
 )
 from irtcat.latent.coded_responses import cells_of, round_up, rows_on_device
 from irtcat.latent.density import Density, density_of
-from irtcat.latent.expected_sums import MultiSums, RowBlock, group_chunks, sums_of_block
+from irtcat.latent.e_step import EStep, line_posteriors
+from irtcat.latent.expected_sums import ExpectedSums, RowBlock, group_chunks, sums_of_block
 from irtcat.latent.grid import (
     GridQuadrature,
-    MultiEStep,
     count_general,
     grid_posterior,
     grid_step,
@@ -29,8 +29,6 @@ from irtcat.latent.layout import Layout, LayoutPlan
 from irtcat.latent.likelihood import LIMIT, grid_nodes, item_curves, log_likelihoods
 from irtcat.latent.line import (
     Blocks,
-    EStep,
-    Population,
     ScaleTransform,
     e_step,
     mixture_log_density,
@@ -49,6 +47,7 @@ from irtcat.latent.population import (
     Populations,
     correlation_curvature,
     correlation_root,
+    line_populations,
     population_log_density,
     population_step,
     population_vector,
@@ -65,14 +64,13 @@ INTERNAL = (
     Blocks,
     Density,
     EStep,
+    ExpectedSums,
     GridQuadrature,
     Layout,
     LayoutPlan,
     Moments,
-    MultiEStep,
-    MultiSums,
+    ExpectedSums,
     Part,
-    Population,
     PopulationDesign,
     Populations,
     Quadrature,
@@ -97,6 +95,8 @@ INTERNAL = (
     group_chunks,
     group_items,
     item_curves,
+    line_populations,
+    line_posteriors,
     log_likelihoods,
     logistic_terms,
     mixture_log_density,

@@ -19,9 +19,9 @@ from jaxtyping import Array
 
 from irtcat._common.compilation import jit
 from irtcat.latent.adaptive import AdaptiveQuadrature, adaptive_block, moments_of, root_of
+from irtcat.latent.e_step import EStep
 from irtcat.latent.grid import (
     GridQuadrature,
-    MultiEStep,
     TwoTierQuadrature,
     grid_step,
     row_chunks,
@@ -76,7 +76,7 @@ def _chunks_of(rows: np.ndarray, no_row: int, n_cells: int) -> np.ndarray:
     return np.append(rows, no_row)[np.minimum(positions, len(rows))].astype(np.int32)
 
 
-class MultiSums(NamedTuple):
+class ExpectedSums(NamedTuple):
     """What the M-step needs from the E-step.
 
     Attributes:
@@ -88,7 +88,7 @@ class MultiSums(NamedTuple):
         information: expected, of the complete data, of the same (adaptive quadrature).
     """
 
-    belief: MultiEStep
+    belief: EStep
     theta: Array
     polynomials: Array | None = None
     gradient: Array | None = None
@@ -121,26 +121,26 @@ class MultiSums(NamedTuple):
         dims = design.dims  # the group of items without a specific ability has none
         return Moments(n[None], mean[None, :dims], second[None, :dims, :dims])
 
-    def __add__(self, other: Any) -> "MultiSums":
+    def __add__(self, other: Any) -> "ExpectedSums":
         """The sums over the rows of both; the posteriors of one after those of the other."""
         a, b = self.belief, other.belief
-        # The first three fields are of each row, the others are sums.
+        # The first three fields are of each row, the next three are sums.
         rows: Any = [np.concatenate([x, y]) for x, y in zip(a[:3], b[:3], strict=True)]
-        totals: Any = [x + y for x, y in zip(a[3:], b[3:], strict=True)]
-        belief = MultiEStep(*rows, *totals)
+        totals: Any = [x + y for x, y in zip(a[3:6], b[3:6], strict=True)]
+        belief = EStep(*rows, *totals)
         # theta is the same for all blocks; the fields after it are sums, or None.
         rest = (None if x is None else x + y for x, y in zip(self[2:], other[2:], strict=True))
-        return MultiSums(belief, self.theta, *rest)
+        return ExpectedSums(belief, self.theta, *rest)
 
 
-def _joined(beliefs: list[MultiEStep]) -> MultiEStep:
+def _joined(beliefs: list[EStep]) -> EStep:
     """The E-steps of the groups as one, with the nodes of one group after those of the other.
 
     The posteriors are added, since each group's are 0 for the rows of the others.
     """
     if len(beliefs) == 1:
         return beliefs[0]
-    return MultiEStep(
+    return EStep(
         mean=sum(belief.mean for belief in beliefs),  # type: ignore[arg-type]
         covariance=sum(belief.covariance for belief in beliefs),  # type: ignore[arg-type]
         log_z=sum(belief.log_z for belief in beliefs),  # type: ignore[arg-type]
@@ -168,7 +168,7 @@ def grid_sums(
     *,
     design: PopulationDesign,
     has_missing: bool,
-) -> MultiSums:
+) -> ExpectedSums:
     """The E-step on a grid, of all groups."""
     populations = populations_of(population, design)
     beliefs, nodes = [], []
@@ -177,7 +177,7 @@ def grid_sums(
         belief = grid_step(model, x, weights, item_weights, grid, rows, has_missing=has_missing)
         beliefs.append(belief)
         nodes.append(populations.mean[group] + grid.nodes @ populations.root[group].T)
-    return MultiSums(_joined(beliefs), jnp.concatenate(nodes))
+    return ExpectedSums(_joined(beliefs), jnp.concatenate(nodes))
 
 
 @functools.partial(jit, static_argnames=("design", "has_missing"))
@@ -193,7 +193,7 @@ def two_tier_sums(
     *,
     design: PopulationDesign,
     has_missing: bool,
-) -> MultiSums:
+) -> ExpectedSums:
     """The E-step of a two-tier model; items have the general abilities and one specific ability."""
     n_general = rule.general.nodes.shape[1]
     # Two-tier models have one group, of mean 0. General abilities may correlate; a specific one is
@@ -208,7 +208,7 @@ def two_tier_sums(
     belief = two_tier_step(
         model, x, weights, item_weights, rule, chunks[0], has_missing=has_missing
     )
-    return MultiSums(belief, theta)
+    return ExpectedSums(belief, theta)
 
 
 def _unfolded(upper: Array, size: int) -> Array:
@@ -233,7 +233,7 @@ def adaptive_sums(
     *,
     design: PopulationDesign,
     has_missing: bool,
-) -> MultiSums:
+) -> ExpectedSums:
     """The adaptive E-step with gradient and information of the items' Newton step, in one pass.
 
     Gradient and information by the coefficients (intercept and slopes) of the items' linear
@@ -327,7 +327,7 @@ def adaptive_sums(
         by_params = chained(score, unfolded, chain)
         gradient, information = gradient + by_params[0], information + by_params[1]
     no_nodes = jnp.zeros(0, dtype)  # no nodes that subjects share, hence no counts at them
-    belief = MultiEStep(
+    belief = EStep(
         mean=posteriors[0],
         covariance=posteriors[1],
         log_z=posteriors[2],
@@ -336,7 +336,7 @@ def adaptive_sums(
         mass=no_nodes,
     )
     no_theta = jnp.zeros((0, dims), dtype)
-    return MultiSums(belief, no_theta, jnp.stack(polynomials), gradient, information)
+    return ExpectedSums(belief, no_theta, jnp.stack(polynomials), gradient, information)
 
 
 def sums_of_block(
@@ -349,7 +349,7 @@ def sums_of_block(
     nodes: tuple[Any, ...],
     design: PopulationDesign,
     has_missing: bool,
-) -> MultiSums:
+) -> ExpectedSums:
     """The E-step of the rows of a block.
 
     Args:

@@ -20,6 +20,7 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Int
 
 from irtcat._common.compilation import jit
+from irtcat.latent.e_step import EStep
 from irtcat.latent.layout import block_bytes
 from irtcat.latent.likelihood import Curves, log_likelihood
 from irtcat.latent.line import item_curves
@@ -106,31 +107,6 @@ class TwoTierQuadrature(NamedTuple):
         return jnp.concatenate([general, jnp.tile(jnp.asarray(self.specific.nodes), (n_g, 1))], 1)
 
 
-class MultiEStep(NamedTuple):
-    """The result of an E-step in several dimensions, all on the z scale.
-
-    Attributes:
-        mean: posterior means.
-        covariance: posterior covariances.
-        log_z: marginal log-likelihood of each subject's responses.
-        counts: expected sums of the statistics at the nodes (two-tier: of the pairs of nodes).
-        totals: expected number of subjects at each node, per item where responses are missing.
-        mass: expected number of subjects at each node (two-tier: groups x pairs of nodes).
-    """
-
-    mean: Float[Array, "subjects dims"]
-    covariance: Float[Array, "subjects dims dims"]
-    log_z: Float[Array, " subjects"]
-    counts: Float[Array, "contrasts nodes items"]
-    totals: Array
-    mass: Array
-
-    @property
-    def spread(self) -> Array:
-        """The spread of each posterior, which places its adaptive nodes."""
-        return self.covariance
-
-
 def spacing_for(dims: int, narrowest: float, steepest: float) -> float | None:
     """Spacing of a grid that integrates posteriors of this SD and items of this slope.
 
@@ -203,7 +179,7 @@ def grid_step(
     chunks: Int[Array, "blocks rows"],
     *,
     has_missing: bool,
-) -> MultiEStep:
+) -> EStep:
     """Posterior moments and expected counts on one grid for all subjects.
 
     Args:
@@ -249,7 +225,7 @@ def grid_step(
     mean = moments[:, :dims]
     square = moments[:, dims:].reshape(n, dims, dims)
     covariance = square - mean[:, :, None] * mean[:, None, :]
-    return MultiEStep(
+    return EStep(
         mean=mean,
         covariance=covariance,
         log_z=log_z,
@@ -299,7 +275,7 @@ def two_tier_step(
     chunks: Int[Array, "blocks rows"],
     *,
     has_missing: bool,
-) -> MultiEStep:
+) -> EStep:
     """The E-step of a two-tier model by dimension reduction.
 
     Args:
@@ -388,7 +364,7 @@ def two_tier_step(
         jnp.zeros((n_groups, n_g * n_s), dtype),
     )
     mean, covariance, log_z, counts, totals, mass = jax.lax.scan(body, empty, chunks)[0]  # type: ignore[arg-type]
-    return MultiEStep(
+    return EStep(
         mean=mean, covariance=covariance, log_z=log_z, counts=counts, totals=totals, mass=mass
     )
 

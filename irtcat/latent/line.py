@@ -23,6 +23,7 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Int
 
 from irtcat._common.compilation import jit
+from irtcat.latent.e_step import EStep
 from irtcat.latent.likelihood import (
     LIMIT,
     N_NODES,
@@ -33,6 +34,7 @@ from irtcat.latent.likelihood import (
     lines_of,
     window_likelihood,
 )
+from irtcat.latent.population import Populations
 from irtcat.models import ItemModel
 
 STENCIL = 8
@@ -57,20 +59,6 @@ class Blocks(NamedTuple):
 
     rows: Int[Array, "blocks rows"]
     first: Int[Array, " blocks"]
-
-
-class Population(NamedTuple):
-    """Normal distribution of ability in each group, and the group of each subject.
-
-    Attributes:
-        mean: group means.
-        log_sd: logarithms of the group SDs.
-        group: group number of each row of the responses.
-    """
-
-    mean: Float[Array, " groups"]
-    log_sd: Float[Array, " groups"]
-    group: Int[Array, " subjects"]
 
 
 class Prior(NamedTuple):
@@ -113,38 +101,14 @@ class ScaleTransform(NamedTuple):
     sd: Float[Array, ""]
 
 
-def row_priors(population: Population | None, rows: Int[Array, " rows"]) -> Prior:
-    """The priors of the subjects in ``rows``."""
-    if population is None:
+def row_priors(
+    populations: Populations | None, group: Array | None, rows: Int[Array, " rows"]
+) -> Prior:
+    """The priors of the subjects in ``rows``: of their groups' populations, or N(0, 1)."""
+    if populations is None or group is None:
         return STANDARD
-    group = population.group[rows]
-    return Prior(population.mean[group], population.log_sd[group])
-
-
-class EStep(NamedTuple):
-    """Posterior moments of each subject and the expected counts on the grid.
-
-    Attributes:
-        mean: posterior mean.
-        sd: posterior SD.
-        square_variance: posterior variance of theta squared (for the latent-scale check).
-        log_z: marginal log-likelihood of the subject's responses.
-        counts: expected sums of the responses' statistics at each node: for categories, of the
-            subjects who gave category 1, 2, ...
-        totals: expected number of subjects at each node; per item where responses are missing.
-    """
-
-    mean: Float[Array, " subjects"]
-    sd: Float[Array, " subjects"]
-    square_variance: Float[Array, " subjects"]
-    log_z: Float[Array, " subjects"]
-    counts: Float[Array, "contrasts nodes items"]
-    totals: Float[Array, " nodes"] | Float[Array, "nodes items"]
-
-    @property
-    def spread(self) -> Array:
-        """The spread of each posterior, which places its local nodes."""
-        return self.sd
+    mean, log_sd = populations.mean[:, 0], jnp.log(populations.root[:, 0, 0])
+    return Prior(mean[group[rows]], log_sd[group[rows]])
 
 
 def transformed_nodes(transform: ScaleTransform | None, dtype: np.dtype) -> Float[Array, " nodes"]:
@@ -154,17 +118,16 @@ def transformed_nodes(transform: ScaleTransform | None, dtype: np.dtype) -> Floa
 
 
 def on_grid_scale(
-    model: ItemModel, population: Population | None, transform: ScaleTransform | None
-) -> tuple[ItemModel, Population | None]:
+    model: ItemModel, populations: Populations | None, transform: ScaleTransform | None
+) -> tuple[ItemModel, Populations | None]:
     """Items and populations on the standardised scale of the grid."""
     if transform is None:
-        return model, population
+        return model, populations
     model = model.rescale(transform.mean, transform.sd)
-    if population is not None:
-        mean = (population.mean - transform.mean) / transform.sd
-        log_sd = population.log_sd - jnp.log(transform.sd)
-        population = Population(mean, log_sd, population.group)
-    return model, population
+    if populations is not None:
+        mean = (populations.mean - transform.mean) / transform.sd
+        populations = Populations(mean, populations.root / transform.sd)
+    return model, populations
 
 
 def _lagrange(v: Float[Array, "*points"]) -> Float[Array, "*points stencil"]:
@@ -262,13 +225,13 @@ def integrate_locally(
 
 
 def _moments(theta: Array, weight: Array) -> tuple[Array, Array, Array]:
-    """Mean, SD and the variance of the square under normalised weights."""
+    """Mean, variance and the variance of the square under normalised weights."""
     mean = (weight * theta).sum(-1)
     centred = theta - mean[..., None]
     variance = (weight * centred**2).sum(-1)
     square = (weight * theta**2).sum(-1)
     square_variance = (weight * (theta**2 - square[..., None]) ** 2).sum(-1)
-    return mean, jnp.sqrt(variance), square_variance
+    return mean, variance, square_variance
 
 
 class _Totals(NamedTuple):
@@ -363,7 +326,8 @@ def e_step(
     narrow: Blocks | None,
     window: int,
     has_missing: bool,
-    population: Population | None = None,
+    populations: Populations | None = None,
+    group: Int[Array, " subjects"] | None = None,
     condense: bool = False,
 ) -> EStep:
     """Posterior moments and expected counts for all subjects.
@@ -377,7 +341,8 @@ def e_step(
         narrow: blocks integrated on their subjects' local nodes.
         window: number of grid nodes in a narrow block's window.
         has_missing: whether any response is missing.
-        population: distribution of ability in the subjects' groups; N(0, 1) if None.
+        populations: distribution of ability in the subjects' groups; N(0, 1) if None.
+        group: the group of each subject.
         condense: give the counts of a linear model with missing responses by two nodes only, with
             the same sum and first moment: all that the M-step needs, at a fraction of the cost.
 
@@ -395,7 +360,7 @@ def e_step(
     def block(carry: _Totals, rows: Array, first: Array, local: bool) -> _Totals:
         safe = jnp.minimum(rows, n_subjects - 1)
         statistics, mask = model.sufficient_statistics(x[safe], n_contrasts, has_missing, dtype)
-        prior = row_priors(population, safe)
+        prior = row_priors(populations, group, safe)
         if local:
             post, stats = _window_block(statistics, mask, curves, first, window, prior, lines)
         else:
@@ -414,14 +379,11 @@ def e_step(
     for blocks, local in ((wide, False), (narrow, True)):
         if blocks is not None:
             carry = scan_blocks(carry, blocks, n_subjects, functools.partial(block, local=local))
-    mean_, sd_, square, log_z = carry.stats
     counts = carry.counts
     if condense:
         at_all_nodes = jnp.zeros((n_contrasts, N_NODES, n_items), dtype)
         counts = at_all_nodes.at[:, jnp.array(PAIR)].set(counts)
-    return EStep(
-        mean=mean_, sd=sd_, square_variance=square, log_z=log_z, counts=counts, totals=carry.totals
-    )
+    return EStep.of_line(carry.stats, counts, carry.totals)
 
 
 def scan_blocks(carry: Any, blocks: Blocks, n_subjects: int, work: Callable[..., Any]) -> Any:

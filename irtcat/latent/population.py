@@ -69,6 +69,12 @@ class Populations(NamedTuple):
         return self.root @ self.root.swapaxes(1, 2)
 
 
+def line_populations(moments: Float[Array | np.ndarray, "two groups"]) -> Populations:
+    """The populations of one ability, from the means and log SDs of the groups (traceable)."""
+    mean, log_sd = moments
+    return Populations(mean[:, None], jnp.exp(log_sd)[:, None, None])
+
+
 class Moments(NamedTuple):
     """Of each group: number of subjects, mean of E[theta], and mean of E[theta theta']."""
 

@@ -8,7 +8,7 @@ from irtcat import EM, ItemBank, Responses, fit
 from irtcat._common.precision import precision
 from irtcat.fitting.em.m_step import Constraints, m_step
 from irtcat.fitting.em.multidimensional_iteration import StepRule, _newton_step
-from irtcat.latent import MultiEStep, MultiSums
+from irtcat.latent import EStep, ExpectedSums
 from irtcat.models import Design, TwoPL, in_precision
 
 BOUND = 25.0
@@ -98,9 +98,9 @@ def test_the_newton_step_of_several_abilities_is_best_along_a_bound():
             upper=jnp.array([1.0, 9.0]),
         )
         nothing = jnp.zeros(0)
-        belief = MultiEStep(zero, zero, nothing, nothing, nothing, nothing)
+        belief = EStep(zero, zero, nothing, nothing, nothing, nothing)
         gradient, information = jnp.array([[4.0, 2.0]]), jnp.array([[[4.0, 1.0], [1.0, 2.0]]])
-        sums = MultiSums(belief, nothing, None, gradient, information)
+        sums = ExpectedSums(belief, nothing, None, gradient, information)
         rule = StepRule(lengthen=False, rescale=False, full=False, has_missing=False, tied=())
         start = jnp.array([[0.9, 0.0]])
         new = _newton_step(start, sums, 1, jnp.ones(1), constraints, jnp.zeros(()), rule)

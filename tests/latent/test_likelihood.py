@@ -42,7 +42,7 @@ def test_lines_give_what_curves_give(dtype, gaps, sd):
         short = e_step(line, *arguments, **settings, condense=True)
         nodes = np.asarray(grid_nodes(kind), float)
     tolerance = {"float64": 1e-9, "float32": 3e-4}[dtype]
-    names = ("mean", "sd", "square_variance", "log_z")
+    names = ("mean", "covariance", "square_variance", "log_z")
     if dtype == "float64":  # in float32 a node's share is not that exact, only sums over nodes are
         names += ("counts", "totals")
     for name in names:

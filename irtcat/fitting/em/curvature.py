@@ -44,18 +44,18 @@ from irtcat.latent import (
     AdaptiveQuadrature,
     Blocks,
     EStep,
+    ExpectedSums,
     GridQuadrature,
-    MultiEStep,
-    MultiSums,
     Part,
-    Population,
     PopulationDesign,
+    Populations,
     ScaleTransform,
     adaptive_block,
     chain_of,
     grid_nodes,
     grid_posterior,
     item_curves,
+    line_populations,
     n_nodes,
     on_grid_scale,
     part_terms,
@@ -235,11 +235,12 @@ def _add_scores(
     return gram - outer, sums[1] + outer
 
 
-def _line_density(population: Population, theta: Array) -> Float[Array, "nodes groups free"]:
+def _line_density(populations: Populations, theta: Array) -> Float[Array, "nodes groups free"]:
     """Derivatives of each group's log-density by all groups' means and log SDs."""
-    z = (theta[:, None] - population.mean) * jnp.exp(-population.log_sd)
-    eye = jnp.eye(len(population.mean), dtype=z.dtype)
-    by_mean = (z * jnp.exp(-population.log_sd))[..., None] * eye
+    mean, precision = populations.mean[:, 0], 1 / populations.root[:, 0, 0]
+    z = (theta[:, None] - mean) * precision
+    eye = jnp.eye(len(mean), dtype=z.dtype)
+    by_mean = (z * precision)[..., None] * eye
     return jnp.concatenate([by_mean, (z**2 - 1)[..., None] * eye], axis=2)
 
 
@@ -252,7 +253,8 @@ def _line_sums(
     item_weights: Array,
     wide: Blocks | None,
     narrow: Blocks | None,
-    population: Population | None,
+    populations: Populations | None,
+    group: Array | None,
     transform: ScaleTransform | None,
     *,
     window: int,
@@ -266,12 +268,11 @@ def _line_sums(
     estimated.
     """
     n = x.shape[0]
-    model, prior_of = on_grid_scale(unpack(template, params), population, transform)
+    model, prior_of = on_grid_scale(unpack(template, params), populations, transform)
     nodes = transformed_nodes(transform, params.dtype)
     by_population = jnp.zeros((len(nodes), 1, 0), params.dtype)
-    known = is_known or population is None
-    if population is not None and not known:
-        by_population = _line_density(population, nodes)
+    if populations is not None and not is_known:
+        by_population = _line_density(populations, nodes)
     tables = _tables(template, params, nodes[:, None], by_population)
     factors = None
     if template.has_predictors:
@@ -283,16 +284,14 @@ def _line_sums(
         statistics, mask = model.sufficient_statistics(
             x[safe], n_contrasts, has_missing, params.dtype
         )
-        prior = row_priors(prior_of, safe)
+        prior = row_priors(prior_of, group, safe)
         post = posterior_on_grid(model, statistics, mask, first, window, local, item_weights, prior)
         here = tables
         if local:
             here = jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, first, window), tables)
         weight = jnp.where(rows < n, weights[safe], 0)
-        group = jnp.zeros_like(rows)
-        if population is not None and not known:
-            group = population.group[safe]
-        return _add_scores(sums, here, post, (statistics, mask), weight, group, full, factors)
+        of_row = jnp.zeros_like(rows) if group is None or is_known else group[safe]
+        return _add_scores(sums, here, post, (statistics, mask), weight, of_row, full, factors)
 
     sums = _zeros(params, by_population.shape[2], full)
     for blocks, local in ((wide, False), (narrow, True)):
@@ -518,14 +517,13 @@ class OneAbility(Curvature):
             nodes = mean + sd * nodes
         self.nodes = nodes
         self.free = np.asarray(problem.constraints.free)
-        self.population = None
+        self.populations = None
         estimated = np.zeros(0, bool)
         held = np.asarray(problem.held)
         self.is_known = problem.group is None or bool(held.all())
         """Whether no population is estimated: there is one, or all are stated."""
         if problem.group is not None:
-            mean, log_sd = map(jax.device_put, np.asarray(point.population))
-            self.population = Population(mean, log_sd, problem.group)
+            self.populations = line_populations(jax.device_put(np.asarray(point.population)))
         if not self.is_known:
             self.kept = slice(self.free.shape[1])  # with the common slope of a Rasch model
             estimated = np.tile(~held, 2)
@@ -541,7 +539,6 @@ class OneAbility(Curvature):
     def _sums(self, full: bool) -> tuple[FloatArray, FloatArray]:
         """Sums over all subjects."""
         problem = self.problem
-        mean, sd = (np.asarray(array, float) for array in (self.belief.mean, self.belief.sd))
         params = np.asarray(self.point.params)  # the blocks may be on different devices
         fill = problem.fill
         items = fill.items((problem.template, params))
@@ -550,10 +547,10 @@ class OneAbility(Curvature):
             _line_sums(
                 *items, fill.items(block.x, axis=1), block.weights, item_weights,
                 layout.wide, layout.narrow,
-                self.population, problem.transform, window=layout.window,
+                self.populations, problem.group, problem.transform, window=layout.window,
                 has_missing=problem.has_missing, full=full, is_known=self.is_known,
             )
-            for block, layout in problem.laid_out(mean, sd)
+            for block, layout in problem.laid_out(*self.belief.on_line())
         ]  # fmt: skip
         total = _added(blocks)
         if full:
@@ -617,7 +614,7 @@ class OneAbility(Curvature):
     def _by_group(self) -> tuple[Any, FloatArray, FloatArray]:
         """A sum over each group's subjects; means and variances of abilities, standardised."""
         problem, (mean, log_sd) = self.problem, np.asarray(self.point.population, float)
-        theta, sd = np.asarray(self.belief.mean, float), np.asarray(self.belief.sd, float)
+        theta, sd = self.belief.on_line()
         if problem.transform is not None:
             at, unit = (float(value) for value in problem.transform)
             theta, sd = at + unit * theta, unit * sd
@@ -731,7 +728,7 @@ def _item_loss(
 def _complete_of_all(
     point: EMPoint,
     template: ItemModel,
-    sums: MultiSums,
+    sums: ExpectedSums,
     constraints: Constraints,
     *,
     design: PopulationDesign,
@@ -755,7 +752,7 @@ def _complete_of_all(
 def _score_of_all(
     point: EMPoint,
     template: ItemModel,
-    sums: MultiSums,
+    sums: ExpectedSums,
     constraints: Constraints,
     *,
     design: PopulationDesign,
@@ -775,7 +772,7 @@ def _score_of_all(
 class Multidimensional(Curvature):
     """The curvature of a fit of several abilities, by any of their quadratures."""
 
-    def __init__(self, problem: MultiProblem, point: EMPoint, belief: MultiEStep, free: BoolArray):
+    def __init__(self, problem: MultiProblem, point: EMPoint, belief: EStep, free: BoolArray):
         # The errors are those of the estimates from all items, also of those that were set aside.
         self.problem = problem._replace(
             item_weights=jax.device_put(np.ones_like(problem.item_weights))

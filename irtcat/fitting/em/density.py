@@ -9,7 +9,7 @@ import pandas as pd
 from irtcat._common.types import FloatArray
 from irtcat.fitting.em.iteration import EMPoint, EMState, EMUpdate
 from irtcat.fitting.em.multidimensional_iteration import MultiProblem, run_multi_e_step
-from irtcat.latent import Density, GridQuadrature, MultiEStep, log_likelihoods
+from irtcat.latent import Density, EStep, GridQuadrature, log_likelihoods
 from irtcat.models import pack, unpack
 
 INNER_STEPS = 50
@@ -35,10 +35,10 @@ def density_map(density: Density, tolerance: float) -> Any:
 
     def step_map(
         problem: MultiProblem, state: EMState, slack: float, n_steps: int, expand: bool
-    ) -> tuple[EMUpdate, MultiEStep]:
+    ) -> tuple[EMUpdate, EStep]:
         free = np.asarray(state.point.population, float)
         here = with_density(problem, density, free)
-        items = EMState(state.point._replace(population=jnp.zeros(0)), state.mean, state.spread)
+        items = EMState(state.point._replace(population=jnp.zeros(0)), state.mean, state.covariance)
         update, belief = run_multi_e_step(here, items, slack, n_steps, expand)
         mass = np.asarray(belief.mass, float)
         if not density.degree:

@@ -175,12 +175,12 @@ class _Guard:
             "measured_error": self.measured_error,
         }
         points = [state.point, *images]
-        others = [state.mean, state.spread, np.array(self.trace), *(self.jump.history or ())]
+        others = [state.mean, state.covariance, np.array(self.trace), *(self.jump.history or ())]
         return Snapshot(iteration, (points, others), numbers)
 
     def resume(self, snapshot: Snapshot) -> EMState:
         """Undo `snapshot`: restore the guard, and return the state of EM."""
-        (point, image, plain), (mean, sd, trace, *history) = snapshot.arrays
+        (point, image, plain), (mean, covariance, trace, *history) = snapshot.arrays
         numbers = snapshot.numbers
         self.expand, self.best, self.kind = (numbers[k] for k in ("expand", "best", "kind"))
         self.jump.damping, self.jump.length, self.jump.reach = (
@@ -190,7 +190,7 @@ class _Guard:
         self.jump.history = History(*history) if history else None
         self.update = None if image is None else _Images(image, plain, numbers["step"])
         self.trace = trace.tolist()
-        return EMState(point, mean, sd)
+        return EMState(point, mean, covariance)
 
     @property
     def error(self) -> float:

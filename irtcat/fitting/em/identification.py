@@ -186,9 +186,8 @@ def recentred(problem: EMProblem, state: EMState, margin: float) -> tuple[EMProb
     low, high = (mean - reach).min(), (mean + reach).max()
     centre, sd = (low + high) / 2, (high - low) / (2 * LIMIT)
     at, unit = (0.0, 1.0) if problem.transform is None else map(float, problem.transform)
-    moved = EMState(
-        state.point, (at + unit * state.mean - centre) / sd, unit * np.asarray(state.spread) / sd
-    )
+    theta, spread = state.posteriors()
+    moved = EMState.on_line(state.point, (at + unit * theta - centre) / sd, unit * spread / sd)
     return problem._replace(transform=_as_transform(centre, sd, problem.dtype)), moved
 
 
@@ -241,13 +240,13 @@ def start_on_scale(
     """
     first = np.where(np.isnan(fixed), start.params, fixed)
     if problem.group is None:
-        return problem, EMState(problem.start(first), start.mean, start.sd)
+        return problem, EMState.on_line(problem.start(first), start.mean, start.sd)
     params = jax.device_put(first.astype(problem.dtype))
     weights, group = np.asarray(problem.weights, float), np.asarray(problem.group)
     population = _by_group(start.mean, weights, group, len(problem.held))
     point = EMPoint(params, jnp.asarray(population, problem.dtype))
     if free_scale:
-        return problem, EMState(point, start.mean, start.sd)
+        return problem, EMState.on_line(point, start.mean, start.sd)
     if known is None:
         problem = problem._replace(held=jax.device_put(np.arange(len(problem.held)) == 0))
         mean, log_sd = population[:, 0]
@@ -256,7 +255,7 @@ def start_on_scale(
         problem, point = _moved(problem, point, ScaleMap(-known.mean / known.sd, 1 / known.sd))
     values = np.nan_to_num(fixed).astype(problem.dtype)
     point = point._replace(params=jnp.where(np.isnan(fixed), point.params, values))
-    return recentred(problem, EMState(point, start.mean, start.sd), 1.2)
+    return recentred(problem, EMState.on_line(point, start.mean, start.sd), 1.2)
 
 
 def run_covered(
@@ -275,8 +274,7 @@ def run_covered(
     for _ in range(MAX_PLACEMENTS):
         if is_covered(problem, ended.point):
             break
-        moments = np.asarray(ended.belief.mean, float), np.asarray(ended.belief.sd, float)
-        problem, state = recentred(problem, EMState(ended.point, *moments), 1.1)
+        problem, state = recentred(problem, EMState.of(ended.point, ended.belief), 1.1)
         continued = run_em(problem, state, settings._replace(expand=False), progress, None)
         ended = continued._replace(n_iterations=ended.n_iterations + continued.n_iterations)
     return problem, ended
@@ -300,7 +298,7 @@ def best_latent(problem: EMProblem, ended: Ended, group: int = 0) -> tuple[float
     refer to this group, in units of its SD.
     """
     weights = np.asarray(problem.weights, float)
-    mean, sd = np.asarray(ended.belief.mean, float), np.asarray(ended.belief.sd, float)
+    mean, sd = ended.belief.on_line()
     square_variance = np.asarray(ended.belief.square_variance, float)
     if problem.group is not None:
         at, unit = (0.0, 1.0) if problem.transform is None else map(float, problem.transform)

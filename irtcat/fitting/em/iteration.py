@@ -25,10 +25,11 @@ from irtcat.latent import (
     EStep,
     Layout,
     LayoutPlan,
-    Population,
     RowBlock,
     ScaleTransform,
     e_step,
+    line_populations,
+    line_posteriors,
     on_grid_scale,
     transformed_nodes,
 )
@@ -115,17 +116,26 @@ class EMState(NamedTuple):
     Attributes:
         point: where the objective is evaluated next.
         mean: each row's last posterior mean (places the local nodes).
-        spread: each row's last posterior SD; its covariance where there are several abilities.
+        covariance: each row's last posterior covariance.
     """
 
     point: EMPoint
     mean: FloatArray
-    spread: FloatArray
+    covariance: FloatArray
 
     @classmethod
     def of(cls, point: EMPoint, belief: Any) -> "EMState":
         """The state at a point, with the posteriors of an E-step."""
-        return cls(point, np.asarray(belief.mean, float), np.asarray(belief.spread, float))
+        return cls(point, np.asarray(belief.mean, float), np.asarray(belief.covariance, float))
+
+    @classmethod
+    def on_line(cls, point: EMPoint, mean: FloatArray, sd: FloatArray) -> "EMState":
+        """The state with these posterior means and SDs of one ability."""
+        return cls(point, np.asarray(mean)[:, None], np.asarray(sd)[:, None, None] ** 2)
+
+    def posteriors(self) -> tuple[FloatArray, FloatArray]:
+        """Posterior mean and SD of each row, where there is one ability."""
+        return line_posteriors(self.mean, self.covariance)
 
 
 class EMUpdate(NamedTuple):
@@ -172,10 +182,10 @@ def sums_of(
     transform: ScaleTransform | None = None,
 ) -> Sums:
     """Sum an E-step over its subjects; the moments on the scale of the parameters."""
-    mean, sd = belief.mean, belief.sd
+    mean, variance = belief.mean[:, 0], belief.covariance[:, 0, 0]
     if transform is not None:
-        mean, sd = transform.mean + transform.sd * mean, transform.sd * sd
-    row_moments = jnp.stack([weights, weights * mean, weights * (sd**2 + mean**2)])
+        mean, variance = transform.mean + transform.sd * mean, transform.sd**2 * variance
+    row_moments = jnp.stack([weights, weights * mean, weights * (variance + mean**2)])
     if group is None:
         moments = row_moments.sum(1, keepdims=True)
     else:
@@ -395,13 +405,11 @@ def em_map(
     Returns:
         The update of the point, and the E-step at the point.
     """
-    everyone = (
-        None if group is None else Population(point.population[0], point.population[1], group)
-    )
-    model, population = on_grid_scale(unpack(template, point.params), everyone, transform)
+    everyone = None if group is None else line_populations(point.population)
+    model, populations = on_grid_scale(unpack(template, point.params), everyone, transform)
     belief = e_step(
         model, x, weights, item_weights, wide, narrow, window=window, has_missing=has_missing,
-        population=population, condense=True,
+        populations=populations, group=group, condense=True,
     )  # fmt: skip
     sums = sums_of(belief, weights, group, held.shape[0], transform)
     update = em_update(
@@ -425,7 +433,7 @@ def run_e_step(problem: EMProblem, state: EMState, slack: float, n_steps: int, e
     """Lay out the subjects by their last posteriors and apply `em_map`."""
     if problem.engine is not None:
         return problem.engine.em_map(problem, state, slack, n_steps, expand)
-    layout = problem.plan.layout(state.mean, state.spread, slack)
+    layout = problem.plan.layout(*state.posteriors(), slack)
     fill = problem.fill
     template, x, item_weights, constraints = fill.constants(
         problem.template, problem.x, problem.item_weights, problem.constraints

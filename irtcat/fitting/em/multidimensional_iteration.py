@@ -33,9 +33,9 @@ from irtcat.fitting.em.m_step import (
     step_within_bounds,
 )
 from irtcat.latent import (
+    EStep,
+    ExpectedSums,
     Moments,
-    MultiEStep,
-    MultiSums,
     PopulationDesign,
     Quadrature,
     RowBlock,
@@ -129,7 +129,7 @@ def _without_turning(gradient: Array, slopes: Array, item_weights: Array) -> Arr
 
 def _newton_step(
     params: Array,
-    sums: MultiSums,
+    sums: ExpectedSums,
     dims: int,
     item_weights: Array,
     constraints: Constraints,
@@ -160,7 +160,7 @@ def _lengthened(
     template: ItemModel,
     x: Array,
     weights: Array,
-    belief: MultiEStep,
+    belief: EStep,
     moments: Moments,
     constraints: Constraints,
     design: PopulationDesign,
@@ -253,7 +253,7 @@ def _removed_scale(
 @functools.partial(jit, static_argnames=("design", "step_rule", "n_general"))
 def multi_update(
     point: EMPoint,
-    sums: MultiSums,
+    sums: ExpectedSums,
     template: ItemModel,
     x: Array | None,
     weights: Array,
@@ -314,13 +314,13 @@ def multi_update(
     )
 
 
-def sums_at(problem: MultiProblem, state: EMState) -> MultiSums:
+def sums_at(problem: MultiProblem, state: EMState) -> ExpectedSums:
     """The E-step of the problem's rule at a point: one pass over the rows."""
     dtype, running = problem.weights.dtype, []
     for block in problem.blocks():
         nodes: Any = ()
         if problem.rule.is_adaptive:
-            nodes = tuple(filled(array, block, dtype) for array in (state.mean, state.spread))
+            nodes = tuple(filled(array, block, dtype) for array in (state.mean, state.covariance))
         sums = sums_of_block(
             problem.rule, state.point.params, state.point.population, problem.template, block,
             problem.item_weights, nodes, problem.population, problem.has_missing,
@@ -331,8 +331,8 @@ def sums_at(problem: MultiProblem, state: EMState) -> MultiSums:
     total: Any = None
     for sums, n_rows in running:  # the blocks of several devices run at the same time until here
         rows: Any = [np.asarray(array)[:n_rows] for array in sums.belief[:3]]
-        rest: Any = [np.asarray(array) for array in sums.belief[3:]]
-        here = jax.device_get(sums)._replace(belief=MultiEStep(*rows, *rest))
+        rest: Any = [np.asarray(array) for array in sums.belief[3:6]]
+        here = jax.device_get(sums)._replace(belief=EStep(*rows, *rest))
         total = here if total is None else total + here
     return total
 
@@ -346,7 +346,7 @@ def filled(array: Any, block: RowBlock, dtype: np.dtype) -> np.ndarray:
 
 def run_multi_e_step(
     problem: MultiProblem, state: EMState, slack: float, n_steps: int, expand: bool
-) -> tuple[EMUpdate, MultiEStep]:
+) -> tuple[EMUpdate, EStep]:
     """Apply the EM map of the problem's rule (``slack`` is for layouts in one dimension)."""
     del slack
     sums = sums_at(problem, state)

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding
@@ -25,7 +24,7 @@ from irtcat.fitting.em.checkpoint import digest
 from irtcat.fitting.em.iteration import EMProblem, EMState, em_update, sums_of
 from irtcat.fitting.em.start import Sums as StartSums
 from irtcat.fitting.em.start import category_counts, cross_sums
-from irtcat.latent import Blocks, EStep, Layout, LayoutPlan, Population, RowBlock, e_step
+from irtcat.latent import Blocks, EStep, Layout, LayoutPlan, RowBlock, e_step, line_populations
 from irtcat.models import unpack
 from irtcat.scoring import row_blocks
 
@@ -224,7 +223,7 @@ class Sharded:
         self, problem: EMProblem, state: EMState, slack: float, n_steps: int, expand: bool
     ) -> Any:
         """See `irtcat.fitting.em.iteration.em_map`."""
-        wide, narrow, window = self._layout(problem, state.mean, state.spread, slack)
+        wide, narrow, window = self._layout(problem, *state.posteriors(), slack)
         group = None if problem.group is None else self._rows(problem.group)
         out = _em_map(
             *self._replicate((state.point, problem.template)),
@@ -305,14 +304,13 @@ def _em_map(
 
     def on_device(point, template, item_weights, x, weights, group, wide, narrow):
         model = unpack(template, point.params)
-        mean, log_sd = point.population
-        population = None if group is None else Population(mean, log_sd, group)
+        populations = None if group is None else line_populations(point.population)
         belief = e_step(
             model, x, weights, item_weights, wide, narrow, window=window, has_missing=has_missing,
-            population=population, condense=True,
+            populations=populations, group=group, condense=True,
         )  # fmt: skip
         sums = jax.lax.psum(sums_of(belief, weights, group, held.shape[0]), AXIS)
-        return sums, _gather(jnp.stack(belief[:4]), 1)
+        return sums, _gather(belief.line_moments(), 1)
 
     shared, split = P(), P(AXIS)
     specs = (shared, shared, shared, split, split, split, split, split)
@@ -322,12 +320,4 @@ def _em_map(
     update = em_update(
         point, template, sums, item_weights, constraints, held, n_steps, expand, tied, scaled
     )
-    mean, sd, square_variance, log_z = stats[:, slots]
-    return update, EStep(
-        mean=mean,
-        sd=sd,
-        square_variance=square_variance,
-        log_z=log_z,
-        counts=sums.counts,
-        totals=sums.totals,
-    )
+    return update, EStep.of_line(stats[:, slots], sums.counts, sums.totals)

@@ -21,7 +21,7 @@ from irtcat.fitting.em.iteration import EMProblem, EMState, Sums, em_update, sum
 from irtcat.fitting.em.start import Sums as StartSums
 from irtcat.fitting.em.start import category_counts, cross_sums
 from irtcat.io.source import ResponseSource, chunks
-from irtcat.latent import EStep, Layout, LayoutPlan, Population, RowBlock, e_step
+from irtcat.latent import EStep, Layout, LayoutPlan, RowBlock, e_step, line_populations
 from irtcat.models import unpack
 from irtcat.scoring import row_blocks
 
@@ -145,7 +145,7 @@ class Streamed:
         self, problem: EMProblem, state: EMState, slack: float, n_steps: int, expand: bool
     ) -> Any:
         """See `irtcat.fitting.em.iteration.em_map`."""
-        layouts = self._layouts(problem, state.mean, state.spread, slack)
+        layouts = self._layouts(problem, *state.posteriors(), slack)
         weights = np.asarray(problem.weights)
         stats = np.empty((4, self.n_rows), weights.dtype)
         sums: Sums | None = None
@@ -164,15 +164,7 @@ class Streamed:
             problem.held, jnp.int32(n_steps), jnp.asarray(expand), tied=problem.tied,
             scaled=problem.scaled,
         )  # fmt: skip
-        mean, sd, square_variance, log_z = map(jnp.asarray, stats)
-        return update, EStep(
-            mean=mean,
-            sd=sd,
-            square_variance=square_variance,
-            log_z=log_z,
-            counts=sums.counts,
-            totals=sums.totals,
-        )
+        return update, EStep.of_line(jnp.asarray(stats), sums.counts, sums.totals)
 
     def laid_out(
         self, problem: EMProblem, mean: FloatArray, sd: FloatArray
@@ -197,10 +189,9 @@ def _chunk_sums(
     point, template, x, weights, item_weights, group, wide, narrow, held, *, window, has_missing
 ):
     """The E-step of one chunk: its sums, and the moments of its subjects."""
-    mean, log_sd = point.population
-    population = None if group is None else Population(mean, log_sd, group)
+    populations = None if group is None else line_populations(point.population)
     belief = e_step(
         unpack(template, point.params), x, weights, item_weights, wide, narrow, window=window,
-        has_missing=has_missing, population=population, condense=True,
+        has_missing=has_missing, populations=populations, group=group, condense=True,
     )  # fmt: skip
-    return sums_of(belief, weights, group, held.shape[0]), jnp.stack(belief[:4])
+    return sums_of(belief, weights, group, held.shape[0]), belief.line_moments()
