@@ -69,7 +69,6 @@ INTERNAL = (
     Layout,
     LayoutPlan,
     Moments,
-    ExpectedSums,
     Part,
     PopulationDesign,
     Populations,
