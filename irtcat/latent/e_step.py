@@ -1,6 +1,6 @@
 """The result of an E-step, by any quadrature, of one ability or several."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax.numpy as jnp
 import numpy as np
@@ -28,20 +28,20 @@ class EStep(NamedTuple):
             on the line.
     """
 
-    mean: Float[Array | np.ndarray, "subjects dims"]
-    covariance: Float[Array | np.ndarray, "subjects dims dims"]
-    log_z: Float[Array | np.ndarray, " subjects"]
-    counts: Float[Array | np.ndarray, "contrasts nodes items"]
-    totals: Array | np.ndarray
-    mass: Array | np.ndarray | None = None
-    square_variance: Float[Array | np.ndarray, " subjects"] | None = None
+    mean: Float[Array, "subjects dims"]
+    covariance: Float[Array, "subjects dims dims"]
+    log_z: Float[Array, " subjects"]
+    counts: Float[Array, "contrasts nodes items"]
+    totals: Array
+    mass: Any = None
+    square_variance: Any = None
 
     @classmethod
     def of_line(
-        cls, moments: Float[Array | np.ndarray, "four subjects"], counts: Array, totals: Array
+        cls, moments: Float[Array | np.ndarray, "four subjects"], counts: Any, totals: Any
     ) -> "EStep":
         """The E-step of one ability, from its `line_moments`."""
-        mean, variance, square_variance, log_z = moments
+        mean, variance, square_variance, log_z = cast(Array, moments)
         return cls(
             mean=mean[:, None],
             covariance=variance[:, None, None],
@@ -60,7 +60,7 @@ class EStep(NamedTuple):
 
     def on_line(self) -> tuple[FloatArray, FloatArray]:
         """Posterior mean and SD of each subject, where there is one ability."""
-        return line_posteriors(self.mean, self.covariance)
+        return line_posteriors(np.asarray(self.mean), np.asarray(self.covariance))
 
 
 def line_posteriors(mean: FloatArray, covariance: FloatArray) -> tuple[FloatArray, FloatArray]:
