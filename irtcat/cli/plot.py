@@ -22,6 +22,7 @@ FIGURES = {
     "bank": ("curves", "information"),
     "scores": ("ranked",),
     "predictions": ("ranked",),
+    "groups": ("ranked",),
     "board": ("ranking",),
     "gaps": ("gaps",),
     "headroom": ("headroom",),
@@ -48,8 +49,8 @@ def _read(path: str) -> "Result":
 @command_of(
     "",
     argument("result", read=_read,
-             help="A bank, a table of irtcat score, predict, leaderboard or headroom, or a folder "
-             "of irtcat scale."),
+             help="A bank, a table of irtcat score, predict, groups, leaderboard or headroom, or a "
+             "folder of irtcat scale."),
     result("figure.svg", writes=check_figure, help="File to write (.png, .svg or .pdf)."),
     option("what",
            help="For a bank curves or information; for scales information, curves, retained, "

@@ -29,11 +29,11 @@ def ranked(table: pd.DataFrame) -> "Figure":
         table: `Ability.to_frame()`, `Prediction.to_frame()` or `Groups.to_frame()`, or the output
             of the commands score, predict and groups: theta and se, or score, lower and upper.
             Without lower and upper the interval is 1.96 standard errors either side.
-            Letters of groups are shown beside the names.
 
     Returns:
-        The figure, the best on top; up to 40 subjects are named. More are a line with a band, with
-        numbered ranks and five names.
+        The figure, the best on top; up to 40 subjects are named, with the letters of their groups
+        on the left and the ranks that they may have on the right, where the table has them. More
+        are a line with a band, with numbered ranks and five names.
         Subjects without an estimate (NaN) and intervals with an infinite end are not drawn.
 
     Raises:
@@ -72,6 +72,7 @@ def ranked(table: pd.DataFrame) -> "Figure":
         axes.plot(middle, rank, "o", color=COLOURS[0], markersize=5)
         axes.set_yticks(rank, names)
         axes.set_ylim(n + 0.5, 0.5)
+        _show_ranks(axes, rank, rows)
     else:
         axes.fill_betweenx(rank[finite], low[finite], high[finite], color=COLOURS[0], alpha=0.25,
                            linewidth=0)  # fmt: skip
@@ -89,6 +90,25 @@ def ranked(table: pd.DataFrame) -> "Figure":
             axes.set_xlim(right=min(axes.get_xlim()[1], 1.01))  # the dot of 100 % is not cut
     tidy(axes)
     return figure
+
+
+def _show_ranks(axes: "Axes", rank: np.ndarray, rows: pd.DataFrame) -> None:
+    """The possible ranks of each subject, on the right."""
+    if not {"rank_lower", "rank_upper"} <= set(rows) or rows["rank_lower"].isna().all():
+        return
+    right = axes.secondary_yaxis("right")
+    ends = zip(rows["rank_lower"], rows["rank_upper"], strict=True)
+    right.set_yticks(rank, [_ranks_text(*pair) for pair in ends])
+    right.set_ylabel("Possible ranks")
+    right.spines["right"].set_visible(False)
+    right.tick_params(length=0)
+
+
+def _ranks_text(lower: float, upper: float) -> str:
+    """The ranks that a subject may have; empty if they are not known."""
+    if not np.isfinite([lower, upper]).all():
+        return ""
+    return f"{lower:,.0f}" if lower == upper else f"{lower:,.0f} to {upper:,.0f}"
 
 
 def _name_some(

@@ -22,6 +22,9 @@ def _results(tmp_path, monkeypatch):
     rows = [("random", "mean", k, 0.5 + k / 100) for k in (10, 30)]
     board = pd.DataFrame(rows, columns=["strategy", "estimator", "n_items", "kendall"])
     board.assign(seed=0).to_csv("board.csv", index=False)
+    groups = {"subject": ["x", "y"], "score": [0.7, 0.6], "lower": 0.5, "upper": 0.8,
+              "rank_lower": 1, "rank_upper": 2, "letters": "a"}  # fmt: skip
+    pd.DataFrame(groups).to_csv("groups.csv", index=False)
 
 
 def run(*arguments):
@@ -68,6 +71,7 @@ def test_report_refuses_what_it_cannot_read():
         ("bank.npz", "--what", "information", "--items", "i1,i2"),
         ("board.csv", "--metric", "kendall"),
         ("scores.csv",),
+        ("groups.csv",),
     ],
 )
 def test_plot(arguments, tmp_path):

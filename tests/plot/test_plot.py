@@ -9,6 +9,7 @@ import pytest
 from irtcat import InputError, ItemBank, plot
 from irtcat.agreement import correlation_matrix as correlate
 from irtcat.bank import expected_se, test_information
+from irtcat.leaderboard import groups
 
 GRID = np.linspace(-3, 3, 13)
 
@@ -162,6 +163,26 @@ def test_subjects_in_order_with_their_intervals(key):
     np.testing.assert_allclose(drawn, wanted)
     many = pd.DataFrame({"subject": range(60), "theta": np.arange(60.0), "se": 1.0})
     assert plot.ranked(many).axes[0].get_ylabel() == "Rank"
+
+
+def test_groups_have_letters_and_possible_ranks():
+    bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 300))
+    found = groups(bank.simulate([1.0, 0.95, -1.0, -2.0], seed=1))
+    axes = plot.ranked(found.to_frame()).axes[0]
+    names = [text.get_text() for text in axes.get_yticklabels()]
+    assert names == [f"{name}  {row.letters}" for name, row in found.table.iterrows()]
+    right = axes.child_axes[0]
+    assert [text.get_text() for text in right.get_yticklabels()] == ["1 to 2", "1 to 2", "3", "4"]
+    assert right.get_ylabel() == "Possible ranks"
+    without = found.to_frame().drop(columns=["rank_lower", "letters"])
+    assert plot.ranked(without).axes[0].child_axes == []
+
+
+def test_the_ranks_of_a_subject_without_a_score_are_empty():
+    table = pd.DataFrame({"subject": ["x", "y"], "score": [0.9, 0.8], "lower": 0.7, "upper": 1.0,
+                          "rank_lower": [1.0, np.nan], "rank_upper": [1200.0, np.nan]})  # fmt: skip
+    right = plot.ranked(table).axes[0].child_axes[0]
+    assert [text.get_text() for text in right.get_yticklabels()] == ["1 to 1,200", ""]
 
 
 def test_the_axis_says_what_is_drawn(bank):
