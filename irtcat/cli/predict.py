@@ -76,13 +76,13 @@ def command(o: Options) -> Output:
     else:
         prediction = _by_form(o)
     frame, groups = prediction.to_frame(), prediction.groups
-    o.write("out", frame, "predictions")
+    whose = {"estimand": prediction.estimand, "ranks_of": prediction.ranks_of}
+    o.write("out", frame.assign(**whose), "predictions")
     if o.beats is not None:
         o.write("beats", prediction.beats(), "probabilities")
     document = {
         "estimator": o.estimator, "expect": o.expect, "level": o.level,
-        "estimand": prediction.estimand, "ranks_of": prediction.ranks_of,
-        "out": o.out, "beats": o.beats,
+        **whose, "out": o.out, "beats": o.beats,
         "subjects": records(frame), "groups": None if groups is None else records(groups),
     }  # fmt: skip
     best = frame.sort_values("score", ascending=False, kind="stable")

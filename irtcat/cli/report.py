@@ -6,7 +6,7 @@ from typing import Any
 import typer
 
 from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._options import KEY_FILE, MISMATCH, RESPONSES_OPTION, argument, result
+from irtcat.cli._options import KEY_FILE, MISMATCH, RESPONSES_OPTION, argument, option, result
 from irtcat.cli._session import read_key
 from irtcat.cli.plot import FIGURES
 
@@ -32,6 +32,9 @@ def _read(paths: list[str]) -> list[Any]:
     "title",
     RESPONSES_OPTION,
     MISMATCH,
+    option("estimand", choices="irtcat.prediction.estimands.ESTIMANDS",
+           help="Whose scores those of sessions, and the groups of the responses, are: {names}; by "
+           "default the models' over reruns where models are evaluated, else on items like these."),
     KEY_FILE,
     csv=False,
 )  # fmt: skip
@@ -56,7 +59,7 @@ def command(o: Options) -> Output:
         ]  # fmt: skip
     report.write(
         results, o.out, title=o.title, responses=o.responses, mismatch=o.mismatch,
-        progress=o.progress,
+        estimand=o.estimand, progress=o.progress,
     )  # fmt: skip
     size = o.out.stat().st_size
     kinds = [{"name": r.name, "kind": r.kind, "path": r.path} for r in results]

@@ -49,8 +49,8 @@ EXPECTED = {
 
 WHOSE = {
     "run": "these runs",
-    "model": "the models over reruns",
-    "domain": "the models on items like these",
+    "model": "the {subjects} over reruns",
+    "domain": "the {subjects} on items like these",
 }
 NOISE_SOURCES = {
     "": "",
@@ -61,16 +61,32 @@ NOISE_SOURCES = {
 """How the estimands, and the sources of the noise of the runs, are called in one line."""
 
 
-def whose_scores(estimand: str, ranks_of: str, noise_source: str, n_items: int) -> str:
+def whose(estimand: str, subjects: str = "models") -> str:
+    """Whose scores they are, in words.
+
+    Example:
+        >>> whose("domain")
+        'the models on items like these'
+    """
+    return WHOSE[estimand].format(subjects=subjects)
+
+
+def whose_scores(
+    estimand: str, ranks_of: str, noise_source: str = "", n_items: int | None = None
+) -> str:
     """A sentence: whose scores and ranks these are, and how the noise of runs is known.
 
     Example:
         >>> whose_scores("run", "model", "trials", 90)
         'Scores on all 90 items are of these runs, ranks of the models over reruns (run noise from \
 the trials).'
+        >>> whose_scores("model", "")
+        'Scores are of the models over reruns.'
     """
-    both = f"Scores on all {n_items} items"
-    text = f"{both} are of {WHOSE[estimand]}, ranks of {WHOSE[ranks_of]}"
+    both = "Scores" if n_items is None else f"Scores on all {n_items} items"
+    text = f"{both} are of {whose(estimand)}"
     if estimand == ranks_of:
-        text = f"{both} and ranks are of {WHOSE[estimand]}"
+        text = f"{both} and ranks are of {whose(estimand)}"
+    elif ranks_of:
+        text += f", ranks of {whose(ranks_of)}"
     return f"{text}{NOISE_SOURCES[noise_source]}."

@@ -10,15 +10,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import InputError, argument_error
+from irtcat._common.checks import InputError, argument_error, check_choice
 from irtcat._common.progress import Progress, ProgressOption, Steps, part_of, with_progress
 from irtcat._files.writing import check_target, replacing
+from irtcat.prediction.estimands import ESTIMANDS
 from irtcat.report import tables as _tables
 from irtcat.report.blocks import Section
 from irtcat.report.headline import headline, word_for
 from irtcat.report.names import item_names, listed
 from irtcat.report.page import page
-from irtcat.report.ranking import Ranking, ranking_of, ranking_section, score_text, session_text
+from irtcat.report.ranking import (
+    Ranking,
+    Reference,
+    ranking_of,
+    ranking_section,
+    score_text,
+    session_text,
+)
 from irtcat.report.reading import Result, read
 from irtcat.report.remarks import Note
 from irtcat.responses import Responses
@@ -43,7 +51,8 @@ MANY_RESPONSES = 3_000_000
 @with_progress("Building the report")
 def build(
     results: Any, *, title: str = "Evaluation report", responses: Responses | None = None,
-    day: date | None = None, mismatch: str = "refuse", progress: ProgressOption = None,
+    day: date | None = None, mismatch: str = "refuse", estimand: str | None = None,
+    progress: ProgressOption = None,
 ) -> str:  # fmt: skip
     """Build one self-contained HTML page of results.
 
@@ -63,6 +72,10 @@ def build(
         day: the date on the page; today by default.
         mismatch: whether the responses may have been answered under other conditions than those of
             the banks and sessions, as for `irtcat.score`.
+        estimand: whose scores the sessions' scores, and the groups and ranks of complete responses
+            are: "run", "model" (over reruns) or "domain" (items like these). By default sessions
+            are as for `irtcat.predict`, groups of models "model" and of other subjects "domain".
+            Other results say themselves whose scores they have.
         progress: True to show the time left on stderr, or a function that is called as
             ``progress(done, total, text)`` for the ranking and every result.
 
@@ -82,6 +95,8 @@ def build(
         raise argument_error("title", "a text", title)
     if responses is not None and not isinstance(responses, Responses):
         raise argument_error("responses", "Responses", type(responses).__name__)
+    if estimand is not None:
+        check_choice("estimand", estimand, ESTIMANDS)
     items = results if isinstance(results, (list, tuple)) else [results]
     loaded = _with_unique_names([read(item) for item in items])
     if not loaded:
@@ -96,12 +111,12 @@ def build(
     n_parts = 2 + len(loaded)  # the ranking, the results, and the data
     begin = Steps(progress, n_parts)
     begin("Ranking")
-    ranking = ranking_of(loaded, responses, part_of(progress, 0, n_parts), mismatch)
+    ranking = ranking_of(loaded, responses, part_of(progress, 0, n_parts), mismatch, estimand)
     context = _Context(
         truth=truth,
         names=names,
         ranking=ranking,
-        score_text=_score_text(ranking, responses, mismatch),
+        score_text=_score_text(ranking, Reference(responses, mismatch, estimand)),
     )
     sections = _result_sections(loaded, context, begin)
     if responses is not None:
@@ -145,15 +160,13 @@ class _Context:
     score_text: Callable[["Session"], str]
 
 
-def _score_text(
-    ranking: Ranking | None, responses: Responses | None, mismatch: str
-) -> Callable[["Session"], str]:
+def _score_text(ranking: Ranking | None, reference: Reference) -> Callable[["Session"], str]:
     """The full score of a session in words: the one of the ranking, if that has the subject."""
     rows = ranking.by_name if ranking is not None and ranking.by == "score" else {}
 
     def of(session: "Session") -> str:
         row = rows.get(session.head["subject"] or session.id)
-        return session_text(session, responses, mismatch) if row is None else score_text(row)
+        return session_text(session, reference) if row is None else score_text(row)
 
     return of
 
@@ -161,7 +174,7 @@ def _score_text(
 def write(
     results: Any, path: str | os.PathLike[str], *, title: str = "Evaluation report",
     responses: Responses | None = None, day: date | None = None,
-    mismatch: str = "refuse", progress: ProgressOption = None,
+    mismatch: str = "refuse", estimand: str | None = None, progress: ProgressOption = None,
 ) -> Path:  # fmt: skip
     """Write the page of `build` to a file atomically.
 
@@ -172,6 +185,7 @@ def write(
         responses: see `build`.
         day: see `build`.
         mismatch: see `build`.
+        estimand: see `build`.
         progress: see `build`.
 
     Returns:
@@ -182,8 +196,9 @@ def write(
     """
     check_target(path)
     text = build(
-        results, title=title, responses=responses, day=day, mismatch=mismatch, progress=progress
-    )
+        results, title=title, responses=responses, day=day, mismatch=mismatch, estimand=estimand,
+        progress=progress,
+    )  # fmt: skip
     with replacing(path) as file:
         file.write(text.encode("utf-8"))
     return Path(path)
@@ -242,21 +257,20 @@ HEADROOM = "The difficulty of each test set, and how well it still distinguishes
 PLAN = "The number of items, k, that ranks two subjects with this gap reliably, by sampling design."
 LINK = "The common items of two banks, and the differences of their parameters on one scale."
 KEPT = "Selected training examples, with the value on which the selection is based."
-ESTIMANDS = (
+WHOSE = (
     "The estimand says whose scores: these runs' (run), the models' over reruns (model), on such "
     "items (domain), or the training recipes' over seeds (recipe)."
 )
 COMPARISON = (
     "Whether a new model is better or worse than an old one, in score units, or with the scale "
-    f"ratio in shares of the old score. {ESTIMANDS}"
+    f"ratio in shares of the old score. {WHOSE}"
 )
 GROUPS = (
-    "Models that share a letter cannot be distinguished; all rank intervals hold together. "
-    f"{ESTIMANDS}"
+    f"Models that share a letter cannot be distinguished; all rank intervals hold together. {WHOSE}"
 )
 BEST = (
     "The best of several models: the score that was observed is too high, as the model was chosen "
-    f"for it; the score and its interval are corrected for that. {ESTIMANDS}"
+    f"for it; the score and its interval are corrected for that. {WHOSE}"
 )
 
 TESTS = {

@@ -123,6 +123,12 @@ def _name(row: Standing) -> str:
     return shorter(row.name, MOST_LETTERS)
 
 
+def _names(rows: Sequence[Standing]) -> str:
+    """The first three names, and how many more there are."""
+    names = ", ".join(_name(row) for row in rows[:3])
+    return f"{names} and {len(rows) - 3:,} more" if len(rows) > 3 else names
+
+
 def _best(ranking: Ranking, word: str) -> list[str]:
     """Who is best, and whether it is clearly so."""
     first, *others = ranking.rows
@@ -131,7 +137,8 @@ def _best(ranking: Ranking, word: str) -> list[str]:
         if first.rank is not None and first.n_calibrated:
             rank = f" That is rank {first.rank:,} of {first.n_calibrated + 1:,}"
             if first.rank_lower is not None and first.rank_upper is not None:
-                rank += f" ({first.rank_lower:,} to {first.rank_upper:,})"
+                again = " over reruns" if first.ranks_of == "model" else ""
+                rank += f" ({first.rank_lower:,} to {first.rank_upper:,}{again})"
             rank += f" among the calibrated {word}s."
         return [f"{_name(first)} reaches {_value(first, ranking)}.{rank}"]
     if ranking.firsts:
@@ -141,16 +148,13 @@ def _best(ranking: Ranking, word: str) -> list[str]:
     rivals = int((1 - ahead > POSSIBLE).sum())
     tied = _tied(ranking)
     if tied:
-        names = ", ".join(_name(row) for row in (first, *tied)[:3])
-        more = f" and {len(tied) - 2:,} more" if len(tied) > 2 else ""
-        tie = f"{names}{more} share the first place with {_value(first, ranking)}."
-        return [
-            tie,
-            f"{rivals:,} of the other {len(others):,} {word}s may be as good.",
-        ]
+        tie = f"{_names([first, *tied])} share the first place with {_value(first, ranking)}."
+        as_good = f"{rivals:,} of the other {len(others):,} {word}s may be as good."
+        return [tie, as_good + _again(ranking, word, is_clear=False)]
     lead = f"{_name(first)} is best with {_value(first, ranking)}."
     follower = f"{_name(second)} with {_value(second, ranking)}"
-    if p >= CLEAR and not rivals:
+    is_clear = p >= CLEAR and not rivals
+    if is_clear:
         verdict = f"It is clearly ahead of all others; the next is {follower}."
     elif p >= LIKELY:
         verdict = (
@@ -163,7 +167,28 @@ def _best(ranking: Ranking, word: str) -> list[str]:
         )
     if rivals > 1:
         verdict += f" {rivals:,} of the other {len(others):,} {word}s may be as good."
-    return [lead, verdict]
+    return [lead, verdict + _again(ranking, word, is_clear=is_clear)]
+
+
+AGAIN = {
+    "run": (
+        " Whether a rerun would agree is not shown: the scores are of these runs.",
+        " A rerun may put another one first.",
+    ),
+    "model": (" A rerun would agree.", " A rerun may put another one first."),
+    "domain": (
+        " So it is on other items of this kind.",
+        " A test of other items may put another one first.",
+    ),
+    "": ("", ""),
+}
+"""Whether the first would be first again, by whose scores they are: if it is clearly so, or not."""
+
+
+def _again(ranking: Ranking, word: str, *, is_clear: bool) -> str:
+    """A sentence: would a rerun of the models, or a test of other items, agree?"""
+    is_known = word == "model" or ranking.estimand == "domain"
+    return AGAIN[ranking.estimand if is_known else ""][0 if is_clear else 1]
 
 
 def _best_of_groups(ranking: Ranking, word: str) -> list[str]:
@@ -171,18 +196,12 @@ def _best_of_groups(ranking: Ranking, word: str) -> list[str]:
     first, second = ranking.rows[:2]
     lead = f"{_name(first)} has the highest score: {_value(first, ranking)}."
     may = len(ranking.firsts)
-    again = {"model": " A rerun would agree.", "domain": " So it is on other items of this kind."}
+    of_all = f"{may:,} of the {len(ranking.rows):,} {word}s may be"
+    verdict = f"It is not clearly the best: {of_all} ({_names(ranking.firsts)})."
     if may == 1:
         follower = f"the next is {_name(second)} with {_value(second, ranking)}"
         verdict = f"It is clearly ahead of all others; {follower}."
-        return [lead, verdict + again.get(ranking.estimand, "")]
-    doubts = {"model": "a rerun", "domain": "a test of other items"}
-    doubt = doubts.get(ranking.estimand, "another test")
-    return [
-        lead,
-        f"It is not clearly the best: {may:,} of the {len(ranking.rows):,} {word}s may be, and "
-        f"{doubt} may put another one first.",
-    ]
+    return [lead, verdict + _again(ranking, word, is_clear=may == 1)]
 
 
 def _tied(ranking: Ranking) -> list[Standing]:

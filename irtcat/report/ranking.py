@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,7 @@ from irtcat._common.progress import Progress, Steps, part_of
 from irtcat._common.types import FloatArray
 from irtcat.cat import FullScore
 from irtcat.prediction import OUT_OF_RANGE
+from irtcat.prediction.flags import WHOSE, whose, whose_scores
 from irtcat.report.blocks import Block, Section, bar, column, points, shorter, table
 from irtcat.report.reading import Result
 from irtcat.report.remarks import Note
@@ -34,13 +35,6 @@ LEAST_CALIBRATION = 8
 UNLIKE = "The model appears unlike the calibrated ones: "
 FLAG_OF = {reason: flag for flag, reason in OUT_OF_RANGE.items()}
 
-WHOSE = {
-    "run": "these runs",
-    "model": "the models over reruns",
-    "domain": "benchmarks of other items of this kind",
-}
-"""Whose scores are meant, by estimand."""
-
 MEASURES = {"score": ("Score", True), "theta": ("Ability θ", False), "observed": ("Score", True)}
 """What a ranking can be by: its label, and whether it is a share."""
 
@@ -62,6 +56,8 @@ class Standing:
         rank_upper: worst rank in the interval.
         n_calibrated: number of calibrated models.
         letters: models that share a letter cannot be distinguished; "" if not known.
+        estimand: whose score the interval is for: "run", "model" or "domain"; "" if not known.
+        ranks_of: whose scores the ranks and letters are of; "" if not known.
         flags: what is uncertain about it.
         source: name of the result that it comes from.
         cost: cost of the items run, and of all items; None if not known.
@@ -79,6 +75,8 @@ class Standing:
     rank_upper: int | None = None
     n_calibrated: int = 0
     letters: str = ""
+    estimand: str = ""
+    ranks_of: str = ""
     flags: tuple[str, ...] = ()
     source: str = ""
     cost: tuple[float, float] | None = None
@@ -93,14 +91,22 @@ class Ranking:
         rows: the models.
         others: names of models with a second estimate from another result, which is not shown.
         n_items: number of items of the benchmark; None if not known.
-        estimand: whose scores the intervals, ranks and letters of "observed" are; "" if not known.
     """
 
     by: str
     rows: tuple[Standing, ...]
     others: tuple[str, ...] = ()
     n_items: int | None = None
-    estimand: str = ""
+
+    @property
+    def estimand(self) -> str:
+        """Whose scores the intervals are for; "" if that is not known or not the same for all."""
+        return _common(row.estimand for row in self.rows)
+
+    @property
+    def ranks_of(self) -> str:
+        """Whose scores the ranks are of; "" if that is not known or not the same for all."""
+        return _common(row.ranks_of for row in self.rows)
 
     @property
     def by_name(self) -> dict[str, Standing]:
@@ -150,6 +156,12 @@ class _Found:
             self.others.append(row.name)
 
 
+def _common(estimands: Iterable[str]) -> str:
+    """The only one of some estimands; "" for several."""
+    different = set(estimands)
+    return different.pop() if len(different) == 1 else ""
+
+
 def _z(level: float | None) -> float:
     return Z if level is None else NORMAL.inv_cdf(0.5 + level / 2)
 
@@ -169,6 +181,7 @@ def ranking_of(
     responses: Responses | None,
     progress: Progress | None = None,
     mismatch: str = "refuse",
+    estimand: str | None = None,
 ) -> Ranking | None:
     """The ranking of all models in the results; None without any.
 
@@ -178,32 +191,24 @@ def ranking_of(
     by their share of points in complete responses, with letters and rank intervals (see
     `irtcat.leaderboard.groups`).
     """
-    by, found = "score", _scores(results, responses, progress, mismatch)
-    estimand = ""
+    reference = Reference(responses, mismatch, estimand)
+    by, found = "score", _scores(results, reference, progress)
     if not found.rows:
         tables = [r for r in results if r.kind == "scores" and "theta" in r.value]
         by, found = "theta", _Found.of(row for table in tables for row in _abilities(table))
     tables = [r for r in results if r.kind == "groups"]
     if not found.rows and tables:
         by, found = "observed", _Found.of(row for table in tables for row in _grouped(table))
-        named = {_text(name) for table in tables for name in table.value.get("estimand", [""])}
-        estimand = named.pop() if len(named) == 1 else ""
     if not found.rows and responses is not None:
-        by, (rows_observed, estimand) = "observed", _observed(responses, results)
-        found = _Found.of(rows_observed)
+        by, found = "observed", _Found.of(_observed(responses, results, estimand))
     if not found.rows:
         return None
     rows = sorted(found.rows.values(), key=lambda row: -row.score)
     n_items = _n_items(results, responses)
-    return Ranking(by, tuple(rows), tuple(found.others), n_items, estimand)
+    return Ranking(by=by, rows=tuple(rows), others=tuple(found.others), n_items=n_items)
 
 
-def _scores(
-    results: Sequence[Result],
-    responses: Responses | None,
-    progress: Progress | None,
-    mismatch: str,
-) -> _Found:
+def _scores(results: Sequence[Result], reference: "Reference", progress: Progress | None) -> _Found:
     """The scores of evaluations and predictions, of sessions, and of evaluations by the bank."""
     found = _Found()
     n_run = {len(result.value) for result in results if result.kind == "subset"}
@@ -221,7 +226,7 @@ def _scores(
     stores = [result for result in results if result.kind == "sessions"]
     for number, result in enumerate(stores):
         part = part_of(progress, number, len(stores))
-        for row in session_standings(result, responses, mismatch, part):
+        for row in session_standings(result, reference, part):
             found.add(row, same_run=row.name in in_runs or row.name in found.rows)
     for row in evaluations:
         found.add(row)
@@ -275,6 +280,8 @@ def _evaluated(result: Result) -> Standing | None:
         rank_lower=_whole(_number(document, "rank_lower")),
         rank_upper=_whole(_number(document, "rank_upper")),
         n_calibrated=int(_number(document, "n_calibrated") or 0),
+        estimand=_estimand(document.get("estimand")),
+        ranks_of=_estimand(document.get("ranks_of")),
         flags=tuple(flags),
         source=result.name,
         cost=None if costs[0] is None or costs[1] is None else (costs[0], costs[1]),
@@ -299,6 +306,8 @@ def _predicted(result: Result, n_items: int | None) -> list[Standing]:
                 rank=_whole(row.get("rank")),
                 rank_lower=_whole(row.get("rank_lower")),
                 rank_upper=_whole(row.get("rank_upper")),
+                estimand=_estimand(row.get("estimand")),
+                ranks_of=_estimand(row.get("ranks_of")),
                 flags=tuple(flags),
                 source=result.name,
             )
@@ -310,8 +319,27 @@ def _text(value: Any) -> str:
     return "" if value is None or value != value else str(value)
 
 
+def _estimand(value: Any) -> str:
+    """A known estimand, else ""."""
+    return value if isinstance(value, str) and value in WHOSE else ""
+
+
+class Reference(NamedTuple):
+    """The responses to the full benchmark, and how they are used.
+
+    Attributes:
+        responses: of the calibrated subjects; None without any.
+        mismatch: whether they may have been answered under other conditions.
+        estimand: whose scores are estimated; None for the default.
+    """
+
+    responses: Responses | None = None
+    mismatch: str = "refuse"
+    estimand: str | None = None
+
+
 def session_standings(
-    result: Result, responses: Responses | None, mismatch: str, progress: Progress | None
+    result: Result, reference: Reference, progress: Progress | None
 ) -> list[Standing]:
     """The standings of the sessions of a store, unless it holds more than are drawn."""
     from irtcat.report.sessions import MOST, opened_sessions
@@ -323,16 +351,17 @@ def session_standings(
         for name, session in shown.items():
             begin(f"Score of session {name}")
             if int(session.state.scored):
-                score = session_score(session, responses, mismatch)
+                score = session_score(session, reference)
                 rows.append(_as_standing(session, score, result.name))
         return rows
 
 
-def session_score(session: "Session", responses: Responses | None, mismatch: str) -> FullScore:
-    """The full score of a session, with ``responses`` as the calibration where they fit.
+def session_score(session: "Session", reference: Reference) -> FullScore:
+    """The full score of a session, with the responses as the calibration where they fit.
 
     They fit where they hold all items of the bank for enough other subjects.
     """
+    responses, mismatch, estimand = reference
     if responses is not None:
         name = session.head["subject"] or session.id
         ids = set(map(str, responses.item_ids))
@@ -340,7 +369,7 @@ def session_score(session: "Session", responses: Responses | None, mismatch: str
         if len(others) >= LEAST_CALIBRATION and set(session.bank.item_ids.tolist()) <= ids:
             all_others = len(others) == responses.n_subjects
             known = responses if all_others else responses.subset(others)
-            return session.full_score(known, mismatch=mismatch)
+            return session.full_score(known, mismatch=mismatch, estimand=estimand)
     return session.full_score()
 
 
@@ -360,6 +389,8 @@ def _as_standing(session: "Session", score: FullScore, source: str) -> Standing:
         rank_lower=score.rank_lower,
         rank_upper=score.rank_upper,
         n_calibrated=score.n_calibrated,
+        estimand=score.estimand,
+        ranks_of=score.ranks_of,
         flags=tuple(flags),
         source=source,
     )
@@ -404,17 +435,22 @@ def _grouped(result: Result) -> list[Standing]:
             rank_lower=_whole(row["rank_lower"]),
             rank_upper=_whole(row["rank_upper"]),
             letters=_text(row["letters"]),
+            estimand=_estimand(row.get("estimand")),
+            ranks_of=_estimand(row.get("estimand")),
             source=result.name,
         )
         for row in result.value.to_dict("records")
     ]
 
 
-def _observed(responses: Responses, results: Sequence[Result]) -> tuple[list[Standing], str]:
-    """The standings by share of points, and whose scores they are.
+def _observed(
+    responses: Responses, results: Sequence[Result], estimand: str | None
+) -> list[Standing]:
+    """The standings by share of points.
 
-    With complete responses of not too many subjects they have letters and rank intervals: of models
-    over reruns, of people on items like these. Else the interval is that of a sample of such items.
+    With complete responses of not too many subjects they have letters and rank intervals: by
+    default of models over reruns, of people on items like these. Else the interval is that of a
+    sample of such items.
     """
     from irtcat.leaderboard import groups
     from irtcat.prediction import full_scores
@@ -422,15 +458,16 @@ def _observed(responses: Responses, results: Sequence[Result]) -> tuple[list[Sta
 
     is_small = 2 <= responses.n_subjects <= MOST_GROUPED and responses.n_items > 1
     if is_small and not responses.has_missing:
-        estimand = "model" if are_models(results) else "domain"
+        estimand = estimand or ("model" if are_models(results) else "domain")
         table = groups(responses, estimand=estimand).to_frame().reset_index()
+        table["estimand"] = estimand
         rows = _grouped(Result("groups", "the responses", table, level=0.95))
         n, how = responses.n_items, "all items answered"
-        return [replace(row, estimator=how, n_items=n, rank=None) for row in rows], estimand
+        return [replace(row, estimator=how, n_items=n, rank=None) for row in rows]
     score = full_scores(responses)
     n = (~np.isnan(responses.to_numpy())).sum(axis=1).astype(float)
     lower, upper = wilson_interval(score, np.maximum(n, 1), 0.95)
-    rows = [
+    return [
         Standing(
             name=str(name),
             score=float(score[i]),
@@ -438,11 +475,11 @@ def _observed(responses: Responses, results: Sequence[Result]) -> tuple[list[Sta
             upper=float(upper[i]),
             estimator="all items answered" if n[i] == responses.n_items else "mean of the answers",
             n_items=int(n[i]),
+            estimand="domain",
             source="the responses",
         )
         for i, name in enumerate(responses.subject_ids)
     ]
-    return rows, "domain"
 
 
 def are_models(results: Sequence[Result]) -> bool:
@@ -551,10 +588,11 @@ def _what(ranking: Ranking, word: str) -> str:
         text = f"The score is the share of points on the {n}"
         if not any(row.letters for row in ranking.rows):
             return f"{text}; its interval is for a benchmark of other items of this kind."
-        whose = WHOSE.get(ranking.estimand, "the scores")
+        subjects = f"{word.lower()}s"
+        scores = whose(ranking.estimand, subjects) if ranking.estimand else "the scores"
         return (
-            f"{text}. Intervals, groups and possible ranks are of {whose}: two {word.lower()}s "
-            "that share a letter cannot be distinguished, and all possible ranks hold together."
+            f"{text}. Intervals, groups and possible ranks are of {scores}: two {subjects} that "
+            "share a letter cannot be distinguished, and all possible ranks hold together."
         )
     methods = {row.estimator for row in ranking.rows}
     if methods == {"bank"}:
@@ -563,10 +601,10 @@ def _what(ranking: Ranking, word: str) -> str:
         how = f"estimated from the items that the {word.lower()} answered"
         only = methods.pop() if len(methods) == 1 else ""
         how += f" by {only}" if only else ""
-    return (
-        f"The score is the share of points on the {n}, {how}. If two intervals overlap, the true "
-        "order may be reversed."
-    )
+    text = f"The score is the share of points on the {n}, {how}."
+    if word == "Model" and ranking.estimand:
+        text += f" {whose_scores(ranking.estimand, ranking.ranks_of)}"
+    return f"{text} If two intervals overlap, the true order may be reversed."
 
 
 def _interval(row: Standing, percent: bool) -> str:
@@ -646,6 +684,6 @@ def score_text(row: Standing) -> str:
     return f"{100 * row.score:.1f} % ({interval}){by}"
 
 
-def session_text(session: "Session", responses: Responses | None, mismatch: str) -> str:
+def session_text(session: "Session", reference: Reference) -> str:
     """The full score of a session that is not in the ranking (see `session_score`)."""
-    return score_text(_as_standing(session, session_score(session, responses, mismatch), ""))
+    return score_text(_as_standing(session, session_score(session, reference), ""))

@@ -148,7 +148,8 @@ def read(source: Any) -> Result:
 def read_csv(path: Path) -> pd.DataFrame:
     """Read a table written by the commands; ids remain text."""
     # As text, because an id may be "NA", and an empty cell means no flags.
-    texts = ("subject", "item", "model", "flag", "reasons", "undefined", "new", "old", "letters")
+    texts = ("subject", "item", "model", "flag", "reasons", "undefined", "new", "old", "letters",
+             "estimand", "ranks_of")  # fmt: skip
     return _with_numbers(read_table(path, texts), str(path))
 
 
@@ -306,6 +307,7 @@ def _from_object(source: Any) -> Result:
         raise InputError(f"A report shows results of irtcat. Got {type(source).__name__}.")
     frame = table.reset_index() if table.index.names[0] is not None else table
     frame = _with_numbers(frame, "The table")
+    frame = frame.assign(**_whose(source))
     flags = getattr(source, "flags", ())
     kind = _kind_of(frame, "The table")
     level = getattr(source, "level", None)
@@ -316,6 +318,12 @@ def _from_object(source: Any) -> Result:
         flags=flags if isinstance(flags, tuple) else (),
         level=level if isinstance(level, float) else None,
     )
+
+
+def _whose(source: Any) -> dict[str, str]:
+    """Whose scores and ranks a result has, as the columns that the commands write."""
+    found = {name: getattr(source, name, None) for name in ("estimand", "ranks_of")}
+    return {name: value for name, value in found.items() if isinstance(value, str)}
 
 
 def _from_model(source: Any) -> Result | None:

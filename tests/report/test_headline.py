@@ -12,6 +12,7 @@ from scipy.special import ndtr
 
 import irtcat
 from irtcat import ItemBank, report
+from irtcat.cat import Config, Session
 from irtcat.report.headline import headline
 from irtcat.report.names import are_hashes, item_names
 from irtcat.report.ranking import ranking_of
@@ -257,12 +258,53 @@ def test_models_that_cannot_be_distinguished(tmp_path):
         assert [row.letters for row in ranking.rows] == ["a", "a", "b", "c"]
         assert [(row.rank_lower, row.rank_upper) for row in ranking.rows][:2] == [(1, 2), (1, 2)]
     html = irtcat.report.build(path)
-    assert "2 of the 4 models may be, and a rerun may put another one first" in html
+    names = ", ".join(found.table.index[:2])
+    assert f"2 of the 4 models may be ({names}). A rerun may put another one first." in html
     assert "two models that share a letter cannot be distinguished" in html
     apart = irtcat.leaderboard.groups(bank.simulate([2.0, 0.0, -2.0], seed=1))
     apart.to_frame().assign(estimand="model").to_csv(path)
     assert "clearly ahead of all others" in irtcat.report.build(path)
     assert "A rerun would agree." in irtcat.report.build(path)
+
+
+@pytest.mark.parametrize("estimand", ["run", "model", "domain"])
+def test_predictions_say_whose_scores_they_are(estimand, tmp_path):
+    """Of the object and of the file of irtcat predict; tables without it say nothing."""
+    bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 120))
+    old = bank.simulate(np.linspace(-2, 2, 50), seed=1)
+    new = bank.simulate([2.0, -2.0], seed=2)
+    predicted = irtcat.predict(old, bank.item_ids[::2], new, estimand=estimand)
+    path = tmp_path / "predictions.csv"
+    whose = {"estimand": predicted.estimand, "ranks_of": predicted.ranks_of}
+    predicted.to_frame().assign(**whose).to_csv(path)
+    texts = {"run": "these runs", "model": "the models over reruns",
+             "domain": "the models on items like these"}  # fmt: skip
+    agrees = {"run": "Whether a rerun would agree is not shown", "model": "A rerun would agree.",
+              "domain": "So it is on other items of this kind."}  # fmt: skip
+    for result in (predicted, path):
+        ranking = ranking_of([read(result)], None)
+        assert (ranking.estimand, ranking.ranks_of) == (estimand, estimand)
+        found = opening([result])
+        assert found.facts["Clearly best"] == "yes"
+        assert agrees[estimand] in found.sentences[1]
+        assert f"Scores and ranks are of {texts[estimand]}." in report.build(result)
+    assert "rerun" not in opening([predicted.to_frame()]).sentences[1]
+    close = opening([irtcat.predict(old, bank.item_ids[::2], bank.simulate([0.0, 0.1], seed=4))])
+    assert close.sentences[1].endswith("A rerun may put another one first.")
+
+
+def test_a_session_says_whose_score_it_has():
+    bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 60))
+    old = bank.simulate(np.linspace(-2, 2, 50), seed=1)
+    session = Session.begin(bank, Config(max_items=10))
+    while not session.is_over:
+        session.answer(session.asked[0], 1)
+    [run] = ranking_of([read(session)], old).rows
+    [model] = ranking_of([read(session)], old, estimand="model").rows
+    assert (run.estimand, run.ranks_of) == ("run", "model")
+    assert (model.estimand, model.ranks_of) == ("model", "model")
+    assert model.upper - model.lower > run.upper - run.lower
+    assert "over reruns)" in opening([session], old).sentences[0]
 
 
 def test_complete_responses_have_letters():
@@ -272,9 +314,16 @@ def test_complete_responses_have_letters():
     assert (ranking.by, ranking.estimand) == ("observed", "domain")
     expected = irtcat.leaderboard.groups(responses, estimand="domain").table
     assert [row.letters for row in ranking.rows] == expected["letters"].tolist()
-    assert "a test of other items may put another one first" in irtcat.report.build(
+    assert "A test of other items may put another one first." in irtcat.report.build(
         bank, responses=responses
     )
+    of_models = ranking_of([read(bank)], responses, estimand="model")
+    expected = irtcat.leaderboard.groups(responses).table
+    assert [row.lower for row in of_models.rows] == expected["lower"].tolist()
+    page = irtcat.report.build(bank, responses=responses, estimand="model")
+    assert "possible ranks are of the subjects over reruns" in page
+    with pytest.raises(irtcat.InputError, match="estimand"):
+        irtcat.report.build(bank, responses=responses, estimand="runs")
     missing = responses.to_numpy()
     missing[0, 0] = np.nan
     other = ranking_of([read(bank)], irtcat.as_responses(missing))
