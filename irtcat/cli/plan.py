@@ -44,10 +44,12 @@ def _costs(text: str) -> tuple[float, ...]:
            help="What --confidence is the probability of: {names} (order: the two are ranked "
            "right; verdict: a 95 % interval of the difference lies on the right side of 0)."),
     EXPECT,
+    option("estimand", choices="irtcat.prediction.estimands.ESTIMANDS",
+           help="Whose scores the gap is of: {names} (these runs, the models over reruns, items "
+           "like these); by default model with --reruns, else run."),
     option("reruns", type=str,
            help="Noise of reruns: a file of responses with repeated trials, or an ICC from 0 to 1 "
-           "(the correlation of two runs over items; 1: deterministic). By default the plan is "
-           "about one run."),
+           "(the correlation of two runs over items; 1: deterministic)."),
     option("costs", type=str, default=None, parse=_costs, metavar="ITEM,TRIAL", needs="reruns",
            help="Cost of an item, whatever its number of trials, and of a trial of it; by default "
            "0,1."),
@@ -69,7 +71,7 @@ def command(o: Options) -> Output:
         noise = number_in(noise)
     plan = o.call(gap=o.gap / 100, designs=tuple(o.designs), reruns=noise)
     frame = plan.to_frame()
-    o.write("out", frame, "table")
+    o.write("out", frame.assign(estimand=plan.estimand), "table")
     for flag in plan.flags:
         warn(flag)
     n_items = int(frame["n_items"].max())
@@ -77,7 +79,13 @@ def command(o: Options) -> Output:
     source = ("--responses", o.unread["responses"], *o.reading_words)
     after = ("select", "-k", n_items, *expect, *source)
     about = {"gap": o.gap, "confidence": o.confidence, "expect": o.expect, "n_items": plan.n_items}
-    about |= {"aim": o.aim, "n_pairs": plan.n_pairs, "flags": plan.flags, "out": o.out}
+    about |= {
+        "aim": o.aim,
+        "estimand": plan.estimand,
+        "n_pairs": plan.n_pairs,
+        "flags": plan.flags,
+        "out": o.out,
+    }
     about["designs"], text = records(frame), [str(plan), frame]
     if plan.splits is not None:
         about["splits"] = records(plan.splits)

@@ -20,6 +20,7 @@ from irtcat.diagnose.rerun_noise import moments, run_variance
 from irtcat.io import as_responses
 from irtcat.leaderboard.gaps import check_confidence, order_curve, smallest_gap
 from irtcat.prediction import full_scores
+from irtcat.prediction.estimands import ESTIMANDS
 from irtcat.responses import Responses
 from irtcat.responses._matrix import observed
 from irtcat.selection import expectation_of
@@ -64,6 +65,8 @@ class PairVariances(NamedTuple):
         other: position of the other.
         trial: variance of the difference of two trials of an item; 0 for the run at hand.
         run: variance of the difference of two whole runs.
+        closes: whether all items leave no error of their choice, as for the scores on these items;
+            not for the domain, nor where the variance over items is the bound of the runs' noise.
     """
 
     gap: FloatArray
@@ -73,14 +76,16 @@ class PairVariances(NamedTuple):
     other: IntArray
     trial: FloatArray | float = 0.0
     run: float = 0.0
+    closes: bool = True
 
     def standard_errors(self, k: int, n_items: int, n_trials: int = 1) -> FloatArray:
         """SD of the difference of both means over r trials of k of N items.
 
-        ``S^2 (1 - k/N) / k + V_trial / (k r) + V_run / r``, the square of it.
+        ``S^2 (1 - k/N) / k + V_trial / (k r) + V_run / r``, the square of it; without k/N where
+        all items leave an error.
         """
         k_shared = np.maximum(k * self.share, 1e-300)
-        of_items = self.variance * (1 - k / n_items) / k_shared
+        of_items = self.variance * (1 - self.closes * k / n_items) / k_shared
         return np.sqrt(of_items + (self.trial / k_shared + self.run) / n_trials)
 
     def chances(
@@ -116,6 +121,7 @@ class Plan:
         n_pairs: number of pairs of subjects used.
         flags: warnings.
         aim: "order" or "verdict".
+        estimand: whose scores the gap is of: "run", "model" or "domain".
         splits: with ``reruns``, one row per design and number of trials: n_items, the smallest
             number that reaches ``confidence`` (with a budget: all that it pays); cost; se, the
             standard error of a difference in points; chance of the right order; power of a
@@ -132,7 +138,11 @@ class Plan:
     n_pairs: int
     flags: tuple[str, ...]
     aim: str = "order"
+    estimand: str = "run"
     splits: pd.DataFrame | None = None
+
+    def __str__(self) -> str:
+        return f"{self!r}\nThe gap is of {ESTIMANDS[self.estimand].format(n=self.n_items)}."
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{name} {k}" for name, k in self.table["n_items"].items())
@@ -174,6 +184,7 @@ def plan(
     n: int = 200,
     seed: int = 0,
     level: float = 0.9,
+    estimand: str | None = None,
     reruns: Any = None,
     costs: tuple[float, float] = (0.0, 1.0),
     budget: float | None = None,
@@ -191,12 +202,19 @@ def plan(
     twice the gap apart, reaches ``confidence``. Sampling proportionally within ten strata of
     proportion correct replaces S^2 by its mean within strata.
 
-    This is about the run at hand: with all items it is certain. With ``reruns`` the gap is that of
-    the expected scores over reruns, and the plan splits the work between items and trials of each:
-    with r trials of each item the variance is ``(1 - k/N) S^2 / k + V_trial / (k r) + V_run / r``,
-    S^2 without the noise of trials, and the cost ``k (c_item + r c_trial)``. The cheapest k and r
-    that reach ``confidence`` are chosen, or with a budget those with the best chance. With many
-    items and no run effect r is near ``sqrt(c_item V_trial / (c_trial S^2))``.
+    By default this is about the run at hand: with all items it is certain. With ``reruns`` the gap
+    is that of the expected scores over reruns, and the plan splits the work between items and
+    trials of each: with r trials of each item the variance is ``(1 - k/N) S^2 / k + V_trial / (k r)
+    + V_run / r``, S^2 without the noise of trials, and the cost ``k (c_item + r c_trial)``. The
+    cheapest k and r that reach ``confidence`` are chosen, or with a budget those with the best
+    chance. With many items and no run effect r is near ``sqrt(c_item V_trial / (c_trial S^2))``.
+
+    | estimand | the gap is of | variance |
+    |---|---|---|
+    | run | the scores of two runs on all items | as above; without ``reruns`` |
+    | model | the expected scores on these items, over reruns | as above; if nothing is known of \
+reruns ``S^2 / k``, as `compare` takes it |
+    | domain | the expected scores on items like these | as above, without ``1 - k/N`` |
 
     The result is valid for the mean of a probability sample; for other strategies and estimators
     measure it with `evaluate`, `reliable_gaps` and `items_needed`.
@@ -213,10 +231,12 @@ def plan(
         n: number of bootstrap resamples of the subjects, at least 2.
         seed: seed of the resamples.
         level: probability of the bootstrap interval.
+        estimand: whose scores the gap is of: "run", "model" or "domain"; by default "model" with
+            ``reruns``, else "run". For "model" and "domain" repeated trials in ``responses`` count
+            as ``reruns``.
         reruns: what is known of the noise of reruns: `irtcat.diagnose.Reruns`, responses with
             repeated trials (of any subjects) to estimate it from, or an ICC from 0 to 1, the
-            correlation of two runs over items (1: deterministic). By default the plan is about one
-            run.
+            correlation of two runs over items (1: deterministic).
         costs: cost of an item, whatever its number of trials, and of a trial of it.
         budget: what both subjects may cost each, in the same unit; by default no limit.
         max_trials: most trials of an item.
@@ -228,7 +248,7 @@ def plan(
 
     Raises:
         InputError: for numbers out of range, an unknown design, responses without two subjects that
-            share items, or a budget that does not pay one item.
+            share items, a budget that does not pay one item, or ``reruns`` for one run.
 
     Example:
         >>> from irtcat.bank import ItemBank
@@ -256,11 +276,14 @@ def plan(
     check_choice("aim", aim, AIMS)
     width = AIMS[aim]
     check_count("max_trials", max_trials)
+    responses = as_responses(responses, name="responses")
+    estimand, reruns = _whose(estimand, reruns, responses)
     if reruns is None and budget is not None:
         raise argument_error("budget", "given with reruns", budget)
     noise = None if reruns is None else _noise_of(reruns, seed)
+    closes = estimand == "run" or (estimand == "model" and noise is not None)
     prices = _Prices.of(costs, budget)
-    unique, flags = _thinned(_expected(as_responses(responses, name="responses"), expect), seed)
+    unique, flags = _thinned(_expected(responses, expect), seed)
     rng = np.random.default_rng(seed)
     draws = rng.multinomial(unique.n_subjects, np.full(unique.n_subjects, 1 / unique.n_subjects), n)
     tail = (1 - level) / 2
@@ -268,7 +291,7 @@ def plan(
     begin = Steps(progress, len(designs) * len(n_items))
     rows, curves, splits, n_pairs = [], [], [], 0
     for design in designs:
-        pairs = _close(pair_variances(unique, design), gap, flags)
+        pairs = _close(pair_variances(unique, design), gap, flags)._replace(closes=closes)
         n_pairs = len(pairs.gap)
         best: Mapping[Any, Any] = {}
         if noise is not None:
@@ -287,6 +310,8 @@ def plan(
         mass = weights.sum(axis=1)
         mean = (chances @ weights[mass > 0].T) / mass[mass > 0]
         reached = mean >= confidence
+        if noise is None and not reached[-1, 0]:
+            flags.append(f"{design}: all items do not reach the confidence")
         sizes = np.where(reached.any(axis=0), n_items[np.argmax(reached, axis=0)], unique.n_items)
         # Within a pair: phi(gap / SE) >= confidence solved for k.
         pair_sizes = _pair_sizes(pairs, gap, confidence, unique.n_items, n_trials, width)
@@ -325,12 +350,26 @@ def plan(
         n_pairs=n_pairs,
         flags=notes,
         aim=aim,
+        estimand=estimand,
         splits=pd.concat(splits).set_index(["design", "n_trials"]) if splits else None,
     )
 
 
 SPLIT = ("cost", "power", "smallest_gap")
 """Columns of a split that the table of designs has too."""
+
+
+def _whose(estimand: str | None, reruns: Any, responses: Responses) -> tuple[str, Any]:
+    """Whose scores are planned for, and what is known of their reruns."""
+    if estimand is None:
+        return ("run" if reruns is None else "model"), reruns
+    check_choice("estimand", estimand, ESTIMANDS)
+    if estimand == "run":
+        if reruns is not None:
+            raise argument_error("estimand", '"model" or "domain" with reruns', estimand)
+        return estimand, None
+    is_repeated = responses.trials is not None and bool((responses.trials > 1).any())
+    return estimand, responses if reruns is None and is_repeated else reruns
 
 
 class _Prices(NamedTuple):
@@ -609,7 +648,8 @@ def _pair_sizes(
     share = np.maximum(pairs.share, 1e-300)
     allowed = gap**2 / (ndtri(confidence) + width) ** 2 - pairs.run / n_trials
     square = (pairs.variance + pairs.trial / n_trials) / share
-    size = square / np.maximum(allowed + pairs.variance / share / n_items, 1e-300)
+    of_all = pairs.closes * pairs.variance / share / n_items
+    size = square / np.maximum(allowed + of_all, 1e-300)
     return np.ceil(np.clip(size, 1.0, n_items) - 1e-9)
 
 

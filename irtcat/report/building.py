@@ -254,12 +254,15 @@ def _sections(result: Result, context: _Context) -> list[Section]:
 
 
 HEADROOM = "The difficulty of each test set, and how well it still distinguishes the best subjects."
-PLAN = "The number of items, k, that ranks two subjects with this gap reliably, by sampling design."
 LINK = "The common items of two banks, and the differences of their parameters on one scale."
 KEPT = "Selected training examples, with the value on which the selection is based."
 WHOSE = (
     "The estimand says whose scores: these runs' (run), the models' over reruns (model), on such "
     "items (domain), or the training recipes' over seeds (recipe)."
+)
+PLAN = (
+    "The number of items, k, that ranks two subjects with this gap reliably, by sampling design. "
+    f"{WHOSE}"
 )
 COMPARISON = (
     "Whether a new model is better or worse than an old one, in score units, or with the scale "

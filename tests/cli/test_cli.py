@@ -1301,6 +1301,12 @@ def test_a_plan_of_items_and_trials():
     assert [row["n_trials"] for row in document["designs"]] == wanted.table["n_trials"].tolist()
     assert len(document["splits"]) == len(wanted.splits)
     assert "Items and trials of each" in run("plan", LSAT7, "--gap", 20, "--reruns", 0.6).stdout
+    assert document["estimand"] == "model"
+    domain = run_json("plan", "runs.csv", "--gap", 10, "--estimand", "domain", "--out", "plan.csv")
+    assert domain["estimand"] == pd.read_csv("plan.csv")["estimand"][0] == "domain"
+    assert [row["n_items"] for row in domain["designs"]] == (
+        irtcat.leaderboard.plan(responses, 0.1, estimand="domain").table["n_items"].tolist()
+    )
     assert "not ITEM,TRIAL" in run(*line, "--costs", "2").stderr
     assert "needs --reruns" in run("plan", LSAT7, "--budget", 100).stderr
 

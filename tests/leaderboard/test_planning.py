@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 import irtcat
 from irtcat import Responses
@@ -161,9 +161,53 @@ def test_items_for_a_verdict(runs):
     assert "found with power 0.8" in repr(one_run)
 
 
+def test_whose_scores_the_gap_is_of():
+    """For one pair in closed form: ``k = S^2 / (gap / z)^2``, with the correction k / (1 + k/N)."""
+    rng = np.random.default_rng(3)
+    pair = Responses.from_array((rng.random((2, 2000)) < 0.5).astype(int))
+    options = {"gap": 0.08, "designs": ("random",), "n": 2}
+    pairs = pair_variances(pair)
+    square = float(pairs.variance[0] + pairs.gap[0] ** 2 - 0.08**2)
+    k = square / (0.08 / ndtri(0.8)) ** 2
+    plans = {name: plan(pair, estimand=name, **options) for name in ("run", "model", "domain")}
+    wanted = {"run": np.ceil(k / (1 + k / 2000)), "model": np.ceil(k), "domain": np.ceil(k)}
+    for name, found in plans.items():
+        assert found.estimand == name
+        assert found.to_frame()["n_items"].item() == wanted[name]
+        assert found.to_frame()["n_items_typical"].item() == wanted[name]
+    assert str(plans["domain"]).endswith(
+        "The gap is of the models' expected scores on items like these 2000, over reruns."
+    )
+    assert plan(pair, **options).estimand == "run"
+    small = plan(pair, gap=0.01, designs=("random",), n=2, estimand="model", confidence=0.95)
+    assert small.to_frame()["n_items"].item() == 2000
+    assert "random: all items do not reach the confidence" in small.flags
+
+
+def test_repeated_trials_say_what_reruns_do(runs):
+    options = {"gap": 0.05, "designs": ("random",), "n": 2}
+    own = plan(runs, estimand="model", **options)
+    assert own.splits.equals(plan(runs, reruns=runs, **options).splits)
+    assert own.estimand == plan(runs, reruns=runs, **options).estimand == "model"
+    assert plan(runs, **options).estimand == "run"
+    domain = plan(runs, estimand="domain", **options)
+    more = domain.splits["n_items"] - own.splits["n_items"]
+    assert more.min() == 0
+    assert more.max() > 0
+    # A gap for which all items are too few.
+    of_all = plan(runs, estimand="domain", **options | {"gap": 0.01}).splits
+    pairs = _pairs_of(runs, 0.01)
+    for r, row in of_all.iterrows():
+        assert row["n_items"] == runs.n_items
+        square = (pairs.variance + pairs.trial / r[1]) / runs.n_items + pairs.run / r[1]
+        assert row["se"] == pytest.approx(100 * np.sqrt(square.mean()))
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        ({"estimand": "benchmark"}, "one of run, model, domain"),
+        ({"estimand": "run", "reruns": 0.5}, '"model" or "domain" with reruns'),
         ({"aim": "luck"}, "one of order, verdict"),
         ({"reruns": 1.5}, "an ICC from 0 to 1"),
         ({"reruns": 0.5, "costs": (1,)}, "two costs of 0 or more"),
