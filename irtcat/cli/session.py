@@ -11,7 +11,7 @@ import typer
 from irtcat.cli._adaptive import RULES, read_config
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._input import read_plain
-from irtcat.cli._options import BANK, KEY_FILE, MISMATCH, REQUIRED, argument, option
+from irtcat.cli._options import BANK, KEY_FILE, MISMATCH, REQUIRED, RERUNS, argument, option
 from irtcat.cli._output import records
 from irtcat.cli._session import read_key
 
@@ -151,6 +151,11 @@ def answer(o: Options) -> Output:
     option("responses", of="calibration", source="", read=read_plain,
            help="Responses of the calibrated subjects to all items, to predict the full score as "
            "predict does; by default the score is read off the bank's curves."),
+    option("estimand", source="irtcat.predict", needs="responses",
+           choices="irtcat.prediction.estimands.ESTIMANDS",
+           help="Whose score and rank: {names}; by default the score is of this run, the rank of "
+           "the model over reruns."),
+    replace(RERUNS, source="irtcat.predict", needs="responses"),
     replace(MISMATCH, source="irtcat.predict"),
     KEY_FILE,
 )  # fmt: skip
@@ -164,7 +169,9 @@ def status(o: Options) -> Output:
     if now is None:
         with _store(o) as opened:
             now = opened.status(o.id)
-            score = opened.resume(o.id).full_score(o.responses, mismatch=o.mismatch)
+            score = opened.resume(o.id).full_score(
+                o.responses, mismatch=o.mismatch, estimand=o.estimand, reruns=o.reruns
+            )
     else:
         score = now.full_score()
     known, table, plan = now.estimates, now.answers, now.plan
@@ -172,8 +179,10 @@ def status(o: Options) -> Output:
     theta = ", ".join(f"{t:.3f} (SE {s:.3f})" for t, s in pairs)
     flags = [*now.flags]
     flags += [f"{text[:1].upper()}{text[1:]}." for text in score.flags]
-    lines = list(dict.fromkeys([*filter(None, [now.plan_text]), *flags]))  # a flag may repeat it
+    texts = [score.question, now.plan_text, *flags]
+    lines = list(dict.fromkeys(filter(None, texts)))  # a flag may repeat it
     about = {name: value for name, value in asdict(score).items() if name != "notes"}
+    about["question"] = score.question
     more = {**known, **about, "answers": records(table), "flags": flags}
     if plan is not None:
         more["plan"] = records(plan)

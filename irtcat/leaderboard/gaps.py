@@ -33,6 +33,9 @@ def reliable_gaps(
     bins (nondecreasing in the gap), interpolated linearly, from 1/2 at a gap of 0. The result is
     the gap where it first reaches ``confidence``.
 
+    The gaps are those of the scores of these runs; for the gap of two models' expected scores over
+    reruns see `plan`.
+
     The interval resamples subjects and hold-outs, not pairs: pairs that share a subject, or a
     subset of items, are not independent. With one hold-out it does not include other draws of
     items.

@@ -133,7 +133,9 @@ def evaluate(
     Exact duplicate rows are dropped first. For every seed the subjects are split, the items are
     calibrated on the calibration subjects only, and one subset per strategy and k is chosen for all
     held-out subjects. The target is the mean of each held-out subject over all items with a
-    response.
+    response: the score of this run. What a rerun would have scored is not known, so that errors,
+    coverage and gaps of the models' expected scores cannot be measured: `plan` and `compare` take
+    the noise of reruns into account.
 
     | split | held out | calibrated on |
     |---|---|---|

@@ -10,6 +10,7 @@ from irtcat._common.types import FloatArray
 from irtcat._files.json import json_value
 from irtcat.leaderboard.board import KEYS, Leaderboard
 from irtcat.leaderboard.gaps import smallest_k
+from irtcat.prediction.estimands import ESTIMANDS
 
 ERROR = 2.0
 """Default mean absolute error of a full score to aim at, in percentage points."""
@@ -85,7 +86,7 @@ class Recommendation:
                 f"Its {self.level:.0%} intervals are too narrow: with {worst['n_items']:g} items "
                 f"they hold {worst['coverage']:.0%} of the full scores."
             )
-        return out
+        return [*out, f"Predicted are {ESTIMANDS['run'].format(n=self.n_benchmark)}."]
 
     def __str__(self) -> str:
         return "\n".join(self.sentences())

@@ -1302,8 +1302,9 @@ def test_a_plan_of_items_and_trials():
     assert len(document["splits"]) == len(wanted.splits)
     assert "Items and trials of each" in run("plan", LSAT7, "--gap", 20, "--reruns", 0.6).stdout
     assert document["estimand"] == "model"
-    domain = run_json("plan", "runs.csv", "--gap", 10, "--estimand", "domain", "--out", "plan.csv")
-    assert domain["estimand"] == pd.read_csv("plan.csv")["estimand"][0] == "domain"
+    line_domain = ("plan", "runs.csv", "--gap", 10, "--estimand", "domain", "--out", "d.csv")
+    domain = json.loads(run(*line_domain, "--json").stdout)
+    assert domain["estimand"] == pd.read_csv("d.csv")["estimand"][0] == "domain"
     assert [row["n_items"] for row in domain["designs"]] == (
         irtcat.leaderboard.plan(responses, 0.1, estimand="domain").table["n_items"].tolist()
     )

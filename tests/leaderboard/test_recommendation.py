@@ -52,6 +52,7 @@ def test_the_pair_of_least_error_and_the_items_it_takes():
         "absolute error of 3 points.",
         "Its error in points, by number of items: 4.0 with 10, 2.0 with 40.",
         "Next: random with mean, whose error is 100% greater.",
+        "Predicted are the scores of these runs on all 200 items.",
     ]
     assert json.loads(json.dumps(advice.to_json()))["text"] == advice.sentences()
     assert str(advice) == "\n".join(advice.sentences())

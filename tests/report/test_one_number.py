@@ -70,6 +70,15 @@ def test_with_calibration_responses(bank, calibration, new, run, tmp_path, monke
     [prediction] = command("predict", "old.npz", "items.csv", "new.npz")["subjects"]
     status = command("session", "status", "--id", "evaluation", "--store", run / "sessions.db",
                      "--responses", "old.npz")  # fmt: skip
+    whose = ("session", "status", "--id", "evaluation", "--store", run / "sessions.db")
+    assert status["question"] == session.full_score(calibration).question
+    assert "ranks of the models over reruns" in status["question"]
+    model = command(*whose, "--responses", "old.npz", "--estimand", "model", "--reruns", 0.5)
+    expected = session.full_score(calibration, estimand="model", reruns=0.5)
+    assert [model[key] for key in ("score", "lower", "upper")] == triple(expected)
+    refused = CliRunner().invoke(app, [*map(str, whose), "--estimand", "model"])
+    assert refused.exit_code == 2
+    assert "needs --responses" in refused.output
     full = session.full_score(calibration)
     ways = {
         "predict": [predicted.score[0], predicted.lower[0], predicted.upper[0]],

@@ -14,7 +14,7 @@ from irtcat.prediction.betting import (
     normal_interval,
     score_of,
 )
-from irtcat.prediction.flags import UNLIKE
+from irtcat.prediction.flags import UNLIKE, whose_scores
 
 if TYPE_CHECKING:
     from irtcat.prediction import Prediction
@@ -72,6 +72,13 @@ class FullScore:
     def flag(self) -> str:
         """`flags` in one text."""
         return "; ".join(self.flags)
+
+    @property
+    def question(self) -> str:
+        """Whose score and rank these are, in a sentence; empty without a rank."""
+        if not self.ranks_of:
+            return ""
+        return whose_scores(self.estimand, self.ranks_of, self.noise_source)
 
     def __str__(self) -> str:
         if not np.isfinite(self.score):
