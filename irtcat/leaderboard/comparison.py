@@ -1002,16 +1002,9 @@ def read_models(
 ) -> tuple[tuple[str, str], _Pair, _Runs, bool, list[str]]:
     """Both models' answers by item, whether the items are a probability sample, and flags."""
     reference = responses if calibration is None else calibration
-    if recipe is None:
-        names, sources = _names(calibration, subset, responses, new, old)
-        members = [[name] for name in names]
-        new_row, old_row = (
-            _answers(source, name, reference) for source, name in zip(sources, names, strict=True)
-        )
-    else:
-        names, members = _recipes(responses, recipe, new, old)
-        sources = responses, responses
-        new_row, old_row = (_seeds(responses, models, reference) for models in members)
+    names, members, sources, new_row, old_row = _rows(
+        reference, calibration, subset, responses, new, old, recipe
+    )
     both = ~np.isnan(new_row.mean) & ~np.isnan(old_row.mean)
     flags = _differences_of_runs(members, sources)
     if subset is None:
@@ -1066,6 +1059,25 @@ def read_models(
         unit=_unit(pair.difference, sources, (new_run, old_run)) if recipe is None else 0.0,
     )
     return names, pair, runs, sampled, flags
+
+
+def _rows(
+    reference: Responses,
+    calibration: Responses | None,
+    subset: Any,
+    responses: Responses,
+    new: str | None,
+    old: str | None,
+    recipe: Any,
+) -> tuple[tuple[str, str], list[list[str]], tuple[Responses, Responses], Answers, Answers]:
+    """Names of both models or recipes, their models, the responses with these, and the answers."""
+    if recipe is not None:
+        names, members = _recipes(responses, recipe, new, old)
+        rows = [_seeds(responses, models, reference) for models in members]
+        return names, members, (responses, responses), rows[0], rows[1]
+    names, sources = _names(calibration, subset, responses, new, old)
+    rows = [_answers(source, name, reference) for source, name in zip(sources, names, strict=True)]
+    return names, [[name] for name in names], sources, rows[0], rows[1]
 
 
 def _names(

@@ -378,11 +378,7 @@ def compare_sequential(
     check_interval("level", level)
     check_margin(margin)
     detect = margin + DEFAULT_GAP if detect is None else detect
-    if not is_number(detect) or not margin < detect < margin + 1:
-        must = f"a loss above the margin of {margin:g} and below {margin + 1:g}"
-        raise argument_error("detect", must, detect)
-    if not is_number(futility) or not 0 <= futility < 1:
-        raise argument_error("futility", "a probability of at least 0 and below 1", futility)
+    _check_loss(margin, detect, futility)
     calibration, responses = as_compared(calibration, subset, responses)
     names, pair, runs, sampled, flags = read_models(
         calibration, subset, responses, new, old, mismatch, clusters, None
@@ -422,8 +418,7 @@ def compare_sequential(
         outcome = "open" if ready < len(order_ids) else "all items"
     verdict = next((name for name, time in times.items() if time <= n), "cannot tell")
     used = process._replace(values=process.values[:n], variances=process.variances[:n])
-    lower, upper = sorted((used.end(1, capital), used.end(-1, capital)))
-    p_worse = float(np.exp(-max(used.log_capital(-margin, -1).max(), 0.0))) / (1 - FINAL)
+    lower, upper, p_worse = _interval(used, capital, margin)
     if outcome == "all items" and not has_few_clusters(runs):
         closing = closing_of(pair, runs, margin, 1 - FINAL * (1 - level))
         lower, upper = max(lower, closing.lower), min(upper, closing.upper)
@@ -450,6 +445,22 @@ def compare_sequential(
         aim=aim,
         flags=tuple(flags),
     )
+
+
+def _check_loss(margin: float, detect: Any, futility: Any) -> None:
+    """Raise unless the loss and the probability of missing it are possible."""
+    if not is_number(detect) or not margin < detect < margin + 1:
+        must = f"a loss above the margin of {margin:g} and below {margin + 1:g}"
+        raise argument_error("detect", must, detect)
+    if not is_number(futility) or not 0 <= futility < 1:
+        raise argument_error("futility", "a probability of at least 0 and below 1", futility)
+
+
+def _interval(used: Any, capital: float, margin: float) -> tuple[float, float, float]:
+    """The ends of the confidence sequence, and the p-value of no loss, after the items used."""
+    lower, upper = sorted((used.end(1, capital), used.end(-1, capital)))
+    greatest = max(used.log_capital(-margin, -1).max(), 0.0)
+    return lower, upper, float(np.exp(-greatest)) / (1 - FINAL)
 
 
 def _answered(table: pd.DataFrame, order_ids: Any) -> pd.DataFrame:
