@@ -1,5 +1,6 @@
 """Comparison of two models: whose score differs, by how much, and would a rerun agree?"""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -44,6 +45,15 @@ COMPARED = {
 
 RUN_COLUMNS = ("harness", "version", "judge", "scorer", "dataset_version")
 """Metadata of subjects that say under which conditions a model was run."""
+
+RUN_SETTINGS = (
+    *("system_instruction_sha", "system_prompt", "instructions", "solvers", "task_args", "method"),
+    *("chat_template_sha", "override_chat_template", "add_special_tokens", "fewshot_as_multiturn"),
+    *("num_fewshot", "num_fewshots", "max_train_instances", "fewshot_seed", "task_version"),
+    *("gen_kwargs", "generate_config", "generation_config", "generation_parameters", "temperature"),
+    *("dataset", "hf_repo", "hf_revision", "scorers", "model_roles", "epochs_reducer"),
+)
+"""Settings of a task in logs that say the same: neither the model, nor how many items or trials."""
 
 POWER = 0.8
 """Power that defines the detectable difference and the number of further items."""
@@ -312,10 +322,10 @@ def compare(
     score may be 0.
 
     Where scores are counts or categories, one more item on either side on which the models differ
-    by one trial (Bonett & Price) keeps the interval from having width 0, and its centre is that of
-    the extended items. The interval is a t interval with Satterthwaite's degrees of freedom, for
-    "run" (without clusters) a Normal one, with ``V = (sum (d - mean)^2 + 2) / (k + 2)^2`` for
-    right/wrong scores.
+    by one trial (Bonett & Price) keeps the interval from having width 0. Its centre is that of the
+    extended items, as far as items were not run or W is that of items. The interval is a t interval
+    with Satterthwaite's degrees of freedom, for "run" (without clusters) a Normal one, with ``V =
+    (sum (d - mean)^2 + 2) / (k + 2)^2`` for right/wrong scores.
 
     If the subset is not a probability sample the variance ignores the choice of items: then the
     same comparison is made for pairs of calibrated models on the items that both answered, where
@@ -379,7 +389,7 @@ def compare(
         >>> both = bank.simulate([0.0, 1.0], seed=2)
         >>> subset = select(None, 100, strategy="random", calibration=calibration)
         >>> print(compare(calibration, subset, both))
-        s2 against s1: +22.0 points [+12.2, +31.2] from 100 items, better
+        s2 against s1: +22.0 points [+12.1, +31.3] from 100 items, better
         Compared are the models' expected scores on all 500 items, over reruns.
         Would a rerun agree? In 97 % of cases.
         >>> compare(None, None, both, margin=0.05).verdict  # all items run
@@ -579,7 +589,9 @@ def _combined(
         df = min(items.df, rest.df)
         items, rest = Variance(items.value + rest.value, df), Variance(0.0, np.inf)
     total = total_of(items, rest, parts.runs)
-    shrunk = effective / (effective + 2) if runs.unit and total.value else 1.0
+    # The added items are a guess of the items not run: what the others gave is not moved to 0.
+    unknown = 1 - share if parts.independent else 1.0
+    shrunk = 1 - unknown * 2 / (effective + 2) if runs.unit else 1.0
     difference = residuals.mean + residuals.shift
     centre = residuals.mean * shrunk + residuals.shift
     return _Estimate(difference, centre, float(np.sqrt(total.value)), max(total.df, 1.0))
@@ -1250,10 +1262,35 @@ def _differences_of_runs(
             continue
         pairs = zip(sources, members, strict=True)
         values = [source.subjects[column].loc[list(models)] for source, models in pairs]
-        new, old = (", ".join(value.astype(str).unique()) for value in values)
-        if new != old and not any(value.isna().any() for value in values):
+        if any(value.isna().any() for value in values):
+            continue
+        new, old = (", ".join(map(str, value.unique())) for value in values)
+        if new != old:
             flags.append(f"other {column}: {brief(new)} instead of {brief(old)}")
+    pairs = zip(sources, members, strict=True)
+    after, before = (_settings(source, list(models)) for source, models in pairs)
+    for task, name in before:
+        if (task, name) in after and after[task, name] != before[task, name]:
+            new, old = (", ".join(sorted(values[task, name])) for values in (after, before))
+            flags.append(
+                f"other {name} in task {brief(task)}: {brief(new)} instead of {brief(old)}"
+            )
     return flags
+
+
+def _settings(source: Responses, models: list[str]) -> dict[tuple[str, str], set[str]]:
+    """Values of the `RUN_SETTINGS` of models' runs by task, as logs give them; "none" if unset."""
+    found: dict[tuple[str, str], set[str]] = {}
+    texts = source.subjects.loc[models].get("settings", pd.Series(dtype=object))
+    for text in texts.dropna():
+        try:
+            tasks = json.loads(text)
+        except (TypeError, ValueError):
+            continue
+        for task, values in tasks.items() if isinstance(tasks, dict) else ():
+            for name in RUN_SETTINGS if isinstance(values, dict) else ():
+                found.setdefault((task, name), set()).add(str(values.get(name, "none")))
+    return found
 
 
 def cluster_labels(

@@ -10,7 +10,7 @@ from scipy.special import fdtrc
 from irtcat._common.checks import argument_error, is_number
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.io.convert import as_responses_like
-from irtcat.prediction.clustered import Variance, sum_variance
+from irtcat.prediction.clustered import Variance, sum_variance, total_of
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 
@@ -111,8 +111,8 @@ def noise_of(
 
     or, within clusters that share a run (numbered trials t), ``sum_g sum_t (sum_{i in g} w_i (x_it
     - x_i.))^2 / (r (r - 1))``. For a model with one trial ``v = (1 - ICC) s^2``, s^2 the variance
-    of its answers over the items. An odd trial of one more item is added to each model, so that
-    equal answers in all trials do not give 0.
+    of its answers over the items. An odd trial of one more item is added to each model, among the
+    terms of the degrees of freedom too, so that equal answers in all trials do not give 0.
 
     Args:
         new: answers of the new model to the items run.
@@ -125,30 +125,35 @@ def noise_of(
     models = (new, old)
     if not all(model.is_repeated or reruns is not None for model in models):
         return None
-    terms, pseudo, flags = [], 0.0, []
+    square = float(weights @ weights)
+    terms, odd, flags = [], [], []
     for model, factor in zip(models, (1.0, ratio**2), strict=True):
         r = np.maximum(model.n_trials, 1)
         if model.is_repeated:
             terms.append(factor * _cluster_terms(model, weights, clusters))
-            pseudo += factor / float(np.median(r)) ** 2
+            odd.append(factor * square**2 / float(np.median(r)) ** 2)
         else:
             assert reruns is not None
             spread = weights @ (model.mean - weights @ model.mean) ** 2
             share = (1 - reruns.icc) / (1 - 1 / max(len(weights), 2))
             terms.append(factor * weights**2 * (share * spread / r))
-            pseudo += factor * (1 - reruns.icc)
-    sizes = {len(term) for term in terms}
-    parts = [sum_variance(terms[0] + terms[1])] if len(sizes) == 1 else [*map(sum_variance, terms)]
-    value = sum(part.value for part in parts)
-    df = value**2 / max(sum(part.value**2 / part.df for part in parts), 1e-300)
+            odd.append(factor * square**2 * (1 - reruns.icc))
+    if len(terms[0]) == len(terms[1]):
+        noise = sum_variance(np.r_[terms[0] + terms[1], odd])
+    else:
+        noise = total_of(*(sum_variance(np.r_[a, b]) for a, b in zip(terms, odd, strict=True)))
     if reruns is not None and not (new.is_repeated and old.is_repeated):
-        df = min(df, reruns.df)
-    effective = 1 / float(weights @ weights)
-    value = (effective**2 * value + pseudo) / (effective + 2) ** 2
+        noise = Variance(noise.value, min(noise.df, reruns.df))
+    single = [np.count_nonzero(model.n_trials == 1) for model in models if model.is_repeated]
+    if any(single):
+        flags.append(
+            f"{max(single)} of {len(weights)} items have one trial: its noise is taken to be that "
+            "of the mean item with more"
+        )
     runs, note = _run_effects(models, (weights, weights), terms, (1.0, ratio**2))
     if any(model.is_repeated for model in models):
         flags += [note] if note else []
-    return Noise(Variance(value, max(df, 1.0)), runs, tuple(flags))
+    return Noise(Variance(noise.value, max(noise.df, 1.0)), runs, tuple(flags))
 
 
 def _cluster_terms(model: Answers, weights: FloatArray, clusters: IntArray | None) -> FloatArray:

@@ -1,5 +1,7 @@
 """Whose difference `compare` estimates: formulas by hand, degenerate data, clusters and reruns."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -71,13 +73,15 @@ def test_trials_give_cochrans_variance(counts):
     d = p[1] - p[0]
     between = (60**2 * d.var(ddof=1) / 60 + 2 / 25) / 62**2
     noise = (p * (1 - p) / 4).sum(axis=0)
-    within = (60**2 * noise.mean() / 60 + 2 / 25) / 62**2
+    within = noise.mean() / 60 + 2 / 25 / 60**2
     assert found.se**2 == pytest.approx(0.7 * between + 0.3 * within)
     assert found.run_se**2 == pytest.approx(within)
     everything = compare(None, None, counts)
     p = counts.to_numpy().astype(float)
-    within = (N * (p * (1 - p) / 4).sum(axis=0).mean() + 2 / 25) / (N + 2) ** 2
+    within = (p * (1 - p) / 4).sum(axis=0).mean() / N + 2 / 25 / N**2
     assert everything.se**2 == pytest.approx(within)
+    assert everything.centre == pytest.approx(everything.difference)
+    assert found.difference - found.centre == pytest.approx(0.7 * 2 / 62 * d.mean())
     domain = compare(counts, subset, counts, method="paired", estimand="domain")
     assert domain.se**2 == pytest.approx(between)
     assert "not identified: they need three numbered trials" in " ".join(found.flags)
@@ -202,6 +206,42 @@ def test_effects_of_whole_runs_are_found():
     assert noise_of(*models(0), w, None, None).runs.value < 0.01 * noise.runs.value
 
 
+@pytest.mark.parametrize(("n", "trials"), [(30, 100), (60, 20)])
+def test_many_trials_of_models_far_apart_are_covered(n, trials):
+    """With all items run no item is unknown: the interval is not moved towards no difference."""
+    rng = np.random.default_rng(n)
+    covered, draws = 0, 400
+    for _ in range(draws):
+        p = rng.uniform(0.05, 0.65, n)
+        counts = rng.binomial(trials, [p, p + 0.3])
+        found = compare(None, None, Responses.from_counts(counts, trials))
+        covered += found.lower <= 0.3 <= found.upper
+    assert stats.binomtest(covered, draws, 0.95, "less").pvalue > 0.01
+
+
+def test_equal_answers_in_all_trials_bound_the_difference():
+    """Two odd trials, one of each model, have two degrees of freedom each: the t is exact in form.
+
+    The exact one-sided 97.5 % bound of the losses in n trials without any is -log(.025) / n.
+    """
+    found = compare(None, None, Responses.from_counts(np.full((2, 60), 5), 5))
+    assert found.df == pytest.approx(4, rel=0.1)
+    assert found.se == pytest.approx(np.sqrt(2) / 300)
+    assert found.upper == pytest.approx(-np.log(0.025) / 300, rel=0.1)
+    one_miss = np.full((2, 60), 5)
+    one_miss[0, 0] = 4
+    assert compare(None, None, Responses.from_counts(one_miss, 5)).upper < 2 * found.upper
+
+
+def test_items_with_one_trial_among_others_are_named(counts):
+    trials = counts.trials.copy()
+    trials[:, :20] = 1
+    scores = counts.to_numpy().copy()
+    scores[:, :20] = np.rint(scores[:, :20])
+    found = compare(None, None, Responses.from_array(scores).with_trials(trials))
+    assert f"20 of {N} items have one trial" in " ".join(found.flags)
+
+
 def test_what_is_known_of_reruns(answers):
     options = {"new": "s2", "old": "s1"}
     unknown = compare(None, None, answers, **options)
@@ -210,7 +250,7 @@ def test_what_is_known_of_reruns(answers):
     assert compare(None, None, answers, **options, reruns=1).se == 0
     half = compare(None, None, answers, **options, reruns=0.5)
     spread = answers.to_numpy()[:2].var(axis=1, ddof=1).sum()
-    assert half.se**2 == pytest.approx((N * 0.5 * spread + 1) / (N + 2) ** 2)
+    assert half.se**2 == pytest.approx(0.5 * spread / N + 1 / N**2)
     assert half.se < unknown.se
     second = answers.subset(subjects=["s3"])
     second = Responses.from_array(second.to_numpy(), ["s1"], answers.item_ids)
@@ -318,6 +358,14 @@ def test_other_conditions_of_the_runs_are_named_or_refused(answers):
     about = pd.DataFrame({"version": ["0.4.8", "0.4.9"], "judge": ["a", "a"]}, index=["s1", "s2"])
     r = Responses.from_array(answers.to_numpy()[:2], subjects=about)
     assert "other version: 0.4.9 instead of 0.4.8" in compare(None, None, r).flags
+    runs = [{"arc": {"num_fewshot": 5, "temperature": t, "seed": t}, "boolq": {}} for t in (0, 1)]
+    runs[1]["arc"]["system_prompt"] = "Think."
+    about = pd.DataFrame({"settings": map(json.dumps, runs)}, index=["s1", "s2"])
+    r = Responses.from_array(answers.to_numpy()[:2], subjects=about)
+    assert compare(None, None, r).flags == (
+        "other system_prompt in task arc: Think. instead of none",
+        "other temperature in task arc: 1 instead of 0",
+    )
     items = pd.DataFrame({"version": 1}, index=answers.item_ids)
     old, new = (
         Responses.from_array(answers.to_numpy()[[j]], [f"s{j}"], answers.item_ids, items=items + j)

@@ -132,6 +132,11 @@ def _settings(header: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
     pairs += [("generate_config", about.get("model_generate_config"))]
     pairs += [(name, config.get(name)) for name in ("limit", "epochs", "epochs_reducer")]
     pairs += [("dataset", dataset.get("name")), ("solvers", steps)]
+    scorers = about.get("scorers")
+    scorers = scorers if isinstance(scorers, list) else []
+    options = [score.get("options") for score in scorers if isinstance(score, dict)]
+    pairs += [("scorers", [one for one in options if one])]
+    pairs += [("model_roles", about.get("model_roles"))]  # such as who grades
     return show_settings(pairs)
 
 
