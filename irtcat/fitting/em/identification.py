@@ -248,9 +248,7 @@ def start_on_scale(
     if free_scale:
         return problem, EMState.on_line(point, start.mean, start.sd)
     if known is None:
-        problem = problem._replace(held=jax.device_put(np.arange(len(problem.held)) == 0))
-        mean, log_sd = population[:, 0]
-        problem, point = _moved(problem, point, ScaleMap(mean, float(np.exp(log_sd))))
+        problem, point = _with_standard_reference(problem, point)
     else:
         problem, point = _moved(problem, point, ScaleMap(-known.mean / known.sd, 1 / known.sd))
     values = np.nan_to_num(fixed).astype(problem.dtype)
@@ -284,10 +282,17 @@ def on_reference_scale(problem: EMProblem, ended: Ended) -> tuple[EMProblem, End
     """Make the first group's population N(0, 1), if the scale was that of the pooled subjects."""
     if problem.group is None or problem.transform is not None:
         return problem, ended
-    mean, log_sd = map(float, np.asarray(ended.point.population)[:, 0])
-    problem, point = _moved(problem, ended.point, ScaleMap(mean, float(np.exp(log_sd))))
-    held = jax.device_put(np.arange(len(problem.held)) == 0)
-    return problem._replace(held=held), ended._replace(point=point)
+    problem, point = _with_standard_reference(problem, ended.point)
+    return problem, ended._replace(point=point)
+
+
+def _with_standard_reference(problem: EMProblem, point: EMPoint) -> tuple[EMProblem, EMPoint]:
+    """The scale on which the first group has N(0, 1) by definition, without rounding."""
+    mean, log_sd = map(float, np.asarray(point.population)[:, 0])
+    problem, point = _moved(problem, point, ScaleMap(mean, float(np.exp(log_sd))))
+    held = np.arange(len(problem.held)) == 0
+    population = jnp.where(held, 0.0, point.population)
+    return problem._replace(held=jax.device_put(held)), point._replace(population=population)
 
 
 def best_latent(problem: EMProblem, ended: Ended, group: int = 0) -> tuple[float, float]:
