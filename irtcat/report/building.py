@@ -13,7 +13,7 @@ import pandas as pd
 from irtcat._common.checks import InputError, argument_error, check_choice
 from irtcat._common.progress import Progress, ProgressOption, Steps, part_of, with_progress
 from irtcat._files.writing import check_target, replacing
-from irtcat.prediction.estimands import ESTIMANDS
+from irtcat.prediction.flags import WHOSE as ESTIMANDS  # the module of estimands needs scipy
 from irtcat.report import tables as _tables
 from irtcat.report.blocks import Section
 from irtcat.report.headline import headline, word_for
