@@ -79,6 +79,37 @@ def align(new: Responses, item_ids: np.ndarray, calibration: Any) -> Responses:
     )
 
 
+def possible_scores(
+    x: FloatArray, in_score: FloatArray, n_items: int
+) -> tuple[FloatArray, FloatArray]:
+    """The least and the greatest full score that each subject's answers leave possible.
+
+    Args:
+        x: answers to the chosen items, 0 to 1; NaN where missing.
+        in_score: weight of each of these in the full score; those of all items sum to 1.
+        n_items: number of items in the full score.
+
+    Example:
+        >>> possible_scores(np.array([[1.0, np.nan]]), np.array([0.25, 0.25]), 4)
+        (array([0.25]), array([1.]))
+    """
+    is_observed = ~np.isnan(x)
+    lowest = np.where(is_observed, x, 0) @ in_score
+    is_known = is_observed.all(axis=1) & (x.shape[1] == n_items)
+    return lowest, lowest + np.where(is_known, 0, 1 - is_observed @ in_score)
+
+
+def within_possible(
+    scores: FloatArray, x: FloatArray, in_score: FloatArray, n_items: int
+) -> FloatArray:
+    """Estimated scores, clipped to what the answers leave possible.
+
+    Rounded, so that the order of summation breaks no ties, and all right is 1.
+    """
+    clipped: FloatArray = np.round(np.clip(scores, *possible_scores(x, in_score, n_items)), 12)
+    return clipped
+
+
 def as_prediction(
     subject_ids: np.ndarray,
     x: FloatArray,
@@ -112,12 +143,8 @@ def as_prediction(
         noise: how far scores of this run may be from those; None if all are of this run.
     """
     is_observed = ~np.isnan(x)
-    lowest = np.where(is_observed, x, 0) @ in_score
-    highest = lowest + np.where(
-        is_observed.all(axis=1) & (x.shape[1] == n_items), 0, 1 - is_observed @ in_score
-    )
-    # Rounded, so that the order of summation does not break ties.
-    score, lower, upper = np.round(np.clip(np.stack(estimate[:3]), lowest, highest), 12)
+    lowest, highest = possible_scores(x, in_score, n_items)
+    score, lower, upper = within_possible(np.stack(estimate[:3]), x, in_score, n_items)
     lower = np.where(np.isnan(lower), lowest, lower)
     upper = np.where(np.isnan(upper), highest, upper)
     if noise is None:

@@ -28,7 +28,7 @@ from irtcat._files.json import json_value, write_json
 from irtcat._files.reading import MOST_BYTES, parse_json, read_bytes
 from irtcat.bank import Population
 from irtcat.io.convert import as_responses_like
-from irtcat.prediction.answers import align, as_prediction
+from irtcat.prediction.answers import align, as_prediction, within_possible
 from irtcat.prediction.equating import GRID, Equating
 from irtcat.prediction.estimands import ESTIMANDS, RunNoise, noise_halves, wilson_halves
 from irtcat.prediction.out_of_range import Range, group_starts
@@ -232,7 +232,9 @@ class ShortForm:
         ranks_of = estimand or "model"
         noise = None
         if ranks_of != "run":
-            noise = self._noise(answers, estimate.score, norms.to_numpy(), ranks_of, level, known)
+            in_score = self.rule.equating.in_score
+            score = within_possible(estimate.score, x, in_score, self.n_items)
+            noise = self._noise(answers, score, norms.to_numpy(), ranks_of, level, known)
         return as_prediction(
             answers.subject_ids,
             x,
@@ -257,7 +259,7 @@ class ShortForm:
         reruns: Reliability | None,
     ) -> RunNoise:
         """The noise of the runs of new and calibrated subjects, by the items' curves."""
-        score = np.nan_to_num(np.clip(score, 0, 1))
+        score = np.nan_to_num(score)
         new, source = noise_halves(
             answers, score, np.full(len(self), 1 / self.n_items), self._variance(score),
             estimand=estimand, level=level, reruns=reruns, square=1 / self.n_items,

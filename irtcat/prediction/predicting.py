@@ -14,7 +14,7 @@ from irtcat._common.registry import Registry, documented
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import BankLike, ItemBank, as_bank
 from irtcat.io.convert import as_responses_like
-from irtcat.prediction.answers import align, as_prediction
+from irtcat.prediction.answers import align, as_prediction, within_possible
 from irtcat.prediction.auto import predict_auto, predict_auto_pooled
 from irtcat.prediction.betting import Draw
 from irtcat.prediction.curves import predict_curves
@@ -421,7 +421,8 @@ def _prediction_of(
     ranks_of = estimand or "model"
     noise = None
     if ranks_of != "run":
-        noise = _noise(task, estimate.score, ranks_of, reruns, known)
+        score = within_possible(estimate.score, task.x, task.weights_of_chosen, task.n_items)
+        noise = _noise(task, score, ranks_of, reruns, known)
     return as_prediction(
         task.answers.subject_ids,
         task.x,
@@ -450,7 +451,7 @@ def _noise(
     if len(task.usable) < calibrated.n_subjects:
         calibrated = calibrated.subset(subjects=task.usable)
     weights, field = task.item_weights, task.all_targets[task.usable]
-    score = np.nan_to_num(np.clip(score, 0, 1))
+    score = np.nan_to_num(score)
     totals = item_totals(calibrated)
     old = leftover(calibrated, weights > 0, totals, own=True)
     old_bound = old.variance(field, old.share)

@@ -116,6 +116,21 @@ def test_none_right_has_the_width_of_as_many_answers():
     assert p.upper[0] == pytest.approx(1.96**2 / (N + 1.96**2), rel=1e-3)
 
 
+@pytest.mark.parametrize("by", ["auto", "ridge", "form"])
+def test_all_right_also_where_the_estimate_is_less(by):
+    """A regression does not predict exactly 1: the noise is that of the score, which is known."""
+    both = Responses.from_array(np.repeat([[1], [0]], N, axis=1), ["y", "z"], CALIBRATION.item_ids)
+    if by == "form":
+        p = irtcat.short_form(CALIBRATION, N).predict(both, estimand="model")
+    else:
+        p = full("model", both, estimator=by)
+    assert p.score.tolist() == [1, 0]
+    exact = 0.025 ** (1 / N)
+    assert p.lower[0] <= exact
+    assert p.upper[1] >= 1 - exact
+    assert p.lower[0] == pytest.approx(N / (N + 1.96**2), rel=1e-3)
+
+
 def test_the_bound_is_that_of_a_regression():
     """Of each subject's answers on the shares of the others, also with missing ones."""
     values = CALIBRATION.values.astype(float)
