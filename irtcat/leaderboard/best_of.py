@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.optimize import brentq
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtr
 
 from irtcat._common.checks import argument_error, check_choice, check_count, check_interval
 from irtcat._common.types import FloatArray
@@ -14,6 +14,7 @@ from irtcat.io.convert import as_responses_like
 from irtcat.leaderboard.comparison import cluster_labels
 from irtcat.leaderboard.grouping import Spread, complete_items, scores_of, spread_of, unit_of
 from irtcat.prediction.estimands import ESTIMANDS
+from irtcat.prediction.intervals import wilson_interval
 
 BEST_OF = tuple(name for name in ESTIMANDS if name != "run")
 """Whose score is estimated: that of a run is known."""
@@ -21,6 +22,9 @@ BEST_OF = tuple(name for name in ESTIMANDS if name != "run")
 SIMULTANEOUS = 0.1
 """Share of the error of the interval that goes to the simultaneous one which it is within: a tenth,
 as Andrews, Kitagawa & McCloskey (2024) recommend."""
+
+EDGE = 1e-12
+"""Distance from 0 and 1 of the means that are tried: at 0 and 1 answers do not vary."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +91,10 @@ def best(
     ``(S_j - V_jb / V_bb S_b) / (1 - V_jb / V_bb)``. The estimate is the mean mu_b of which S_b is
     the median, and the ends of the interval those of which it is a tail quantile. As these may be
     far away where two models are close, mu_b is also taken to be within the simultaneous interval
-    of all models, which has a tenth of the error (the hybrid interval).
+    of all models, which has a tenth of the error (the hybrid interval). The variance of S_b is
+    that of the mean which is tried, ``mu (1 - mu) / n`` with the n answers that have the estimated
+    variance at S_b, as in Wilson's interval: near 1, where the best are, a mean that is less
+    varies more.
 
     Args:
         responses: as for `irtcat.leaderboard.groups`.
@@ -182,17 +189,20 @@ def hybrid(
     low = float(np.max(bound[gap > 0], initial=-np.inf))
     high = float(np.min(bound[gap < 0], initial=np.inf))
     beta = SIMULTANEOUS * (1 - level)
-    reach = _simultaneous(covariance, se, spread.df, 1 - beta, n, seed) * se[winner]
+    reach = _simultaneous(covariance, se, 1 - beta, n, seed)
     tail = ((1 - level) - beta) / (1 - beta) / 2
+    n_answers = float(spread.n_answers(score, level)[winner])
+    left, right = (float(end) for end in wilson_interval(x, n_answers, 2 * float(ndtr(reach)) - 1))
+    left, right = max(left, EDGE), min(right, 1 - EDGE)
 
     def quantile(probability: float) -> float:
         """The mean under which ``probability`` of the conditional distribution is below x."""
 
         def excess(mean: float) -> float:
-            ends = max(low, mean - reach), min(high, mean + reach)
-            return _truncated(x, mean, se[winner], *ends) - probability
+            sd = float(np.sqrt(mean * (1 - mean) / n_answers))
+            ends = max(low, mean - reach * sd), min(high, mean + reach * sd)
+            return _truncated(x, mean, sd, *ends) - probability
 
-        left, right = x - reach, x + reach
         if excess(left) <= 0:
             return left
         return right if excess(right) >= 0 else float(brentq(excess, left, right, xtol=1e-10))
@@ -202,18 +212,13 @@ def hybrid(
     return estimate, min(lower, estimate), max(upper, estimate)
 
 
-def _simultaneous(
-    covariance: FloatArray, se: FloatArray, df: float, level: float, n: int, seed: int
-) -> float:
+def _simultaneous(covariance: FloatArray, se: FloatArray, level: float, n: int, seed: int) -> float:
     """Quantile of the greatest absolute error of all scores, in standard errors."""
     rng = np.random.default_rng(seed)
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0))
     draws = np.abs(rng.standard_normal((n, len(se))) @ root.T) / np.where(se > 0, se, 1)
-    greatest = draws.max(axis=1)
-    if np.isfinite(df):
-        greatest /= np.sqrt(rng.chisquare(df, n) / df)
-    return float(np.quantile(greatest, level, method="higher"))
+    return float(np.quantile(draws.max(axis=1), level, method="higher"))
 
 
 def _truncated(x: float, mean: float, sd: float, low: float, high: float) -> float:

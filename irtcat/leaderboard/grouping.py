@@ -15,7 +15,8 @@ from irtcat.agreement import benjamini_hochberg, holm
 from irtcat.io.convert import as_responses_like
 from irtcat.leaderboard.comparison import MIN_CLUSTERS, cluster_labels, t_quantile
 from irtcat.prediction.clustered import mean_variance, total_of
-from irtcat.prediction.estimands import ESTIMANDS, wilson_halves
+from irtcat.prediction.estimands import ESTIMANDS
+from irtcat.prediction.intervals import wilson_interval
 from irtcat.prediction.run_noise import Answers, noise_of_score, read_reruns, run_effect
 from irtcat.responses import Responses
 from irtcat.responses._matrix import observed
@@ -97,7 +98,8 @@ class Spread(NamedTuple):
         df: degrees of freedom.
         unit: score difference of one trial, 0 for scores that are not counted.
         n_items: number of items.
-        n_trials: number of independent answers of each model, for the exact bounds.
+        n_trials: number of independent answers of each model.
+        has_run_effects: whether whole runs differ by more than their answers.
     """
 
     factor: FloatArray
@@ -105,6 +107,20 @@ class Spread(NamedTuple):
     unit: float
     n_items: int
     n_trials: FloatArray
+    has_run_effects: bool = False
+
+    def n_answers(self, score: FloatArray, level: float) -> FloatArray:
+        """The number of answers, of a share s, that have each score's variance.
+
+        ``s (1 - s) / V``, and fewer for an interval of V with few degrees of freedom. Independent
+        answers to items of any difficulties vary by ``s (1 - s) / n`` at most: it is n at least.
+        """
+        z = float(ndtri(0.5 + level / 2))
+        variance = (self.factor**2).sum(axis=0) * (t_quantile(self.df, 0.5 + level / 2) / z) ** 2
+        most = score * (1 - score)
+        is_known = (most > 0) & (variance > 0)
+        n = np.divide(most, variance, out=self.n_trials.copy(), where=is_known)
+        return n if self.has_run_effects else np.maximum(n, self.n_trials)
 
     @property
     def variances(self) -> FloatArray:
@@ -308,7 +324,9 @@ def spread_of(
         df = min(total.df for total in totals)
         factor = np.diag(np.sqrt([total.value for total in totals]))
         # The odd trials are in the variances already.
-        return Spread(factor, max(df, 1.0), 0.0, n_items, n_items * trials), flags
+        has_run_effects = of_runs.value > 0
+        n_trials = n_items * trials
+        return Spread(factor, max(df, 1.0), 0.0, n_items, n_trials, has_run_effects), flags
     if estimand == "model" and any(model.is_repeated for model in models):
         flags.append("some models have one trial: the variance is that over the items")
     labels = np.arange(n_items) if clusters is None else clusters
@@ -323,24 +341,22 @@ def spread_of(
         factor = np.vstack([factor, np.sqrt(of_runs.value) * np.eye(n_models)])
         df = min(df, of_runs.df)
     count = np.full(n_models, float(n_items if clusters is None else len(sizes)))
-    return Spread(factor, max(df, 1.0), unit_of(data), n_items, count), flags
+    has_run_effects = of_runs.value > 0
+    return Spread(factor, max(df, 1.0), unit_of(data), n_items, count, has_run_effects), flags
 
 
 def score_interval(
     score: FloatArray, spread: Spread, level: float
 ) -> tuple[FloatArray, FloatArray]:
-    """An interval of each score: Wilson's from s (1 - s) / V answers, exact at 0 and 1.
+    """An interval of each score: Wilson's (see `Spread.n_answers`), exact at 0 and 1.
 
     Of n answers that are all wrong the upper end is ``1 - ((1 - level) / 2)^(1 / n)`` (Clopper &
     Pearson 1934), which holds for items of any difficulties (Hoeffding 1956).
     """
-    wider = (t_quantile(spread.df, 0.5 + level / 2) / float(ndtri(0.5 + level / 2))) ** 2
-    variance = (spread.factor**2).sum(axis=0) * wider
-    below, above = wilson_halves(score, variance, spread.n_trials, level)
+    lower, upper = wilson_interval(score, spread.n_answers(score, level), level)
     exact = 1 - ((1 - level) / 2) ** (1 / spread.n_trials)
-    lower = np.where(score == 1, 1 - exact, np.where(score == 0, 0, score - below))
-    upper = np.where(score == 0, exact, np.where(score == 1, 1, score + above))
-    return lower, upper
+    lower = np.where(score == 1, 1 - exact, np.where(score == 0, 0, lower))
+    return lower, np.where(score == 0, exact, np.where(score == 1, 1, upper))
 
 
 def _pair_values(score: FloatArray, spread: Spread, adjust: str, n: int, seed: int) -> FloatArray:

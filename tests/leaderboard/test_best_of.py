@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import binomtest, norm
 
 from irtcat import InputError, ItemBank, Responses
 from irtcat.leaderboard import best, full_scores, groups
@@ -16,12 +16,13 @@ def spread(covariance, df=np.inf):
     return Spread(np.linalg.cholesky(covariance).T, df, 0.0, 100, np.full(len(covariance), 100.0))
 
 
-def test_a_model_far_ahead_has_the_usual_interval():
+def test_a_model_far_ahead_has_wilsons_interval():
     covariance = np.eye(3) * 0.01**2
     found = hybrid(np.array([0.2, 0.8, 0.3]), np.array([0.2, 0.8, 0.3]), spread(covariance), 1,
                    0.95, 5000, 0)  # fmt: skip
-    tail = norm.ppf(1 - (0.05 - 0.005) / (1 - 0.005) / 2)
-    assert found == pytest.approx((0.8, 0.8 - tail * 0.01, 0.8 + tail * 0.01), abs=5e-4)
+    level = 1 - (0.05 - 0.005) / (1 - 0.005)
+    ends = binomtest(1280, 1600).proportion_ci(level, "wilson")  # .8 (1 - .8) / .01^2 = 1600
+    assert found == pytest.approx((0.8, ends.low, ends.high), abs=2e-4)
 
 
 def test_the_estimate_is_the_mean_of_which_the_score_is_the_median():
@@ -87,6 +88,27 @@ def test_of_tied_models_the_first_is_the_best_and_its_interval_is_no_point():
     found = best(Responses.from_array(np.vstack([data, data])))
     assert found.name == "s1"
     assert found.upper - found.lower > 0.05
+
+
+@pytest.mark.parametrize("trials", [1, 3])
+@pytest.mark.parametrize("n_models", [2, 20])
+def test_all_right_is_no_narrower_than_exact(trials, n_models):
+    """And so for one wrong answer: near 1 the variance at the mean counts, not that at the score.
+
+    With 100 items and a mean of .95 the interval of the best of twenty covered 89 %.
+    """
+    rng = np.random.default_rng(0)
+    counts = rng.binomial(trials, 0.5, (n_models, 100))
+    for wrong in (0, 1):
+        counts[0] = trials
+        counts[0, :wrong] -= 1
+        data = Responses.from_counts(counts, trials)
+        n = 100 * trials
+        exact = binomtest(n - wrong, n).proportion_ci(0.95, "wilson")
+        found = best(data if trials > 1 else Responses.from_array(counts))
+        assert found.lower <= exact.low
+        assert found.lower > exact.low - 0.02
+        assert found.upper == pytest.approx(exact.high, abs=1e-3)
 
 
 def test_what_it_says():

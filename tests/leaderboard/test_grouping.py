@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import ttest_rel
+from scipy.stats import binomtest, ttest_rel
 
 from irtcat import InputError, ItemBank, Responses
 from irtcat.leaderboard import Groups, compare, groups
@@ -209,6 +209,19 @@ def test_many_models_need_no_array_of_models_models_and_draws():
     assert len(found.members) > 10
     interval = score_interval(np.array([0.5]), spread_of(FIVE, "model", None, None)[0], 0.95)
     assert interval[0][0] < 0.5 < interval[1][0]
+
+
+def test_one_odd_trial_is_no_reason_for_an_interval_of_one_degree_of_freedom():
+    """300 independent answers vary by s (1 - s) / 300 at most: Wilson's interval is enough."""
+    counts = np.full((3, 100), 3)
+    counts[0, 0] = 2
+    counts[2] = np.arange(100) % 4
+    found = groups(Responses.from_counts(counts, 3))
+    exact = binomtest(299, 300).proportion_ci(0.95, "wilson")
+    row = found.table.loc["s1"]
+    assert (row["lower"], row["upper"]) == pytest.approx((exact.low, exact.high), abs=1e-9)
+    assert found.table.loc["s2", "lower"] == pytest.approx(0.025 ** (1 / 300))
+    assert found.table.loc["s3", "upper"] - found.table.loc["s3", "lower"] < 0.12
 
 
 def test_items_that_some_models_lack_are_left_out():
