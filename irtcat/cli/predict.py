@@ -144,7 +144,7 @@ def _by_form(o: Options) -> "Prediction":
 
 
 def _headline(prediction: "Prediction") -> str:
-    """How many subjects, which is the best, and whether it is clearly the best."""
+    """How many subjects, which is the best, and whether it is clearly so, also over reruns."""
     import numpy as np
 
     n = len(prediction)
@@ -159,7 +159,9 @@ def _headline(prediction: "Prediction") -> str:
     if n < 2 or np.isnan(prediction.score).all():
         return line
     best = int(np.nanargmax(prediction.score))
-    overlap = int((prediction.upper >= prediction.lower[best]).sum()) - 1
+    lower, upper = prediction.ranked_ends()
+    overlap = int((upper >= lower[best]).sum()) - 1
     others = "that of 1 other overlaps" if overlap == 1 else f"those of {overlap} others overlap"
-    clear = f"not clearly: its interval and {others}" if overlap else "clearly"
+    again = " over reruns" if prediction.ranks_of == "model" else ""
+    clear = f"not clearly{again}: its interval and {others}" if overlap else f"clearly{again}"
     return f"{line}\nBest is {prediction.subject_ids[best]}, {clear}"

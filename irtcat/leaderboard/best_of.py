@@ -191,9 +191,10 @@ def hybrid(
     beta = SIMULTANEOUS * (1 - level)
     reach = _simultaneous(covariance, se, 1 - beta, n, seed)
     tail = ((1 - level) - beta) / (1 - beta) / 2
-    n_answers = float(spread.n_answers(score, level)[winner])
-    left, right = (float(end) for end in wilson_interval(x, n_answers, 2 * float(ndtr(reach)) - 1))
-    left, right = max(left, EDGE), min(right, 1 - EDGE)
+    n_of_all = spread.n_answers(score, level)
+    n_answers = float(n_of_all[winner])
+    ends = wilson_interval(score, n_of_all, 2 * float(ndtr(reach)) - 1)
+    left, right = (float(np.clip(end[winner], EDGE, 1 - EDGE)) for end in ends)
 
     def quantile(probability: float) -> float:
         """The mean under which ``probability`` of the conditional distribution is below x."""

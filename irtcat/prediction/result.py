@@ -113,6 +113,11 @@ class Prediction:
         """A sentence: whose scores and ranks these are, and how the noise of runs is known."""
         return whose_scores(self.estimand, self.ranks_of, self.noise_source, self.n_items)
 
+    def ranked_ends(self) -> tuple[FloatArray, FloatArray]:
+        """The ends of intervals of the scores that the ranks are of: by default over reruns."""
+        below, above = np.hypot([self.score - self.lower, self.upper - self.score], self.reach)
+        return np.clip(self.score - below, 0, 1), np.clip(self.score + above, 0, 1)
+
     def beats(self) -> pd.DataFrame:
         """Probability that each subject's full score is above each calibrated subject's.
 

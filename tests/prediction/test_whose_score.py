@@ -52,6 +52,14 @@ def test_by_default_scores_are_of_the_run_and_ranks_of_the_model():
     assert run.question == "Scores on all 200 items and ranks are of these runs."
 
 
+@pytest.mark.parametrize("estimand", ["run", "model", "domain"])
+def test_the_ends_that_are_ranked_are_the_intervals_of_that_estimand(estimand):
+    p = full(estimand)
+    np.testing.assert_allclose(p.ranked_ends(), [p.lower, p.upper], atol=1e-12)
+    model = full("model")
+    np.testing.assert_allclose(full().ranked_ends(), [model.lower, model.upper], atol=1e-9)
+
+
 def test_the_domain_adds_the_choice_of_the_items():
     width = {name: full(name).upper - full(name).lower for name in ("model", "domain")}
     assert (width["domain"] > width["model"]).all()
