@@ -91,10 +91,10 @@ def best(
     ``(S_j - V_jb / V_bb S_b) / (1 - V_jb / V_bb)``. The estimate is the mean mu_b of which S_b is
     the median, and the ends of the interval those of which it is a tail quantile. As these may be
     far away where two models are close, mu_b is also taken to be within the simultaneous interval
-    of all models, which has a tenth of the error (the hybrid interval). The variance of S_b is
-    that of the mean which is tried, ``mu (1 - mu) / n`` with the n answers that have the estimated
-    variance at S_b, as in Wilson's interval: near 1, where the best are, a mean that is less
-    varies more.
+    of all models, which has a tenth of the error (the hybrid interval). The variance of S_b is the
+    greater of that at S_b and that at the mean which is tried, ``mu (1 - mu) / n`` with the n
+    answers that have the estimated variance at S_b, as in Wilson's interval: near 1, where the best
+    are, a mean that is less varies more.
 
     Args:
         responses: as for `irtcat.leaderboard.groups`.
@@ -194,13 +194,15 @@ def hybrid(
     n_of_all = spread.n_answers(score, level)
     n_answers = float(n_of_all[winner])
     ends = wilson_interval(score, n_of_all, 2 * float(ndtr(reach)) - 1)
-    left, right = (float(np.clip(end[winner], EDGE, 1 - EDGE)) for end in ends)
+    least = float(np.sqrt(x * (1 - x) / n_answers))
+    left = max(min(float(ends[0][winner]), x - reach * least), EDGE)
+    right = min(max(float(ends[1][winner]), x + reach * least), 1 - EDGE)
 
     def quantile(probability: float) -> float:
         """The mean under which ``probability`` of the conditional distribution is below x."""
 
         def excess(mean: float) -> float:
-            sd = float(np.sqrt(mean * (1 - mean) / n_answers))
+            sd = max(float(np.sqrt(mean * (1 - mean) / n_answers)), least)
             ends = max(low, mean - reach * sd), min(high, mean + reach * sd)
             return _truncated(x, mean, sd, *ends) - probability
 
