@@ -324,9 +324,14 @@ def spread_of(
         df = min(total.df for total in totals)
         factor = np.diag(np.sqrt([total.value for total in totals]))
         # The odd trials are in the variances already.
-        has_run_effects = of_runs.value > 0
-        n_trials = n_items * trials
-        return Spread(factor, max(df, 1.0), 0.0, n_items, n_trials, has_run_effects), flags
+        return Spread(
+            factor=factor,
+            df=max(df, 1.0),
+            unit=0.0,
+            n_items=n_items,
+            n_trials=n_items * trials,
+            has_run_effects=of_runs.value > 0,
+        ), flags
     if estimand == "model" and any(model.is_repeated for model in models):
         flags.append("some models have one trial: the variance is that over the items")
     labels = np.arange(n_items) if clusters is None else clusters
@@ -341,8 +346,14 @@ def spread_of(
         factor = np.vstack([factor, np.sqrt(of_runs.value) * np.eye(n_models)])
         df = min(df, of_runs.df)
     count = np.full(n_models, float(n_items if clusters is None else len(sizes)))
-    has_run_effects = of_runs.value > 0
-    return Spread(factor, max(df, 1.0), unit_of(data), n_items, count, has_run_effects), flags
+    return Spread(
+        factor=factor,
+        df=max(df, 1.0),
+        unit=unit_of(data),
+        n_items=n_items,
+        n_trials=count,
+        has_run_effects=of_runs.value > 0,
+    ), flags
 
 
 def score_interval(
