@@ -29,6 +29,7 @@ from irtcat._common.checks import (
 )
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.leaderboard.comparison import (
+    Closing,
     as_compared,
     check_margin,
     closing_of,
@@ -77,6 +78,10 @@ FINAL = 0.2
 """Share of the error that is left for the interval of all items. It costs the comparisons that end
 earlier 6 % of their items (the logarithm of the capital)."""
 
+LOOKS = 1.05
+"""With numbered trials, a verdict that the interval of `compare` does not share is looked at again
+when there are so many times the items."""
+
 BISECTIONS = 40
 """An end of the interval is an m that is rejected, within 2^-39 of others: it errs outward."""
 
@@ -97,8 +102,9 @@ class SequentialComparison:
         outcome: why it ended: "settled", "futile" (the loss ``detect`` is unlikely), "all items"
             or "open" (``order`` has further items).
         p_worse: p-value of a difference of at least ``-margin``, valid at any time: the inverse of
-            the greatest capital, over .8; after all items at most that of the test of all items,
-            over .2.
+            the greatest capital, over .8 (for three or more numbered trials at least the p-value
+            of `compare` for these items, over .8); after all items at most that of the test of all
+            items, over .2.
         n_items: number of items used.
         n_answers: number of answers of the new model used, with all trials.
         n_all: number of items of the benchmark, or of those that both answered without ``order``.
@@ -328,6 +334,10 @@ def compare_sequential(
     noise of the runs, from several trials of each item; with one trial the variance of the
     paired t-test.
 
+    Effects of whole runs do not average out over items. From three numbered trials on, a verdict
+    needs the interval of `compare` too, which has them: that of the items used, with the error of
+    the sequence; the interval is the hull of both.
+
     To run items one batch after another, take the first ones of `random_order`, and pass it as
     ``order`` with the answers so far, until ``is_done``.
 
@@ -398,7 +408,8 @@ def compare_sequential(
     else:
         order_ids = _checked_order(order, calibration)
         n_all = len(order_ids)
-    steps = _answered(table, order_ids)
+    places = _answered(table, order_ids)
+    steps = table.iloc[places]
     ready = len(steps)
     mean_items = float(table["n_items"].mean())
     bound = float(table["n_items"].max()) / mean_items
@@ -408,6 +419,8 @@ def compare_sequential(
     process = _process(steps["difference"].to_numpy() / mean_items, bound, distance)
     capital = 2 / ((1 - FINAL) * (1 - level))
     times = _times(process, margin, capital)
+    fixed = _Fixed(pair, runs, places, n_all, margin)
+    times = {name: fixed.agrees_from(name, time, ready, level) for name, time in times.items()}
     settled, given_up = min(times.values()), np.inf
     if aim == "worse":
         not_worse = process.reached(-margin, 1, capital)
@@ -424,9 +437,13 @@ def compare_sequential(
     used = process._replace(values=process.values[:n], variances=process.variances[:n])
     lower, upper = sorted((used.end(1, capital), used.end(-1, capital)))
     p_worse = float(np.exp(-max(used.log_capital(-margin, -1).max(), 0.0))) / (1 - FINAL)
+    if fixed.has_run_effects:
+        now = fixed.after(n, _sequence_level(level))
+        lower, upper = min(lower, now.lower), max(upper, now.upper)
+        p_worse = max(p_worse, now.p_worse / (1 - FINAL))
     if outcome == "all items" and not has_few_clusters(runs):
-        closing = closing_of(pair, runs, margin, 1 - FINAL * (1 - level))
-        lower, upper = max(lower, closing.lower), min(upper, closing.upper)
+        closing = fixed.after(n, 1 - FINAL * (1 - level))
+        lower, upper = sorted((max(lower, closing.lower), min(upper, closing.upper)))
         p_worse = min(p_worse, closing.p_worse / FINAL)
         verdict = verdict_of(lower, upper, margin)
         outcome = outcome if verdict == "cannot tell" else "settled"
@@ -452,14 +469,67 @@ def compare_sequential(
     )
 
 
-def _answered(table: pd.DataFrame, order_ids: Any) -> pd.DataFrame:
-    """The first steps of the order that both models have answered."""
-    places = table.index.get_indexer(pd.Index(order_ids))
+def _answered(table: pd.DataFrame, order_ids: Any) -> IntArray:
+    """The rows of the first steps of the order that both models have answered."""
+    places: IntArray = table.index.get_indexer(pd.Index(order_ids))
     ready = int(np.argmin(places)) if (places < 0).any() else len(places)
     if ready < 2:
         must = "a random order, with answers of both to its first 2 items"
         raise argument_error("order", must, f"answers to the first {ready}")
-    return table.iloc[places[:ready]]
+    return places[:ready]
+
+
+def _sequence_level(level: float) -> float:
+    """Probability of the confidence sequence alone."""
+    return 1 - (1 - FINAL) * (1 - level)
+
+
+class _Fixed(NamedTuple):
+    """The interval of `compare` for the first steps, as if their number had been fixed."""
+
+    pair: Any
+    runs: Any
+    places: IntArray
+    n_all: int
+    margin: float
+
+    @property
+    def has_run_effects(self) -> bool:
+        """Whether effects of whole runs are identified."""
+        models = (self.runs.new, self.runs.old)
+        return all(model.run_means(self.pair.weights) is not None for model in models)
+
+    def after(self, n: int, level: float) -> Closing:
+        """The interval after n steps."""
+        clusters, items = self.runs.clusters, self.places[:n]
+        if clusters is not None:
+            items = np.flatnonzero(np.isin(clusters, items))
+            clusters = np.unique(clusters[items], return_inverse=True)[1]
+        pair = self.pair._replace(
+            difference=self.pair.difference[items],
+            weights=np.full(len(items), 1 / len(items)),
+            item_ids=self.pair.item_ids[items],
+            at=items,
+            n_items=self.n_all,
+            field=np.empty((0, self.n_all)),
+            known_old=None,
+            strata=np.empty((self.n_all, 0)),
+        )
+        runs = self.runs._replace(
+            new=self.runs.new.at(items), old=self.runs.old.at(items), clusters=clusters
+        )
+        return closing_of(pair, runs, self.margin, level)
+
+    def agrees_from(self, verdict: str, time: float, ready: int, level: float) -> float:
+        """The number of steps from ``time`` on after which this interval has the verdict too."""
+        if not self.has_run_effects:
+            return time
+        while time <= ready:
+            found = self.after(int(time), _sequence_level(level))
+            if verdict_of(found.lower, found.upper, self.margin) == verdict:
+                return time
+            time = np.ceil(LOOKS * time) if time < ready / LOOKS or time == ready else ready
+        return np.inf
 
 
 def _times(process: Any, margin: float, capital: float) -> dict[str, float]:
