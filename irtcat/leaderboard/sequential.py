@@ -300,6 +300,7 @@ def compare_sequential(
     aim: str = "worse",
     order: Sequence[str] | np.ndarray | None = None,
     clusters: Any = None,
+    reruns: Any = None,
     margin: float = 0.0,
     detect: float | None = None,
     futility: float = 0.2,
@@ -331,8 +332,8 @@ def compare_sequential(
     For the sequence, items count as drawn from infinitely many: on a finite benchmark it is too
     wide rather than too narrow (``experiments/reruns``). After all N items it closes to the
     interval of `compare` for the estimand "model", with a fifth of the error: what stays is the
-    noise of the runs, from several trials of each item; with one trial the variance of the
-    paired t-test.
+    noise of the runs, from several trials of each item or from ``reruns``; with one trial and no
+    ``reruns`` the variance of the paired t-test.
 
     Effects of whole runs do not average out over items. From three numbered trials on, a verdict
     needs the interval of `compare` too, which has them: that of the items used, with the error of
@@ -355,6 +356,8 @@ def compare_sequential(
         clusters: groups of items whose answers depend on each other: see `irtcat.compare`. A step
             is then a whole group (without ``order``): d_s is the sum of its differences over the
             mean number of items, and B the greatest number over the mean.
+        reruns: for models with one trial, what a rerun would repeat: see `irtcat.compare`. It
+            shortens the interval of all items alone.
         margin: the difference that does not matter, in score units.
         detect: the loss that is not to be missed, in score units; by default ``margin + .02``.
         futility: the probability with which it may be missed, below 1; 0 for no futility stop.
@@ -395,7 +398,7 @@ def compare_sequential(
         raise argument_error("futility", "a probability of at least 0 and below 1", futility)
     calibration, responses = as_compared(calibration, subset, responses)
     names, pair, runs, sampled, flags = read_models(
-        calibration, subset, responses, new, old, mismatch, clusters, None
+        calibration, subset, responses, new, old, mismatch, clusters, reruns
     )
     if not sampled or np.ptp(pair.weights) > 1e-9:
         raise argument_error("subset", "a random sample of items with equal weights", subset)

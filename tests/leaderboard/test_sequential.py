@@ -86,6 +86,16 @@ def test_all_items_are_those_of_the_order():
     assert (found.lower, found.upper) == pytest.approx((fixed.lower, fixed.upper), abs=1e-9)
 
 
+def test_what_a_rerun_repeats_shortens_the_interval_of_all_items():
+    p = np.random.default_rng(0).random(300)
+    responses = two(p, p[::-1], seed=4)
+    plain = compare_sequential(None, None, responses, futility=0)
+    known = compare_sequential(None, None, responses, futility=0, reruns=0.8)
+    fixed = compare(None, None, responses, level=0.99, reruns=0.8)
+    assert (known.lower, known.upper) == pytest.approx((fixed.lower, fixed.upper), abs=1e-9)
+    assert known.upper - known.lower < 0.7 * (plain.upper - plain.lower)
+
+
 def test_effects_of_whole_runs_do_not_settle_it():
     """A run moves all answers: without an allowance 15 % of equal models were called worse."""
     rng = np.random.default_rng(5)
