@@ -9,6 +9,17 @@ with e a distance of the difference from m and v_s the variance of the earlier d
 expectation of at most 1 at all times if the expected difference is at most m: by Ville's
 inequality it ever reaches 1 / alpha with a probability of at most alpha. So a look after every item
 costs nothing. Capital is divided among several distances.
+
+The sequence closes when all N items are used. What is random then is the runs alone, so that one
+more interval is needed, for one look at a number of items that was fixed before: that of `compare`
+at N. With a share f of the error a for it, the sequence rejects at a capital of 1 / ((1 - f) a):
+
+    P(ever wrong) <= P(ever K >= 1 / ((1 - f) a)) + P(wrong at N) <= (1 - f) a + f a.
+
+Sequences for sampling without replacement (Waudby-Smith & Ramdas 2020) close to the mean of these
+answers, which is not that of the models. To bet against ``m - c sum (d_s - m)``, the mean of the
+items that are left with c shrunk by the share of the noise, makes the bets uncorrelated, but
+their product has an expectation of 1 only approximately: it is not used.
 """
 
 import re
@@ -339,8 +350,9 @@ def compare_sequential(
     needs the interval of `compare` too, which has them: that of the items used, with the error of
     the sequence; the interval is the hull of both.
 
-    To run items one batch after another, take the first ones of `random_order`, and pass it as
-    ``order`` with the answers so far, until ``is_done``.
+    Without ``order`` the responses are all that there will be: their number must not depend on what
+    was answered. To run items one batch after another, take the first ones of `random_order`, and
+    pass it as ``order`` with the answers so far, until ``is_done``.
 
     Args:
         calibration: see `irtcat.compare`.
