@@ -158,7 +158,8 @@ class Bets(NamedTuple):
         total = np.zeros_like(self.d)
         for power, share in enumerate(shares / shares.sum()):
             bets = np.minimum(self.distance * 2.0**power / self.variances, most)
-            total += share * np.cumprod(1 + bets * gains, axis=1)
+            with np.errstate(over="ignore"):  # an infinite capital is reached too
+                total += share * np.cumprod(1 + bets * gains, axis=1)
         passed = total >= capital
         if self.used is not None:
             passed &= self.used
@@ -195,7 +196,7 @@ def closing_of(counts, r, final):
         terms = (x * (1 - x)).sum(axis=1) / (r - 1) / n**2
         spread = n * terms.var(axis=1, ddof=1)
         value = terms.sum(axis=1)
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             df = np.where(spread > 0, 2 * value**2 / spread, np.inf)
     se = np.sqrt((n**2 * value + 2 / r**2) / (n + 2) ** 2)  # one more item on either side
     df = np.maximum(df, 1.0)
