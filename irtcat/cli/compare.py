@@ -129,12 +129,12 @@ def _sequential(o: Options, changes: dict[str, Any]) -> "SequentialComparison":
     """The comparison item by item; with --gate it ends when the new model is worse or is not."""
     from irtcat.leaderboard import compare_sequential
 
-    for name in ("estimand", "method", "reruns", "recipe", "scale", "strata", "judges"):
+    for name in ("estimand", "method", "recipe", "scale", "strata", "judges"):
         if o.is_given(name):
             label = f"--{name}"
             raise typer.BadParameter("not with --sequential.", param_hint=label)
-    names = ("calibration", "subset", "responses", "new", "old", "clusters", "level", "mismatch")
-    values = {name: getattr(o, name) for name in names} | changes
+    names = ("calibration", "subset", "responses", "new", "old", "clusters", "reruns", "level")
+    values = {name: getattr(o, name) for name in (*names, "mismatch")} | changes
     values |= o.values_of(SEQUENTIAL, but=("detect",))
     detect = None if o.detect is None else o.detect / POINTS
     return compare_sequential(**values, aim="worse" if o.gate else "verdict", detect=detect)

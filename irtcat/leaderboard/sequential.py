@@ -9,6 +9,17 @@ with e a distance of the difference from m and v_s the variance of the earlier d
 expectation of at most 1 at all times if the expected difference is at most m: by Ville's
 inequality it ever reaches 1 / alpha with a probability of at most alpha. So a look after every item
 costs nothing. Capital is divided among several distances.
+
+The sequence closes when all N items are used. What is random then is the runs alone, so that one
+more interval is needed, for one look at a number of items that was fixed before: that of `compare`
+at N. With a share f of the error a for it, the sequence rejects at a capital of 1 / ((1 - f) a):
+
+    P(ever wrong) <= P(ever K >= 1 / ((1 - f) a)) + P(wrong at N) <= (1 - f) a + f a.
+
+Sequences for sampling without replacement (Waudby-Smith & Ramdas 2020) close to the mean of these
+answers, which is not that of the models. To bet against ``m - c sum (d_s - m)``, the mean of the
+items that are left with c shrunk by the share of the noise, makes the bets uncorrelated, but
+their product has an expectation of 1 only approximately: it is not used.
 """
 
 import re
@@ -29,6 +40,7 @@ from irtcat._common.checks import (
 )
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.leaderboard.comparison import (
+    Closing,
     as_compared,
     check_margin,
     closing_of,
@@ -75,7 +87,9 @@ instead of 236 with the two smallest distances alone, and one of 4 points 1,541 
 
 FINAL = 0.2
 """Share of the error that is left for the interval of all items. It costs the comparisons that end
-earlier 6 % of their items (the logarithm of the capital)."""
+earlier 6 % of their items (the logarithm of the capital). Early verdicts of numbered trials need an
+interval with this share too: with .8, 4 to 5 % of equal models were called worse where runs differ
+by .3 logits (1,000 items, three or ten trials; experiments/reruns)."""
 
 BISECTIONS = 40
 """An end of the interval is an m that is rejected, within 2^-39 of others: it errs outward."""
@@ -97,8 +111,9 @@ class SequentialComparison:
         outcome: why it ended: "settled", "futile" (the loss ``detect`` is unlikely), "all items"
             or "open" (``order`` has further items).
         p_worse: p-value of a difference of at least ``-margin``, valid at any time: the inverse of
-            the greatest capital, over .8; after all items at most that of the test of all items,
-            over .2.
+            the greatest capital, over .8 (for three or more numbered trials at least the p-value
+            of `compare` for these items, over .2); after all items at most that of the test of all
+            items, over .2.
         n_items: number of items used.
         n_answers: number of answers of the new model used, with all trials.
         n_all: number of items of the benchmark, or of those that both answered without ``order``.
@@ -294,6 +309,7 @@ def compare_sequential(
     aim: str = "worse",
     order: Sequence[str] | np.ndarray | None = None,
     clusters: Any = None,
+    reruns: Any = None,
     margin: float = 0.0,
     detect: float | None = None,
     futility: float = 0.2,
@@ -325,11 +341,17 @@ def compare_sequential(
     For the sequence, items count as drawn from infinitely many: on a finite benchmark it is too
     wide rather than too narrow (``experiments/reruns``). After all N items it closes to the
     interval of `compare` for the estimand "model", with a fifth of the error: what stays is the
-    noise of the runs, from several trials of each item; with one trial the variance of the
-    paired t-test.
+    noise of the runs, from several trials of each item or from ``reruns``; with one trial and no
+    ``reruns`` the variance of the paired t-test.
 
-    To run items one batch after another, take the first ones of `random_order`, and pass it as
-    ``order`` with the answers so far, until ``is_done``.
+    Effects of whole runs do not average out over items. From three numbered trials on, an early
+    verdict needs the interval of `compare` too, which has them: that of the items used, with a
+    fifth of the error; if it has another verdict it is looked at again after twice the items. The
+    interval is the hull of both.
+
+    Without ``order`` the responses are all that there will be: their number must not depend on what
+    was answered. To run items one batch after another, take the first ones of `random_order`, and
+    pass it as ``order`` with the answers so far, until ``is_done``.
 
     Args:
         calibration: see `irtcat.compare`.
@@ -345,6 +367,8 @@ def compare_sequential(
         clusters: groups of items whose answers depend on each other: see `irtcat.compare`. A step
             is then a whole group (without ``order``): d_s is the sum of its differences over the
             mean number of items, and B the greatest number over the mean.
+        reruns: for models with one trial, what a rerun would repeat: see `irtcat.compare`. It
+            shortens the interval of all items alone.
         margin: the difference that does not matter, in score units.
         detect: the loss that is not to be missed, in score units; by default ``margin + .02``.
         futility: the probability with which it may be missed, below 1; 0 for no futility stop.
@@ -381,7 +405,7 @@ def compare_sequential(
     _check_loss(margin, detect, futility)
     calibration, responses = as_compared(calibration, subset, responses)
     names, pair, runs, sampled, flags = read_models(
-        calibration, subset, responses, new, old, mismatch, clusters, None
+        calibration, subset, responses, new, old, mismatch, clusters, reruns
     )
     if not sampled or np.ptp(pair.weights) > 1e-9:
         raise argument_error("subset", "a random sample of items with equal weights", subset)
@@ -394,7 +418,8 @@ def compare_sequential(
     else:
         order_ids = _checked_order(order, calibration)
         n_all = len(order_ids)
-    steps = _answered(table, order_ids)
+    places = _answered(table, order_ids)
+    steps = table.iloc[places]
     ready = len(steps)
     mean_items = float(table["n_items"].mean())
     bound = float(table["n_items"].max()) / mean_items
@@ -404,6 +429,8 @@ def compare_sequential(
     process = _process(steps["difference"].to_numpy() / mean_items, bound, distance)
     capital = 2 / ((1 - FINAL) * (1 - level))
     times = _times(process, margin, capital)
+    fixed = _Fixed(pair, runs, places, n_all, margin)
+    times = {name: fixed.agrees_from(name, time, ready, level) for name, time in times.items()}
     settled, given_up = min(times.values()), np.inf
     if aim == "worse":
         not_worse = process.reached(-margin, 1, capital)
@@ -419,9 +446,13 @@ def compare_sequential(
     verdict = next((name for name, time in times.items() if time <= n), "cannot tell")
     used = process._replace(values=process.values[:n], variances=process.variances[:n])
     lower, upper, p_worse = _interval(used, capital, margin)
+    if fixed.has_run_effects:
+        now = fixed.after(n, _final_level(level))
+        lower, upper = min(lower, now.lower), max(upper, now.upper)
+        p_worse = max(p_worse, now.p_worse / FINAL)
     if outcome == "all items" and not has_few_clusters(runs):
-        closing = closing_of(pair, runs, margin, 1 - FINAL * (1 - level))
-        lower, upper = max(lower, closing.lower), min(upper, closing.upper)
+        closing = fixed.after(n, _final_level(level))
+        lower, upper = sorted((max(lower, closing.lower), min(upper, closing.upper)))
         p_worse = min(p_worse, closing.p_worse / FINAL)
         verdict = verdict_of(lower, upper, margin)
         outcome = outcome if verdict == "cannot tell" else "settled"
@@ -463,14 +494,67 @@ def _interval(used: Any, capital: float, margin: float) -> tuple[float, float, f
     return lower, upper, float(np.exp(-greatest)) / (1 - FINAL)
 
 
-def _answered(table: pd.DataFrame, order_ids: Any) -> pd.DataFrame:
-    """The first steps of the order that both models have answered."""
-    places = table.index.get_indexer(pd.Index(order_ids))
+def _answered(table: pd.DataFrame, order_ids: Any) -> IntArray:
+    """The rows of the first steps of the order that both models have answered."""
+    places: IntArray = table.index.get_indexer(pd.Index(order_ids))
     ready = int(np.argmin(places)) if (places < 0).any() else len(places)
     if ready < 2:
         must = "a random order, with answers of both to its first 2 items"
         raise argument_error("order", must, f"answers to the first {ready}")
-    return table.iloc[places[:ready]]
+    return places[:ready]
+
+
+def _final_level(level: float) -> float:
+    """Probability of the interval that has the share `FINAL` of the error."""
+    return 1 - FINAL * (1 - level)
+
+
+class _Fixed(NamedTuple):
+    """The interval of `compare` for the first steps, as if their number had been fixed."""
+
+    pair: Any
+    runs: Any
+    places: IntArray
+    n_all: int
+    margin: float
+
+    @property
+    def has_run_effects(self) -> bool:
+        """Whether effects of whole runs are identified."""
+        models = (self.runs.new, self.runs.old)
+        return all(model.run_means(self.pair.weights) is not None for model in models)
+
+    def after(self, n: int, level: float) -> Closing:
+        """The interval after n steps."""
+        clusters, items = self.runs.clusters, self.places[:n]
+        if clusters is not None:
+            items = np.flatnonzero(np.isin(clusters, items))
+            clusters = np.unique(clusters[items], return_inverse=True)[1]
+        pair = self.pair._replace(
+            difference=self.pair.difference[items],
+            weights=np.full(len(items), 1 / len(items)),
+            item_ids=self.pair.item_ids[items],
+            at=items,
+            n_items=self.n_all,
+            field=np.empty((0, self.n_all)),
+            known_old=None,
+            strata=np.empty((self.n_all, 0)),
+        )
+        runs = self.runs._replace(
+            new=self.runs.new.at(items), old=self.runs.old.at(items), clusters=clusters
+        )
+        return closing_of(pair, runs, self.margin, level)
+
+    def agrees_from(self, verdict: str, time: float, ready: int, level: float) -> float:
+        """The first step after which this interval has the verdict too, looked at in doublings."""
+        if not self.has_run_effects:
+            return time
+        while time <= ready:
+            found = self.after(int(time), _final_level(level))
+            if verdict_of(found.lower, found.upper, self.margin) == verdict:
+                return time
+            time *= 2
+        return np.inf
 
 
 def _times(process: Any, margin: float, capital: float) -> dict[str, float]:

@@ -581,7 +581,8 @@ def test_a_sequential_gate_stops_early():
     swapped = run_json(*line, "--gate", "--new", "old", "--old", "new", "--detect", 5)
     assert (swapped["outcome"], swapped["detect"]) == ("futile", 0.05)
     assert run_json(*line, "--new", "old", "--old", "new", "--seed", 1)["verdict"] == "better"
-    refused = run(*line, "--reruns", "deterministic")
+    assert run_json(*line, "--reruns", "deterministic")["verdict"] == "worse"
+    refused = run(*line, "--method", "paired")
     assert refused.exit_code == 2
     assert "not with --sequential" in refused.stderr
     refused = run("compare", "two.csv", "--detect", 5, *files)

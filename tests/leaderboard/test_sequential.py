@@ -77,6 +77,51 @@ def test_after_all_items_the_interval_closes_to_that_of_a_fixed_test(trials):
     assert ended.p_worse < 0.025
 
 
+def test_all_items_are_those_of_the_order():
+    responses = two(0.6, 0.6, seed=4, n=400, trials=5)
+    order = random_order(responses.item_ids, seed=0)[:250]
+    found = compare_sequential(None, None, responses, futility=0, order=order)
+    fixed = compare(None, None, responses.subset(items=order.tolist()), level=0.99)
+    assert (found.outcome, found.n_items) == ("all items", 250)
+    assert (found.lower, found.upper) == pytest.approx((fixed.lower, fixed.upper), abs=1e-9)
+
+
+def test_what_a_rerun_repeats_shortens_the_interval_of_all_items():
+    p = np.random.default_rng(0).random(300)
+    responses = two(p, p[::-1], seed=4)
+    plain = compare_sequential(None, None, responses, futility=0)
+    known = compare_sequential(None, None, responses, futility=0, reruns=0.8)
+    fixed = compare(None, None, responses, level=0.99, reruns=0.8)
+    assert (known.lower, known.upper) == pytest.approx((fixed.lower, fixed.upper), abs=1e-9)
+    assert known.upper - known.lower < 0.7 * (plain.upper - plain.lower)
+
+
+def test_effects_of_whole_runs_do_not_settle_it():
+    """A run moves all answers: without an allowance 15 % of equal models were called worse."""
+    rng = np.random.default_rng(5)
+    worse = 0
+    for seed in range(120):
+        logits = rng.normal(0.5, 1.5, 600)
+        moves = rng.normal(0, 0.3, (2, 1, 3))
+        answers = rng.random((2, 600, 3)) < 1 / (1 + np.exp(-logits[None, :, None] - moves))
+        responses = Responses.from_trials(answers.astype(float), ["old", "new"])
+        found = compare_sequential(None, None, responses, futility=0, seed=seed)
+        worse += found.verdict == "worse"
+    assert binomtest(worse, 120, 0.025, "greater").pvalue > 0.01
+
+
+def test_a_loss_beyond_effects_of_runs_settles_it_early():
+    rng = np.random.default_rng(1)
+    p = np.array([[0.7], [0.4]])[:, :, None]
+    responses = Responses.from_trials((rng.random((2, 500, 5)) < p).astype(float), ["old", "new"])
+    found = compare_sequential(None, None, responses)
+    assert (found.verdict, found.outcome) == ("worse", "settled")
+    assert found.n_items < 150
+    assert found.p_worse < 0.025
+    one = compare_sequential(None, None, responses.subset(items=responses.item_ids[:2].tolist()))
+    assert one.verdict == "cannot tell"
+
+
 def test_it_stops_at_the_first_item_that_settles_it():
     responses = two(0.7, 0.55, seed=1, n=1500)
     found = compare_sequential(None, None, responses)
