@@ -277,3 +277,12 @@ def test_pass_rates_are_of_decisions():
     decided = reruns(combine_judges(data, decision="majority"), n=2, k=(1, 3)).passes
     wanted = reruns(Responses.from_trials(said.mean(axis=2) > 0.5), n=2, k=(1, 3)).passes
     np.testing.assert_allclose(decided.to_numpy(), wanted.to_numpy())
+
+
+def test_judges_of_different_items_leave_others_unknown():
+    """No item that all judged: nothing would be added for other judges, and a flag says so."""
+    scores = votes_of(np.random.default_rng(13), (2, 40, 3))
+    for judge in range(3):
+        scores[:, judge::3, judge] = np.nan
+    flags = compare(None, None, judged(scores), judges="judge").flags
+    assert "no item judged by all judges: whether others would agree is not identified" in flags
