@@ -53,30 +53,28 @@ def read(source: str, trials: int | None = None, **options: Any) -> "Responses":
 
 
 def read_with_facets(
-    path: "str | Path", facets: "list[str]", given: "Mapping[str, Any]"
+    path: "str | Path", facets: "list[str]", reading: "Mapping[str, Any]"
 ) -> "Responses":
-    """Read a long table whose further columns are facets.
+    """Read responses; of a table further columns are facets, other files have them.
 
     Args:
-        path: the table.
+        path: the file.
         facets: names of these columns.
-        given: the options of reading that the user gave.
+        reading: the options of `read` that the user gave.
     """
-    from irtcat.io.text import read_table as read_texts
-    from irtcat.responses import long_responses
-    from irtcat.responses._table import Options as Reading
-    from irtcat.responses.responses import with_facets
+    from irtcat.io.files import columns_of
 
-    names: dict[str, Any] = {
-        name: given[name] for name in ("subject", "item", "response", "duplicates")
-    }
-    aside: dict[str, Any] = {
-        name: tuple(given[name] or ()) for name in ("ignore", "subject_columns")
-    }
-    reading = Reading(layout="long", **names, **aside)
-    table = read_texts(path, dtype=str)  # ids such as 007 stay as they are
-    frame, items = with_facets(str(path), table, reading, facets, None)
-    return long_responses(str(path), frame, reading, codes=None, subjects=None, items=items)
+    is_table = bool(columns_of(path)) or not Path(path).is_file()
+    options = {**reading, "facets": facets} if is_table else dict(reading)
+    return read(str(path), **options)
+
+
+def judge_column(path: str, column: str | None, reading: "Mapping[str, Any]") -> str | None:
+    """The column of a long table that says who judged: the given one, or one of a usual name."""
+    from irtcat.io.files import columns_of
+    from irtcat.responses._table import find_judge
+
+    return column or find_judge(path, columns_of(path), **reading)
 
 
 def read_reruns(value: str) -> "Responses | float | str":

@@ -1,14 +1,30 @@
 """``irtcat diagnose``: checks of responses, one command each."""
 
+from typing import TYPE_CHECKING
+
 import typer
 
 from irtcat.cli._command import Options, Output, Table, command_of
-from irtcat.cli._input import read_with_facets, split_texts
+from irtcat.cli._input import judge_column, read_with_facets, split_texts
 from irtcat.cli._options import RESPONSES, option, result
 from irtcat.cli._output import records
 from irtcat.cli._session import warn
 
+if TYPE_CHECKING:
+    from irtcat.diagnose import Judges
+
+JUDGE = option(
+    "judge",
+    source="",
+    type=str,
+    default=None,
+    help="Column of a long table that says who judged; by default judge, rater, annotator, ...",
+)
+
 EXAMPLE = ("irtcat diagnose reruns runs.csv", "irtcat diagnose judges judged.csv")
+
+MOST_NAMED = 3
+"""Judges of few answers that are named, one line each."""
 
 HELP = "Check what responses are worth before they decide anything."
 
@@ -26,6 +42,7 @@ def _whole_numbers(text: str) -> tuple[int, ...]:
 @command_of(
     "irtcat.diagnose.reruns",
     RESPONSES,
+    JUDGE,
     option("k", "-k", "--k", type=str, default=None, parse=_whole_numbers,
            help="Numbers of trials for pass@k and pass^k, comma-separated; by default 1, 2, ..."),
     option("n", type=int, min=2),
@@ -38,7 +55,10 @@ def _whole_numbers(text: str) -> tuple[int, ...]:
 )  # fmt: skip
 def reruns(o: Options) -> Output:
     """Show what a rerun would change: noise of scores, items that flip, pass@k and pass^k."""
-    found = o.call()
+    source = o.unread["responses"]
+    judge = judge_column(source, o.judge, o.reading)
+    changes = {} if judge is None else {"responses": read_with_facets(source, [judge], o.reading)}
+    found = o.call(**changes)
     frame = found.to_frame()
     o.write("out", frame, "table of the subjects")
     if not o.for_programs:
@@ -57,17 +77,19 @@ def reruns(o: Options) -> Output:
         *([Table(found.passes, "pass@k and pass^k")] if len(found.passes) else []),
         Table(flipping.head(o.first), "Items that flip most"),
     ]
-    source = o.unread["responses"]
-    after = ("plan", source, "--reruns", source, *o.reading_words)
+    after: tuple[str, ...] = ("diagnose", "judges", source, *o.reading_words)
+    if judge is None:  # a plan is for pairs of subjects
+        after = ("plan", source, "--reruns", source, *o.reading_words) if len(frame) > 1 else ()
     return Output({**document, "out": o.out}, text, table=frame, next=after)
 
 
 @command_of(
     "irtcat.diagnose.judges",
     RESPONSES,
-    option("judge", help="Column of the long table that says who judged."),
-    option("trials", choices="irtcat.diagnose.judge_noise.TRIALS",
-           help="What trials of one judgement are: other {names} of the model, or repeated."),
+    JUDGE,
+    option("repeats", choices="irtcat.responses.judgements.REPEATS",
+           help="What trials of one judgement are: other answers of the model, or repeated "
+           "judgements of one answer ({names})."),
     option("n", type=int, min=2),
     option("seed", type=int, min=0),
     "level",
@@ -76,24 +98,52 @@ def reruns(o: Options) -> Output:
 )  # fmt: skip
 def judges(o: Options) -> Output:
     """Show what other judges would change: noise of scores, severity, agreement."""
-    data = read_with_facets(o.unread["responses"], [o.judge], o.reading)
-    found = o.call(responses=data)
+    from irtcat._common.checks import InputError
+    from irtcat.io.files import place_of
+
+    source = o.unread["responses"]
+    judge = judge_column(source, o.judge, o.reading)
+    if judge is None:
+        raise InputError(f"{source}: expected a column that says who judged. Name it with --judge.")
+    found = _judges_of(o, source, judge)
     frame = found.to_frame()
     o.write("out", frame, "table of the judges")
     if not o.for_programs:
         for flag in found.flags:
             warn(f"{flag[:1].upper()}{flag[1:]}.")
+        for name in frame.index[frame["n_shared"] < 2][:MOST_NAMED]:
+            n = "1 answer" if frame["n_shared"][name] else "no answer"
+            place = place_of(source, judge, name)
+            warn(f"{place}: {name!r} shares {n} with other judges: its severity is not known.")
     components = found.components.dropna(subset="variance")
-    tables = {"components": found.components, "judges": frame, "noise": found.noise}
+    tables = {"components": found.components, "judges": frame, "pairs": found.pairs,
+              "noise": found.noise, "votes": found.votes}  # fmt: skip
     document = {name: getattr(found, name) for name in ("alpha", "n_items", "level", "flags")}
     document |= {name: records(table) for name, table in tables.items()}
     text = [
         str(found),
         Table(components, "Components of variance", decimals=4),
         Table(frame, "Judges"),
-        Table(found.noise, "Noise by the number of judges, in points"),
+        *([Table(found.pairs, "Pairs of judges")] if len(found.pairs) > 1 else []),
+        Table(found.noise, "Noise of mean scores by the number of judges, in points"),
+        *([Table(found.votes, "Noise of decisions by majority")] if len(found.votes) else []),
     ]
     return Output({**document, "out": o.out}, text, table=frame)
+
+
+def _judges_of(o: Options, source: str, judge: str) -> "Judges":
+    """The noise of judges; errors about one of them say where it is."""
+    from irtcat._common.checks import InputError
+    from irtcat.diagnose.judge_noise import JudgeError
+    from irtcat.io.files import place_of
+
+    data = read_with_facets(source, [judge], o.reading)
+    try:
+        found: Judges = o.call(responses=data, judge=judge)
+        return found
+    except JudgeError as error:
+        place, message = place_of(source, judge, error.judge), str(error)
+    raise InputError(f"{place}: {message}")
 
 
 COMMANDS = {"reruns": reruns, "judges": judges}

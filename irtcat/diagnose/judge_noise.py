@@ -4,31 +4,57 @@ Judgements of the same answers by several judges are repeated measurements, as t
 components of variance are estimated together with those of the answers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
+from math import comb
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import argument_error, check_choice, check_count, check_interval
+from irtcat._common.checks import (
+    InputError,
+    argument_error,
+    check_choice,
+    check_count,
+    check_interval,
+)
 from irtcat._common.types import FloatArray, IntArray
-from irtcat.agreement import krippendorff_alpha
+from irtcat.agreement import cohen_kappa, krippendorff_alpha
 from irtcat.io import as_responses
 from irtcat.responses import BASE_ITEM, Responses
-
-TRIALS = ("answers", "judgements")
-"""What trials of one judgement are: other answers of the model, or the same answer judged again."""
+from irtcat.responses.judgements import REPEATS, no_facet, scores_by_trial
 
 N_JUDGES = (1, 2, 3, 5, 10)
 """Numbers of judges for which the noise is printed."""
 
 ANSWER = "answer"
 JUDGEMENT = "judgement"
+MOST_PAIRED = 20
+"""Judges up to which all pairs are compared: 190 pairs."""
+
+PANELS = (1, 3, 5, 7, 9)
+"""Numbers of judges who decide by majority, for which the noise is printed."""
+
+MOST_PANELS = 200
+"""Pairs of panels of judges whose votes are compared; more change the error by less than 1 %."""
+
 FINEST = "subject x item x judge"
 """Names of the sources: another answer of the model; what is left; and what is part of that where
 no answer was judged twice by one judge."""
+
+
+class JudgeError(InputError):
+    """Judgements that say nothing of the noise of judges.
+
+    Attributes:
+        judge: the judge whom the message names.
+    """
+
+    def __init__(self, must: str, judge: str, got: str) -> None:
+        super().__init__(str(argument_error("responses", must, f"{judge} {got}")))
+        self.judge = judge
 
 
 class Judgements(NamedTuple):
@@ -52,12 +78,18 @@ class Judges:
             0, and NaN where it is not identified; lower and upper ends of its interval; share of
             the sum (0 if negative). "judgement" is what is left: chance in a single judgement.
         judges: one row per judge: n, the number of judgements; mean, their mean; severity, how far
-            it is below the mean of all judges of the same answers, in points; agreement, the share
-            of other judgements of the same answers that are the same.
+            it is below the mean of all judges of the same answers, in points, NaN for fewer than
+            two of these answers; agreement, the share of other judgements of the same answers that
+            are the same; n_shared, the number of answers that others judged too.
+        pairs: one row per pair of judges of the same answers (up to 20 judges): judge, other; n,
+            the number of these answers; agreement; kappa (Cohen's, NaN where both always agree).
         noise: indexed by the number of judges: score and difference, the standard errors, in
-            points, of one model's score and of the difference of two models that the same judges
-            score, if other judges had judged; same_judges, that of the difference if the same
-            judges judged again.
+            points, of one model's score (one answer per item) and of the difference of two models
+            that the same judges score, if other judges had judged; same_judges, that of the
+            difference if the same judges judged again.
+        votes: indexed by the number of judges, odd: score and difference as in ``noise``, for
+            decisions by majority; is_bound, whether these are those of fewer judges, as there are
+            no two panels of so many. Empty where judgements are not right or wrong.
         alpha: Krippendorff's alpha of the judges: 1 for perfect agreement, 0 for chance; NaN where
             all judgements are the same.
         n_items: number of items, on which the noise of scores depends.
@@ -67,7 +99,9 @@ class Judges:
 
     components: pd.DataFrame
     judges: pd.DataFrame
+    pairs: pd.DataFrame
     noise: pd.DataFrame
+    votes: pd.DataFrame
     alpha: float
     n_items: int
     level: float
@@ -83,9 +117,10 @@ class Judges:
     def __str__(self) -> str:
         n = len(self.judges)
         severity = self.judges["severity"]
-        spread = f"{severity.max() - severity.min():.1f} points"
-        text = f"{n} judges agree with an alpha of {self.alpha:.2f}; the most severe and the most "
-        text += f"lenient one differ by {spread}."
+        text = f"{n} judges agree with an alpha of {self.alpha:.2f}."
+        if severity.notna().any():
+            spread = f"{severity.max() - severity.min():.1f} points"
+            text = f"{text[:-1]}; the most severe and the most lenient one differ by {spread}."
         row = self.noise.loc[1]
         if np.isfinite(row["difference"]):
             text += (
@@ -99,7 +134,7 @@ def judges(
     responses: Any,
     *,
     judge: str = "judge",
-    trials: str = "answers",
+    repeats: str = "answers",
     n: int = 200,
     seed: int = 0,
     level: float = 0.95,
@@ -116,13 +151,14 @@ def judges(
 
     Of a mean over N items and J judges, other judges change ``V_J / J + V_SJ / J + V_IJ / (N J) +
     (V_SIJ + V_e) / (N J)``; J and IJ cancel in the difference of two subjects that the same judges
-    score, which has twice the rest.
+    score, which has twice the rest. A decision by majority has the error that two panels of judges
+    without a common member show: half the mean squared difference of their scores of a run.
 
     Args:
         responses: responses with the judge as a facet, such as of ``Responses.from_long(table,
-            facets=["judge"])``; any number of judges and trials of each.
+            facets="judge")``; any number of judges and trials of each.
         judge: name of the facet.
-        trials: what trials of one judgement are: "answers" (trial t of all judges is of the same
+        repeats: what trials of one judgement are: "answers" (trial t of all judges is of the same
             answer), or "judgements" (the same answer judged again). Counted trials are judgements.
         n: number of resamples of the items, at least 2.
         seed: seed of the resamples.
@@ -142,7 +178,7 @@ def judges(
         >>> rows = [(f"m{m}", f"q{i}", f"j{j}", int(right[m, i] ^ (rng.random() < 0.1)))
         ...         for m in range(4) for i in range(100) for j in range(3)]
         >>> table = pd.DataFrame(rows, columns=["subject", "item", "judge", "response"])
-        >>> found = judges(Responses.from_long(table, facets=["judge"]))
+        >>> found = judges(Responses.from_long(table, facets="judge"))
         >>> found
         Judges(3 judges, alpha 0.66)
         >>> found.components["variance"].round(2).to_dict()["judgement"]
@@ -153,10 +189,10 @@ def judges(
         Krippendorff (2004), Content Analysis, chapter 11.
     """
     data = as_responses(responses, name="responses")
-    check_choice("trials", trials, TRIALS)
+    check_choice("repeats", repeats, REPEATS)
     check_count("n", n, 2)
     check_interval("level", level)
-    judgements, names, flags = _read(data, judge, trials)
+    judgements, names, flags = _read(data, judge, repeats)
     sources, dropped = _identified(judgements)
     flags += dropped
     n_items = int(judgements.levels["item"].max()) + 1
@@ -165,12 +201,19 @@ def judges(
     weights = np.vstack([np.ones(n_items), draws])
     parts = variance_components(judgements.y, judgements.levels, sources, weights)
     components = _components(parts, level)
+    table = _table(judgements, names)
+    if (few := int((table["n_shared"] < 2).sum())) > 0:
+        flags.append(f"{few} of {len(names)} judges share fewer than 2 answers with others")
+    if len(names) > MOST_PAIRED:
+        flags.append(f"pairs of judges are compared for up to {MOST_PAIRED} judges")
     if len(names) < 3:
         flags.append("the variance of two judges is hardly known: it has one degree of freedom")
     return Judges(
         components=components,
-        judges=_table(judgements, names),
+        judges=table,
+        pairs=_pairs(judgements, names),
         noise=_noise(components["variance"], n_items),
+        votes=_votes(judgements, len(names), n_items, rng),
         alpha=_alpha(judgements),
         n_items=n_items,
         level=float(level),
@@ -178,25 +221,21 @@ def judges(
     )
 
 
-def _read(data: Responses, judge: str, trials: str) -> tuple[Judgements, np.ndarray, list[str]]:
+def _read(data: Responses, judge: str, repeats: str) -> tuple[Judgements, np.ndarray, list[str]]:
     """The judgements by subject, item, judge and trial, and the judges' names."""
     if BASE_ITEM not in data.items or judge not in data.items:
-        advice = f'Read them with Responses.from_long(table, facets=["{judge}"]).'
-        known = ", ".join(map(str, data.items.columns)) or "no columns of the items"
-        raise argument_error("responses", f"judgements with the facet {judge}", known, advice)
+        raise no_facet(data, judge)
     items = pd.factorize(data.items[BASE_ITEM].astype(str))[0]
     judge_codes, names = pd.factorize(data.items[judge].astype(str), sort=True)
     if len(names) < 2:
-        raise argument_error("responses", "judgements by two judges or more", f"{names[0]} alone")
-    scores = data.to_numpy()[:, :, None] / max(data.n_categories - 1, 1)
+        raise JudgeError("judgements by two judges or more", str(names[0]), "alone")
+    scores = scores_by_trial(data)
     flags = []
-    if data.trial_values is not None:
-        scores = data.trial_values.astype(float)
-    elif data.trials is not None:
+    if data.trial_values is None and data.trials is not None:
         flags.append("the trials are counted: their share is taken for one judgement")
     row, column, trial = np.nonzero(~np.isnan(scores))
     levels = {"subject": row, "item": items[column], "judge": judge_codes[column], "trial": trial}
-    if trials == "judgements":
+    if repeats == "judgements":
         levels["trial"] = np.zeros_like(trial)
     others = [name for name in data.items.columns if name in ("rater", "judge") and name != judge]
     if others:
@@ -204,7 +243,8 @@ def _read(data: Responses, judge: str, trials: str) -> tuple[Judgements, np.ndar
     found = Judgements(scores[row, column, trial], levels)
     cells = pd.DataFrame({name: levels[name] for name in ("subject", "item", "trial")})
     if not (cells.assign(judge=levels["judge"]).drop_duplicates().duplicated(list(cells))).any():
-        raise argument_error("responses", "an answer that two judges judged", "none")
+        got = "and the others, who judged different answers"
+        raise JudgeError("judgements of the same answers by two judges", str(names[0]), got)
     return found, names.to_numpy(), flags
 
 
@@ -388,15 +428,116 @@ def _table(judgements: Judgements, names: np.ndarray) -> pd.DataFrame:
     same = shared.groupby([*answer, "y"])["judge"].transform("size") - 1
     others = shared.groupby(answer)["judge"].transform("size") - 1
     agreement = same.groupby(shared["judge"]).sum() / others.groupby(shared["judge"]).sum()
-    table = pd.DataFrame(
-        {
-            "n": by_judge.size(),
-            "mean": by_judge.mean(),
-            "severity": 100 * severity,
-            "agreement": agreement,
-        }
-    )
+    n_shared = shared["judge"].value_counts()
+    severity = 100 * severity[n_shared.reindex(severity.index) > 1]  # one answer says nothing
+    columns = {"n": by_judge.size(), "mean": by_judge.mean(), "severity": severity}
+    columns |= {"agreement": agreement, "n_shared": n_shared}
+    table = pd.DataFrame(columns).fillna({"n_shared": 0}).astype({"n_shared": int})
     return table.set_axis(pd.Index(names, dtype=object, name="judge"), axis=0)
+
+
+def _answers(judgements: Judgements) -> tuple[FloatArray, pd.DataFrame]:
+    """The mean score of each answer by each judge, answers x judges, and what the answers are."""
+    levels = judgements.levels
+    answer = _codes(levels, ("subject", "item", "trial"))
+    shape = int(answer.max()) + 1, int(levels["judge"].max()) + 1
+    total, n = np.zeros(shape), np.zeros(shape)
+    np.add.at(total, (answer, levels["judge"]), judgements.y)
+    np.add.at(n, (answer, levels["judge"]), 1)
+    first = np.unique(answer, return_index=True)[1]
+    about = pd.DataFrame({name: levels[name][first] for name in ("subject", "trial")})
+    return np.divide(total, n, out=np.full(shape, np.nan), where=n > 0), about
+
+
+def _pairs(judgements: Judgements, names: np.ndarray) -> pd.DataFrame:
+    """Agreement of each two judges."""
+    scores, _ = _answers(judgements)
+    rows = []
+    for a, b in combinations(range(len(names) if len(names) <= MOST_PAIRED else 0), 2):
+        both = ~np.isnan(scores[:, a]) & ~np.isnan(scores[:, b])
+        x, y = scores[both, a], scores[both, b]
+        if len(x):
+            varies = len(np.unique(np.r_[x, y])) > 1
+            kappa = cohen_kappa(x.tolist(), y.tolist()) if varies else np.nan
+            rows.append((names[a], names[b], len(x), float((x == y).mean()), kappa))
+    return pd.DataFrame(rows, columns=["judge", "other", "n", "agreement", "kappa"])
+
+
+def _votes(
+    judgements: Judgements, n_judges: int, n_items: int, rng: np.random.Generator
+) -> pd.DataFrame:
+    """Standard errors, in points, of scores by majority votes of panels of judges."""
+    rows: dict[int, tuple[float, float, bool]] = {}
+    if np.isin(judgements.y, (0, 1)).all():
+        scores, about = _answers(judgements)
+        for n in (n for n in PANELS if n <= n_judges):
+            found = (np.nan, np.nan)
+            if 2 * n <= n_judges:
+                changes = [
+                    _majority(scores[:, panel]) - _majority(scores[:, other])
+                    for panel, other in _panels(n_judges, n, rng)
+                ]
+                found = _panel_errors(changes, about, n_items)
+            if np.isfinite(found[0]):
+                rows[n] = (*found, False)
+            elif rows:  # the error falls with the number of judges, so this is a bound
+                rows[n] = (*rows[max(rows)][:2], True)
+    table = pd.DataFrame.from_dict(rows, "index", columns=["score", "difference", "is_bound"])
+    return table.rename_axis("n_judges")
+
+
+def _panel_errors(
+    changes: Sequence[FloatArray], about: pd.DataFrame, n_items: int
+) -> tuple[float, float]:
+    """Standard errors of a run's score, and of a difference of two, by changes between panels.
+
+    With the changes d_i of n answers of a run, half of ``mean(d)^2`` is the variance of its score,
+    of which ``var(d) / 2n`` is due to single decisions; the rest is due to what a panel shares on
+    all answers, which is not below 0. Differences of two subjects have their own rest.
+
+    Args:
+        changes: one for each pair of panels: of each answer, NaN where a panel did not decide.
+        about: subject and trial of each answer.
+        n_items: number of items of a score.
+    """
+    tables = [
+        about.assign(d=change).groupby(["subject", "trial"])["d"].agg(["mean", "var", "count"])
+        for change in changes
+    ]
+    runs = pd.concat(tables, keys=range(len(tables)), names=["pair"])
+    runs = runs[runs["count"] > 1]
+    if runs.empty:
+        return float("nan"), float("nan")
+    chance = runs["var"] / runs["count"]
+    weights = runs["count"] / runs["count"].sum()
+    single = float((weights * runs["var"]).sum()) / 2 / n_items
+    shared = float((weights * (runs["mean"] ** 2 - chance)).sum()) / 2
+    by_trial = ["pair", "trial"]
+    between = runs.groupby(by_trial)["mean"].var() - chance.groupby(by_trial).mean()
+    own = float(between.mean()) if between.notna().any() else float("nan")
+    return (
+        100 * float(np.sqrt(single + max(shared, 0.0))),
+        100 * float(np.sqrt(2 * single + max(own, 0.0) if own == own else np.nan)),
+    )
+
+
+def _panels(n_judges: int, n: int, rng: np.random.Generator) -> Iterator[tuple[IntArray, IntArray]]:
+    """Pairs of panels of n judges without a common member: all of them, or a sample."""
+    if comb(n_judges, 2 * n) * comb(2 * n, n) <= 2 * MOST_PANELS:
+        for judges in combinations(range(n_judges), 2 * n):
+            for panel in combinations(judges[1:], n - 1):
+                other = sorted(set(judges[1:]) - set(panel))
+                yield np.array([judges[0], *panel]), np.array(other)
+        return
+    for _ in range(MOST_PANELS):
+        drawn = rng.permutation(n_judges)
+        yield drawn[:n], drawn[n : 2 * n]
+
+
+def _majority(scores: FloatArray) -> FloatArray:
+    """Decisions of a panel, answers x judges: 1, 0, or .5 for a tie; NaN without all its votes."""
+    mean = scores.mean(axis=1)
+    return np.where(np.isnan(mean), np.nan, np.sign(mean - 0.5) / 2 + 0.5)
 
 
 def _noise(variance: pd.Series, n_items: int) -> pd.DataFrame:

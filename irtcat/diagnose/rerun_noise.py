@@ -15,7 +15,8 @@ from scipy.special import chdtrc, stdtrit
 from irtcat._common.checks import InputError, argument_error, check_count, check_interval
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.io import as_responses
-from irtcat.responses import Responses
+from irtcat.responses import BASE_ITEM, Responses
+from irtcat.responses.judgements import mean_over_facets
 
 FEWEST_RUNS = 3
 """A subject with fewer numbered trials says nothing of the run effect: with two, its one difference
@@ -174,6 +175,10 @@ def reruns(
     ICC and flip rate, and Wilson's interval with the observed variance over items for pass@k and
     pass^k. They do not count that the subjects are few.
 
+    Of responses with facets, such as judges, the trials of an item are the means over its facets:
+    those of one answer are no reruns of each other. `judges` is for these, and `combine_judges`
+    gives decisions by majority, which have pass@k and pass^k.
+
     Args:
         responses: responses with repeated trials, by number or counted; any number of them per
             response.
@@ -210,11 +215,16 @@ def reruns(
     sizes = None if k is None else _sizes_of(k)
     if data.trials is None:
         advice = "Build them with Responses.from_trials, or from a table with a column of trials."
+        if BASE_ITEM in data.items:
+            advice = "For judges of one answer of each model see irtcat.diagnose.judges."
         raise argument_error("responses", "responses with repeated trials", data.kind, advice)
+    flags: list[str] = []
+    if BASE_ITEM in data.items:
+        data = mean_over_facets(data)
+        flags.append("trials are means over the facets of an item, such as its judges")
     cells = moments(data)
     if not (cells.n > 1).any():
         raise argument_error("responses", "responses with two trials of an item", "one of each")
-    flags: list[str] = []
     rng = np.random.default_rng(seed)
     draws = rng.multinomial(data.n_items, np.full(data.n_items, 1 / data.n_items), n)
     weights = np.vstack([np.ones(data.n_items), draws])

@@ -40,7 +40,7 @@ from irtcat.responses._table import (
 ROWS_ARE_SUBJECTS = "one row per subject"
 ROWS_ARE_ITEMS = "one row per item, transposed"
 
-ARGUMENTS = "duplicates|codes|format|subject|item|response|trial|ignore|subject_columns"
+ARGUMENTS = "duplicates|codes|format|subject|item|response|trial|ignore|subject_columns|facets"
 KINDS = (
     "Responses, an array, a data frame, a mapping or list of responses, or the path of a file or "
     "folder"
@@ -58,6 +58,7 @@ def as_responses(
     duplicates: str = "refuse",
     ignore: Any = (),
     subject_columns: Any = (),
+    facets: Any = (),
     codes: Any = None,
     item_ids: Any = None,
     name: str = "data",
@@ -101,6 +102,8 @@ are ids |
         ignore: names of columns of a table to leave out, such as a total.
         subject_columns: names of columns of a table with what is known of the subjects (see
             `irtcat.read_responses`).
+        facets: names of columns of a long table with what else a response depends on, such as its
+            judge (see `Responses.from_long`).
         codes: all codes that a response can have (see `Responses.from_array`).
         item_ids: ids of the columns, where the data have none.
         name: what messages call the data.
@@ -125,6 +128,7 @@ are ids |
         responses = read_responses(
             data, format, subject=subject, item=item, response=response, trial=trial,
             duplicates=duplicates, ignore=ignore, subject_columns=subject_columns,
+            facets=facets,
         )  # fmt: skip
         return replace(responses, origin=": ".join(filter(None, [str(data), responses.origin])))
     if format is not None:
@@ -138,6 +142,7 @@ are ids |
         duplicates=duplicates,
         ignore=names_of("ignore", ignore),
         subject_columns=names_of("subject_columns", subject_columns),
+        facets=names_of("facets", facets),
     )
     try:
         return _converted(data, options, codes, _by_width(item_ids), name)
@@ -211,7 +216,7 @@ def _converted(
     is_table = isinstance(data, Mapping) or (
         isinstance(data, (list, tuple)) and len(data) > 0 and isinstance(data[0], Mapping)
     )
-    for argument in ("ignore", "subject_columns"):
+    for argument in ("ignore", "subject_columns", "facets"):
         if getattr(options, argument) and not is_table:
             raise argument_error(argument, "given with a table only", f"{type(data).__name__}")
     if isinstance(data, pd.Series):

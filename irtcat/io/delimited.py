@@ -21,9 +21,9 @@ from irtcat.responses._table import (
     Options,
     Table,
     find_long_columns,
+    further_columns,
     read_long,
     read_wide,
-    subject_columns,
 )
 
 NO_CELL_HAS, NOT_IN_LINES = "\x1f", re.compile("[\r\n\x1f]")
@@ -72,7 +72,7 @@ def read_delimited(
     columns = find_long_columns(table, options)
     try:
         if columns is not None:
-            used = (*columns, *subject_columns(table, options))
+            used = (*columns, *further_columns(table, columns, options))
             block = _long_block(data, separator, used, len(table.header))
             cells = read_long(table, block, columns, options)
         else:
@@ -83,6 +83,22 @@ def read_delimited(
         raise
     except (ValueError, OverflowError, pd.errors.ParserError):
         raise InputError(f"{path}: the table cannot be read. Export it again as CSV.") from None
+
+
+def table_header(path: Path) -> tuple[str, ...]:
+    """The columns of a table of text."""
+    data = load_text(path)
+    separator = _separator(path, data)
+    return _table(path, _unescaped(path, data, separator), separator).header
+
+
+def first_line(path: Path, column: str, value: str) -> int | None:
+    """The number of the first line that has a value in a column; None without any."""
+    data = load_text(path)
+    separator = _separator(path, data)
+    lines = records(path, _unescaped(path, data, separator), separator)
+    at = next(lines)[1].index(column)
+    return next((line for line, record in lines if record[at] == value), None)
 
 
 def _separator(path: Path, data: bytes) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 
 from irtcat._common.checks import DUPLICATES, InputError, argument_error, check_choice, check_count
 from irtcat._files.reading import MOST_BYTES, check_path, seekable_copy
-from irtcat.io.delimited import read_delimited
+from irtcat.io.delimited import first_line, read_delimited, table_header
 from irtcat.io.logs import LOG_FORMATS, read_logs
 from irtcat.io.logs.find import is_log
-from irtcat.io.parquet import read_parquet
+from irtcat.io.parquet import parquet_header, read_parquet
 from irtcat.io.pyirt import read_pyirt
 from irtcat.responses import Responses, read_npz
 from irtcat.responses._table import Options, names_of
@@ -66,6 +66,7 @@ def read_responses(
     duplicates: str = "refuse",
     ignore: Any = (),
     subject_columns: Any = (),
+    facets: Any = (),
     max_bytes: int = MOST_BYTES,
 ) -> Responses:
     r"""Read who answered what from a file or a folder of logs; its format is detected.
@@ -104,6 +105,8 @@ def read_responses(
         subject_columns: names of columns of a table with what is known of the subjects, such as
             class, gender and age; they become ``Responses.subjects``. In a long table they have
             one value for each subject.
+        facets: names of columns of a long table with what else a response depends on, such as the
+            judge who scored it: see `Responses.from_long`.
         max_bytes: how many bytes a file may have unpacked (256 MiB by default), so that no
             archive, sparse file or endless pipe fills the memory. A file may always be read up to
             its size on disk.
@@ -135,6 +138,7 @@ def read_responses(
         duplicates=duplicates,
         ignore=names_of("ignore", ignore),
         subject_columns=names_of("subject_columns", subject_columns),
+        facets=names_of("facets", facets),
     )
     with seekable_copy(check_path(path), max_bytes) as file:
         if format in LOG_FORMATS or (format is None and is_log(file)):
@@ -151,9 +155,27 @@ def read_responses(
             raise InputError(f"{file}: cannot be opened ({error.strerror}).") from None
 
 
+def columns_of(path: str | os.PathLike[str]) -> tuple[str, ...]:
+    """The columns of a table (CSV, TSV, Parquet); none of another file, a folder or a pipe."""
+    file = Path(path)
+    if not file.is_file() or is_log(file):
+        return ()
+    kind = _detect(file)
+    if kind == "parquet":
+        return parquet_header(file)
+    return table_header(file) if kind in ("csv", "tsv") else ()
+
+
+def place_of(path: str | os.PathLike[str], column: str, value: str) -> str:
+    """Where a table first has a value in a column, for messages."""
+    line = None if _detect(Path(path)) == "parquet" else first_line(Path(path), column, value)
+    place = "" if line is None else f", line {line}"
+    return f"{path}{place}, column {columns_of(path).index(column) + 1} ({column!r})"
+
+
 def _check_table(options: Options, got: str) -> None:
     """Raise if columns are named of a file that is no table."""
-    for name in ("ignore", "subject_columns"):
+    for name in ("ignore", "subject_columns", "facets"):
         if getattr(options, name):
             raise argument_error(name, "given with a table (CSV, TSV or Parquet) only", got)
 

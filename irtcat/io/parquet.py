@@ -17,9 +17,9 @@ from irtcat.responses._table import (
     Table,
     checked_names,
     find_long_columns,
+    further_columns,
     read_long,
     read_wide,
-    subject_columns,
 )
 
 
@@ -49,7 +49,7 @@ def read_parquet(
     table = Table(str(path), source.header, source.cell)
     columns = find_long_columns(table, options)
     if columns is not None:
-        used = (*columns, *subject_columns(table, options))
+        used = (*columns, *further_columns(table, columns, options))
         source.check(used, LONG_ROW * source.rows, max_bytes)
         block = pd.concat(list(source.blocks(used)), ignore_index=True)
         cells = read_long(table, block, columns, options)
@@ -61,6 +61,11 @@ def read_parquet(
         table, options = table.without(options.ignore), replace(options, ignore=())
         cells = read_wide(table, source.blocks(used), options)
     return responses_of(cells, options.duplicates, origin=cells.origin)
+
+
+def parquet_header(path: Path) -> tuple[str, ...]:
+    """The columns of a Parquet table."""
+    return _Columns(path, open_parquet(path)).header
 
 
 LONG_ROW, WIDE_ROW = 24, 64

@@ -1160,7 +1160,7 @@ def _judges(
     if judges is None:
         return None
     if BASE_ITEM not in reference.items:
-        advice = f'Read them with Responses.from_long(table, facets=["{judges}"]).'
+        advice = f'Read them with Responses.from_long(table, facets="{judges}").'
         raise argument_error("judges", "a facet of the responses", judges, advice)
     ids = pd.Index([str(item) for item in item_ids])
     labels = groups_of(judges, "judges", [reference.items], ids, "item")
@@ -1168,6 +1168,10 @@ def _judges(
     if len(names) < MIN_NUMBERED:
         n = "1 judge" if len(names) == 1 else f"{len(names)} judges"
         flags.append(f"{n}: whether other judges would agree is not identified")
+        return None
+    items = groups_of(BASE_ITEM, "judges", [reference.items], ids, "item")
+    if pd.Series(codes).groupby(items.to_numpy()).nunique().max() < len(names):
+        flags.append("no item judged by all judges: whether others would agree is not identified")
         return None
     return np.asarray(codes)
 

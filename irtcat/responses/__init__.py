@@ -7,6 +7,7 @@ from irtcat._common.lazy import lazy_names
 if TYPE_CHECKING:
     from irtcat.responses import datasets
     from irtcat.responses._summary import Flag
+    from irtcat.responses.judgements import combine_judges
     from irtcat.responses.responses import (
         BASE_ITEM,
         Responses,
@@ -24,6 +25,7 @@ __all__ = [
     "Flag",
     "Responses",
     "ResponsesSummary",
+    "combine_judges",
     "datasets",
     "frame_table",
     "long_responses",

@@ -36,6 +36,10 @@ ITEM_NAMES = _roles("item question problem sample example instance", "_id id _na
 ID_NAMES = SUBJECT_NAMES | {"id", "name"}
 RESPONSE_NAMES = _roles("response score correct value outcome result", "_value") | {"is_correct"}
 TRIAL_NAMES = _roles("trial epoch repeat repetition rerun", "_id _number _index")
+JUDGE_NAMES = _roles("judge rater grader annotator assessor", "_id _name _model")
+
+BASE_ITEM = "base_item"
+"""Column of the metadata of items that are combinations with facets: the item alone."""
 
 SPARSE_CELLS, SPARSE = 2**24, 16
 """Scores by trial number are refused if they take more cells than this (64 MiB) of which less than
@@ -55,6 +59,7 @@ class Options:
         duplicates: treatment of repeated ids.
         ignore: names of columns to leave out.
         subject_columns: names of columns with what is known of the subjects.
+        facets: names of columns with what else a response depends on, such as its judge.
     """
 
     subject: str = "subject"
@@ -65,6 +70,7 @@ class Options:
     duplicates: str = "refuse"
     ignore: tuple[str, ...] = ()
     subject_columns: tuple[str, ...] = ()
+    facets: tuple[str, ...] = ()
 
     @property
     def aside(self) -> tuple[str, ...]:
@@ -84,6 +90,7 @@ class CellMatrix(NamedTuple):
         about: columns of the subjects, one row for each row; None without any.
         origin: how the table was read.
         scores: subjects x items x trials, instead of the matrix, where pairs have several trials.
+        facets: the item alone and its facets, one row for each column; None without facets.
     """
 
     name: str
@@ -94,6 +101,7 @@ class CellMatrix(NamedTuple):
     about: pd.DataFrame | None = None
     origin: str = ""
     scores: np.ndarray | None = None
+    facets: pd.DataFrame | None = None
 
 
 @dataclass(frozen=True)
@@ -177,7 +185,11 @@ def find_long_columns(table: Table, options: Options) -> tuple[int, ...] | None:
     explicit = {role: names[0] for role, names in roles.items() if names[0] != role}
     _check_named(table, explicit)
     used = {candidates_by_role[role][0] for role in list(roles)[:3] if candidates_by_role[role]}
-    trials = [column for column in candidates_by_role.pop("trial") if column not in used]
+    trials = [
+        column
+        for column in candidates_by_role.pop("trial")
+        if column not in used and table.header[column] not in options.facets
+    ]
     lacking = [role for role, candidates in candidates_by_role.items() if not candidates]
     if lacking:
         is_narrow = len(table.header) <= 12  # in a wide table, "item" and "score" may be items
@@ -196,6 +208,47 @@ def find_long_columns(table: Table, options: Options) -> tuple[int, ...] | None:
         candidates_by_role["response"][0],
         *trials,
     )
+
+
+def find_judge(
+    name: str,
+    header: Sequence[str],
+    *,
+    format: str | None = None,
+    ignore: Any = (),
+    subject_columns: Any = (),
+    **roles: Any,
+) -> str | None:
+    """The column of a long table that by its name says who judged; None without one.
+
+    Args:
+        name: the table, for messages.
+        header: its columns.
+        format: "wide" or "long", if known.
+        ignore: names of columns that are left out.
+        subject_columns: names of columns of the subjects.
+        roles: names of the columns of subjects, items, responses and trials; others are ignored.
+
+    Example:
+        >>> find_judge("a.csv", ("model", "question", "rater", "score"))
+        'rater'
+        >>> find_judge("a.csv", ("model", "q1", "rater"))
+    """
+    named = {
+        role: roles[role] for role in ("subject", "item", "response", "trial") if role in roles
+    }
+    aside: dict[str, Any] = {
+        "ignore": tuple(ignore or ()),
+        "subject_columns": tuple(subject_columns or ()),
+    }
+    options = Options(layout=format if format == "wide" else None, **named, **aside)
+    table = Table(name, tuple(header), lambda row, column: ("line 1", header[column]))
+    columns = find_long_columns(table, options)
+    if columns is None:
+        return None
+    used = {*options.aside, *(header[column] for column in columns)}
+    usual = (name for name in header if normalized(name) in JUDGE_NAMES and name not in used)
+    return next(usual, None)
 
 
 def _check_named(table: Table, explicit: dict[str, str]) -> None:
@@ -340,6 +393,8 @@ def read_wide(table: Table, blocks: Iterable[pd.DataFrame], options: Options) ->
 
     Column 1 contains the ids (see `has_ids`); without ids the rows are numbered s1, s2, ...
     """
+    if options.facets:
+        table.fail_header("facets are columns of a long table, of one row per response.")
     full, (_, about) = table, checked_names(table.name, table.header, options)
     table = full.without(options.aside) if options.aside else full
     kept = [j for j, name in enumerate(full.header) if name not in options.aside]
@@ -398,10 +453,21 @@ def read_wide(table: Table, blocks: Iterable[pd.DataFrame], options: Options) ->
     )
 
 
-def subject_columns(table: Table, options: Options) -> tuple[int, ...]:
-    """The positions of the columns of the subjects."""
+def further_columns(table: Table, columns: tuple[int, ...], options: Options) -> tuple[int, ...]:
+    """The positions of the facets, and of the columns of the subjects, of a long table.
+
+    Raises:
+        InputError: for a name that is no column besides ``columns``, or is given twice.
+    """
     checked_names(table.name, table.header, options)
-    return tuple(table.header.index(name) for name in options.subject_columns)
+    used = [table.header[column] for column in columns]
+    for name in options.facets:
+        usable = name in table.header and name not in (*used, *options.aside, BASE_ITEM)
+        if not usable or options.facets.count(name) > 1:
+            must = f"different columns of {table.name} besides {', '.join(used)}"
+            raise argument_error("facets", must, name)
+    names = (*options.facets, *options.subject_columns)
+    return tuple(table.header.index(name) for name in names)
 
 
 def metadata_column(column: pd.Series) -> pd.Series:
@@ -447,8 +513,8 @@ def read_long(
 ) -> CellMatrix:
     """Read a table of one row per response.
 
-    ``block`` contains ``columns`` (subject, item, response and perhaps trial), then the columns of
-    the subjects.
+    ``block`` contains ``columns`` (subject, item, response and perhaps trial), then
+    `further_columns`. A combination of an item and its facets is an item.
 
     A pair, or a trial of it, that occurs twice must have equal responses; with duplicates="first"
     the first is used. Trials are numbered within each subject, in the order of numbers, or of
@@ -461,7 +527,7 @@ def read_long(
         table.fail(row, columns[2], expected)
 
     rows, subjects = pd.factorize(table.check_ids(block.iloc[:, 0], 0, columns[0]))
-    cols, items = pd.factorize(table.check_ids(block.iloc[:, 1], 0, columns[1]))
+    cols, items, facets = _items_of(table, block, columns, options)
     numbers = block_numbers(block.iloc[:, [2]], report)[:, 0]
     order = np.flatnonzero(~np.isnan(numbers))[::-1]  # written in reverse, so the first remains
     values = compact(numbers)
@@ -488,11 +554,7 @@ def read_long(
         advice = (
             f'{pair} have {shorten(earlier[1])} in {earlier[0]}. duplicates="first" keeps that.'
         )
-        advice += (
-            ""
-            if labels is not None
-            else " If they are repeated trials, name the column of their numbers with trial=."
-        )
+        advice += _repeats(table, columns)
         table.fail(row, columns[2], "the same response as before", advice)
 
     def fail(row: int, column: int, expected: str, advice: str) -> NoReturn:
@@ -501,7 +563,8 @@ def read_long(
 
     about = None
     if options.subject_columns:
-        about = _constant(table, block.iloc[:, len(columns) :], rows, subjects, options)
+        further = block.iloc[:, len(columns) + len(options.facets) :]
+        about = _constant(table, further, rows, subjects, options)
     return CellMatrix(
         name=table.name,
         matrix=matrix[..., 0] if len(at) > 2 else matrix,
@@ -510,7 +573,38 @@ def read_long(
         fail=fail,
         about=about,
         scores=matrix if len(at) > 2 else None,
+        facets=facets,
     )
+
+
+def _items_of(
+    table: Table, block: pd.DataFrame, columns: tuple[int, ...], options: Options
+) -> tuple[np.ndarray, np.ndarray, pd.DataFrame | None]:
+    """The number of the item of each row, the items, and their facets if there are any."""
+    item = table.check_ids(block.iloc[:, 1], 0, columns[1])
+    if not options.facets:
+        return *pd.factorize(item), None
+    parts = {BASE_ITEM: item}
+    for at, name in enumerate(options.facets, start=len(columns)):
+        parts[name] = table.check_ids(block.iloc[:, at], 0, table.header.index(name))
+    frame = pd.DataFrame(parts, dtype=object)
+    combined = item
+    for name in options.facets:
+        combined = combined + " / " + parts[name]
+    cols, items = pd.factorize(combined)
+    first = np.unique(cols, return_index=True)[1]
+    return cols, items, frame.iloc[first].set_axis(pd.Index(items, dtype=object), axis=0)
+
+
+def _repeats(table: Table, columns: tuple[int, ...]) -> str:
+    """Advice on a pair that has several responses: it was repeated, or judged several times."""
+    advice = ""
+    judges = [name for name in table.header if normalized(name) in JUDGE_NAMES]
+    if len(columns) < 4:
+        advice = " If they are repeated trials, name the column of their numbers with trial=."
+    if judges:
+        advice += f" If {shorten(judges[0])} says who judged, name it with facets=."
+    return advice
 
 
 def _numbered(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:

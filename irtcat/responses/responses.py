@@ -1,7 +1,7 @@
 """The `Responses` class: who answered what; build, validate, subset, split, summarise, save."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,13 +38,14 @@ from irtcat.responses._repeats import earlier_equal
 from irtcat.responses._split import held_out_subjects
 from irtcat.responses._summary import ResponsesSummary, find_flags
 from irtcat.responses._table import (
+    BASE_ITEM,
     CellMatrix,
     Options,
     Table,
     find_long_columns,
+    further_columns,
     names_of,
     read_long,
-    subject_columns,
 )
 from irtcat.responses._trials import (
     as_trial_values,
@@ -55,9 +56,6 @@ from irtcat.responses._trials import (
     mean_of_trials,
     spread_trials,
 )
-
-BASE_ITEM = "base_item"
-"""Column of the metadata of items that are combinations with facets: the item alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,7 +274,7 @@ class Responses:
         codes: Any = None,
         subjects: pd.DataFrame | None = None,
         items: pd.DataFrame | None = None,
-        facets: Sequence[str] = (),
+        facets: Any = (),
     ) -> "Responses":
         """Build from a table of one row per response, and validate.
 
@@ -335,9 +333,8 @@ class Responses:
             duplicates=duplicates,
             ignore=names_of("ignore", ignore),
             subject_columns=names_of("subject_columns", subject_columns),
+            facets=names_of("facets", facets),
         )
-        if len(facets):
-            frame, items = with_facets(name, frame, options, facets, items)
         return long_responses(name, frame, options, codes=codes, subjects=subjects, items=items)
 
     @classmethod
@@ -822,56 +819,13 @@ def long_responses(
     roles = ", ".join(
         f"{role} = {table.header[column]}" for role, column in zip(names, columns, strict=False)
     )
+    block = frame.iloc[:, [*columns, *further_columns(table, columns, options)]]
     return responses_of(
-        read_long(
-            table, frame.iloc[:, [*columns, *subject_columns(table, options)]], columns, options
-        ),
+        read_long(table, block, columns, options),
         options.duplicates,
         origin=f"{name} of one row per response; {roles}",
         **metadata,
     )
-
-
-def with_facets(
-    name: str,
-    frame: pd.DataFrame,
-    options: Options,
-    facets: Sequence[str],
-    items: pd.DataFrame | None,
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The table with combinations of item and facets as items, and the metadata of these.
-
-    Raises:
-        InputError: for a name that is no further column, or a response without a level.
-    """
-    columns = find_long_columns(frame_table(name, frame), options)
-    assert columns is not None
-    columns = columns[:3]  # a column of trials may be a facet
-    item = frame.columns[columns[1]]
-    known = [column for at, column in enumerate(frame.columns) if at not in columns]
-    names = [facets] if isinstance(facets, str) else list(facets)
-    wrong = [
-        facet
-        for facet in names
-        if facet not in known or names.count(facet) > 1 or facet == BASE_ITEM
-    ]
-    if wrong:
-        used = ", ".join(str(frame.columns[at]) for at in columns)
-        must = f"different columns of the table besides {used}"
-        raise argument_error("facets", must, wrong[0])
-    parts = frame[[item, *names]]
-    missing = parts.isna().to_numpy()
-    if missing.any():
-        row, column = np.argwhere(missing)[0]
-        got = f"none of {parts.columns[column]!r} in row {row + 1}"
-        raise argument_error("facets", "a level for every response", got)
-    texts = parts.astype(str)
-    combined = texts.agg(" / ".join, axis=1)
-    metadata = texts.rename(columns={item: BASE_ITEM}).set_index(pd.Index(combined, dtype=object))
-    metadata = metadata[~metadata.index.duplicated()]
-    if items is not None:
-        metadata = metadata.join(items.set_axis(items.index.map(str), axis=0), on=BASE_ITEM)
-    return frame.assign(**{item: combined}).drop(columns=names), metadata
 
 
 def responses_of(
@@ -885,6 +839,10 @@ def responses_of(
         origin: see `Responses`.
         options: ``codes``, ``subjects`` and ``items`` of `Responses.from_array`.
     """
+    if cells.facets is not None:
+        items = options.get("items")
+        known = None if items is None else items.set_axis(items.index.map(str), axis=0)
+        options["items"] = cells.facets if known is None else cells.facets.join(known, on=BASE_ITEM)
     try:
         if cells.scores is None:
             responses = Responses.from_array(

@@ -1506,10 +1506,85 @@ def test_judges_on_the_command_line():
     assert [row["judge"] for row in document["judges"]] == ["judge 0", "judge 1", "judge 2"]
     text = run_ok("diagnose", "judges", "judged.csv", "--force")
     assert "3 judges agree with an alpha" in text
-    assert "Noise by the number of judges" in text
+    assert "Noise of mean scores by the number of judges" in text
+    assert "Noise of decisions by majority" in text
+    assert "Pairs of judges" in text
     verdict = run_json("compare", "judged.csv", "--judges", "judge")
     expected = irtcat.compare(None, None, data, judges="judge")
     assert verdict["difference"] == pytest.approx(expected.difference)
     assert verdict["se"] == pytest.approx(expected.se)
     assert run("compare", "judged.csv", "--judges", "rater", "--force").exit_code == 1
     assert run("diagnose", "judges", "judged.csv", "--judge", "rater", "--force").exit_code == 1
+
+
+def test_reruns_and_judges_of_one_table():
+    """Answers by epoch, each judged by two raters; the column is found by its name."""
+    rng = np.random.default_rng(1)
+    right = rng.random((2, 30, 3)) < rng.random((2, 30, 1))
+    rows = [
+        (f"m{m}", f"q{i}", t + 1, f"r{j}", int(right[m, i, t] ^ (rng.random() < 0.1)))
+        for m in range(2) for i in range(30) for t in range(3) for j in range(2)
+    ]  # fmt: skip
+    table = pd.DataFrame(rows, columns=["model", "item", "epoch", "rater", "score"])
+    table.to_csv("both.csv", index=False)
+    data = irtcat.Responses.from_long(table, facets="rater")
+    document = run_json("diagnose", "reruns", "both.csv")
+    assert document["noise_floor"] == pytest.approx(irtcat.diagnose.reruns(data).noise_floor)
+    assert any("means over the facets" in flag for flag in document["flags"])
+    judged = run_json("diagnose", "judges", "both.csv")
+    sources = {row["source"]: row["variance"] for row in judged["components"]}
+    assert sources["answer"] > 0.1
+    again = run_json("diagnose", "judges", "both.csv", "--repeats", "judgements", "--force")
+    assert {row["source"]: row["variance"] for row in again["components"]}["answer"] is None
+    data.save("both.npz")
+    saved = run_json("diagnose", "judges", "both.npz", "--judge", "rater", "--force")
+    assert saved["components"] == judged["components"]
+    plain = table.drop_duplicates(["model", "item", "epoch"])
+    plain.to_csv("plain.csv", index=False)
+    words = ("diagnose", "reruns", "plain.csv", "--trial", "epoch", "--ignore", "rater", "--force")
+    assert not any("facets" in flag for flag in run_json(*words)["flags"])
+
+
+JUDGED = pd.DataFrame(
+    [(f"m{m}", f"q{i}", f"j{j}", (m + i + j * (i > 3)) % 2) for m in range(2) for i in range(6)
+     for j in range(2)],
+    columns=["model", "item", "judge", "score"],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        (JUDGED[JUDGED["judge"] == "j0"],
+         "bad.csv, line 2, column 3 ('judge'): The RESPONSES argument must be judgements by two "
+         "judges or more. Got 'j0 alone'."),
+        (JUDGED[(JUDGED["judge"] == "j0") == JUDGED["item"].isin(["q0", "q1", "q2"])],
+         "bad.csv, line 2, column 3 ('judge'): The RESPONSES argument must be judgements of the "
+         "same answers by two judges. Got 'j0 and the others, who judged different answers'."),
+        (pd.concat([JUDGED, JUDGED[:1].assign(score=1 - JUDGED["score"][0])]),
+         "line 26, column 4 ('score'): expected the same response as before."),
+        (JUDGED.assign(score=JUDGED["score"].where(JUDGED["score"] < 1, 7.5)),
+         "column 4 ('score'): expected fractions within [0, 1], or of integer codes only. Got "
+         "'7.5'."),
+        (JUDGED.drop(columns="judge"),
+         "bad.csv: expected a column that says who judged. Name it with --judge."),
+        (JUDGED.replace({"judge": {"j1": None}}), "line 3, column 3 ('judge'): expected an id"),
+    ],
+    ids=["one judge", "other items", "twice", "range", "no judge", "unknown judge"],
+)  # fmt: skip
+def test_judgements_that_say_nothing(table, sentence):
+    table.to_csv("bad.csv", index=False)
+    refused = run("diagnose", "judges", "bad.csv", "--force")
+    assert refused.exit_code == 1
+    assert sentence in " ".join(refused.stderr.split())
+
+
+def test_a_judge_of_one_answer_is_named():
+    pd.concat([JUDGED, JUDGED[:1].assign(judge="j2")]).to_csv("bad.csv", index=False)
+    result = run("diagnose", "judges", "bad.csv", "--force")
+    assert result.exit_code == 0
+    sentence = (
+        "bad.csv, line 26, column 3 ('judge'): 'j2' shares 1 answer with other judges: its "
+        "severity is not known."
+    )
+    assert sentence in " ".join(result.stderr.split())

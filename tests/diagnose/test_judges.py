@@ -6,9 +6,11 @@ import pytest
 from scipy import stats
 
 from irtcat import InputError, Responses
-from irtcat.diagnose import judges
+from irtcat.agreement import cohen_kappa
+from irtcat.diagnose import judges, reruns
 from irtcat.diagnose.judge_noise import variance_components
 from irtcat.leaderboard import compare
+from irtcat.responses import combine_judges
 
 SDS = {"subject": 0.1, "item": 0.12, "judge": 0.06, "subject x judge": 0.03, "item x judge": 0.04,
        "subject x item": 0.08, "judgement": 0.07}  # fmt: skip
@@ -111,7 +113,7 @@ def test_answers_and_judgements_are_distinguished():
     assert np.isfinite(variance["run"])
     twice = np.clip(0.5 + 0.1 * rng.normal(size=(6, 80, 1, 1)) + 0.04 * rng.normal(
         size=(6, 80, 3, 1)) + 0.05 * rng.normal(size=(6, 80, 3, 2)), 0, 1)  # fmt: skip
-    again = judges(judged(twice), trials="judgements").components["variance"]
+    again = judges(judged(twice), repeats="judgements").components["variance"]
     assert np.isnan(again["answer"])
     assert again["subject x item x judge"] == pytest.approx(0.0016, rel=0.25)
     assert again["judgement"] == pytest.approx(0.0025, rel=0.1)
@@ -181,12 +183,106 @@ def test_bad_judgements():
         judges(judged(scores[:, :, :1]))
     apart = scores.copy()
     apart[:, :2, 0] = apart[:, 2:, 1] = np.nan
-    with pytest.raises(InputError, match="an answer that two judges judged"):
+    with pytest.raises(InputError, match="of the same answers by two judges"):
         judges(judged(apart))
-    with pytest.raises(InputError, match="`trials` argument must be"):
-        judges(judged(scores), trials="votes")
+    with pytest.raises(InputError, match="`repeats` argument must be"):
+        judges(judged(scores), repeats="votes")
     with pytest.raises(InputError, match="`judges` argument must be a facet"):
         compare(None, None, Responses.from_array(scores[:, :, 0]), judges="judge")
     one = judges(judged(scores[:1]))
     assert np.isnan(one.components["variance"]["subject"])
     assert any("one subject is not identified" in flag for flag in one.flags)
+
+
+def votes_of(rng, shape, leniency=0.0):
+    """Right or wrong judgements of answers whose quality varies, subjects x items x judges."""
+    m, i, j = shape
+    quality = rng.beta(0.8, 0.8, (m, i, 1)) + leniency * rng.normal(size=(1, 1, j))
+    return (rng.random(shape) < quality).astype(float)
+
+
+def test_noise_of_majorities_is_that_of_other_panels():
+    """Panels of three, drawn from many judges of the same answers."""
+    rng = np.random.default_rng(7)
+    scores = votes_of(rng, (3, 80, 240), leniency=0.1)
+    panels = (scores.reshape(3, 80, 80, 3).mean(axis=3) > 0.5).mean(axis=1)
+    found = [judges(judged(scores[:, :, at : at + 8]), n=2).votes for at in range(0, 240, 8)]
+    assert found[0]["is_bound"].tolist() == [False, False, True, True]
+    score = np.sqrt(np.mean([table["score"][3] ** 2 for table in found]))
+    assert score == pytest.approx(100 * panels.std(axis=1, ddof=1).mean(), rel=0.15)
+    difference = np.sqrt(np.mean([table["difference"][3] ** 2 for table in found]))
+    between = [(panels[a] - panels[b]).std(ddof=1) for a, b in ((0, 1), (0, 2), (1, 2))]
+    assert difference == pytest.approx(100 * np.mean(between), rel=0.15)
+    assert found[0]["score"][5] == found[0]["score"][3]
+    assert judges(judged(scores[:, :, :8] * 0.9), n=2).votes.empty
+
+
+def test_noise_of_one_judge_is_that_of_the_components():
+    """A panel of one has no majority: its error is that of a mean, also of several answers."""
+    rng = np.random.default_rng(12)
+    favour = 0.1 * rng.normal(size=(4, 1, 9, 1))
+    scores = rng.random((4, 60, 9, 2)) < np.clip(rng.random((4, 60, 1, 2)) + favour, 0, 1)
+    found = judges(judged(scores.astype(float)), n=2)
+    assert found.votes["score"][1] == pytest.approx(found.noise["score"][1], rel=0.02)
+    assert found.votes["difference"][1] == pytest.approx(found.noise["difference"][1], rel=0.02)
+
+
+def test_pairs_of_judges():
+    rng = np.random.default_rng(8)
+    scores = votes_of(rng, (2, 40, 3))
+    scores[0, :5, 2] = np.nan
+    found = judges(judged(scores), n=2).pairs
+    assert found[["judge", "other", "n"]].to_numpy().tolist() == [
+        ["j0", "j1", 80], ["j0", "j2", 75], ["j1", "j2", 75]
+    ]  # fmt: skip
+    x, y = scores[:, :, 0].ravel(), scores[:, :, 1].ravel()
+    assert found["kappa"][0] == pytest.approx(cohen_kappa(x.tolist(), y.tolist()))
+    assert found["agreement"][0] == (x == y).mean()
+
+
+def test_judges_of_few_answers_are_flagged():
+    scores = votes_of(np.random.default_rng(9), (2, 20, 4))
+    scores[:, 1:, 2] = scores[1, :, 2] = np.nan  # one answer
+    alone = table_of(scores[:, :, :3])
+    alone = pd.concat([alone, alone[:1].assign(item="i99", judge="j3")])  # none with others
+    found = judges(Responses.from_long(alone, facets="judge"), n=2)
+    assert found.judges["n_shared"].tolist() == [40, 40, 1, 0]
+    assert found.judges["severity"].isna().tolist() == [False, False, True, True]
+    assert "2 of 4 judges share fewer than 2 answers with others" in found.flags
+
+
+def test_reruns_of_judged_answers_are_of_answers():
+    """Judges who always agree add no information: the noise is that of one of them."""
+    rng = np.random.default_rng(10)
+    right = (rng.random((3, 50, 4)) < rng.random((3, 50, 1))).astype(float)
+    one = reruns(Responses.from_trials(right), n=20)
+    twice = Responses.from_long(table_of(np.repeat(right[:, :, None], 2, axis=2)), facets="judge")
+    found = reruns(twice, n=20)
+    assert found.noise_floor == pytest.approx(one.noise_floor)
+    assert found.flip_rate == pytest.approx(one.flip_rate)
+    np.testing.assert_allclose(found.components["variance"], one.components["variance"])
+    np.testing.assert_allclose(found.passes["pass_hat_k"], one.passes["pass_hat_k"])
+    assert "trials are means over the facets of an item, such as its judges" in found.flags
+    with pytest.raises(InputError, match=r"irtcat\.diagnose\.judges"):
+        reruns(Responses.from_long(table_of(np.ones((2, 3, 2))), facets="judge"))
+
+
+def test_pass_rates_are_of_decisions():
+    """pass@k and pass^k by majority are those of the decided answers, which means do not have."""
+    rng = np.random.default_rng(11)
+    right = rng.random((2, 60, 1, 4)) < rng.random((2, 60, 1, 1))
+    said = np.where(rng.random((2, 60, 3, 4)) < 0.1, ~right, right).astype(float)
+    data = judged(said)
+    assert reruns(data, n=2).passes.empty
+    decided = reruns(combine_judges(data, decision="majority"), n=2, k=(1, 3)).passes
+    wanted = reruns(Responses.from_trials(said.mean(axis=2) > 0.5), n=2, k=(1, 3)).passes
+    np.testing.assert_allclose(decided.to_numpy(), wanted.to_numpy())
+
+
+def test_judges_of_different_items_leave_others_unknown():
+    """No item that all judged: nothing would be added for other judges, and a flag says so."""
+    scores = votes_of(np.random.default_rng(13), (2, 40, 3))
+    for judge in range(3):
+        scores[:, judge::3, judge] = np.nan
+    flags = compare(None, None, judged(scores), judges="judge").flags
+    assert "no item judged by all judges: whether others would agree is not identified" in flags

@@ -135,9 +135,9 @@ def test_facets_that_are_refused(options, words):
 def test_tables_that_are_refused():
     data = table(n=10)
     for facets, words in (
-        (["rater"], "different columns of the table besides subject, item, response"),
-        (["item"], "different columns of the table"),
-        (["judge", "judge"], "different columns of the table"),
+        (["rater"], "columns of pandas DataFrame besides subject, item, response"),
+        (["item"], "different columns of pandas DataFrame"),
+        (["judge", "judge"], "different columns of pandas DataFrame"),
     ):
         with pytest.raises(InputError, match=words):
             Responses.from_long(data, facets=facets)
@@ -147,7 +147,7 @@ def test_tables_that_are_refused():
         fit(alone, "rasch", facets=["judge"])
     data["judge"] = data["judge"].astype(object)
     data.loc[3, "judge"] = None
-    with pytest.raises(InputError, match="a level for every response"):
+    with pytest.raises(InputError, match=r"row 4, column 3 \('judge'\): expected an id"):
         Responses.from_long(data, facets=["judge"])
     with pytest.raises(InputError, match="those of a fit with facets"):
         fit(Responses.from_long(table(n=30).drop(columns="judge").drop_duplicates(
