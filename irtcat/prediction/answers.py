@@ -144,7 +144,8 @@ def as_prediction(
     """
     is_observed = ~np.isnan(x)
     lowest, highest = possible_scores(x, in_score, n_items)
-    score, lower, upper = within_possible(np.stack(estimate[:3]), x, in_score, n_items)
+    # Rounded, so that the order of summation does not break ties.
+    score, lower, upper = np.round(np.clip(np.stack(estimate[:3]), lowest, highest), 12)
     lower = np.where(np.isnan(lower), lowest, lower)
     upper = np.where(np.isnan(upper), highest, upper)
     if noise is None:
