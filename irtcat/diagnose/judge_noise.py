@@ -29,8 +29,6 @@ from irtcat.responses.judgements import REPEATS, no_facet, scores_by_trial
 N_JUDGES = (1, 2, 3, 5, 10)
 """Numbers of judges for which the noise is printed."""
 
-ANSWER = "answer"
-JUDGEMENT = "judgement"
 MOST_PAIRED = 20
 """Judges up to which all pairs are compared: 190 pairs."""
 
@@ -40,6 +38,8 @@ PANELS = (1, 3, 5, 7, 9)
 MOST_PANELS = 200
 """Pairs of panels of judges whose votes are compared; more change the error by less than 1 %."""
 
+ANSWER = "answer"
+JUDGEMENT = "judgement"
 FINEST = "subject x item x judge"
 """Names of the sources: another answer of the model; what is left; and what is part of that where
 no answer was judged twice by one judge."""
