@@ -554,7 +554,7 @@ def read_long(
         advice = (
             f'{pair} have {shorten(earlier[1])} in {earlier[0]}. duplicates="first" keeps that.'
         )
-        advice += _repeats(table, columns)
+        advice += _repeats(table, columns, options)
         table.fail(row, columns[2], "the same response as before", advice)
 
     def fail(row: int, column: int, expected: str, advice: str) -> NoReturn:
@@ -596,10 +596,14 @@ def _items_of(
     return cols, items, frame.iloc[first].set_axis(pd.Index(items, dtype=object), axis=0)
 
 
-def _repeats(table: Table, columns: tuple[int, ...]) -> str:
+def _repeats(table: Table, columns: tuple[int, ...], options: Options) -> str:
     """Advice on a pair that has several responses: it was repeated, or judged several times."""
     advice = ""
-    judges = [name for name in table.header if normalized(name) in JUDGE_NAMES]
+    judges = [
+        name
+        for name in table.header
+        if normalized(name) in JUDGE_NAMES and name not in options.facets
+    ]
     if len(columns) < 4:
         advice = " If they are repeated trials, name the column of their numbers with trial=."
     if judges:

@@ -54,6 +54,9 @@ def test_the_place_of_a_judgement_is_named(tmp_path):
     text = refused(FIRST, facets=())
     assert "judged.csv, line 4, column 4 ('score'): expected the same response" in text
     assert "If 'judge' says who judged, name it with facets=." in text
+    text = refused(pd.concat([FIRST, FIRST[:1].assign(score=1 - FIRST["score"].iloc[0])]))
+    assert "expected the same response" in text
+    assert "facets=" not in text  # it is one already
     assert "besides model, question, score. Got 'rater'" in refused(FIRST, facets="rater")
     wide = pd.DataFrame({"model": ["a", "b"], "q1": [0, 1], "judge": [1, 0]})
     assert "facets are columns of a long table" in refused(wide)
