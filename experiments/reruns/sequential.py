@@ -190,19 +190,20 @@ def closing_of(counts, r, final):
     x = counts / r
     n = x.shape[2]
     d = x[:, 1] - x[:, 0]
-    if r == 1:
+    if r == 1:  # one more item on either side, which moves the centre towards 0
         value, df = d.var(axis=1, ddof=1) / n, np.full(len(d), n - 1.0)
-    else:
+        value = (n**2 * value + 2) / (n + 2) ** 2
+        centre = d.mean(axis=1) * n / (n + 2)
+    else:  # an odd trial of each model
         terms = (x * (1 - x)).sum(axis=1) / (r - 1) / n**2
-        spread = n * terms.var(axis=1, ddof=1)
-        value = terms.sum(axis=1)
+        terms = np.concatenate([terms, np.full((len(d), 2), 1 / (n * r) ** 2)], axis=1)
+        value, centre = terms.sum(axis=1), d.mean(axis=1)
+        spread = terms.shape[1] * terms.var(axis=1, ddof=1)
         with np.errstate(divide="ignore", invalid="ignore"):
             df = np.where(spread > 0, 2 * value**2 / spread, np.inf)
-    se = np.sqrt((n**2 * value + 2 / r**2) / (n + 2) ** 2)  # one more item on either side
     df = np.maximum(df, 1.0)
     q = np.where(np.isinf(df), Z(1 - final * ERROR), stats.t.ppf(1 - final * ERROR, df))
-    centre = d.mean(axis=1) * n / (n + 2)
-    return centre - q * se, centre + q * se
+    return centre - q * np.sqrt(value), centre + q * np.sqrt(value)
 
 
 def ended(pairs, c, final):
