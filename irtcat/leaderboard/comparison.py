@@ -260,6 +260,8 @@ class _Parts(NamedTuple):
     """Effects of whole runs."""
     independent: bool
     """Whether V and W are estimated from different things."""
+    judges: Variance = Variance(0.0, np.inf)
+    """The choice of judges, which further trials do not reduce."""
 
 
 @with_progress("Comparing two models")
@@ -481,7 +483,7 @@ class _Design(NamedTuple):
         parts = _parts(pair, runs, noise, residuals, self.shares, self.estimand, self.method, ratio)
         if self.estimand != "run" and runs.judges is not None and runs.clusters is not None:
             effect = judge_effect(pair.difference, pair.weights, runs.clusters, runs.judges)
-            parts = parts._replace(runs=total_of(parts.runs, effect))
+            parts = parts._replace(judges=effect)
         if self.estimand == "run" and runs.clusters is None:
             estimate = _estimate(pair.difference, pair, self.columns, self.method, runs.unit)
             estimate = estimate._replace(se=estimate.se * self.widening)
@@ -588,7 +590,7 @@ def _combined(
     if not parts.independent:
         df = min(items.df, rest.df)
         items, rest = Variance(items.value + rest.value, df), Variance(0.0, np.inf)
-    total = total_of(items, rest, parts.runs)
+    total = total_of(items, rest, parts.runs, parts.judges)
     # The added items are a guess of the items not run: what the others gave is not moved to 0.
     unknown = 1 - share if parts.independent else 1.0
     shrunk = 1 - unknown * 2 / (effective + 2) if runs.unit else 1.0
@@ -851,8 +853,9 @@ def _needed(
     if verdict != "cannot tell":
         return 0, 0
     distance = abs(abs(estimate.centre) - margin)
-    target = (distance / (q + float(ndtri(POWER)))) ** 2
-    total = estimate.se**2
+    # Neither items nor trials reduce the part of the judges.
+    target = (distance / (q + float(ndtri(POWER)))) ** 2 - parts.judges.value
+    total = estimate.se**2 - parts.judges.value
     if estimand == "domain":
         items = np.ceil(k * total / target - 1e-9) - k if target > 0 else np.inf
         return int(np.clip(items, 1, n)), 0

@@ -175,6 +175,16 @@ def test_judges_that_prefer_a_model_do_not_give_a_verdict():
     assert any("whether other judges would agree is not identified" in f for f in two.flags)
 
 
+def test_further_trials_do_not_reduce_the_noise_of_judges():
+    """With judges that disagree about which model is better, no number of trials is named."""
+    rng = np.random.default_rng(5)
+    scores = rng.normal([[[0.5]], [[0.52]]], 0.02, (2, 60, 3))
+    scores[1] += [0.3, 0.0, -0.3]
+    data = judged(scores.clip(0, 1))
+    assert compare(None, None, data, judges="judge").more_repeats is None
+    assert compare(None, None, data, clusters="base_item").more_repeats is not None
+
+
 def test_bad_judgements():
     scores = np.random.default_rng(6).random((2, 5, 2))
     with pytest.raises(InputError, match="judgements with the facet judge"):
