@@ -28,6 +28,7 @@ KS = (10, 30, 60, 100)
 SEEDS = (0, 1, 2)
 SHARE = 0.25
 METRICS = ("kendall", "mae")
+FIGURES = ("rank_correlation", "information", "item_curves")
 ITEMS_DRAWN = 5
 
 
@@ -83,12 +84,12 @@ def run(
     Returns:
         The results and the files: ``manifest``, ``bank`` (bank.npz) and ``items`` (its table),
         ``leaderboard`` (long table), ``summary``, ``held_out`` (score and rank of each held-out
-        subject, predicted from k items by default, next to the full ones), and the figures
-        ``rank_correlation``, ``information`` and ``item_curves``.
+        subject, predicted from k items by default, next to the full ones), and where matplotlib is
+        installed the figures ``rank_correlation``, ``information`` and ``item_curves``.
 
     Raises:
         InputError: the folder cannot be created or written, has a file of these names that no demo
-            wrote, or matplotlib is not installed.
+            wrote.
     """
     folder = OutputFolder(out, "demo")
     names = {
@@ -98,14 +99,12 @@ def run(
         "leaderboard": "leaderboard.csv",
         "summary": "summary.csv",
         "held_out": "held_out.csv",
-        "rank_correlation": "rank_correlation.png",
-        "information": "information.png",
-        "item_curves": "item_curves.png",
     }
+    if plot.can_draw():
+        names |= {name: f"{name}.png" for name in FIGURES}
     paths = {name: folder.path / file for name, file in names.items()}
     written = [file for file in names.values() if file != MANIFEST]
     folder.check(written)
-    plot.check_figures()
     data = load("digits_crowd") if responses is None else responses
     data = data.without_duplicate_subjects()  # as `leaderboard.evaluate` does
     board = leaderboard.evaluate(
@@ -129,12 +128,16 @@ def run(
     write_csv(
         _held_out_table(fitted, held_out, sorted(n_items)[len(n_items) // 4]), paths["held_out"]
     )
-    plotted_items = select(
-        fitted.bank, min(ITEMS_DRAWN, data.n_items), strategy="stratified", calibration=calibration
-    )
-    plot.save(plot.rank_correlation(board.summary()), paths["rank_correlation"])
-    plot.save(plot.information_curve(fitted.bank), paths["information"])
-    plot.save(plot.item_curves(fitted.bank, plotted_items.item_ids), paths["item_curves"])
+    if plot.can_draw():
+        items = select(
+            fitted.bank,
+            min(ITEMS_DRAWN, data.n_items),
+            strategy="stratified",
+            calibration=calibration,
+        )
+        plot.save(plot.rank_correlation(board.summary()), paths["rank_correlation"])
+        plot.save(plot.information_curve(fitted.bank), paths["information"])
+        plot.save(plot.item_curves(fitted.bank, items.item_ids), paths["item_curves"])
     return demo
 
 

@@ -80,3 +80,10 @@ def test_a_file_in_the_folders_place_is_refused(tmp_path):
     (tmp_path / "out").write_text("")
     with pytest.raises(InputError, match="out"):
         demo.run(tmp_path / "out")
+
+
+def test_without_matplotlib_there_are_no_figures(setting, tmp_path, monkeypatch):
+    monkeypatch.setattr("irtcat.plot.can_draw", lambda: False)
+    files = demo.run(tmp_path, **setting).files
+    assert not files.keys() & set(demo.FIGURES)
+    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in files.values()}

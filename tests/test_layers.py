@@ -200,6 +200,9 @@ def test_public_and_internal_names(package):
     assert set(internal) == names - set(module.__all__)
 
 
+PROGRAMS = ("irtcat.cli", "irtcat.service")
+
+
 def public_packages() -> list[str]:
     """Packages whose ``__init__`` names what is public."""
     return [
@@ -276,7 +279,13 @@ def test_import_is_quick():
 def test_public_names_exist():
     for name in irtcat.__all__:
         assert getattr(irtcat, name) is not None
-    assert set(irtcat.__all__) <= set(dir(irtcat))
+
+
+def test_completion_shows_public_names_alone():
+    libraries = [name for name in public_packages() if not name.startswith(PROGRAMS)]
+    shown = {name: dir(import_module(name)) for name in libraries}
+    others = {n: set(names) ^ set(import_module(n).__all__) for n, names in shown.items()}
+    assert not {name: names for name, names in others.items() if names}
 
 
 def test_shapes_are_checked_in_modules_that_exist(checked_modules):

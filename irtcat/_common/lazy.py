@@ -23,8 +23,8 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
         package: the ``__name__`` of the package.
 
     Returns:
-        The first loads a name from its module, or a module of the package, once. The second lists
-        these names.
+        The first loads a name from its module, or a module of the package, once. The second is
+        `public_names`.
 
     Example:
         >>> load, names = lazy_names("irtcat.cat")
@@ -52,4 +52,17 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
             return value
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
-    return load, lambda: sorted({*vars(module), *homes})
+    return load, public_names(package)
+
+
+def public_names(package: str) -> Callable[[], list[str]]:
+    """``__dir__`` of a package: its public names alone, so that completion shows no others.
+
+    Args:
+        package: the ``__name__`` of the package.
+
+    Example:
+        >>> "TYPE_CHECKING" in public_names("irtcat.cat")()
+        False
+    """
+    return lambda: sorted(sys.modules[package].__all__)

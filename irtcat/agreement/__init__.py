@@ -15,6 +15,7 @@
 | are levels by cut scores right, and repeatable? | `rudner_classification`, `livingston_lewis` |
 """
 
+from irtcat._common.lazy import public_names
 from irtcat.agreement.classifications import (
     BetaBinomial,
     Classification,
@@ -108,3 +109,5 @@ __all__ = [
     "spearman",
     "top_overlap",
 ]
+
+__dir__ = public_names(__name__)

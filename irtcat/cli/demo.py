@@ -19,6 +19,8 @@ def command(o: Options) -> Output:
     Hold out a quarter of the subjects, calibrate the items on the rest, select k items by several
     strategies, and predict the held-out subjects' full scores and ranks from those k.
     """
+    from irtcat import plot
+
     result = o.call(seeds=range(o.seeds))
     if not result.fit.converged:
         warn(result.fit.message)
@@ -38,5 +40,7 @@ def command(o: Options) -> Output:
         str(result.fit),
         *(f"{name:<17}{path}" for name, path in result.files.items()),
     ]
+    if not plot.can_draw():
+        text.append("For figures: pip install 'irtcat[plot]'")
     document = {"fit": result.fit.to_dict(), "files": result.files, "summary": records(table)}
     return Output(document, text, table=table, next=("report", result.files["bank"]))

@@ -44,7 +44,7 @@ def command(o: Options) -> Output:
     With --responses (of the full benchmark) the report compares predicted with true scores, checks
     the data, and predicts the scores of adaptive sessions from them.
     """
-    from irtcat import report
+    from irtcat import plot, report
 
     if o.out is None:  # under --json no file has a default
         raise typer.BadParameter("give the file to write.", param_hint="--out")
@@ -66,5 +66,5 @@ def command(o: Options) -> Output:
     lines = [f"{result.path}: {report.KINDS[result.kind]}" for result in results]
     lines += [f"Wrote the report to {o.out} ({size / 1000:,.0f} kB); open it in a browser"]
     drawn = next((r.path for r in o.results if r.kind in FIGURES and r.path is not None), None)
-    after = () if drawn is None else ("plot", drawn)
+    after = () if drawn is None or not plot.can_draw() else ("plot", drawn)
     return Output({"out": o.out, "bytes": size, "results": kinds}, lines, next=after)

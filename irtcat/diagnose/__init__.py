@@ -1,5 +1,6 @@
 """Model checks: items and their pairs, fit, subjects, dimensions, groups, labels, reruns."""
 
+from irtcat._common.lazy import public_names
 from irtcat.diagnose import labels
 from irtcat.diagnose.dependence import Pairs, ld_statistics, q3
 from irtcat.diagnose.dif import DIF, find_dif
@@ -70,3 +71,5 @@ __all__ = [
     "s_x2",
     "s_x2_table",
 ]
+
+__dir__ = public_names(__name__)

@@ -4,6 +4,7 @@
 table of texts.
 """
 
+from irtcat._common.lazy import public_names
 from irtcat.features.design import Design as Design
 from irtcat.features.design import check_features as check_features
 from irtcat.features.design import design_of as design_of
@@ -13,3 +14,5 @@ __all__ = ["text"]
 
 INTERNAL = ("Design", "check_features", "design_of")
 """What other parts of the package import."""
+
+__dir__ = public_names(__name__)

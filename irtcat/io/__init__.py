@@ -1,5 +1,6 @@
 """Response files, harness logs and other data: one module per format."""
 
+from irtcat._common.lazy import public_names
 from irtcat._files.csv import csv_escape
 from irtcat.io.convert import as_responses
 from irtcat.io.every_eval_ever_out import write_every_eval_ever
@@ -21,3 +22,5 @@ __all__ = [
     "read_responses",
     "write_every_eval_ever",
 ]
+
+__dir__ = public_names(__name__)

@@ -1,5 +1,6 @@
 """Item models: the table of models, the classes to derive others from, and functions for all."""
 
+from irtcat._common.lazy import public_names
 from irtcat.models.base import (
     CategoricalModel,
     Design,
@@ -152,3 +153,5 @@ INTERNAL = (
     unpack_counts,
 )
 """For irtcat's other packages: these may change in any release."""
+
+__dir__ = public_names(__name__)

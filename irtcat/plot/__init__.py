@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from irtcat.plot.rankings import ranked
     from irtcat.plot.scales import ability_against_correct, correlation_matrix, empirical_curves
     from irtcat.plot.sessions import score_distribution, score_errors, session_path
-    from irtcat.plot.style import check_figure_path, check_figures, save
+    from irtcat.plot.style import can_draw, check_figure_path, check_figures, save
 else:
     __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "ability_against_correct",
+    "can_draw",
     "check_figure_path",
     "check_figures",
     "correlation_matrix",

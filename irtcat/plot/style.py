@@ -1,6 +1,7 @@
 """Shared by all figures: distinguishable colours, axes style, saving to files."""
 
 import os
+from importlib.util import find_spec
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +77,16 @@ def line_style(number: int) -> dict[str, Any]:
         "marker": MARKERS[number % n],
         "linestyle": DASHES[number // n % len(DASHES)],
     }
+
+
+def can_draw() -> bool:
+    """Whether matplotlib is installed, without importing it.
+
+    Example:
+        >>> can_draw()
+        True
+    """
+    return find_spec("matplotlib") is not None
 
 
 def check_figures() -> None:

@@ -1,5 +1,6 @@
 """From responses to evaluation scales: fit, diagnose, drop, refit, and a record of decisions."""
 
+from irtcat._common.lazy import public_names
 from irtcat.scale.bookmark import ordered_item_booklet
 from irtcat.scale.building import build
 from irtcat.scale.result import Scale, Scales, file_name, file_names
@@ -15,3 +16,5 @@ __all__ = [
     "file_names",
     "ordered_item_booklet",
 ]
+
+__dir__ = public_names(__name__)

@@ -1,5 +1,6 @@
 """Abilities of subjects: the posterior, and the estimates drawn from it."""
 
+from irtcat._common.lazy import public_names
 from irtcat.scoring.ability import Ability
 from irtcat.scoring.groups import (
     group_labels,
@@ -33,3 +34,5 @@ INTERNAL = (
     with_versions,
 )
 """For irtcat's other packages: these may change in any release."""
+
+__dir__ = public_names(__name__)

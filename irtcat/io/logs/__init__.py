@@ -1,5 +1,6 @@
 """Logs of evaluation harnesses: one file per format, a table of them, and one reader."""
 
+from irtcat._common.lazy import public_names
 from irtcat.io.logs.format import LogFile, LogFormat, Request, Run, Skipped
 from irtcat.io.logs.read import INCOMPLETE, RUNS, UNSCORED, Logs, read_logs
 from irtcat.io.logs.registry import LOG_FORMATS
@@ -27,3 +28,5 @@ __all__ = [
     "model_arguments",
     "read_logs",
 ]
+
+__dir__ = public_names(__name__)

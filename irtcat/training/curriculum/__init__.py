@@ -1,5 +1,6 @@
 """Curricula: which examples to train on in each epoch, by the learner's ability or a schedule."""
 
+from irtcat._common.lazy import public_names
 from irtcat.training.curriculum.base import Curriculum
 from irtcat.training.curriculum.competency import SCHEDULES, Competency
 from irtcat.training.curriculum.examples import ORDERS
@@ -14,3 +15,5 @@ __all__ = [
     "Curriculum",
     "map_ability",
 ]
+
+__dir__ = public_names(__name__)

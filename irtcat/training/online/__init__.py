@@ -8,7 +8,10 @@ for step in range(1_000):
     selector.update(ids, successes, trials=8)
 """
 
+from irtcat._common.lazy import public_names
 from irtcat.training.online.rules import RULES, UsefulnessRule
 from irtcat.training.online.selector import Selector
 
 __all__ = ["RULES", "Selector", "UsefulnessRule"]
+
+__dir__ = public_names(__name__)
