@@ -18,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 from latex2mathml.converter import convert
+from markdown.extensions.toc import slugify
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import pictures
@@ -29,6 +30,8 @@ ROOT = DOCS.parent
 PAGES = ROOT / "build" / "docs"
 SITE = ROOT / "site"
 NOT_PAGES = ("tools", "__pycache__")
+THUMBNAILS = "<!-- thumbnails -->"
+HEADING_OR_FIGURE = re.compile(r"^## (.+)$|^!\[([^\]]*)\]\(([^)/]+\.svg)\)$", re.MULTILINE)
 PICTURE = re.compile(r"!\[[^\]]*\]\(((?:\.\./)*pictures/([a-z0-9-]+)\.svg)\)")
 
 
@@ -56,6 +59,7 @@ def write_pages(folder: Path, run: bool = True) -> None:
             text = run_page(text, path)
         else:
             text = CODE_BLOCK.sub(lambda match: without_options(match[0]), text)
+        text = text.replace(THUMBNAILS, thumbnails(text))
         path.write_text(with_formulas(text), encoding="utf-8")
     wanted = {m[2] for p in folder.rglob("*.md") for m in PICTURE.finditer(p.read_text())}
     pictures.draw(wanted, folder / "pictures")
@@ -91,6 +95,18 @@ def shown(output: Output, alt: str, path: Path, number: int) -> str:
         output.figure.savefig(figure)
         text += f"\n\n![{alt}]({figure.name})"
     return text
+
+
+def thumbnails(text: str) -> str:
+    """The figures of a page as small pictures with the titles of their sections, which they open."""
+    cells, title = [], ""
+    for heading, alt, picture in HEADING_OR_FIGURE.findall(text):
+        title = heading or title
+        if picture:
+            place = slugify(title, "-")
+            cells.append(f"[![{alt}]({picture}) {title}](#{place})")
+    grid = "\n".join(cells)
+    return f'<div class="thumbnails" markdown>\n{grid}\n</div>' if cells else ""
 
 
 def with_formulas(text: str) -> str:

@@ -230,6 +230,22 @@ def adaptive_test() -> Figure:
 
 
 @picture
+def filters() -> Figure:
+    """Difficulties of examples, and what three filters keep."""
+    b = np.random.default_rng(2).normal(0, 1.2, 2000)
+    bank = irtcat.ItemBank.from_parameters(b=b)
+    bins = np.linspace(-4, 4, 33)
+    figure, axes = axes_of("difficulty b", "examples")
+    axes.hist(b, bins, color="#dddddd")
+    names = ("ub: the easiest", "avi: the middling", "lb: the hardest")
+    for name, colour in zip(names, (GREEN, BLUE, ORANGE), strict=True):
+        kept = irtcat.training.filters.apply(bank, name.split(":")[0], keep=0.2)
+        axes.hist(b[kept.indices], bins, color=colour, alpha=0.75, label=name)
+    axes.legend(frameon=False)
+    return figure
+
+
+@picture
 def out_of_range() -> Figure:
     """Full scores of stronger subjects: regression on calibrated ones, and the default."""
     r = irtcat.datasets.load("digits_crowd")

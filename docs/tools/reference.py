@@ -192,6 +192,15 @@ def as_example(match: re.Match) -> str:
     return f"\n\n**Example**:\n\n```console\n{lines}\n```\n"
 
 
+def _paths(entry: str | list[Any] | dict[str, Any]) -> Iterator[str]:
+    """The pages of an entry of the navigation: a page, a list, or a title with either."""
+    if isinstance(entry, str):
+        yield entry
+        return
+    for inside in entry.values() if isinstance(entry, dict) else entry:
+        yield from _paths(inside)
+
+
 def llms_txt(pages: Path, config: Path) -> str:
     """The pages with a sentence each, as `llms.txt` lists them."""
     # MkDocs' own tags of the configuration are not needed here.
@@ -202,10 +211,8 @@ def llms_txt(pages: Path, config: Path) -> str:
     out = [f"# {settings['site_name']}", "", f"> {settings['site_description']}"]
     for entry in settings["nav"]:
         ((title, inside),) = entry.items()
-        listed = inside if isinstance(inside, list) else [inside]
         out += ["", f"## {title}", ""]
-        for page in listed:
-            path = page if isinstance(page, str) else next(iter(page.values()))
+        for path in _paths(inside):
             text = (pages / path).read_text(encoding="utf-8")
             heading = re.search(r"^# (.+)$", text, re.MULTILINE)
             summary = re.search(r"^description: (.+)$", text, re.MULTILINE)

@@ -81,8 +81,8 @@ def positions_of_ids(name: str, wanted: Iterable[Any], ids: Any) -> IntArray:
         Traceback (most recent call last):
         irtcat._common.checks.InputError: The `items` argument must be among the 3 ids, such as a...
     """
-    texts = [str(value) for value in wanted]
-    known = ids if isinstance(ids, pd.Index) else pd.Index([str(i) for i in ids], dtype=object)
+    texts = list(map(str, wanted))
+    known = ids if isinstance(ids, pd.Index) else pd.Index(list(map(str, ids)), dtype=object)
     at = known.get_indexer(pd.Index(texts, dtype=known.dtype))
     if (at < 0).any():
         must = f"among the {len(known)} ids, such as {brief(known[0])}"

@@ -126,7 +126,8 @@ def show(table: Table) -> list[str]:
     """Print a table, fitted to the terminal; return the lines of its legend.
 
     Columns without values are omitted. On a terminal that is too narrow texts are shortened, then
-    the last columns are left out, but not the flags.
+    the last columns are left out, but not the flags. The first column, which names the row, stays
+    whole: it is what other commands take.
     """
     from rich.console import Console
 
@@ -180,10 +181,17 @@ def _printable(columns: dict[str, list[str]]) -> Any:
     from rich.table import Table as RichTable
 
     out = RichTable(box=None, pad_edge=False, show_edge=False)
+    first = next(iter(columns))
     for name, (heading, *cells) in columns.items():
         numeric = all(map(NUMBER.fullmatch, cells))
         style = "yellow" if name in (FLAGS, "reasons") else None
-        out.add_column(heading, justify="right" if numeric else "left", no_wrap=True, style=style)
+        out.add_column(
+            heading,
+            justify="right" if numeric else "left",
+            no_wrap=name != first,
+            overflow="fold",
+            style=style,
+        )
     for row in zip(*(cells for _, *cells in columns.values()), strict=True):
         out.add_row(*row)
     return out
@@ -217,9 +225,12 @@ def _fit(columns: dict[str, list[str]], width: int) -> list[str]:
 
     removed: list[str] = []
     while excess() > 0:
-        longest = max(columns, key=lambda name: max(map(cell_len, columns[name])))
+        texts = list(columns)[1:]
+        if not texts:
+            break
+        longest = max(texts, key=lambda name: max(map(cell_len, columns[name])))
         width_of_longest = max(map(cell_len, columns[longest]))
-        others = [name for name in list(columns)[1:] if name != FLAGS]
+        others = [name for name in texts if name != FLAGS]
         if width_of_longest - excess() >= SHORTEST or not others:
             most = max(width_of_longest - excess(), SHORTEST)
             columns[longest] = [_shortened(cell, most) for cell in columns[longest]]
@@ -232,7 +243,7 @@ def _fit(columns: dict[str, list[str]], width: int) -> list[str]:
 
 
 def _shortened(text: str, most: int) -> str:
-    """The text with its middle left out: ids differ at their ends.
+    """The text with its middle left out: names differ at their ends.
 
     Example:
         >>> _shortened("tiny_gen/3503272094299d5b", 15)

@@ -25,6 +25,8 @@ from irtcat.cli._options import (
 from irtcat.cli._output import SUMMARY_ROWS, records
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from irtcat.prediction import Prediction
 
 EXAMPLE = (
@@ -33,8 +35,14 @@ EXAMPLE = (
 )
 
 SHARES = ("score", "lower", "upper")
+EQUAL = "equal"
 BANK = "bank.npz"
 """The file that irtcat fit writes by default."""
+
+
+def _group_weights(text: str) -> dict[str, float] | str:
+    """Weights of groups by name, or "equal"."""
+    return text if text == EQUAL else _input.split_numbers(text)
 
 
 @command_of(
@@ -59,8 +67,9 @@ BANK = "bank.npz"
         ITEMS,
         option("groups",
                help="Column of item groups, in --items or the metadata: adds their scores."),
-        option("weights", parse=_input.split_numbers,
-               help="Weight of each group in the score: algebra=2,reading=1."),
+        option("weights", parse=_group_weights,
+               help="Weight of each group in the score: algebra=2,reading=1; or equal. Without it "
+                    "every item counts the same."),
     ),
     result("predictions.csv"),
     output("beats", help="Write the probabilities of beating each calibrated subject (CSV)."),
@@ -77,7 +86,7 @@ def command(o: Options) -> Output:
         prediction = _by_form(o)
     frame, groups = prediction.to_frame(), prediction.groups
     whose = {"estimand": prediction.estimand, "ranks_of": prediction.ranks_of}
-    o.write("out", frame.assign(**whose), "predictions")
+    o.write("out", frame.assign(**whose).join(_by_group(groups)), "predictions")
     if o.beats is not None:
         o.write("beats", prediction.beats(), "probabilities")
     document = {
@@ -96,6 +105,20 @@ def command(o: Options) -> Output:
         text.append(Table(groups.set_index(["subject", "group"]), percent=SHARES))
     after = ("report", *_bank_of(o), o.out)
     return Output(document, text, table=frame, next=after)
+
+
+def _by_group(groups: "pd.DataFrame | None") -> "pd.DataFrame":
+    """Columns with the score of each group and its interval, a row for each subject."""
+    import pandas as pd
+
+    if groups is None:
+        return pd.DataFrame()
+    columns = {
+        f"{name}_{group}": part.set_index("subject")[name]
+        for group, part in groups.groupby("group", sort=False)
+        for name in SHARES
+    }
+    return pd.DataFrame(columns)
 
 
 def _bank_of(o: Options) -> list[str]:

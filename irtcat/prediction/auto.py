@@ -31,7 +31,6 @@ This module learns; `irtcat.prediction.score_rule` applies what was learnt, also
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -114,14 +113,12 @@ class Placement:
     """Equating by the curves of some calibrated subjects.
 
     Args:
-        x: their scores on all items, imputed.
+        reference: the curves, and a summary of the subjects' scores.
         item_weights: weight t of each item in the full score; they sum to 1.
     """
 
-    def __init__(self, x: FloatArray, item_weights: FloatArray):
-        scores = x.mean(axis=1, dtype=float)  # the curves are functions of the plain mean
-        self.summary = ScoreSummary.of(scores)
-        self._curves = score_curves(x, slope_mean=SLOPE_MEAN)
+    def __init__(self, reference: "Reference", item_weights: FloatArray):
+        self.summary, self._curves = reference.summary, reference.curves
         self._item_weights = item_weights
         self._full_score = full_score_curve(self._curves, item_weights)
 
@@ -131,36 +128,95 @@ class Placement:
         return Equating(curves, weights, self._item_weights[items], self._full_score)
 
 
-class Calibrated:
-    """The calibrated subjects, prepared for any items that new subjects may have answered.
+class Reference(NamedTuple):
+    """Item curves of some calibrated subjects, as functions of the plain mean of all items."""
 
-    They are ordered by full score and then by a hash of the responses, so that results depend
-    neither on the order of the calibration's rows nor on the ids; the hash also assigns the folds.
+    summary: ScoreSummary
+    curves: ScoreCurves
+
+    @staticmethod
+    def of(x: FloatArray) -> "Reference":
+        """From scores on all items, imputed."""
+        summary = ScoreSummary.of(x.mean(axis=1, dtype=float))
+        return Reference(summary, score_curves(x, slope_mean=SLOPE_MEAN))
+
+
+class Chosen(NamedTuple):
+    """Positions of items, and their weights, which sum to 1."""
+
+    items: IntArray
+    weights: FloatArray
+
+
+class Subjects:
+    """The calibrated subjects, prepared for any items and any weights of the items in the score.
+
+    They are ordered by a hash of the responses, so that results depend neither on the order of the
+    calibration's rows nor on the ids.
 
     Attributes:
         rows: their rows in the calibration.
         x: their scores on all items, imputed.
-        y: their full scores.
         fold: the fold in which each is left out.
-        choosers: at most `MOST_SUBJECTS` of them, drawn by the hash, to choose items again.
-        placement: equating by the curves of all of them.
+        choosers: at most `MOST_SUBJECTS` of them, to choose items again.
+        reference: the curves of all of them.
     """
 
     def __init__(self, task: Task):
         hashes = response_hashes(task.calibration)[task.usable]
-        order = np.lexsort((hashes, np.round(task.targets, 12)))
-        drawn = np.argsort(hashes[order], kind="stable")
-        self.rows, self.y = task.usable[order], task.targets[order]
+        self.rows = task.usable[np.argsort(hashes, kind="stable")]
         self.x = filled_scores(task.calibration.subset(subjects=self.rows))
-        self.fold = np.argsort(drawn) % FOLDS
-        self.choosers = np.sort(drawn[:MOST_SUBJECTS])
-        self.placement = Placement(self.x, task.item_weights)
-        self._item_weights = task.item_weights
+        self.fold = np.arange(len(self.rows)) % FOLDS
+        self._index = pd.Index(np.asarray(task.calibration.item_ids, dtype=str))
+        self.choosers = np.arange(len(self.rows))[:MOST_SUBJECTS]
+        self.reference = Reference.of(self.x)
+        self._references: dict[int, Reference] = {}
+        self._chosen: dict[int, Chosen | None] = {}
 
-    @cached_property
-    def placements_without(self) -> list[Placement]:
-        """Equating by the curves of those outside each fold."""
-        return [Placement(self.x[self.fold != f], self._item_weights) for f in range(FOLDS)]
+    @staticmethod
+    def of(task: Task) -> "Subjects":
+        """Those of a task, prepared once for all groups of items."""
+        key = ("auto", task.usable.tobytes())
+        if key not in task.prepared:
+            task.prepared[key] = Subjects(task)
+        subjects: Subjects = task.prepared[key]
+        return subjects
+
+    def without(
+        self, fold: int, task: Task, request: Request | None
+    ) -> tuple[Reference, Chosen | None]:
+        """The curves of those outside a fold, and the items that are chosen without it.
+
+        The items are None if the choice cannot be repeated.
+        """
+        is_out = self.fold == fold
+        if fold not in self._references:
+            self._references[fold] = Reference.of(self.x[~is_out])
+        if request is not None and fold not in self._chosen:
+            others = self.rows[self.choosers[~is_out[self.choosers]]]
+            self._chosen[fold] = None
+            with suppress(InputError):  # a filter or quota may be infeasible for fewer subjects
+                subset = rechoose(request, task.calibration.subset(subjects=others))
+                items = self._index.get_indexer(pd.Index(subset.item_ids))
+                self._chosen[fold] = Chosen(items, subset.weights)
+        return self._references[fold], None if request is None else self._chosen[fold]
+
+
+class Calibrated:
+    """The calibrated subjects, for the weights of a task.
+
+    Attributes:
+        subjects: what does not depend on the weights.
+        y: their full scores.
+        placement: equating by the curves of all of them.
+        placements_without: equating by the curves of those outside a fold, once it was needed.
+    """
+
+    def __init__(self, task: Task):
+        self.subjects = Subjects.of(task)
+        self.y = task.all_targets[self.subjects.rows]
+        self.placement = Placement(self.subjects.reference, task.item_weights)
+        self.placements_without: dict[int, Placement] = {}
 
 
 def response_hashes(responses: Responses) -> np.ndarray:
@@ -220,7 +276,7 @@ def _predict(task: Task, has_shared_prior: bool) -> Estimate:
             run._replace(prior=(priors[at], score_prior.population))
             for run, at in zip(runs, rows, strict=True)
         ]
-    runs = [run for run in runs if len(run.x)]
+    runs = runs[0 if len(complete) else 1 :]
     expectation = expectation_of(task.expect)
     is_placed = expectation is not None and expectation.direction != 0
     begin = Steps(task.progress, 1 + (0 if is_placed else FOLDS * len(runs)))
@@ -290,7 +346,8 @@ def _learn(
     for level in levels:
         pair = conformal_quantile(error, level), conformal_quantile(error_of_blend, level)
         errors[level] = pair
-    intercept, slopes = ridge_path(calibrated.x[:, run.items], y, np.array([penalty]))
+    answers = calibrated.subjects.x[:, run.items]
+    intercept, slopes = ridge_path(answers, y, np.array([penalty]))
     learnt = Blend(float(intercept[0]), slopes[:, 0], w, calibrated_range, errors)
     return replace(rule, blend=learnt)
 
@@ -320,19 +377,18 @@ def _cross_validated(
         (2 x subjects), the ridge penalty and the weight of the regression in the blend. The last
         two minimise the squared errors of the ``similar`` subjects.
     """
-    x, y = calibrated.x, calibrated.y
+    subjects, y = calibrated.subjects, calibrated.y
+    x = subjects.x
     path, equated, sd = np.zeros((len(PENALTIES), len(y))), np.zeros(len(y)), np.zeros(len(y))
     by_end = np.zeros((len(ENDS), len(y)))
-    index = pd.Index(np.asarray(task.calibration.item_ids, dtype=str))
-    for fold, placement in enumerate(calibrated.placements_without):
+    for fold in range(FOLDS):
         begin(f"Fold {fold + 1} of {FOLDS} of the cross-validation")
-        is_out, items, weights = calibrated.fold == fold, run.items, run.weights
-        if run.request is not None:
-            choosers = calibrated.choosers[~is_out[calibrated.choosers]]
-            others = task.calibration.subset(subjects=calibrated.rows[choosers])
-            with suppress(InputError):  # a filter or quota may be infeasible for fewer subjects
-                subset = rechoose(run.request, others)
-                items, weights = index.get_indexer(pd.Index(subset.item_ids)), subset.weights
+        is_out = subjects.fold == fold
+        reference, chosen = subjects.without(fold, task, run.request)
+        items, weights = chosen or (run.items, run.weights)
+        if fold not in calibrated.placements_without:
+            calibrated.placements_without[fold] = Placement(reference, task.item_weights)
+        placement = calibrated.placements_without[fold]
         answers = x[np.ix_(is_out, items)]
         intercepts, slopes = ridge_path(x[np.ix_(~is_out, items)], y[~is_out], PENALTIES)
         path[:, is_out] = (intercepts + answers @ slopes).T

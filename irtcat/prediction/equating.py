@@ -38,8 +38,9 @@ CONTINUITY = 0.5
 def full_score_curve(curves: ScoreCurves, item_weights: FloatArray) -> FloatArray:
     """The full score at each point of `GRID`: the weighted sum of the curves of all items."""
     total = np.zeros(len(GRID))
-    for start in range(0, len(item_weights), ITEMS_AT_ONCE):
-        block = slice(start, start + ITEMS_AT_ONCE)
+    in_score = np.flatnonzero(item_weights)
+    for start in range(0, len(in_score), ITEMS_AT_ONCE):
+        block = in_score[start : start + ITEMS_AT_ONCE]
         total += item_weights[block] @ curves(GRID, block)
     return total
 

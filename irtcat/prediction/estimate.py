@@ -31,6 +31,8 @@ class Estimate(NamedTuple):
 def patterns(x: FloatArray) -> list[tuple[np.ndarray, np.ndarray]]:
     """The observed columns and the rows, for each pattern of missing values."""
     is_observed = ~np.isnan(x)
+    if len(x) and is_observed.all():
+        return [(is_observed[0], np.arange(len(x)))]
     distinct, of_row = np.unique(is_observed, axis=0, return_inverse=True)
     order = of_row.ravel()
     return [(pattern, np.flatnonzero(order == number)) for number, pattern in enumerate(distinct)]

@@ -217,9 +217,9 @@ def predict(
             ``calibration.items``, a Series by item id, or one label per item. The score of a group
             without answers, such as a benchmark that was not run, is predicted from the others and
             flagged "no answer in this group" (see `irtcat.fit_benchmarks`).
-        weights: weight of each item in the score, or with ``groups`` of each group (a mapping): the
-            weight of a group is shared equally by its items. A Series is matched by item id. They
-            are normalised to sum to 1.
+        weights: weight of each item in the score, or with ``groups`` of each group (a mapping, or
+            "equal"): the weight of a group is shared equally by its items. A Series is matched by
+            item id. They are normalised to sum to 1.
         seed: seed of random estimators.
         drawn: for "curves" with adaptive sessions, the probability with which each item was drawn
             for each subject, in the shape of ``responses``; NaN where an item was chosen or not

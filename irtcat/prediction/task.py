@@ -1,7 +1,7 @@
 """Input and output of an estimator of the full score."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -82,6 +82,7 @@ class Task:
         strategy: how the items were chosen; empty if not known.
         in_turn: whether the items are in the order of draws (`irtcat.selection.Subset`).
         draws: the draws of adaptive sessions, subjects x draws, or None.
+        prepared: what estimators prepare once for tasks that differ in the weights of the items.
     """
 
     calibration: Responses
@@ -101,6 +102,7 @@ class Task:
     strategy: str = ""
     in_turn: bool = False
     draws: Draw | None = None
+    prepared: dict[Any, Any] = field(default_factory=dict)
 
     @property
     def n_items(self) -> int:

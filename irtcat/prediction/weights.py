@@ -12,6 +12,9 @@ from irtcat._common.per_item import per_item
 from irtcat._common.types import FloatArray
 from irtcat.responses import Responses
 
+EQUAL = "equal"
+"""Weights by which every group counts the same, whatever its number of items."""
+
 
 def item_groups(responses: Responses, groups: Any) -> np.ndarray | None:
     """One label per item, from a column of ``responses.items`` or as passed."""
@@ -30,6 +33,11 @@ def item_weights(item_ids: np.ndarray, weights: Any, labels: np.ndarray | None) 
     n_items = len(item_ids)
     if weights is None:
         return np.full(n_items, 1 / n_items)
+    if isinstance(weights, str):
+        if weights != EQUAL or labels is None:
+            must = f'numbers, a mapping by group, or "{EQUAL}" with groups'
+            raise argument_error("weights", must, weights)
+        weights = dict.fromkeys(labels.tolist(), 1.0)
     if isinstance(weights, Mapping):
         values = _of_groups(weights, labels)
     else:

@@ -1588,3 +1588,21 @@ def test_a_judge_of_one_answer_is_named():
         "severity is not known."
     )
     assert sentence in " ".join(result.stderr.split())
+
+
+def test_scores_of_groups_are_written():
+    data = irtcat.datasets.load("lsat7")
+    topic = ["a", "b", "b", "a", "b"]
+    table = pd.DataFrame({"item": data.item_ids, "topic": topic})
+    table.to_csv("topics.csv", index=False)
+    table[["item"]].iloc[:3].to_csv("few.csv", index=False)
+    line = ("predict", LSAT7, "few.csv", LSAT7, "--items", "topics.csv", "--groups", "topic")
+    document = run_json(*line, "--weights", "equal", "--out", "p.csv", "--estimator", "mean")
+    written = pd.read_csv("p.csv", index_col=0)
+    assert list(written)[-6:] == [f"{n}_{g}" for g in "ab" for n in ("score", "lower", "upper")]
+    expected = irtcat.predict(
+        data, data.item_ids[:3], data, groups=topic, weights="equal", estimator="mean"
+    )
+    assert [row["score"] for row in document["subjects"]] == pytest.approx(expected.score.tolist())
+    wide = expected.groups.set_index(["group", "subject"])["score"]
+    np.testing.assert_allclose(written["score_b"], wide["b"].loc[written.index])

@@ -805,6 +805,13 @@ def test_weights_and_groups_go_by_item_and_by_text(calibration, new, chosen):
         for weights in ({1: 3, 2: 1}, {"1": 3, "2": 1})
     ]
     np.testing.assert_array_equal(told[0].score, told[1].score)
+    equal = [
+        predict(calibration, chosen, new, estimator="ridge", groups=number, weights=weights)
+        for weights in ("equal", {1: 1, 2: 1})
+    ]
+    np.testing.assert_array_equal(equal[0].score, equal[1].score)
+    with pytest.raises(InputError, match='a mapping by group, or "equal" with groups'):
+        predict(calibration, chosen, new, weights="equal")
     turned = pd.Series(number, calibration.item_ids).iloc[::-1]
     by_id = [
         predict(calibration, chosen, new, estimator="ridge", groups=turned, weights=weights)
