@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 import irtcat
-from irtcat import leaderboard
+from irtcat import leaderboard, plot
 
 rng = np.random.default_rng(7)
 names = ["knowledge", "maths", "code", "agent", "safety"]
@@ -103,6 +103,9 @@ def quality(groups: pd.DataFrame) -> pd.DataFrame:
 
 
 quality(prediction.groups)
+
+# %%
+plot.ranked(prediction.to_frame().nlargest(15, "score"))
 
 # %% [markdown]
 # ## Without any task of the agent

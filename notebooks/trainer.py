@@ -21,6 +21,8 @@
 # three clouds of points, 600 examples, of which 5 % get another label.
 
 # %%
+# %matplotlib inline
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
@@ -113,7 +115,9 @@ for name, ranking in rankings.items():
     hits = np.isin(ranking.first(30).index, b.index[wrong]).sum()
     print(f"{name}: {hits} of the 30 most suspect examples have a wrong label")
 print(suspects.order)
-suspects.first(5)[["suspicion", "suggested", "share", "reasons"]].round(2)
+with pd.option_context("display.max_colwidth", None):
+    print(suspects.first(5)["reasons"].to_string())
+suspects.first(5)[["suspicion", "suggested", "share"]].round(2)
 
 # %% [markdown]
 # ## Train on a part
@@ -160,7 +164,8 @@ schedule.history.round(2)
 # ## Training dynamics
 #
 # Confidence in each example's own label over the epochs, and how much it moved (dataset
-# cartography). The wrong labels are those of low confidence.
+# cartography). The wrong labels are those of low confidence. In the data map every dot is an
+# example, by difficulty; a ring marks a wrong label.
 
 # %%
 table = seen.result().to_frame()
@@ -168,6 +173,16 @@ print(f"confidence: right labels {table['confidence'].drop(table.index[wrong]).m
       f"wrong {table['confidence'].iloc[wrong].mean():.2f}")
 pd.DataFrame({"difficulty": b.to_numpy(), "confidence": table["confidence"].to_numpy(),
               "variability": table["variability"].to_numpy()}).corr("spearman").round(2)
+
+# %%
+figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+left.hist(b, 30)
+left.set(xlabel="difficulty b", ylabel="examples")
+dots = right.scatter(table["variability"], table["confidence"], c=b, s=9, cmap="viridis")
+rings = table.iloc[wrong]
+right.scatter(rings["variability"], rings["confidence"], s=40, facecolors="none", edgecolors="red")
+right.set(xlabel="variability", ylabel="confidence in the label")
+figure.colorbar(dots, label="difficulty b");
 
 # %% [markdown]
 # On the command line: `irtcat fit`, `irtcat filter` (what to keep) and `irtcat audit` (suspect

@@ -105,8 +105,8 @@ def thumbnails(text: str) -> str:
         if picture:
             place = slugify(title, "-")
             cells.append(f"[![{alt}]({picture}) {title}](#{place})")
-    grid = "\n".join(cells)
-    return f'<div class="thumbnails" markdown>\n{grid}\n</div>' if cells else ""
+    grid = "\n\n".join(cells)
+    return f'<div class="thumbnails" markdown>\n\n{grid}\n\n</div>' if cells else ""
 
 
 def with_formulas(text: str) -> str:

@@ -133,6 +133,7 @@ def _short(value: float) -> float | int | None:
 def column(
     key: str, values: Any, label: str | None = None, *, minor: bool = False, long: bool = False,
     percent: bool = False, main: bool = False, plain: bool = False, hidden: bool = False,
+    printed: bool = False,
 ) -> Block:  # fmt: skip
     """A column of a table.
 
@@ -146,10 +147,11 @@ def column(
         main: one of the columns that a phone shows beside the row's name.
         plain: short texts that are numbers to the reader: on one line, to the right.
         hidden: shown only in the row's details.
+        printed: shown on paper too where it is hidden, as paper has no details.
     """
     series = pd.Series(values)
     block: Block = {"k": key, "label": words(key) if label is None else label}
-    marks = {"minor": minor, "main": main, "plain": plain, "hidden": hidden}
+    marks = {"minor": minor, "main": main, "plain": plain, "hidden": hidden, "printed": printed}
     block |= {name: 1 for name, mark in marks.items() if mark}
     if pd.api.types.is_numeric_dtype(series) and not pd.api.types.is_bool_dtype(series):
         block |= {"kind": "num", "v": numbers(series.to_numpy(float, na_value=np.nan))}

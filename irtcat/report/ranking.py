@@ -504,7 +504,10 @@ def ranking_section(ranking: Ranking, word: str, truth: pd.Series | None) -> Sec
         *_score_columns(ranking, word),
         *_truth_columns(ranking, truth),
         *_origin_columns(rows),
-        *(column(name, values, percent=percent, hidden=True) for name, values in ends.items()),
+        *(
+            column(name, values, percent=percent, hidden=True, printed=True)
+            for name, values in ends.items()
+        ),
     ]
     shown = table(f"{word}s in order", columns, sort=("place", 1), name="ranking",
                   page=25 if len(rows) > 30 else 50)  # fmt: skip

@@ -405,3 +405,28 @@ def test_it_prints(browser, path):
     assert page.locator("figure").first.is_visible()
     assert len(page.pdf()) > 20_000
     context.close()
+
+
+def test_tables_are_printed_whole(browser, tmp_path):
+    """All rows, and the ends of the intervals that the page draws."""
+    n = 120
+    score = np.linspace(0.2, 0.8, n)
+    table = pd.DataFrame(
+        {"score": score, "lower": score - 0.1, "upper": score + 0.1, "rank": np.arange(n, 0, -1)},
+        index=pd.Index([f"m{i}" for i in range(n)], name="subject"),
+    )
+    table.to_csv(tmp_path / "predictions.csv")
+    report.write([tmp_path / "predictions.csv"], tmp_path / "report.html")
+    page = browser.new_page()
+    page.goto((tmp_path / "report.html").as_uri())
+    grid = page.locator("table").first
+    rows, heads = grid.locator("tbody tr"), grid.locator("thead th")
+    on_screen, heads_on_screen = rows.count(), heads.count()
+    assert on_screen < n
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert rows.count() == n
+    labels = heads.evaluate_all("(all) => all.map((one) => one.dataset.label)")
+    assert {"From", "To"} <= set(labels)
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert (rows.count(), heads.count()) == (on_screen, heads_on_screen)
+    page.close()

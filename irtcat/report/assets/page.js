@@ -45,7 +45,7 @@ function draw(block, section) {
   }
 }
 
-const tables = []; // all, to fit their columns to paper
+const tables = []; // all, to show them whole on paper
 const blocks = JSON.parse(document.getElementById("data").textContent);
 const shared = blocks.map((own) => ({ blocks: own }));
 for (const container of document.querySelectorAll("[data-at]")) {
@@ -53,6 +53,6 @@ for (const container of document.querySelectorAll("[data-at]")) {
   container.append(draw(blocks[section][number], shared[section]));
 }
 
-for (const name of ["beforeprint", "afterprint"]) {
-  window.addEventListener(name, () => tables.filter((table) => table.isConnected).forEach((table) => table.fit()));
+for (const [name, on] of [["beforeprint", true], ["afterprint", false]]) {
+  window.addEventListener(name, () => tables.filter((table) => table.isConnected).forEach((table) => table.print(on)));
 }

@@ -45,10 +45,12 @@ function makeTable(spec) {
     .map((column) => [column.k, longest(column) > 30 ? "wide" : "brief"]));
   const usual = columns.filter((column) => !column.hidden && (!column.long || !rowOpens(spec)));
   const texts = spec.texts && byKey[spec.texts];
+  const paper = columns.filter((column) => usual.includes(column) || column.printed);
+  let base = usual; // on paper also columns that are otherwise in the details
   let shown = usual;
   const opens = () => rowOpens(spec) || shown.length < columns.length;
 
-  for (const column of usual) {
+  for (const column of paper) {
     const arrow = el("span", { class: "arrow", "aria-hidden": "true" });
     const classes = column.kind === "num" || column.plain ? "num" : null;
     const cell = el("th", { scope: "col", class: classes, "data-label": column.kind === "bar" ? null : column.label });
@@ -73,15 +75,15 @@ function makeTable(spec) {
     const width = scroll.clientWidth;
     if (!width) return;
     const open = opens();
-    put(width < PHONE ? phoneColumns() : usual);
-    const leaves = usual.slice(1).map((column, i) => [column.main ? 2 : column.minor ? 0 : 1, -i, column])
+    put(width < PHONE && base === usual ? phoneColumns() : base);
+    const leaves = base.slice(1).map((column, i) => [column.main ? 2 : column.minor ? 0 : 1, -i, column])
       .sort((p, q) => p[0] - q[0] || p[1] - q[1]);
     while (scroll.scrollWidth > scroll.clientWidth + 1 && leaves.length && shown.length > 2) {
       const [, , column] = leaves.shift();
       if (shown.includes(column)) put(shown.filter((one) => one !== column));
     }
     if (open !== opens()) put(shown);
-    const away = usual.filter((column) => !shown.includes(column) && column.kind !== "bar").map((column) => column.label);
+    const away = base.filter((column) => !shown.includes(column) && column.kind !== "bar").map((column) => column.label);
     more.textContent = away.length ? `Open a row for more: ${away.join(", ")}.` : "";
   }
 
@@ -213,7 +215,13 @@ function makeTable(spec) {
       fit();
     }
   }).observe(scroll);
-  box.fit = fit;
+  box.print = (on) => { // all rows that were found, on one page
+    base = on ? paper : usual;
+    if (on) Object.assign(state, { kept: [state.page, state.size], page: 0, size: Math.max(spec.n, 1) });
+    else [state.page, state.size] = state.kept;
+    update();
+    fit();
+  };
   box.open = (name) => {
     // Find a row by the name in its first column, open it, and scroll to it.
     const row = Array.from({ length: spec.n }, (_, i) => i).find((i) => cellText(columns[0], i) === name);
