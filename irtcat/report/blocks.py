@@ -12,7 +12,8 @@ import pandas as pd
 from irtcat.report.remarks import Note
 
 Block = dict[str, Any]
-DIGITS, DECIMALS = 4, 3
+DIGITS, DECIMALS = 7, 6
+"""More than the page shows (four, three): it rounds, and a number that is rounded twice may be off."""
 PAGE = 25
 MAX_DISTINCT = 0.5
 """Texts are stored as numbered levels if at most this share of them is distinct."""
@@ -110,13 +111,13 @@ def words(name: str) -> str:
 
 
 def numbers(values: Any) -> list[Any]:
-    """Round numbers to four significant digits or three decimals, whichever is finer.
+    """Shorten numbers to seven significant digits or six decimals, whichever is finer.
 
     Whole numbers are unchanged; numbers that are not finite become None.
 
     Example:
-        >>> numbers([0.123456, 12.34567, 1200.0, float("nan")])
-        [0.1235, 12.346, 1200, None]
+        >>> numbers([0.123456789, 12.3456789, 1200.0, float("nan")])
+        [0.1234568, 12.345679, 1200, None]
     """
     return [_short(value) for value in np.asarray(values, float).tolist()]
 
