@@ -33,8 +33,8 @@ def _split(text: str) -> str:
     "irtcat.leaderboard.evaluate",
     RESPONSES,
     option("strategies", choices="all", listed="irtcat.STRATEGIES",
-           help="all, or comma-separated: {names}; by default that of select, stratified and "
-           "random."),
+           help="Comma-separated, such as balanced,stratified,random (the default), or all; one "
+           "by one: {names}."),
     EXPECT,
     option("n_items", "-k", "--n-items", parse=_input.split_counts,
            help="Comma-separated numbers of items."),

@@ -39,8 +39,9 @@ EXAMPLE = (
              "fisher, information, minimax, d-optimal, discrimination, avi, avo, ub and lb."),
     option("n_items", "-k", "--n-items", min=1),
     option("strategy", choices="irtcat.STRATEGIES",
-           help="{names}; by default balanced with --responses (or that of --expect), fisher "
-           "without."),
+           help="balanced (the default with --responses), score-optimal (for similar subjects), "
+           "neyman (for stronger or weaker ones), stratified or random (samples), fisher (the "
+           "default with a bank alone). All: {names}."),
     option("responses", of="calibration", read=_input.read, help=RESPONSES_HELP),
     EXPECT,
     MISMATCH,
