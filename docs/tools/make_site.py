@@ -98,7 +98,7 @@ def shown(output: Output, alt: str, path: Path, number: int) -> str:
 
 
 def thumbnails(text: str) -> str:
-    """The figures of a page as small pictures with the titles of their sections, which they open."""
+    """The figures of a page as small pictures, each with the title of its section, a link to it."""
     cells, title = [], ""
     for heading, alt, picture in HEADING_OR_FIGURE.findall(text):
         title = heading or title

@@ -13,7 +13,7 @@ from irtcat.report.remarks import Note
 
 Block = dict[str, Any]
 DIGITS, DECIMALS = 7, 6
-"""More than the page shows (four, three): it rounds, and a number that is rounded twice may be off."""
+"""More than the page shows: it rounds, and numbers that are rounded twice may be off."""
 PAGE = 25
 MAX_DISTINCT = 0.5
 """Texts are stored as numbered levels if at most this share of them is distinct."""
