@@ -376,6 +376,18 @@ def split_numbers(text: str) -> dict[str, float]:
     return numbers
 
 
+def split_headers(text: str) -> dict[str, str]:
+    """Parse what columns hold: ROLE=HEADER, ..."""
+    headers = {}
+    for entry in text.split(","):
+        role, _, header = entry.partition("=")
+        if not role.strip() or not header.strip() or role.strip() in headers:
+            must = f"{entry.strip()!r} is not ROLE=HEADER, such as slope=disc, or is repeated."
+            raise typer.BadParameter(must)
+        headers[role.strip()] = header.strip()
+    return headers
+
+
 def named_numbers(column: str) -> "Callable[[str], dict[str, float]]":
     """A reader of numbers by name: NAME=NUMBER,... or a CSV table, names first."""
 

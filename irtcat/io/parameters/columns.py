@@ -145,6 +145,6 @@ def unknown_columns(path: object, headers: Iterable[str], dialects: str) -> Inpu
     return InputError(
         f"{path}: the columns are not those of item parameters that irtcat knows ({dialects}). "
         f"Got {got}. Say what they hold by columns=, such as "
-        '{"slope": "HEADER", "difficulty": "HEADER"}; the roles are '
-        f"{', '.join(ROLES)}."
+        '{"slope": "HEADER", "difficulty": "HEADER"} (--columns slope=HEADER,difficulty=HEADER); '
+        f"the roles are {', '.join(ROLES)}."
     )
