@@ -376,16 +376,15 @@ def split_numbers(text: str) -> dict[str, float]:
     return numbers
 
 
-def split_headers(text: str) -> dict[str, str]:
-    """Parse what columns hold: ROLE=HEADER, ..."""
-    headers = {}
+def split_pairs(text: str) -> dict[str, str]:
+    """Parse names with texts: NAME=TEXT, ..."""
+    pairs = {}
     for entry in text.split(","):
-        role, _, header = entry.partition("=")
-        if not role.strip() or not header.strip() or role.strip() in headers:
-            must = f"{entry.strip()!r} is not ROLE=HEADER, such as slope=disc, or is repeated."
-            raise typer.BadParameter(must)
-        headers[role.strip()] = header.strip()
-    return headers
+        name, _, value = (part.strip() for part in entry.partition("="))
+        if not name or not value or name in pairs:
+            raise typer.BadParameter(f"{entry.strip()!r} is not NAME=TEXT, or occurs twice.")
+        pairs[name] = value
+    return pairs
 
 
 def named_numbers(column: str) -> "Callable[[str], dict[str, float]]":
