@@ -801,6 +801,17 @@ def test_import_of_item_parameters():
     assert run("import", "own.csv", "--columns", "slope").exit_code == 2
 
 
+def test_export_of_item_parameters():
+    bank = irtcat.ItemBank.from_parameters([1.5, 2.0], [0.5, -0.5], [0.0, 0.2])
+    bank.save("bank.npz")
+    assert run_json("export", "bank.npz", "--to", "mirt")["out"] == "items.csv"
+    assert Path("items.csv").read_text().splitlines()[1] == "i1,1.5,-0.75,0.0,1.0"
+    assert (
+        "tam-irt has no columns" in run("export", "bank.npz", "--to", "tam-irt", "-o", "x").stderr
+    )
+    assert "--to option must be one of irt, mirt" in run("export", "bank.npz", "--to", "ids").stderr
+
+
 def test_a_table_where_a_bank_is_expected_names_the_command():
     Path("mirt.csv").write_text('"","a1","d"\n"q1",1.5,-0.75\n')
     error = run("score", "mirt.csv", "data.csv").stderr

@@ -343,6 +343,7 @@ def banks():
     a, b, c, d = (
         rng.lognormal(0, 0.4, n), rng.normal(size=n), rng.uniform(0, 0.3, n), rng.uniform(0.6, 1, n)
     )  # fmt: skip
+    c[0] = 0.0
     steps = np.sort(rng.normal(size=(n, 3)), axis=1)
     steps[1, 2] = steps[2, 1:] = np.nan
     slopes, levels = rng.normal(size=(2, n, 4))
@@ -408,7 +409,7 @@ def test_round_trips(dialect, tmp_path):
     for name, bank in BANKS.items():
         path = tmp_path / "file"
         if name not in WRITTEN[dialect]:
-            with pytest.raises(InputError, match="argument must be"):
+            with pytest.raises(InputError, match=r"no columns for|only for"):
                 write_parameters(bank, path, dialect=dialect)
             continue
         write_parameters(bank, path, dialect=dialect)

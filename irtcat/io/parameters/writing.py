@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import InputError, argument_error, check_choice
+from irtcat._common.checks import InputError, check_choice
 from irtcat._common.registry import documented
 from irtcat._common.types import FloatArray
 from irtcat._files.csv import write_csv
@@ -130,10 +130,13 @@ def _values(items: Items, row: Dialect) -> Values:
         for role in layout:
             values |= VIEWS[role](items)
         return values | _asymptotes(items, row, roles)
-    raise argument_error(
-        "dialect", f"one that has columns for these {items.kind} items "
-        f"({_why(items)})", row.name, 'The dialects "irt" and "mirt" have most.',
-    )  # fmt: skip
+    raise _no_columns(row, f"{items.kind} items ({_why(items)})")
+
+
+def _no_columns(row: Dialect, what: str) -> InputError:
+    """The error for what a tool's file cannot say."""
+    advice = "Choose another dialect: irt and mirt have most."
+    return InputError(f"The dialect {row.name} has no columns for {what}. {advice}")
 
 
 def _is_default(row: Dialect, kind: str) -> bool:
@@ -158,13 +161,13 @@ def _asymptotes(items: Items, row: Dialect, roles: set[str]) -> Values:
         needed = bool((values != none).any())
         if role == "lower" and "logit_lower" in roles:
             if needed:
-                with np.errstate(divide="ignore"):
-                    out["logit_lower", 0, 0] = np.log(values) - np.log1p(-values)
+                some = np.where(values > 0, values, np.nan)
+                out["logit_lower", 0, 0] = np.log(some) - np.log1p(-some)
         elif role in roles:
             if needed or row.file == "table":
                 out[role, 0, 0] = values
         elif needed:
-            raise argument_error("dialect", f"one with {role} asymptotes", row.name)
+            raise _no_columns(row, f"{role} asymptotes")
     return out
 
 
@@ -210,12 +213,13 @@ def _slope(items: Items) -> Values:
 def _last_slope(items: Items) -> FloatArray:
     """The slope of the last category of nominal items over its score."""
     if items.slope.shape[1] > 1:
-        must = "of nominal items of one ability for this dialect"
-        raise argument_error("bank", must, "several", 'The dialect "irt" has columns for them.')
+        what = "nominal items with several abilities"
+        raise InputError(f"The tool has no columns for {what}. The dialect irt has.")
     n_steps = (~np.isnan(items.intercept)).sum(axis=1)
     last = items.slope[np.arange(len(items.rows)), 0, n_steps - 1] / n_steps
     if (last == 0).any():
-        raise argument_error("bank", "of nominal items whose last slope is not 0", "one with 0")
+        what = "nominal items whose last category has the slope of the first"
+        raise InputError(f"The tool has no columns for {what}. The dialect irt has.")
     return last
 
 
@@ -289,8 +293,8 @@ def _write_pyirt(table: pd.DataFrame, bank: ItemBank, path: Path) -> Path:
     names = {"lower": "3pl", "upper": "4pl"}
     asymptotes = [name for name in names if name in table]
     if len(asymptotes) > 1 or "diff" not in table or bank.model.dims > 1:
-        must = "of right/wrong items with one ability and one asymptote, for py-irt"
-        raise argument_error("bank", must, bank.model.key)
+        what = "right/wrong items with one ability and one asymptote"
+        raise InputError(f"py-irt's file is only for {what}. The dialects irt and mirt have most.")
     document: dict[str, Any] = {"ability": []}
     document |= {name: table[name].tolist() for name in ("diff", "disc")}
     if asymptotes:
