@@ -65,6 +65,10 @@ SHOWN = 5
                help="Of items with several categories, where the file does not say it: {names}."),
         option("scaling", source=PARAMETERS, type=float, default=1.0,
                help="The constant D of P = sigmoid(D a (theta - b)): 1 or 1.7 are usual."),
+        option("population", of="populations", source=PARAMETERS, type=str, default=None,
+               parse=_input.read_population,
+               help="Mean and SD of the calibrated subjects on the scale of the file, such as "
+               "0,1.3; by default those in the file, else 0,1."),
         option("columns", source=PARAMETERS, type=str, default=None, parse=_input.split_pairs,
                help="What columns hold, such as slope=HEADER,difficulty=HEADER; a wrong name lists "
                "all that they may hold."),

@@ -795,6 +795,11 @@ def test_import_of_item_parameters():
     named = ("--columns", "slope=disc.2pl,difficulty=loc", "--scaling", "1.7", "--force")
     assert run_json("import", "own.csv", *named, "-o", "own.npz")["columns"]["difficulty"] == "loc"
     assert irtcat.load("own.npz").to_frame()["a"].tolist() == [pytest.approx(2.55)]
+    Path("rasch.csv").write_text("item,b\nq1,0.5\n")
+    assert "its SD was probably estimated" in run_ok("import", "rasch.csv", "--force")
+    run_ok("import", "rasch.csv", "--population", "0.1,1.4", "--force")
+    assert irtcat.load("bank.npz").population.sd == 1.4
+    assert run("import", "rasch.csv", "--population", "0.1", "--force").exit_code == 2
     assert "--tasks goes with logs" in run("import", "mirt.csv", "--tasks", "quiz").stderr
     write_logs()
     assert "--dialect goes with item param" in run("import", "logs", "--dialect", "mirt").stderr

@@ -23,7 +23,7 @@ from irtcat.io.parameters.columns import (
 )
 from irtcat.io.parameters.dialects import DIALECTS, Dialect
 from irtcat.io.parameters.files import Opened, open_parameters
-from irtcat.io.parameters.items import Reading, bank_of, model_names
+from irtcat.io.parameters.items import Items, Reading, bank_of, model_names
 from irtcat.responses._cells import MISSING
 
 CATEGORY_MODELS = ("graded", "gpcm", "nominal")
@@ -139,7 +139,10 @@ def _recognised(
     lower = {header.strip().lower() for header in headers}
     rows = [DIALECTS[name] for name in ((dialect,) if dialect != "auto" else DIALECTS)]
     rows = [row for row in rows if row.file == opened.file]
-    found = [(row, find_columns(headers, row.columns)) for row in rows if row.is_of(lower)]
+    try:
+        found = [(row, find_columns(headers, row.columns)) for row in rows if row.is_of(lower)]
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
     if not found:
         raise unknown_columns(path, headers, ", ".join(row.name for row in rows))
     row, places = max(found, key=lambda pair: len(pair[1]))  # the first of equals
@@ -214,7 +217,7 @@ def _bank(
     arrays = {p: a * scaling if p.role in SCALED else a for p, a in arrays.items()}
     reading = Reading(arrays, len(table), names, default, where)
     parts = reading.to_items()
-    if scaling != 1 and not any(p.role == "slope" for p in arrays):
+    if scaling != 1 and not any(place.m for place in arrays):
         raise argument_error("scaling", "1 for a file without a column of slopes", scaling)
     used = {id_header, *places.values()}
     rest = [header for header in headers if header not in used and header.strip()]
@@ -226,7 +229,7 @@ def _bank(
     codes = tuple(range(row.first_code, row.first_code + n_categories)) if row.first_code else ()
     dims = parts[0].slope.shape[1]
     if known is None:
-        notes.append("population N(0, 1), as the file does not state it")
+        notes.append("population N(0, 1), as the file does not state it" + _fixed_unit(parts))
         known = Population().of_dims(dims)
     bank = bank_of(parts, reading.names, ids, metadata, known, codes)
     provenance = {
@@ -237,6 +240,13 @@ def _bank(
         "notes": notes,
     }
     return replace(bank, provenance=provenance)
+
+
+def _fixed_unit(parts: list[Items]) -> str:
+    """What else to know of the population where all slopes are 1, as in Rasch models."""
+    if any(part.kind == "nominal" or (part.slope != 1).any() for part in parts):
+        return ""
+    return "; as all slopes are 1, its SD was probably estimated: state it by populations="
 
 
 SCALED = ("slope", "category_slope", "intercept", "step", "category_difficulty")
