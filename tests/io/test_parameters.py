@@ -185,19 +185,23 @@ def test_tam(tmp_path):
         '"","item","N","M","xsi.item","AXsi_.Cat1","AXsi_.Cat2","AXsi_.Cat3",'
         '"B.Cat1.Dim1","B.Cat2.Dim1","B.Cat3.Dim1"\n'
         '"1","Comfort",392,0.88,1.29,-1.302,1.154,3.881,1,2,3\n'
-        '"2","Work",392,1.278,0.28,-1.706,-0.847,0.833,1,2,3\n'
+        '"2","Work",392,1.278,0.28,-1.706,-0.847,NA,1,2,0\n'
     )
     bank = read_parameters(written(tmp_path, text))
     k = np.arange(4)[:, None]
     z = k * THETA - np.array([0, -1.302, 1.154, 3.881])[:, None]
-    np.testing.assert_allclose(bank.category_probabilities(THETA)[0], softmax(z).T, atol=1e-12)
+    comfort = softmax(z).T
+    np.testing.assert_allclose(bank.category_probabilities(THETA)[0], comfort, atol=1e-12)
     assert bank.item_ids.tolist() == ["Comfort", "Work"]
+    z = k[:3] * THETA - np.array([0, -1.706, -0.847])[:, None]  # no slope: no third category
+    p = bank.category_probabilities(THETA)[1]
+    np.testing.assert_allclose(p, np.pad(softmax(z).T, ((0, 0), (0, 1))), atol=1e-12)
     # The same items as TAM's item_irt: beta is the mean of the thresholds, tau what is left.
     steps = np.array([-1.302, 1.154 + 1.302, 3.881 - 1.154])
     irt = f"item,alpha,beta,tau.Cat1,tau.Cat2,tau.Cat3\nComfort,1,{steps.mean():.17g},"
     irt += ",".join(repr(float(t)) for t in steps - steps.mean()) + "\n"
     other = read_parameters(written(tmp_path, irt))
-    np.testing.assert_allclose(other.category_probabilities(THETA)[0], softmax(z).T, atol=1e-12)
+    np.testing.assert_allclose(other.category_probabilities(THETA)[0], comfort, atol=1e-12)
     text = "item,AXsi_.Cat1,B.Cat1.Dim1,B.Cat1.Dim2\nm1,0.4,1.1,0\nm2,-0.3,0.5,0.7\n"
     theta = np.array([[0.5, -1.0], [1.0, 2.0]])
     expected = sigmoid(theta @ [0.5, 0.7] + 0.3)

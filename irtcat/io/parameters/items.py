@@ -182,12 +182,14 @@ class Reading:
             must = "a file with intercepts, as its items have slopes on several abilities"
             raise argument_error("path", must, "difficulties")
         thresholds, slopes = self._thresholds(), self._category_slopes()
-        has_slopes: BoolArray = np.asarray(~np.isnan(slopes).all(axis=(1, 2)))
         reach = _padded(self._by_category("step", 1), self._width)
         # Slopes and intercepts of categories are relative to category 0.
         category = reach - np.nan_to_num(self._by_category("step", 0)[:, :1])
         difficulty = _padded(self._by_category("category_difficulty", 1), self._width)
         category = np.where(np.isnan(category), -difficulty, category)
+        # TAM has slopes of 0 for categories that an item does not have, without intercepts.
+        slopes = np.where(np.isnan(category)[:, None, :], np.nan, slopes)
+        has_slopes: BoolArray = np.asarray(~np.isnan(slopes).all(axis=(1, 2)))
         counts = [(~np.isnan(x)).sum(axis=1) for x in (thresholds, category)]
         n_steps = np.maximum(*counts)
         n_steps = np.where(has_slopes, (~np.isnan(slopes)).any(axis=1).sum(axis=1), n_steps)
@@ -275,7 +277,6 @@ class Reading:
                 "the thresholds of a graded item rise (its intercepts fall). Got others. "
                 'Is it a partial credit item? Then give model="gpcm".',
             )
-        # For text forms the lower asymptote is checked first, as upper depends on it.
         refuse(~((items.lower >= 0) & (items.lower < 1)), "the lower asymptote must be in [0, 1).")
         above = (items.upper > items.lower) & (items.upper <= 1)
         refuse(~above, "the upper asymptote must be above the lower one, and at most 1.")
