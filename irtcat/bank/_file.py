@@ -4,6 +4,7 @@ Read here as plain arrays and tables, without the item models; `irtcat.ItemBank`
 """
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ import pandas as pd
 from irtcat._common.checks import InputError
 from irtcat._files.archives import array_file
 from irtcat._files.formats import FileFormat
+from irtcat._files.reading import opened
 from irtcat.bank.population import populations_from_json
 
 BANK = FileFormat("irtcat-bank", "an item bank", "Give a file that ItemBank.save wrote.")
@@ -26,6 +28,12 @@ def read_arrays(
     def error(why: str) -> InputError:
         return damaged(path, why)
 
+    if is_text(source):
+        raise InputError(
+            f"{path}: expected an item bank (.npz), as irtcat fit and ItemBank.save write it. Got "
+            "text. If it has item parameters, irtcat import (irtcat.io.read_parameters) makes a "
+            "bank of it; if it has responses, calibrate them with irtcat fit."
+        )
     with array_file(source, error, max_bytes, path) as archive:
         if not {"meta", "parameters"} <= set(archive.names):
             raise InputError(
@@ -36,6 +44,24 @@ def read_arrays(
         if meta.get("arrays") != sorted(names):
             raise error("its arrays are not those it lists")
         return meta, archive.read(*sorted(names))
+
+
+def is_text(source: str | os.PathLike[str] | bytes) -> bool:
+    """Whether a file is text, as tables and JSON are, and no archive."""
+    try:
+        if isinstance(source, bytes):
+            head = source[:TEXT_BYTES]
+        else:
+            with opened(source) as file:
+                head = file.read(TEXT_BYTES)
+    except InputError:  # the reader says why
+        return False
+    return bool(head.strip()) and NOT_TEXT.search(head) is None
+
+
+TEXT_BYTES = 4096
+"""Bytes that tell text from an archive, which has zero bytes in its first header."""
+NOT_TEXT = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
 def damaged(path: str | os.PathLike[str], why: str) -> InputError:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from irtcat import ItemBank, Responses, ShortForm, Subset
+    from irtcat import ItemBank, Population, Responses, ShortForm, Subset
     from irtcat.bank._table import BankTable
     from irtcat.training.crowd import Crowd
 
@@ -374,6 +374,28 @@ def split_numbers(text: str) -> dict[str, float]:
             raise typer.BadParameter(must)
         numbers[name.strip()] = value
     return numbers
+
+
+def read_population(text: str) -> "Population":
+    """Parse the mean and SD of a population: MEAN,SD."""
+    from irtcat._common.numbers import number_in
+    from irtcat.bank import Population
+
+    mean, _, sd = (number_in(part) if part != "," else None for part in text.partition(","))
+    if mean is None or sd is None or not sd > 0:
+        raise typer.BadParameter(f"{text!r} is not MEAN,SD with an SD above 0, such as 0,1.3.")
+    return Population(mean, sd)
+
+
+def split_pairs(text: str) -> dict[str, str]:
+    """Parse names with texts: NAME=TEXT, ..."""
+    pairs = {}
+    for entry in text.split(","):
+        name, _, value = (part.strip() for part in entry.partition("="))
+        if not name or not value or name in pairs:
+            raise typer.BadParameter(f"{entry.strip()!r} is not NAME=TEXT, or occurs twice.")
+        pairs[name] = value
+    return pairs
 
 
 def named_numbers(column: str) -> "Callable[[str], dict[str, float]]":

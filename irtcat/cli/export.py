@@ -24,8 +24,10 @@ TASKS = option(
 @command_of(
     "irtcat.harness.export",
     replace(SUBSET, read=_input.read_chosen,
-            help="Output of irtcat select or short-form, or a CSV with item."),
-    option("to", choices="irtcat.harness.EXPORTS"),
+            help="Output of irtcat select or short-form, or a CSV with item; or a bank, whose item "
+            "parameters are written."),
+    option("to", choices="irtcat.harness.EXPORTS irtcat.io.DIALECTS",
+           help="{names}: the harness for a subset, the tool for a bank."),
     option("responses", read=_input.read_plain,
            help="Output of irtcat import, with tasks and samples of items."),
     option("bank", read=_input.read_bank,
@@ -39,10 +41,12 @@ TASKS = option(
     compiles=False,
 )  # fmt: skip
 def command(o: Options) -> Output:
-    """Write a subset in a format that a harness can run.
+    """Write a subset in a format that a harness can run, or a bank's item parameters.
 
     Also prints the command that runs only these items.
     """
+    if _input.is_bank(str(o.unread["subset"])):
+        return _parameters(o)
     from irtcat.harness.exports import NEW_LOGS
 
     sources = o.items
@@ -69,3 +73,28 @@ def command(o: Options) -> Output:
     table = exported.to_frame()
     document |= {"commands": commands, "items": records(table)}
     return Output(document, text, table=table, next=after)
+
+
+def _parameters(o: Options) -> Output:
+    """The item parameters of a bank in the columns of another tool."""
+    import pandas as pd
+
+    from irtcat._common.checks import argument_error
+    from irtcat.io import DIALECTS, write_parameters
+
+    path, bank = o.unread["subset"], _input.read_bank(o.unread["subset"])
+    if o.to not in DIALECTS:
+        must = f"one of {', '.join(DIALECTS)} for a bank"
+        raise argument_error("to", must, o.to, "A subset of its items is for harnesses.")
+    if o.out is None:
+        o.use_file("out", f"items.{SUFFIXES.get(DIALECTS[o.to].file, 'csv')}")
+    write_parameters(bank, o.out, dialect=o.to)
+    o.wrote.append(f"Wrote the item parameters to {o.out}")
+    table = pd.DataFrame({"item": bank.item_ids})
+    document = {"to": o.to, "out": o.out, "n_items": len(bank), "bank": path}
+    text = [f"{bank} for {DIALECTS[o.to].help}"]
+    return Output(document, text, table=table)
+
+
+SUFFIXES = {"py-irt": "json", "prm": "txt"}
+"""Endings of the names of files that are not CSV."""

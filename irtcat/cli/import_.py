@@ -5,28 +5,30 @@ from typing import TYPE_CHECKING, Any
 
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
-from irtcat.cli._options import argument, check_archive, group, option, output, result
+from irtcat.cli._options import argument, check_archive, group, option, output
 from irtcat.cli._output import SUMMARY_ROWS
 from irtcat.cli._session import warn
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from irtcat import Responses
+    from irtcat import ItemBank, Responses
     from irtcat.io import Logs
 
 EXAMPLE = (
     "irtcat import logs",
     "irtcat fit responses.npz",
 )
+LOGS, PARAMETERS = "irtcat.io.read_logs", "irtcat.io.read_parameters"
 SHOWN = 5
 """Skipped files that are listed in warnings."""
 
 
 @command_of(
-    "irtcat.io.read_logs",
+    LOGS,
     argument("logs", of="path", type=Path,
-             help="A log of lm-eval, Inspect, HELM or Every Eval Ever, or a folder of them."),
+             help="A log of lm-eval, Inspect, HELM or Every Eval Ever, or a folder of them; or "
+             "item parameters (CSV, py-irt's JSON, flexMIRT's -prm.txt)."),
     option("tasks", parse=_input.split_texts, help="Only these tasks, comma-separated."),
     option("metric", parse=_input.split_texts,
            help="Metric; several, comma-separated, in order of preference."),
@@ -54,12 +56,35 @@ SHOWN = 5
         option("graded", type=bool, default=False, needs="ranges NAME=LOW:HIGH",
                help="Keep the whole scores of --range as categories."),
     ),
-    result("responses.npz", writes=check_archive, help="Save the responses here (.npz)."),
+    *group(
+        "Item parameters",
+        option("dialect", source=PARAMETERS, choices="auto irtcat.io.DIALECTS",
+               help="Whose parameters they are: {names}."),
+        option("model", source=PARAMETERS, type=str, default=None,
+               choices="irtcat.io.parameters.reading.CATEGORY_MODELS",
+               help="Of items with several categories, where the file does not say it: {names}."),
+        option("scaling", source=PARAMETERS, type=float, default=1.0,
+               help="The constant D of P = sigmoid(D a (theta - b)): 1 or 1.7 are usual."),
+        option("population", of="populations", source=PARAMETERS, type=str, default=None,
+               parse=_input.read_population,
+               help="Mean and SD of the calibrated subjects on the scale of the file, such as "
+               "0,1.3; by default those in the file, else 0,1."),
+        option("columns", source=PARAMETERS, type=str, default=None, parse=_input.split_pairs,
+               help="What columns hold, such as slope=HEADER,difficulty=HEADER; a wrong name lists "
+               "all that they may hold."),
+    ),
+    output("out", "--out", "-o", writes=check_archive,
+           help="Save the responses or the bank here (.npz); by default responses.npz or "
+           "bank.npz."),
     output("report", help="Write a table of all files and why some are unused (CSV)."),
     compiles=False,
 )  # fmt: skip
 def command(o: Options) -> Output:
-    """Read logs of evaluation harnesses into one response file."""
+    """Read logs of evaluation harnesses into one response file, or item parameters into a bank."""
+    if _are_parameters(o):
+        return _parameters(o)
+    if o.out is None and not o.for_programs:
+        o.use_file("out", "responses.npz")
     logs = o.call(max_bytes=_input.max_bytes())
     responses = logs.responses
     o.write("out", responses, "responses")
@@ -69,6 +94,53 @@ def command(o: Options) -> Output:
     document |= logs.report.to_dict()
     text = [] if o.for_programs else _text(logs)
     return Output(document, text, table=_by_task(logs), next=("fit", o.out))
+
+
+def _are_parameters(o: Options) -> bool:
+    """Whether the file has item parameters; raise if options are given that do not go with it."""
+    from irtcat._common.checks import InputError
+    from irtcat.io.logs.find import is_log
+    from irtcat.io.parameters.reading import looks_like_parameters
+
+    rows = [row for row in o._command.options.values() if o.is_given(row.name)]
+    of_parameters = [row for row in rows if row.source == PARAMETERS]
+    of_logs = [row for row in rows if row.source == LOGS and row.flags]
+    is_file = o.logs.is_file() and not is_log(o.logs)
+    are = is_file and (bool(of_parameters) or looks_like_parameters(o.logs))
+    for wrong, other in ((of_parameters, "item parameters"), (of_logs, "logs")):
+        if wrong and are == (other == "logs"):
+            got = "item parameters" if are else "logs"
+            raise InputError(f"{wrong[0].label} goes with {other}. Got {got}: {o.logs}.")
+    return are
+
+
+def _parameters(o: Options) -> Output:
+    """The bank of a file of item parameters."""
+    from irtcat.io import DIALECTS, read_parameters
+
+    bank: ItemBank = read_parameters(
+        o.logs, **o.values_of(PARAMETERS), max_bytes=_input.max_bytes()
+    )
+    if o.out is None and not o.for_programs:
+        o.use_file("out", "bank.npz")
+    o.write("out", bank, "bank")
+    read = bank.provenance
+    document = {"out": o.out, "kind": "bank", "model": bank.model.key, "n_items": len(bank)}
+    document |= {"populations": {k: p.to_json() for k, p in bank.populations.items()}}
+    document |= {name: read[name] for name in ("dialect", "scaling", "columns", "notes")}
+    frame = bank.to_frame()
+    shown = frame[[name for name in frame if not str(name).startswith("se_")]]
+    columns = ", ".join(
+        f"{role} = {header or '(no name)'}" for role, header in read["columns"].items()
+    )
+    known = f"Columns of {read['dialect']}"
+    if read["dialect"] in DIALECTS:
+        known += f" ({DIALECTS[read['dialect']].help})"
+    text = [str(bank), f"{known}: {columns}", *(f"Note: {note}" for note in read["notes"])]
+    if read["scaling"] != 1:
+        text.append(f"Slopes are those of the file times D = {read['scaling']:g}.")
+    table = Table(shown, decimals=3, rows=SUMMARY_ROWS)
+    return Output(document, [*text, table], table=shown, next=("describe", o.out or "bank.npz"))
 
 
 def _by_task(logs: "Logs") -> "pd.DataFrame":

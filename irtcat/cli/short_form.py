@@ -1,7 +1,7 @@
 """``irtcat short-form``."""
 
 from irtcat.cli._command import Options, Output, Table, command_of
-from irtcat.cli._input import read_subset
+from irtcat.cli._input import read_subset, split_pairs
 from irtcat.cli._options import CALIBRATION, EXPECT, SEED, option, output
 from irtcat.cli._output import SUMMARY_ROWS, records
 
@@ -23,6 +23,8 @@ EXAMPLE = (
     SEED,
     "name",
     "renew",
+    option("about", type=str, default=None, parse=split_pairs,
+           help="What readers should know, such as licence=MIT,source=ADDRESS."),
     output("out", "--out", "-o", default_file="form.json",
            help="Write the form to this JSON file."),
 )  # fmt: skip
@@ -38,6 +40,7 @@ def command(o: Options) -> Output:
         "name": form.name, "n_items": len(form), "all_items": form.n_items,
         "n_subjects": form.norms.n_subjects, "strategy": form.strategy, "expect": form.expect,
         "seed": form.seed, "made": form.made, "renew": form.renew, "out": o.out,
+        "about": dict(form.about), "checksum": form.checksum,
         "items": records(frame),
     }  # fmt: skip
     text = [
@@ -45,6 +48,7 @@ def command(o: Options) -> Output:
         f"with the norms of {form.norms.n_subjects} subjects",
         Table(frame, decimals=3, rows=SUMMARY_ROWS),
         "It holds no response and no id of a subject.",
+        f"Checksum, to be published with it: {form.checksum}",
         "Run these items (irtcat export helps) on new models, and save the answers as NEW.",
     ]
     after = ("predict", "--short-form", o.out or "form.json", "NEW")

@@ -1,6 +1,8 @@
 """Response files, harness logs and other data: one module per format."""
 
-from irtcat._common.lazy import public_names
+from typing import TYPE_CHECKING
+
+from irtcat._common.lazy import lazy_names
 from irtcat._files.csv import csv_escape
 from irtcat.io.convert import as_responses
 from irtcat.io.every_eval_ever_out import write_every_eval_ever
@@ -8,9 +10,16 @@ from irtcat.io.files import FORMATS, read_responses
 from irtcat.io.logs import LOG_FORMATS, ImportReport, LogFormat, Logs, read_logs
 from irtcat.io.source import ResponseSource, open_source
 
+if TYPE_CHECKING:
+    from irtcat.io.parameters import DIALECTS, Dialect, read_parameters, write_parameters
+else:
+    __getattr__, __dir__ = lazy_names(__name__)  # item models import JAX
+
 __all__ = [
+    "DIALECTS",
     "FORMATS",
     "LOG_FORMATS",
+    "Dialect",
     "ImportReport",
     "LogFormat",
     "Logs",
@@ -19,8 +28,8 @@ __all__ = [
     "csv_escape",
     "open_source",
     "read_logs",
+    "read_parameters",
     "read_responses",
     "write_every_eval_ever",
+    "write_parameters",
 ]
-
-__dir__ = public_names(__name__)

@@ -62,7 +62,15 @@ from irtcat.models.partial_credit import (
     PartialCredit,
     RatingScale,
 )
-from irtcat.models.published import categorical_items, logistic_items, multidimensional_items
+from irtcat.models.published import (
+    binary_items,
+    categorical_items,
+    credit_items,
+    graded_items,
+    logistic_items,
+    multidimensional_items,
+    nominal_items,
+)
 from irtcat.models.registry import (
     ALIASES,
     MODELS,
@@ -129,13 +137,16 @@ INTERNAL = (
     as_member,
     as_mixed,
     as_points,
+    binary_items,
     categorical_items,
     category_parameters,
+    credit_items,
     design_of,
     field_columns,
     filled,
     fitted_form,
     free_parameters,
+    graded_items,
     in_precision,
     logistic_items,
     measured,
@@ -143,6 +154,7 @@ INTERNAL = (
     mixture,
     model_from_key,
     multidimensional_items,
+    nominal_items,
     pack_counts,
     parameter_matrix,
     restricted,

@@ -6,7 +6,7 @@ import numpy as np
 
 from irtcat._common.checks import argument_error, check_choice
 from irtcat._common.types import FloatArray
-from irtcat.models.base import ItemModel, unpack
+from irtcat.models.base import ItemModel
 from irtcat.models.graded import Graded
 from irtcat.models.logistic import FourPL, ThreePL, TwoPL
 from irtcat.models.nominal import Nominal
@@ -27,11 +27,25 @@ def logistic_items(a: Any, b: Any, c: Any, d: Any) -> ItemModel:
         raise argument_error("c", "in [0, 1)", c_)
     if (d_ > 1).any() or (d_ <= c_).any():
         raise argument_error("d", "above c and at most 1", d_)
-    logits = [_logit(c_), _logit(d_)]
-    n_asymptotes = 2 if (d_ < 1).any() else 1 if (c_ > 0).any() else 0
-    model = (TwoPL, ThreePL, FourPL)[n_asymptotes]
-    matrix = np.stack([a_, -a_ * b_, *logits[:n_asymptotes]], axis=-1)
-    return unpack(model, matrix)
+    return binary_items(a_.copy(), -a_ * b_, c_, d_)
+
+
+def binary_items(
+    slope: FloatArray, intercept: FloatArray, lower: FloatArray, upper: FloatArray
+) -> ItemModel:
+    """2PL items where no asymptote is needed, 3PL items without upper ones, else 4PL items.
+
+    Args:
+        slope: one number an item, or one an item and ability.
+        intercept: of each item.
+        lower: asymptotes, in [0, 1).
+        upper: asymptotes, above the lower ones and at most 1.
+    """
+    if (upper < 1).any():
+        return FourPL(slope, intercept, _logit(lower), _logit(upper))
+    if (lower > 0).any():
+        return ThreePL(slope, intercept, _logit(lower))
+    return TwoPL(slope, intercept)
 
 
 def multidimensional_items(slopes: Any, intercepts: Any, c: Any) -> ItemModel:
@@ -48,9 +62,7 @@ def multidimensional_items(slopes: Any, intercepts: Any, c: Any) -> ItemModel:
         raise argument_error("intercepts", "finite numbers", intercept)
     if (lower < 0).any() or (lower >= 1).any():
         raise argument_error("c", "in [0, 1)", lower)
-    if (lower > 0).any():
-        return ThreePL(slope, intercept, _logit(lower))
-    return TwoPL(slope, intercept)
+    return binary_items(slope, intercept, lower, np.ones_like(lower))
 
 
 def categorical_items(model: str, a: Any, b: Any) -> ItemModel:
@@ -90,19 +102,51 @@ def _matrix(name: str, value: Any) -> FloatArray:
     return matrix
 
 
+def graded_items(slope: FloatArray, intercepts: FloatArray) -> Graded:
+    """Graded items.
+
+    Args:
+        slope: one number an item, or one an item and ability.
+        intercepts: of ``P(x >= k)``, items x steps, falling; rows end in NaN for fewer categories.
+    """
+    gap = np.diff(intercepts, axis=1)
+    log_gap = np.log(-np.where(np.isnan(gap), -1.0, gap))
+    return Graded(slope, intercepts[:, 0].copy(), log_gap, 1 + (~np.isnan(intercepts)).sum(1))
+
+
+def credit_items(slope: FloatArray, intercepts: FloatArray) -> GPCM:
+    """Generalised partial credit items.
+
+    Args:
+        slope: one number an item, or one an item and ability.
+        intercepts: of the categories but 0, items x steps; rows end in NaN for fewer categories.
+    """
+    return GPCM(slope, np.nan_to_num(intercepts), 1 + (~np.isnan(intercepts)).sum(1))
+
+
+def nominal_items(slopes: FloatArray, intercepts: FloatArray) -> Nominal:
+    """Nominal items.
+
+    Args:
+        slopes: of the categories but 0, items x steps, or items x abilities x steps.
+        intercepts: likewise, items x steps; rows end in NaN for fewer categories.
+    """
+    categories = 1 + (~np.isnan(intercepts)).sum(1)
+    return Nominal(np.nan_to_num(slopes), np.nan_to_num(intercepts), categories)
+
+
 def _graded(slope: FloatArray, b: FloatArray) -> Graded:
-    gap = np.diff(-slope[:, None] * b, axis=1)
-    if (gap >= 0).any():
-        row = int(np.argmax((gap >= 0).any(1)))
+    intercepts = -slope[:, None] * b
+    wrong = (np.diff(intercepts, axis=1) >= 0).any(axis=1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
         got = f"{b[row].tolist()} with a = {slope[row]:g} in row {row + 1}"
         raise argument_error("b", "rising thresholds (falling ones where a is negative)", got)
-    log_gap = np.log(-np.where(np.isnan(gap), -1.0, gap))
-    return Graded(slope, -slope * b[:, 0], log_gap, 1 + (~np.isnan(b)).sum(1))
+    return graded_items(slope, intercepts)
 
 
 def _gpcm(slope: FloatArray, b: FloatArray) -> GPCM:
-    intercept = np.cumsum(-slope[:, None] * np.nan_to_num(b), axis=1)
-    return GPCM(slope, np.where(np.isnan(b), 0.0, intercept), 1 + (~np.isnan(b)).sum(1))
+    return credit_items(slope, np.cumsum(-slope[:, None] * b, axis=1))
 
 
 def _pcm(slope: FloatArray, b: FloatArray) -> PartialCredit:
@@ -115,8 +159,8 @@ def _pcm(slope: FloatArray, b: FloatArray) -> PartialCredit:
 def _nominal(slopes: FloatArray, intercepts: FloatArray) -> Nominal:
     if slopes.shape[1] < 2 or (np.isnan(slopes) != np.isnan(intercepts)).any():
         raise argument_error("a", "for the same two or more categories as b", slopes)
-    a, d = (np.nan_to_num(values[:, 1:] - values[:, :1]) for values in (slopes, intercepts))
-    return Nominal(a, d, (~np.isnan(slopes)).sum(1))
+    a, d = (values[:, 1:] - values[:, :1] for values in (slopes, intercepts))
+    return nominal_items(a, d)
 
 
 KINDS = {"graded": _graded, "gpcm": _gpcm, "pcm": _pcm, "nominal": _nominal}

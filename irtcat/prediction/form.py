@@ -24,7 +24,7 @@ from irtcat._common.dates import as_date, today
 from irtcat._common.notebook import card
 from irtcat._common.types import FloatArray
 from irtcat._files.formats import FileFormat
-from irtcat._files.json import json_value, write_json
+from irtcat._files.json import json_hash, json_value, write_json
 from irtcat._files.reading import MOST_BYTES, parse_json, read_bytes
 from irtcat.bank import Population
 from irtcat.io.convert import as_responses_like
@@ -348,7 +348,16 @@ class ShortForm:
                 "score": self.norms.score,
             },
         }
-        return {name: json_value(value) for name, value in document.items()}
+        return stamped({name: json_value(value) for name, value in document.items()})
+
+    @property
+    def checksum(self) -> str:
+        """SHA-256 of all that `save` writes, which `load` compares: who has the same has this form.
+
+        It tells a changed or damaged file, not who made it: compare it with the one that was
+        published.
+        """
+        return str(self.to_json()[CHECKSUM])
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the form to a JSON file, atomically; `load` reads it.
@@ -368,7 +377,8 @@ class ShortForm:
             max_bytes: the greatest size of the file.
 
         Raises:
-            InputError: the file is missing, damaged, of another kind, or of another version.
+            InputError: the file is missing, damaged, changed since it was made, of another kind, or
+                of another version.
         """
         form = read_form(read_bytes(path, max_bytes), str(path))
         warn_if_due(form, str(path))
@@ -377,6 +387,21 @@ class ShortForm:
 
 TEXTS = ("name", "strategy", "made", "renew")
 RANGE = ("at", "share", "mean", "sd")
+
+
+CHECKSUM = "checksum"
+"""The field of a document with the checksum of all others."""
+
+
+def stamped(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A document of JSON values with its checksum.
+
+    Example:
+        >>> stamped({"n_items": 2})["checksum"][:16]
+        'sha256:897463158'
+    """
+    rest = {name: value for name, value in document.items() if name != CHECKSUM}
+    return {**rest, CHECKSUM: f"sha256:{json_hash(rest)}"}
 
 
 def warn_if_due(form: ShortForm, where: str) -> None:
@@ -399,6 +424,9 @@ def read_form(data: bytes, where: str) -> ShortForm:
     """
     document = parse_json(data, where)
     SHORT_FORM.check(document, where)
+    if stamped(document)[CHECKSUM] != document.get(CHECKSUM):
+        why = "the short form was changed after it was made (its checksum is another)"
+        raise InputError(f"{where}: {why}. Take a copy of what was published, or make it again.")
     try:
         return _form(document)
     except (KeyError, TypeError, ValueError, AttributeError, InputError) as error:

@@ -2,15 +2,18 @@
 
 from collections.abc import Iterator
 from importlib import resources
+from typing import Any
 
 import pandas as pd
 
 from irtcat._common.checks import argument_error, check_choice
+from irtcat._files.reading import parse_json
 from irtcat.prediction.form import ShortForm, read_form, warn_if_due
 
-__all__ = ["available", "errors", "load"]
+__all__ = ["available", "errors", "load", "schema"]
 
 FOLDER = resources.files("irtcat").joinpath("data", "short_forms")
+SCHEMA = resources.files("irtcat").joinpath("data", "short_form.schema.json")
 
 SIZES: dict[str, tuple[int, ...]] = {"swebench-verified": (30, 60, 100)}
 """The benchmarks, and the numbers of items of their forms."""
@@ -94,6 +97,17 @@ def errors() -> pd.DataFrame:
     }
     index = pd.MultiIndex.from_tuples(rows, names=["name", "n_items", "held_out"])
     return pd.DataFrame(list(rows.values()), index=index)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of the files of short forms, for other programs (draft 2020-12).
+
+    Example:
+        >>> schema()["properties"]["format"]
+        {'const': 'irtcat-short-form'}
+    """
+    document: dict[str, Any] = parse_json(SCHEMA.read_bytes(), SCHEMA.name)
+    return document
 
 
 def _forms() -> Iterator[tuple[str, int, ShortForm]]:

@@ -783,6 +783,47 @@ def test_import_json():
     assert run("import", "logs", "--incomplete", "all").exit_code == 2
 
 
+def test_import_of_item_parameters():
+    Path("mirt.csv").write_text('"","a1","d","g","u"\n"q1",1.5,-0.75,0,1\n"q2",2,1,0.2,1\n')
+    text = run_ok("import", "mirt.csv")
+    assert "slope_1 = a1, intercept = d, lower = g, upper = u" in text
+    assert "Note: population N(0, 1), as the file does not state it" in text
+    assert text.endswith("Next: irtcat describe bank.npz\n")
+    assert irtcat.load("bank.npz").to_frame()["b"].tolist() == [0.5, -0.5]
+    Path("own.csv").write_text("id,disc.2pl,loc\nq1,1.5,0.5\n")
+    assert "--columns slope=HEADER" in run("import", "own.csv", "--scaling", "1.7").stderr
+    named = ("--columns", "slope=disc.2pl,difficulty=loc", "--scaling", "1.7", "--force")
+    assert run_json("import", "own.csv", *named, "-o", "own.npz")["columns"]["difficulty"] == "loc"
+    assert irtcat.load("own.npz").to_frame()["a"].tolist() == [pytest.approx(2.55)]
+    Path("rasch.csv").write_text("item,b\nq1,0.5\n")
+    assert "its SD was probably estimated" in run_ok("import", "rasch.csv", "--force")
+    run_ok("import", "rasch.csv", "--population", "0.1,1.4", "--force")
+    assert irtcat.load("bank.npz").population.sd == 1.4
+    assert run("import", "rasch.csv", "--population", "0.1", "--force").exit_code == 2
+    assert "--tasks goes with logs" in run("import", "mirt.csv", "--tasks", "quiz").stderr
+    write_logs()
+    assert "--dialect goes with item param" in run("import", "logs", "--dialect", "mirt").stderr
+    assert run("import", "own.csv", "--columns", "slope").exit_code == 2
+
+
+def test_export_of_item_parameters():
+    bank = irtcat.ItemBank.from_parameters([1.5, 2.0], [0.5, -0.5], [0.0, 0.2])
+    bank.save("bank.npz")
+    assert run_json("export", "bank.npz", "--to", "mirt")["out"] == "items.csv"
+    assert Path("items.csv").read_text().splitlines()[1] == "i1,1.5,-0.75,0.0,1.0"
+    assert (
+        "tam-irt has no columns" in run("export", "bank.npz", "--to", "tam-irt", "-o", "x").stderr
+    )
+    assert "--to option must be one of irt, mirt" in run("export", "bank.npz", "--to", "ids").stderr
+
+
+def test_a_table_where_a_bank_is_expected_names_the_command():
+    Path("mirt.csv").write_text('"","a1","d"\n"q1",1.5,-0.75\n')
+    error = run("score", "mirt.csv", "data.csv").stderr
+    assert "mirt.csv (BANK): expected an item bank" in error
+    assert "irtcat import" in error
+
+
 def test_demo(monkeypatch):
     small_demo(monkeypatch)
     document = run_json("demo", "--out", "d", "--seeds", 1)

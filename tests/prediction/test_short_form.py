@@ -1,5 +1,6 @@
 """Short forms: they predict as the calibration does, and hold nothing of its subjects."""
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -234,7 +235,7 @@ def test_prediction_needs_no_jax(form, tmp_path):
 
 
 def changed(document, **changes):
-    return json.dumps({**document, **changes})
+    return json.dumps(_short_form.stamped({**document, **changes}))
 
 
 @pytest.mark.parametrize(
@@ -260,7 +261,9 @@ def changed(document, **changes):
         (lambda d: changed(d, errors={"0.95": [0.1]}), "must have 2 numbers"),
         (lambda d: changed(d, items={"task": ["x"]}), r"damaged \(items\)"),
         (lambda d: changed(d, item_ids=d["item_ids"][:1] * 20), "damaged"),
-        (lambda d: json.dumps({k: v for k, v in d.items() if k != "norms"}), "'norms'"),
+        (lambda d: changed({k: v for k, v in d.items() if k != "norms"}), "'norms'"),
+        (lambda d: json.dumps({**d, "median": 0.1}), "changed after it was made"),
+        (lambda d: json.dumps({k: v for k, v in d.items() if k != "checksum"}), "its checksum"),
     ],
 )
 def test_files_that_are_no_forms(form, tmp_path, change, words):
@@ -331,6 +334,24 @@ def test_shipped_forms(undated):
         irtcat.short_forms.load("swebench")
     with pytest.raises(InputError, match="one of 30, 60, 100"):
         irtcat.short_forms.load("swebench-verified", 50)
+
+
+def test_the_schema_and_the_checksum_of_published_forms(form, tmp_path):
+    """The checksum as another program computes it; the schema takes forms and refuses others."""
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = irtcat.short_forms.schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    shipped = sorted((Path(irtcat.__file__).parent / "data" / "short_forms").glob("*.json"))
+    for path in (form.save(tmp_path / "form.json"), *shipped):
+        document = json.loads(path.read_text())
+        jsonschema.validate(document, schema)
+        rest = {name: value for name, value in document.items() if name != "checksum"}
+        text = json.dumps(rest, sort_keys=True)
+        assert document["checksum"] == f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    assert irtcat.load(tmp_path / "form.json").checksum == form.checksum
+    for change in ({"weights": [2.0]}, {"responses": [[0, 1]]}, {"version": 2}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({**form.to_json(), **change}, schema)
 
 
 def test_the_wheel_has_the_forms(tmp_path):
