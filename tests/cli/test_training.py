@@ -60,6 +60,27 @@ def test_filter_takes_tables_and_classes():
     assert [bound["kept"] for bound in out["bounds"]] == [1, 1]
 
 
+def test_filter_takes_bands_and_columns():
+    table = pd.DataFrame({"pass_rate": [0.1, 0.2, 0.8, 0.9], "length": [9, 7, 5, 3]}, list("abcd"))
+    table.to_csv("table.csv", index_label="id")
+    for arguments, kept in [
+        (("--between", ".2,.8"), "bc"),
+        (("--between", "4,8", "--column", "length"), "bc"),
+        (("--rule", "lb", "--keep", "1", "--column", "length"), "a"),
+    ]:
+        out = json.loads(run_ok("filter", "table.csv", *arguments, "--json"))
+        assert "".join(item["item"] for item in out["items"]) == kept
+    for arguments, words in [
+        (("--between", ".2"), "two numbers"),
+        (("--between", ".2,.8", "--rule", "ub"), "--between"),
+        (("--between", "4,8"), "--column"),
+    ]:
+        assert words in run("filter", "table.csv", *arguments, "--force").stderr
+    text = " ".join(run_ok("filter", "--help").replace("│", "").split())
+    assert "pcub: the hardest items" in text
+    assert "ub: the easiest items" in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
