@@ -14,13 +14,14 @@ from typing import Any, get_args
 from irtcat._files.json import json_text
 from irtcat.cli._app import COMMANDS
 from irtcat.cli._library import FILE, TYPES, load
-from irtcat.cli._options import Option
+from irtcat.cli._options import LINES, Option
 
 
 def document() -> str:
     """The contents of the file."""
     described: dict[str, dict[str, Any]] = {}
     names: dict[str, list[str]] = {}
+    lines: dict[str, dict[str, str]] = {}
     for library, row in rows():
         source = library if row.source is None else row.source
         if source:
@@ -29,7 +30,9 @@ def document() -> str:
         for word in f"{row.choices} {row.listed} {row.names}".split():
             if "." in word:
                 names[word] = list(load(word))
-    contents = {"parameters": described, "names": names}
+                if LINES in str(row.help):
+                    lines[word] = {name: value.keeps for name, value in load(word).items()}
+    contents = {"parameters": described, "names": names, "lines": lines}
     return json_text(contents, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 

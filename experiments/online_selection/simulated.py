@@ -147,7 +147,16 @@ class Oracle(Method):
         return np.argsort(-self.world.a * np.sqrt(p * (1 - p)))[:n]
 
 
-# The last four are not in the tables of the README.
+class OracleOfP(Oracle):
+    """The prompts with the greatest p (1 - p), of the true p; slopes are unknown to it."""
+
+    def next(self, n: int) -> np.ndarray:
+        """The n best."""
+        p = self.world.p(np.arange(self.n_items))
+        return np.argsort(-p * (1 - p))[:n]
+
+
+# The last six are not in the tables of the README.
 METHODS = {
     "uniform": lambda w, s: Method(len(w.b), s),
     "dynamic sampling": lambda w, s: DynamicSampling(len(w.b), s),
@@ -160,6 +169,8 @@ METHODS = {
     "MoPPS, no decay": lambda w, s: MoPPS(len(w.b), s, decay=1.0),
     "irtcat, mixed": lambda w, s: ours(w, s, rule="mixed"),
     "irtcat, thompson": lambda w, s: ours(w, s, rule="thompson"),
+    "irtcat, no rest": lambda w, s: ours(w, s, rest=0),
+    "oracle of p": lambda w, s: OracleOfP(w),
 }
 # These watch the uniform run and learn from its groups, so that predictions are compared on the
 # same groups.

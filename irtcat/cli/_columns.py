@@ -30,7 +30,7 @@ COLUMNS = {
     "b_p05": Column("b 5 %", "5 % of the items have a difficulty below it"),
     "b_p95": Column("b 95 %", "95 % of the items have a difficulty below it"),
     "chance": Column("chance", "of ranking the gap right"),
-    "confidence": Column("confidence", "mean probability of the label in training"),
+    "confidence": Column("confidence", "mean probability of the label"),
     "coverage": Column("coverage", "share of intervals that contain the true value"),
     "criterion": Column("gain", "what the strategy maximises, when the item was taken"),
     "expected_error": Column("expected error", "median error of the scores still predicted"),

@@ -268,8 +268,42 @@ def items_column(items: Path | None, name: str | None) -> Any:
     return name if items is None or name is None else table_column(items, name, "items")
 
 
+def read_learners(source: str, labels: Path | None, unit: str | None) -> Any:
+    """Read what learners say of labels: a crowd, or training dynamics; None for anything else."""
+    crowd = read_crowd(source, labels)
+    return read_dynamics(source, unit) if crowd is None else crowd
+
+
+def read_dynamics(source: str, unit: str | None) -> Any:
+    """Read training dynamics: cartography's files, or a log of epochs; None for anything else."""
+    from irtcat.io.files import columns_of
+    from irtcat.training import crowd, dynamics
+    from irtcat.training.checkpoint_values import unit_of
+
+    if unit is None and dynamics.is_cartography(source):
+        return dynamics.read(source)
+    if unit is None and (unit := unit_of(columns_of(source))) is None:
+        return None
+    return crowd.from_checkpoints(source, unit).dynamics()
+
+
+def refuse_epochs(source: str, is_right_wrong: bool) -> None:
+    """Raise for a table whose rows are epochs and whose values are not right/wrong answers."""
+    from irtcat._common.checks import InputError
+    from irtcat.io.files import columns_of
+    from irtcat.training.checkpoint_values import UNITS, is_step
+
+    columns = columns_of(source)
+    if columns and is_step(columns[0]) and not is_right_wrong:
+        advice = f"Name the unit of its values with --unit: {', '.join(UNITS)}."
+        raise InputError(f"{source}: this looks like a log of epochs. {advice}")
+
+
 def read_crowd(source: str, labels: Path | None) -> "Crowd | None":
-    """Read a crowd: a file, or with the labels a folder of predictions; None for anything else."""
+    """Read a crowd: a file, or with the labels predictions; None for anything else.
+
+    With the labels, ``source`` is a folder of the members' predictions, or a file of probabilities.
+    """
     from irtcat._common.checks import InputError
     from irtcat.training import crowd
 
@@ -277,12 +311,40 @@ def read_crowd(source: str, labels: Path | None) -> "Crowd | None":
         return crowd.Crowd.load(source, max_bytes=max_bytes()) if is_crowd(source) else None
     values = table_column(labels, "label", "items")
     if not Path(source).is_dir():
-        must = "with --labels a folder of predictions, a .csv or .npy file for each member"
-        raise InputError(f"{source}: expected {must}.")
+        return _crowd_of_probabilities(Path(source), values)
     files = [file for file in Path(source).iterdir() if file.suffix.lower() in (".csv", ".npy")]
     if not files:
         raise InputError(f"{source}: expected .csv or .npy files of predictions. Got none.")
     return crowd.from_predictions(sorted(files), values.to_numpy(), item_ids=list(values.index))
+
+
+def _crowd_of_probabilities(path: Path, labels: "pd.Series") -> "Crowd":
+    """A crowd from one file of class probabilities: a table with the items' ids, or an array."""
+    from dataclasses import replace
+
+    import pandas as pd
+
+    from irtcat._common.checks import InputError, shorten
+    from irtcat._files.archives import read_npy
+    from irtcat.training.auditing import crowd_of
+
+    suffix = path.suffix.lower()
+    if suffix == ".csv":
+        table = items_table(path)
+        if len(missing := labels.index.difference(table.index, sort=False)):
+            raise InputError(f"{path}: no row for {shorten(missing[0])}, which has a label.")
+        labels = pd.Series(labels.astype(str).to_numpy(), labels.index)
+        probabilities: Any = table.loc[labels.index]
+    elif suffix == ".npy":
+        probabilities = read_npy(path)
+    else:
+        must = "with --labels a .csv or .npy file of probabilities, or a folder of predictions"
+        raise InputError(f"{path}: expected {must}.")
+    try:
+        crowd, _ = crowd_of(labels, probabilities)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return replace(crowd, item_ids=labels.index.to_numpy(object))
 
 
 def is_bank(path: str) -> bool:

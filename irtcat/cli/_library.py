@@ -62,6 +62,17 @@ def names(words: str) -> list[str]:
     return [name for word in words.split() for name in tables.get(word, [word])]
 
 
+def lines(words: str) -> dict[str, str]:
+    """What the rows of the tables among words say of themselves, by name.
+
+    Example:
+        >>> lines("irtcat.training.filters.RULES")["ub"]
+        'the easiest items, b < tau'
+    """
+    tables = _contents()["lines"]
+    return {name: text for word in words.split() for name, text in tables.get(word, {}).items()}
+
+
 def load(target: str) -> Any:
     """The object of a dotted name."""
     module, _, name = target.rpartition(".")

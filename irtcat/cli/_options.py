@@ -170,6 +170,11 @@ class Option:
             if self.help is UNSET and not all(name in help for name in names):
                 help = "{names}."
             help = help.replace("{names}", " or ".join((", ".join(names[:-1]), names[-1])))
+            if LINES in help:
+                lines = _library.lines(words)
+                help = help.replace(
+                    LINES, "; ".join(f"{n}: {lines[n]}" for n in names if n in lines)
+                )
         return replace(self, source=source, type=type, default=default, flags=flags, help=help)
 
     def for_typer(self) -> inspect.Parameter:
@@ -273,6 +278,9 @@ def group(title: str, *rows: "str | Option") -> "tuple[Option, ...]":
     made = (option(row) if isinstance(row, str) else row for row in rows)
     return tuple(replace(row, group=title) for row in made)
 
+
+LINES = "{lines}"
+"""Stands in the help of an option for its names, each with what its row says of it."""
 
 RESPONSES_HELP = (
     "Response file (CSV, TSV, npz, Parquet, py-irt JSONL), logs (see import) or dataset:NAME."

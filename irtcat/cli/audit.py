@@ -29,16 +29,26 @@ NEEDS = {"confidence": "--dynamics FILE", "feasibility": "--feasibility"}
 OF_CROWD = ("classes", "margin", "aum")
 """Orders by the predicted classes of a crowd."""
 
-SHOWN = ["suspicion", "p_wrong_key", "reasons", "share", "n", "a", "feasibility", "confidence"]
+SHOWN = ["suspicion", "label", "suggested", "p_wrong_key", "reasons", "share", "n", "a",
+         "feasibility", "confidence", "variability", "forgotten", "aum"]  # fmt: skip
 
 
 @command_of(
     "irtcat.diagnose.labels.rank",
-    argument("responses", read=_input.read, help=f"{RESPONSES_HELP} Or a crowd (Crowd.save)."),
+    argument("responses", read=_input.read,
+             help=f"{RESPONSES_HELP} Or a crowd (Crowd.save), with --labels the probabilities of "
+             "the classes, or training dynamics: a long table of epochs (columns epoch, item and "
+             "loss or probability) or the folder of Dataset Cartography."),
     option("labels", source="", type=Path,
-           help="CSV of the items' labels (ids first, column label): RESPONSES is then the folder "
-           "of a crowd's predictions, a file for each member (.csv with item, prediction and "
-           "optionally probability and trained; .npy of probabilities)."),
+           help="CSV of the items' labels (ids first, column label): RESPONSES is then a table of "
+           "out-of-sample probabilities (.csv: ids first, a column for each class; .npy: items x "
+           "classes, or members x items x classes), or the folder of a crowd's predictions, a file "
+           "for each member (.csv with item, prediction and optionally probability and trained; "
+           ".npy of probabilities)."),
+    option("unit", source="irtcat.training.crowd.from_checkpoints", default=None,
+           choices="irtcat.training.checkpoint_values.UNITS",
+           help="RESPONSES is a log of epochs (a row for each, a column for each item; or a long "
+           "table) of this unit: {names}."),
     option("bank", type=Path, read=_input.read_bank),
     MISMATCH,
     option("by", choices="auto irtcat.diagnose.labels.ORDERS all"),
@@ -77,22 +87,25 @@ def command(o: Options) -> Output:
     """
     from irtcat.diagnose import labels
 
-    crowd = _input.read_crowd(o.unread["responses"], o.labels)
+    learners = _input.read_learners(o.unread["responses"], o.labels, o.unit)
     missing = {
-        "confidence": crowd is None and o.unread["dynamics"] is None,
+        "confidence": learners is None and o.unread["dynamics"] is None,
         "feasibility": not o.feasibility and o.unread["bank"] is None,
     }
-    if missing.get(o.by, crowd is None and o.by in OF_CROWD):
+    if missing.get(o.by, learners is None and o.by in OF_CROWD):
         needs = NEEDS.get(o.by, "a crowd")
         raise typer.BadParameter(f"{o.by} needs {needs}.", param_hint="--by")
-    answers = o.responses if crowd is None else crowd.responses()
-    if o.known is not None:
-        labels.recall_at(answers.item_ids, o.known, 1)  # unknown ids, before the fit
-    ranking = o.call(responses=answers if crowd is None else crowd, prior=(o.wrong, o.unrelated))
+    source = _responses(o) if learners is None else learners
+    has_answers = hasattr(source, "item_ids")
+    if o.dates is not None and not has_answers:
+        raise typer.BadParameter("Training dynamics have no dates.", param_hint="--dates")
+    if o.known is not None:  # unknown ids, before the fit
+        labels.recall_at(source.item_ids if has_answers else source.table.index, o.known, 1)
+    ranking = o.call(responses=source, prior=(o.wrong, o.unrelated))
     n_items = len(ranking.table)
     o.write("out", ranking.table, "items")
     document = {"n_items": n_items, "by": ranking.by, "suspicion_by": ranking.source, "out": o.out}
-    top = ranking.first(min(o.first, n_items))
+    top = ranking.first(min(o.first, n_items)).dropna(axis=1, how="all")
     shown = top[[name for name in SHOWN if name in top]]
     text = [
         str(ranking),
@@ -114,12 +127,26 @@ def command(o: Options) -> Output:
         text += [scores, f"Average precision: {average:.3f}"]
     document |= {"items": records(ranking.table)}
     if o.dates is not None:
+        answers = o.responses if learners is None else learners.responses()
         drift_text, drift_document = _drift(o, answers)
         document |= drift_document
         text += drift_text
     bank = o.unread["bank"]
-    after = ("report", *([bank] if bank else []), o.out)
+    after = ("report", *([bank] if bank else []), o.out) if ranking.source != "none" else ()
     return Output(document, text, table=ranking.table, next=after)
+
+
+def _responses(o: Options) -> Any:
+    """The responses; of a table of epochs the error says how to read it."""
+    from irtcat._common.checks import InputError
+
+    try:
+        is_right_wrong = o.responses.is_binary
+    except InputError:
+        _input.refuse_epochs(o.unread["responses"], False)
+        raise
+    _input.refuse_epochs(o.unread["responses"], is_right_wrong)
+    return o.responses
 
 
 def _drift(o: Options, responses: Any) -> tuple[list[Any], dict[str, Any]]:

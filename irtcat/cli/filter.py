@@ -14,6 +14,7 @@ from irtcat.cli._session import warn
 EXAMPLE = (
     "irtcat fit dataset:lsat7 --out bank.npz --table items.csv",
     "irtcat filter bank.npz --rule avi --tau 1 --out keep.csv",
+    "irtcat filter items.csv --between .2,.8 --column proportion_correct --out band.csv",
     "irtcat filter bank.npz --rule ub --keep 0.4 --rows items.csv --key item --out easy.csv",
 )
 
@@ -40,14 +41,29 @@ def _amount(text: str) -> float:
     return number
 
 
+def _bounds(text: str) -> tuple[float, float]:
+    """Parse two numbers."""
+    from irtcat._common.numbers import number_in
+
+    numbers = [n for n in map(number_in, map(str.strip, text.split(","))) if n is not None]
+    if len(numbers) != 2 or text.count(",") != 1:
+        raise typer.BadParameter(f"{text!r} is not two numbers, such as .2,.8.")
+    return numbers[0], numbers[1]
+
+
 @command_of(
     "irtcat.training.filters.apply",
     argument("bank", of="items", read=_items,
-             help="Bank, or CSV table of items (ids first) with a column b or pc."),
-    option("rule", choices="irtcat.training.filters.RULES random"),
+             help="Bank, or CSV table of items (ids first) with a column b or pc (the share right; "
+             "also pass_rate), or any other with --column."),
+    option("rule", choices="irtcat.training.filters.RULES random",
+           help="What to keep. {lines}; random: a random sample, for comparison."),
     option("tau", help="Threshold of |b|, b or pc."),
     option("keep", type=str, parse=_amount,
            help="Number (500) or share (0.25, 25%) of items to keep, instead of --tau."),
+    option("between", type=str, metavar="LOW,HIGH", parse=_bounds,
+           help="Keep the items whose pc is from LOW to HIGH, such as .2,.8, instead of a rule."),
+    option("column", help="Column to compare instead of b or pc, such as length."),
     option("balanced_by",
            help="Keep equally many per class: its column in --items or the metadata."),
     option("items", of="items_table", source="", type=Path, needs="balanced_by COLUMN",
@@ -85,7 +101,8 @@ def command(o: Options) -> Output:
 
     def document() -> dict[str, Any]:  # of millions of items it takes gigabytes
         return {
-            "rule": o.rule, "tau": selection.tau, "kept": len(selection),
+            "rule": selection.rule, "tau": selection.tau, "between": o.between,
+            "column": o.column, "kept": len(selection),
             "of": len(selection.table), "seed": o.seed, "out": o.out,
             "rows": None if written is None else written._asdict(),
             "bounds": records(selection.bounds), "items": records(kept),

@@ -36,13 +36,41 @@ class Rule(NamedTuple):
         return statistic if self.below else -statistic
 
 
+class Band(NamedTuple):
+    """A filter that keeps the items whose value is between two bounds, both included.
+
+    Attributes:
+        low: the lower bound.
+        high: the upper bound.
+        statistic: see `Rule`; shares right unless the user names a column.
+    """
+
+    low: float
+    high: float
+    statistic: str = "pc"
+
+    def statistic_of(self, value: FloatArray) -> FloatArray:
+        """The value itself."""
+        return value
+
+    def passes(self, statistic: FloatArray, tau: float | None = None) -> BoolArray:
+        """Whether items pass; those without a value (NaN) do not."""
+        with np.errstate(invalid="ignore"):
+            passed: BoolArray = (statistic >= self.low) & (statistic <= self.high)
+        return passed
+
+    def cost(self, statistic: FloatArray) -> FloatArray:
+        """The distance from the middle of the band."""
+        return np.abs(statistic - (self.low + self.high) / 2)
+
+
 RULES: dict[str, Rule] = {
-    "avi": Rule("size", True, "items of middling difficulty, |b| < tau"),
-    "avo": Rule("size", False, "items at both ends, |b| > tau"),
-    "ub": Rule("b", True, "the easy items, b < tau"),
-    "lb": Rule("b", False, "the hard items, b > tau"),
-    "pcub": Rule("pc", True, "the items that few get right, pc < tau"),
-    "pclb": Rule("pc", False, "the items that many get right, pc > tau"),
+    "avi": Rule("size", True, "items of medium difficulty, |b| < tau"),
+    "avo": Rule("size", False, "the easiest and the hardest items, |b| > tau"),
+    "ub": Rule("b", True, "the easiest items, b < tau"),
+    "lb": Rule("b", False, "the hardest items, b > tau"),
+    "pcub": Rule("pc", True, "the hardest items, which few get right, pc < tau"),
+    "pclb": Rule("pc", False, "the easiest items, which many get right, pc > tau"),
 }
 """The filters of "Data set filtering" (Lalor et al. 2024) by name.
 

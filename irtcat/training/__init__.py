@@ -7,6 +7,12 @@
     easy = filters.apply(bank, "ub", keep=0.25)
     classifier.fit(X[easy.indices], y[easy.indices])
 
+Labels and out-of-sample probabilities, as cleanlab takes them, give the examples whose labels are
+most suspect:
+
+    from irtcat.training import audit
+    audit(labels, pred_probs).first(10)
+
 `irtcat.training.drivers.torch`, `irtcat.training.drivers.huggingface` and
 `irtcat.training.drivers.verl` plug filters and curricula into trainers; they need these libraries,
 and are imported by name.
@@ -22,7 +28,8 @@ from irtcat._common.lazy import lazy_names
 if TYPE_CHECKING:
     from irtcat.diagnose import labels
     from irtcat.training import crowd, curriculum, dynamics, filters, online
+    from irtcat.training.auditing import audit
 else:
     __getattr__, __dir__ = lazy_names(__name__)
 
-__all__ = ["crowd", "curriculum", "dynamics", "filters", "labels", "online"]
+__all__ = ["audit", "crowd", "curriculum", "dynamics", "filters", "labels", "online"]

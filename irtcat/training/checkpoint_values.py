@@ -1,7 +1,7 @@
 """Reading the values of checkpoints from arrays, tables and files."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -24,7 +24,7 @@ from irtcat.io.parquet import open_parquet, parquet_batches, reading_parquet
 from irtcat.io.text import read_table
 from irtcat.responses._cells import block_numbers
 from irtcat.responses._frames import as_pandas, frame_kind
-from irtcat.responses._table import ITEM_NAMES, normalized
+from irtcat.responses._table import ITEM_NAMES, SUBJECT_NAMES, normalized
 from irtcat.training.dynamics import FLOOR
 
 TOLERANCE = 1e-5
@@ -119,6 +119,27 @@ class _Raw(NamedTuple):
     runs: Any
     item_ids: Any
     position: Callable[[int, int], str]
+
+
+def unit_of(columns: Sequence[str]) -> str | None:
+    """The unit of a long table of checkpoints by its columns; None for any other table.
+
+    It has a column of items and one of steps, one whose name is that of a single unit, and none of
+    subjects.
+
+    Example:
+        >>> unit_of(["epoch", "example_id", "loss"]), unit_of(["model", "item", "epoch", "score"])
+        ('loss', None)
+    """
+    names = {normalized(name) for name in columns}
+    units = [unit for unit, row in UNITS.items() if names & set(row.names)]
+    roles = all(names & NAMES[role] for role in ("step", "item"))
+    return units[0] if roles and len(units) == 1 and not names & SUBJECT_NAMES else None
+
+
+def is_step(column: str) -> bool:
+    """Whether a column has a usual name of epochs or other steps."""
+    return normalized(column) in NAMES["step"]
 
 
 def read_checkpoints(

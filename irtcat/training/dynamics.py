@@ -16,8 +16,11 @@ examples |
 The margin and the distance need the probabilities (or logits) of all classes.
 """
 
+import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,12 +34,26 @@ from irtcat._common.checks import (
     check_unique,
     is_number,
     is_whole,
+    shorten,
 )
 from irtcat._common.positions import positions_of_ids
 from irtcat._common.types import FloatArray, IntArray
+from irtcat._files.reading import numbered_lines, parse_json
 from irtcat.training.learners import TOLERANCE
 
-__all__ = ["FLOOR", "Accumulator", "Dynamics", "average", "from_logits", "from_probabilities"]
+__all__ = [
+    "FLOOR",
+    "Accumulator",
+    "Dynamics",
+    "average",
+    "from_logits",
+    "from_probabilities",
+    "read",
+]
+
+CARTOGRAPHY_FOLDER, CARTOGRAPHY_NAMES = "training_dynamics", "dynamics_epoch_*.jsonl"
+LOGITS_FIELD = "logits_epoch_"
+LOGITS = re.compile(rf'"{LOGITS_FIELD}\d+"')
 
 FLOOR = float(np.finfo(np.float64).eps)
 """Smaller probabilities count as this in logarithms, as in scikit-learn's ``log_loss``."""
@@ -363,6 +380,108 @@ def from_logits(
     for epoch, is_correct in zip(epochs, _by_epoch(correct, epochs), strict=True):
         accumulator.add_logits(epoch, labels, is_correct)
     return accumulator.result()
+
+
+def read(path: str | os.PathLike[str], *, early: int | None = None) -> Dynamics:
+    """The statistics from the log of Dataset Cartography: JSON lines of logits.
+
+    Args:
+        path: a folder with the files ``dynamics_epoch_0.jsonl``, …, (or with a folder
+            ``training_dynamics`` of them), or one file. Each line is an object with guid (the
+            example), ``logits_epoch_N`` (of all classes in epoch N) and gold (the number of the
+            label, from 0).
+        early: see `Accumulator`.
+
+    Returns:
+        The table has a row per example, in the order in which they first occur.
+
+    Raises:
+        InputError: naming the file and line, for a line without these fields, an example twice in
+            an epoch, or one whose gold changes.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> file = pathlib.Path(tempfile.mkdtemp()) / "dynamics_epoch_0.jsonl"
+        >>> _ = file.write_text('{"guid": 7, "logits_epoch_0": [2.0, 0.0], "gold": 1}')
+        >>> read(file.parent).table[["aum", "correctness"]]
+              aum  correctness
+        item
+        7    -2.0          0.0
+
+    References:
+        Swayamdipta et al. (2020), Dataset cartography, EMNLP, whose code writes these files.
+    """
+    golds: dict[str, int] = {}
+    epochs: dict[int, dict[str, list[float]]] = {}
+    for file in cartography_files(path):
+        for line, raw, _ in numbered_lines(file):
+            where = f"{file}, line {line}"
+            guid, epoch, logits, gold = _cartography_line(parse_json(raw, where), where)
+            if golds.setdefault(guid, gold) != gold:
+                raise InputError(f"{where}: gold is {gold}, and was {golds[guid]} for {guid}.")
+            seen = epochs.setdefault(epoch, {})
+            if guid in seen:
+                advice = "Keep one line per example and epoch."
+                raise InputError(f"{where}: {guid} occurs twice in epoch {epoch}. {advice}")
+            seen[guid] = logits
+    if not golds:
+        raise InputError(f"{path}: expected a line per example and epoch. Got an empty file.")
+    labels = pd.Series(golds)
+    accumulator = Accumulator(list(golds), early=early)
+    for epoch in sorted(epochs):
+        guids, rows = list(epochs[epoch]), list(epochs[epoch].values())
+        n_classes = len(rows[0])
+        if odd := [guid for guid in guids if len(epochs[epoch][guid]) != n_classes]:
+            got = f"{len(epochs[epoch][odd[0]])} of {odd[0]}"
+            raise InputError(f"{path}, epoch {epoch}: expected {n_classes} logits. Got {got}.")
+        accumulator.add_logits(rows, labels[guids].to_numpy(), items=guids)
+    return accumulator.result()
+
+
+def cartography_files(path: str | os.PathLike[str]) -> list[Path]:
+    """The files of a folder that `read` reads, or the file itself.
+
+    Raises:
+        InputError: for a folder without such files.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        return [folder]
+    for place in (folder, folder / CARTOGRAPHY_FOLDER):
+        if files := sorted(place.glob(CARTOGRAPHY_NAMES)):
+            return files
+    raise InputError(f"{folder}: expected files {CARTOGRAPHY_NAMES}. Got none.")
+
+
+def is_cartography(path: str | os.PathLike[str]) -> bool:
+    """Whether a folder has files of cartography, or a file of JSON lines begins like one."""
+    file = Path(path)
+    try:
+        if file.is_dir():
+            return bool(cartography_files(file))
+        if file.suffix.lower() not in (".jsonl", ".ndjson") or not file.is_file():
+            return False
+        _, raw, _ = next(numbered_lines(file))
+        return LOGITS.search(raw.decode("utf-8", "replace")) is not None
+    except (InputError, StopIteration):
+        return False
+
+
+def _cartography_line(record: Any, where: str) -> tuple[str, int, list[float], int]:
+    """Example, epoch, logits and label of a line."""
+    fields = record if isinstance(record, dict) else {}
+    names = [name for name in fields if name.startswith(LOGITS_FIELD)]
+    number = names[0].removeprefix(LOGITS_FIELD) if len(names) == 1 else ""
+    if "guid" not in fields or "gold" not in fields or not number.isdecimal():
+        must = f"an object with guid, gold and one field {LOGITS_FIELD}N"
+        raise InputError(f"{where}: expected {must}. Got {shorten(record)}.")
+    logits, gold = fields[names[0]], fields["gold"]
+    if not isinstance(logits, list) or len(logits) < 2 or not all(map(is_number, logits)):
+        raise InputError(f"{where}: expected two or more logits. Got {shorten(logits)}.")
+    if not is_whole(gold) or not 0 <= gold < len(logits):
+        must = f"gold from 0 to {len(logits) - 1}"
+        raise InputError(f"{where}: expected {must}. Got {shorten(gold)}.")
+    return str(fields["guid"]), int(number), logits, int(gold)
 
 
 def average(runs: Sequence[Dynamics]) -> Dynamics:

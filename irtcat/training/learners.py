@@ -193,8 +193,8 @@ def encode(predicted: Any, classes: np.ndarray, n: int) -> IntArray:
         codes = np.array([code_of.get(value, OTHER) for value in values.tolist()])
         _check_kind(values[~missing], codes, classes)
         return np.where(missing, NONE, codes).astype(np.int32)
-    nearest = np.clip(np.searchsorted(classes, values), 0, len(classes) - 1)
-    codes = np.where(classes[nearest] == values, nearest, OTHER)
+    found = pd.Index(classes).get_indexer(pd.Index(values))
+    codes = np.where(found < 0, OTHER, found)
     if values.dtype.kind == "f":
         codes = np.where(np.isnan(values), NONE, codes)
     return codes.astype(np.int32)

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from irtcat import ItemBank, Responses
 from irtcat.cli._app import app
-from irtcat.training import crowd, filters, labels
+from irtcat.training import audit, crowd, filters, labels
 
 BANK = ItemBank.from_parameters(a=1.2, b=np.linspace(-2, 2, 8))
 
@@ -60,6 +60,27 @@ def test_filter_takes_tables_and_classes():
     assert [bound["kept"] for bound in out["bounds"]] == [1, 1]
 
 
+def test_filter_takes_bands_and_columns():
+    table = pd.DataFrame({"pass_rate": [0.1, 0.2, 0.8, 0.9], "length": [9, 7, 5, 3]}, list("abcd"))
+    table.to_csv("table.csv", index_label="id")
+    for arguments, kept in [
+        (("--between", ".2,.8"), "bc"),
+        (("--between", "4,8", "--column", "length"), "bc"),
+        (("--rule", "lb", "--keep", "1", "--column", "length"), "a"),
+    ]:
+        out = json.loads(run_ok("filter", "table.csv", *arguments, "--json"))
+        assert "".join(item["item"] for item in out["items"]) == kept
+    for arguments, words in [
+        (("--between", ".2"), "two numbers"),
+        (("--between", ".2,.8", "--rule", "ub"), "--between"),
+        (("--between", "4,8"), "--column"),
+    ]:
+        assert words in run("filter", "table.csv", *arguments, "--force").stderr
+    text = " ".join(run_ok("filter", "--help").replace("│", "").split())
+    assert "pcub: the hardest items" in text
+    assert "ub: the easiest items" in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -96,6 +117,51 @@ def test_audit_reports_its_check():
     text = run_ok(*options, "--out", "suspects.csv", "--force")
     assert "Of 25 planted wrong labels" in " ".join(text.split())
     assert "Share of planted wrong labels" in text
+
+
+def test_audit_reads_probabilities():
+    rng = np.random.default_rng(0)
+    names, y = [f"x{i}" for i in range(60)], rng.integers(0, 3, 60)
+    p = 0.1 + 0.6 * np.eye(3)[y] + 0.1 * np.eye(3)[rng.integers(0, 3, 60)]
+    labelled = y.copy()
+    labelled[:3] = (y[:3] + 1) % 3
+    text = np.array(["cat", "cow", "dog"])[labelled]
+    pd.DataFrame({"item": names, "label": text}).to_csv("labels.csv", index=False)
+    table = pd.DataFrame(p, pd.Index(names, name="item"), ["cat", "cow", "dog"])
+    table.sample(frac=1, random_state=0).to_csv("p.csv")  # rows are matched by id
+    np.save("p.npy", p)
+    expected = audit(text, p)
+    for source in ("p.csv", "p.npy"):
+        out = json.loads(run_ok("audit", source, "--labels", "labels.csv", "--json"))
+        assert out["suspicion_by"] == "classes"
+        assert {item["item"] for item in out["items"][:3]} == {"x0", "x1", "x2"}
+        found = [item["suspicion"] for item in out["items"]]
+        np.testing.assert_allclose(found, expected.table["suspicion"], rtol=1e-5)
+    table.iloc[1:].to_csv("p.csv")
+    assert "no row for 'x0'" in run("audit", "p.csv", "--labels", "labels.csv").stderr
+    table.drop(columns="dog").to_csv("p.csv")
+    assert "p.csv: The" in run("audit", "p.csv", "--labels", "labels.csv").stderr
+
+
+def test_audit_reads_epochs():
+    loss = np.array([[3.0, 0.5, 2.0], [2.5, 0.1, 0.2]])
+    long = pd.DataFrame(loss, columns=["a", "b", "c"]).rename_axis("epoch").reset_index()
+    long.to_csv("wide.csv", index=False)
+    long.melt("epoch", var_name="example_id", value_name="loss").to_csv("epochs.csv", index=False)
+    for arguments in (["epochs.csv"], ["wide.csv", "--unit", "loss"]):
+        out = json.loads(run_ok("audit", *arguments, "--json"))
+        assert (out["by"], out["suspicion_by"]) == ("confidence", "none")
+        confidence = {item["item"]: item["confidence"] for item in out["items"]}
+        assert list(confidence) == ["a", "c", "b"]
+        np.testing.assert_allclose(confidence["c"], np.exp([-2.0, -0.2]).mean())
+    assert "a log of epochs. Name the unit" in run("audit", "wide.csv", "--force").stderr
+    lines = [json.dumps({"guid": i, "logits_epoch_0": [1.0, i], "gold": 0}) for i in range(3)]
+    Path("dynamics_epoch_0.jsonl").write_text("\n".join(lines))
+    for source in (".", "dynamics_epoch_0.jsonl"):
+        out = json.loads(run_ok("audit", source, "--by", "aum", "--json"))
+        assert [item["item"] for item in out["items"]] == ["2", "1", "0"]
+    result = run("audit", ".", "--dates", "released", "--force")
+    assert "--dates" in result.stderr
 
 
 def test_filter_refuses_responses():
@@ -174,7 +240,7 @@ def test_audit_reads_a_crowd():
     assert "Ordered by difference between the learners' probability" in known
     assert pd.read_csv("suspects.csv")["suggested"].notna().all()
     for arguments, words in [
-        (("audit", "bank.npz", "--labels", "labels.csv"), "with --labels a folder"),
+        (("audit", "bank.npz", "--labels", "labels.csv"), "with --labels a .csv or .npy file"),
         (("audit", ".", "--labels", "labels.csv"), "labels.csv"),
         (("fit", "crowd.npz"), "Got a crowd"),
     ]:

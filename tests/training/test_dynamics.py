@@ -1,5 +1,6 @@
 """Cartography by brute force; batches give what whole epochs give."""
 
+import json
 from itertools import pairwise
 
 import numpy as np
@@ -48,6 +49,61 @@ def test_missing_epochs():
     gaps, gold, right = P.copy(), GOLD.copy(), RIGHT.copy()
     gaps[absent], gold[absent], right[absent] = np.nan, np.nan, np.nan
     check(dynamics.from_probabilities(gaps, LABELS), gold, right)
+
+
+def write_cartography(folder, logits, absent=()):
+    """As allenai's cartography writes it: a file for each epoch, a line for each example."""
+    folder.mkdir(parents=True)
+    for number, epoch in enumerate(logits):
+        lines = [
+            {"guid": f"e{i}", f"logits_epoch_{number}": epoch[i].tolist(), "gold": int(LABELS[i])}
+            for i in range(N)
+            if (number, i) not in absent
+        ]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / f"dynamics_epoch_{number}.jsonl").write_text(text)
+
+
+def test_reads_cartography(tmp_path):
+    write_cartography(tmp_path / "training_dynamics", np.log(P), absent=[(0, 4), (3, 4)])
+    gaps, gold, right = P.copy(), GOLD.copy(), RIGHT.copy()
+    gaps[[0, 3], 4], gold[[0, 3], 4], right[[0, 3], 4] = np.nan, np.nan, np.nan
+    order = [i for i in range(N) if i != 4] + [4]  # it first occurs in the second file
+    for source in (tmp_path, tmp_path / "training_dynamics"):
+        found = dynamics.read(source)
+        assert found.table.index.tolist() == [f"e{i}" for i in order]
+        check(found, gold[:, order], right[:, order])
+    one = dynamics.read(tmp_path / "training_dynamics" / "dynamics_epoch_1.jsonl")
+    np.testing.assert_allclose(one.table["confidence"], GOLD[1])
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (['{"guid": 1, "gold": 0}'], "line 1: expected an object with guid, gold and one field"),
+        (['{"guid": 1, "logits_epoch_0": [1], "gold": 0}'], "two or more logits"),
+        (['{"guid": 1, "logits_epoch_0": [1, 2], "gold": 2}'], "gold from 0 to 1. Got 2"),
+        (['{"guid": 1, "logits_epoch_0": [1, 2], "gold": 1}'] * 2, "line 2: 1 occurs twice"),
+        (
+            ['{"guid": 1, "logits_epoch_0": [1, 2], "gold": 1}',
+             '{"guid": 1, "logits_epoch_1": [1, 2], "gold": 0}'],
+            "line 2: gold is 0, and was 1",
+        ),
+        (
+            ['{"guid": 1, "logits_epoch_0": [1, 2], "gold": 1}',
+             '{"guid": 2, "logits_epoch_0": [1, 2, 3], "gold": 0}'],
+            "expected 2 logits. Got '?3 of 2",
+        ),
+        ([], "empty file"),
+    ],
+)  # fmt: skip
+def test_refuses_other_lines(tmp_path, lines, words):
+    file = tmp_path / "dynamics_epoch_0.jsonl"
+    file.write_text("\n".join(lines))
+    with pytest.raises(InputError, match=words):
+        dynamics.read(file)
+    with pytest.raises(InputError, match="expected files dynamics_epoch"):
+        dynamics.read(tmp_path.parent)
 
 
 def test_batches_are_epochs():

@@ -76,6 +76,63 @@ def test_same_as_selection(rule):
     assert set(filters.apply(bank, rule, keep=2).item_ids) == set(chosen)
 
 
+def test_band_and_other_columns():
+    low, high = 0.2, 0.7
+    pc = TABLE["pc"].to_numpy()
+    found = filters.apply(TABLE, between=(low, high))
+    assert found.indices.tolist() == [i for i in range(N) if low <= pc[i] <= high]
+    assert (found.rule, found.between, found.column) == ("between", (low, high), None)
+    assert np.isnan(found.tau)
+    assert "from 0.2 to 0.7" in repr(found)
+    balanced = filters.apply(TABLE, between=(low, high), balanced_by="topic")
+    inside = TABLE[(pc >= low) & (pc <= high)]
+    fewest = inside["topic"].value_counts().min()
+    for _, rows in inside.groupby("topic"):
+        distance = (rows["pc"] - 0.45).abs()
+        nearest = distance.sort_values(kind="stable").index[:fewest]
+        kept = set(balanced.item_ids) & set(rows.index)
+        assert distance[list(kept)].sum() == pytest.approx(distance[nearest].sum())
+    other = TABLE.rename(columns={"pc": "loss"}).drop(columns="b")
+    same = filters.apply(other, "lb", tau=0.4, column="loss")
+    assert same.indices.tolist() == filters.apply(TABLE, "pclb", tau=0.4).indices.tolist()
+    assert "by lb of loss, tau = 0.4" in repr(same)
+    bank = ItemBank.from_parameters(a=[0.5, 1.0, 2.0], b=[-1.0, 0.0, 3.0])
+    assert filters.apply(bank, "lb", keep=1, column="a").item_ids.tolist() == ["i3"]
+    assert filters.apply(bank, between=(-1, 0), column="b").item_ids.tolist() == ["i1", "i2"]
+    rates = TABLE.rename(columns={"pc": "pass_rate"})
+    assert len(filters.apply(rates, between=(low, high))) == len(found)
+
+
+def test_each_end_is_the_one_that_its_text_says():
+    """The easiest have a low b and a high pc."""
+    table = pd.DataFrame({"b": [-2.0, 0.0, 2.0], "pc": [0.9, 0.5, 0.1]}, ["easy", "mid", "hard"])
+    for rule, row in filters.RULES.items():
+        kept = filters.apply(table, rule, keep=1).item_ids[0]
+        if "easiest" in row.keeps and "hardest" not in row.keeps:
+            assert kept == "easy"
+        elif "easiest" not in row.keeps:
+            assert kept == ("hard" if "hardest" in row.keeps else "mid")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"rule": "ub", "between": (0, 1)}, "rule.*None with `between`"),
+        ({"between": (0.8, 0.2)}, "the lower one first"),
+        ({"between": (0, 3)}, "two shares from 0 to 1.*`column`"),
+        ({"between": (0.501, 0.502)}, "leaves an item"),
+        ({"rule": "ub", "tau": 0, "column": "length"}, "a column of the items"),
+        ({"rule": "random", "keep": 3, "column": "b"}, "random sample"),
+        ({}, "rule"),
+    ],
+)
+def test_refuses_bands_and_columns(arguments, words):
+    with pytest.raises(InputError, match=words):
+        filters.apply(TABLE, **arguments)
+    with pytest.raises(InputError, match=r"pc and pass_rate could all be.*`column`"):
+        filters.apply(TABLE.assign(pass_rate=0.5), between=(0, 1))
+
+
 def test_balanced_keep_is_as_equal_as_the_classes_allow():
     sizes = TABLE["topic"].value_counts()
     found = filters.apply(TABLE, "ub", keep=30, balanced_by="topic")

@@ -70,16 +70,15 @@ def test_rewards_reach_the_selector(reward, model, tokenizer, tmp_path):
     run = trainer(model, tokenizer, tmp_path, reward, gradient_accumulation_steps=2)
     updates = []
     selector = run._irt_sampler.source
-    update = selector.update
-    selector.update = lambda ids, successes, trials: (
-        updates.append((list(ids), list(successes), list(trials))), update(ids, successes, trials)
+    update = selector.update_rollouts
+    selector.update_rollouts = lambda ids, rewards: (
+        updates.append((list(ids), list(rewards))), update(ids, rewards)
     )  # fmt: skip
     run.train()
     assert len(updates) == 4
-    for ids, successes, trials in updates:
-        assert len(ids) == 2
-        assert trials == [4, 4]
-        assert successes == [4.0 * (k % 3 == 0) for k in ids]
+    for ids, rewards in updates:
+        assert [ids.count(k) for k in set(ids)] == [4, 4]
+        assert rewards == [1.0 * (k % 3 == 0) for k in ids]
     assert selector.step == 4
     logged = [entry for entry in run.state.log_history if "irt/theta" in entry]
     assert len(logged) == 4

@@ -25,7 +25,6 @@ from irtcat.diagnose.labels.classes import ClassModel, fit_classes
 from irtcat.diagnose.labels.orders import order_keys
 from irtcat.diagnose.labels.plants import ANSWER_KINDS, CLASS_KINDS, keyed_shares
 from irtcat.diagnose.labels.predictions import Predictions
-from irtcat.fitting.em.priors import FEW_RESPONSES
 from irtcat.responses import Responses
 
 N_ROUNDS = 5
@@ -151,6 +150,7 @@ def check_by_planting(
     prior: tuple[float, float],
     alternatives: int | None,
     seed: int,
+    few: bool = False,
     progress: Progress | None = None,
 ) -> Check:
     """Positions of planted items among the others, over all rounds.
@@ -165,11 +165,11 @@ def check_by_planting(
         prior: of a wrong key and of an unrelated item, in whose proportion they are planted.
         alternatives: number of answers to choose from, if known.
         seed: seed of the draws.
+        few: whether answers of few subjects are fitted, which takes longer.
         progress: called for every round.
     """
     rng = np.random.default_rng(seed)
     rows = _sample(rng, responses.n_subjects, MAX_SUBJECTS)
-    few = responses.n_subjects < FEW_RESPONSES
     columns = _sample(rng, responses.n_items, MAX_ITEMS_OF_FEW if few else MAX_ITEMS)
     answers = responses.to_numpy()[np.ix_(rows, columns)]
     ids = responses.item_ids[columns]

@@ -21,8 +21,9 @@ MISLED = 0.05
 """Learners may all be misled about an item that they are sure of. For this many times their
 expected share of errors the predictions count as uninformative. Of 0, .05, .1, .2 and .4 it had the
 lowest log loss on the four settings of experiments/label_detectors that were used for tuning."""
-MIN_PROBABILITY = 1e-3
-"""Smaller probabilities of a class count as this one: sixty learners give none more exactly."""
+MIN_PROBABILITY, MIN_OF_OTHERS = 1e-3, 1e-2
+"""Smaller probabilities of a class count as the first: sixty learners give none more exactly. All
+classes together get at most the second in this way."""
 PRIOR_SHARPNESS = 0.04
 """Precision of the prior of the sharpness, whose mean is 1."""
 PRIOR_WRONG, PRIOR_RIGHT = 2.0, 18.0
@@ -81,7 +82,8 @@ class ClassModel(NamedTuple):
 
 
 def _log(p: FloatArray) -> FloatArray:
-    return np.asarray(np.log(np.clip(p, MIN_PROBABILITY, 1)))
+    least = min(MIN_PROBABILITY, MIN_OF_OTHERS / p.shape[1])
+    return np.asarray(np.log(np.clip(p, least, 1)))
 
 
 def _softmax(u: FloatArray) -> FloatArray:

@@ -60,8 +60,8 @@ ORDERS = {
         "relative to those of all items",
     ),
     "aum": Order(
-        "aum", True, "a crowd with probabilities of all classes",
-        "mean margin of the members' probability of the label",
+        "aum", True, "a crowd with probabilities of all classes, or training dynamics from them",
+        "mean margin of the label, in probability for a crowd and in logits for training dynamics",
     ),
 }  # fmt: skip
 """Orders by name."""
@@ -73,10 +73,23 @@ IN_ALL = ("answers", "discrimination", "feasibility", "confidence")
 """The orders whose mean rank is "all": of those that use the answers only "answers"."""
 
 DYNAMICS = ("confidence", "variability", "correctness")
+DYNAMICS_ALONE = ("n", *DYNAMICS, "forgotten", "aum")
 
 
-def read_dynamics(dynamics: Any, ids: np.ndarray) -> pd.DataFrame:
-    """Columns of the training dynamics in the items' order; NaN for items without any."""
+def is_dynamics(value: Any) -> bool:
+    """Whether it is a result of `irtcat.training.dynamics`."""
+    return hasattr(value, "regions") and isinstance(getattr(value, "table", None), pd.DataFrame)
+
+
+def read_dynamics(dynamics: Any, ids: np.ndarray, alone: bool = False) -> pd.DataFrame:
+    """Columns of the training dynamics in the items' order; NaN for items without any.
+
+    Args:
+        dynamics: what the user passes.
+        ids: of the items.
+        alone: whether there are no answers: then number of epochs, forgetting and margin as well,
+            of which a crowd has its own.
+    """
     frame = dynamics.to_frame() if hasattr(dynamics, "to_frame") else dynamics
     if not isinstance(frame, pd.DataFrame) or "confidence" not in frame:
         must = "training dynamics, or a table by item with a column confidence"
@@ -84,7 +97,8 @@ def read_dynamics(dynamics: Any, ids: np.ndarray) -> pd.DataFrame:
     by_id = frame.set_axis(frame.index.astype(str))
     if not by_id.index.is_unique:
         raise argument_error("dynamics", "one row per item", by_id.index[by_id.index.duplicated()])
-    columns = by_id.reindex(ids.astype(str))[[name for name in DYNAMICS if name in by_id]]
+    wanted = DYNAMICS_ALONE if alone else DYNAMICS
+    columns = by_id.reindex(ids.astype(str))[[name for name in wanted if name in by_id]]
     try:
         columns = columns.astype(float)
     except (TypeError, ValueError):
@@ -94,6 +108,8 @@ def read_dynamics(dynamics: Any, ids: np.ndarray) -> pd.DataFrame:
     confidence = columns["confidence"].to_numpy(float)
     if ((confidence < 0) | (confidence > 1)).any():
         raise argument_error("dynamics", "with confidences from 0 to 1", "other values")
+    if "n" in columns:
+        columns["n"] = columns["n"].astype(int)
     return columns.set_axis(pd.Index(ids, name="item"))
 
 

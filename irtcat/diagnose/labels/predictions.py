@@ -11,6 +11,10 @@ MISSING = -1
 """Code of a missing prediction in a crowd."""
 
 
+TINY = 1e-12
+"""Keeps the share of a class that nobody predicts above 0."""
+
+
 class Predictions(NamedTuple):
     """Out-of-sample predictions of a crowd.
 
@@ -65,7 +69,7 @@ class Predictions(NamedTuple):
         """Columns of evidence on each label; see `irtcat.diagnose.labels.rank`."""
         at = np.arange(len(self.labels)), self.labels
         columns = {"p_other_class": 1 - model.right_label(self.mean)[at]}
-        relative = self.mean / self.mean.mean(axis=0)
+        relative = self.mean / np.maximum(self.mean.mean(axis=0), TINY)
         relative /= relative.sum(axis=1, keepdims=True)
         columns["margin"] = (relative - _largest_other(relative))[at]
         if self.confidence is not None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import InputError, argument_error, check_ids, check_unique
+from irtcat._common.checks import InputError, argument_error, check_ids, check_unique, shorten
 from irtcat._common.types import IntArray
 from irtcat.training.learners import is_estimator, name_of
 
@@ -54,8 +54,8 @@ def _length(values: Any) -> int:
         raise argument_error("data", must, type(values).__name__) from None
 
 
-def read_labels(y: Any) -> tuple[IntArray, np.ndarray]:
-    """Label codes, and the sorted labels."""
+def read_labels(y: Any, names: Any = None) -> tuple[IntArray, np.ndarray]:
+    """Label codes, and the classes: as named, else the sorted labels."""
     values = np.asarray(y)
     if values.ndim != 1 or not len(values):
         raise argument_error("labels", "one label per item", f"shape {values.shape}")
@@ -63,12 +63,35 @@ def read_labels(y: Any) -> tuple[IntArray, np.ndarray]:
     if (absent := np.asarray(pd.isna(np.asarray(y, dtype=object)))).any():
         got = f"none for item {int(np.argmax(absent)) + 1}"
         raise argument_error("labels", "one label per item, none missing", got)
+    if names is not None:
+        return _codes_of(values, _read_classes(names))
     try:
         classes, codes = np.unique(values, return_inverse=True)
     except TypeError:
         raise argument_error("labels", "labels of one type", "several types") from None
     if len(classes) < 2:
         raise InputError(f"The labels must be of at least two classes. Got only {classes[0]}.")
+    return codes.astype(np.int64), classes
+
+
+def _read_classes(names: Any) -> np.ndarray:
+    """The classes as the user names them, each once."""
+    classes = np.asarray(names)
+    if isinstance(names, range):
+        classes = np.arange(names.start, names.stop, names.step)
+    if classes.ndim != 1 or len(classes) < 2 or not pd.Index(classes).is_unique:
+        raise argument_error("classes", "a list of at least two classes, each once", names)
+    return classes
+
+
+def _codes_of(labels: np.ndarray, classes: np.ndarray) -> tuple[IntArray, np.ndarray]:
+    """Label codes by the classes, each of which must be one of them."""
+    codes = pd.Index(classes).get_indexer(pd.Index(labels))
+    if (codes < 0).any():
+        first = int(np.argmax(codes < 0))
+        must = f"of the classes {shorten(classes.tolist())}"
+        got = f"{shorten(labels[first])} for item {first + 1}"
+        raise argument_error("labels", must, got, "Or name all classes with `classes`.")
     return codes.astype(np.int64), classes
 
 

@@ -42,7 +42,7 @@ class Crowd:
 
     Attributes:
         item_ids: the items.
-        classes: the labels that occur, sorted.
+        classes: the sorted labels, or the classes as they were named.
         labels: index in ``classes`` of each item's label.
         predictions: members x items, indices in ``classes``; -1 missing, -2 a label not in
             ``classes``.
@@ -283,6 +283,7 @@ def from_predictions(
     predictions: Any,
     labels: Any,
     *,
+    classes: Any = None,
     trained_on: Any = None,
     item_ids: Any = None,
     members: pd.DataFrame | None = None,
@@ -291,11 +292,13 @@ def from_predictions(
 
     Args:
         predictions: members x items of labels (None or NaN: missing); members x items x classes of
-            probabilities in the order of the sorted labels; or paths of files, one per member,
+            probabilities, which sum to 1 for each item; or paths of files, one per member,
             whose names are the members' ids: ``.npy`` with such a row, or ``.csv`` with columns
             item and prediction and, optionally, probability (of the item's label) and trained
             (0/1).
         labels: one label per item.
+        classes: the classes in the order of the probabilities, also those that no label has; by
+            default the sorted labels.
         trained_on: members x items, true where the member was trained on the item; by default
             none (or the column of the files).
         item_ids: ids of the items; i1, i2, … by default.
@@ -309,9 +312,9 @@ def from_predictions(
         >>> crowd.responses().to_numpy().tolist()
         [[1.0, 1.0], [0.0, nan]]
     """
-    codes, classes = read_labels(labels)
+    codes, all_classes = read_labels(labels, classes)
     ids = read_item_ids(item_ids, len(codes))
-    read = read_predictions(predictions, codes, classes, ids)
+    read = read_predictions(predictions, codes, all_classes, ids)
     trained = read.trained
     if trained_on is not None:
         trained = np.asarray(trained_on)
@@ -329,7 +332,7 @@ def from_predictions(
     table.index = pd.Index(read.names, dtype=object, name="subject")
     return Crowd(
         item_ids=ids,
-        classes=classes,
+        classes=all_classes,
         labels=codes,
         predictions=read.predictions,
         trained_on=np.packbits(trained, axis=1),

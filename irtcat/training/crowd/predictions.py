@@ -15,6 +15,9 @@ from irtcat._files.archives import read_npy
 from irtcat.io.text import column_numbers, read_table
 from irtcat.training.learners import NONE, TOLERANCE, encode, gold_of
 
+MAX_OFF = 0.01
+"""Float16 probabilities of a thousand classes sum to 1 within this."""
+
 
 class Predictions(NamedTuple):
     """The members' predictions.
@@ -59,6 +62,29 @@ def read_predictions(
     return Predictions(names, codes, trained, gold, probabilities)
 
 
+def class_probabilities(name: str, array: np.ndarray) -> FloatArray:
+    """Probabilities of classes (last axis), in single precision.
+
+    Raises:
+        InputError: for numbers out of range, or that do not sum to 1.
+    """
+    if array.dtype.kind not in "biufO":
+        raise argument_error(name, "probabilities from 0 to 1", array.dtype)
+    try:
+        probabilities = array.astype(np.float32)
+    except (TypeError, ValueError):
+        raise argument_error(name, "probabilities from 0 to 1", "other values") from None
+    if ((probabilities < -TOLERANCE) | (probabilities > 1 + TOLERANCE)).any():
+        got = f"{np.nanmin(probabilities):g} to {np.nanmax(probabilities):g}"
+        raise argument_error(name, "probabilities from 0 to 1", got, "Apply the softmax to logits.")
+    sums = probabilities.sum(axis=-1)
+    if (off := np.abs(sums - 1) > MAX_OFF).any():
+        got = f"a sum of {sums[off].flat[0]:.4g} in row {np.argwhere(off)[0, -1] + 1}"
+        advice = "Divide each row by its sum if the classes exclude each other."
+        raise argument_error(name, "probabilities that sum to 1", got, advice)
+    return probabilities
+
+
 def _objects(rows: Any) -> np.ndarray:
     """Nested lists as an array; as objects if NumPy would convert numbers to text."""
     try:
@@ -73,17 +99,11 @@ def _objects(rows: Any) -> np.ndarray:
 def _probabilities(array: np.ndarray, classes: np.ndarray) -> tuple[FloatArray, IntArray]:
     """Probabilities (... x classes) and likeliest labels; rows with NaN are missing."""
     if array.shape[-1] != len(classes):
-        raise argument_error("predictions", f"of {len(classes)} classes", f"{array.shape[-1]}")
-    if array.dtype.kind not in "biufO":
-        raise argument_error("predictions", "probabilities from 0 to 1", array.dtype)
-    try:
-        probabilities = array.astype(np.float32)
-    except (TypeError, ValueError):
-        raise argument_error("predictions", "probabilities from 0 to 1", "other values") from None
+        must = f"of {len(classes)} classes, as there are labels"
+        advice = "Name the classes of all columns, in their order, with `classes`."
+        raise argument_error("predictions", must, f"{array.shape[-1]} columns", advice)
+    probabilities = class_probabilities("predictions", array)
     missing = np.isnan(probabilities).any(axis=-1)
-    if ((probabilities < -TOLERANCE) | (probabilities > 1 + TOLERANCE)).any():
-        got = f"{np.nanmin(probabilities):g} to {np.nanmax(probabilities):g}"
-        raise argument_error("predictions", "probabilities from 0 to 1", got)
     probabilities[missing] = np.nan
     codes = np.where(missing, NONE, np.nan_to_num(probabilities).argmax(axis=-1))
     return probabilities, codes.astype(np.int32)

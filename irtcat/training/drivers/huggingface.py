@@ -240,8 +240,9 @@ class GRPOMixin(SourceMixin):
         source: a `Selector`, or else a `Filtered` or `Curriculum`, which do not use the rewards.
         ids: the item id of each row of ``train_dataset``; by default row k is item k.
         reward: which of the reward functions says whether a completion is right: its position.
-        success: turns its rewards (an array) into numbers from 0 to 1, such as ``lambda r: r > 0``;
-            by default they are used unchanged. None and NaN are left out.
+        success: turns its rewards (an array) into numbers in the selector's ``reward_range`` (0 to
+            1), such as ``lambda r: r > 0``; by default they are used unchanged. None and NaN are
+            left out.
 
     Raises:
         InputError: for a data set without rows to choose from, a reward that is not a function, or
@@ -272,6 +273,7 @@ class GRPOMixin(SourceMixin):
         self._irt_success = success
         if not isinstance(source, Selector):
             return
+        self._irt_range = source.reward_range
         function = self.reward_funcs[reward]
         if isinstance(function, torch.nn.Module) or not callable(function):
             raise argument_error("reward", "the position of a function", type(function).__name__)
@@ -326,11 +328,13 @@ class GRPOMixin(SourceMixin):
         values = np.array([np.nan if value is None else float(value) for value in rewards])
         scores = values if self._irt_success is None else self._irt_success(values)
         scores = np.where(np.isnan(values), np.nan, np.asarray(scores, float))
-        outside = scores[(scores < 0) | (scores > 1)]
+        low, high = self._irt_range
+        outside = scores[(scores < low) | (scores > high)]
         if len(outside):
             raise InputError(
-                f"Rewards must be from 0 to 1 to count as successes. Got {outside[0]:g}. "
-                "Pass `success`, such as lambda rewards: rewards > 0."
+                f"Rewards must be from {low:g} to {high:g} to count as successes. Got "
+                f"{outside[0]:g}. Pass `success`, such as lambda rewards: rewards > 0, or a "
+                "selector with another `reward_range`."
             )
         self._irt_answers.append((np.asarray(rows, int), scores))
 
@@ -342,10 +346,8 @@ class GRPOMixin(SourceMixin):
             return
         rows, scores = (np.concatenate(parts) for parts in zip(*everything, strict=True))
         rows, scores = rows[~np.isnan(scores)], scores[~np.isnan(scores)]
-        prompts, group = np.unique(rows, return_inverse=True)
-        if len(prompts):
-            sums, counts = np.bincount(group, scores), np.bincount(group)
-            self._irt_sampler.batches.feed(sums, prompts, counts)
+        if len(rows):
+            self._irt_sampler.batches.feed_rollouts(scores, rows)
 
 
 class _Feedback(TrainerCallback):

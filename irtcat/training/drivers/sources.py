@@ -111,6 +111,11 @@ class Source(abc.ABC):
     def update(self, answers: np.ndarray, rows: IntArray, trials: np.ndarray | None) -> None:
         """Record answers."""
 
+    def rollouts(self, rewards: np.ndarray, rows: IntArray) -> None:
+        """Record the reward of each rollout, with the row of its prompt."""
+        kind = type(self.original).__name__
+        raise InputError(f"Rewards of rollouts update a Selector. Got a {kind}.")
+
 
 class _Filter(Source):
     counts = False
@@ -243,6 +248,10 @@ class _Selector(Source):
 
     def update(self, answers: np.ndarray, rows: IntArray, trials: np.ndarray | None) -> None:
         self._selector.update(np.asarray(self._names)[self._map.items_of(rows)], answers, trials)
+
+    def rollouts(self, rewards: np.ndarray, rows: IntArray) -> None:
+        names = np.asarray(self._names)[self._map.items_of(rows)]
+        self._selector.update_rollouts(names, rewards)
 
 
 def source_of(

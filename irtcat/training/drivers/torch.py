@@ -234,6 +234,13 @@ class _Shares:
         """`update` with answers that are the same in all processes: nothing is gathered."""
         self._source.update(np.asarray(answers, float), np.asarray(positions, int), trials)
 
+    def feed_rollouts(self, rewards: Any, positions: Any) -> None:
+        """Update the selector with the reward of each rollout and the row of its prompt.
+
+        Rewards are those of all processes: nothing is gathered (see `Selector.update_rollouts`).
+        """
+        self._source.rollouts(np.asarray(rewards, float), np.asarray(positions, int))
+
     def state_at(self, used: int) -> dict[str, Any]:
         """The state after all processes used that many examples of the epoch in progress."""
         return self._state(min(used, self._taken))

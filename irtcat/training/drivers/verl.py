@@ -33,7 +33,7 @@ except ImportError:  # another version of verl
 
 __all__ = ["PromptSampler"]
 
-OPTIONS = ("rule", "target", "explore", "bonus", "seed")
+OPTIONS = ("rule", "target", "explore", "bonus", "rest", "reward_range", "seed")
 """Options of `Selector` that the configuration may set."""
 
 
@@ -42,10 +42,11 @@ class PromptSampler(Base):
 
     A prompt is known by the data source and ``extra_info.index`` of its row, as verl's
     preprocessing scripts write them. The options of the selector are entries of ``data.sampler``:
-    rule, target, explore, bonus, seed; ``bank`` names a file of difficulties by
+    rule, target, explore, bonus, rest, reward_range, seed; ``bank`` names a file of difficulties by
     ``data_source/index`` (see `ItemBank.save`), and ``success_above`` a score above which an answer
     is right (by default ``acc`` if the reward function returns it, else the score itself, which
-    must be from 0 to 1).
+    must be in ``reward_range``, from 0 to 1). The selector learns from the scores of all rollouts,
+    hence also which prompts have groups without a gradient.
 
     Args:
         data_source: verl's data set of prompts.
@@ -66,6 +67,8 @@ class PromptSampler(Base):
             keywords: dict[str, Any] = {
                 name: options[name] for name in OPTIONS if options.get(name) is not None
             }
+            if "reward_range" in keywords:  # a list of the configuration
+                keywords["reward_range"] = tuple(keywords["reward_range"])
             selector = Selector(_items(options.get("bank"), self._ids), **keywords)
         self.selector = selector
         block = data_config.get("gen_batch_size") or data_config.get("train_batch_size")
@@ -84,24 +87,24 @@ class PromptSampler(Base):
         """Learn from the scores of a batch, a verl ``DataProto`` after its rewards."""
         texts = batch.non_tensor_batch
         names = _names(texts["data_source"], texts["index"])
-        scores = self._scores(batch)
         rows = np.array([self._row[name] for name in names])
-        prompts, group = np.unique(rows, return_inverse=True)
-        self._sampler.feed(np.bincount(group, scores), prompts, np.bincount(group))
+        self._sampler.feed_rollouts(self._scores(batch), rows)
 
     def _scores(self, batch: Any) -> np.ndarray:
-        """Whether each answer is right, or its score from 0 to 1."""
+        """Whether each answer is right, or its score."""
+        low, high = self.selector.reward_range
         if self._success_above is None and "acc" in batch.non_tensor_batch:
-            scores = np.asarray(batch.non_tensor_batch["acc"], float)
+            acc = np.asarray(batch.non_tensor_batch["acc"], float)
+            scores = low + (high - low) * acc
         else:
             scores = batch.batch["token_level_scores"].sum(-1).double().cpu().numpy()
         if self._success_above is not None:
-            return (scores > float(self._success_above)).astype(float)
-        outside = scores[~((scores >= 0) & (scores <= 1))]
+            return np.where(scores > float(self._success_above), high, low)
+        outside = scores[~((scores >= low) & (scores <= high))]
         if len(outside):
             raise InputError(
-                f"Scores must be from 0 to 1 to count as successes. Got {outside[0]:g}. "
-                "Set data.sampler.success_above."
+                f"Scores must be from {low:g} to {high:g} to count as successes. Got "
+                f"{outside[0]:g}. Set data.sampler.success_above or data.sampler.reward_range."
             )
         return scores
 

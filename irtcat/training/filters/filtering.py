@@ -9,6 +9,7 @@
 | lb | b > tau | hard |
 | pclb | pc > tau | easy |
 | random | a sample | any (the control) |
+| between | low <= pc <= high | a band of pass rates |
 
 b is the difficulty in a bank, pc the proportion of the crowd that is correct. Items of a bank whose
 difficulty is not determined (see `irtcat.ItemBank.determined`) get the b that their proportion
@@ -20,7 +21,7 @@ and ``pcub`` keep opposite ends.
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from irtcat._common.checks import InputError, argument_error, check_choice, chec
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.responses import Responses
-from irtcat.selection.filters import RULES
+from irtcat.selection.filters import RULES, Band, Rule
 from irtcat.training.filters.files import RowsWritten, write_ids, write_rows
 from irtcat.training.filters.items import (
     SHARE_COLUMNS,
@@ -44,7 +45,7 @@ from irtcat.training.filters.items import (
 )
 from irtcat.training.rows import columns_of, find_kind, rows_at
 
-RANDOM = "random"
+RANDOM, BETWEEN = "random", "between"
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,14 +54,16 @@ class Filtered:
 
     Attributes:
         rule: name of the rule.
-        tau: the threshold passed or computed; NaN for a random sample, and if each class has its
-            own (see ``bounds``).
+        tau: the threshold passed or computed; NaN for a random sample or a band, and if each class
+            has its own (see ``bounds``).
         indices: positions of the kept items, ascending.
-        table: one row per item in input order: value (|b|, b or pc), kept, class if the filter
-            was balanced, and flag ("no value": never kept).
+        table: one row per item in input order: value (|b|, b, pc or the column), kept, class if the
+            filter was balanced, and flag ("no value": never kept).
         bounds: one row per class ("all" if the filter was not balanced): n with a value, kept,
             tau, and tied, the number left out with the value of the last item kept.
         seed: seed of a random sample.
+        between: the bounds of a band; None for other rules.
+        column: the column that was named; None for that of the rule.
 
     Example:
         >>> bank = ItemBank.from_parameters(b=[-2.0, -0.1, 0.3, 1.8])
@@ -79,13 +82,19 @@ class Filtered:
     table: pd.DataFrame
     bounds: pd.DataFrame
     seed: int
+    between: tuple[float, float] | None = None
+    column: str | None = None
 
     def __len__(self) -> int:
         return len(self.indices)
 
     def __repr__(self) -> str:
-        tau = "" if np.isnan(self.tau) else f", tau = {self.tau:g}"
-        return f"Filtered({len(self)} of {len(self.table)} items by {self.rule}{tau})"
+        text = "" if np.isnan(self.tau) else f", tau = {self.tau:g}"
+        if self.between is not None:
+            low, high = self.between
+            text = f", from {low:g} to {high:g}"
+        rule = f"{self.rule} of {self.column}" if self.column else self.rule
+        return f"Filtered({len(self)} of {len(self.table)} items by {rule}{text})"
 
     @property
     def item_ids(self) -> np.ndarray:
@@ -186,33 +195,39 @@ class Filtered:
 
 def apply(
     items: Any,
-    rule: str,
+    rule: str | None = None,
     *,
     tau: float | None = None,
     keep: float | None = None,
+    between: tuple[float, float] | None = None,
+    column: str | None = None,
     balanced_by: Any = None,
     seed: int = 0,
 ) -> Filtered:
-    """Keep the items on one side of a threshold, which is passed or computed.
+    """Keep the items on one side of a threshold, which is passed or computed, or in a band.
 
     With ``keep`` the items are taken in order of the rule's value (``avi``: the smallest |b|
     first); ties go to the earlier item. Balanced filters take equal numbers of each class: with
     ``keep`` as equal as class sizes allow, the first classes by name one more if it does not
     divide; with ``tau`` as many as the class with the fewest on the kept side, those farthest from
-    tau.
+    tau, and with ``between`` those nearest the middle of the band.
 
     Args:
         items: a bank; a table indexed by item (or with a column ``item``) with columns ``b`` or
-            ``pc`` (or ``proportion_correct``, ``share``); or responses, whose proportions correct
-            are pc. pc is from 0 to 1. NaN: no value; the item is flagged and never kept. So are
-            items of the table of a bank whose b is NaN because it is not determined: pass the bank,
-            in which they have the b of their share right. A table is a
-            pandas or polars DataFrame, an Arrow table or a Hugging Face Dataset, such as the
+            ``pc`` (or ``proportion_correct``, ``share``, ``pass_rate``, ``solve_rate``); or
+            responses, whose proportions correct are pc. pc is from 0 to 1. NaN: no value; the item
+            is flagged and never kept. So are items of the table of a bank whose b is NaN because it
+            is not determined: pass the bank, in which they have the b of their share right. A table
+            is a pandas or polars DataFrame, an Arrow table or a Hugging Face Dataset, such as the
             training data with a column of difficulties; items without ids are the rows' numbers.
-        rule: one of `RULES`, or "random".
+        rule: one of `RULES`, or "random". ``ub`` and ``pclb`` keep the easiest, ``lb`` and ``pcub``
+            the hardest items: their names say which number is bounded. None with ``between``.
         tau: the threshold; the comparison is strict.
         keep: instead of tau, the number to keep: a whole number from 1, or a share (a float above
             0, up to 1.0) of the items with a value, rounded, at least one.
+        between: instead of a rule, the lowest and the highest pc to keep, such as (.2, .8).
+        column: the column to compare instead of b or pc, such as "length" or "loss": of the table,
+            the bank or the metadata of the responses.
         balanced_by: each item's class: a column of the table or of the bank's metadata, a Series
             or mapping by id, or a list in the items' order. Items without a class form one.
         seed: seed of the rule "random".
@@ -221,8 +236,9 @@ def apply(
         The kept items; ``indices`` index the training data if it has the order of the items.
 
     Raises:
-        InputError: for both or neither of tau and keep, a number out of range, items without the
-            values that the rule needs, or a threshold that leaves no item of a class.
+        InputError: unless exactly one of tau, keep and between is passed, or for a number out of
+            range, items without the values that the rule needs, or a threshold that leaves no item
+            of a class.
 
     Example:
         >>> bank = ItemBank.from_parameters(b=[-2.0, -0.1, 0.3, 1.8], item_ids=list("wxyz"))
@@ -230,6 +246,8 @@ def apply(
         Filtered(2 of 4 items by ub, tau = 0.3)
         >>> apply(bank, "lb", tau=0).item_ids.tolist()
         ['y', 'z']
+        >>> apply(pd.DataFrame({"pass_rate": [0.1, 0.2, 0.6, 1.0]}), between=(0.2, 0.8))
+        Filtered(2 of 4 items by between, from 0.2 to 0.8)
         >>> apply(bank, "ub", keep=2, balanced_by=["cat", "cat", "dog", "dog"]).indices.tolist()
         [0, 2]
 
@@ -237,54 +255,82 @@ def apply(
         Lalor, Wu & Yu (2019), Learning latent parameters without human response patterns, EMNLP,
         section on filtering; Lalor et al. (2024), EACL tutorial, slide "Data set filtering".
     """
-    check_choice("rule", rule, (*RULES, RANDOM))
     check_count("seed", seed, 0)
-    _check_amount(rule, tau, keep)
+    row: Rule | Band | None
+    if between is not None:
+        rule, row = BETWEEN, _read_band(rule, tau, keep, between, column)
+    else:
+        check_choice("rule", rule, (*RULES, RANDOM))
+        assert rule is not None
+        _check_amount(rule, tau, keep, column)
+        row = RULES.get(rule)
     if not isinstance(items, ItemBank | Responses):
         classes = (balanced_by,) if isinstance(balanced_by, str) else ()
-        table = columns_of(items, ("item", "b", *SHARE_COLUMNS, *classes))
+        named = (column,) if column is not None else ()
+        table = columns_of(items, ("item", "b", *SHARE_COLUMNS, *classes, *named))
         items = items if table is None else table
-    candidates = read_classes(read_items(items, RULES.get(rule), rule), items, balanced_by)
+    candidates = read_classes(read_items(items, row, rule, column), items, balanced_by)
     balanced = balanced_by is not None
-    if rule == RANDOM:
+    if row is None:
         pool = np.ones(len(candidates.ids), bool)
         quotas = quotas_of(candidates, pool, _n_kept(keep, len(pool)))
         return _random_sample(candidates, pool, quotas, seed, balanced)
-    row = RULES[rule]
     usable = np.isfinite(candidates.value)
     if not usable.any():
-        statistic = "pc" if row.statistic == "pc" else "b"
+        statistic = column or ("pc" if row.statistic == "pc" else "b")
         raise InputError(
             f"The `items` argument must have a value of {statistic} for one item or more. "
             f"Got {len(usable)} items without one."
         )
-    if tau is None:
+    if keep is not None:
         pool = usable
         quotas = quotas_of(candidates, pool, _n_kept(keep, int(usable.sum())))
     else:
-        pool = row.passes(candidates.value, tau)
-        quotas = _quotas_at(tau, candidates, usable, pool, balanced)
+        pool = row.passes(candidates.value, np.nan if tau is None else tau)
+        limits = ("tau", f"{tau:g}") if isinstance(row, Rule) else ("between", f"{between}")
+        quotas = _quotas_at(limits, candidates, usable, pool, balanced)
     chosen = lowest_cost(candidates, pool, row.cost(candidates.value), quotas)
-    bounds = bounds_of(candidates, usable, chosen, row, tau)
+    bounds = bounds_of(candidates, usable, chosen, row if isinstance(row, Rule) else None, tau)
     threshold = np.nan if tau is None else float(tau)
-    if tau is None and not balanced:
+    if keep is not None and not balanced:
         threshold = float(bounds["tau"].iloc[0])
-    return _filtered(rule, threshold, candidates, chosen, usable, bounds, seed, balanced)
+    found = _filtered(rule, threshold, candidates, chosen, usable, bounds, seed, balanced)
+    band = (row.low, row.high) if isinstance(row, Band) else None
+    return replace(found, between=band, column=column)
 
 
-def _check_amount(rule: str, tau: Any, keep: Any) -> None:
+def _read_band(rule: Any, tau: Any, keep: Any, between: Any, column: str | None) -> Band:
+    """The band between two bounds."""
+    for name, value in (("rule", rule), ("tau", tau), ("keep", keep)):
+        if value is not None:
+            raise argument_error(name, "None with `between`, which says what is kept", value)
+    bounds = tuple(between) if isinstance(between, (tuple, list)) else ()
+    must = "two finite numbers, the lower one first"
+    if len(bounds) != 2 or not all(map(is_number, bounds)) or not bounds[0] <= bounds[1]:
+        raise argument_error("between", must, between)
+    if column is None and not 0 <= bounds[0] <= bounds[1] <= 1:
+        advice = "Name another column with `column`."
+        raise argument_error(
+            "between", "two shares from 0 to 1, such as .2 and .8", between, advice
+        )
+    return Band(float(bounds[0]), float(bounds[1]))
+
+
+def _check_amount(rule: str, tau: Any, keep: Any, column: str | None) -> None:
     """Raise unless exactly one of tau and keep is passed, and valid."""
+    if rule == RANDOM and column is not None:
+        raise argument_error("column", "None for a random sample", column)
     if rule == RANDOM and tau is not None:
         raise argument_error("tau", "None for a random sample", tau, "Pass keep instead.")
     if (tau is None) == (keep is None):
         raise InputError(
-            "Pass either the `tau` argument or the `keep` argument. "
+            "Pass one of the arguments `tau`, `keep` and `between`. "
             f"Got {'neither' if tau is None else 'both'}."
         )
     if tau is not None:
         if not is_number(tau):
             raise argument_error("tau", "a finite number", tau)
-        if RULES[rule].statistic == "pc" and not 0 <= tau <= 1:
+        if column is None and RULES[rule].statistic == "pc" and not 0 <= tau <= 1:
             raise argument_error("tau", "a share from 0 to 1", tau)
 
 
@@ -299,9 +345,17 @@ def _n_kept(keep: Any, n: int) -> int:
 
 
 def _quotas_at(
-    tau: float, items: Items, usable: BoolArray, pool: BoolArray, balanced: bool
+    limits: tuple[str, str], items: Items, usable: BoolArray, pool: BoolArray, balanced: bool
 ) -> IntArray:
-    """Number of items of each class to keep, of those on the kept side of tau."""
+    """Number of items of each class to keep, of those in the pool.
+
+    Args:
+        limits: name and value of the argument that limits the pool, for messages.
+        items: with their classes.
+        usable: items with a value.
+        pool: items that pass.
+        balanced: whether classes count.
+    """
     passing = np.bincount(items.codes[pool], minlength=len(items.classes))
     present = np.bincount(items.codes[usable], minlength=len(items.classes)) > 0
     if (passing[present] == 0).any():
@@ -309,8 +363,8 @@ def _quotas_at(
         values = items.value[usable & (items.codes == items.classes.index(empty))]
         of_class = f" of class {empty!r}" if balanced else ""
         raise argument_error(
-            "tau", f"a threshold that leaves an item{of_class}",
-            f"{tau:g}, and the values are from {values.min():.4g} to {values.max():.4g}",
+            limits[0], f"set so that it leaves an item{of_class}",
+            f"{limits[1]}, and the values are from {values.min():.4g} to {values.max():.4g}",
         )  # fmt: skip
     return np.where(present, passing[present].min(), 0) if balanced else passing
 

@@ -11,11 +11,11 @@ from irtcat._common.id_index import first_repeated
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank, one_ability, ranking
 from irtcat.responses import Responses
-from irtcat.selection.filters import Rule
+from irtcat.selection.filters import Band, Rule
 from irtcat.selection.request import item_values, read_groups
 from irtcat.selection.task import share_right
 
-SHARE_COLUMNS = ("pc", "proportion_correct", "share")
+SHARE_COLUMNS = ("pc", "proportion_correct", "share", "pass_rate", "solve_rate")
 ALL = "all"
 
 
@@ -25,7 +25,7 @@ class Items:
 
     Attributes:
         ids: unique ids of the items.
-        value: |b|, b or pc.
+        value: |b|, b or pc, or the column that the user named.
         codes: code of each item's class.
         classes: names of the classes.
     """
@@ -36,20 +36,27 @@ class Items:
     classes: list[str]
 
 
-def read_items(items: Any, rule: Rule | None, name: str) -> Items:
+def read_items(items: Any, rule: Rule | Band | None, name: str, column: str | None) -> Items:
     """The items with the rule's value.
+
+    Args:
+        items: see `irtcat.training.filters.apply`.
+        rule: None for a random sample.
+        name: the rule's name, for messages.
+        column: the column to compare; None for that of the rule.
 
     Raises:
         InputError: if they do not have it, or an id repeats.
     """
     ids: Any
     if isinstance(items, ItemBank):
-        ids, value = items.item_ids, None if rule is None else _of_bank(items, rule, name)
+        ids, value = items.item_ids, None if rule is None else _of_bank(items, rule, name, column)
     elif isinstance(items, Responses):
-        ids, value = items.item_ids, None if rule is None else _of_responses(items, rule, name)
+        ids = items.item_ids
+        value = None if rule is None else _of_responses(items, rule, name, column)
     elif isinstance(items, pd.DataFrame):
         frame = items.set_index("item") if "item" in items.columns else items
-        ids, value = frame.index, None if rule is None else _of_frame(frame, rule, name)
+        ids, value = frame.index, None if rule is None else _of_frame(frame, rule, name, column)
     else:
         must = "an ItemBank, Responses or a table"
         raise argument_error("items", must, type(items).__name__)
@@ -63,14 +70,16 @@ def read_items(items: Any, rule: Rule | None, name: str) -> Items:
     if value is None or rule is None:
         value = np.full(len(index), np.nan)
     else:
-        _check_values(value, rule, index)
+        _check_values(value, rule, index, column)
         value = rule.statistic_of(value)
     return Items(index, value, np.zeros(len(index), int), [ALL])
 
 
-def _of_bank(bank: ItemBank, rule: Rule, name: str) -> FloatArray:
+def _of_bank(bank: ItemBank, rule: Rule | Band, name: str, column: str | None) -> FloatArray:
+    if column not in (None, "b"):
+        return _numbers(bank.to_frame(), column)
     one_ability(bank, f"the filter {name}")
-    if rule.statistic == "pc":
+    if column is None and rule.statistic == "pc":
         if "proportion_correct" not in bank.statistics:
             raise argument_error(
                 "items", "a bank that records proportions correct", "one without",
@@ -82,7 +91,11 @@ def _of_bank(bank: ItemBank, rule: Rule, name: str) -> FloatArray:
     return ranking(bank).b
 
 
-def _of_responses(responses: Responses, rule: Rule, name: str) -> FloatArray:
+def _of_responses(
+    responses: Responses, rule: Rule | Band, name: str, column: str | None
+) -> FloatArray:
+    if column is not None:
+        return _numbers(responses.items, column)
     if rule.statistic != "pc":
         raise argument_error(
             "items", f"a bank or a table with b for the filter {name}", "Responses",
@@ -91,15 +104,31 @@ def _of_responses(responses: Responses, rule: Rule, name: str) -> FloatArray:
     return share_right(responses)
 
 
-def _of_frame(frame: pd.DataFrame, rule: Rule, name: str) -> FloatArray:
+def _of_frame(frame: pd.DataFrame, rule: Rule | Band, name: str, column: str | None) -> FloatArray:
+    if column is not None:
+        return _numbers(frame, column)
     columns = SHARE_COLUMNS if rule.statistic == "pc" else ("b",)
     if len(repeated := frame.columns[frame.columns.duplicated()].intersection(list(columns))):
         raise argument_error("items", "a table with distinct columns", f"{repeated[0]} twice")
-    column = next((label for label in columns if label in frame.columns), None)
-    if column is None:
+    present = [label for label in columns if label in frame.columns]
+    if not present:
         have = ", ".join(map(str, frame.columns)) or "none"
         must = f"a table with a column {' or '.join(columns)} for the filter {name}"
-        raise argument_error("items", must, f"columns {have}")
+        advice = "Name another one with `column`."
+        raise argument_error("items", must, f"columns {have}", advice)
+    if len(present) > 1:
+        names = " and ".join(present)
+        raise InputError(f"The columns {names} could all be the share right. Choose with `column`.")
+    return _numbers(frame, present[0])
+
+
+def _numbers(frame: pd.DataFrame, column: str | None) -> FloatArray:
+    """The numbers of a column; NaN where missing."""
+    if column not in frame.columns:
+        have = ", ".join(map(str, frame.columns)) or "none"
+        raise argument_error("column", f"a column of the items ({have})", column)
+    if isinstance(frame[column], pd.DataFrame):
+        raise argument_error("items", "a table with distinct columns", f"{column} twice")
     numbers = pd.to_numeric(frame[column], errors="coerce")
     if len(invalid := frame.index[(numbers.isna() & frame[column].notna()).to_numpy()]):
         first = invalid[0]
@@ -108,10 +137,10 @@ def _of_frame(frame: pd.DataFrame, rule: Rule, name: str) -> FloatArray:
     return numbers.to_numpy(float)
 
 
-def _check_values(value: FloatArray, rule: Rule, ids: pd.Index) -> None:
-    """Raise for infinite difficulties and for shares outside [0, 1]."""
-    invalid, must = np.isinf(value), "finite difficulties"
-    if rule.statistic == "pc":
+def _check_values(value: FloatArray, rule: Rule | Band, ids: pd.Index, column: str | None) -> None:
+    """Raise for infinite values and for shares outside [0, 1]."""
+    invalid, must = np.isinf(value), "finite values" if column else "finite difficulties"
+    if column is None and rule.statistic == "pc":
         invalid, must = (value < 0) | (value > 1), "shares right from 0 to 1"
     if invalid.any():
         first = int(np.argmax(invalid))

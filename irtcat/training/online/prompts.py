@@ -110,8 +110,8 @@ class Prompts:
         right: successes so far.
         trials: rollouts so far.
         expected: successes that were expected.
-        trained: how much of the last step's training could reach the prompt: 4 s (1 - s) for a mean
-            score s, 0 if the group had no gradient.
+        trained: how much of the last step's training could reach the prompt: 4 times the variance
+            of the rewards, 0 if the group had no gradient.
         log_model: log probability of all its data, each step's by the belief before it.
         reverse: mean of the intercept if the prompt were solved by weak policies only.
         var_reverse: its variance.
@@ -228,8 +228,6 @@ class Prompts:
         self.trials[rows] += trials
         self.expected[rows] += expected
         self.log_model[rows] += log_model
-        share = right / trials
-        self.trained[rows] = 4 * share * (1 - share)
 
     def count_reverse(
         self,

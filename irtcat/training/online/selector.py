@@ -1,7 +1,7 @@
 """Online selection of prompts for reinforcement learning with verifiable rewards."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any
 
@@ -17,7 +17,7 @@ from irtcat._common.checks import (
     is_number,
 )
 from irtcat._common.registry import documented
-from irtcat._common.types import FloatArray, IntArray
+from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat._files.formats import FileFormat
 from irtcat.training.online.allocate import LEAST, allocate
 from irtcat.training.online.choice import UsefulnessTable, quick_scores, rested, sd_code, top
@@ -28,7 +28,7 @@ from irtcat.training.online.inputs import (
     read_quotas,
     read_topics,
 )
-from irtcat.training.online.moments import probability_moments
+from irtcat.training.online.moments import probability_moments, usefulness_moments
 from irtcat.training.online.past import Past
 from irtcat.training.online.policy import ABILITY, GAIN, TREND, TREND_NOISE, TREND_SD, Policy
 from irtcat.training.online.prompts import (
@@ -40,6 +40,7 @@ from irtcat.training.online.prompts import (
     residual_evidence,
 )
 from irtcat.training.online.rules import RULES
+from irtcat.training.online.spread import LEAST_SQUARES, Spread, sums_of_groups
 from irtcat.training.online.step import Linear, Locals, filter_batch, linearise
 
 ABILITY_SD = 2.0
@@ -95,6 +96,78 @@ REASONS = ("never solved", "solved by weaker policies only", "does not follow ab
 Z95 = 1.959964
 
 
+@dataclass(frozen=True)
+class Outcomes:
+    """What a step has brought, each prompt once.
+
+    Attributes:
+        rows: positions of the prompts.
+        right: sum of the rewards, as shares of their range.
+        trials: number of rollouts.
+        within: sum of squares within the groups; None if only the sums are known.
+        most: the same if all rewards had been the lowest or highest.
+        version: step of the selector at which the prompts were chosen.
+    """
+
+    rows: IntArray
+    right: FloatArray
+    trials: FloatArray
+    within: FloatArray | None
+    most: FloatArray | None
+    version: IntArray
+
+    @property
+    def has_gradient(self) -> BoolArray:
+        """Whether the rewards of each prompt differ, as far as it is known."""
+        if self.within is not None:
+            return self.within > LEAST_SQUARES
+        return (self.right > 0) & (self.right < self.trials)
+
+    @property
+    def strength(self) -> FloatArray:
+        """4 times the variance of the rewards of each prompt: 1 if half are right."""
+        share = self.right / self.trials
+        if self.within is None:
+            return 4 * share * (1 - share)
+        return 4 * self.within / self.trials
+
+    def used(self) -> "Outcomes":
+        """Those with rollouts."""
+        some = self.trials > 0
+        return Outcomes(
+            rows=self.rows[some],
+            right=self.right[some],
+            trials=self.trials[some],
+            within=None if self.within is None else self.within[some],
+            most=None if self.most is None else self.most[some],
+            version=self.version[some],
+        )
+
+    def pooled(self) -> "Outcomes":
+        """The outcomes of prompts that repeat, added up."""
+        unique, position = np.unique(self.rows, return_inverse=True)
+        n = len(unique)
+        if n == len(self.rows):
+            return self
+        version = np.zeros(n, np.int64)
+        version[position] = self.version
+        if (version[position] != self.version).any():
+            advice = "Pass those of each version in an update of its own."
+            raise argument_error("version", "one for each prompt", "two for one prompt", advice)
+
+        def total(values: FloatArray) -> FloatArray:
+            return np.bincount(position, values, n).astype(float)
+
+        return Outcomes(
+            rows=np.asarray(unique, np.int64),
+            right=total(self.right),
+            trials=total(self.trials),
+            within=None if self.within is None else total(self.within),
+            most=None if self.most is None else total(self.most),
+            version=version,
+        )
+
+
 @documented(RULES)
 class Selector:
     """Choose the prompts that are worth rollouts now, and learn from the outcomes.
@@ -113,6 +186,11 @@ class Selector:
 
     The scale: the mean log slope is 0, and so is the mean difficulty of all prompts, unless
     difficulties are passed, which then define it.
+
+    Rewards need not be 0 or 1. Pass those of all rollouts (prompts x rollouts), not only their
+    means: the usefulness of a prompt is multiplied by the share of the variance of right and wrong
+    answers that its rewards have within a group, estimated from its own groups and all others. A
+    prompt whose rollouts all get .5 has no gradient.
 
     {table}
 
@@ -136,6 +214,7 @@ class Selector:
             the prompt's last one, so that a choice is spread over all that is useful: prompts that
             were trained on lately teach less. 0: not at all. None: .3 of the steps that a pass over
             all prompts takes, at most 200.
+        reward_range: the lowest and the highest reward.
         seed: seed of all draws.
 
     Raises:
@@ -173,6 +252,7 @@ class Selector:
         explore: float = 0.05,
         bonus: float = 0.5,
         rest: float | None = None,
+        reward_range: tuple[float, float] = (0.0, 1.0),
         seed: int = 0,
     ) -> None:
         check_count("group_size", group_size, LEAST)
@@ -183,6 +263,7 @@ class Selector:
                 must = "a number between 0 and 1" if most == 1 else "a number of at least 0"
                 raise argument_error(name, must, value)
         check_count("seed", seed, 0)
+        self.reward_range = _read_range(reward_range)
         self._items = read_items(items)
         self._topics = read_topics(topics, self._items)
         self._quotas = read_quotas(quotas, self._topics)
@@ -202,6 +283,7 @@ class Selector:
         self._fingerprint = ""
         self._step = 0
         self._prompts = Prompts.start(self._items.n)
+        self._spread = Spread.start(self._items.n)
         self._policy = self._prior_policy()
         self._past = Past.start(len(self._policy.noise))
         self._ahead_cache: tuple[Policy, tuple[FloatArray, FloatArray, Past, FloatArray]] | None
@@ -347,7 +429,7 @@ class Selector:
         arrays += [x for x in (prior.b, prior.var_b, prior.alpha, prior.var_alpha) if x is not None]
         if self._topics is not None:
             arrays += [self._topics.code, self._topics.rows]
-        return self._prompts.n_bytes + sum(array.nbytes for array in arrays)
+        return self._prompts.n_bytes + self._spread.n_bytes + sum(array.nbytes for array in arrays)
 
     def next(self, n: int) -> np.ndarray:
         """The prompts of the next step: distinct ids, the most useful first.
@@ -396,6 +478,8 @@ class Selector:
         rng = self._rng if self._row.choice == "draw" else None
         arrays = (theta, self._slope, self._centre, self._sd_code)
         scores = quick_scores(*arrays, self._table, rng)
+        if not self._spread.is_equal:
+            scores *= self._spread.of().astype(np.float32)
         rest = self._rest_steps(n)
         if rest > 0:
             rested(scores, self._prompts.last, self._step + 1, rest)
@@ -451,36 +535,46 @@ class Selector:
         """Usefulness with the bonus, less for prompts that were trained on lately."""
         logit, sd, _, _ = self._logits(rows)
         mean, spread = self._table.moments(logit, sd)
-        score: FloatArray = mean + self.bonus * spread
+        score: FloatArray = (mean + self.bonus * spread) * self._spread.of(rows)
         if self._rest > 0:
             score = score * -np.expm1(-(self._step + 1 - self._prompts.last[rows]) / self._rest)
         return score
 
-    def update(self, ids: Any, successes: Any, trials: Any = None) -> None:
+    def update(self, ids: Any, successes: Any, trials: Any = None, *, version: Any = None) -> None:
         """Learn from the outcomes of one step of the policy.
 
         Args:
             ids: the prompts; those that repeat are pooled. None at all: a step without outcomes.
-            successes: with ``trials``, the number of right rollouts of each prompt (or their sum of
-                scores); without, its mean score in [0, 1] over ``group_size`` rollouts.
+            successes: the rewards, prompts x rollouts in ``reward_range`` (NaN: none; or a list of
+                rewards for each prompt); with ``trials``, the number of right rollouts of each
+                prompt (or their sum of scores); otherwise its mean score in [0, 1] over
+                ``group_size`` rollouts. Sums and means do not say how rewards differ in a group:
+                they count as of rewards of 0 and 1.
             trials: rollouts of each prompt, or one number; 0: the prompt has no outcome.
+            version: the policy that answered, where training is asynchronous: `step` when the
+                prompts were chosen, one number or one for each prompt. By default the latest.
 
         Raises:
-            InputError: for unknown ids, NaN, scores or counts out of range. Nothing is changed
-                then.
+            InputError: for unknown ids, NaN, scores, counts or versions out of range. Nothing is
+                changed then.
 
         Example:
             >>> selector = Selector(["easy", "hard"])
             >>> selector.update(["easy", "hard"], [7, 1], trials=8)
             >>> selector.predict()["p"].round(1).tolist()
             [0.8, 0.2]
+            >>> selector.update(["easy", "hard"], [[1.0, 1.0, 0.5, 1.0], [0.5, 0.5, 0.5, 0.5]])
+            >>> selector.history["mixed"].tolist()
+            [1.0, 0.5]
         """
-        rows, right, total = self._read_outcomes(ids, successes, trials)
+        outcomes = self._read_outcomes(ids, successes, trials, version).used()
+        rows = outcomes.rows
         step = self._step + 1
         ahead = self._policy.predicted()
-        record: dict[str, float] = {"step": step, "n": len(rows), "rollouts": float(total.sum())}
+        rollouts = float(outcomes.trials.sum())
+        record: dict[str, float] = {"step": step, "n": len(rows), "rollouts": rollouts}
         if len(rows):
-            record |= self._learn(ahead, rows, right, total, step)
+            record |= self._learn(ahead, outcomes, step)
         else:
             moments = ahead.moments
             self._past = self._past.predicted().updated(moments, moments)
@@ -498,15 +592,85 @@ class Selector:
         }
         self._rows.append(record)
 
-    def _learn(
-        self, ahead: Policy, rows: IntArray, right: FloatArray, trials: FloatArray, step: int
-    ) -> dict[str, float]:
-        """Update policy and prompts by a batch; what is worth recording."""
-        prompts, prior = self._prompts, self._items.prior
-        mean, cov, past, on_today = self._ahead
+    def update_rollouts(self, ids: Any, rewards: Any, *, version: Any = None) -> None:
+        """Learn from rewards as trainers have them: one after another, with the prompt of each.
+
+        Args:
+            ids: the prompt of each rollout.
+            rewards: the reward of each; NaN: none.
+            version: see `update`; one number or one for each rollout, the same for all rollouts of
+                a prompt.
+
+        Raises:
+            InputError: as for `update`.
+
+        Example:
+            >>> selector = Selector(["a", "b"])
+            >>> selector.update_rollouts(["a", "a", "b", "b"], [1, 0, 0.5, 0.5])
+            >>> selector.history[["n", "rollouts", "mixed"]].to_numpy().tolist()
+            [[2.0, 4.0, 0.5]]
+        """
+        rows = self._find(ids)
+        values = _numbers("rewards", rewards, len(rows))
+        unique, group = np.unique(rows, return_inverse=True)
+        counts = np.bincount(group, minlength=len(unique))
+        order = np.argsort(group, kind="stable")
+        place = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        matrix = np.full((len(unique), counts.max(initial=1)), np.nan)
+        matrix[group[order], place] = values[order]
+        if version is not None and np.ndim(version):
+            versions = _numbers("version", version, len(rows))
+            first = np.full(len(unique), -1.0)
+            first[group] = versions
+            if (first[group] != versions).any():
+                name = brief(self._items.names[rows[int(np.argmax(first[group] != versions))]])
+                advice = "Pass those of each version in an update of its own."
+                raise argument_error("version", "one for each prompt", f"two for {name}", advice)
+            version = first
+        self.update(self._items.names[unique], matrix, version=version)
+
+    def gradient_probability(self, ids: Any) -> FloatArray:
+        """Probability that the rewards of a group differ: ``E[1 - p^G - (1 - p)^G]``.
+
+        For rewards other than 0 and 1 it is multiplied by the spread of the prompt.
+        """
+        rows = self._find(ids)
+        logit, sd, _, _ = self._logits(rows)
+        curve = RULES["mixed"].curve
+        mixed, _ = usefulness_moments(logit, sd, lambda p: curve(p, self.group_size, self.target))
+        return mixed * self._spread.of(rows)
+
+    def _level_of(
+        self, rows: IntArray, version: IntArray, local: Locals
+    ) -> tuple[FloatArray, FloatArray, Locals]:
+        """How the policy's state enters the logits of prompts, and what is subtracted.
+
+        Answers of an older policy depend on the ability of its step: the regression of that ability
+        on the state of today, and what it leaves.
+        """
         loading = self._loading(rows)
         offset = np.full(len(rows), self._items.centre)
-        local = self._belief(rows, step)
+        older = np.flatnonzero(version < self._step)
+        if not len(older):
+            return loading, offset, local
+        mean, _, past, on_today = self._ahead
+        then = version[older] + 1
+        theta = np.array([self._rows[step - 1]["theta"] for step in then]) + past.shift[then]
+        gain = on_today[then]
+        loading[older, ABILITY] -= 1.0
+        loading[older] += gain
+        offset[older] -= theta - gain @ mean
+        var_e = local.var_e.copy()
+        rest = past.var[then] - np.einsum("ij,ij->i", gain, past.cross[then])
+        var_e[older] += np.maximum(rest, 0.0)
+        return loading, offset, replace(local, var_e=var_e)
+
+    def _learn(self, ahead: Policy, outcomes: Outcomes, step: int) -> dict[str, float]:
+        """Update policy and prompts by a batch; what is worth recording."""
+        prompts, prior = self._prompts, self._items.prior
+        rows, right, trials = outcomes.rows, outcomes.right, outcomes.trials
+        mean, cov, past, on_today = self._ahead
+        loading, offset, local = self._level_of(rows, outcomes.version, self._belief(rows, step))
         result = filter_batch(mean, cov, loading, offset, local, right, trials)
         after = ahead.updated(result.precision, result.shift)
         is_new = prompts.last[rows] < 0
@@ -538,6 +702,9 @@ class Selector:
         prompts.store(rows, local_after, result.tie, step)
         self._policy, self._past = after, past.updated((mean, cov), after.moments)
         prompts.count(rows, right, trials, p * trials, result.log_cavity)
+        prompts.trained[rows] = outcomes.strength
+        if outcomes.within is not None and outcomes.most is not None:
+            self._spread.add(rows, outcomes.within, outcomes.most)
         prompts.broken[rows] = _broken(prompts.evidence(rows), BROKEN_PRIOR).sum(axis=1)
         estimate = self._residual.estimate
         if abs(np.log(estimate / self._residual_sd)) > RESIDUAL_CHANGE:
@@ -549,7 +716,7 @@ class Selector:
             "score": float(right.sum() / trials.sum()),
             "predicted": float((p * trials).sum() / trials.sum()),
             "log_loss": float(loss / trials.sum()),
-            "mixed": float(((right > 0) & (right < trials)).mean()),
+            "mixed": float(outcomes.has_gradient.mean()),
         }
 
     def _refresh_some(self) -> None:
@@ -587,10 +754,54 @@ class Selector:
             raise argument_error("ids", "ids of the prompts", f"the unknown id {got}")
         return rows
 
-    def _read_outcomes(
+    def read_rewards(self, ids: Any, rewards: Any) -> FloatArray:
+        """Rewards of prompts as a matrix, checked.
+
+        Raises:
+            InputError: for unknown ids, another number of rows, or rewards out of range.
+        """
+        rows = self._find(ids)
+        matrix = _matrix("successes", rewards, len(rows))
+        low, high = self.reward_range
+        bad = (matrix < low - 1e-9) | (matrix > high + 1e-9)
+        if bad.any():
+            row, column = np.argwhere(bad)[0]
+            got = f"{matrix[row, column]:g} for {brief(self._items.names[rows[row]])}"
+            advice = "Pass another `reward_range` to the selector."
+            raise argument_error("successes", f"rewards from {low:g} to {high:g}", got, advice)
+        return np.clip(matrix, low, high)
+
+    def _read_version(self, version: Any, n: int) -> IntArray:
+        """The step at which the prompts were chosen."""
+        if version is None:
+            return np.full(n, self._step)
+        values = _numbers("version", np.full(n, version) if np.ndim(version) == 0 else version, n)
+        if not ((values >= 0) & (values <= self._step) & (values == np.floor(values))).all():
+            must = f"whole numbers from 0 to {self._step}, the `step` when prompts were chosen"
+            raise argument_error("version", must, version)
+        return values.astype(np.int64)
+
+    def _read_outcomes(self, ids: Any, successes: Any, trials: Any, version: Any) -> Outcomes:
+        """The outcomes, each prompt once."""
+        if trials is None and _is_matrix(successes):
+            low, high = self.reward_range
+            matrix = (self.read_rewards(ids, successes) - low) / (high - low)
+            rows = self._find(ids)
+            right, total, within, most = sums_of_groups(matrix)
+            then = self._read_version(version, len(rows))
+            return Outcomes(
+                rows=rows, right=right, trials=total, within=within, most=most, version=then
+            ).pooled()
+        rows, right, total = self._read_counts(ids, successes, trials)
+        then = self._read_version(version, len(rows))
+        return Outcomes(
+            rows=rows, right=right, trials=total, within=None, most=None, version=then
+        ).pooled()
+
+    def _read_counts(
         self, ids: Any, successes: Any, trials: Any
     ) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Positions, successes and trials, each prompt once, those without trials left out."""
+        """Positions, successes and trials."""
         rows = self._find(ids)
         right = _numbers("successes", successes, len(rows))
         if trials is None:
@@ -613,14 +824,7 @@ class Selector:
             k = int(np.argmax(bad))
             got = f"{right[k]:g} for {brief(self._items.names[rows[k]])}"
             raise argument_error("successes", must, got)
-        right = right * total if trials is None else np.minimum(right, total)
-        unique, position = np.unique(rows, return_inverse=True)
-        if len(unique) < len(rows):
-            right = np.bincount(position, right, len(unique)).astype(float)
-            total = np.bincount(position, total, len(unique)).astype(float)
-            rows = np.asarray(unique, np.int64)
-        is_used = total > 0
-        return rows[is_used], right[is_used], total[is_used]
+        return rows, right * total if trials is None else np.minimum(right, total), total
 
     def reloaded(self, step: int | None = None) -> None:
         """Say that a checkpoint of the policy was reloaded, so that its ability jumped.
@@ -672,6 +876,7 @@ class Selector:
             p, sd_p = probability_moments(logit, sd)
             low, high = (1 / (1 + np.exp(-(logit + side * z * sd))) for side in (-1, 1))
             useful, _ = self._table.moments(logit, sd)
+            useful = useful * self._spread.of(rows[start : start + 16384])
             for name, value in zip(columns, (p, sd_p, low, high, useful), strict=True):
                 columns[name].append(value)
         index = pd.Index(self._items.names[rows], name="item")
@@ -845,6 +1050,8 @@ class Selector:
             "quick_slope": self._slope.copy(),
             "quick_centre": self._centre.copy(),
             "quick_sd": self._sd_code.copy(),
+            "spread_within": self._spread.within.copy(),
+            "spread_most": self._spread.most.copy(),
         }
         for name, array in vars(self._prompts).items():
             out[f"prompts_{name}"] = array.copy()
@@ -901,6 +1108,7 @@ class Selector:
         self._slope = arrays["quick_slope"].astype(np.float32)
         self._centre = arrays["quick_centre"].astype(np.float32)
         self._sd_code = arrays["quick_sd"].astype(np.uint8)
+        self._spread = Spread(arrays["spread_within"], arrays["spread_most"])
         history = arrays["history"].astype(float).reshape(-1, len(HISTORY))
         self._rows = [dict(zip(HISTORY, row.tolist(), strict=True)) for row in history]
         first, second, has_uint32, uinteger = (int(x, 16) for x in str(state["random"]).split())
@@ -953,6 +1161,37 @@ def _broken(evidence: FloatArray, prior: float) -> FloatArray:
     odds = np.exp(log_odds - top_odds)
     share: FloatArray = odds / (odds.sum(axis=1, keepdims=True) + np.exp(-top_odds))
     return share
+
+
+def _read_range(reward_range: Any) -> tuple[float, float]:
+    """The lowest and the highest reward."""
+    bounds = tuple(reward_range) if isinstance(reward_range, (tuple, list)) else ()
+    if len(bounds) != 2 or not all(map(is_number, bounds)) or not bounds[0] < bounds[1]:
+        must = "the lowest and the highest reward, two finite numbers"
+        raise argument_error("reward_range", must, reward_range)
+    return float(bounds[0]), float(bounds[1])
+
+
+def _is_matrix(values: Any) -> bool:
+    """Whether values have a row for each prompt, perhaps of different lengths."""
+    if isinstance(values, (list, tuple)):
+        return len(values) > 0 and np.ndim(values[0]) == 1
+    return np.ndim(values) == 2
+
+
+def _matrix(name: str, values: Any, n: int) -> FloatArray:
+    """Rewards as prompts x rollouts, NaN where a row is shorter."""
+    try:
+        rows = [np.asarray(row, float) for row in values]
+    except (TypeError, ValueError):
+        raise argument_error(name, "rewards, prompts x rollouts", values) from None
+    if len(rows) != n or any(row.ndim != 1 for row in rows):
+        must = f"rewards of {n} prompts x rollouts, a row for each id"
+        raise argument_error(name, must, f"{len(rows)} rows")
+    out = np.full((n, max((len(row) for row in rows), default=1)), np.nan)
+    for row, rewards in zip(out, rows, strict=True):
+        row[: len(rewards)] = rewards
+    return out
 
 
 def _numbers(name: str, values: Any, n: int) -> FloatArray:
