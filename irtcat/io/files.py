@@ -12,7 +12,8 @@ from irtcat.io.delimited import first_line, read_delimited, table_header
 from irtcat.io.logs import LOG_FORMATS, read_logs
 from irtcat.io.logs.find import is_log
 from irtcat.io.parquet import parquet_header, read_parquet
-from irtcat.io.pyirt import read_pyirt
+from irtcat.io.pyirt import is_pyirt, read_pyirt
+from irtcat.io.records import read_records, record_names
 from irtcat.responses import Responses, read_npz
 from irtcat.responses._table import Options, names_of
 
@@ -24,7 +25,11 @@ FORMATS: dict[str, Reader] = {
     "npz": lambda path, options, most: read_npz(path, options.duplicates, most),
     "parquet": lambda path, options, most: read_parquet(path, options, most),
     "pyirt": lambda path, options, most: read_pyirt(path, options.duplicates),
+    "jsonl": lambda path, options, most: read_records(path, options, most),
 }
+
+TABLES = ("csv", "tsv", "parquet", "jsonl")
+"""Formats of tables, whose columns can be named."""
 
 _EXTENSIONS = {
     ".csv": "csv",
@@ -34,9 +39,9 @@ _EXTENSIONS = {
     ".npz": "npz",
     ".parquet": "parquet",
     ".pq": "parquet",
-    ".jsonl": "pyirt",
-    ".ndjson": "pyirt",
-    ".json": "pyirt",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
 }
 
 _PICKLE = "pickles run code when they are loaded. Save the responses as CSV or .npz"
@@ -73,7 +78,8 @@ def read_responses(
 
     Formats: CSV and TSV, wide (column 1 the subject id, one column per item) or long (one row per
     response); ``.npz`` with X, subjects and items, and what `Responses.save` writes; Parquet, wide
-    or long; py-irt's JSON lines. A response is 0/1, true/false, a fraction in [0, 1] or an integer
+    or long; JSON lines or a list of records with the columns of such a table, and py-irt's JSON
+    lines. A response is 0/1, true/false, a fraction in [0, 1] or an integer
     code. Missing is an empty cell, NA, NaN or null in any case, an absent row, and -1 in ``.npz``.
     Ids are kept as text exactly as in the file, in order of first appearance.
 
@@ -90,8 +96,8 @@ def read_responses(
 
     Args:
         path: the file, or a folder of logs.
-        format: "csv", "tsv", "npz", "parquet", "pyirt" or a format of logs, or "wide" or "long"
-            for the layout of a table; detected by default.
+        format: "csv", "tsv", "npz", "parquet", "jsonl", "pyirt" or a format of logs,
+            or "wide" or "long" for the layout of a table; detected by default.
         subject: header of the subject column of a long table. A usual synonym (subject_id,
             model, user, …) is detected if there is only one.
         item: header of the item column (item_id, question, problem, …).
@@ -147,7 +153,7 @@ def read_responses(
         if file.is_dir():
             raise argument_error("path", f"a file, to be read as {format}", f"the folder {file}")
         kind = format if format in FORMATS else _detect(file)
-        if kind not in ("csv", "tsv", "parquet"):
+        if kind not in TABLES:
             _check_table(options, f"a file of the format {kind}")
         try:
             return FORMATS[str(kind)](file, options, max_bytes)
@@ -156,19 +162,19 @@ def read_responses(
 
 
 def columns_of(path: str | os.PathLike[str]) -> tuple[str, ...]:
-    """The columns of a table (CSV, TSV, Parquet); none of another file, a folder or a pipe."""
+    """The columns of a table; none of another file, a folder or a pipe."""
     file = Path(path)
     if not file.is_file() or is_log(file):
         return ()
     kind = _detect(file)
-    if kind == "parquet":
-        return parquet_header(file)
-    return table_header(file) if kind in ("csv", "tsv") else ()
+    headers = {"parquet": parquet_header, "jsonl": record_names}
+    return headers.get(kind, table_header)(file) if kind in TABLES else ()
 
 
 def place_of(path: str | os.PathLike[str], column: str, value: str) -> str:
     """Where a table first has a value in a column, for messages."""
-    line = None if _detect(Path(path)) == "parquet" else first_line(Path(path), column, value)
+    is_text = _detect(Path(path)) in ("csv", "tsv")
+    line = first_line(Path(path), column, value) if is_text else None
     place = "" if line is None else f", line {line}"
     return f"{path}{place}, column {columns_of(path).index(column) + 1} ({column!r})"
 
@@ -177,7 +183,7 @@ def _check_table(options: Options, got: str) -> None:
     """Raise if columns are named of a file that is no table."""
     for name in ("ignore", "subject_columns", "facets"):
         if getattr(options, name):
-            raise argument_error(name, "given with a table (CSV, TSV or Parquet) only", got)
+            raise argument_error(name, f"given with a table only ({', '.join(TABLES)})", got)
 
 
 def _from_logs(path: Path, format: str, max_bytes: int) -> Responses:
@@ -213,6 +219,7 @@ def _detect(file: Path) -> str:
     by_content = next((k for first, k in _FIRST_BYTES.items() if head.startswith(first)), None)
     if by_content in _REFUSED:
         raise InputError(f"{file}: {_REFUSED[str(by_content)]}.")
-    if head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{") and kind in (None, "csv"):
-        by_content = "pyirt"
+    is_json = head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+    if is_json and kind in (None, "csv", "jsonl"):
+        by_content = "pyirt" if is_pyirt(file) else "jsonl"
     return by_content or kind or "csv"

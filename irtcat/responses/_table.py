@@ -30,16 +30,45 @@ def _roles(stems: str, suffixes: str) -> frozenset[str]:
 
 
 SUBJECT_NAMES = _roles(
-    "subject model user person student respondent participant examinee", "_id id _name"
+    "subject model user person student respondent participant examinee candidate learner pupil",
+    "_id id _name",
 )
-ITEM_NAMES = _roles("item question problem sample example instance", "_id id _name") | {"doc_id"}
+ITEM_NAMES = _roles("item question problem prompt sample example instance", "_id id _name") | {
+    "doc_id"
+}
 ID_NAMES = SUBJECT_NAMES | {"id", "name"}
-RESPONSE_NAMES = _roles("response score correct value outcome result", "_value") | {"is_correct"}
-TRIAL_NAMES = _roles("trial epoch repeat repetition rerun", "_id _number _index")
+RESPONSE_NAMES = _roles("response score correct value outcome result", "_value") | {
+    "is_correct",
+    "resp",
+}
+TRIAL_NAMES = _roles(
+    "trial epoch repeat repetition rerun run replicate attempt", "_id _number _index _no"
+)
 JUDGE_NAMES = _roles("judge rater grader annotator assessor", "_id _name _model")
+CONTEXT_NAMES = JUDGE_NAMES | _roles(
+    "condition wave occasion task dataset benchmark subset template variant form", "_id _name"
+)
+"""Columns that say in what else two rows of a pair differ."""
+
+OTHER_NAMES = {
+    "subject": frozenset({"id", "name"}),
+    "item": _roles("task", "_id _name"),
+    "response": frozenset(
+        ["label", "answer", "rating", "reward", "passed", "accuracy", "acc", "grade", "points"]
+    ),
+}
+"""Names that are a role only where no column has one of the names above, and two other roles do:
+alone they may as well be items of a wide table, or something else of a long one."""
+
+NARROW = 12
+"""Columns up to which a table may have one row per response: a wide one has more items, and
+"item" and "score" may be two of them."""
 
 BASE_ITEM = "base_item"
 """Column of the metadata of items that are combinations with facets: the item alone."""
+
+NAME_THEM = "subject=, item= and response="
+"""How messages name the options for the columns of a table of one row per response."""
 
 SPARSE_CELLS, SPARSE = 2**24, 16
 """Scores by trial number are refused if they take more cells than this (64 MiB) of which less than
@@ -114,12 +143,14 @@ class Table:
         cell: returns the position ("line 4") and the text of a cell by row (-1 = header) and
             column.
         places: the positions of the columns in the file, where some are left out.
+        kind: what ``Responses.origin`` calls the table.
     """
 
     name: str
     header: tuple[str, ...]
     cell: Callable[[int, int], tuple[str, str]]
     places: tuple[int, ...] = ()
+    kind: str = "table"
 
     def place(self, column: int) -> int:
         """The number of a column in the file, from 1."""
@@ -133,6 +164,7 @@ class Table:
             tuple(self.header[j] for j in kept),
             lambda row, column: self.cell(row, kept[column]),
             tuple(self.place(j) - 1 for j in kept),
+            self.kind,
         )
 
     def fail(self, row: int, column: int, expected: str, advice: str = "") -> NoReturn:
@@ -191,15 +223,27 @@ def find_long_columns(table: Table, options: Options) -> tuple[int, ...] | None:
         if column not in used and table.header[column] not in options.facets
     ]
     lacking = [role for role, candidates in candidates_by_role.items() if not candidates]
+    is_narrow = len(table.header) <= NARROW
+    if len(lacking) == 1 and (is_narrow or options.layout == "long"):
+        taken = {*used, *trials}
+        others = [
+            column
+            for column, text in enumerate(normals)
+            if text in OTHER_NAMES[lacking[0]] and column not in taken
+        ]
+        candidates_by_role[lacking[0]] = others
+        lacking = [] if others else lacking
     if lacking:
-        is_narrow = len(table.header) <= 12  # in a wide table, "item" and "score" may be items
-        looks_long = (
-            bool(candidates_by_role["item"] and candidates_by_role["response"]) and is_narrow
+        may_be_items = OTHER_NAMES["item"] | ({"id"} if candidates_by_role["subject"] else set())
+        looks_long = is_narrow and bool(
+            candidates_by_role["response"]
+            and (candidates_by_role["item"] or may_be_items.intersection(normals))
         )
         if looks_long or explicit or options.layout == "long":
-            advice = f"Name it with {lacking[0]}="
+            advice = f"Name them with {NAME_THEM}"
             advice += "." if options.layout == "long" else ", or pass format='wide'."
-            table.fail_header(f"a long table needs a column for the {lacking[0]}. {advice}")
+            got = f"Got the columns {shorten(list(table.header))}"
+            table.fail_header(f"a long table needs a column for the {lacking[0]}. {got}. {advice}")
         return None
     _check_single(table, {**candidates_by_role, "trial": trials})
     return (
@@ -265,7 +309,9 @@ def _check_single(table: Table, candidates_by_role: dict[str, list[int]]) -> Non
     for role, candidates in candidates_by_role.items():
         if len(candidates) > 1:
             names = " and ".join(repr(table.header[column]) for column in candidates)
-            table.fail_header(f"{names} could all be the {role} column. Choose with {role}=.")
+            advice = f"Choose with {role}=" + (", or ignore=." if role == "trial" else ".")
+            got = f"Got the columns {shorten(list(table.header))}"
+            table.fail_header(f"{names} could all be the {role} column. {got}. {advice}")
 
 
 def _candidates(
@@ -300,10 +346,10 @@ def check_wide_header(table: Table, options: Options) -> None:
     if repeated and options.duplicates == "refuse":
         columns = [i for i, name in enumerate(header) if i and name == repeated[0]]
         places = f"columns {' and '.join(str(table.place(i)) for i in columns)}"
-        table.fail_header(f"the item id {shorten(repeated[0])} occurs in {places}. {_ADVICE}")
+        table.fail_header(f"the item id {shorten(repeated[0])} occurs in {places}; {_ADVICE}")
 
 
-_ADVICE = 'Pass duplicates="first" to keep the first, or duplicates="suffix" to rename.'
+_ADVICE = 'pass duplicates="first" to keep the first, or duplicates="suffix" to rename.'
 
 
 def _is_data(header: tuple[str, ...]) -> bool:
@@ -407,7 +453,9 @@ def read_wide(table: Table, blocks: Iterable[pd.DataFrame], options: Options) ->
         offset = start  # bound as a default below: a closure would see later values of start
 
         def report(row: int, column: int, expected: str, offset: int = offset) -> NoReturn:
-            table.fail(offset + row, column + 1, expected, LEAVE_OUT)
+            is_long = len(table.header) <= NARROW and pd.Series(firsts[-1]).duplicated().any()
+            advice = f"If a row is one response, name its columns with {NAME_THEM}."
+            table.fail(offset + row, column + 1, expected, advice if is_long else LEAVE_OUT)
 
         if about:
             others.append(block.iloc[:, [full.header.index(name) for name in about]])
@@ -438,7 +486,7 @@ def read_wide(table: Table, blocks: Iterable[pd.DataFrame], options: Options) ->
         frame = pd.concat(others, ignore_index=True).set_axis(list(about), axis=1)
         known = frame.apply(metadata_column)
     ids = f"the column {table.header[0] or 1}" if is_id else "s1, s2, ... (no column has ids)"
-    origin = f"table of one row per subject; ids = {ids}"
+    origin = f"{table.kind} of one row per subject; ids = {ids}"
     if not is_id:
         got = f"no column has ids, so the rows are s1, s2, ... and all {len(items)} columns items"
         warnings.warn(f"{table.name}: {got}.", UserWarning, stacklevel=2)
@@ -454,7 +502,7 @@ def read_wide(table: Table, blocks: Iterable[pd.DataFrame], options: Options) ->
 
 
 def further_columns(table: Table, columns: tuple[int, ...], options: Options) -> tuple[int, ...]:
-    """The positions of the facets, and of the columns of the subjects, of a long table.
+    """The positions of the facets, columns of the subjects and contexts of a long table.
 
     Raises:
         InputError: for a name that is no column besides ``columns``, or is given twice.
@@ -467,7 +515,18 @@ def further_columns(table: Table, columns: tuple[int, ...], options: Options) ->
             must = f"different columns of {table.name} besides {', '.join(used)}"
             raise argument_error("facets", must, name)
     names = (*options.facets, *options.subject_columns)
-    return tuple(table.header.index(name) for name in names)
+    contexts = context_columns(table, columns, options)
+    return (*(table.header.index(name) for name in names), *contexts)
+
+
+def context_columns(table: Table, columns: tuple[int, ...], options: Options) -> tuple[int, ...]:
+    """The positions of further columns of a long table by which rows of a pair may differ."""
+    used = {*columns, *map(table.header.index, (*options.facets, *options.aside))}
+    return tuple(
+        column
+        for column, name in enumerate(table.header)
+        if normalized(name) in CONTEXT_NAMES and column not in used
+    )
 
 
 def metadata_column(column: pd.Series) -> pd.Series:
@@ -503,8 +562,11 @@ def _check_rows_unique(table: Table, subjects: np.ndarray) -> None:
         subject = subjects[repeated][0]
         positions = [table.cell(int(row), 0)[0] for row in np.flatnonzero(subjects == subject)[:2]]
         where = f"{table.name}, {positions[1]}"
+        advice = _ADVICE
+        if len(table.header) <= NARROW:
+            advice = f"If a row is one response, name its columns with {NAME_THEM}; else {advice}"
         raise InputError(
-            f"{where}: the subject id {shorten(subject)} occurs in {positions[0]} too. {_ADVICE}"
+            f"{where}: the subject id {shorten(subject)} occurs in {positions[0]} too. {advice}"
         )
 
 
@@ -515,6 +577,9 @@ def read_long(
 
     ``block`` contains ``columns`` (subject, item, response and perhaps trial), then
     `further_columns`. A combination of an item and its facets is an item.
+
+    Two rows of a pair, or of a trial of it, that differ in a column of `context_columns` are two
+    responses, even if they are equal.
 
     A pair, or a trial of it, that occurs twice must have equal responses; with duplicates="first"
     the first is used. Trials are numbered within each subject, in the order of numbers, or of
@@ -535,6 +600,12 @@ def read_long(
     shape: tuple[int, ...] = (len(subjects), len(items))
     at: tuple[np.ndarray, ...] = (rows, cols)
     labels = None if len(columns) < 4 else table.check_ids(block.iloc[:, 3], 0, columns[3])
+    if options.duplicates != "first" and context_columns(table, columns, options):
+        runs = np.zeros(len(rows), int) if labels is None else pd.factorize(labels)[0]
+        answered = ~np.isnan(numbers)
+        pair = (rows * len(items) + cols) * (runs.max() + 1) + runs
+        numbered = block.set_axis(range(len(block)), axis=0)
+        _check_contexts(table, columns, options, numbered[answered], pair[answered])
     if labels is not None:
         trials = _numbered(rows, labels)
         key = (rows[order] * len(items) + cols[order]) * (trials.max() + 1) + trials[order]
@@ -549,12 +620,13 @@ def read_long(
         row = int(order[conflicting][-1])
         same = np.logical_and.reduce([~np.isnan(numbers), *(index == index[row] for index in at)])
         earlier = table.cell(int(np.argmax(same)), columns[2])
-        pair = f"subject {shorten(subjects[rows[row]])} and item {shorten(items[cols[row]])}"
-        pair += "" if labels is None else f" in trial {labels[row]}"
+        twice = f"subject {shorten(subjects[rows[row]])} and item {shorten(items[cols[row]])}"
+        twice += "" if labels is None else f" in trial {labels[row]}"
         advice = (
-            f'{pair} have {shorten(earlier[1])} in {earlier[0]}. duplicates="first" keeps that.'
+            f'{twice} have {shorten(earlier[1])} in {earlier[0]}. duplicates="first" keeps that.'
         )
-        advice += _repeats(table, columns, options)
+        if labels is None:
+            advice += " If they are repeated trials, name the column of their numbers with trial=."
         table.fail(row, columns[2], "the same response as before", advice)
 
     def fail(row: int, column: int, expected: str, advice: str) -> NoReturn:
@@ -563,10 +635,16 @@ def read_long(
 
     about = None
     if options.subject_columns:
-        further = block.iloc[:, len(columns) + len(options.facets) :]
+        start = len(columns) + len(options.facets)
+        further = block.iloc[:, start : start + len(options.subject_columns)]
         about = _constant(table, further, rows, subjects, options)
+    roles = ", ".join(
+        f"{role} = {table.header[column]}"
+        for role, column in zip(("subject", "item", "response", "trial"), columns, strict=False)
+    )
     return CellMatrix(
         name=table.name,
+        origin=f"{table.kind} of one row per response; {roles}",
         matrix=matrix[..., 0] if len(at) > 2 else matrix,
         subjects=subjects,
         items=items,
@@ -596,19 +674,45 @@ def _items_of(
     return cols, items, frame.iloc[first].set_axis(pd.Index(items, dtype=object), axis=0)
 
 
-def _repeats(table: Table, columns: tuple[int, ...], options: Options) -> str:
-    """Advice on a pair that has several responses: it was repeated, or judged several times."""
-    advice = ""
-    judges = [
-        name
-        for name in table.header
-        if normalized(name) in JUDGE_NAMES and name not in options.facets
-    ]
-    if len(columns) < 4:
-        advice = " If they are repeated trials, name the column of their numbers with trial=."
-    if judges:
-        advice += f" If {shorten(judges[0])} says who judged, name it with facets=."
-    return advice
+def _check_contexts(
+    table: Table, columns: tuple[int, ...], options: Options, block: pd.DataFrame, key: np.ndarray
+) -> None:
+    """Raise for two rows of a pair, or of a trial of it, that differ in a context.
+
+    They would otherwise be one response wherever they are equal.
+
+    Args:
+        table: the table.
+        columns: see `read_long`.
+        options: of the caller.
+        block: the rows that have a response.
+        key: a number for each pair, or trial of it.
+    """
+    contexts = context_columns(table, columns, options)
+    order = np.argsort(key, kind="stable")
+    is_again = key[order][1:] == key[order][:-1]
+    for at, column in enumerate(contexts, start=block.shape[1] - len(contexts)):
+        codes = pd.factorize(block.iloc[:, at].to_numpy(dtype=object), use_na_sentinel=False)[0]
+        differ = is_again & (codes[order][1:] != codes[order][:-1])
+        if differ.any():
+            earlier, row = (order[start:][int(np.argmax(differ))] for start in (0, 1))
+            name = shorten(table.header[column])
+            where = [table.cell(int(block.index[k]), column) for k in (earlier, row)]
+            pair = " and ".join(
+                f"{role} {shorten(str(block.iloc[row, k]))}"
+                for k, role in enumerate(("subject", "item"))
+            )
+            got = f"{shorten(where[0][1])} ({where[0][0]}) and {shorten(where[1][1])}"
+            says = (
+                "who judged"
+                if normalized(table.header[column]) in JUDGE_NAMES
+                else "what more was asked"
+            )
+            raise InputError(
+                f"{table.name}, {where[1][0]}: expected one response of {pair}. Got one for each "
+                f"of {name} = {got}. If {name} says {says}, name it with facets=. If it numbers "
+                "repeated trials, name it with trial=; else leave it out with ignore=."
+            )
 
 
 def _numbered(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:

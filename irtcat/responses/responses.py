@@ -1,7 +1,7 @@
 """The `Responses` class: who answered what; build, validate, subset, split, summarise, save."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -335,7 +335,9 @@ class Responses:
             subject_columns=names_of("subject_columns", subject_columns),
             facets=names_of("facets", facets),
         )
-        return long_responses(name, frame, options, codes=codes, subjects=subjects, items=items)
+        return long_responses(
+            frame_table(name, frame), frame, options, codes=codes, subjects=subjects, items=items
+        )
 
     @classmethod
     def from_counts(cls, k: Any, n: Any, **options: Any) -> "Responses":
@@ -791,41 +793,58 @@ def _same(a: np.ndarray | None, b: np.ndarray | None) -> bool:
     return np.array_equal(a, b, equal_nan=a.dtype.kind == "f" and b.dtype.kind == "f")
 
 
-def frame_table(name: str, frame: pd.DataFrame) -> Table:
-    """A data frame in memory as a table whose cells messages can name, by row number from 1."""
+RowName = Callable[[int], str]
+
+
+def row_name(row: int) -> str:
+    """What messages call a row of a data frame in memory."""
+    return f"row {row + 1}"
+
+
+def frame_table(
+    name: str,
+    frame: pd.DataFrame,
+    rows: RowName = row_name,
+    header: tuple[str, ...] = (),
+    kind: str = "",
+) -> Table:
+    """A data frame as a table whose cells messages can name.
+
+    Args:
+        name: what messages call it.
+        frame: the data frame.
+        rows: what messages call a row, by its number from 0.
+        header: the columns of the table that the frame was made from, if it is not the frame.
+        kind: what ``Responses.origin`` calls it, if not by its name.
+    """
 
     def cell(row: int, column: int) -> tuple[str, str]:
         if row < 0:
             return "columns", str(frame.columns[column])
         value: Any = frame.iloc[row, column]
         is_missing = bool(pd.api.types.is_scalar(value) and pd.isna(value))
-        return f"row {row + 1}", "" if is_missing else str(value)
+        return rows(row), "" if is_missing else str(value)
 
-    return Table(name, tuple(str(column) for column in frame.columns), cell)
+    names = tuple(str(column) for column in frame.columns)
+    places = tuple(
+        header.index(name) if name in header else column for column, name in enumerate(names)
+    )
+    return Table(name, names, cell, places if header else (), kind or name)
 
 
 def long_responses(
-    name: str, frame: pd.DataFrame, options: Options, **metadata: Any
+    table: Table, frame: pd.DataFrame, options: Options, **metadata: Any
 ) -> "Responses":
     """The responses of a data frame of one row per response.
 
     Raises:
         InputError: a column is missing, or naming the row of an invalid cell.
     """
-    table = frame_table(name, frame)
     columns = find_long_columns(table, options)
     assert columns is not None
-    names = ("subject", "item", "response", "trial")
-    roles = ", ".join(
-        f"{role} = {table.header[column]}" for role, column in zip(names, columns, strict=False)
-    )
     block = frame.iloc[:, [*columns, *further_columns(table, columns, options)]]
-    return responses_of(
-        read_long(table, block, columns, options),
-        options.duplicates,
-        origin=f"{name} of one row per response; {roles}",
-        **metadata,
-    )
+    cells = read_long(table, block, columns, options)
+    return responses_of(cells, options.duplicates, origin=cells.origin, **metadata)
 
 
 def responses_of(
