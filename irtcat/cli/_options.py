@@ -19,6 +19,7 @@ from irtcat.cli._input import (
     read_reruns,
     read_scores,
     read_subset,
+    split_codes,
     split_texts,
 )
 from irtcat.cli._library import REQUIRED, load
@@ -275,7 +276,7 @@ def group(title: str, *rows: "str | Option") -> "tuple[Option, ...]":
 
 
 RESPONSES_HELP = (
-    "Response file (CSV, TSV, npz, Parquet, py-irt JSONL), logs (see import) or dataset:NAME."
+    "Response file (CSV, TSV, JSON lines, npz, Parquet, py-irt), logs (see import) or dataset:NAME."
 )
 RESPONSES = argument("responses", read=read, help=RESPONSES_HELP)
 RESPONSES_OPTION = option("responses", read=read, source="", help=RESPONSES_HELP)
@@ -335,6 +336,13 @@ READING = (
             help="Leave these columns of a table out: names, comma-separated."),
     _reader("subject_columns", type=str, default=None, parse=split_texts,
             help="Columns of a table with what is known of the subjects: names, comma-separated."),
+    _reader("codes", type=str, default=None, parse=split_codes,
+            help="Labels from the lowest to the highest (never,often,always), their numbers "
+                 "(no=0,yes=1), all codes (1,2,3), or a CSV table, labels first, column code."),
+    _reader("missing", type=str, default=None, parse=split_texts,
+            help="Cells without a response besides empty ones and NA, comma-separated: -99,."),
+    _reader("encoding", type=str, default=None,
+            help="Of a file of text: utf-8, cp1252, ...; recognised by default."),
     option("trials", source="", type=int, min=1, group=READING_FILES,
            help="Number of trials of every response (binomial model)."),
 )  # fmt: skip

@@ -34,8 +34,11 @@ from irtcat.responses._table import (
     Options,
     names_of,
 )
+from irtcat.responses._words import declared_codes, missing_texts
 
-ARGUMENTS = "duplicates|codes|format|subject|item|response|trial|ignore|subject_columns|facets"
+ARGUMENTS = (
+    "duplicates|codes|missing|format|subject|item|response|trial|ignore|subject_columns|facets"
+)
 KINDS = (
     "Responses, an array, a data frame, a mapping or list of responses, or the path of a file or "
     "folder"
@@ -55,6 +58,8 @@ def as_responses(
     subject_columns: Any = (),
     facets: Any = (),
     codes: Any = None,
+    missing: Any = (),
+    encoding: str | None = None,
     item_ids: Any = None,
     name: str = "data",
 ) -> Responses:
@@ -99,7 +104,13 @@ are ids |
             `irtcat.read_responses`).
         facets: names of columns of a long table with what else a response depends on, such as its
             judge (see `Responses.from_long`).
-        codes: all codes that a response can have (see `Responses.from_array`).
+        codes: all codes that a response can have, or labels from the lowest to the highest, or a
+            mapping from labels to numbers (see `Responses.from_array`). Usual words (yes/no,
+            right/wrong, labels of agreement and frequency, ...) are read without it where there is
+            no doubt; a warning and the origin say so.
+        missing: cells without a response besides empty ones and NA: texts or numbers, or one text
+            with commas between them, such as ``"-99,."``.
+        encoding: of a file of text (see `irtcat.read_responses`).
         item_ids: ids of the columns, where the data have none.
         name: what messages call the data.
 
@@ -123,11 +134,12 @@ are ids |
         responses = read_responses(
             data, format, subject=subject, item=item, response=response, trial=trial,
             duplicates=duplicates, ignore=ignore, subject_columns=subject_columns,
-            facets=facets,
+            facets=facets, codes=codes, missing=missing, encoding=encoding,
         )  # fmt: skip
         return replace(responses, origin=": ".join(filter(None, [str(data), responses.origin])))
     if format is not None:
         check_choice("format", format, ("wide", "long"))
+    words, codes = declared_codes(codes)
     options = Options(
         subject=subject,
         item=item,
@@ -138,6 +150,9 @@ are ids |
         ignore=names_of("ignore", ignore),
         subject_columns=names_of("subject_columns", subject_columns),
         facets=names_of("facets", facets),
+        words=words,
+        codes=codes,
+        missing=missing_texts(missing),
     )
     try:
         return _converted(data, options, codes, _by_width(item_ids), name)
@@ -219,7 +234,7 @@ def _converted(
     if hasattr(data, "dims") and hasattr(data, "coords"):
         return _from_xarray(data, options, codes, name)
     if hasattr(data, "tocoo"):
-        return _from_sparse(data, options.duplicates, codes, ids, name)
+        return _from_sparse(data, options, codes, ids, name)
     if isinstance(data, Mapping):
         return _from_mapping(data, options, codes, ids, name)
     if isinstance(data, (list, tuple)) and data and isinstance(data[0], Mapping):
@@ -229,10 +244,10 @@ def _converted(
         return long_responses(
             frame_table("list of triples", table),
             table,
-            Options(duplicates=options.duplicates),
+            _usual(options),
             codes=codes,
         )
-    return _from_array(data, options.duplicates, codes, ids, name)
+    return _from_array(data, options, codes, ids, name)
 
 
 def as_responses_or_source(data: Any, name: str, **options: Any) -> Responses | ResponseSource:
@@ -261,7 +276,10 @@ def as_responses_or_source(data: Any, name: str, **options: Any) -> Responses | 
 
 def _usual(options: Options) -> Options:
     """The options of a long table whose columns have the usual names."""
-    return Options(layout="long", duplicates=options.duplicates)
+    usual = Options()
+    return replace(
+        options, subject=usual.subject, item=usual.item, response=usual.response, layout="long"
+    )
 
 
 def _from_series(data: pd.Series, options: Options, codes: Any) -> Responses:
@@ -280,7 +298,7 @@ def _from_series(data: pd.Series, options: Options, codes: Any) -> Responses:
     responses = long_responses(
         frame_table("pandas Series", table),
         table,
-        Options(duplicates=options.duplicates),
+        _usual(options),
         codes=codes,
     )
     origin = f"pandas Series; subject = level {levels[0]}, item = level {levels[1]}"
@@ -308,7 +326,7 @@ def _from_xarray(data: Any, options: Options, codes: Any, name: str) -> Response
 
 
 def _from_sparse(
-    data: Any, duplicates: str, codes: Any, ids: dict[int, Any] | None, name: str
+    data: Any, options: Options, codes: Any, ids: dict[int, Any] | None, name: str
 ) -> Responses:
     """A sparse matrix: what is not stored is missing."""
     entries = data.tocoo()
@@ -324,7 +342,7 @@ def _from_sparse(
     matrix = np.full(entries.shape, np.nan)
     matrix[entries.row, entries.col] = values
     origin = f"sparse matrix of {ROWS_ARE_SUBJECTS}; cells that are not stored are missing"
-    responses = _from_array(matrix, duplicates, codes, ids, name)
+    responses = _from_array(matrix, options, codes, ids, name)
     return replace(responses, origin=origin)
 
 
@@ -412,7 +430,7 @@ def _is_triples(data: Any) -> bool:
 
 
 def _from_array(
-    data: Any, duplicates: str, codes: Any, ids: dict[int, Any] | None, name: str
+    data: Any, options: Options, codes: Any, ids: dict[int, Any] | None, name: str
 ) -> Responses:
     """An array or nested lists; a vector is one subject."""
     kind = type(data).__name__
@@ -431,7 +449,19 @@ def _from_array(
         data = data[None] if isinstance(data, np.ndarray) else [data]
     width = len(data[0]) if np.ndim(data[0]) else 0
     items, label = _column_ids(width, ids, name)
-    options = {"duplicates": duplicates, "codes": codes}
-    responses = Responses.from_array(data, item_ids=items if ids else None, **options)
     rows = "one subject" if is_vector else ROWS_ARE_SUBJECTS
-    return replace(responses, origin=f"{kind} of {rows}; item ids = {label}")
+    origin = f"{kind} of {rows}; item ids = {label}"
+    is_array = isinstance(data, np.ndarray) and data.dtype.kind in "biuf"
+    if not is_array and len({np.shape(row) for row in data}) == 1:
+        has_text = any(isinstance(cell, str) for row in data for cell in row)
+    else:
+        has_text = False
+    if has_text or options.is_coded:
+        frame = pd.DataFrame([list(row) for row in data], columns=items, dtype=object)
+        frame.index = pd.Index([f"s{row}" for row in range(1, len(frame) + 1)], dtype=object)
+        return from_wide(frame, kind, options, codes, origin, header=tuple(items))
+    ids_of_items = items if ids else None
+    responses = Responses.from_array(
+        data, item_ids=ids_of_items, duplicates=options.duplicates, codes=codes
+    )
+    return replace(responses, origin=origin)

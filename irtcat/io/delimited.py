@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+import warnings
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -13,8 +14,8 @@ import pandas as pd
 
 from irtcat._common.checks import InputError
 from irtcat._files.csv import is_marked, unescape
-from irtcat._files.reading import MOST_BYTES
-from irtcat.io.text import check_widths, load_text, records
+from irtcat._files.reading import MOST_BYTES, read_bytes
+from irtcat.io.text import check_widths, checked_text, decoded, load_text, records
 from irtcat.responses import Responses, responses_of
 from irtcat.responses._cells import MISSING
 from irtcat.responses._table import (
@@ -41,7 +42,7 @@ def read_delimited(
     r"""Read a table of text, wide or long.
 
     Args:
-        path: the file, UTF-8 with or without a byte order mark.
+        path: the file; see the argument ``encoding`` of `irtcat.read_responses`.
         options: column names, layout and what to do with repeated ids.
         separator: between the columns; by default that of the file's extension, else the
             one of comma, tab and semicolon that splits the header into most columns.
@@ -64,7 +65,11 @@ def read_delimited(
         008      NaN 1.0
     """
     options = options or Options()
-    data = load_text(path, max_bytes)
+    data, said = decoded(path, read_bytes(path, max_bytes), options.encoding)
+    if said:
+        advice = "If letters are wrong, say the encoding with encoding=."
+        warnings.warn(f"{path}: {said}. {advice}", UserWarning, stacklevel=4)
+    data = checked_text(path, data)
     separator = separator or _separator(path, data)
     data = _unescaped(path, data, separator)
     table = _table(path, data, separator)
@@ -78,7 +83,7 @@ def read_delimited(
         else:
             blocks = _wide_blocks(path, data, separator, len(table.header))
             cells = read_wide(table, blocks, options)
-        return responses_of(cells, options.duplicates, origin=cells.origin)
+        return responses_of(cells, options.duplicates, origin=cells.origin, codes=options.codes)
     except InputError:
         raise
     except (ValueError, OverflowError, pd.errors.ParserError):

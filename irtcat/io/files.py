@@ -14,8 +14,10 @@ from irtcat.io.logs.find import is_log
 from irtcat.io.parquet import parquet_header, read_parquet
 from irtcat.io.pyirt import is_pyirt, read_pyirt
 from irtcat.io.records import read_records, record_names
+from irtcat.io.text import checked_encoding
 from irtcat.responses import Responses, read_npz
 from irtcat.responses._table import Options, names_of
+from irtcat.responses._words import declared_codes, missing_texts
 
 Reader = Callable[[Path, Options, int], Responses]
 
@@ -72,6 +74,9 @@ def read_responses(
     ignore: Any = (),
     subject_columns: Any = (),
     facets: Any = (),
+    codes: Any = None,
+    missing: Any = (),
+    encoding: str | None = None,
     max_bytes: int = MOST_BYTES,
 ) -> Responses:
     r"""Read who answered what from a file or a folder of logs; its format is detected.
@@ -113,6 +118,12 @@ def read_responses(
             one value for each subject.
         facets: names of columns of a long table with what else a response depends on, such as the
             judge who scored it: see `Responses.from_long`.
+        codes: all codes that a response can have, labels from the lowest to the highest, or a
+            mapping from labels to numbers: see `irtcat.as_responses`.
+        missing: cells without a response besides empty ones and NA, such as ``"-99,."``.
+        encoding: of a file of text, such as "cp1252" or "utf-16". By default UTF-8, UTF-16 with
+            its mark, or, where the text has the usual letters of Western Europe, cp1252 (Windows),
+            which a warning says.
         max_bytes: how many bytes a file may have unpacked (256 MiB by default), so that no
             archive, sparse file or endless pipe fills the memory. A file may always be read up to
             its size on disk.
@@ -135,6 +146,7 @@ def read_responses(
     if format is not None and layout is None:
         check_choice("format", format, (*FORMATS, *LOG_FORMATS, "wide", "long"))
     check_count("max_bytes", max_bytes)
+    words, declared = declared_codes(codes)
     options = Options(
         subject=subject,
         item=item,
@@ -145,6 +157,10 @@ def read_responses(
         ignore=names_of("ignore", ignore),
         subject_columns=names_of("subject_columns", subject_columns),
         facets=names_of("facets", facets),
+        words=words,
+        codes=declared,
+        missing=missing_texts(missing),
+        encoding=checked_encoding(encoding),
     )
     with seekable_copy(check_path(path), max_bytes) as file:
         if format in LOG_FORMATS or (format is None and is_log(file)):
@@ -181,8 +197,9 @@ def place_of(path: str | os.PathLike[str], column: str, value: str) -> str:
 
 def _check_table(options: Options, got: str) -> None:
     """Raise if columns are named of a file that is no table."""
-    for name in ("ignore", "subject_columns", "facets"):
+    for name in ("ignore", "subject_columns", "facets", "codes", "words", "missing", "encoding"):
         if getattr(options, name):
+            name = name.replace("words", "codes")
             raise argument_error(name, f"given with a table only ({', '.join(TABLES)})", got)
 
 

@@ -43,7 +43,8 @@ def read_records(
             got = shorten(record) if isinstance(record, (str, int, float)) else "a list"
             raise InputError(f"{path}, {place}: expected an object with columns. Got {got}.")
     frame = pd.DataFrame.from_records(records).astype(object)
-    return from_file(frame, path, options or Options(), None, places.__getitem__)
+    options = options or Options()
+    return from_file(frame, path, options, options.codes, places.__getitem__)
 
 
 def record_names(path: Path) -> tuple[str, ...]:

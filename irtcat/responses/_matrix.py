@@ -234,7 +234,10 @@ def _float_range(X: np.ndarray) -> tuple[float, float, bool]:
         all_whole = all_whole and not bool(((block != np.rint(block)) & ~np.isnan(block)).any())
     _refuse_infinite(X, low, high)
     if low < 0:
-        advice = "Mark a missing response by NaN (in a file: an empty cell)."
+        advice = (
+            "Mark a missing response by NaN (in a file: an empty cell), or name its code with "
+            "missing=."
+        )
         _refuse(X, lambda block: block < 0, "responses of 0 or more", advice)
     return low, high, all_whole
 
@@ -295,8 +298,8 @@ def _encode_codes(
         raise ResponseError(
             "consecutive integer codes",
             got,
-            advice="Recode them as consecutive numbers, or declare all with codes=. "
-            + _with_codes_from(X, min(absent), names),
+            advice="Recode them as consecutive numbers, declare all with codes=, or name a code "
+            "of missing responses with missing=. " + _with_codes_from(X, min(absent), names),
         )
     return values, tuple(range(low, high + 1))
 

@@ -4,8 +4,8 @@ import math
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple, NoReturn
 
@@ -15,6 +15,7 @@ import pandas as pd
 from irtcat._common.checks import LEAVE_OUT, InputError, argument_error, shorten
 from irtcat._common.numbers import number_in, whole_number_in
 from irtcat.responses._cells import (
+    Report,
     block_numbers,
     cell_number,
     compact,
@@ -22,6 +23,7 @@ from irtcat.responses._cells import (
     same_kind,
     stack,
 )
+from irtcat.responses._words import WORDS_ADVICE, Coding, coding_of
 
 
 def _roles(stems: str, suffixes: str) -> frozenset[str]:
@@ -89,6 +91,10 @@ class Options:
         ignore: names of columns to leave out.
         subject_columns: names of columns with what is known of the subjects.
         facets: names of columns with what else a response depends on, such as its judge.
+        words: numbers of labels, if they are declared.
+        codes: all codes that a response can have, if they are declared.
+        missing: texts of cells without a response, besides the usual ones.
+        encoding: of a file of text.
     """
 
     subject: str = "subject"
@@ -100,6 +106,15 @@ class Options:
     ignore: tuple[str, ...] = ()
     subject_columns: tuple[str, ...] = ()
     facets: tuple[str, ...] = ()
+    words: Mapping[str, float] = field(default_factory=dict)
+    codes: tuple[int, ...] | None = None
+    missing: tuple[str, ...] = ()
+    encoding: str | None = None
+
+    @property
+    def is_coded(self) -> bool:
+        """Whether cells are not the responses themselves."""
+        return bool(self.words or self.missing)
 
     @property
     def aside(self) -> tuple[str, ...]:
@@ -120,6 +135,8 @@ class CellMatrix(NamedTuple):
         origin: how the table was read.
         scores: subjects x items x trials, instead of the matrix, where pairs have several trials.
         facets: the item alone and its facets, one row for each column; None without facets.
+        codes: all codes that a response can have; None for those that occur.
+        said: what was guessed of the cells.
     """
 
     name: str
@@ -131,6 +148,8 @@ class CellMatrix(NamedTuple):
     origin: str = ""
     scores: np.ndarray | None = None
     facets: pd.DataFrame | None = None
+    codes: tuple[int, ...] | None = None
+    said: str = ""
 
 
 @dataclass(frozen=True)
@@ -346,10 +365,10 @@ def check_wide_header(table: Table, options: Options) -> None:
     if repeated and options.duplicates == "refuse":
         columns = [i for i, name in enumerate(header) if i and name == repeated[0]]
         places = f"columns {' and '.join(str(table.place(i)) for i in columns)}"
-        table.fail_header(f"the item id {shorten(repeated[0])} occurs in {places}; {_ADVICE}")
+        table.fail_header(f"the item id {shorten(repeated[0])} occurs in {places}. {_ADVICE}")
 
 
-_ADVICE = 'pass duplicates="first" to keep the first, or duplicates="suffix" to rename.'
+_ADVICE = 'Pass duplicates="first" to keep the first, or duplicates="suffix" to rename.'
 
 
 def _is_data(header: tuple[str, ...]) -> bool:
@@ -400,7 +419,13 @@ def checked_names(
     return options.ignore, options.subject_columns
 
 
-def has_ids(header: Sequence[str], first: Iterable[Any], highest: float, subject: str) -> bool:
+def has_ids(
+    header: Sequence[str],
+    first: Iterable[Any],
+    highest: float,
+    subject: str,
+    number: Callable[[Any], float | None] = cell_number,
+) -> bool:
     """Whether the first column of a wide table holds the ids of its rows, not responses.
 
     It does if it has a usual name (subject, student, id, ..., or none, as pandas writes an index),
@@ -413,6 +438,7 @@ def has_ids(header: Sequence[str], first: Iterable[Any], highest: float, subject
         first: the different cells of the first column.
         highest: highest response of the other columns.
         subject: the name that the caller gave for ids.
+        number: the number of a cell.
 
     Example:
         >>> has_ids(("code", "q1"), ["17", "18"], 1, ""), has_ids(("Q1", "Q2"), ["0", "1"], 1, "")
@@ -423,14 +449,14 @@ def has_ids(header: Sequence[str], first: Iterable[Any], highest: float, subject
         return True
     cells = list(first)
     counts = Counter(cells)
-    numbers = [cell_number(cell) for cell in counts]
-    if any(number is None for number in numbers):
+    numbers = [number(cell) for cell in counts]
+    if any(value is None for value in numbers):
         return True
     stems = [re.sub(r"\d+", "#", text) for text in (name, header[1])]
     if "#" in stems[0] and stems[0] == stems[1]:
         return False
-    known = [number for number in numbers if number is not None and number == number]
-    is_whole = all(number == round(number) for number in known if abs(number) < math.inf)
+    known = [value for value in numbers if value is not None and value == value]
+    is_whole = all(value == round(value) for value in known if abs(value) < math.inf)
     return bool(known) and is_whole and 2 * len(known) >= len(cells) and max(known) > highest
 
 
@@ -448,32 +474,33 @@ def read_wide(table: Table, blocks: Iterable[pd.DataFrame], options: Options) ->
     firsts: list[np.ndarray] = []
     matrices: list[np.ndarray] = []
     others: list[pd.DataFrame] = []
-    start = 0
+    start, coding, advice = 0, Coding(), LEAVE_OUT
     for block in blocks:
         offset = start  # bound as a default below: a closure would see later values of start
-
-        def report(row: int, column: int, expected: str, offset: int = offset) -> NoReturn:
-            is_long = len(table.header) <= NARROW and pd.Series(firsts[-1]).duplicated().any()
-            advice = f"If a row is one response, name its columns with {NAME_THEM}."
-            table.fail(offset + row, column + 1, expected, advice if is_long else LEAVE_OUT)
-
         if about:
             others.append(block.iloc[:, [full.header.index(name) for name in about]])
         firsts.append(block.iloc[:, kept[0]].to_numpy(dtype=object))
         cells = block.iloc[:, kept[1:]] if options.aside else block.iloc[:, 1:]
-        matrices.append(compact(block_numbers(cells, report)))
+        if not start:  # such a block has millions of cells: what occurs at all is in the first
+            coding = coding_of(cells, options.words, options.codes, options.missing)
+            advice = _cell_advice(table, firsts[0], cells, coding)
+
+        def report(row: int, column: int, expected: str, at: Any = (offset, advice)) -> NoReturn:
+            table.fail(at[0] + row, column + 1, expected, at[1])
+
+        matrices.append(compact(coded_numbers(cells, report, coding)))
         start += len(block)
     if not matrices or not start:
         raise InputError(f"{table.name}: expected rows below the header. Got none.")
     first, matrix = np.concatenate(firsts), stack(matrices)
     highest = float(np.fmax.reduce(matrix, axis=None, initial=0))
-    is_id = has_ids(table.header, first.tolist(), highest, options.subject)
+    is_id = has_ids(table.header, first.tolist(), highest, options.subject, coding.number)
     if is_id:
         subjects = table.check_ids(pd.Series(first), 0, 0)
         if options.duplicates == "refuse":
             _check_rows_unique(table, subjects)
     else:
-        numbers = np.array([cell_number(cell) for cell in first], float)[:, None]
+        numbers = np.array([coding.number(cell) for cell in first], float)[:, None]
         matrix = np.concatenate(same_kind([compact(numbers), matrix]), axis=1)
         subjects = np.array([f"s{row}" for row in range(1, start + 1)], dtype=object)
     items = np.array(table.header[int(is_id) :], dtype=object)
@@ -490,6 +517,7 @@ def read_wide(table: Table, blocks: Iterable[pd.DataFrame], options: Options) ->
     if not is_id:
         got = f"no column has ids, so the rows are s1, s2, ... and all {len(items)} columns items"
         warnings.warn(f"{table.name}: {got}.", UserWarning, stacklevel=2)
+    said = say_guess(table, coding)
     return CellMatrix(
         name=table.name,
         matrix=matrix,
@@ -497,8 +525,40 @@ def read_wide(table: Table, blocks: Iterable[pd.DataFrame], options: Options) ->
         items=items,
         fail=fail,
         about=known,
-        origin=origin,
+        origin="; ".join(filter(None, [origin, said])),
+        codes=coding.codes,
+        said=said,
     )
+
+
+def coded_numbers(cells: pd.DataFrame, report: Report, coding: Coding) -> np.ndarray:
+    """Cells as numbers, NaN where missing."""
+    return block_numbers(cells, report, coding.number, coding.expected, coding.is_plain)
+
+
+def say_guess(table: Table, coding: Coding) -> str:
+    """Warn of what was guessed of the cells, and return it for ``Responses.origin``."""
+    if not coding.said:
+        return ""
+    text = f"cells were read as {coding.said}"
+    warnings.warn(
+        f"{table.name}: {text}. If that is wrong, say it with codes= or missing=.",
+        UserWarning,
+        stacklevel=3,
+    )
+    return text
+
+
+def _cell_advice(table: Table, ids: np.ndarray, cells: pd.DataFrame, coding: Coding) -> str:
+    """What to do about a cell that is no response."""
+    if len(table.header) <= NARROW and pd.Series(ids).duplicated().any():
+        return f"If a row is one response, name its columns with {NAME_THEM}."
+    is_word = [
+        any(isinstance(cell, str) and coding.number(cell) is None for cell in column.head(50))
+        for _, column in cells.items()
+        if not pd.api.types.is_numeric_dtype(column.dtype)
+    ]
+    return WORDS_ADVICE if 2 * sum(is_word) > cells.shape[1] else LEAVE_OUT
 
 
 def further_columns(table: Table, columns: tuple[int, ...], options: Options) -> tuple[int, ...]:
@@ -564,7 +624,7 @@ def _check_rows_unique(table: Table, subjects: np.ndarray) -> None:
         where = f"{table.name}, {positions[1]}"
         advice = _ADVICE
         if len(table.header) <= NARROW:
-            advice = f"If a row is one response, name its columns with {NAME_THEM}; else {advice}"
+            advice = f"If a row is one response, name its columns with {NAME_THEM}. Else: {advice}"
         raise InputError(
             f"{where}: the subject id {shorten(subject)} occurs in {positions[0]} too. {advice}"
         )
@@ -588,12 +648,16 @@ def read_long(
     if not len(block):
         raise InputError(f"{table.name}: expected rows below the header. Got none.")
 
+    cells = block.iloc[:, [2]]
+    coding = coding_of(cells, options.words, options.codes, options.missing)
+    is_word = any(isinstance(x, str) and coding.number(x) is None for x in cells.iloc[:50, 0])
+
     def report(row: int, column: int, expected: str) -> NoReturn:
-        table.fail(row, columns[2], expected)
+        table.fail(row, columns[2], expected, WORDS_ADVICE if is_word else "")
 
     rows, subjects = pd.factorize(table.check_ids(block.iloc[:, 0], 0, columns[0]))
     cols, items, facets = _items_of(table, block, columns, options)
-    numbers = block_numbers(block.iloc[:, [2]], report)[:, 0]
+    numbers = coded_numbers(cells, report, coding)[:, 0]
     order = np.flatnonzero(~np.isnan(numbers))[::-1]  # written in reverse, so the first remains
     values = compact(numbers)
     missing = -1 if values.dtype.kind == "i" else np.nan
@@ -642,9 +706,12 @@ def read_long(
         f"{role} = {table.header[column]}"
         for role, column in zip(("subject", "item", "response", "trial"), columns, strict=False)
     )
+    said = say_guess(table, coding)
     return CellMatrix(
         name=table.name,
-        origin=f"{table.kind} of one row per response; {roles}",
+        origin="; ".join(filter(None, [f"{table.kind} of one row per response", roles, said])),
+        codes=coding.codes,
+        said=said,
         matrix=matrix[..., 0] if len(at) > 2 else matrix,
         subjects=subjects,
         items=items,

@@ -15,6 +15,7 @@ from irtcat._common.checks import (
     argument_error,
     check_choice,
     resolve_duplicates,
+    shorten,
 )
 from irtcat._common.notebook import COLUMNS, ROWS, card
 from irtcat._common.positions import selected_positions
@@ -25,7 +26,6 @@ from irtcat.responses._frames import as_pandas, frame_kind
 from irtcat.responses._matrix import (
     as_matrix,
     as_numbers,
-    check_codes,
     check_items_only,
     choose_ids,
     encode_responses,
@@ -56,6 +56,7 @@ from irtcat.responses._trials import (
     mean_of_trials,
     spread_trials,
 )
+from irtcat.responses._words import Coding, declared_codes, missing_texts
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +213,9 @@ class Responses:
                 or "suffix" (rename the later ones to "id#2", "id#3", …).
             codes: all codes that a response can have, such as (1, 2, 3, 4): consecutive whole
                 numbers of 0 or more. Required if some of them do not occur in the matrix; by
-                default the codes that occur, which must then be consecutive.
+                default the codes that occur, which must then be consecutive. For cells that are
+                labels: the labels from the lowest to the highest, which become 0, 1, ..., or a
+                mapping from labels to numbers.
             trials: the number of trials of each fraction (see `with_trials`).
 
         Returns:
@@ -227,14 +230,15 @@ class Responses:
             ([[0, 3], [1, 2]], (1, 2, 3, 4))
         """
         matrix, row_names, column_names = as_matrix(X)
+        words, codes = declared_codes(codes)
         rows = choose_ids("subject_ids", subject_ids, row_names, matrix.shape[0], "subject")
         columns = choose_ids("item_ids", item_ids, column_names, matrix.shape[1], "item")
         subject_metadata = align_metadata("subjects", subjects, rows)
         item_metadata = align_metadata("items", items, columns)
         try:
-            numbers = as_numbers(matrix)
+            numbers = _in_codes(matrix, words) if words else as_numbers(matrix)
             check_items_only(numbers, columns)
-            values, codes = encode_responses(numbers, check_codes(codes), columns)
+            values, codes = encode_responses(numbers, codes, columns)
         except ResponseError as error:
             raise _with_ids(error, rows, columns) from None
         trial_matrix = None if trials is None else spread_trials(trials, rows, columns)
@@ -272,6 +276,7 @@ class Responses:
         ignore: Any = (),
         subject_columns: Any = (),
         codes: Any = None,
+        missing: Any = (),
         subjects: pd.DataFrame | None = None,
         items: pd.DataFrame | None = None,
         facets: Any = (),
@@ -294,6 +299,7 @@ class Responses:
             subject_columns: names of columns with what is known of the subjects, one value for
                 each; they become ``subjects``.
             codes: see `from_array`.
+            missing: cells without a response besides empty ones and NA, such as -99 or ".".
             subjects: see `from_array`.
             items: see `from_array`.
             facets: names of columns with what else a response depends on, such as the judge who
@@ -324,6 +330,7 @@ class Responses:
                 frame = pd.DataFrame(table)
             except (TypeError, ValueError):
                 raise argument_error("table", "a data frame", table) from None
+        words, codes = declared_codes(codes)
         options = Options(
             subject=subject,
             item=item,
@@ -334,6 +341,9 @@ class Responses:
             ignore=names_of("ignore", ignore),
             subject_columns=names_of("subject_columns", subject_columns),
             facets=names_of("facets", facets),
+            words=words,
+            codes=codes,
+            missing=missing_texts(missing),
         )
         return long_responses(
             frame_table(name, frame), frame, options, codes=codes, subjects=subjects, items=items
@@ -760,6 +770,17 @@ def read_npz(
     return responses_of(read, duplicates)
 
 
+def _in_codes(matrix: np.ndarray, words: dict[str, float]) -> np.ndarray:
+    """The numbers of a matrix of labels."""
+    coding, numbers = Coding(words, only=True), np.empty(matrix.shape)
+    for index, cell in np.ndenumerate(matrix.astype(object)):
+        number = coding.number(cell)
+        if number is None:
+            raise ResponseError(coding.expected, shorten(str(cell)), *index)
+        numbers[index] = number
+    return numbers
+
+
 def _with_ids(error: ResponseError, rows: np.ndarray, columns: np.ndarray) -> ResponseError:
     """Add the subject and the item of the invalid cell to the message."""
     if error.row is None or error.column is None:
@@ -862,13 +883,15 @@ def responses_of(
         items = options.get("items")
         known = None if items is None else items.set_axis(items.index.map(str), axis=0)
         options["items"] = cells.facets if known is None else cells.facets.join(known, on=BASE_ITEM)
+    if options.get("codes") is None:
+        options["codes"] = cells.codes
     try:
         if cells.scores is None:
             responses = Responses.from_array(
                 cells.matrix, cells.subjects, cells.items, duplicates=duplicates, **options
             )
         else:
-            options.pop("codes", None)
+            options.pop("codes")
             responses = Responses.from_trials(
                 cells.scores, cells.subjects, cells.items, duplicates=duplicates, **options
             )

@@ -34,8 +34,10 @@ FILES = [
     ("transposed question", "a.csv", "Question ID,s1,s2\nq1,0,1\n", r"rows look like items"),
     ("subject second", "a.csv", "n,subject_id,q1\n1,a,0\n", r"column 2 is named 'subject_id'"),
     ("text cell", "a.csv", "subject,q1,q2\na,1,0\nb,1,x\n", r"line 3, column 3 \('q2'\).*Got 'x'"),
-    ("yes", "a.csv", "subject,q1\na,yes\n", r"line 2, column 2 \('q1'\).*Got 'yes'"),
-    ("decimal comma", "a.csv", 'subject,q1\na,"0,5"\n', r"line 2, column 2.*Got '0,5'"),
+    ("T and F", "a.csv", "subject,q1\na,T\nb,F\n", r"line 2, column 2 \('q1'\).*Got 'T'.*key="),
+    ("part of a scale", "a.csv", "subject,q1\na,agree\nb,disagree\n",
+     r"line 2, column 2.*Got 'agree'.*from the lowest to the highest with codes="),
+    ("decimal comma", "a.csv", 'subject,q1\na,"2,5"\n', r"line 2, column 2.*Got '2,5'"),
     ("percent", "a.csv", "subject,q1\na,50%\n", r"line 2, column 2.*Got '50%'"),
     ("underscore", "a.csv", "subject,q1\na,1_0\n", r"line 2, column 2.*Got '1_0'"),
     ("text after a break", "a.csv", 'subject,q1\n"a\nb",1\nc,x\n', r"line 4, column 2"),
@@ -62,8 +64,9 @@ FILES = [
     ("short quoted row", "a.csv", 'subject,q1\n"a,b",1\n"c"\n', r"line 3: expected 2.*1 cell\."),
     ("open quote", "a.csv", 'subject,q1\n"a,1\nb,0\n', r"line 2: the quotes of a cell"),
     ("text after a quote", "a.csv", 'subject,q1\n"a"b,1\n', r"line 2: the quotes"),
-    ("latin-1", "a.csv", "subject,q1\nJosé,1\n".encode("latin-1"), r"line 2: expected UTF-8.*0xe9"),
-    ("utf-16", "a.csv", "subject,q1\na,1\n".encode("utf-16"), r"UTF-16\. Save it as UTF-8"),
+    ("cyrillic", "a.csv", "subject,q1\nИван,1\n".encode("cp1251"),
+     r"line 2: expected UTF-8.*0xc8.*with encoding="),
+    ("cut utf-16", "a.csv", "subject,q1\na,1\n".encode("utf-16")[:-1], r"expected text in utf-16"),
     ("zero byte", "a.csv", b"subject,q1\na,\x001\n", r"line 2: expected text\. Got a zero byte"),
     ("long, pair twice", "a.csv", "subject,item,response\na,q,1\nb,q,1\na,q,0\n",
      r"line 4, column 3.*Got '0'.*subject 'a' and item 'q' have '1' in line 2"),
@@ -267,6 +270,14 @@ def test_broken_array(X, more, message):
 
 
 CALLS = [
+    ("encoding", ("a.csv",), {"encoding": "windows"}, r"`encoding` argument must be the name of"),
+    ("codes", ("a.csv",), {"codes": ["yes"]}, r"`codes` argument must be all codes, such as"),
+    (
+        "label without a code",
+        ("a.csv",),
+        {"codes": {"x": 2, "y": 3}},
+        r"line 2, column 2 \('q1'\): expected one of x, y, or nothing\. Got '1'",
+    ),
     ("missing file", ("none.csv",), {}, r"^none\.csv: there is no such file"),
     ("folder", (".",), {}, r"expected logs of one of lm-eval, .*\. Got none"),
     ("folder as csv", (".", "csv"), {}, r"`path` argument must be a file, to be read as csv"),
@@ -301,6 +312,7 @@ def test_parquet_without_pyarrow(tmp_path, monkeypatch):
     check_sentence(caught.value)
 
 
+@pytest.mark.filterwarnings("ignore:.*cp1252")
 def test_damaged_text_never_leaks_foreign_errors(tmp_path):
     rng = np.random.default_rng(0)
     marks = [
