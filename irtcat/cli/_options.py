@@ -341,6 +341,9 @@ READING = (
                  "(no=0,yes=1), all codes (1,2,3), or a CSV table, labels first, column code."),
     _reader("missing", type=str, default=None, parse=split_texts,
             help="Cells without a response besides empty ones and NA, comma-separated: -99,."),
+    _reader("key", type=Path, default=None,
+            help="Right answers of choices: CSV with columns item, key and perhaps credit, or one "
+                 "row below the items."),
     _reader("encoding", type=str, default=None,
             help="Of a file of text: utf-8, cp1252, ...; recognised by default."),
     option("trials", source="", type=int, min=1, group=READING_FILES,

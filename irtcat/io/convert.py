@@ -26,6 +26,7 @@ from irtcat.io.frames import (
     is_item_name,
     is_subject_name,
 )
+from irtcat.io.keys import read_key
 from irtcat.io.source import ResponseSource, as_source, open_source
 from irtcat.responses import Responses, frame_table, long_responses
 from irtcat.responses._cells import cell_number
@@ -37,7 +38,7 @@ from irtcat.responses._table import (
 from irtcat.responses._words import declared_codes, missing_texts
 
 ARGUMENTS = (
-    "duplicates|codes|missing|format|subject|item|response|trial|ignore|subject_columns|facets"
+    "duplicates|codes|missing|key|format|subject|item|response|trial|ignore|subject_columns|facets"
 )
 KINDS = (
     "Responses, an array, a data frame, a mapping or list of responses, or the path of a file or "
@@ -59,6 +60,7 @@ def as_responses(
     facets: Any = (),
     codes: Any = None,
     missing: Any = (),
+    key: Any = None,
     encoding: str | None = None,
     item_ids: Any = None,
     name: str = "data",
@@ -110,6 +112,11 @@ are ids |
             no doubt; a warning and the origin say so.
         missing: cells without a response besides empty ones and NA: texts or numbers, or one text
             with commas between them, such as ``"-99,."``.
+        key: the right answers, if the cells are choices: a mapping from items to an answer, a list
+            of answers (all right) or what each answer counts (``{"A": 1, "B": 0.5}``); a Series;
+            a data frame with columns item, key and perhaps credit, or of one row; the answers in
+            the order of the items; or a file with such a table (see `irtcat.read_responses`). The
+            choices are kept as ``Responses.choices``: see `Responses.as_choices`.
         encoding: of a file of text (see `irtcat.read_responses`).
         item_ids: ids of the columns, where the data have none.
         name: what messages call the data.
@@ -134,7 +141,7 @@ are ids |
         responses = read_responses(
             data, format, subject=subject, item=item, response=response, trial=trial,
             duplicates=duplicates, ignore=ignore, subject_columns=subject_columns,
-            facets=facets, codes=codes, missing=missing, encoding=encoding,
+            facets=facets, codes=codes, missing=missing, key=key, encoding=encoding,
         )  # fmt: skip
         return replace(responses, origin=": ".join(filter(None, [str(data), responses.origin])))
     if format is not None:
@@ -153,6 +160,7 @@ are ids |
         words=words,
         codes=codes,
         missing=missing_texts(missing),
+        key=read_key(key, encoding),
     )
     try:
         return _converted(data, options, codes, _by_width(item_ids), name)

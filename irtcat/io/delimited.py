@@ -70,7 +70,7 @@ def read_delimited(
         advice = "If letters are wrong, say the encoding with encoding=."
         warnings.warn(f"{path}: {said}. {advice}", UserWarning, stacklevel=4)
     data = checked_text(path, data)
-    separator = separator or _separator(path, data)
+    separator = separator or separator_of(path, data)
     data = _unescaped(path, data, separator)
     table = _table(path, data, separator)
     check_widths(path, data, separator, len(table.header))
@@ -93,20 +93,20 @@ def read_delimited(
 def table_header(path: Path) -> tuple[str, ...]:
     """The columns of a table of text."""
     data = load_text(path)
-    separator = _separator(path, data)
+    separator = separator_of(path, data)
     return _table(path, _unescaped(path, data, separator), separator).header
 
 
 def first_line(path: Path, column: str, value: str) -> int | None:
     """The number of the first line that has a value in a column; None without any."""
     data = load_text(path)
-    separator = _separator(path, data)
+    separator = separator_of(path, data)
     lines = records(path, _unescaped(path, data, separator), separator)
     at = next(lines)[1].index(column)
     return next((line for line, record in lines if record[at] == value), None)
 
 
-def _separator(path: Path, data: bytes) -> str:
+def separator_of(path: Path, data: bytes) -> str:
     """The separator of the extension if the header has it, else the most frequent one."""
     usual = "\t" if path.suffix.lower() in (".tsv", ".tab") else ","
     widths = {}

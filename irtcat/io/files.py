@@ -9,6 +9,7 @@ from typing import Any
 from irtcat._common.checks import DUPLICATES, InputError, argument_error, check_choice, check_count
 from irtcat._files.reading import MOST_BYTES, check_path, seekable_copy
 from irtcat.io.delimited import first_line, read_delimited, table_header
+from irtcat.io.keys import read_key
 from irtcat.io.logs import LOG_FORMATS, read_logs
 from irtcat.io.logs.find import is_log
 from irtcat.io.parquet import parquet_header, read_parquet
@@ -76,6 +77,7 @@ def read_responses(
     facets: Any = (),
     codes: Any = None,
     missing: Any = (),
+    key: Any = None,
     encoding: str | None = None,
     max_bytes: int = MOST_BYTES,
 ) -> Responses:
@@ -121,6 +123,10 @@ def read_responses(
         codes: all codes that a response can have, labels from the lowest to the highest, or a
             mapping from labels to numbers: see `irtcat.as_responses`.
         missing: cells without a response besides empty ones and NA, such as ``"-99,."``.
+        key: the right answers, if the cells are choices (A, B, ...; texts): a file with columns
+            item, key and perhaps credit (several rows, or ``A|C``, for several answers of an
+            item), or with one row of answers below the items; or see `irtcat.as_responses`. A row
+            of the table with the id "key" is one, too.
         encoding: of a file of text, such as "cp1252" or "utf-16". By default UTF-8, UTF-16 with
             its mark, or, where the text has the usual letters of Western Europe, cp1252 (Windows),
             which a warning says.
@@ -160,6 +166,7 @@ def read_responses(
         words=words,
         codes=declared,
         missing=missing_texts(missing),
+        key=read_key(key, encoding),
         encoding=checked_encoding(encoding),
     )
     with seekable_copy(check_path(path), max_bytes) as file:
@@ -197,7 +204,16 @@ def place_of(path: str | os.PathLike[str], column: str, value: str) -> str:
 
 def _check_table(options: Options, got: str) -> None:
     """Raise if columns are named of a file that is no table."""
-    for name in ("ignore", "subject_columns", "facets", "codes", "words", "missing", "encoding"):
+    for name in (
+        "ignore",
+        "subject_columns",
+        "facets",
+        "codes",
+        "words",
+        "missing",
+        "key",
+        "encoding",
+    ):
         if getattr(options, name):
             name = name.replace("words", "codes")
             raise argument_error(name, f"given with a table only ({', '.join(TABLES)})", got)

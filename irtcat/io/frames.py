@@ -10,6 +10,7 @@ import pandas as pd
 
 from irtcat._common.checks import argument_error, resolve_duplicates
 from irtcat.responses import Responses, frame_table, long_responses, responses_of
+from irtcat.responses._forms import form_of
 from irtcat.responses._table import (
     ID_NAMES,
     ITEM_NAMES,
@@ -18,6 +19,7 @@ from irtcat.responses._table import (
     Table,
     checked_names,
     find_long_columns,
+    has_first_item,
     has_ids,
     normalized,
     read_wide,
@@ -61,6 +63,10 @@ def from_frame(
     if options.layout == "long" or find_long_columns(table, options) is not None:
         return _from_long(table, frame, options, codes)
     _, about = checked_names(name, map(str, frame.columns), options)
+    is_form = form_of(header, frame, options.aside) is not None
+    if is_form and isinstance(frame.index, pd.RangeIndex):
+        cells = read_wide(table, [frame], options)
+        return responses_of(cells, options.duplicates, origin=cells.origin, codes=codes)
     columns = frame.columns.map(str)
     known, frame = frame.loc[:, columns.isin(about)], frame.loc[:, ~columns.isin(options.aside)]
     frame, ids = _with_id_index(frame, name, options)
@@ -173,6 +179,8 @@ def _has_ids(frame: pd.DataFrame, names: list[str], options: Options) -> bool:
     if len(names) < 2 or getattr(frame.dtypes.iloc[0], "ordered", False):
         return False
     others = frame.iloc[:, 1:]
+    if options.key is not None:
+        return not has_first_item(options.key, tuple(names))
     coding = coding_of(others, options.words, options.codes, options.missing)
     numbers = others.select_dtypes(["number", "bool"])
     highest = np.nanmax(numbers.to_numpy(float, na_value=np.nan), initial=1) if numbers.size else 1

@@ -5,8 +5,8 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass, field, replace
+from itertools import chain, pairwise
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -23,7 +23,9 @@ from irtcat.responses._cells import (
     same_kind,
     stack,
 )
-from irtcat.responses._words import WORDS_ADVICE, Coding, coding_of
+from irtcat.responses._forms import form_of
+from irtcat.responses._key import KEY_ROWS, Choices, Key, ScoredChoices, key_of_rows
+from irtcat.responses._words import WORDS_ADVICE, Coding, coding_of, folded
 
 
 def _roles(stems: str, suffixes: str) -> frozenset[str]:
@@ -95,6 +97,7 @@ class Options:
         codes: all codes that a response can have, if they are declared.
         missing: texts of cells without a response, besides the usual ones.
         encoding: of a file of text.
+        key: the right answers, if cells are choices.
     """
 
     subject: str = "subject"
@@ -110,11 +113,12 @@ class Options:
     codes: tuple[int, ...] | None = None
     missing: tuple[str, ...] = ()
     encoding: str | None = None
+    key: Key | None = None
 
     @property
     def is_coded(self) -> bool:
         """Whether cells are not the responses themselves."""
-        return bool(self.words or self.missing)
+        return bool(self.words or self.missing or self.key)
 
     @property
     def aside(self) -> tuple[str, ...]:
@@ -137,6 +141,7 @@ class CellMatrix(NamedTuple):
         facets: the item alone and its facets, one row for each column; None without facets.
         codes: all codes that a response can have; None for those that occur.
         said: what was guessed of the cells.
+        choices: the choices that a key scored; None without a key.
     """
 
     name: str
@@ -150,6 +155,7 @@ class CellMatrix(NamedTuple):
     facets: pd.DataFrame | None = None
     codes: tuple[int, ...] | None = None
     said: str = ""
+    choices: Choices | None = None
 
 
 @dataclass(frozen=True)
@@ -177,7 +183,10 @@ class Table:
 
     def without(self, names: tuple[str, ...]) -> "Table":
         """The table without the columns of these names."""
-        kept = tuple(j for j, name in enumerate(self.header) if name not in names)
+        return self.only([j for j, name in enumerate(self.header) if name not in names])
+
+    def only(self, kept: Sequence[int]) -> "Table":
+        """The table with the columns at these positions."""
         return Table(
             self.name,
             tuple(self.header[j] for j in kept),
@@ -463,61 +472,109 @@ def has_ids(
 def read_wide(table: Table, blocks: Iterable[pd.DataFrame], options: Options) -> CellMatrix:
     """Read a table of one row per subject, in blocks of rows.
 
-    Column 1 contains the ids (see `has_ids`); without ids the rows are numbered s1, s2, ...
+    Column 1 contains the ids (see `has_ids`); without ids the rows are numbered s1, s2, ... Columns
+    of a form that are no answers are set aside (see `form_of`). A row of the right answers (see
+    `KEY_ROWS`) is the key.
     """
     if options.facets:
         table.fail_header("facets are columns of a long table, of one row per response.")
     full, (_, about) = table, checked_names(table.name, table.header, options)
-    table = full.without(options.aside) if options.aside else full
-    kept = [j for j, name in enumerate(full.header) if name not in options.aside]
-    check_wide_header(table, options)
+    if len(set(table.header) - set(options.aside)) < 2:
+        check_wide_header(full.without(options.aside), options)
+    rest = iter(blocks)
+    opening = next(rest, None)
+    if opening is None or not len(opening):
+        check_wide_header(full.without(options.aside), options)
+        raise InputError(f"{table.name}: expected rows below the header. Got none.")
+    # A block has millions of cells: what occurs at all is in the first one.
+    form = form_of(full.header, opening, options.aside)
+    aside = [*map(full.header.index, about), *(form.aside if form else ())]
+    kept = [j for j, name in enumerate(full.header) if name not in options.aside and j not in aside]
+    if form is not None and form.ids is not None:
+        kept = [form.ids, *(j for j in kept if j != form.ids)]
+    table = full.only(kept)
+    check_wide_header(table, options if form is None else replace(options, layout="wide"))
+    is_numbered = form is not None and form.ids is None
+    n_ids = 0 if is_numbered or has_first_item(options.key, table.header) else 1
+    is_whole = kept == list(range(opening.shape[1]))
+    columns: Any = slice(n_ids, None) if is_whole else kept[n_ids:]  # a slice takes no copy
+    cells = opening.iloc[:, columns]
+    key, key_row = options.key, None
+    if n_ids and key is None and not options.words:
+        key_row = _key_row(opening.iloc[:, kept[0]].tolist())
+        if key_row is not None:
+            key = key_of_rows(table.header[1:], [cells.iloc[key_row].tolist()], table.name)
+    coding, scored = Coding(codes=options.codes), None
+    if key is not None:
+        scored = ScoredChoices(key, table.header[n_ids:], table.name, options.missing)
+    else:
+        coding = coding_of(cells, options.words, options.codes, options.missing)
     firsts: list[np.ndarray] = []
     matrices: list[np.ndarray] = []
     others: list[pd.DataFrame] = []
-    start, coding, advice = 0, Coding(), LEAVE_OUT
-    for block in blocks:
+    start = 0
+    for block in chain([opening], rest):
         offset = start  # bound as a default below: a closure would see later values of start
-        if about:
-            others.append(block.iloc[:, [full.header.index(name) for name in about]])
+
+        def report(row: int, column: int, expected: str, offset: int = offset) -> NoReturn:
+            advice = _cell_advice(table, opening.iloc[:, kept], coding)
+            table.fail(offset + row, column + n_ids, expected, advice)
+
+        if aside:
+            others.append(block.iloc[:, aside])
         firsts.append(block.iloc[:, kept[0]].to_numpy(dtype=object))
-        cells = block.iloc[:, kept[1:]] if options.aside else block.iloc[:, 1:]
-        if not start:  # such a block has millions of cells: what occurs at all is in the first
-            coding = coding_of(cells, options.words, options.codes, options.missing)
-            advice = _cell_advice(table, firsts[0], cells, coding)
-
-        def report(row: int, column: int, expected: str, at: Any = (offset, advice)) -> NoReturn:
-            table.fail(at[0] + row, column + 1, expected, at[1])
-
-        matrices.append(compact(coded_numbers(cells, report, coding)))
+        cells = block.iloc[:, columns]
+        if scored is None:
+            matrices.append(compact(coded_numbers(cells, report, coding)))
+        else:
+            if key_row is not None and not start:
+                cells = cells.astype(object)
+                cells.iloc[key_row] = None
+            matrices.append(compact(scored.numbers(cells)))
         start += len(block)
-    if not matrices or not start:
-        raise InputError(f"{table.name}: expected rows below the header. Got none.")
     first, matrix = np.concatenate(firsts), stack(matrices)
     highest = float(np.fmax.reduce(matrix, axis=None, initial=0))
-    is_id = has_ids(table.header, first.tolist(), highest, options.subject, coding.number)
+    is_id = bool(n_ids) and (
+        scored is not None
+        or form is not None
+        or has_ids(table.header, first.tolist(), highest, options.subject, coding.number)
+    )
     if is_id:
         subjects = table.check_ids(pd.Series(first), 0, 0)
         if options.duplicates == "refuse":
             _check_rows_unique(table, subjects)
     else:
-        numbers = np.array([coding.number(cell) for cell in first], float)[:, None]
-        matrix = np.concatenate(same_kind([compact(numbers), matrix]), axis=1)
+        if n_ids:
+            numbers = np.array([coding.number(cell) for cell in first], float)[:, None]
+            matrix = np.concatenate(same_kind([compact(numbers), matrix]), axis=1)
         subjects = np.array([f"s{row}" for row in range(1, start + 1)], dtype=object)
     items = np.array(table.header[int(is_id) :], dtype=object)
+    rows = np.arange(start)
+    if key_row is not None:
+        rows = np.delete(rows, key_row)
+        matrix, subjects = matrix[rows], subjects[rows]
 
     def fail(row: int, column: int, expected: str, advice: str) -> NoReturn:
-        table.fail(row, column + is_id, expected, advice)
+        table.fail(int(rows[row]), column + is_id, expected, advice)
 
     known = None
-    if about:
-        frame = pd.concat(others, ignore_index=True).set_axis(list(about), axis=1)
+    if aside:
+        frame = pd.concat(others, ignore_index=True).iloc[rows]
+        frame = frame.set_axis([full.header[j] for j in aside], axis=1)
         known = frame.apply(metadata_column)
-    ids = f"the column {table.header[0] or 1}" if is_id else "s1, s2, ... (no column has ids)"
-    origin = f"{table.kind} of one row per subject; ids = {ids}"
+    where = f"the column {table.header[0] or 1}" if is_id else "s1, s2, ... (no column has ids)"
     if not is_id:
         got = f"no column has ids, so the rows are s1, s2, ... and all {len(items)} columns items"
         warnings.warn(f"{table.name}: {got}.", UserWarning, stacklevel=2)
-    said = say_guess(table, coding)
+    guessed = [f"cells were read as {coding.said}"] if coding.said else []
+    if form is not None:
+        names = shorten([full.header[j] for j in form.aside])
+        guessed.append(f"columns of the form were kept with the subjects: {names}")
+    if key_row is not None:
+        guessed.append(f"the row {shorten(str(first[key_row]))} was read as the key")
+    if scored is not None:
+        guessed += filter(None, [scored.check()])
+    said = say_guesses(table, guessed)
     return CellMatrix(
         name=table.name,
         matrix=matrix,
@@ -525,10 +582,31 @@ def read_wide(table: Table, blocks: Iterable[pd.DataFrame], options: Options) ->
         items=items,
         fail=fail,
         about=known,
-        origin="; ".join(filter(None, [origin, said])),
-        codes=coding.codes,
+        origin=_joined(f"{table.kind} of one row per subject; ids = {where}", said),
+        codes=coding.codes if scored is None else scored.codes,
         said=said,
+        choices=None if scored is None else scored.choices(scored.matrix()[rows]),
     )
+
+
+def _joined(*texts: str) -> str:
+    """Texts that are not empty, with semicolons between them."""
+    return "; ".join(filter(None, texts))
+
+
+def has_first_item(key: Key | None, header: tuple[str, ...]) -> bool:
+    """Whether the first column of a table is one of the items of a key."""
+    if key is None:
+        return False
+    if key.order:
+        return len(key.order) == len(header)
+    return folded(header[0]) in {folded(item) for item in key.credits}
+
+
+def _key_row(ids: list[Any]) -> int | None:
+    """The row of the right answers; None if there is none, or more than one."""
+    rows = [row for row, text in enumerate(ids) if folded(str(text)) in KEY_ROWS]
+    return rows[0] if len(rows) == 1 else None
 
 
 def coded_numbers(cells: pd.DataFrame, report: Report, coding: Coding) -> np.ndarray:
@@ -536,29 +614,26 @@ def coded_numbers(cells: pd.DataFrame, report: Report, coding: Coding) -> np.nda
     return block_numbers(cells, report, coding.number, coding.expected, coding.is_plain)
 
 
-def say_guess(table: Table, coding: Coding) -> str:
-    """Warn of what was guessed of the cells, and return it for ``Responses.origin``."""
-    if not coding.said:
-        return ""
-    text = f"cells were read as {coding.said}"
-    warnings.warn(
-        f"{table.name}: {text}. If that is wrong, say it with codes= or missing=.",
-        UserWarning,
-        stacklevel=3,
-    )
+def say_guesses(table: Table, guessed: list[str]) -> str:
+    """Warn of what was guessed of a table, and return it for ``Responses.origin``."""
+    text = "; ".join(guessed)
+    if text:
+        options = "codes=, missing=, key=, subject= or ignore="
+        advice = f"If that is wrong, say it with {options}."
+        warnings.warn(f"{table.name}: {text}. {advice}", UserWarning, stacklevel=3)
     return text
 
 
-def _cell_advice(table: Table, ids: np.ndarray, cells: pd.DataFrame, coding: Coding) -> str:
+def _cell_advice(table: Table, cells: pd.DataFrame, coding: Coding) -> str:
     """What to do about a cell that is no response."""
-    if len(table.header) <= NARROW and pd.Series(ids).duplicated().any():
+    if len(table.header) <= NARROW and cells.iloc[:, 0].duplicated().any():
         return f"If a row is one response, name its columns with {NAME_THEM}."
     is_word = [
         any(isinstance(cell, str) and coding.number(cell) is None for cell in column.head(50))
         for _, column in cells.items()
         if not pd.api.types.is_numeric_dtype(column.dtype)
     ]
-    return WORDS_ADVICE if 2 * sum(is_word) > cells.shape[1] else LEAVE_OUT
+    return WORDS_ADVICE if 2 * sum(is_word) >= cells.shape[1] else LEAVE_OUT
 
 
 def further_columns(table: Table, columns: tuple[int, ...], options: Options) -> tuple[int, ...]:
@@ -649,7 +724,9 @@ def read_long(
         raise InputError(f"{table.name}: expected rows below the header. Got none.")
 
     cells = block.iloc[:, [2]]
-    coding = coding_of(cells, options.words, options.codes, options.missing)
+    coding, scored = Coding(codes=options.codes), None
+    if options.key is None:
+        coding = coding_of(cells, options.words, options.codes, options.missing)
     is_word = any(isinstance(x, str) and coding.number(x) is None for x in cells.iloc[:50, 0])
 
     def report(row: int, column: int, expected: str) -> NoReturn:
@@ -657,7 +734,12 @@ def read_long(
 
     rows, subjects = pd.factorize(table.check_ids(block.iloc[:, 0], 0, columns[0]))
     cols, items, facets = _items_of(table, block, columns, options)
-    numbers = coded_numbers(cells, report, coding)[:, 0]
+    if options.key is None:
+        numbers, chosen = coded_numbers(cells, report, coding)[:, 0], np.zeros(0)
+    else:
+        names = items if facets is None else facets[BASE_ITEM].to_numpy(dtype=object)
+        scored = ScoredChoices(options.key, names.tolist(), table.name, options.missing)
+        numbers, chosen = scored.column(cells.iloc[:, 0].to_numpy(dtype=object), cols)
     order = np.flatnonzero(~np.isnan(numbers))[::-1]  # written in reverse, so the first remains
     values = compact(numbers)
     missing = -1 if values.dtype.kind == "i" else np.nan
@@ -706,12 +788,21 @@ def read_long(
         f"{role} = {table.header[column]}"
         for role, column in zip(("subject", "item", "response", "trial"), columns, strict=False)
     )
-    said = say_guess(table, coding)
+    guessed = [f"cells were read as {coding.said}"] if coding.said else []
+    choices = None
+    if scored is not None:
+        guessed += filter(None, [scored.check()])
+        if len(at) == 2:  # which trial had which choice is not kept
+            codes = np.full(shape, -1, np.int32)
+            codes[rows[order], cols[order]] = chosen[order]
+            choices = scored.choices(codes)
+    said = say_guesses(table, guessed)
     return CellMatrix(
         name=table.name,
-        origin="; ".join(filter(None, [f"{table.kind} of one row per response", roles, said])),
-        codes=coding.codes,
+        origin=_joined(f"{table.kind} of one row per response", roles, said),
+        codes=coding.codes if scored is None else scored.codes,
         said=said,
+        choices=choices,
         matrix=matrix[..., 0] if len(at) > 2 else matrix,
         subjects=subjects,
         items=items,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error, is_number, shorten
@@ -256,23 +257,33 @@ def _replaced(coding: Coding, said: list[str], **changes: Any) -> Coding:
 def _texts(cells: pd.DataFrame) -> Counter[str]:
     """The texts of cells with their numbers of cells."""
     counts: Counter[str] = Counter()
-    for position, dtype in enumerate(cells.dtypes):
-        if not pd.api.types.is_numeric_dtype(dtype):
-            for cell in cells.iloc[:, position].tolist():
-                if isinstance(cell, str):
-                    counts[folded(cell)] += 1
+    for cell, n in _distinct(cells):
+        if isinstance(cell, str):
+            counts[folded(cell)] += n
     return counts
+
+
+def _distinct(cells: pd.DataFrame) -> list[tuple[Any, int]]:
+    """The different cells of columns that are not of numbers, with how often each occurs."""
+    is_number = {dtype: pd.api.types.is_numeric_dtype(dtype) for dtype in cells.dtypes.unique()}
+    if all(is_number.values()):
+        return []
+    kept = cells.loc[:, [not is_number[dtype] for dtype in cells.dtypes]]
+    values = kept.to_numpy(dtype=object).ravel()
+    try:
+        codes, unique = pd.factorize(values)
+    except TypeError:  # cells that cannot be hashed, such as lists
+        return [(cell, 1) for cell in values.tolist()]
+    return list(zip(unique.tolist(), np.bincount(codes[codes >= 0]).tolist(), strict=False))
 
 
 def _numbers(cells: pd.DataFrame, texts: Iterable[str], coding: Coding) -> set[float]:
     """The numbers that occur beside words."""
     numbers = {coding.number(text) for text in texts}
-    for position, dtype in enumerate(cells.dtypes):
-        column = cells.iloc[:, position]
-        if pd.api.types.is_numeric_dtype(dtype):
-            numbers.update(column.dropna().unique().astype(float).tolist())
-        else:
-            numbers.update(cell_number(x) for x in column.tolist() if not isinstance(x, str))
+    numbers.update(cell_number(cell) for cell, _ in _distinct(cells) if not isinstance(cell, str))
+    plain = cells.select_dtypes(["number", "bool"])
+    if plain.shape[1]:
+        numbers.update(pd.unique(plain.to_numpy(float, na_value=np.nan).ravel()).tolist())
     numbers -= coding.missing_numbers
     return {number for number in numbers if number is not None and number == number}
 

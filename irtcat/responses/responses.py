@@ -23,6 +23,7 @@ from irtcat._files.archives import arrays_as_bytes, npz_target, write_arrays
 from irtcat._files.reading import MOST_BYTES
 from irtcat._files.writing import replacing
 from irtcat.responses._frames import as_pandas, frame_kind
+from irtcat.responses._key import key_of
 from irtcat.responses._matrix import (
     as_matrix,
     as_numbers,
@@ -84,6 +85,10 @@ class Responses:
         trial_values: subjects x items x trials, read-only float32: the score of each trial in
             [0, 1] by its number, NaN where missing; None where only means and numbers of trials
             are known. Trial t of a subject is the same run on all items. See `from_trials`.
+        choices: subjects x items, read-only int32: the position of the chosen answer in
+            ``choice_labels``, -1 where missing; None for responses that no key scored. See
+            `as_choices`.
+        choice_labels: the answers that were chosen; ``items["key"]`` has the right ones.
 
     Example:
         >>> import numpy as np
@@ -105,6 +110,8 @@ class Responses:
     trials: np.ndarray | None = None
     trial_values: np.ndarray | None = None
     origin: str = ""
+    choices: np.ndarray | None = None
+    choice_labels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check that the shapes match and make the arrays read-only."""
@@ -115,9 +122,12 @@ class Responses:
             raise argument_error("codes", f"{self.n_categories} codes", self.codes)
         if self.trials is not None and self.trials.shape != shape:
             raise argument_error("trials", f"of shape {shape}, to match the ids", self.trials.shape)
+        if self.choices is not None and self.choices.shape != shape:
+            got = self.choices.shape
+            raise argument_error("choices", f"of shape {shape}, to match the ids", got)
         if self.trial_values is not None:
             check_trial_values(self.trial_values, self.trials, shape)
-        for name in ("values", "subject_ids", "item_ids", "trials", "trial_values"):
+        for name in ("values", "subject_ids", "item_ids", "trials", "trial_values", "choices"):
             if getattr(self, name) is None:
                 continue
             view = getattr(self, name).view()  # a view: the caller's array stays writable
@@ -174,6 +184,8 @@ class Responses:
             and _same(self.item_ids, other.item_ids)
             and _same(self.trials, other.trials)
             and _same(self.trial_values, other.trial_values)
+            and _same(self.choices, other.choices)
+            and self.choice_labels == other.choice_labels
             and self.subjects.equals(other.subjects)
             and self.items.equals(other.items)
         )
@@ -277,6 +289,7 @@ class Responses:
         subject_columns: Any = (),
         codes: Any = None,
         missing: Any = (),
+        key: Any = None,
         subjects: pd.DataFrame | None = None,
         items: pd.DataFrame | None = None,
         facets: Any = (),
@@ -300,6 +313,7 @@ class Responses:
                 each; they become ``subjects``.
             codes: see `from_array`.
             missing: cells without a response besides empty ones and NA, such as -99 or ".".
+            key: the right answers, if responses are choices (see `irtcat.as_responses`).
             subjects: see `from_array`.
             items: see `from_array`.
             facets: names of columns with what else a response depends on, such as the judge who
@@ -344,6 +358,7 @@ class Responses:
             words=words,
             codes=codes,
             missing=missing_texts(missing),
+            key=key_of(key),
         )
         return long_responses(
             frame_table(name, frame), frame, options, codes=codes, subjects=subjects, items=items
@@ -593,7 +608,10 @@ class Responses:
             columns = selected_positions("items", items, self.item_ids, distinct=True)
         values = self.values if rows is None else self.values[rows]
         values = values if columns is None else values[:, columns]
-        trials, scores = self.trials, self.trial_values
+        trials, scores, choices = self.trials, self.trial_values, self.choices
+        if choices is not None:
+            choices = choices if rows is None else choices[rows]
+            choices = choices if columns is None else choices[:, columns]
         if trials is not None:
             trials = trials if rows is None else trials[rows]
             trials = trials if columns is None else trials[:, columns]
@@ -611,7 +629,52 @@ class Responses:
             trials=trials,
             trial_values=scores,
             origin=self.origin,
+            choices=choices,
+            choice_labels=self.choice_labels,
         )
+
+    def as_choices(self) -> "Responses":
+        """The choices as codes, for the nominal model and for counts of distractors.
+
+        Choices are numbered from 0 in the order of their text: together for all items if they are
+        letters or one item has all of them (A, B, C and D are 0, 1, 2 and 3), else for each item.
+        The metadata of the items have them as ``choices``.
+
+        Raises:
+            InputError: no key scored the responses.
+
+        Example:
+            >>> import irtcat
+            >>> table = {"student": ["ann", "bob"], "q1": ["B", "A"], "q2": ["C", "C"]}
+            >>> r = irtcat.as_responses(table, key={"q1": "B", "q2": "A"})
+            >>> r.to_numpy().tolist(), r.as_choices().to_numpy().tolist()
+            ([[1.0, 0.0], [0.0, 0.0]], [[1.0, 2.0], [0.0, 2.0]])
+        """
+        if self.choices is None:
+            must = "read with a key, as by irtcat.as_responses(data, key=...)"
+            raise argument_error("responses", must, "responses without choices")
+        ranks = [sorted(set(column[column >= 0]), key=self._label) for column in self.choices.T]
+        together = sorted(set().union(*ranks), key=self._label)
+        is_letters = all(len(label) == 1 for label in self.choice_labels)
+        if is_letters or len(together) == max(map(len, ranks)):
+            ranks = [together] * self.n_items
+        codes = np.full(self.shape, -1, np.int8)
+        for j, rank in enumerate(ranks):
+            for position, choice in enumerate(rank):
+                codes[self.choices[:, j] == choice, j] = position
+        names = [" | ".join(map(self._label, rank)) for rank in ranks]
+        n_codes = max(2, *map(len, ranks))
+        return Responses.from_array(
+            codes,
+            self.subject_ids,
+            self.item_ids,
+            self.subjects,
+            self.items.assign(choices=names),
+            codes=range(n_codes),
+        )
+
+    def _label(self, choice: int) -> str:
+        return self.choice_labels[choice]
 
     def split(
         self, share: float = 0.25, seed: int = 0, by: str | None = None
@@ -770,6 +833,21 @@ def read_npz(
     return responses_of(read, duplicates)
 
 
+def _with_choices(responses: Responses, cells: CellMatrix, duplicates: str) -> Responses:
+    """Responses with the choices of their table."""
+    assert cells.choices is not None
+    codes, keys = cells.choices.codes, np.array(cells.choices.keys, dtype=object)
+    for axis, (name, ids) in enumerate(
+        (("subject_ids", cells.subjects), ("item_ids", cells.items))
+    ):
+        _, keep = resolve_duplicates(name, ids, duplicates)
+        if keep is not None:
+            codes, keys = codes.take(keep, axis), keys[keep] if axis else keys
+    labels = cells.choices.labels
+    items = responses.items.assign(key=keys)
+    return replace(responses, choices=codes, choice_labels=labels, items=items)
+
+
 def _in_codes(matrix: np.ndarray, words: dict[str, float]) -> np.ndarray:
     """The numbers of a matrix of labels."""
     coding, numbers = Coding(words, only=True), np.empty(matrix.shape)
@@ -900,6 +978,8 @@ def responses_of(
             about = cells.about if kept is None else cells.about.iloc[kept]
             about = about.set_axis(responses.subjects.index, axis=0)
             responses = replace(responses, subjects=about)
+        if cells.choices is not None:
+            responses = _with_choices(responses, cells, duplicates)
         return replace(responses, origin=origin)
     except ResponseError as error:
         cause = error

@@ -198,3 +198,134 @@ def test_ordered_categories_and_lists_of_words():
         ]
     codes = {"bad": 0, "so-so": 0.5, "good": 1}
     assert irtcat.Responses.from_array(frame, codes=codes).to_frame()["q2"].tolist() == [1, 0.5, 0]
+
+
+LETTERS = np.array(list("ABCD"))
+CHOSEN = LETTERS[RNG.integers(0, 4, (12, 6))]
+KEY = [str(letter) for letter in CHOSEN[0]]
+KEYED = (np.array(KEY) == CHOSEN).astype(int)
+
+
+def student_rows(cells):
+    return [[p, *row] for p, row in zip(PEOPLE, cells.tolist(), strict=True)]
+
+
+def key_table(path):
+    return write_rows(path, ["Item", "Key"], [*zip(ITEMS, KEY, strict=True), ("q99", "A")])
+
+
+@pytest.mark.parametrize("shape", ["table", "row", "own row", "mapping", "list", "frame"])
+def test_choices_are_scored_and_kept(tmp_path, shape):
+    path = write_rows(tmp_path / "a.csv", ["student", *ITEMS], student_rows(CHOSEN))
+    refused(path, "Got '", "name the right ones with key=")
+    key = {
+        "table": lambda: key_table(tmp_path / "key.csv"),
+        "row": lambda: write_rows(tmp_path / "key.csv", ["id", *ITEMS], [["key", *KEY]]),
+        "own row": lambda: None,
+        "mapping": lambda: dict(zip(ITEMS, map(str.lower, KEY), strict=True)),
+        "list": lambda: KEY,
+        "frame": lambda: pd.DataFrame({"item": ITEMS, "key": KEY}),
+    }[shape]()
+    if shape == "own row":
+        rows = student_rows(CHOSEN)
+        write_rows(path, ["student", *ITEMS], [*rows[:5], ["KEY", *KEY], *rows[5:]])
+        with pytest.warns(UserWarning, match="the row 'KEY' was read as the key"):
+            responses = irtcat.read_responses(path)
+    else:
+        responses = irtcat.read_responses(path, key=key)
+        assert irtcat.as_responses(pd.read_csv(path), key=key) == responses
+    assert responses.subject_ids.tolist() == PEOPLE
+    np.testing.assert_array_equal(responses.values, KEYED)
+    np.testing.assert_array_equal(np.array(responses.choice_labels)[responses.choices], CHOSEN)
+    assert responses.items["key"].tolist() == KEY
+    codes = np.searchsorted(LETTERS, CHOSEN)
+    np.testing.assert_array_equal(responses.as_choices().values, codes)
+    part = responses.subset(items=["q3", "q0"], subjects=[2, 1])
+    np.testing.assert_array_equal(part.choices, responses.choices[[2, 1]][:, [3, 0]])
+    responses.save(tmp_path / "saved.npz")
+    assert irtcat.read_responses(tmp_path / "saved.npz") == responses
+
+
+def test_several_keys_and_partial_credit(tmp_path):
+    long = [[p, q, c] for p, *row in student_rows(CHOSEN) for q, c in zip(ITEMS, row, strict=True)]
+    path = write_rows(tmp_path / "a.csv", ["student", "question", "response"], long)
+    rows = [["q0", "A|B", 1], ["q1", "A", 1], ["q1", "C", 0.5], ["q2", "D", 1], ["q3", "D", 1],
+            ["q4", "A", 1], ["q5", "B", 1]]  # fmt: skip
+    key = write_rows(tmp_path / "key.csv", ["item", "key", "credit"], rows)
+    credit = {(q, letter): c for q, cell, c in rows for letter in cell.split("|")}
+    expected = {(p, q): credit.get((q, letter), 0) for p, q, letter in long}
+    responses = irtcat.read_responses(path, key=key)
+    assert answers(responses) == expected
+    points = {q: {"A": 2, "B": 1, "C": 1} for q in ITEMS}
+    assert irtcat.Responses.from_long(pd.read_csv(path), key=points).codes == (0, 1, 2)
+
+
+def test_keys_that_do_not_fit_are_refused(tmp_path):
+    path = write_rows(tmp_path / "a.csv", ["student", *ITEMS], student_rows(CHOSEN))
+    short = write_rows(tmp_path / "key.csv", ["item", "key"], [["q0", "A"], ["q1", "B"]])
+    refused(path, "must have each item. Got none for q2, q3, q4, q5", "ignore=", key=short)
+    refused(path, "5 for 6 items", key=KEY[:5])
+    refused(path, "No choice is right: correct the key", key=dict.fromkeys(ITEMS, "3"))
+    refused(write_rows(tmp_path / "key.csv", ["a", "b"], [[1, 2], [3, 4]]), "columns item and key",
+            key=tmp_path / "key.csv")  # fmt: skip
+    for bad in ({}, {"q0": ""}, {"q0": {"A": -1}}, 7):
+        with pytest.raises(InputError, match="`key` argument must be"):
+            irtcat.as_responses(pd.read_csv(path), key=bad)
+    never = dict(zip(ITEMS, KEY, strict=True)) | {"q2": "E"}
+    with pytest.warns(UserWarning, match="nobody chose the key of q2"):
+        irtcat.read_responses(path, key=never)
+
+
+QUESTIONS = [f"{n}. What is {n} + {n}?" for n in range(1, 7)]
+OPTIONS = [[str(2 * n), str(n), "many, or none"] for n in range(1, 7)]
+PICKED = RNG.integers(0, 3, (12, 6))
+PICKED[0] = 0
+
+
+def form_rows(kind):
+    """An export of a form: header and rows."""
+    picked = [[OPTIONS[i][k] for i, k in enumerate(row)] for row in PICKED.tolist()]
+    mails = [f"{p}@example.org" for p in PEOPLE]
+    if kind == "google":
+        header = ["Timestamp", "Email Address", "Score", *QUESTIONS]
+        start = [[f"2026/03/{n + 1:02} 9:12:33 AM GMT+1", mail, f"{n} / 6"]
+                 for n, mail in enumerate(mails)]  # fmt: skip
+    elif kind == "microsoft":
+        header = ["ID", "Start time", "Completion time", "Email", "Name", "Total points"]
+        header += QUESTIONS
+        start = [[n + 1, f"3/{n + 1}/2026 9:12:33", f"3/{n + 1}/2026 9:20:01", "anonymous", "", 3]
+                 for n in range(12)]  # fmt: skip
+    else:
+        header = ["Last name", "First name", "Email address", "State", "Started on", "Time taken",
+                  "Grade/10.00", *QUESTIONS]  # fmt: skip
+        start = [["Doe", "Jo", mail, "Finished", f"{n + 1} March 2026, 9:12 AM", "7 mins", "6.67"]
+                 for n, mail in enumerate(mails)]  # fmt: skip
+    return header, [[*a, *b] for a, b in zip(start, picked, strict=True)]
+
+
+@pytest.mark.parametrize("kind", ["google", "microsoft", "moodle"])
+def test_forms_are_read_with_a_key(tmp_path, kind):
+    header, rows = form_rows(kind)
+    path = write_rows(tmp_path / "form.csv", header, rows)
+    key = {str(n): OPTIONS[n - 1][0] for n in range(1, 7)}
+    with pytest.warns(UserWarning, match="columns of the form were kept with the subjects"):
+        responses = irtcat.read_responses(path, key=key)
+    assert responses.item_ids.tolist() == QUESTIONS
+    np.testing.assert_array_equal(responses.values, PICKED == 0)
+    ids = {"microsoft": [str(n) for n in range(1, 13)]}
+    assert responses.subject_ids.tolist() == ids.get(kind, [f"{p}@example.org" for p in PEOPLE])
+    assert len(responses.subjects.columns) == len(header) - 7
+    assert responses.as_choices().items["choices"][QUESTIONS[1]] == "2 | 4 | many, or none"
+    with pytest.warns(UserWarning, match="form"):
+        assert irtcat.as_responses(pd.read_csv(path), key=key) == responses
+
+
+def test_flawed_forms_are_refused(tmp_path):
+    header, rows = form_rows("google")
+    key = {str(n): OPTIONS[n - 1][0] for n in range(1, 7)}
+    twice = write_rows(tmp_path / "twice.csv", header, [*rows, rows[3]])
+    refused(twice, "line 14", "'p4@example.org' occurs in line 5 too", "duplicates=", key=key)
+    cut = write_rows(tmp_path / "cut.csv", header, [*rows, rows[0][:5]])
+    refused(cut, "line 14: expected 9 cells. Got 5 cells", key=key)
+    keyless = write_rows(tmp_path / "form.csv", header, rows)
+    refused(keyless, "Got 'many, or none'", "name the right ones with key=")
