@@ -276,7 +276,8 @@ def group(title: str, *rows: "str | Option") -> "tuple[Option, ...]":
 
 
 RESPONSES_HELP = (
-    "Response file (CSV, TSV, JSON lines, npz, Parquet, py-irt), logs (see import) or dataset:NAME."
+    "Response file (CSV, TSV, JSON lines, Excel, SPSS, Stata, SAS, npz, Parquet, py-irt JSONL), "
+    "logs (see import) or dataset:NAME."
 )
 RESPONSES = argument("responses", read=read, help=RESPONSES_HELP)
 RESPONSES_OPTION = option("responses", read=read, source="", help=RESPONSES_HELP)
@@ -346,6 +347,7 @@ READING = (
                  "row below the items."),
     _reader("encoding", type=str, default=None,
             help="Of a file of text: utf-8, cp1252, ...; recognised by default."),
+    _reader("sheet", type=str, default=None, help="Sheet of an Excel workbook."),
     option("trials", source="", type=int, min=1, group=READING_FILES,
            help="Number of trials of every response (binomial model)."),
 )  # fmt: skip

@@ -62,6 +62,7 @@ def as_responses(
     missing: Any = (),
     key: Any = None,
     encoding: str | None = None,
+    sheet: str | None = None,
     item_ids: Any = None,
     name: str = "data",
 ) -> Responses:
@@ -118,6 +119,7 @@ are ids |
             the order of the items; or a file with such a table (see `irtcat.read_responses`). The
             choices are kept as ``Responses.choices``: see `Responses.as_choices`.
         encoding: of a file of text (see `irtcat.read_responses`).
+        sheet: of an Excel workbook (see `irtcat.read_responses`).
         item_ids: ids of the columns, where the data have none.
         name: what messages call the data.
 
@@ -141,7 +143,7 @@ are ids |
         responses = read_responses(
             data, format, subject=subject, item=item, response=response, trial=trial,
             duplicates=duplicates, ignore=ignore, subject_columns=subject_columns,
-            facets=facets, codes=codes, missing=missing, key=key, encoding=encoding,
+            facets=facets, codes=codes, missing=missing, key=key, encoding=encoding, sheet=sheet,
         )  # fmt: skip
         return replace(responses, origin=": ".join(filter(None, [str(data), responses.origin])))
     if format is not None:

@@ -12,6 +12,7 @@ from irtcat.io.delimited import first_line, read_delimited, table_header
 from irtcat.io.keys import read_key
 from irtcat.io.logs import LOG_FORMATS, read_logs
 from irtcat.io.logs.find import is_log
+from irtcat.io.office import office_header, read_excel, read_labelled
 from irtcat.io.parquet import parquet_header, read_parquet
 from irtcat.io.pyirt import is_pyirt, read_pyirt
 from irtcat.io.records import read_records, record_names
@@ -29,9 +30,14 @@ FORMATS: dict[str, Reader] = {
     "parquet": lambda path, options, most: read_parquet(path, options, most),
     "pyirt": lambda path, options, most: read_pyirt(path, options.duplicates),
     "jsonl": lambda path, options, most: read_records(path, options, most),
+    "excel": lambda path, options, most: read_excel(path, options, most),
+    "spss": lambda path, options, most: read_labelled(path, options, most),
+    "stata": lambda path, options, most: read_labelled(path, options, most),
+    "sas": lambda path, options, most: read_labelled(path, options, most),
 }
 
-TABLES = ("csv", "tsv", "parquet", "jsonl")
+OFFICE = ("excel", "spss", "stata", "sas")
+TABLES = ("csv", "tsv", "parquet", "jsonl", *OFFICE)
 """Formats of tables, whose columns can be named."""
 
 _EXTENSIONS = {
@@ -45,6 +51,14 @@ _EXTENSIONS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "jsonl",
+    ".xlsx": "excel",
+    ".xlsm": "excel",
+    ".sav": "spss",
+    ".zsav": "spss",
+    ".por": "spss",
+    ".dta": "stata",
+    ".sas7bdat": "sas",
+    ".xpt": "sas",
 }
 
 _PICKLE = "pickles run code when they are loaded. Save the responses as CSV or .npz"
@@ -54,8 +68,9 @@ _REFUSED = {
     ".pickle": _PICKLE,
     ".joblib": _PICKLE,
     ".npy": "a bare array has no ids. Save X, subjects and items with np.savez",
-    ".xlsx": "spreadsheets are not read. Export the sheet as CSV",
-    ".xls": "spreadsheets are not read. Export the sheet as CSV",
+    ".xls": "old Excel files are not read. Save it as .xlsx, or export the sheet as CSV",
+    ".ods": "this spreadsheet is not read. Save it as .xlsx, or export the sheet as CSV",
+    ".numbers": "this spreadsheet is not read. Export it as .xlsx or CSV",
     ".gz": "the file is compressed. Unpack it first",
     ".zip": "the file is compressed. Unpack it first",
 }
@@ -79,6 +94,7 @@ def read_responses(
     missing: Any = (),
     key: Any = None,
     encoding: str | None = None,
+    sheet: str | None = None,
     max_bytes: int = MOST_BYTES,
 ) -> Responses:
     r"""Read who answered what from a file or a folder of logs; its format is detected.
@@ -103,8 +119,8 @@ def read_responses(
 
     Args:
         path: the file, or a folder of logs.
-        format: "csv", "tsv", "npz", "parquet", "jsonl", "pyirt" or a format of logs,
-            or "wide" or "long" for the layout of a table; detected by default.
+        format: "csv", "tsv", "npz", "parquet", "jsonl", "pyirt", "excel", "spss", "stata", "sas" or
+            a format of logs, or "wide" or "long" for the layout of a table; detected by default.
         subject: header of the subject column of a long table. A usual synonym (subject_id,
             model, user, …) is detected if there is only one.
         item: header of the item column (item_id, question, problem, …).
@@ -130,6 +146,7 @@ def read_responses(
         encoding: of a file of text, such as "cp1252" or "utf-16". By default UTF-8, UTF-16 with
             its mark, or, where the text has the usual letters of Western Europe, cp1252 (Windows),
             which a warning says.
+        sheet: name of the sheet of an Excel workbook, if several have cells.
         max_bytes: how many bytes a file may have unpacked (256 MiB by default), so that no
             archive, sparse file or endless pipe fills the memory. A file may always be read up to
             its size on disk.
@@ -168,6 +185,7 @@ def read_responses(
         missing=missing_texts(missing),
         key=read_key(key, encoding),
         encoding=checked_encoding(encoding),
+        sheet=sheet,
     )
     with seekable_copy(check_path(path), max_bytes) as file:
         if format in LOG_FORMATS or (format is None and is_log(file)):
@@ -190,7 +208,9 @@ def columns_of(path: str | os.PathLike[str]) -> tuple[str, ...]:
     if not file.is_file() or is_log(file):
         return ()
     kind = _detect(file)
+    headers: dict[str, Callable[[Path], tuple[str, ...]]]
     headers = {"parquet": parquet_header, "jsonl": record_names}
+    headers |= dict.fromkeys(OFFICE, office_header)
     return headers.get(kind, table_header)(file) if kind in TABLES else ()
 
 
@@ -249,6 +269,8 @@ def _detect(file: Path) -> str:
     except OSError as error:
         raise InputError(f"{file}: cannot be opened ({error.strerror}).") from None
     kind = _EXTENSIONS.get(extension)
+    if kind in OFFICE:
+        return kind
     by_content = next((k for first, k in _FIRST_BYTES.items() if head.startswith(first)), None)
     if by_content in _REFUSED:
         raise InputError(f"{file}: {_REFUSED[str(by_content)]}.")

@@ -6,6 +6,7 @@ from typing import Any
 from irtcat._common.checks import InputError
 from irtcat._files.reading import check_path, read_bytes
 from irtcat.io.delimited import separator_of
+from irtcat.io.office import read_key_sheet
 from irtcat.io.text import check_widths, checked_text, decoded, records
 from irtcat.responses._key import Key, key_of, key_of_rows
 
@@ -29,6 +30,8 @@ def read_key(key: Any, encoding: str | None = None) -> Key | None:
     if not isinstance(key, (str, os.PathLike)):
         return key_of(key)
     path = check_path(key)
+    if path.suffix.lower() in (".xlsx", ".xlsm"):
+        return read_key_sheet(path)
     data = checked_text(path, decoded(path, read_bytes(path), encoding)[0])
     separator = separator_of(path, data)
     rows = [row for _, row in records(path, data, separator)]

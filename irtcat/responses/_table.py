@@ -98,6 +98,7 @@ class Options:
         missing: texts of cells without a response, besides the usual ones.
         encoding: of a file of text.
         key: the right answers, if cells are choices.
+        sheet: of a workbook.
     """
 
     subject: str = "subject"
@@ -114,6 +115,7 @@ class Options:
     missing: tuple[str, ...] = ()
     encoding: str | None = None
     key: Key | None = None
+    sheet: str | None = None
 
     @property
     def is_coded(self) -> bool:

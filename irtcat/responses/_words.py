@@ -250,6 +250,17 @@ def coding_of(
     return _replaced(coding, words=guessed, codes=all_codes, said=said)
 
 
+def scale_of(labels: set[str]) -> dict[str, float] | None:
+    """The numbers of labels that are all those of one scale, or of right and wrong answers.
+
+    Example:
+        >>> scale_of({"yes", "no"}), scale_of({"paris", "rome"})
+        ({'no': 0.0, 'yes': 1.0}, None)
+    """
+    guessed = _guessed(dict.fromkeys(labels, CERTAIN), set(), None)
+    return guessed and dict(sorted(guessed.items(), key=lambda pair: pair[1]))
+
+
 def _replaced(coding: Coding, said: list[str], **changes: Any) -> Coding:
     return replace(coding, said=", ".join(said), **changes)
 

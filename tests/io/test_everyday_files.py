@@ -2,6 +2,7 @@
 
 import csv
 import json
+import sys
 from collections import defaultdict
 
 import numpy as np
@@ -329,3 +330,105 @@ def test_flawed_forms_are_refused(tmp_path):
     refused(cut, "line 14: expected 9 cells. Got 5 cells", key=key)
     keyless = write_rows(tmp_path / "form.csv", header, rows)
     refused(keyless, "Got 'many, or none'", "name the right ones with key=")
+
+
+def workbook(path, **sheets):
+    """Write sheets of rows."""
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for name, rows in sheets.items():
+        sheet = book.create_sheet(name)
+        for row in rows:
+            sheet.append(row)
+    book.save(path)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["numbers", "letters", "long", "form"])
+def test_workbooks(tmp_path, kind):
+    path, options = tmp_path / "a.xlsx", {}
+    if kind == "numbers":
+        rows = [[], ["Student", None, *ITEMS], *([101 + n, None, *row] for n, row in
+                enumerate(RIGHT.tolist()))]  # fmt: skip
+        workbook(path, Sheet1=rows, Sheet2=[])
+        responses, values = irtcat.read_responses(path), RIGHT
+        assert responses.subject_ids[0] == "101"
+    elif kind == "letters":
+        pairs = [["item", "key"], *map(list, zip(ITEMS, KEY, strict=True))]
+        workbook(path, Answers=[["Student", *ITEMS], *student_rows(CHOSEN)], Key=pairs)
+        responses, values = irtcat.read_responses(path), KEYED
+        workbook(tmp_path / "key.xlsx", key=pairs)
+        options = {"key": tmp_path / "key.xlsx", "sheet": "Answers"}
+        assert irtcat.read_responses(path, **options) == responses
+    elif kind == "long":
+        cells = [[p, q, x] for p, *row in student_rows(RIGHT) for q, x in
+                 zip(ITEMS, row, strict=True)]  # fmt: skip
+        workbook(path, a=[["model", "question", "score"], *cells])
+        responses, values = irtcat.read_responses(path), RIGHT
+        assert "model" in responses.origin
+    else:
+        header, rows = form_rows("microsoft")
+        workbook(path, Form1=[header, *rows])
+        with pytest.warns(UserWarning, match="form"):
+            responses = irtcat.read_responses(path, key=[option[0] for option in OPTIONS])
+        values = PICKED == 0
+    np.testing.assert_array_equal(responses.values, values)
+
+
+def test_flawed_workbooks_are_refused(tmp_path):
+    table = [["Student", *ITEMS], *student_rows(RIGHT)]
+    path = workbook(tmp_path / "two.xlsx", a=table, b=table)
+    refused(path, "the sheets a, b", "sheet=")
+    with pytest.raises(InputError, match=r"`sheet` argument must be a sheet of .*it has a, b"):
+        irtcat.read_responses(path, sheet="c")
+    path = workbook(tmp_path / "title.xlsx", a=[["Class 5b"], *table])
+    refused(path, "row 1", "Got only 'Class 5b'. Remove the rows above")
+    path = workbook(tmp_path / "cell.xlsx", a=[*table[:4], ["p4", 1, "x", 1, 0, 1, 1]])
+    refused(path, "row 5, column 3 ('q1')", "Got 'x'", "ignore=")
+    broken = tmp_path / "broken.xlsx"
+    broken.write_bytes(path.read_bytes()[:-40])
+    refused(broken, "export the sheet as CSV")
+
+
+def test_a_missing_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    monkeypatch.setitem(sys.modules, "pyreadstat", None)
+    for name in ("a.xlsx", "a.sav", "a.dta", "a.sas7bdat"):
+        (tmp_path / name).write_bytes(b"PK")
+        refused(tmp_path / name, "pip install 'irtcat[office]'")
+
+
+@pytest.mark.parametrize("kind", ["sav", "dta", "xpt"])
+def test_files_of_statistics_programs(tmp_path, kind):
+    pyreadstat = pytest.importorskip("pyreadstat")
+    write = getattr(
+        pyreadstat, {"sav": "write_sav", "dta": "write_dta", "xpt": "write_xport"}[kind]
+    )
+    path = tmp_path / f"a.{kind}"
+    frame = pd.DataFrame(RIGHT, columns=ITEMS)
+    frame.insert(0, "id", range(101, 113))
+    write(frame, path)
+    responses = irtcat.read_responses(path)
+    np.testing.assert_array_equal(responses.values, RIGHT)
+    assert responses.subject_ids[0] == "101"
+    if kind == "xpt":
+        return
+    coded = frame.assign(**{item: 2 - frame[item] for item in ITEMS})  # 1 = yes, 2 = no
+    coded.loc[3, "q2"] = 9
+    labels = {item: {1: "Yes", 2: "No", 9: "No answer"} for item in ITEMS}
+    write(coded, path, variable_value_labels=labels)
+    with pytest.warns(UserWarning, match="no = 0, yes = 1, No answer = missing"):
+        responses = irtcat.read_responses(path)
+    expected = RIGHT.copy()
+    expected[3, 2] = -1
+    np.testing.assert_array_equal(responses.values, expected)
+    codes = 1 + np.searchsorted(LETTERS, CHOSEN)
+    labels = {item: dict(enumerate("ABCD", 1)) for item in ITEMS}
+    write(pd.DataFrame(codes, columns=ITEMS).assign(id=frame["id"]), path,
+          variable_value_labels=labels)  # fmt: skip
+    with pytest.warns(UserWarning, match="not by their labels"):
+        assert irtcat.read_responses(path).codes == (1, 2, 3, 4)
+    keyed = irtcat.read_responses(path, key=KEY)
+    np.testing.assert_array_equal(keyed.values, KEYED)
+    assert set(keyed.choice_labels) <= set("ABCD")
