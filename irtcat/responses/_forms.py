@@ -38,6 +38,36 @@ OTHERS = frozenset(_OTHERS.split())
 BESIDE = re.compile(r"(grade|points|feedback)\s*[-/].*|.*\[(score|feedback)\]")
 
 
+HEADINGS = frozenset(("response", "open-ended response"))
+"""What SurveyMonkey writes below the questions, in a row without an id."""
+
+MOST_HEADINGS = 2
+"""Rows of headings that an export may have below the names of its columns."""
+
+
+def n_headings(block: pd.DataFrame) -> int:
+    """The number of rows of headings at the start of an export, below the names of its columns.
+
+    Qualtrics writes the questions and then JSON with an "ImportId".
+
+    Example:
+        >>> n_headings(pd.DataFrame({"id": ["", "7"], "q1": ["Response", "Yes"]}))
+        1
+    """
+    for row in range(min(MOST_HEADINGS, len(block))):
+        cells = [cell for cell in block.iloc[row].tolist() if isinstance(cell, str)]
+        if any(cell.startswith('{"ImportId"') for cell in cells):
+            return row + 1
+    cells = [folded(str(cell)) for cell in block.iloc[0].tolist() if not _is_missing(cell)]
+    return int(bool(cells) and set(cells) <= HEADINGS)
+
+
+def _is_missing(cell: Any) -> bool:
+    if isinstance(cell, str):
+        return is_missing_text(cell)
+    return bool(pd.api.types.is_scalar(cell) and pd.isna(cell))
+
+
 class Form(NamedTuple):
     """The columns of a form.
 
@@ -91,10 +121,8 @@ def form_of(header: Sequence[str], block: pd.DataFrame, ignore: Sequence[str]) -
 def _texts(column: pd.Series) -> Iterator[str]:
     """The cells of a column as text, without missing ones."""
     for cell in column.tolist():
-        if isinstance(cell, str) or not (pd.api.types.is_scalar(cell) and pd.isna(cell)):
-            text = _stamp(cell)
-            if not is_missing_text(text):
-                yield text
+        if not _is_missing(cell):
+            yield _stamp(cell)
 
 
 def _stamp(cell: Any) -> str:

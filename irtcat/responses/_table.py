@@ -23,9 +23,9 @@ from irtcat.responses._cells import (
     same_kind,
     stack,
 )
-from irtcat.responses._forms import form_of
+from irtcat.responses._forms import form_of, n_headings
 from irtcat.responses._key import KEY_ROWS, Choices, Key, ScoredChoices, key_of_rows
-from irtcat.responses._words import WORDS_ADVICE, Coding, coding_of, folded
+from irtcat.responses._words import Coding, coding_of, folded, words_advice
 
 
 def _roles(stems: str, suffixes: str) -> frozenset[str]:
@@ -45,6 +45,9 @@ RESPONSE_NAMES = _roles("response score correct value outcome result", "_value")
     "is_correct",
     "resp",
 }
+SCORED_NAMES = frozenset(("correct", "is_correct", "score"))
+"""Names of columns of responses that cannot be answers themselves."""
+
 TRIAL_NAMES = _roles(
     "trial epoch repeat repetition rerun run replicate attempt", "_id _number _index _no"
 )
@@ -252,6 +255,7 @@ def find_long_columns(table: Table, options: Options) -> tuple[int, ...] | None:
         for column in candidates_by_role.pop("trial")
         if column not in used and table.header[column] not in options.facets
     ]
+    _check_response(table, options, candidates_by_role["response"], normals)
     lacking = [role for role, candidates in candidates_by_role.items() if not candidates]
     is_narrow = len(table.header) <= NARROW
     if len(lacking) == 1 and (is_narrow or options.layout == "long"):
@@ -334,12 +338,25 @@ def _check_named(table: Table, explicit: dict[str, str]) -> None:
             raise InputError(f"The `{role}` argument must be {must}. Got {shorten(name)}.")
 
 
+def _check_response(
+    table: Table, options: Options, candidates: list[int], normals: list[str]
+) -> None:
+    """Raise if a column named response has a further one that says what was right.
+
+    Then the former may be the answer itself, and a number of it the choice.
+    """
+    scored = [j for j, text in enumerate(normals) if text in SCORED_NAMES]
+    is_usual = candidates and normals[candidates[0]] == "response" == options.response
+    if is_usual and scored and options.key is None and len(table.header) <= NARROW:
+        _check_single(table, {"response": [candidates[0], scored[0]]})
+
+
 def _check_single(table: Table, candidates_by_role: dict[str, list[int]]) -> None:
     """Raise for a role that several columns may have."""
     for role, candidates in candidates_by_role.items():
         if len(candidates) > 1:
             names = " and ".join(repr(table.header[column]) for column in candidates)
-            advice = f"Choose with {role}=" + (", or ignore=." if role == "trial" else ".")
+            advice = f"Choose with {role}=, or leave one out with ignore=."
             got = f"Got the columns {shorten(list(table.header))}"
             table.fail_header(f"{names} could all be the {role} column. {got}. {advice}")
 
@@ -489,6 +506,8 @@ def read_wide(table: Table, blocks: Iterable[pd.DataFrame], options: Options) ->
         check_wide_header(full.without(options.aside), options)
         raise InputError(f"{table.name}: expected rows below the header. Got none.")
     # A block has millions of cells: what occurs at all is in the first one.
+    skipped = n_headings(opening)
+    opening = opening.iloc[skipped:]
     form = form_of(full.header, opening, options.aside)
     aside = [*map(full.header.index, about), *(form.aside if form else ())]
     kept = [j for j, name in enumerate(full.header) if name not in options.aside and j not in aside]
@@ -514,7 +533,7 @@ def read_wide(table: Table, blocks: Iterable[pd.DataFrame], options: Options) ->
     firsts: list[np.ndarray] = []
     matrices: list[np.ndarray] = []
     others: list[pd.DataFrame] = []
-    start = 0
+    start = skipped
     for block in chain([opening], rest):
         offset = start  # bound as a default below: a closure would see later values of start
 
@@ -529,7 +548,7 @@ def read_wide(table: Table, blocks: Iterable[pd.DataFrame], options: Options) ->
         if scored is None:
             matrices.append(compact(coded_numbers(cells, report, coding)))
         else:
-            if key_row is not None and not start:
+            if key_row is not None and block is opening:
                 cells = cells.astype(object)
                 cells.iloc[key_row] = None
             matrices.append(compact(scored.numbers(cells)))
@@ -542,22 +561,22 @@ def read_wide(table: Table, blocks: Iterable[pd.DataFrame], options: Options) ->
         or has_ids(table.header, first.tolist(), highest, options.subject, coding.number)
     )
     if is_id:
-        subjects = table.check_ids(pd.Series(first), 0, 0)
+        subjects = table.check_ids(pd.Series(first), skipped, 0)
         if options.duplicates == "refuse":
-            _check_rows_unique(table, subjects)
+            _check_rows_unique(table, subjects, skipped)
     else:
         if n_ids:
             numbers = np.array([coding.number(cell) for cell in first], float)[:, None]
             matrix = np.concatenate(same_kind([compact(numbers), matrix]), axis=1)
-        subjects = np.array([f"s{row}" for row in range(1, start + 1)], dtype=object)
+        subjects = np.array([f"s{row}" for row in range(1, len(first) + 1)], dtype=object)
     items = np.array(table.header[int(is_id) :], dtype=object)
-    rows = np.arange(start)
+    rows = np.arange(len(first))
     if key_row is not None:
         rows = np.delete(rows, key_row)
         matrix, subjects = matrix[rows], subjects[rows]
 
     def fail(row: int, column: int, expected: str, advice: str) -> NoReturn:
-        table.fail(int(rows[row]), column + is_id, expected, advice)
+        table.fail(skipped + int(rows[row]), column + is_id, expected, advice)
 
     known = None
     if aside:
@@ -572,6 +591,8 @@ def read_wide(table: Table, blocks: Iterable[pd.DataFrame], options: Options) ->
     if form is not None:
         names = shorten([full.header[j] for j in form.aside])
         guessed.append(f"columns of the form were kept with the subjects: {names}")
+    if skipped:
+        guessed.append(f"{skipped} rows of headings were left out")
     if key_row is not None:
         guessed.append(f"the row {shorten(str(first[key_row]))} was read as the key")
     if scored is not None:
@@ -635,7 +656,9 @@ def _cell_advice(table: Table, cells: pd.DataFrame, coding: Coding) -> str:
         for _, column in cells.items()
         if not pd.api.types.is_numeric_dtype(column.dtype)
     ]
-    return WORDS_ADVICE if 2 * sum(is_word) >= cells.shape[1] else LEAVE_OUT
+    if 2 * sum(is_word) < cells.shape[1]:
+        return LEAVE_OUT
+    return words_advice(cells.iloc[:, 1:], coding)
 
 
 def further_columns(table: Table, columns: tuple[int, ...], options: Options) -> tuple[int, ...]:
@@ -692,12 +715,13 @@ def metadata_column(column: pd.Series) -> pd.Series:
     return values
 
 
-def _check_rows_unique(table: Table, subjects: np.ndarray) -> None:
+def _check_rows_unique(table: Table, subjects: np.ndarray, start: int) -> None:
     """Raise naming a repeated subject and its first two lines."""
     repeated = pd.Series(subjects).duplicated().to_numpy()
     if repeated.any():
         subject = subjects[repeated][0]
-        positions = [table.cell(int(row), 0)[0] for row in np.flatnonzero(subjects == subject)[:2]]
+        rows = start + np.flatnonzero(subjects == subject)[:2]
+        positions = [table.cell(int(row), 0)[0] for row in rows]
         where = f"{table.name}, {positions[1]}"
         advice = _ADVICE
         if len(table.header) <= NARROW:
@@ -732,7 +756,7 @@ def read_long(
     is_word = any(isinstance(x, str) and coding.number(x) is None for x in cells.iloc[:50, 0])
 
     def report(row: int, column: int, expected: str) -> NoReturn:
-        table.fail(row, columns[2], expected, WORDS_ADVICE if is_word else "")
+        table.fail(row, columns[2], expected, words_advice(cells, coding) if is_word else "")
 
     rows, subjects = pd.factorize(table.check_ids(block.iloc[:, 0], 0, columns[0]))
     cols, items, facets = _items_of(table, block, columns, options)

@@ -250,6 +250,13 @@ def coding_of(
     return _replaced(coding, words=guessed, codes=all_codes, said=said)
 
 
+def words_advice(cells: pd.DataFrame, coding: Coding) -> str:
+    """What to do about words without numbers, which it names, the most frequent first."""
+    counts = _texts(cells).most_common()
+    unknown = [text for text, _ in counts if coding.number(text) is None]
+    return f"The words are {shorten(unknown)}. {WORDS_ADVICE}"
+
+
 def scale_of(labels: set[str]) -> dict[str, float] | None:
     """The numbers of labels that are all those of one scale, or of right and wrong answers.
 

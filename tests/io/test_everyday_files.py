@@ -96,6 +96,21 @@ def test_trials_of_a_table_with_conditions_are_counted(tmp_path):
     assert both.n_items == 4
 
 
+def test_long_tables_in_doubt_are_refused(tmp_path):
+    rows = [[p, q, letter, x] for p, *row in student_rows(CHOSEN)
+            for q, letter, x in zip(ITEMS, row, KEYED[PEOPLE.index(p)], strict=True)]  # fmt: skip
+    header = ["student", "item", "response", "correct"]
+    path = write_rows(tmp_path / "a.csv", header, rows)
+    refused(path, "'response' and 'correct' could all be the response column", "response=")
+    scored = irtcat.read_responses(path, response="correct")
+    assert irtcat.read_responses(path, key=dict(zip(ITEMS, KEY, strict=True))).shape == (12, 6)
+    np.testing.assert_array_equal(scored.values, KEYED)
+    write_rows(path, ["who", "what", "mark"], [row[:2] + row[3:] for row in rows])
+    refused(path, "name its columns with subject=, item= and response=")
+    names = {"subject": "who", "item": "what", "response": "mark"}
+    assert irtcat.read_responses(path, **names) == scored
+
+
 LIKERT = ["Strongly disagree", "Disagree", "Neutral", "Agree", "Strongly agree"]
 ANSWERS = RNG.integers(0, 5, (12, 6))
 ANSWERS[0, :5] = range(5)
@@ -319,6 +334,33 @@ def test_forms_are_read_with_a_key(tmp_path, kind):
     assert responses.as_choices().items["choices"][QUESTIONS[1]] == "2 | 4 | many, or none"
     with pytest.warns(UserWarning, match="form"):
         assert irtcat.as_responses(pd.read_csv(path), key=key) == responses
+
+
+def test_rows_of_headings_are_left_out(tmp_path):
+    """Those of SurveyMonkey and of Qualtrics."""
+    times = [f"2026-03-{n + 1:02} 10:00:00" for n in range(12)]
+    cells = np.array(["No", "Yes"])[RIGHT].tolist()
+    header = ["Respondent ID", "Start Date", "IP Address", *ITEMS]
+    rows = [[500 + n, times[n], "10.0.0.1", *row] for n, row in enumerate(cells)]
+    below = [["", "", "", *["Response"] * 6]]
+    path = write_rows(tmp_path / "monkey.csv", header, below + rows)
+    with pytest.warns(UserWarning, match="1 rows of headings were left out"):
+        responses = irtcat.read_responses(path)
+    np.testing.assert_array_equal(responses.values, RIGHT)
+    assert responses.subject_ids[0] == "500"
+    header = ["StartDate", "Progress", "Finished", "ResponseId", *ITEMS]
+    rows = [[times[n], 100, 1, f"R_{n}", *row] for n, row in enumerate(cells)]
+    below = [["Start Date", "Progress", "Finished", "Response ID", *ITEMS],
+             [json.dumps({"ImportId": name}) for name in header]]  # fmt: skip
+    write_rows(path, header, below + rows)
+    with pytest.warns(UserWarning, match="2 rows of headings were left out"):
+        responses = irtcat.read_responses(path)
+    np.testing.assert_array_equal(responses.values, RIGHT)
+    assert responses.subject_ids[3] == "R_3"
+    rows[7][5] = "Maybe"
+    refused(
+        write_rows(path, header, below + rows), "line 4, column 5 ('q0')", "maybe. If the cells"
+    )
 
 
 def test_flawed_forms_are_refused(tmp_path):
