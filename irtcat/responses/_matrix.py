@@ -215,7 +215,10 @@ def _integer_range(X: np.ndarray) -> tuple[int, int, bool]:
     """Lowest and highest observed code of an integer matrix, and True: all are whole numbers."""
     low, high = int(X.min()), int(X.max())
     if low < -1:
-        _refuse(X, lambda block: block < -1, "integer codes of 0 or more, with -1 for missing")
+        must = "integer codes of 0 or more, with -1 for missing"
+        _refuse(
+            X, lambda block: block < -1, must, "Name a code of missing responses with missing=."
+        )
     if high == -1:
         raise _all_missing()
     if low == -1:

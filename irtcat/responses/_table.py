@@ -25,7 +25,7 @@ from irtcat.responses._cells import (
 )
 from irtcat.responses._forms import form_of, n_headings
 from irtcat.responses._key import KEY_ROWS, Choices, Key, ScoredChoices, key_of_rows
-from irtcat.responses._words import Coding, coding_of, folded, words_advice
+from irtcat.responses._words import Coding, coding_of, folded, unknown_words, words_advice
 
 
 def _roles(stems: str, suffixes: str) -> frozenset[str]:
@@ -649,7 +649,9 @@ def say_guesses(table: Table, guessed: list[str]) -> str:
 
 def _cell_advice(table: Table, cells: pd.DataFrame, coding: Coding) -> str:
     """What to do about a cell that is no response."""
-    if len(table.header) <= NARROW and cells.iloc[:, 0].duplicated().any():
+    ids, others = (unknown_words(part, coding) for part in (cells.iloc[:, :1], cells.iloc[:, 1:]))
+    is_item = set(ids) <= set(others)  # a first column of the same words is no column of ids
+    if len(table.header) <= NARROW and cells.iloc[:, 0].duplicated().any() and not is_item:
         return f"If a row is one response, name its columns with {NAME_THEM}."
     is_word = [
         any(isinstance(cell, str) and coding.number(cell) is None for cell in column.head(50))

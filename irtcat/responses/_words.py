@@ -59,6 +59,7 @@ NO_VALUE = frozenset((".", "-", "--", "n/a", "#n/a", "<na>"))
 
 NUMBERED = re.compile(r"(\d{1,2})\s*(?:[-–—=:.)]|(?=\())\s*\D.*")
 COMMA = re.compile(r"[-+]?\d+,\d+")
+PERCENT = re.compile(r"(\d+(?:[.,]\d+)?) ?%")
 
 WORDS_ADVICE = (
     "If the cells are labels, list them from the lowest to the highest with codes=; if they are "
@@ -240,6 +241,11 @@ def coding_of(
         if all(0 <= value <= 1 for value in values) and all(n in (0, 1) for n in others):
             return _replaced(coding, has_commas=True, said=[*said, "0,5 = 0.5"])
         return coding
+    percent = {text: PERCENT.fullmatch(text) for text in unknown}
+    if all(percent.values()) and not others:
+        shares = {t: float(p[1].replace(",", ".")) / 100 for t, p in percent.items() if p}
+        if max(shares.values()) <= 1:
+            return _replaced(coding, words=shares, said=[*said, "50% = 0.5"])
     guessed = _guessed(unknown, others, codes)
     if guessed is None:
         return coding
@@ -250,10 +256,14 @@ def coding_of(
     return _replaced(coding, words=guessed, codes=all_codes, said=said)
 
 
+def unknown_words(cells: pd.DataFrame, coding: Coding) -> list[str]:
+    """The texts that have no number, the most frequent first."""
+    return [text for text, _ in _texts(cells).most_common() if coding.number(text) is None]
+
+
 def words_advice(cells: pd.DataFrame, coding: Coding) -> str:
-    """What to do about words without numbers, which it names, the most frequent first."""
-    counts = _texts(cells).most_common()
-    unknown = [text for text, _ in counts if coding.number(text) is None]
+    """What to do about words without numbers, which it names."""
+    unknown = unknown_words(cells, coding)
     return f"The words are {shorten(unknown)}. {WORDS_ADVICE}"
 
 

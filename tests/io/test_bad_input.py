@@ -38,7 +38,7 @@ FILES = [
     ("part of a scale", "a.csv", "subject,q1\na,agree\nb,disagree\n",
      r"line 2, column 2.*Got 'agree'.*from the lowest to the highest with codes="),
     ("decimal comma", "a.csv", 'subject,q1\na,"2,5"\n', r"line 2, column 2.*Got '2,5'"),
-    ("percent", "a.csv", "subject,q1\na,50%\n", r"line 2, column 2.*Got '50%'"),
+    ("percent", "a.csv", "subject,q1\na,150%\n", r"line 2, column 2.*Got '150%'"),
     ("underscore", "a.csv", "subject,q1\na,1_0\n", r"line 2, column 2.*Got '1_0'"),
     ("text after a break", "a.csv", 'subject,q1\n"a\nb",1\nc,x\n', r"line 4, column 2"),
     ("text after a blank", "a.csv", "subject,q1\n\n\na,1\n\nb,x\n", r"line 6, column 2"),

@@ -124,6 +124,7 @@ WORDS = [
     ("Likert", LIKERT, ANSWERS, "strongly disagree = 0, disagree = 1, neutral = 2"),
     ("numbered labels", [f"{k + 1} - {t}" for k, t in enumerate(LIKERT)], ANSWERS, "1 - strongly"),
     ("decimal commas", ["0", "0,25", "0,5", "0,75", "1"], ANSWERS, "0,5 = 0.5"),
+    ("percent", ["0%", "25 %", "50%", "75,0%", "100%"], ANSWERS, "50% = 0.5"),
     ("points for missing", ["0", "1", "."], RIGHT + (RNG.random((12, 6)) < 0.2), None),
 ]
 
@@ -146,7 +147,7 @@ def test_words_without_doubt_are_read_and_said(tmp_path, layout, words, values, 
     assert said in str(responses.summary())
     got = np.array([[answers(responses).get((p, i), np.nan) for i in ITEMS] for p in PEOPLE])
     expected = values.astype(float)
-    if "0,25" in words:
+    if "0,25" in words or "25 %" in words:
         expected /= 4
     elif "." in words:
         expected[values == 2] = np.nan
