@@ -20,10 +20,14 @@ KEY_NAMES = ("key", "answer", "correct_answer", "correct", "right_answer", "solu
 CREDIT_NAMES = ("credit", "points", "score", "weight")
 """Names of the columns of a table of keys, beside that of the items."""
 
-LETTER = re.compile(r"\(?([a-z])[).:](?:\s|$).*")
+LETTER = re.compile(r"[(\[]?([a-z])(?:[)\]]|[.:](?=\s|$)|\s[-–](?=\s)).*")
+"""A choice that begins with its letter: "b) 12 km", "(b)", "b. 12 km"."""
+
 NUMBER = re.compile(r"(?:q|question|item)?[\s._-]*0*(\d+)(?:[\s.):_-].*)?")
 SEVERAL = re.compile(r"\s*\|\s*")
-LETTERS = re.compile(r"[a-z](?:\s*[,;/]\s*[a-z])+|[a-z](?: or [a-z])+")
+LETTERS = re.compile(r"[a-z](?:\s*/\s*[a-z])+|[a-z](?: or [a-z])+")
+"""Several letters of which each is right. With commas they may be one answer, of a form in which
+several are ticked."""
 
 MUCH_ANSWERED = 10
 """Answers of an item from which on it is said that nobody chose its key."""
@@ -69,7 +73,7 @@ class Key:
                 return [table[text] for text in texts]
         lacking = [item for item in items if folded(item) not in tables[1]]
         got = f"none for {shorten(lacking)} of {name}; it has {shorten(list(self.credits))}"
-        advice = "Leave other columns out with ignore=."
+        advice = "Leave other columns out with ignore=, or keep them with subject_columns=."
         raise InputError(f"The `key` argument must have each item. Got {got}. {advice}")
 
 
@@ -242,16 +246,20 @@ class ScoredChoices:
         return numbers, codes
 
     def _credit(self, item: int, text: str) -> float:
-        """What a choice counts; a letter of the key is also that before a choice: "B) 12 km"."""
+        """What a choice counts; a letter is also that of a choice that begins with it."""
         credits = self._credits[item]
         if text in credits:
             return credits[text]
         letter = LETTER.fullmatch(text)
         if letter and letter[1] in credits:
             return credits[letter[1]]
-        number = number_in(text)
-        same = (credit for other, credit in credits.items() if number_in(other) == number)
-        return next(same, 0.0) if number is not None else 0.0
+        for other, credit in credits.items():
+            begins = LETTER.fullmatch(other)
+            if begins and begins[1] == text:
+                return credit
+            if (number := number_in(text)) is not None and number_in(other) == number:
+                return credit
+        return 0.0
 
     def check(self) -> str:
         """Raise if no choice is right; return what is to be said of single items."""
@@ -262,9 +270,11 @@ class ScoredChoices:
                 f"{self._name}: expected choices written as in the key. Got {got}. No choice is "
                 "right: correct the key."
             )
-        never = (self._right == 0) & (self._answered >= MUCH_ANSWERED)
+        commas = np.array([any("," in text or ";" in text for text in c) for c in self._credits])
+        never = (self._right == 0) & (self._answered >= np.where(commas, 1, MUCH_ANSWERED))
         names = [item for item, is_never in zip(self._items, never, strict=True) if is_never]
-        return f"nobody chose the key of {shorten(names)}" if names else ""
+        how = " (of several right answers each is written as in A|C)" if commas[never].any() else ""
+        return f"nobody chose the key of {shorten(names)}{how}" if names else ""
 
     @property
     def codes(self) -> tuple[int, ...] | None:

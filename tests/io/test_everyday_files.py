@@ -277,6 +277,22 @@ def test_several_keys_and_partial_credit(tmp_path):
     assert irtcat.Responses.from_long(pd.read_csv(path), key=points).codes == (0, 1, 2)
 
 
+def test_spellings_of_choices(tmp_path):
+    """Letters before choices, numbers in other forms, and several ticked at once."""
+    table = {"student": list("abcde"), "q1": ["B) 12 km", "(b) 12", "b.", "A) 7 km", None],
+             "q2": ["B", "b", "C", "A", "B"], "q3": ["0.50", ".5", "1/2", "5", "0.5"],
+             "q4": ["A, C", "A", "C", "A, C", "B"]}  # fmt: skip
+    key = {"q1": "B", "q2": "b) second", "q3": 0.5, "q4": "A, C"}
+    responses = irtcat.as_responses(pd.DataFrame(table), key=key)
+    expected = [[1, 1, 1, 1], [1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 1], [-1, 1, 1, 0]]
+    assert responses.values.tolist() == expected
+    with pytest.warns(UserWarning, match=r"nobody chose the key of q2 .*written as in A\|C"):
+        wrong = irtcat.as_responses(pd.DataFrame(table), key={**key, "q2": "A,C"})
+    assert wrong.values[:, 1].tolist() == [0] * 5
+    either = irtcat.as_responses(pd.DataFrame(table), key={**key, "q2": "A or C"})
+    assert either.values[:, 1].tolist() == [0, 0, 1, 1, 0]
+
+
 def test_keys_that_do_not_fit_are_refused(tmp_path):
     path = write_rows(tmp_path / "a.csv", ["student", *ITEMS], student_rows(CHOSEN))
     short = write_rows(tmp_path / "key.csv", ["item", "key"], [["q0", "A"], ["q1", "B"]])
