@@ -308,7 +308,9 @@ class Command:
 
 def _word(value: Any) -> str:
     """A value as on the command line."""
-    return ",".join(value) if isinstance(value, list) else str(value)
+    if isinstance(value, Mapping):
+        value = [f"{name}={number:g}" for name, number in value.items()]
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def no_progress(done: int, total: int | None, description: str) -> None:

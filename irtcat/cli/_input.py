@@ -510,6 +510,17 @@ def score_words(unread: "Mapping[str, Any]") -> list[str]:
     return [word for name, value in values.items() if value for word in (f"--{name}", str(value))]
 
 
+def split_codes(source: str) -> Any:
+    """Parse labels in their order, all codes, or numbers of labels: LABEL=NUMBER,... or a table."""
+    from irtcat._common.numbers import whole_number_in
+
+    if _is_file(source) or "=" in source:
+        return named_numbers("code")(source)
+    texts = split_texts(source)
+    numbers = [whole_number_in(text) for text in texts]
+    return texts if None in numbers else numbers
+
+
 def split_texts(text: str) -> list[str]:
     """Parse a comma-separated list."""
     return [name.strip() for name in text.split(",")]

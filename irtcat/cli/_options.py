@@ -19,6 +19,7 @@ from irtcat.cli._input import (
     read_reruns,
     read_scores,
     read_subset,
+    split_codes,
     split_texts,
 )
 from irtcat.cli._library import REQUIRED, load
@@ -283,7 +284,8 @@ LINES = "{lines}"
 """Stands in the help of an option for its names, each with what its row says of it."""
 
 RESPONSES_HELP = (
-    "Response file (CSV, TSV, npz, Parquet, py-irt JSONL), logs (see import) or dataset:NAME."
+    "Response file (CSV, TSV, JSON lines, Excel, SPSS, Stata, SAS, npz, Parquet, py-irt JSONL), "
+    "logs (see import) or dataset:NAME."
 )
 RESPONSES = argument("responses", read=read, help=RESPONSES_HELP)
 RESPONSES_OPTION = option("responses", read=read, source="", help=RESPONSES_HELP)
@@ -343,6 +345,17 @@ READING = (
             help="Leave these columns of a table out: names, comma-separated."),
     _reader("subject_columns", type=str, default=None, parse=split_texts,
             help="Columns of a table with what is known of the subjects: names, comma-separated."),
+    _reader("codes", type=str, default=None, parse=split_codes,
+            help="Labels from the lowest to the highest (never,often,always), their numbers "
+                 "(no=0,yes=1), all codes (1,2,3), or a CSV table, labels first, column code."),
+    _reader("missing", type=str, default=None, parse=split_texts,
+            help="Cells without a response besides empty ones and NA, comma-separated: -99,."),
+    _reader("key", type=Path, default=None,
+            help="Right answers of choices: CSV with columns item, key and perhaps credit, or one "
+                 "row below the items."),
+    _reader("encoding", type=str, default=None,
+            help="Of a file of text: utf-8, cp1252, ...; recognised by default."),
+    _reader("sheet", type=str, default=None, help="Sheet of an Excel workbook."),
     option("trials", source="", type=int, min=1, group=READING_FILES,
            help="Number of trials of every response (binomial model)."),
 )  # fmt: skip

@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -16,31 +15,31 @@ from irtcat._common.checks import (
     InputError,
     argument_error,
     check_choice,
-    resolve_duplicates,
 )
 from irtcat.io.arrow import is_dataset
 from irtcat.io.files import read_responses
+from irtcat.io.frames import (
+    ROWS_ARE_ITEMS,
+    ROWS_ARE_SUBJECTS,
+    from_frame,
+    from_wide,
+    is_item_name,
+    is_subject_name,
+)
+from irtcat.io.keys import read_key
 from irtcat.io.source import ResponseSource, as_source, open_source
-from irtcat.responses import Responses, frame_table, long_responses, responses_of
+from irtcat.responses import Responses, frame_table, long_responses
 from irtcat.responses._cells import cell_number
 from irtcat.responses._frames import as_pandas, frame_kind
 from irtcat.responses._table import (
-    ID_NAMES,
-    ITEM_NAMES,
-    SUBJECT_NAMES,
     Options,
-    checked_names,
-    find_long_columns,
-    has_ids,
     names_of,
-    normalized,
-    read_wide,
 )
+from irtcat.responses._words import declared_codes, missing_texts
 
-ROWS_ARE_SUBJECTS = "one row per subject"
-ROWS_ARE_ITEMS = "one row per item, transposed"
-
-ARGUMENTS = "duplicates|codes|format|subject|item|response|trial|ignore|subject_columns|facets"
+ARGUMENTS = (
+    "duplicates|codes|missing|key|format|subject|item|response|trial|ignore|subject_columns|facets"
+)
 KINDS = (
     "Responses, an array, a data frame, a mapping or list of responses, or the path of a file or "
     "folder"
@@ -60,6 +59,10 @@ def as_responses(
     subject_columns: Any = (),
     facets: Any = (),
     codes: Any = None,
+    missing: Any = (),
+    key: Any = None,
+    encoding: str | None = None,
+    sheet: str | None = None,
     item_ids: Any = None,
     name: str = "data",
 ) -> Responses:
@@ -104,7 +107,19 @@ are ids |
             `irtcat.read_responses`).
         facets: names of columns of a long table with what else a response depends on, such as its
             judge (see `Responses.from_long`).
-        codes: all codes that a response can have (see `Responses.from_array`).
+        codes: all codes that a response can have, or labels from the lowest to the highest, or a
+            mapping from labels to numbers (see `Responses.from_array`). Usual words (yes/no,
+            right/wrong, labels of agreement and frequency, ...) are read without it where there is
+            no doubt; a warning and the origin say so.
+        missing: cells without a response besides empty ones and NA: texts or numbers, or one text
+            with commas between them, such as ``"-99,."``.
+        key: the right answers, if the cells are choices: a mapping from items to an answer, a list
+            of answers (all right) or what each answer counts (``{"A": 1, "B": 0.5}``); a Series;
+            a data frame with columns item, key and perhaps credit, or of one row; the answers in
+            the order of the items; or a file with such a table (see `irtcat.read_responses`). The
+            choices are kept as ``Responses.choices``: see `Responses.as_choices`.
+        encoding: of a file of text (see `irtcat.read_responses`).
+        sheet: of an Excel workbook (see `irtcat.read_responses`).
         item_ids: ids of the columns, where the data have none.
         name: what messages call the data.
 
@@ -128,11 +143,12 @@ are ids |
         responses = read_responses(
             data, format, subject=subject, item=item, response=response, trial=trial,
             duplicates=duplicates, ignore=ignore, subject_columns=subject_columns,
-            facets=facets,
+            facets=facets, codes=codes, missing=missing, key=key, encoding=encoding, sheet=sheet,
         )  # fmt: skip
         return replace(responses, origin=": ".join(filter(None, [str(data), responses.origin])))
     if format is not None:
         check_choice("format", format, ("wide", "long"))
+    words, codes = declared_codes(codes)
     options = Options(
         subject=subject,
         item=item,
@@ -143,6 +159,10 @@ are ids |
         ignore=names_of("ignore", ignore),
         subject_columns=names_of("subject_columns", subject_columns),
         facets=names_of("facets", facets),
+        words=words,
+        codes=codes,
+        missing=missing_texts(missing),
+        key=read_key(key, encoding),
     )
     try:
         return _converted(data, options, codes, _by_width(item_ids), name)
@@ -212,7 +232,7 @@ def _converted(
         raise argument_error(name, must, "a source that is read in passes")
     frame = as_pandas(data)
     if frame is not None:
-        return _from_frame(frame, frame_kind(data), options, codes)
+        return from_frame(frame, frame_kind(data), options, codes)
     is_table = isinstance(data, Mapping) or (
         isinstance(data, (list, tuple)) and len(data) > 0 and isinstance(data[0], Mapping)
     )
@@ -224,7 +244,7 @@ def _converted(
     if hasattr(data, "dims") and hasattr(data, "coords"):
         return _from_xarray(data, options, codes, name)
     if hasattr(data, "tocoo"):
-        return _from_sparse(data, options.duplicates, codes, ids, name)
+        return _from_sparse(data, options, codes, ids, name)
     if isinstance(data, Mapping):
         return _from_mapping(data, options, codes, ids, name)
     if isinstance(data, (list, tuple)) and data and isinstance(data[0], Mapping):
@@ -232,9 +252,12 @@ def _converted(
     if _is_triples(data):
         table = pd.DataFrame(list(data), columns=["subject", "item", "response"])
         return long_responses(
-            "list of triples", table, Options(duplicates=options.duplicates), codes=codes
+            frame_table("list of triples", table),
+            table,
+            _usual(options),
+            codes=codes,
         )
-    return _from_array(data, options.duplicates, codes, ids, name)
+    return _from_array(data, options, codes, ids, name)
 
 
 def as_responses_or_source(data: Any, name: str, **options: Any) -> Responses | ResponseSource:
@@ -263,96 +286,10 @@ def as_responses_or_source(data: Any, name: str, **options: Any) -> Responses | 
 
 def _usual(options: Options) -> Options:
     """The options of a long table whose columns have the usual names."""
-    return Options(layout="long", duplicates=options.duplicates)
-
-
-def _from_frame(frame: pd.DataFrame, kind: str, options: Options, codes: Any) -> Responses:
-    """A wide or a long data frame."""
-    if frame.index.nlevels > 1 or _has_other_role(frame):
-        frame = frame.reset_index()
-    if options.layout == "long" or find_long_columns(frame_table(kind, frame), options) is not None:
-        return long_responses(kind, frame, options, codes=codes)
-    _, about = checked_names(kind, map(str, frame.columns), options)
-    names = frame.columns.map(str)
-    known, frame = frame.loc[:, names.isin(about)], frame.loc[:, ~names.isin(options.aside)]
-    frame, ids = _with_id_index(frame, kind, options.subject)
-    by_item = _is_item_name(frame.index.name) or _is_subject_name(frame.columns.name)
-    if by_item and about:
-        must = "given with a table of one row per subject"
-        raise argument_error("subject_columns", must, ROWS_ARE_ITEMS)
-    if by_item:
-        frame = frame.T
-    origin = f"{kind} of {ROWS_ARE_ITEMS if by_item else ROWS_ARE_SUBJECTS}; ids = {ids}"
-    responses = _from_wide(frame, kind, options, codes, origin)
-    if not about:
-        return responses
-    _, kept = resolve_duplicates(
-        "subject_ids", np.array([str(label) for label in frame.index], object), options.duplicates
+    usual = Options()
+    return replace(
+        options, subject=usual.subject, item=usual.item, response=usual.response, layout="long"
     )
-    known = (known if kept is None else known.iloc[kept]).set_axis(list(about), axis=1)
-    return replace(responses, subjects=known.set_axis(responses.subjects.index, axis=0))
-
-
-def _has_other_role(frame: pd.DataFrame) -> bool:
-    """Whether a long table has its subjects in its index and items in a column, or vice versa."""
-    columns = list(frame.columns)
-    return (_is_subject_name(frame.index.name) and any(map(_is_item_name, columns))) or (
-        _is_item_name(frame.index.name) and any(map(_is_subject_name, columns))
-    )
-
-
-def _from_wide(
-    frame: pd.DataFrame, kind: str, options: Options, codes: Any, origin: str
-) -> Responses:
-    """A table of one row per subject, with the ids as its index and columns."""
-    if all(pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes):
-        responses = Responses.from_array(frame, duplicates=options.duplicates, codes=codes)
-        return replace(responses, origin=origin)
-    table = frame.reset_index(names="id")  # text, objects: cells are read like those of a file
-    source = frame_table(kind, table)
-    wide = replace(options, layout="wide", ignore=(), subject_columns=())
-    return responses_of(
-        read_wide(source, [table], wide), options.duplicates, origin=origin, codes=codes
-    )
-
-
-def _with_id_index(frame: pd.DataFrame, kind: str, subject: str) -> tuple[pd.DataFrame, str]:
-    """The frame with its ids as the index, and where they were found."""
-    if not isinstance(frame.index, pd.RangeIndex):
-        return frame, "its index"
-    names = [str(column) for column in frame.columns]
-    usual = [i for i, text in enumerate(names) if text == subject or normalized(text) in ID_NAMES]
-    if not usual and len(names) and (_is_item_name(names[0]) or _has_ids(frame, names, subject)):
-        usual = [0]
-    if not usual:
-        if frame.columns.size and kind.startswith("pandas"):
-            return frame, "the row numbers"
-        numbered = pd.Index([f"s{row}" for row in range(1, len(frame) + 1)], dtype=object)
-        return frame.set_axis(numbered), "s1, s2, ..."
-    column = frame.columns[usual[0]]
-    return frame.set_index(column), f"the column {column}"
-
-
-def _has_ids(frame: pd.DataFrame, names: list[str], subject: str) -> bool:
-    """Whether the first column of a table holds ids (see `irtcat.responses._table.has_ids`)."""
-    if len(names) < 2:
-        return False
-    others = frame.iloc[:, 1:].select_dtypes(["number", "bool"])
-    highest = np.nanmax(others.to_numpy(float, na_value=np.nan), initial=1) if others.size else 1
-    first = [cell for cell in frame.iloc[:, 0].tolist() if isinstance(cell, (str, Real, np.bool_))]
-    return bool(first) and has_ids(names, first, float(highest), subject)
-
-
-def _is_response(text: str) -> bool:
-    return cell_number(text) is not None
-
-
-def _is_item_name(label: Any) -> bool:
-    return isinstance(label, str) and normalized(label) in ITEM_NAMES
-
-
-def _is_subject_name(label: Any) -> bool:
-    return isinstance(label, str) and normalized(label) in SUBJECT_NAMES
 
 
 def _from_series(data: pd.Series, options: Options, codes: Any) -> Responses:
@@ -362,14 +299,17 @@ def _from_series(data: pd.Series, options: Options, codes: Any) -> Responses:
         raise argument_error("data", must, f"{data.index.nlevels} levels")
     if data.index.nlevels == 1:
         frame = data.to_frame("s1" if data.name is None else str(data.name)).T
-        return _from_wide(frame, "pandas Series", options, codes, "pandas Series: one subject")
+        return from_wide(frame, "pandas Series", options, codes, "pandas Series: one subject")
     levels = [str(name) for name in data.index.names]
     table = data.rename("response").rename_axis(["subject", "item"]).reset_index()
-    if _is_item_name(levels[0]) or _is_subject_name(levels[1]):
+    if is_item_name(levels[0]) or is_subject_name(levels[1]):
         table = table.rename(columns={"subject": "item", "item": "subject"})
         levels = levels[::-1]
     responses = long_responses(
-        "pandas Series", table, Options(duplicates=options.duplicates), codes=codes
+        frame_table("pandas Series", table),
+        table,
+        _usual(options),
+        codes=codes,
     )
     origin = f"pandas Series; subject = level {levels[0]}, item = level {levels[1]}"
     return replace(responses, origin=origin)
@@ -381,7 +321,7 @@ def _from_xarray(data: Any, options: Options, codes: Any, name: str) -> Response
         got = f"{type(data).__name__} with dimensions {', '.join(map(str, data.dims))}"
         raise argument_error(name, "a DataArray of two dimensions, subjects and items", got)
     first, second = (str(dim) for dim in data.dims)
-    by_item = _is_item_name(first) or _is_subject_name(second)
+    by_item = is_item_name(first) or is_subject_name(second)
     labels = [
         np.asarray(data.coords[dim]).tolist()
         if dim in data.coords
@@ -392,11 +332,11 @@ def _from_xarray(data: Any, options: Options, codes: Any, name: str) -> Response
     rows = ROWS_ARE_ITEMS if by_item else ROWS_ARE_SUBJECTS
     origin = f"xarray DataArray ({first} x {second}) of {rows}"
     frame = frame.T if by_item else frame
-    return _from_wide(frame, "xarray DataArray", options, codes, origin)
+    return from_wide(frame, "xarray DataArray", options, codes, origin)
 
 
 def _from_sparse(
-    data: Any, duplicates: str, codes: Any, ids: dict[int, Any] | None, name: str
+    data: Any, options: Options, codes: Any, ids: dict[int, Any] | None, name: str
 ) -> Responses:
     """A sparse matrix: what is not stored is missing."""
     entries = data.tocoo()
@@ -412,7 +352,7 @@ def _from_sparse(
     matrix = np.full(entries.shape, np.nan)
     matrix[entries.row, entries.col] = values
     origin = f"sparse matrix of {ROWS_ARE_SUBJECTS}; cells that are not stored are missing"
-    responses = _from_array(matrix, duplicates, codes, ids, name)
+    responses = _from_array(matrix, options, codes, ids, name)
     return replace(responses, origin=origin)
 
 
@@ -426,7 +366,7 @@ def _from_mapping(
     are_mappings = [isinstance(value, Mapping) for value in values]
     if all(are_mappings):
         origin = "mapping from subjects to their responses by item"
-        return _from_wide(_frame_of_rows(data), "mapping", options, codes, origin)
+        return from_wide(_frame_of_rows(data), "mapping", options, codes, origin)
     if any(are_mappings):
         subject = next(k for k, flag in zip(data, are_mappings, strict=True) if not flag)
         must = "a mapping from every subject to its responses by item"
@@ -437,13 +377,13 @@ def _from_mapping(
         return replace(responses, origin="mapping from items to the responses of one subject")
     length = _common_length(data, name)
     columns = {str(key): list(value) for key, value in data.items()}
-    if any(_is_subject_name(key) or key == options.subject for key in columns):
-        return _from_frame(pd.DataFrame(columns), "mapping of columns", options, codes)
+    if any(is_subject_name(key) or key == options.subject for key in columns):
+        return from_frame(pd.DataFrame(columns), "mapping of columns", options, codes)
     item_ids, label = _column_ids(length, ids, name)
     matrix = np.array(list(columns.values()), object)
     frame = pd.DataFrame(matrix, index=list(columns), columns=item_ids)
     origin = f"mapping from subjects to lists of responses; item ids = {label}"
-    return _from_wide(frame, "mapping", options, codes, origin)
+    return from_wide(frame, "mapping", options, codes, origin)
 
 
 def _frame_of_rows(data: Mapping[Any, Mapping[Any, Any]]) -> pd.DataFrame:
@@ -482,7 +422,11 @@ def _from_records(data: Sequence[Any], options: Options, codes: Any, name: str) 
     wrong = next((row for row in data if not isinstance(row, Mapping)), None)
     if wrong is not None:
         raise argument_error(name, "a list of records only", type(wrong).__name__)
-    return _from_frame(pd.DataFrame.from_records(list(data)), "list of records", options, codes)
+    return from_frame(pd.DataFrame.from_records(list(data)), "list of records", options, codes)
+
+
+def _is_response(text: str) -> bool:
+    return cell_number(text) is not None
 
 
 def _is_triples(data: Any) -> bool:
@@ -496,7 +440,7 @@ def _is_triples(data: Any) -> bool:
 
 
 def _from_array(
-    data: Any, duplicates: str, codes: Any, ids: dict[int, Any] | None, name: str
+    data: Any, options: Options, codes: Any, ids: dict[int, Any] | None, name: str
 ) -> Responses:
     """An array or nested lists; a vector is one subject."""
     kind = type(data).__name__
@@ -515,7 +459,19 @@ def _from_array(
         data = data[None] if isinstance(data, np.ndarray) else [data]
     width = len(data[0]) if np.ndim(data[0]) else 0
     items, label = _column_ids(width, ids, name)
-    options = {"duplicates": duplicates, "codes": codes}
-    responses = Responses.from_array(data, item_ids=items if ids else None, **options)
     rows = "one subject" if is_vector else ROWS_ARE_SUBJECTS
-    return replace(responses, origin=f"{kind} of {rows}; item ids = {label}")
+    origin = f"{kind} of {rows}; item ids = {label}"
+    is_array = isinstance(data, np.ndarray) and data.dtype.kind in "biuf"
+    if not is_array and len({np.shape(row) for row in data}) == 1:
+        has_text = any(isinstance(cell, str) for row in data for cell in row)
+    else:
+        has_text = False
+    if has_text or options.is_coded:
+        frame = pd.DataFrame([list(row) for row in data], columns=items, dtype=object)
+        frame.index = pd.Index([f"s{row}" for row in range(1, len(frame) + 1)], dtype=object)
+        return from_wide(frame, kind, options, codes, origin, header=tuple(items))
+    ids_of_items = items if ids else None
+    responses = Responses.from_array(
+        data, item_ids=ids_of_items, duplicates=options.duplicates, codes=codes
+    )
+    return replace(responses, origin=origin)

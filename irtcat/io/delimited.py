@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+import warnings
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -13,8 +14,8 @@ import pandas as pd
 
 from irtcat._common.checks import InputError
 from irtcat._files.csv import is_marked, unescape
-from irtcat._files.reading import MOST_BYTES
-from irtcat.io.text import check_widths, load_text, records
+from irtcat._files.reading import MOST_BYTES, read_bytes
+from irtcat.io.text import check_widths, checked_text, decoded, load_text, records
 from irtcat.responses import Responses, responses_of
 from irtcat.responses._cells import MISSING
 from irtcat.responses._table import (
@@ -41,7 +42,7 @@ def read_delimited(
     r"""Read a table of text, wide or long.
 
     Args:
-        path: the file, UTF-8 with or without a byte order mark.
+        path: the file; see the argument ``encoding`` of `irtcat.read_responses`.
         options: column names, layout and what to do with repeated ids.
         separator: between the columns; by default that of the file's extension, else the
             one of comma, tab and semicolon that splits the header into most columns.
@@ -64,8 +65,12 @@ def read_delimited(
         008      NaN 1.0
     """
     options = options or Options()
-    data = load_text(path, max_bytes)
-    separator = separator or _separator(path, data)
+    data, said = decoded(path, read_bytes(path, max_bytes), options.encoding)
+    if said:
+        advice = "If letters are wrong, say the encoding with encoding=."
+        warnings.warn(f"{path}: {said}. {advice}", UserWarning, stacklevel=4)
+    data = checked_text(path, data)
+    separator = separator or separator_of(path, data)
     data = _unescaped(path, data, separator)
     table = _table(path, data, separator)
     check_widths(path, data, separator, len(table.header))
@@ -78,7 +83,7 @@ def read_delimited(
         else:
             blocks = _wide_blocks(path, data, separator, len(table.header))
             cells = read_wide(table, blocks, options)
-        return responses_of(cells, options.duplicates, origin=cells.origin)
+        return responses_of(cells, options.duplicates, origin=cells.origin, codes=options.codes)
     except InputError:
         raise
     except (ValueError, OverflowError, pd.errors.ParserError):
@@ -88,20 +93,20 @@ def read_delimited(
 def table_header(path: Path) -> tuple[str, ...]:
     """The columns of a table of text."""
     data = load_text(path)
-    separator = _separator(path, data)
+    separator = separator_of(path, data)
     return _table(path, _unescaped(path, data, separator), separator).header
 
 
 def first_line(path: Path, column: str, value: str) -> int | None:
     """The number of the first line that has a value in a column; None without any."""
     data = load_text(path)
-    separator = _separator(path, data)
+    separator = separator_of(path, data)
     lines = records(path, _unescaped(path, data, separator), separator)
     at = next(lines)[1].index(column)
     return next((line for line, record in lines if record[at] == value), None)
 
 
-def _separator(path: Path, data: bytes) -> str:
+def separator_of(path: Path, data: bytes) -> str:
     """The separator of the extension if the header has it, else the most frequent one."""
     usual = "\t" if path.suffix.lower() in (".tsv", ".tab") else ","
     widths = {}

@@ -9,12 +9,17 @@ from typing import Any
 from irtcat._common.checks import DUPLICATES, InputError, argument_error, check_choice, check_count
 from irtcat._files.reading import MOST_BYTES, check_path, seekable_copy
 from irtcat.io.delimited import first_line, read_delimited, table_header
+from irtcat.io.keys import read_key
 from irtcat.io.logs import LOG_FORMATS, read_logs
 from irtcat.io.logs.find import is_log
+from irtcat.io.office import office_header, read_excel, read_labelled
 from irtcat.io.parquet import parquet_header, read_parquet
-from irtcat.io.pyirt import read_pyirt
+from irtcat.io.pyirt import is_pyirt, read_pyirt
+from irtcat.io.records import read_records, record_names
+from irtcat.io.text import checked_encoding
 from irtcat.responses import Responses, read_npz
 from irtcat.responses._table import Options, names_of
+from irtcat.responses._words import declared_codes, missing_texts
 
 Reader = Callable[[Path, Options, int], Responses]
 
@@ -24,7 +29,16 @@ FORMATS: dict[str, Reader] = {
     "npz": lambda path, options, most: read_npz(path, options.duplicates, most),
     "parquet": lambda path, options, most: read_parquet(path, options, most),
     "pyirt": lambda path, options, most: read_pyirt(path, options.duplicates),
+    "jsonl": lambda path, options, most: read_records(path, options, most),
+    "excel": lambda path, options, most: read_excel(path, options, most),
+    "spss": lambda path, options, most: read_labelled(path, options, most),
+    "stata": lambda path, options, most: read_labelled(path, options, most),
+    "sas": lambda path, options, most: read_labelled(path, options, most),
 }
+
+OFFICE = ("excel", "spss", "stata", "sas")
+TABLES = ("csv", "tsv", "parquet", "jsonl", *OFFICE)
+"""Formats of tables, whose columns can be named."""
 
 _EXTENSIONS = {
     ".csv": "csv",
@@ -34,9 +48,17 @@ _EXTENSIONS = {
     ".npz": "npz",
     ".parquet": "parquet",
     ".pq": "parquet",
-    ".jsonl": "pyirt",
-    ".ndjson": "pyirt",
-    ".json": "pyirt",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".xlsx": "excel",
+    ".xlsm": "excel",
+    ".sav": "spss",
+    ".zsav": "spss",
+    ".por": "spss",
+    ".dta": "stata",
+    ".sas7bdat": "sas",
+    ".xpt": "sas",
 }
 
 _PICKLE = "pickles run code when they are loaded. Save the responses as CSV or .npz"
@@ -46,8 +68,9 @@ _REFUSED = {
     ".pickle": _PICKLE,
     ".joblib": _PICKLE,
     ".npy": "a bare array has no ids. Save X, subjects and items with np.savez",
-    ".xlsx": "spreadsheets are not read. Export the sheet as CSV",
-    ".xls": "spreadsheets are not read. Export the sheet as CSV",
+    ".xls": "old Excel files are not read. Save it as .xlsx, or export the sheet as CSV",
+    ".ods": "this spreadsheet is not read. Save it as .xlsx, or export the sheet as CSV",
+    ".numbers": "this spreadsheet is not read. Export it as .xlsx or CSV",
     ".gz": "the file is compressed. Unpack it first",
     ".zip": "the file is compressed. Unpack it first",
 }
@@ -67,13 +90,19 @@ def read_responses(
     ignore: Any = (),
     subject_columns: Any = (),
     facets: Any = (),
+    codes: Any = None,
+    missing: Any = (),
+    key: Any = None,
+    encoding: str | None = None,
+    sheet: str | None = None,
     max_bytes: int = MOST_BYTES,
 ) -> Responses:
     r"""Read who answered what from a file or a folder of logs; its format is detected.
 
     Formats: CSV and TSV, wide (column 1 the subject id, one column per item) or long (one row per
     response); ``.npz`` with X, subjects and items, and what `Responses.save` writes; Parquet, wide
-    or long; py-irt's JSON lines. A response is 0/1, true/false, a fraction in [0, 1] or an integer
+    or long; JSON lines or a list of records with the columns of such a table, and py-irt's JSON
+    lines. A response is 0/1, true/false, a fraction in [0, 1] or an integer
     code. Missing is an empty cell, NA, NaN or null in any case, an absent row, and -1 in ``.npz``.
     Ids are kept as text exactly as in the file, in order of first appearance.
 
@@ -90,8 +119,8 @@ def read_responses(
 
     Args:
         path: the file, or a folder of logs.
-        format: "csv", "tsv", "npz", "parquet", "pyirt" or a format of logs, or "wide" or "long"
-            for the layout of a table; detected by default.
+        format: "csv", "tsv", "npz", "parquet", "jsonl", "pyirt", "excel", "spss", "stata", "sas" or
+            a format of logs, or "wide" or "long" for the layout of a table; detected by default.
         subject: header of the subject column of a long table. A usual synonym (subject_id,
             model, user, …) is detected if there is only one.
         item: header of the item column (item_id, question, problem, …).
@@ -107,6 +136,17 @@ def read_responses(
             one value for each subject.
         facets: names of columns of a long table with what else a response depends on, such as the
             judge who scored it: see `Responses.from_long`.
+        codes: all codes that a response can have, labels from the lowest to the highest, or a
+            mapping from labels to numbers: see `irtcat.as_responses`.
+        missing: cells without a response besides empty ones and NA, such as ``"-99,."``.
+        key: the right answers, if the cells are choices (A, B, ...; texts): a file with columns
+            item, key and perhaps credit (several rows, or ``A|C``, for several answers of an
+            item), or with one row of answers below the items; or see `irtcat.as_responses`. A row
+            of the table with the id "key" is one, too.
+        encoding: of a file of text, such as "cp1252" or "utf-16". By default UTF-8, UTF-16 with
+            its mark, or, where the text has the usual letters of Western Europe, cp1252 (Windows),
+            which a warning says.
+        sheet: name of the sheet of an Excel workbook, if several have cells.
         max_bytes: how many bytes a file may have unpacked (256 MiB by default), so that no
             archive, sparse file or endless pipe fills the memory. A file may always be read up to
             its size on disk.
@@ -129,6 +169,7 @@ def read_responses(
     if format is not None and layout is None:
         check_choice("format", format, (*FORMATS, *LOG_FORMATS, "wide", "long"))
     check_count("max_bytes", max_bytes)
+    words, declared = declared_codes(codes)
     options = Options(
         subject=subject,
         item=item,
@@ -139,6 +180,12 @@ def read_responses(
         ignore=names_of("ignore", ignore),
         subject_columns=names_of("subject_columns", subject_columns),
         facets=names_of("facets", facets),
+        words=words,
+        codes=declared,
+        missing=missing_texts(missing),
+        key=read_key(key, encoding),
+        encoding=checked_encoding(encoding),
+        sheet=sheet,
     )
     with seekable_copy(check_path(path), max_bytes) as file:
         if format in LOG_FORMATS or (format is None and is_log(file)):
@@ -147,7 +194,7 @@ def read_responses(
         if file.is_dir():
             raise argument_error("path", f"a file, to be read as {format}", f"the folder {file}")
         kind = format if format in FORMATS else _detect(file)
-        if kind not in ("csv", "tsv", "parquet"):
+        if kind not in TABLES:
             _check_table(options, f"a file of the format {kind}")
         try:
             return FORMATS[str(kind)](file, options, max_bytes)
@@ -156,28 +203,40 @@ def read_responses(
 
 
 def columns_of(path: str | os.PathLike[str]) -> tuple[str, ...]:
-    """The columns of a table (CSV, TSV, Parquet); none of another file, a folder or a pipe."""
+    """The columns of a table; none of another file, a folder or a pipe."""
     file = Path(path)
     if not file.is_file() or is_log(file):
         return ()
     kind = _detect(file)
-    if kind == "parquet":
-        return parquet_header(file)
-    return table_header(file) if kind in ("csv", "tsv") else ()
+    headers: dict[str, Callable[[Path], tuple[str, ...]]]
+    headers = {"parquet": parquet_header, "jsonl": record_names}
+    headers |= dict.fromkeys(OFFICE, office_header)
+    return headers.get(kind, table_header)(file) if kind in TABLES else ()
 
 
 def place_of(path: str | os.PathLike[str], column: str, value: str) -> str:
     """Where a table first has a value in a column, for messages."""
-    line = None if _detect(Path(path)) == "parquet" else first_line(Path(path), column, value)
+    is_text = _detect(Path(path)) in ("csv", "tsv")
+    line = first_line(Path(path), column, value) if is_text else None
     place = "" if line is None else f", line {line}"
     return f"{path}{place}, column {columns_of(path).index(column) + 1} ({column!r})"
 
 
 def _check_table(options: Options, got: str) -> None:
     """Raise if columns are named of a file that is no table."""
-    for name in ("ignore", "subject_columns", "facets"):
+    for name in (
+        "ignore",
+        "subject_columns",
+        "facets",
+        "codes",
+        "words",
+        "missing",
+        "key",
+        "encoding",
+    ):
         if getattr(options, name):
-            raise argument_error(name, "given with a table (CSV, TSV or Parquet) only", got)
+            name = name.replace("words", "codes")
+            raise argument_error(name, f"given with a table only ({', '.join(TABLES)})", got)
 
 
 def _from_logs(path: Path, format: str, max_bytes: int) -> Responses:
@@ -210,9 +269,12 @@ def _detect(file: Path) -> str:
     except OSError as error:
         raise InputError(f"{file}: cannot be opened ({error.strerror}).") from None
     kind = _EXTENSIONS.get(extension)
+    if kind in OFFICE:
+        return kind
     by_content = next((k for first, k in _FIRST_BYTES.items() if head.startswith(first)), None)
     if by_content in _REFUSED:
         raise InputError(f"{file}: {_REFUSED[str(by_content)]}.")
-    if head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{") and kind in (None, "csv"):
-        by_content = "pyirt"
+    is_json = head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+    if is_json and kind in (None, "csv", "jsonl"):
+        by_content = "pyirt" if is_pyirt(file) else "jsonl"
     return by_content or kind or "csv"

@@ -60,7 +60,7 @@ def read_parquet(
         source.check(used, (len(used) * width + WIDE_ROW) * source.rows, max_bytes)
         table, options = table.without(options.ignore), replace(options, ignore=())
         cells = read_wide(table, source.blocks(used), options)
-    return responses_of(cells, options.duplicates, origin=cells.origin)
+    return responses_of(cells, options.duplicates, origin=cells.origin, codes=options.codes)
 
 
 def parquet_header(path: Path) -> tuple[str, ...]:

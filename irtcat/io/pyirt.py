@@ -60,6 +60,12 @@ def read_pyirt(path: Path, duplicates: str = "refuse") -> Responses:
     return responses_of(CellMatrix(str(path), compact(matrix), *ids, fail), duplicates)
 
 
+def is_pyirt(path: Path) -> bool:
+    """Whether the first line has one of py-irt's names; the line may lack the other."""
+    raw = next(numbered_lines(path), (0, b"", False))[1]
+    return b'"responses"' in raw or (b'"subject_id"' in raw and b'"item' not in raw)
+
+
 def _objects(path: Path) -> Iterator[tuple[int, Any]]:
     """Each line's object with its line number."""
     for line, raw, _ in numbered_lines(path):

@@ -1,5 +1,6 @@
 """Checks of the text of a table before pandas parses it."""
 
+import codecs
 import csv
 import io
 import re
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import InputError, shorten
+from irtcat._common.checks import InputError, argument_error, shorten
 from irtcat._common.numbers import number_in
 from irtcat._files.csv import MARK, is_marked, read_csv, unescape
 from irtcat._files.reading import MOST_BYTES, read_bytes
@@ -26,7 +27,7 @@ CONTROLS_ABOVE = re.compile("[\x80-\x9f]")
 
 
 def load_text(path: Path, max_bytes: int = MOST_BYTES, must: str = "a header and rows") -> bytes:
-    """Read UTF-8 text without control characters; line ends become line feeds.
+    """Read text as UTF-8 without control characters; line ends become line feeds.
 
     Tables that `irtcat._files.csv.write_csv` marked may have control characters in their texts.
 
@@ -38,10 +39,77 @@ def load_text(path: Path, max_bytes: int = MOST_BYTES, must: str = "a header and
     Raises:
         InputError: naming the invalid line.
     """
-    data = read_bytes(path, max_bytes)
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise InputError(f"{path}: the text is UTF-16. Save it as UTF-8.")
-    data = data.removeprefix(b"\xef\xbb\xbf")
+    return checked_text(path, decoded(path, read_bytes(path, max_bytes))[0], must)
+
+
+def checked_encoding(name: str | None) -> str | None:
+    """The name of an encoding of text, or None.
+
+    Raises:
+        InputError: Python knows no such encoding.
+    """
+    if name is None:
+        return None
+    try:
+        if isinstance("".encode(name).decode(name), str):
+            return name
+    except (LookupError, TypeError, ValueError):
+        pass
+    raise argument_error("encoding", "the name of an encoding, such as 'cp1252' or 'utf-8'", name)
+
+
+WESTERN = frozenset(
+    "ÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØÙÚÛÜßàáâãäåæçèéêëìíîïñòóôõöøùúûüÿŒœŠšŽž‘’“”–—…€£§°ºª«»¿¡·´²³½¼¾"
+)
+"""Characters beyond ASCII that Western European texts have; as cp1252 has them."""
+
+MOST_WESTERN = 1 / 3
+"""Share of letters beyond ASCII in words that have any; in other alphabets they are nearly all."""
+
+
+def decoded(path: Path, data: bytes, encoding: str | None = None) -> tuple[bytes, str]:
+    """A text as UTF-8 without a byte order mark, and what was guessed of its encoding.
+
+    Raises:
+        InputError: the text is not of this encoding.
+    """
+    if encoding is None and data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        encoding = "utf-16"
+    if encoding is not None:
+        try:
+            return data.decode(encoding).removeprefix("\ufeff").encode("utf-8"), ""
+        except (UnicodeError, ValueError):
+            must = f"expected text in {encoding}. Say its encoding with encoding="
+            raise InputError(f"{path}: {must}.") from None
+    data = data.removeprefix(codecs.BOM_UTF8)
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = _as_western(data)
+        if text is not None:
+            return text.encode("utf-8"), "read as cp1252 (Windows), since it is not UTF-8"
+    return data, ""
+
+
+def _as_western(data: bytes) -> str | None:
+    """A text in cp1252 if it is one without doubt."""
+    try:
+        text = data.decode("cp1252")
+    except UnicodeDecodeError:
+        return None
+    beyond = set(filter(lambda letter: not letter.isascii(), text))
+    words = [word for word in re.findall(r"[^\W\d_]+", text) if not word.isascii()]
+    letters = "".join(words)
+    share = sum(not letter.isascii() for letter in letters) / max(1, len(letters))
+    return text if beyond <= WESTERN and share <= MOST_WESTERN else None
+
+
+def checked_text(path: Path, data: bytes, must: str = "a header and rows") -> bytes:
+    """UTF-8 text without control characters; line ends become line feeds.
+
+    Raises:
+        InputError: naming the invalid line.
+    """
     if not data.strip():
         raise InputError(f"{path}: expected {must}. Got an empty file.")
     marked = MARKED.match(data) is not None
@@ -54,7 +122,8 @@ def load_text(path: Path, max_bytes: int = MOST_BYTES, must: str = "a header and
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
             got = f"the byte {data[error.start]:#04x}"
-            message = f"expected UTF-8 text. Got {got}. Save the file as UTF-8."
+            message = f"expected UTF-8 text. Got {got}. Save the file as UTF-8"
+            message += ", or say its encoding with encoding=."
             raise InputError(f"{path}, line {line}: {message}") from None
         if not marked and (above := CONTROLS_ABOVE.search(text)):
             at = len(text[: above.start()].encode())

@@ -53,13 +53,24 @@ def cell_number(cell: Any) -> float | None:
         return None
 
 
-def block_numbers(block: pd.DataFrame, report: Report) -> np.ndarray:
+def block_numbers(
+    block: pd.DataFrame,
+    report: Report,
+    number: Callable[[Any], float | None] = cell_number,
+    expected: str = EXPECTED,
+    is_plain: bool = True,
+) -> np.ndarray:
     """Convert a block of parsed columns to float64, with NaN = missing.
 
     Args:
         block: columns of numbers, truth values or (where pandas could not read a number) text.
         report: called with the row and column of the first cell that is not a number; raises.
+        number: the number of a cell, NaN if it is missing, None if it has none.
+        expected: what a cell must be, for ``report``.
+        is_plain: whether ``number`` leaves numbers as they are.
     """
+    if not is_plain:
+        block = block.astype(object)
     is_number = {dtype: pd.api.types.is_numeric_dtype(dtype) for dtype in block.dtypes.unique()}
     plain = np.array([is_number[dtype] for dtype in block.dtypes])
     if plain.all():
@@ -72,11 +83,11 @@ def block_numbers(block: pd.DataFrame, report: Report) -> np.ndarray:
         codes, texts = pd.factorize(cells)
     except TypeError:  # unhashable cells, such as lists
         codes, texts = np.arange(len(cells)), cells
-    values = [cell_number(text) for text in texts]
+    values = [number(text) for text in texts]
     invalid = [position for position, number in enumerate(values) if number is None]
     if invalid:
         row, column = divmod(int(np.argmax(np.isin(codes, invalid))), len(others))
-        report(row, int(others[column]), EXPECTED)
+        report(row, int(others[column]), expected)
     missing_last = np.array([*values, np.nan], dtype=np.float64)  # code -1 is a missing cell
     numbers[:, others] = missing_last[codes].reshape(len(block), len(others))
     return numbers

@@ -215,7 +215,10 @@ def _integer_range(X: np.ndarray) -> tuple[int, int, bool]:
     """Lowest and highest observed code of an integer matrix, and True: all are whole numbers."""
     low, high = int(X.min()), int(X.max())
     if low < -1:
-        _refuse(X, lambda block: block < -1, "integer codes of 0 or more, with -1 for missing")
+        must = "integer codes of 0 or more, with -1 for missing"
+        _refuse(
+            X, lambda block: block < -1, must, "Name a code of missing responses with missing=."
+        )
     if high == -1:
         raise _all_missing()
     if low == -1:
@@ -234,7 +237,10 @@ def _float_range(X: np.ndarray) -> tuple[float, float, bool]:
         all_whole = all_whole and not bool(((block != np.rint(block)) & ~np.isnan(block)).any())
     _refuse_infinite(X, low, high)
     if low < 0:
-        advice = "Mark a missing response by NaN (in a file: an empty cell)."
+        advice = (
+            "Mark a missing response by NaN (in a file: an empty cell), or name its code with "
+            "missing=."
+        )
         _refuse(X, lambda block: block < 0, "responses of 0 or more", advice)
     return low, high, all_whole
 
@@ -295,8 +301,8 @@ def _encode_codes(
         raise ResponseError(
             "consecutive integer codes",
             got,
-            advice="Recode them as consecutive numbers, or declare all with codes=. "
-            + _with_codes_from(X, min(absent), names),
+            advice="Recode them as consecutive numbers, declare all with codes=, or name a code "
+            "of missing responses with missing=. " + _with_codes_from(X, min(absent), names),
         )
     return values, tuple(range(low, high + 1))
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from irtcat._common.checks import InputError, brief, shorten
+from irtcat._common.checks import InputError, brief, is_unicode, shorten
 from irtcat._files.archives import array_file
 from irtcat._files.formats import FileFormat
 from irtcat.responses._metadata import frame_from_plain, frame_to_plain
@@ -16,7 +16,7 @@ from irtcat.responses._trials import mean_of_trials
 
 SAVED = FileFormat("irtcat-responses", "saved responses", "Give a file of Responses.save.")
 
-ADDED = {"codes", "trials", "trial_values"}
+ADDED = {"codes", "trials", "trial_values", "choices", "choice_labels"}
 """Arrays that `Responses.save` adds; it stores the codes separately, as X has categories 0..K-1."""
 
 
@@ -38,7 +38,9 @@ def saved_arrays(responses: Any) -> dict[str, np.ndarray]:
         "codes": np.array(responses.codes, dtype=np.int64),
         "metadata": np.array(json.dumps({**SAVED.head, **tables})),
     }
-    for name in ("trials", "trial_values"):
+    if responses.choices is not None:
+        arrays["choice_labels"] = np.array(responses.choice_labels, dtype=np.str_)
+    for name in ("trials", "trial_values", "choices"):
         if getattr(responses, name) is not None:
             arrays[name] = getattr(responses, name)
     return arrays
@@ -166,6 +168,9 @@ def _saved(
         valid = valid and trials_valid and bool(((trials > 0) == ~np.isnan(X)).all())
         valid = valid and int(trials.min()) >= 0
         valid = valid and bool((np.abs(np.nan_to_num(X) * trials % 1 - 0.5) > 0.49).all())
+    choices, labels = arrays.get("choices"), arrays.get("choice_labels")
+    if choices is not None or labels is not None:
+        valid = valid and _are_choices(X, choices, labels)
     unique = len(set(subjects)) == len(subjects) and len(set(items)) == len(items)
     if not (valid and unique):
         raise InputError(f"{path}: X, codes and ids are inconsistent. Save the responses again.")
@@ -179,7 +184,18 @@ def _saved(
         "items": tables[1],
         "trials": trials,
         "trial_values": scores,
+        "choices": choices,
+        "choice_labels": () if labels is None else tuple(labels.tolist()),
     }
+
+
+def _are_choices(X: np.ndarray, choices: Any, labels: Any) -> bool:
+    """Whether there are choices for all responses, among the labels."""
+    if choices is None or labels is None or labels.ndim != 1 or labels.dtype.kind != "U":
+        return False
+    if choices.shape != X.shape or choices.dtype != np.int32 or not is_unicode(labels):
+        return False
+    return bool(choices.min() >= -1 and choices.max() < len(labels))
 
 
 def _is_mean(X: np.ndarray, trials: np.ndarray, scores: np.ndarray) -> bool:

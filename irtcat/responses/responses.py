@@ -1,7 +1,7 @@
 """The `Responses` class: who answered what; build, validate, subset, split, summarise, save."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from irtcat._common.checks import (
     argument_error,
     check_choice,
     resolve_duplicates,
+    shorten,
 )
 from irtcat._common.notebook import COLUMNS, ROWS, card
 from irtcat._common.positions import selected_positions
@@ -22,10 +23,10 @@ from irtcat._files.archives import arrays_as_bytes, npz_target, write_arrays
 from irtcat._files.reading import MOST_BYTES
 from irtcat._files.writing import replacing
 from irtcat.responses._frames import as_pandas, frame_kind
+from irtcat.responses._key import key_of
 from irtcat.responses._matrix import (
     as_matrix,
     as_numbers,
-    check_codes,
     check_items_only,
     choose_ids,
     encode_responses,
@@ -56,6 +57,7 @@ from irtcat.responses._trials import (
     mean_of_trials,
     spread_trials,
 )
+from irtcat.responses._words import Coding, declared_codes, missing_texts
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +85,10 @@ class Responses:
         trial_values: subjects x items x trials, read-only float32: the score of each trial in
             [0, 1] by its number, NaN where missing; None where only means and numbers of trials
             are known. Trial t of a subject is the same run on all items. See `from_trials`.
+        choices: subjects x items, read-only int32: the position of the chosen answer in
+            ``choice_labels``, -1 where missing; None for responses that no key scored. See
+            `as_choices`.
+        choice_labels: the answers that were chosen; ``items["key"]`` has the right ones.
 
     Example:
         >>> import numpy as np
@@ -104,6 +110,8 @@ class Responses:
     trials: np.ndarray | None = None
     trial_values: np.ndarray | None = None
     origin: str = ""
+    choices: np.ndarray | None = None
+    choice_labels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check that the shapes match and make the arrays read-only."""
@@ -114,9 +122,12 @@ class Responses:
             raise argument_error("codes", f"{self.n_categories} codes", self.codes)
         if self.trials is not None and self.trials.shape != shape:
             raise argument_error("trials", f"of shape {shape}, to match the ids", self.trials.shape)
+        if self.choices is not None and self.choices.shape != shape:
+            got = self.choices.shape
+            raise argument_error("choices", f"of shape {shape}, to match the ids", got)
         if self.trial_values is not None:
             check_trial_values(self.trial_values, self.trials, shape)
-        for name in ("values", "subject_ids", "item_ids", "trials", "trial_values"):
+        for name in ("values", "subject_ids", "item_ids", "trials", "trial_values", "choices"):
             if getattr(self, name) is None:
                 continue
             view = getattr(self, name).view()  # a view: the caller's array stays writable
@@ -173,6 +184,8 @@ class Responses:
             and _same(self.item_ids, other.item_ids)
             and _same(self.trials, other.trials)
             and _same(self.trial_values, other.trial_values)
+            and _same(self.choices, other.choices)
+            and self.choice_labels == other.choice_labels
             and self.subjects.equals(other.subjects)
             and self.items.equals(other.items)
         )
@@ -212,7 +225,9 @@ class Responses:
                 or "suffix" (rename the later ones to "id#2", "id#3", …).
             codes: all codes that a response can have, such as (1, 2, 3, 4): consecutive whole
                 numbers of 0 or more. Required if some of them do not occur in the matrix; by
-                default the codes that occur, which must then be consecutive.
+                default the codes that occur, which must then be consecutive. For cells that are
+                labels: the labels from the lowest to the highest, which become 0, 1, ..., or a
+                mapping from labels to numbers.
             trials: the number of trials of each fraction (see `with_trials`).
 
         Returns:
@@ -227,14 +242,15 @@ class Responses:
             ([[0, 3], [1, 2]], (1, 2, 3, 4))
         """
         matrix, row_names, column_names = as_matrix(X)
+        words, codes = declared_codes(codes)
         rows = choose_ids("subject_ids", subject_ids, row_names, matrix.shape[0], "subject")
         columns = choose_ids("item_ids", item_ids, column_names, matrix.shape[1], "item")
         subject_metadata = align_metadata("subjects", subjects, rows)
         item_metadata = align_metadata("items", items, columns)
         try:
-            numbers = as_numbers(matrix)
+            numbers = _in_codes(matrix, words) if words else as_numbers(matrix)
             check_items_only(numbers, columns)
-            values, codes = encode_responses(numbers, check_codes(codes), columns)
+            values, codes = encode_responses(numbers, codes, columns)
         except ResponseError as error:
             raise _with_ids(error, rows, columns) from None
         trial_matrix = None if trials is None else spread_trials(trials, rows, columns)
@@ -272,6 +288,8 @@ class Responses:
         ignore: Any = (),
         subject_columns: Any = (),
         codes: Any = None,
+        missing: Any = (),
+        key: Any = None,
         subjects: pd.DataFrame | None = None,
         items: pd.DataFrame | None = None,
         facets: Any = (),
@@ -294,6 +312,8 @@ class Responses:
             subject_columns: names of columns with what is known of the subjects, one value for
                 each; they become ``subjects``.
             codes: see `from_array`.
+            missing: cells without a response besides empty ones and NA, such as -99 or ".".
+            key: the right answers, if responses are choices (see `irtcat.as_responses`).
             subjects: see `from_array`.
             items: see `from_array`.
             facets: names of columns with what else a response depends on, such as the judge who
@@ -324,6 +344,7 @@ class Responses:
                 frame = pd.DataFrame(table)
             except (TypeError, ValueError):
                 raise argument_error("table", "a data frame", table) from None
+        words, codes = declared_codes(codes)
         options = Options(
             subject=subject,
             item=item,
@@ -334,8 +355,14 @@ class Responses:
             ignore=names_of("ignore", ignore),
             subject_columns=names_of("subject_columns", subject_columns),
             facets=names_of("facets", facets),
+            words=words,
+            codes=codes,
+            missing=missing_texts(missing),
+            key=key_of(key),
         )
-        return long_responses(name, frame, options, codes=codes, subjects=subjects, items=items)
+        return long_responses(
+            frame_table(name, frame), frame, options, codes=codes, subjects=subjects, items=items
+        )
 
     @classmethod
     def from_counts(cls, k: Any, n: Any, **options: Any) -> "Responses":
@@ -581,7 +608,10 @@ class Responses:
             columns = selected_positions("items", items, self.item_ids, distinct=True)
         values = self.values if rows is None else self.values[rows]
         values = values if columns is None else values[:, columns]
-        trials, scores = self.trials, self.trial_values
+        trials, scores, choices = self.trials, self.trial_values, self.choices
+        if choices is not None:
+            choices = choices if rows is None else choices[rows]
+            choices = choices if columns is None else choices[:, columns]
         if trials is not None:
             trials = trials if rows is None else trials[rows]
             trials = trials if columns is None else trials[:, columns]
@@ -599,7 +629,52 @@ class Responses:
             trials=trials,
             trial_values=scores,
             origin=self.origin,
+            choices=choices,
+            choice_labels=self.choice_labels,
         )
+
+    def as_choices(self) -> "Responses":
+        """The choices as codes, for the nominal model and for counts of distractors.
+
+        Choices are numbered from 0 in the order of their text: together for all items if they are
+        letters or one item has all of them (A, B, C and D are 0, 1, 2 and 3), else for each item.
+        The metadata of the items have them as ``choices``.
+
+        Raises:
+            InputError: no key scored the responses.
+
+        Example:
+            >>> import irtcat
+            >>> table = {"student": ["ann", "bob"], "q1": ["B", "A"], "q2": ["C", "C"]}
+            >>> r = irtcat.as_responses(table, key={"q1": "B", "q2": "A"})
+            >>> r.to_numpy().tolist(), r.as_choices().to_numpy().tolist()
+            ([[1.0, 0.0], [0.0, 0.0]], [[1.0, 2.0], [0.0, 2.0]])
+        """
+        if self.choices is None:
+            must = "read with a key, as by irtcat.as_responses(data, key=...)"
+            raise argument_error("responses", must, "responses without choices")
+        ranks = [sorted(set(column[column >= 0]), key=self._label) for column in self.choices.T]
+        together = sorted(set().union(*ranks), key=self._label)
+        is_letters = all(len(label) == 1 for label in self.choice_labels)
+        if is_letters or len(together) == max(map(len, ranks)):
+            ranks = [together] * self.n_items
+        codes = np.full(self.shape, -1, np.int8)
+        for j, rank in enumerate(ranks):
+            for position, choice in enumerate(rank):
+                codes[self.choices[:, j] == choice, j] = position
+        names = [" | ".join(map(self._label, rank)) for rank in ranks]
+        n_codes = max(2, *map(len, ranks))
+        return Responses.from_array(
+            codes,
+            self.subject_ids,
+            self.item_ids,
+            self.subjects,
+            self.items.assign(choices=names),
+            codes=range(n_codes),
+        )
+
+    def _label(self, choice: int) -> str:
+        return self.choice_labels[choice]
 
     def split(
         self, share: float = 0.25, seed: int = 0, by: str | None = None
@@ -758,6 +833,32 @@ def read_npz(
     return responses_of(read, duplicates)
 
 
+def _with_choices(responses: Responses, cells: CellMatrix, duplicates: str) -> Responses:
+    """Responses with the choices of their table."""
+    assert cells.choices is not None
+    codes, keys = cells.choices.codes, np.array(cells.choices.keys, dtype=object)
+    for axis, (name, ids) in enumerate(
+        (("subject_ids", cells.subjects), ("item_ids", cells.items))
+    ):
+        _, keep = resolve_duplicates(name, ids, duplicates)
+        if keep is not None:
+            codes, keys = codes.take(keep, axis), keys[keep] if axis else keys
+    labels = cells.choices.labels
+    items = responses.items.assign(key=keys)
+    return replace(responses, choices=codes, choice_labels=labels, items=items)
+
+
+def _in_codes(matrix: np.ndarray, words: dict[str, float]) -> np.ndarray:
+    """The numbers of a matrix of labels."""
+    coding, numbers = Coding(words, only=True), np.empty(matrix.shape)
+    for index, cell in np.ndenumerate(matrix.astype(object)):
+        number = coding.number(cell)
+        if number is None:
+            raise ResponseError(coding.expected, shorten(str(cell)), *index)
+        numbers[index] = number
+    return numbers
+
+
 def _with_ids(error: ResponseError, rows: np.ndarray, columns: np.ndarray) -> ResponseError:
     """Add the subject and the item of the invalid cell to the message."""
     if error.row is None or error.column is None:
@@ -791,41 +892,58 @@ def _same(a: np.ndarray | None, b: np.ndarray | None) -> bool:
     return np.array_equal(a, b, equal_nan=a.dtype.kind == "f" and b.dtype.kind == "f")
 
 
-def frame_table(name: str, frame: pd.DataFrame) -> Table:
-    """A data frame in memory as a table whose cells messages can name, by row number from 1."""
+RowName = Callable[[int], str]
+
+
+def row_name(row: int) -> str:
+    """What messages call a row of a data frame in memory."""
+    return f"row {row + 1}"
+
+
+def frame_table(
+    name: str,
+    frame: pd.DataFrame,
+    rows: RowName = row_name,
+    header: tuple[str, ...] = (),
+    kind: str = "",
+) -> Table:
+    """A data frame as a table whose cells messages can name.
+
+    Args:
+        name: what messages call it.
+        frame: the data frame.
+        rows: what messages call a row, by its number from 0.
+        header: the columns of the table that the frame was made from, if it is not the frame.
+        kind: what ``Responses.origin`` calls it, if not by its name.
+    """
 
     def cell(row: int, column: int) -> tuple[str, str]:
         if row < 0:
             return "columns", str(frame.columns[column])
         value: Any = frame.iloc[row, column]
         is_missing = bool(pd.api.types.is_scalar(value) and pd.isna(value))
-        return f"row {row + 1}", "" if is_missing else str(value)
+        return rows(row), "" if is_missing else str(value)
 
-    return Table(name, tuple(str(column) for column in frame.columns), cell)
+    names = tuple(str(column) for column in frame.columns)
+    places = tuple(
+        header.index(name) if name in header else column for column, name in enumerate(names)
+    )
+    return Table(name, names, cell, places if header else (), kind or name)
 
 
 def long_responses(
-    name: str, frame: pd.DataFrame, options: Options, **metadata: Any
+    table: Table, frame: pd.DataFrame, options: Options, **metadata: Any
 ) -> "Responses":
     """The responses of a data frame of one row per response.
 
     Raises:
         InputError: a column is missing, or naming the row of an invalid cell.
     """
-    table = frame_table(name, frame)
     columns = find_long_columns(table, options)
     assert columns is not None
-    names = ("subject", "item", "response", "trial")
-    roles = ", ".join(
-        f"{role} = {table.header[column]}" for role, column in zip(names, columns, strict=False)
-    )
     block = frame.iloc[:, [*columns, *further_columns(table, columns, options)]]
-    return responses_of(
-        read_long(table, block, columns, options),
-        options.duplicates,
-        origin=f"{name} of one row per response; {roles}",
-        **metadata,
-    )
+    cells = read_long(table, block, columns, options)
+    return responses_of(cells, options.duplicates, origin=cells.origin, **metadata)
 
 
 def responses_of(
@@ -843,13 +961,15 @@ def responses_of(
         items = options.get("items")
         known = None if items is None else items.set_axis(items.index.map(str), axis=0)
         options["items"] = cells.facets if known is None else cells.facets.join(known, on=BASE_ITEM)
+    if options.get("codes") is None:
+        options["codes"] = cells.codes
     try:
         if cells.scores is None:
             responses = Responses.from_array(
                 cells.matrix, cells.subjects, cells.items, duplicates=duplicates, **options
             )
         else:
-            options.pop("codes", None)
+            options.pop("codes")
             responses = Responses.from_trials(
                 cells.scores, cells.subjects, cells.items, duplicates=duplicates, **options
             )
@@ -858,6 +978,8 @@ def responses_of(
             about = cells.about if kept is None else cells.about.iloc[kept]
             about = about.set_axis(responses.subjects.index, axis=0)
             responses = replace(responses, subjects=about)
+        if cells.choices is not None:
+            responses = _with_choices(responses, cells, duplicates)
         return replace(responses, origin=origin)
     except ResponseError as error:
         cause = error

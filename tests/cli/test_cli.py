@@ -1355,11 +1355,11 @@ def test_a_plan_of_items_and_trials():
 
 
 def test_trials_of_a_table_by_name_or_by_number():
-    write_runs().rename(columns={"epoch": "run"}).to_csv("named.csv", index=False)
+    write_runs().rename(columns={"epoch": "day"}).to_csv("named.csv", index=False)
     result = run("diagnose", "reruns", "named.csv")
     assert result.exit_code == 1
     assert "name the column of their numbers with --trial" in result.stderr
-    assert run_json("diagnose", "reruns", "named.csv", "--trial", "run")["p_run"] is not None
+    assert run_json("diagnose", "reruns", "named.csv", "--trial", "day")["p_run"] is not None
     result = run("diagnose", "reruns", LSAT7)
     assert "with repeated trials. Got 'right/wrong'" in result.stderr
     assert run("diagnose", "reruns", "runs.csv", "-k", "1,x").exit_code == 2

@@ -34,9 +34,11 @@ FILES = [
     ("transposed question", "a.csv", "Question ID,s1,s2\nq1,0,1\n", r"rows look like items"),
     ("subject second", "a.csv", "n,subject_id,q1\n1,a,0\n", r"column 2 is named 'subject_id'"),
     ("text cell", "a.csv", "subject,q1,q2\na,1,0\nb,1,x\n", r"line 3, column 3 \('q2'\).*Got 'x'"),
-    ("yes", "a.csv", "subject,q1\na,yes\n", r"line 2, column 2 \('q1'\).*Got 'yes'"),
-    ("decimal comma", "a.csv", 'subject,q1\na,"0,5"\n', r"line 2, column 2.*Got '0,5'"),
-    ("percent", "a.csv", "subject,q1\na,50%\n", r"line 2, column 2.*Got '50%'"),
+    ("T and F", "a.csv", "subject,q1\na,T\nb,F\n", r"line 2, column 2 \('q1'\).*Got 'T'.*key="),
+    ("part of a scale", "a.csv", "subject,q1\na,agree\nb,disagree\n",
+     r"line 2, column 2.*Got 'agree'.*from the lowest to the highest with codes="),
+    ("decimal comma", "a.csv", 'subject,q1\na,"2,5"\n', r"line 2, column 2.*Got '2,5'"),
+    ("percent", "a.csv", "subject,q1\na,150%\n", r"line 2, column 2.*Got '150%'"),
     ("underscore", "a.csv", "subject,q1\na,1_0\n", r"line 2, column 2.*Got '1_0'"),
     ("text after a break", "a.csv", 'subject,q1\n"a\nb",1\nc,x\n', r"line 4, column 2"),
     ("text after a blank", "a.csv", "subject,q1\n\n\na,1\n\nb,x\n", r"line 6, column 2"),
@@ -62,8 +64,9 @@ FILES = [
     ("short quoted row", "a.csv", 'subject,q1\n"a,b",1\n"c"\n', r"line 3: expected 2.*1 cell\."),
     ("open quote", "a.csv", 'subject,q1\n"a,1\nb,0\n', r"line 2: the quotes of a cell"),
     ("text after a quote", "a.csv", 'subject,q1\n"a"b,1\n', r"line 2: the quotes"),
-    ("latin-1", "a.csv", "subject,q1\nJosé,1\n".encode("latin-1"), r"line 2: expected UTF-8.*0xe9"),
-    ("utf-16", "a.csv", "subject,q1\na,1\n".encode("utf-16"), r"UTF-16\. Save it as UTF-8"),
+    ("cyrillic", "a.csv", "subject,q1\nИван,1\n".encode("cp1251"),
+     r"line 2: expected UTF-8.*0xc8.*with encoding="),
+    ("cut utf-16", "a.csv", "subject,q1\na,1\n".encode("utf-16")[:-1], r"expected text in utf-16"),
     ("zero byte", "a.csv", b"subject,q1\na,\x001\n", r"line 2: expected text\. Got a zero byte"),
     ("long, pair twice", "a.csv", "subject,item,response\na,q,1\nb,q,1\na,q,0\n",
      r"line 4, column 3.*Got '0'.*subject 'a' and item 'q' have '1' in line 2"),
@@ -80,12 +83,24 @@ FILES = [
     ("joblib", "a.joblib", b"\x80\x04.", r"pickles run code"),
     ("pickle named csv", "a.csv", pickle.dumps([1]), r"a\.csv: pickles run code"),
     ("npy", "a.npy", b"\x93NUMPY", r"a bare array has no ids"),
-    ("spreadsheet", "a.xlsx", b"PK\x03\x04", r"Export the sheet as CSV"),
+    ("spreadsheet", "a.xlsx", b"PK\x03\x04", r"xport the sheet as CSV"),
+    ("old spreadsheet", "a.xls", b"\xd0\xcf", r"Save it as \.xlsx"),
     ("gzip", "a.csv", b"\x1f\x8b\x08", r"compressed\. Unpack it first"),
     ("parquet of noise", "a.parquet", b"PAR1 noise", r"the Parquet file is damaged"),
     ("jsonl, no JSON", "a.jsonl", '{"subject_id": "a", "responses": {"q": 1}}\n{oops\n',
      r"line 2: expected JSON"),
-    ("jsonl, a list", "a.jsonl", "[1, 2]\n", r"line 1: expected an object with subject_id"),
+    ("jsonl, a list", "a.jsonl", "[1, 2]\n", r"record 1: expected an object with columns\. Got 1"),
+    ("jsonl, other lines", "a.jsonl", '{"model": "m", "item": "q", "score": 1}\n[2]\n',
+     r"line 2: expected an object with columns"),
+    ("jsonl, text cell", "a.jsonl", '{"model": "m", "item": "q", "score": "x"}\n',
+     r"line 1, column 3 \('score'\).*Got 'x'"),
+    ("long, unknown columns", "a.csv", "llm,qid,hit\nm,q1,1\nm,q2,0\n",
+     r"line 2, column 2.*name its columns with subject=, item= and response="),
+    ("long, id of what", "a.csv", "model,id,score\nm,q1,1\n",
+     r"a column for the item\. Got the columns model, id, score\. Name them with subject="),
+    ("gradebook", "a.csv", "name,task,score\nm,1,1\n", r"a column for the subject.*format='wide'"),
+    ("long, conditions", "a.csv", "subject,item,condition,response\na,q,x,1\na,q,y,1\n",
+     r"line 3: expected one response of subject 'a' and item 'q'.*'x' \(line 2\) and 'y'.*facets="),
     ("jsonl, no subject", "a.jsonl", '{"responses": {"q": 1}}\n', r"line 1.*Got responses"),
     ("jsonl, null subject", "a.jsonl", '{"subject_id": null, "responses": {"q": 1}}', r"Got None"),
     ("jsonl, list of responses", "a.jsonl", '{"subject_id": "a", "responses": [1]}',
@@ -256,12 +271,20 @@ def test_broken_array(X, more, message):
 
 
 CALLS = [
+    ("encoding", ("a.csv",), {"encoding": "windows"}, r"`encoding` argument must be the name of"),
+    ("codes", ("a.csv",), {"codes": ["yes"]}, r"`codes` argument must be all codes, such as"),
+    (
+        "label without a code",
+        ("a.csv",),
+        {"codes": {"x": 2, "y": 3}},
+        r"line 2, column 2 \('q1'\): expected one of x, y, or nothing\. Got '1'",
+    ),
     ("missing file", ("none.csv",), {}, r"^none\.csv: there is no such file"),
     ("folder", (".",), {}, r"expected logs of one of lm-eval, .*\. Got none"),
     ("folder as csv", (".", "csv"), {}, r"`path` argument must be a file, to be read as csv"),
     ("no path", (None,), {}, r"`path` argument must be the path of a file\. Got None"),
     ("empty path", ("",), {}, r"`path` argument must be the path of a file"),
-    ("format", ("a.csv", "excel"), {}, r"`format` argument must be one of csv, tsv"),
+    ("format", ("a.csv", "word"), {}, r"`format` argument must be one of csv, tsv"),
     ("duplicates", ("a.csv",), {"duplicates": "drop"}, r"`duplicates` argument must be one of"),
     ("column", ("a.csv",), {"subject": "who"}, r"`subject` argument must be a column of.*'who'"),
     ("layout", ("a.csv", "long"), {}, r"a long table needs a column for the item"),
@@ -290,6 +313,7 @@ def test_parquet_without_pyarrow(tmp_path, monkeypatch):
     check_sentence(caught.value)
 
 
+@pytest.mark.filterwarnings("ignore:.*cp1252")
 def test_damaged_text_never_leaks_foreign_errors(tmp_path):
     rng = np.random.default_rng(0)
     marks = [

@@ -211,7 +211,7 @@ def test_responses_and_files_are_taken(tmp_path):
     LONG.to_csv(tmp_path / "long.csv", index=False)
     from_file = as_responses(tmp_path / "long.csv")
     assert from_file == responses
-    assert from_file.origin == str(tmp_path / "long.csv")
+    assert from_file.origin.startswith(f"{tmp_path / 'long.csv'}: table of one row per response; ")
 
 
 def test_named_columns_of_a_long_table():
@@ -243,7 +243,7 @@ def test_long_table_with_metadata():
         ("no-such-file.csv", "no-such-file.csv: there is no such file"),
         (np.zeros((2, 2, 2)), "must be a matrix, subjects x items. Got 3 dimensions"),
         ([[1, 0], [1]], "rows of equal length. Got 1 in row 2 but 2 in row 1"),
-        ([[1, "x"], [0, 1]], "Got 'x' at row 1 (subject s1), column 2 (item i2)"),
+        ([[1, "x"], [0, 1]], "list, row 1, column 2 ('i2'): expected 0/1"),
         (np.array([[np.inf, 1]]), "finite responses. Got inf at row 1"),
         ([[1, 7], [1, 2]], "consecutive integer codes"),
         ({"a": {"q": 1}, "b": 3}, "int for 'b'"),

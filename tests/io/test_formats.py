@@ -74,7 +74,18 @@ def test_each_format_gives_the_same_matrix(tmp_path, name):
 
 
 def test_formats_table_is_whole():
-    assert set(FORMATS) == {"csv", "tsv", "npz", "parquet", "pyirt"}
+    assert set(FORMATS) == {
+        "csv",
+        "tsv",
+        "npz",
+        "parquet",
+        "pyirt",
+        "jsonl",
+        "excel",
+        "spss",
+        "stata",
+        "sas",
+    }
 
 
 plain = st.text("abcé,;\"'#0 9\n", min_size=1, max_size=5).filter(

@@ -52,7 +52,7 @@ def test_the_place_of_a_judgement_is_named(tmp_path):
     assert f"judged.csv, line {len(LONG) + 2}, column 5 ('score'): expected the same" in text
     assert "subject 'a' and item 'x / j1' in trial 1 have '1" in text
     text = refused(FIRST, facets=())
-    assert "judged.csv, line 4, column 4 ('score'): expected the same response" in text
+    assert "judged.csv, line 3: expected one response of subject 'a' and item 'x'" in text
     assert "If 'judge' says who judged, name it with facets=." in text
     text = refused(pd.concat([FIRST, FIRST[:1].assign(score=1 - FIRST["score"].iloc[0])]))
     assert "expected the same response" in text

@@ -212,10 +212,10 @@ def test_all_readers_take_trials(tmp_path):
     assert irtcat.read_responses(tmp_path / "t.csv") == EXPECTED
     LONG.to_parquet(tmp_path / "t.parquet")
     assert irtcat.read_responses(tmp_path / "t.parquet") == EXPECTED
-    named = LONG.rename(columns={"epoch": "run"})
+    named = LONG.rename(columns={"epoch": "day"})
     named.to_csv(tmp_path / "n.csv", index=False)
-    assert irtcat.read_responses(tmp_path / "n.csv", trial="run") == EXPECTED
-    assert irtcat.as_responses(named, trial="run") == EXPECTED
+    assert irtcat.read_responses(tmp_path / "n.csv", trial="day") == EXPECTED
+    assert irtcat.as_responses(named, trial="day") == EXPECTED
     with pytest.raises(InputError, match=r"line 4, .*have '1' in line 2.*with trial="):
         irtcat.read_responses(tmp_path / "n.csv")
 
@@ -295,4 +295,4 @@ def test_sparse_trial_numbers_are_refused(monkeypatch):
 
 def test_a_missing_trial_column():
     with pytest.raises(InputError, match="`trial` argument must be a column"):
-        Responses.from_long(LONG, trial="run")
+        Responses.from_long(LONG, trial="day")

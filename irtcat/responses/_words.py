@@ -1,0 +1,353 @@
+"""Cells that are words: labels in an order, codes of missing responses, decimal commas."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._common.checks import argument_error, is_number, shorten
+from irtcat._common.numbers import number_in
+from irtcat.responses._cells import EXPECTED, cell_number
+from irtcat.responses._matrix import check_codes
+
+PAIRS = (
+    "no, yes", "n, y", "false, true", "wrong|incorrect, right|correct", "fail|failed, pass|passed",
+    "unsolved, solved", "unresolved, resolved", "✗|✘, ✓|✔", "nein, ja", "falsch, richtig",
+    "non, oui", "faux, vrai", "no, sí|si",
+)  # fmt: skip
+"""Words of wrong and right answers. Not T and F, which may as well be the answers themselves."""
+
+_NEUTRAL = "neutral|neither agree nor disagree|neither|undecided"
+SCALES = (
+    f"strongly disagree, disagree, {_NEUTRAL}, agree, strongly agree",
+    "strongly disagree, disagree, agree, strongly agree",
+    f"strongly disagree, disagree, somewhat disagree|slightly disagree, {_NEUTRAL}, "
+    "somewhat agree|slightly agree, agree, strongly agree",
+    "strongly disagree, disagree, somewhat disagree|slightly disagree, "
+    "somewhat agree|slightly agree, agree, strongly agree",
+    f"disagree, {_NEUTRAL}, agree",
+    "never, rarely|seldom, sometimes|occasionally, often|usually|frequently, always",
+    "never, rarely|seldom, sometimes, often",
+    "never, sometimes, often, always",
+    "never, sometimes, always",
+    "not at all, several days, more than half the days, nearly every day",
+    f"very dissatisfied, dissatisfied, {_NEUTRAL}|neither satisfied nor dissatisfied, satisfied, "
+    "very satisfied",
+    "very dissatisfied, dissatisfied, satisfied, very satisfied",
+    "very unlikely, unlikely, neutral|neither likely nor unlikely, likely, very likely",
+    "very unlikely, unlikely, likely, very likely",
+    "very poor, poor, fair|average, good, very good",
+    "poor, fair, good, very good, excellent",
+    "poor, fair, good, excellent",
+    "not at all, slightly, moderately, very, extremely",
+    "not at all, a little|a little bit, somewhat, quite a bit, very much",
+    "none, mild, moderate, severe",
+    "low, medium, high",
+)
+"""Labels from the lowest to the highest, with other words for one after a bar."""
+
+CERTAIN = 100
+"""Responses from which on all labels of a scale are taken to occur, where another scale has one
+label more (half as many where it has two): of fewer, a middle that nobody chose is possible."""
+
+NO_VALUE = frozenset((".", "-", "--", "n/a", "#n/a", "<na>"))
+"""Cells that are no response in any table; a word such as "none" may be one."""
+
+NUMBERED = re.compile(r"(\d{1,2})\s*(?:[-–—=:.)]|(?=\())\s*\D.*")
+COMMA = re.compile(r"[-+]?\d+,\d+")
+PERCENT = re.compile(r"(\d+(?:[.,]\d+)?) ?%")
+
+WORDS_ADVICE = (
+    "If the cells are labels, list them from the lowest to the highest with codes=; if they are "
+    "choices, name the right ones with key=."
+)
+
+
+def folded(text: str) -> str:
+    """A text as it is compared: small letters and single blanks.
+
+    Example:
+        >>> folded("  Strongly   Agree ")
+        'strongly agree'
+    """
+    return " ".join(text.casefold().replace("\u2019", "'").split())
+
+
+def _rows(tables: Iterable[str]) -> list[list[set[str]]]:
+    return [[set(label.split("|")) for label in row.split(", ")] for row in tables]
+
+
+@dataclass(frozen=True)
+class Coding:
+    """How cells become numbers.
+
+    Attributes:
+        words: numbers of texts, as `folded` gives them.
+        missing: texts that are no response.
+        missing_numbers: numbers that are none.
+        has_commas: whether a comma is the decimal sign.
+        only: whether other texts, and numbers that are of no word, are refused.
+        said: what was guessed; empty if nothing.
+        codes: all codes that a response can have; None for those that occur.
+    """
+
+    words: Mapping[str, float] = field(default_factory=dict)
+    missing: frozenset[str] = frozenset()
+    missing_numbers: frozenset[float] = frozenset()
+    has_commas: bool = False
+    only: bool = False
+    said: str = ""
+    codes: tuple[int, ...] | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether numbers stay as they are."""
+        return not (self.words or self.missing_numbers)
+
+    @property
+    def expected(self) -> str:
+        """What a cell must be, for messages."""
+        return f"one of {shorten(list(self.words))}, or nothing" if self.only else EXPECTED
+
+    def number(self, cell: Any) -> float | None:
+        """The number of a cell, NaN if it is missing, None if it has none."""
+        if isinstance(cell, str):
+            text = folded(cell)
+            if text in self.missing:
+                return float("nan")
+            if text in self.words:
+                return self.words[text]
+            if self.has_commas and COMMA.fullmatch(text):
+                cell = text.replace(",", ".")
+        number = cell_number(cell)
+        if number is None or number != number:
+            return number
+        if number in self.missing_numbers:
+            return float("nan")
+        as_word = f"{number:g}"
+        if as_word in self.words:
+            return self.words[as_word]
+        recodes = any(number_in(text) is not None for text in self.words)
+        is_code = not recodes and number in self.words.values()
+        return number if is_code or not self.only else None
+
+
+def declared_codes(codes: Any) -> tuple[dict[str, float], tuple[int, ...] | None]:
+    """What the ``codes`` argument says: the numbers of words, and all codes of a response.
+
+    Args:
+        codes: None; all codes; labels from the lowest to the highest; or numbers of labels.
+
+    Example:
+        >>> declared_codes(["never", "often"])
+        ({'never': 0.0, 'often': 1.0}, (0, 1))
+        >>> declared_codes({"wrong": 0, "half": 0.5, "right": 1})
+        ({'wrong': 0.0, 'half': 0.5, 'right': 1.0}, None)
+        >>> declared_codes(range(1, 4))
+        ({}, (1, 2, 3))
+    """
+    if codes is None:
+        return {}, None
+    must = (
+        "all codes, such as (1, 2, 3), labels from the lowest to the highest, such as "
+        "('never', 'often'), or numbers of labels, such as {'no': 0, 'yes': 1}"
+    )
+    if isinstance(codes, (str, bytes)) or not isinstance(codes, Iterable):
+        raise argument_error("codes", must, codes)
+    if not isinstance(codes, Mapping):
+        values = list(codes)
+        if not any(isinstance(value, str) for value in values):
+            return {}, check_codes(codes if isinstance(codes, Sequence) else values)
+        codes = {value: position for position, value in enumerate(values)}
+        if len(codes) != len(values):
+            raise argument_error("codes", "different labels", values)
+    if len(codes) < 2 or not all(is_number(number) for number in codes.values()):
+        raise argument_error("codes", must, str(dict(codes)))
+    words = {_text(label): float(number) for label, number in codes.items()}
+    if len(words) < len(codes):
+        raise argument_error("codes", "labels that differ in more than case", list(codes))
+    numbers = sorted(set(words.values()))
+    is_whole = all(number == round(number) and number >= 0 for number in numbers)
+    if not is_whole:
+        if not 0 <= numbers[0] <= numbers[-1] <= 1:
+            raise argument_error("codes", "whole numbers, or fractions from 0 to 1", numbers)
+        return words, None
+    return words, check_codes(range(int(numbers[0]), int(numbers[-1]) + 1))
+
+
+def _text(label: Any) -> str:
+    """A label as the text of a cell."""
+    return f"{label:g}" if is_number(label) else folded(str(label))
+
+
+def missing_texts(missing: Any) -> tuple[str, ...]:
+    """What the ``missing`` argument says: texts, or one text with commas between them.
+
+    Example:
+        >>> missing_texts("-99, ., NA"), missing_texts([-99, "refused"]), missing_texts(9)
+        (('-99', '.', 'na'), ('-99', 'refused'), ('9',))
+    """
+    if missing is None:
+        return ()
+    if isinstance(missing, str):
+        missing = missing.split(",")
+    elif is_number(missing):
+        missing = [missing]
+    if not isinstance(missing, Iterable) or isinstance(missing, (bytes, Mapping)):
+        must = "texts or numbers of cells without a response, such as '-99,.'"
+        raise argument_error("missing", must, missing)
+    return tuple(_text(value) for value in missing)
+
+
+def coding_of(
+    cells: pd.DataFrame,
+    words: Mapping[str, float],
+    codes: tuple[int, ...] | None,
+    missing: Sequence[str],
+) -> Coding:
+    """How the cells of a table become numbers: as declared, else as far as there is no doubt.
+
+    Args:
+        cells: the responses.
+        words: numbers of words, if they are declared.
+        codes: all codes of a response, if they are declared.
+        missing: texts of cells without a response.
+    """
+    numbers = (number_in(text) for text in missing)
+    coding = Coding(
+        words=words,
+        missing=frozenset(missing),
+        missing_numbers=frozenset(number for number in numbers if number is not None),
+        only=bool(words),
+        codes=codes,
+    )
+    texts = _texts(cells)
+    unknown = {text: n for text, n in texts.items() if coding.number(text) is None}
+    if not unknown:
+        return coding
+    marks = sorted(NO_VALUE & unknown.keys())
+    said = [f"{shorten(marks)} = missing"] if marks else []
+    coding = _replaced(coding, missing=coding.missing | set(marks), said=said)
+    unknown = {text: n for text, n in unknown.items() if text not in NO_VALUE}
+    if not unknown or words:
+        return coding
+    others = _numbers(cells, texts, coding)
+    if all(COMMA.fullmatch(text) for text in unknown):
+        values = [float(text.replace(",", ".")) for text in unknown]
+        if all(0 <= value <= 1 for value in values) and all(n in (0, 1) for n in others):
+            return _replaced(coding, has_commas=True, said=[*said, "0,5 = 0.5"])
+        return coding
+    percent = {text: PERCENT.fullmatch(text) for text in unknown}
+    if all(percent.values()) and not others:
+        shares = {t: float(p[1].replace(",", ".")) / 100 for t, p in percent.items() if p}
+        if max(shares.values()) <= 1:
+            return _replaced(coding, words=shares, said=[*said, "50% = 0.5"])
+    guessed = _guessed(unknown, others, codes)
+    if guessed is None:
+        return coding
+    pairs = sorted(guessed.items(), key=lambda pair: (pair[1], pair[0]))
+    said += [f"{shorten(text).strip(chr(39))} = {number:g}" for text, number in pairs]
+    highest = int(max(guessed.values(), default=1))
+    all_codes = codes or (tuple(range(highest + 1)) if highest > 1 and not others else None)
+    return _replaced(coding, words=guessed, codes=all_codes, said=said)
+
+
+def unknown_words(cells: pd.DataFrame, coding: Coding) -> list[str]:
+    """The texts that have no number, the most frequent first."""
+    return [text for text, _ in _texts(cells).most_common() if coding.number(text) is None]
+
+
+def words_advice(cells: pd.DataFrame, coding: Coding) -> str:
+    """What to do about words without numbers, which it names."""
+    unknown = unknown_words(cells, coding)
+    return f"The words are {shorten(unknown)}. {WORDS_ADVICE}"
+
+
+def scale_of(labels: set[str]) -> dict[str, float] | None:
+    """The numbers of labels that are all those of one scale, or of right and wrong answers.
+
+    Example:
+        >>> scale_of({"yes", "no"}), scale_of({"paris", "rome"})
+        ({'no': 0.0, 'yes': 1.0}, None)
+    """
+    guessed = _guessed(dict.fromkeys(labels, CERTAIN), set(), None)
+    return guessed and dict(sorted(guessed.items(), key=lambda pair: pair[1]))
+
+
+def _replaced(coding: Coding, said: list[str], **changes: Any) -> Coding:
+    return replace(coding, said=", ".join(said), **changes)
+
+
+def _texts(cells: pd.DataFrame) -> Counter[str]:
+    """The texts of cells with their numbers of cells."""
+    counts: Counter[str] = Counter()
+    for cell, n in _distinct(cells):
+        if isinstance(cell, str):
+            counts[folded(cell)] += n
+    return counts
+
+
+def _distinct(cells: pd.DataFrame) -> list[tuple[Any, int]]:
+    """The different cells of columns that are not of numbers, with how often each occurs."""
+    is_number = {dtype: pd.api.types.is_numeric_dtype(dtype) for dtype in cells.dtypes.unique()}
+    if all(is_number.values()):
+        return []
+    kept = cells.loc[:, [not is_number[dtype] for dtype in cells.dtypes]]
+    values = kept.to_numpy(dtype=object).ravel()
+    try:
+        codes, unique = pd.factorize(values)
+    except TypeError:  # cells that cannot be hashed, such as lists
+        return [(cell, 1) for cell in values.tolist()]
+    return list(zip(unique.tolist(), np.bincount(codes[codes >= 0]).tolist(), strict=False))
+
+
+def _numbers(cells: pd.DataFrame, texts: Iterable[str], coding: Coding) -> set[float]:
+    """The numbers that occur beside words."""
+    numbers = {coding.number(text) for text in texts}
+    numbers.update(cell_number(cell) for cell, _ in _distinct(cells) if not isinstance(cell, str))
+    plain = cells.select_dtypes(["number", "bool"])
+    if plain.shape[1]:
+        numbers.update(pd.unique(plain.to_numpy(float, na_value=np.nan).ravel()).tolist())
+    numbers -= coding.missing_numbers
+    return {number for number in numbers if number is not None and number == number}
+
+
+def _guessed(
+    unknown: Mapping[str, int], others: set[float], codes: tuple[int, ...] | None
+) -> dict[str, float] | None:
+    """The numbers of words if there is no doubt of them; else None."""
+    numbered = {text: NUMBERED.fullmatch(text) for text in unknown}
+    if all(numbered.values()):
+        values = {text: float(found[1]) for text, found in numbered.items() if found}
+        return values if len(set(values.values())) == len(values) else None
+    if others <= {0.0, 1.0} and (codes is None or codes == (0, 1)):
+        for low, high in _rows(PAIRS):
+            if unknown.keys() <= low | high:
+                return {text: float(text in high) for text in unknown}
+    if others:
+        return None
+    rows = _rows(SCALES)
+    found = []
+    for row in rows:
+        labels = set().union(*row)
+        is_complete = all(label & unknown.keys() for label in row)
+        is_one_each = all(len(label & unknown.keys()) < 2 for label in row)
+        fits = is_one_each and (is_complete if codes is None else len(codes) == len(row))
+        if unknown.keys() <= labels and fits:
+            found.append(row)
+    if len(found) != 1:
+        return None
+    (row,) = found
+    longer = [len(other) - len(row) for other in rows if unknown.keys() <= set().union(*other)]
+    further = min((n for n in longer if n > 0), default=0)
+    if codes is None and further * sum(unknown.values()) < CERTAIN * (further > 0):
+        return None
+    first = 0 if codes is None else codes[0]
+    return {
+        text: float(first + next(k for k, label in enumerate(row) if text in label))
+        for text in unknown
+    }
