@@ -64,7 +64,7 @@ def read_with_facets(
     """
     from irtcat.io.files import columns_of
 
-    is_table = bool(columns_of(path)) or not Path(path).is_file()
+    is_table = bool(columns_of(path)) or not Path(path).is_file() or bool(reading.get("records"))
     options = {**reading, "facets": facets} if is_table else dict(reading)
     return read(str(path), **options)
 

@@ -335,6 +335,9 @@ READING = (
             help="Leave these columns of a table out: names, comma-separated."),
     _reader("subject_columns", type=str, default=None, parse=split_texts,
             help="Columns of a table with what is known of the subjects: names, comma-separated."),
+    _reader("records", type=str, default=None, metavar="PATH",
+            help="Where the records of other JSON are, as 'results[*]'; the columns are then paths "
+            "in a record, as vars.id."),
     option("trials", source="", type=int, min=1, group=READING_FILES,
            help="Number of trials of every response (binomial model)."),
 )  # fmt: skip

@@ -20,6 +20,7 @@ from irtcat._common.checks import (
 )
 from irtcat.io.arrow import is_dataset
 from irtcat.io.files import read_responses
+from irtcat.io.records import responses_of_records
 from irtcat.io.source import ResponseSource, as_source, open_source
 from irtcat.responses import Responses, frame_table, long_responses, responses_of
 from irtcat.responses._cells import cell_number
@@ -59,6 +60,7 @@ def as_responses(
     ignore: Any = (),
     subject_columns: Any = (),
     facets: Any = (),
+    records: str | None = None,
     codes: Any = None,
     item_ids: Any = None,
     name: str = "data",
@@ -81,6 +83,7 @@ responses (see `irtcat.read_responses`) |
 are ids |
     | scipy sparse matrix | stored entries are responses, other cells are missing |
     | path | see `irtcat.read_responses` |
+    | a JSON document, with ``records=`` | paths in it, as in a file |
 
     Data frames are those of pandas, polars, pyarrow and other libraries that narwhals reads. Where
     the index, a dimension or the id column is named like items (item, question, ...), rows are
@@ -104,6 +107,8 @@ are ids |
             `irtcat.read_responses`).
         facets: names of columns of a long table with what else a response depends on, such as its
             judge (see `Responses.from_long`).
+        records: path of the records of a JSON document or file; subject, item, response, trial and
+            the others are then paths in a record (see `irtcat.read_responses`).
         codes: all codes that a response can have (see `Responses.from_array`).
         item_ids: ids of the columns, where the data have none.
         name: what messages call the data.
@@ -128,7 +133,7 @@ are ids |
         responses = read_responses(
             data, format, subject=subject, item=item, response=response, trial=trial,
             duplicates=duplicates, ignore=ignore, subject_columns=subject_columns,
-            facets=facets,
+            facets=facets, records=records,
         )  # fmt: skip
         return replace(responses, origin=": ".join(filter(None, [str(data), responses.origin])))
     if format is not None:
@@ -144,6 +149,8 @@ are ids |
         subject_columns=names_of("subject_columns", subject_columns),
         facets=names_of("facets", facets),
     )
+    if records is not None:
+        return responses_of_records(name, [(name, data)], records, options)
     try:
         return _converted(data, options, codes, _by_width(item_ids), name)
     except InputError as error:

@@ -13,6 +13,7 @@ from irtcat.io.logs import LOG_FORMATS, read_logs
 from irtcat.io.logs.find import is_log
 from irtcat.io.parquet import parquet_header, read_parquet
 from irtcat.io.pyirt import read_pyirt
+from irtcat.io.records import read_records, unknown_json
 from irtcat.responses import Responses, read_npz
 from irtcat.responses._table import Options, names_of
 
@@ -67,6 +68,7 @@ def read_responses(
     ignore: Any = (),
     subject_columns: Any = (),
     facets: Any = (),
+    records: str | None = None,
     max_bytes: int = MOST_BYTES,
 ) -> Responses:
     r"""Read who answered what from a file or a folder of logs; its format is detected.
@@ -85,6 +87,14 @@ def read_responses(
     Logs of evaluation harnesses, one file or a folder of them, are read as by
     `irtcat.io.read_logs`, which lists their formats, has options and a report; a warning lists
     skipped files, which of several metrics was selected, and the number of samples without a score.
+
+    Any other JSON, one file, lines or a folder of them, is read by paths: ``records`` says where
+    its records are, as ``results[*]`` (``*`` stands for every element, ``groups.*[*]`` for those of
+    every key), and ``subject``, ``item``, ``response`` and ``trial`` are paths in a record, as
+    ``vars.id`` (a key with a dot: ``vars['a.b']``). A path that begins with ``$`` begins at the
+    document: ``$.config.model``, or ``$.groups.*.name`` with the stars of the records. ``@key`` is
+    the key or number of the record (``$.groups.*.@key`` that of its group), ``@value`` the record
+    itself, ``@file`` the name of its file without the suffix. Keys of usual names need no path.
 
     A pipe (``/dev/stdin``, a named pipe) is read to its end, once.
 
@@ -107,6 +117,8 @@ def read_responses(
             one value for each subject.
         facets: names of columns of a long table with what else a response depends on, such as the
             judge who scored it: see `Responses.from_long`.
+        records: path of the records of a JSON file of another format, such as results[*]; the other
+            columns are then paths in a record.
         max_bytes: how many bytes a file may have unpacked (256 MiB by default), so that no
             archive, sparse file or endless pipe fills the memory. A file may always be read up to
             its size on disk.
@@ -141,6 +153,10 @@ def read_responses(
         facets=names_of("facets", facets),
     )
     with seekable_copy(check_path(path), max_bytes) as file:
+        if records is not None:
+            if format is not None:
+                raise argument_error("format", "left out where records are given", format)
+            return read_records(file, records, options, max_bytes)
         if format in LOG_FORMATS or (format is None and is_log(file)):
             _check_table(options, "a log")
             return _from_logs(file, format or "auto", max_bytes)
@@ -149,6 +165,8 @@ def read_responses(
         kind = format if format in FORMATS else _detect(file)
         if kind not in ("csv", "tsv", "parquet"):
             _check_table(options, f"a file of the format {kind}")
+        if kind == "pyirt" and format is None and (advice := unknown_json(file, max_bytes)):
+            raise InputError(advice)
         try:
             return FORMATS[str(kind)](file, options, max_bytes)
         except OSError as error:

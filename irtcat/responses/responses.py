@@ -805,14 +805,26 @@ def frame_table(name: str, frame: pd.DataFrame) -> Table:
 
 
 def long_responses(
-    name: str, frame: pd.DataFrame, options: Options, **metadata: Any
+    name: str,
+    frame: pd.DataFrame,
+    options: Options,
+    *,
+    table: Table | None = None,
+    **metadata: Any,
 ) -> "Responses":
     """The responses of a data frame of one row per response.
+
+    Args:
+        name: what messages call it.
+        frame: the data frame.
+        options: names of its columns.
+        table: locates its cells for messages; by default by their rows.
+        metadata: see `responses_of`.
 
     Raises:
         InputError: a column is missing, or naming the row of an invalid cell.
     """
-    table = frame_table(name, frame)
+    table = table or frame_table(name, frame)
     columns = find_long_columns(table, options)
     assert columns is not None
     names = ("subject", "item", "response", "trial")
