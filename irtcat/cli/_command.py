@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -27,6 +27,9 @@ from irtcat.cli._session import (
     use_compilation_cache,
     with_options,
 )
+
+if TYPE_CHECKING:
+    from irtcat import Responses
 
 
 class Output(NamedTuple):
@@ -45,6 +48,16 @@ class Output(NamedTuple):
     code: int = 0
     table: Any = None
     next: tuple[Any, ...] = ()
+
+
+def fit_words(responses: "Responses", *source: Any) -> tuple[Any, ...]:
+    """The words of `irtcat fit` with a model for these responses, to be typed next."""
+    from irtcat.responses._summary import score_range
+
+    model = "beta" if score_range(responses.items) else ""
+    if responses.n_categories > 2 and not responses.is_fractional:
+        model = "graded"
+    return ("fit", *source, *(("--model", model) if model else ()))
 
 
 class Options:

@@ -36,7 +36,7 @@ from irtcat.responses._metadata import align_metadata
 from irtcat.responses._npz import TrialScores, read_archive, saved_arrays
 from irtcat.responses._repeats import earlier_equal
 from irtcat.responses._split import held_out_subjects
-from irtcat.responses._summary import ResponsesSummary, find_flags
+from irtcat.responses._summary import ResponsesSummary, find_flags, score_range
 from irtcat.responses._table import (
     BASE_ITEM,
     CellMatrix,
@@ -678,6 +678,7 @@ class Responses:
             trials=() if self.trials is None else _range_of(self.trials),
             is_numbered=self.trial_values is not None,
             origin=self.origin,
+            range=score_range(self.items),
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
