@@ -172,7 +172,7 @@ def as_responses_like(data: Any, name: str, *references: Any, sources: bool = Fa
         references: banks, responses or arrays of item ids; None is ignored.
         sources: whether data may be read in passes (see `as_responses_or_source`).
     """
-    if isinstance(data, (Responses, ResponseSource)):
+    if isinstance(data, Responses):
         return data
     known = [reference for reference in references if reference is not None]
     codes = next(filter(None, map(_codes_of, known)), None)

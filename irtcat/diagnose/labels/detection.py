@@ -36,6 +36,7 @@ from irtcat.diagnose.labels.orders import (
 )
 from irtcat.diagnose.labels.plants import Planted
 from irtcat.diagnose.labels.predictions import Predictions, is_crowd, read_crowd
+from irtcat.io.convert import as_responses_like
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 from irtcat.scoring import Ability
@@ -225,6 +226,7 @@ def rank(
     if is_crowd(responses):
         crowd: Any = responses
         predictions, responses = read_crowd(crowd), crowd.responses()
+    responses = as_responses_like(responses, "responses", bank)
     _check(responses, prior)
     check_interval("top", top)
     check_choice("by", by, ("auto", *ORDERS, "all"))
@@ -448,9 +450,7 @@ def _planted_items(planted: Planted | None, responses: Responses) -> IntArray | 
     return planted.items
 
 
-def _check(responses: Any, prior: Any) -> None:
-    if not isinstance(responses, Responses):
-        raise argument_error("responses", "Responses", type(responses).__name__)
+def _check(responses: Responses, prior: Any) -> None:
     if not responses.is_binary or responses.trials is not None:
         raise argument_error("responses", "right/wrong", responses.kind)
     if responses.n_items < 3:
