@@ -6,6 +6,7 @@ from irtcat.io.every_eval_ever_out import write_every_eval_ever
 from irtcat.io.files import FORMATS, read_responses
 from irtcat.io.logs import LOG_FORMATS, ImportReport, LogFormat, Logs, read_logs
 from irtcat.io.source import ResponseSource, open_source
+from irtcat.io.tables_out import to_polars, to_xarray
 
 __all__ = [
     "FORMATS",
@@ -19,5 +20,7 @@ __all__ = [
     "open_source",
     "read_logs",
     "read_responses",
+    "to_polars",
+    "to_xarray",
     "write_every_eval_ever",
 ]

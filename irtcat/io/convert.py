@@ -24,7 +24,7 @@ from irtcat.io.records import responses_of_records
 from irtcat.io.source import ResponseSource, as_source, open_source
 from irtcat.responses import Responses, frame_table, long_responses, responses_of
 from irtcat.responses._cells import cell_number
-from irtcat.responses._frames import as_pandas, frame_kind
+from irtcat.responses._frames import as_pandas, dataset_advice, frame_kind
 from irtcat.responses._table import (
     ID_NAMES,
     ITEM_NAMES,
@@ -85,7 +85,8 @@ are ids |
     | path | see `irtcat.read_responses` |
     | a JSON document, with ``records=`` | paths in it, as in a file |
 
-    Data frames are those of pandas, polars, pyarrow and other libraries that narwhals reads. Where
+    Data frames are those of pandas, polars, pyarrow and other libraries that narwhals reads, and
+    Hugging Face's ``datasets.Dataset``. Where
     the index, a dimension or the id column is named like items (item, question, ...), rows are
     items, and the table is transposed. A response is 0/1, true/false, a fraction in [0, 1] or an
     integer code; in tables also as text. Missing is NaN, None or NA, and -1 in integer arrays.
@@ -220,6 +221,8 @@ def _converted(
     frame = as_pandas(data)
     if frame is not None:
         return _from_frame(frame, frame_kind(data), options, codes)
+    if advice := dataset_advice(data):
+        raise argument_error(name, "a Dataset in memory", type(data).__name__, advice)
     is_table = isinstance(data, Mapping) or (
         isinstance(data, (list, tuple)) and len(data) > 0 and isinstance(data[0], Mapping)
     )
