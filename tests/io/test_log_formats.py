@@ -288,6 +288,14 @@ def test_what_is_printed_of_judgements(tmp_path):
     assert "61.1" in imported.output  # (39 - 6) / 54, not the 65.0 of 39 / 60
     CliRunner().invoke(app, ["import", str(path), "--no-graded", "--out", str(out), "--force"])
     assert "--model beta" in CliRunner().invoke(app, ["describe", str(out)]).output
+    groups = ["groups", str(path), "--out", str(tmp_path / "groups.csv")]
+    assert "%: share of the range 1 to 10" in CliRunner().invoke(app, groups).output
+    table = tmp_path / "right.csv"
+    table.write_text("model,q1,q2,q3\na,1,0,1\nb,0,0,1\n")
+    groups = ["groups", str(table), "--out", str(tmp_path / "groups.csv"), "--force"]
+    output = CliRunner().invoke(app, groups).output
+    assert "score" in output
+    assert "share of the range" not in output
 
 
 def test_half_points_of_a_judge_are_shares(tmp_path):
