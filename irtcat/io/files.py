@@ -94,7 +94,8 @@ def read_responses(
     ``vars.id`` (a key with a dot: ``vars['a.b']``). A path that begins with ``$`` begins at the
     document: ``$.config.model``, or ``$.groups.*.name`` with the stars of the records. ``@key`` is
     the key or number of the record (``$.groups.*.@key`` that of its group), ``@value`` the record
-    itself, ``@file`` the name of its file without the suffix. Keys of usual names need no path.
+    itself, ``@file`` the name of its file without the suffix; ``trial="@repeat"`` numbers the
+    records of a subject and an item in their order. Keys of usual names need no path.
 
     A pipe (``/dev/stdin``, a named pipe) is read to its end, once.
 

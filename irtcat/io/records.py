@@ -30,8 +30,9 @@ from irtcat.responses._table import (
 SUFFIXES = (".json", ".jsonl", ".ndjson")
 LINES = SUFFIXES[1:]
 
-ROOT, FILE, VALUE = "$", "@file", "@value"
-"""The document, the name of its file without the suffix, and the record itself."""
+ROOT, FILE, VALUE, REPEAT = "$", "@file", "@value", "@repeat"
+"""The document, the name of its file without the suffix, the record itself, and the number of the
+record among those of its subject and item."""
 
 USUAL = {
     "subject": SUBJECT_NAMES,
@@ -89,6 +90,8 @@ class _Record:
         """
         if path == VALUE:
             return self.value
+        if path == REPEAT:  # filled in once all records are known
+            return 1
         if path == FILE:
             return Path(self.file).stem
         if steps[-1] is Step.KEY:
@@ -241,6 +244,9 @@ def responses_of_records(
     paths = _paths(found, steps, options)
     columns = {path: _column(name, found, role, path, inner) for role, path, inner in paths}
     frame = pd.DataFrame(columns, dtype=object)
+    if REPEAT in frame:
+        same = [path for role, path, _ in paths if role in ("subject", "item", "facets")]
+        frame[REPEAT] = frame.groupby(same, sort=False).cumcount().astype(object) + 1
     named: dict[str, Any] = {role: path for role, path, _ in paths if role in USUAL}
 
     def cell(row: int, column: int) -> tuple[str, str]:
@@ -340,6 +346,10 @@ def _inner_steps(argument: str, path: str, records: Steps) -> Steps:
         InputError: it has stars, but not those of the path of the records.
     """
     if path in (FILE, VALUE):
+        return (path,)
+    if path == REPEAT:
+        if argument != "trial":
+            raise argument_error(argument, f"another path ({REPEAT} is one of trials)", path)
         return (path,)
     steps = parse_path(argument, path)
     stars = [n for n, step in enumerate(steps) if step is Step.EACH]

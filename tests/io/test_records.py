@@ -121,6 +121,20 @@ def test_lines_with_usual_names_trials_and_records_without_a_response(tmp_path):
     assert np.nansum(responses.trial_values) == sum(line.get("correct", 0) for line in lines)
 
 
+def test_repeats_without_numbers_are_trials_in_their_order(tmp_path):
+    rows = [("a", "x", 1), ("a", "x", 0), ("b", "x", 1), ("a", "y", 1), ("b", "x", 1)]
+    lines = [dict(zip(("model", "question", "correct"), row, strict=True)) for row in rows]
+    path = write(tmp_path / "repeats.json", {"lines": lines})
+    with pytest.raises(InputError, match="name the column of their numbers with trial="):
+        irtcat.read_responses(path, records="lines")
+    responses = irtcat.read_responses(path, records="lines", trial="@repeat")
+    np.testing.assert_array_equal(
+        responses.trial_values, [[[1, 0], [1, np.nan]], [[1, 1], [np.nan, np.nan]]]
+    )
+    with pytest.raises(InputError, match="`item` argument must be another path"):
+        irtcat.read_responses(path, records="lines", item="@repeat")
+
+
 @pytest.mark.parametrize(
     ("options", "parts"),
     [
