@@ -10,12 +10,12 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
 from irtcat._common.progress import Progress, progress
-from irtcat.cli._input import read
+from irtcat.cli._input import SCORE_RANGE, read
 from irtcat.cli._options import CSV, FORCE, JSON, READING, REQUIRED, Option, load, option
 from irtcat.cli._output import Table, emit_csv, emit_json, say, show, write_csv
 from irtcat.cli._session import (
@@ -27,6 +27,9 @@ from irtcat.cli._session import (
     use_compilation_cache,
     with_options,
 )
+
+if TYPE_CHECKING:
+    from irtcat import Responses
 
 
 class Output(NamedTuple):
@@ -45,6 +48,16 @@ class Output(NamedTuple):
     code: int = 0
     table: Any = None
     next: tuple[Any, ...] = ()
+
+
+def fit_words(responses: "Responses", *source: Any) -> tuple[Any, ...]:
+    """The words of `irtcat fit` with a model for these responses, to be typed next."""
+    from irtcat.responses._summary import score_range
+
+    model = "beta" if score_range(responses.items) else ""
+    if responses.n_categories > 2 and not responses.is_fractional:
+        model = "graded"
+    return ("fit", *source, *(("--model", model) if model else ()))
 
 
 class Options:
@@ -202,6 +215,7 @@ class Command:
         given = {name: o.default for name, o in self.options.items() if o.default is not REQUIRED}
         given |= dict(zip(self.options, arguments, strict=False)) | values
         options = Options(self, given)
+        SCORE_RANGE.set(())
         try:
             self._check(options)
             if self.compiles:
@@ -224,11 +238,18 @@ class Command:
     def _print(self, out: Output, wrote: list[str]) -> None:
         """Print lines and tables, the files written, the legend, and the next command."""
         legend: list[str] = []
+        has_percent = False
         for item in (*out.text, *wrote):
             if isinstance(item, str):
                 say(with_options(item))
             else:
-                legend += show(item if isinstance(item, Table) else Table(item))
+                table = item if isinstance(item, Table) else Table(item)
+                has_percent |= bool(table.percent)
+                legend += show(table)
+        if has_percent and (ends := SCORE_RANGE.get()):
+            from irtcat.responses._summary import show_range
+
+            legend.append(f"%: share of the range {show_range(ends)}")
         if legend:
             say()
         for line in dict.fromkeys(legend):

@@ -24,6 +24,9 @@ DATASET = "dataset:"
 MAX_BYTES: ContextVar[int | None] = ContextVar("max_bytes", default=None)
 """The ``--max-bytes`` option, which precedes the command and applies to all files it reads."""
 
+SCORE_RANGE: ContextVar[tuple[float, ...]] = ContextVar("score_range", default=())
+"""The lowest and the highest score of the responses that the command read; empty for 0 and 1."""
+
 
 def read(source: str, trials: int | None = None, **options: Any) -> "Responses":
     """Read responses from a file, or a dataset of the package (``dataset:NAME``).
@@ -49,7 +52,19 @@ def read(source: str, trials: int | None = None, **options: Any) -> "Responses":
             responses = irtcat.read_responses(source, **options, max_bytes=max_bytes())
         for warning in caught:
             warn(str(warning.message))
+    _note_range(responses)
     return responses if trials is None else responses.with_trials(trials)
+
+
+def _note_range(responses: "Responses") -> None:
+    """Keep the range of the scores, of which percentages are shares, if it is not 0 to 1."""
+    from irtcat.responses._summary import score_range
+
+    ends = score_range(responses.items)
+    if responses.n_categories > 2 and not responses.is_fractional:
+        ends = float(responses.codes[0]), float(responses.codes[-1])
+    if ends:
+        SCORE_RANGE.set(ends)
 
 
 def read_with_facets(
@@ -64,7 +79,7 @@ def read_with_facets(
     """
     from irtcat.io.files import columns_of
 
-    is_table = bool(columns_of(path)) or not Path(path).is_file()
+    is_table = bool(columns_of(path)) or not Path(path).is_file() or bool(reading.get("records"))
     options = {**reading, "facets": facets} if is_table else dict(reading)
     return read(str(path), **options)
 

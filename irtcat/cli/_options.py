@@ -356,6 +356,9 @@ READING = (
     _reader("encoding", type=str, default=None,
             help="Of a file of text: utf-8, cp1252, ...; recognised by default."),
     _reader("sheet", type=str, default=None, help="Sheet of an Excel workbook."),
+    _reader("records", type=str, default=None, metavar="PATH",
+            help="Where the records of other JSON are, as 'results[*]'; the columns are then paths "
+            "in a record, as vars.id."),
     option("trials", source="", type=int, min=1, group=READING_FILES,
            help="Number of trials of every response (binomial model)."),
 )  # fmt: skip

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from irtcat.cli import _input
 from irtcat.cli._columns import column_of
-from irtcat.cli._command import Options, Output, Table, command_of
+from irtcat.cli._command import Options, Output, Table, command_of, fit_words
 from irtcat.cli._options import READING, RESPONSES_HELP, argument, default_n_items
 from irtcat.cli._output import cell, records
 
@@ -38,7 +38,7 @@ def _responses(o: Options, data: "Responses") -> Output:
     from dataclasses import asdict
 
     summary = data.summary()
-    after = ("fit", o.source, *o.reading_words)
+    after = fit_words(data, o.source, *o.reading_words)
     columns = {"subjects": list(data.subjects.columns), "items": list(data.items.columns)}
     document = {**asdict(summary), "kind": "responses", "responses": summary.kind}
     document |= {f"{kind[:-1]}_columns": names for kind, names in columns.items()}

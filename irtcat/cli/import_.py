@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from irtcat.cli import _input
-from irtcat.cli._command import Options, Output, Table, command_of
+from irtcat.cli._command import Options, Output, Table, command_of, fit_words
 from irtcat.cli._options import argument, check_archive, group, option, output
 from irtcat.cli._output import SUMMARY_ROWS
 from irtcat.cli._session import warn
@@ -27,8 +27,9 @@ SHOWN = 5
 @command_of(
     LOGS,
     argument("logs", of="path", type=Path,
-             help="A log of lm-eval, Inspect, HELM or Every Eval Ever, or a folder of them; or "
-             "item parameters (CSV, py-irt's JSON, flexMIRT's -prm.txt)."),
+             help="A log of lm-eval, Inspect, HELM, lighteval, EvalScope, SWE-bench, ... (see "
+             "--format), or a folder of them; or item parameters (CSV, py-irt's JSON, flexMIRT's "
+             "-prm.txt)."),
     option("tasks", parse=_input.split_texts, help="Only these tasks, comma-separated."),
     option("metric", parse=_input.split_texts,
            help="Metric; several, comma-separated, in order of preference."),
@@ -53,8 +54,9 @@ SHOWN = 5
                help="Scores not from 0 to 1, rescaled: bleu=0:100,judge=1:10."),
         option("lower_is_better", parse=_input.split_texts,
                help="Metrics for which lower is better, comma-separated: they are reversed."),
-        option("graded", type=bool, default=False, needs="ranges NAME=LOW:HIGH",
-               help="Keep the whole scores of --range as categories."),
+        option("graded", "--graded/--no-graded", type=bool,
+               help="Keep whole scores of a range as categories; by default those of judges from "
+               "1 to 10 (MT-bench, WildBench)."),
     ),
     *group(
         "Item parameters",
@@ -93,7 +95,7 @@ def command(o: Options) -> Output:
     document |= {n: getattr(responses, n) for n in ("n_subjects", "n_items", "kind", "n_missing")}
     document |= logs.report.to_dict()
     text = [] if o.for_programs else _text(logs)
-    return Output(document, text, table=_by_task(logs), next=("fit", o.out))
+    return Output(document, text, table=_by_task(logs), next=fit_words(responses, o.out))
 
 
 def _are_parameters(o: Options) -> bool:
@@ -177,6 +179,15 @@ def _ranking(responses: "Responses") -> "pd.DataFrame":
     return table.sort_values("mean", ascending=False, kind="stable")
 
 
+def _ranges(logs: "Logs") -> list[tuple[str, str]]:
+    """The tasks whose scores have another range than 0 to 1, with it."""
+    from irtcat.responses._summary import score_range, show_range
+
+    by_task = logs.responses.items.groupby("task", sort=False)
+    ranges = {str(task): score_range(items) for task, items in by_task}
+    return [(task, show_range(ends)) for task, ends in ranges.items() if ends]
+
+
 def _text(logs: "Logs") -> list[Any]:
     """The models, the runs and choices; skipped files are warnings."""
     report = logs.report
@@ -185,7 +196,8 @@ def _text(logs: "Logs") -> list[Any]:
     if len(report.skipped) > SHOWN:
         more = len(report.skipped) - SHOWN
         warn(f"{more} more files were skipped; --report lists all of them.")
-    lines = [f"Chosen: {choice}" for choice in report.choices if choice.others]
+    lines = [f"Mean of {task}: share of the range {ends}" for task, ends in _ranges(logs)]
+    lines += [f"Chosen: {choice}" for choice in report.choices if choice.others]
     lines += [f"Note: {note}" for note in report.notes]
     lines += [f"Not logs: {report.name_others()}"] if report.no_logs else []
     ranking = Table(_ranking(logs.responses), "Models", rows=SUMMARY_ROWS, percent=("mean",))

@@ -13,6 +13,7 @@ from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import VERSION_GROUP, ItemBank
+from irtcat.io.convert import as_responses_like
 from irtcat.models import as_points, filled, item_categories, probabilities
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
@@ -101,7 +102,7 @@ def coded(
 
     Args:
         bank: the items.
-        responses: the responses.
+        responses: the responses, or data that `irtcat.as_responses` takes.
         least_items: smallest number of items.
         groups: the group of each subject, as for `irtcat.score`.
         mismatch: whether responses under other conditions than the bank's are refused, as for
@@ -113,9 +114,7 @@ def coded(
     """
     if not isinstance(bank, ItemBank):
         raise argument_error("bank", "an ItemBank", type(bank).__name__, "Of a fit: fit.bank.")
-    if not isinstance(responses, Responses):
-        got = type(responses).__name__
-        raise argument_error("responses", "Responses", got, "Use Responses.from_array.")
+    responses = as_responses_like(responses, "responses", bank)
     if not bank.model.has_categories:
         must = "of items that are right/wrong or graded"
         raise argument_error("bank", must, f"a {bank.model.key} bank")

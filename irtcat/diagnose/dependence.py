@@ -91,7 +91,7 @@ class _Tables(NamedTuple):
 
 def ld_statistics(
     bank: ItemBank,
-    responses: Responses,
+    responses: Responses | Any,
     estimated: str = "auto",
     *,
     groups: Any = None,
@@ -262,7 +262,7 @@ def _correlations(counts: FloatArray, n: FloatArray) -> tuple[FloatArray, np.nda
 
 def q3(
     bank: ItemBank,
-    responses: Responses,
+    responses: Responses | Any,
     method: str = "eap",
     abilities: Any = None,
     *,

@@ -29,6 +29,7 @@ from irtcat.diagnose.group_versions import (
 )
 from irtcat.fitting import EM
 from irtcat.fitting.problem.groups import check_groups
+from irtcat.io.convert import as_responses_like
 from irtcat.responses import Responses
 
 SIZES = ((0.1, "large"), (0.05, "moderate"), (0.0, "negligible"))
@@ -163,7 +164,7 @@ def _purified(plan: _Plan, rounds: int) -> tuple[pd.DataFrame, frozenset[int], i
 
 @with_progress("Testing items", counted("items"))
 def find_dif(
-    responses: Responses,
+    responses: Responses | Any,
     groups: Any,
     model: str = "2pl",
     *,
@@ -292,8 +293,7 @@ def find_dif(
 
 def _prepared(responses: Any, groups: Any, reference: Any) -> tuple[Responses, list[str]]:
     """The checked responses, and why items cannot be tested."""
-    if not isinstance(responses, Responses):
-        raise argument_error("responses", "Responses", type(responses).__name__)
+    responses = as_responses_like(responses, "responses")
     if responses.is_fractional or responses.trials is not None:
         raise argument_error("responses", "right/wrong or in categories", responses.kind)
     grouping = check_groups(responses, groups, reference)

@@ -23,6 +23,7 @@ from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.agreement.corrections import CORRECTIONS, adjust
 from irtcat.bank import BankLike, ItemBank, as_bank, one_ability
+from irtcat.io.convert import as_responses_like
 from irtcat.models import ItemModel, expected_responses, response_variances
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
@@ -86,7 +87,7 @@ class Drift:
 
 def find_drift(
     bank: BankLike,
-    responses: Responses,
+    responses: Responses | Any,
     dates: Any,
     item_dates: Any = None,
     *,
@@ -156,6 +157,7 @@ def find_drift(
     """
     bank = as_bank(bank)
     one_ability(bank, "find_drift")
+    responses = as_responses_like(responses, "responses", bank)
     check_choice("correction", correction, CORRECTIONS)
     check_interval("alpha", alpha)
     missing = sorted(set(map(str, responses.item_ids)) - set(bank.item_ids.tolist()))

@@ -30,7 +30,7 @@ MIN_WEIGHT = 2.0
 
 def empirical_curves(
     bank: ItemBank,
-    responses: Responses,
+    responses: Responses | Any,
     items: Any = None,
     smoother: str = "binned",
     n_points: int = 10,

@@ -18,7 +18,7 @@ CENTERS = ("mean", "median")
 
 def grouped_fit(
     bank: ItemBank,
-    responses: Responses,
+    responses: Responses | Any,
     n_groups: int = 10,
     center: str = "mean",
     min_expected: float = 2.0,
@@ -100,7 +100,7 @@ def grouped_fit(
 
 def grouped_fit_table(
     bank: ItemBank,
-    responses: Responses,
+    responses: Responses | Any,
     n_groups: int = 10,
     center: str = "mean",
     min_expected: float = 2.0,
@@ -150,7 +150,7 @@ def grouped_fit_table(
 
 def _grouped(
     bank: ItemBank,
-    responses: Responses,
+    responses: Responses | Any,
     n_groups: int,
     center: str,
     min_expected: float,

@@ -115,7 +115,7 @@ class ModelFit:
 
 def model_fit(
     bank: ItemBank,
-    responses: Responses,
+    responses: Responses | Any,
     kind: str = "auto",
     level: float = 0.9,
     estimated: str = "auto",

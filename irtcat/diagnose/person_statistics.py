@@ -46,7 +46,7 @@ MIN_VARIANCE = 1e-10
 
 def person_fit(
     bank: ItemBank,
-    responses: Responses,
+    responses: Responses | Any,
     method: str = "map",
     abilities: Any = None,
     min_items: int = MIN_ITEMS,

@@ -10,6 +10,7 @@ from irtcat._common.types import FloatArray, IntArray
 from irtcat.bank import ItemBank, fisher_information, one_ability
 from irtcat.bank.bank import is_bifactor
 from irtcat.diagnose.chi_square import curves, population_nodes
+from irtcat.io.convert import as_responses_like
 from irtcat.models import measured, take
 from irtcat.responses import Responses
 from irtcat.scoring import Ability
@@ -108,7 +109,7 @@ def empirical_reliability(abilities: Ability) -> float | FloatArray:
 
 
 def coefficient_alpha(
-    responses: Responses, missing: str = "listwise", standardised: bool = False
+    responses: Responses | Any, missing: str = "listwise", standardised: bool = False
 ) -> float:
     """Cronbach's alpha of the sum score.
 
@@ -178,15 +179,13 @@ def _pair_sums(x: FloatArray, observed: FloatArray) -> tuple[FloatArray, FloatAr
 def _checked(responses: Any, missing: str) -> FloatArray:
     """The answers as numbers, of at least 2 items."""
     check_choice("missing", missing, MISSING)
-    if not isinstance(responses, Responses):
-        got = type(responses).__name__
-        raise argument_error("responses", "Responses", got, "Use Responses.from_array.")
+    responses = as_responses_like(responses, "responses")
     if responses.n_items < 2:
         raise argument_error("responses", "of at least 2 items", responses.n_items)
-    return responses.to_numpy()
+    return np.asarray(responses.to_numpy())
 
 
-def item_analysis(responses: Responses, missing: str = "listwise") -> pd.DataFrame:
+def item_analysis(responses: Responses | Any, missing: str = "listwise") -> pd.DataFrame:
     """Contribution of each item to the sum score: mean, item-rest correlation, alpha without it.
 
     The item-rest correlation is that of the item with the sum of the others,
@@ -213,6 +212,7 @@ def item_analysis(responses: Responses, missing: str = "listwise") -> pd.DataFra
         item1  0.83       0.25              0.40
         item2  0.66       0.25              0.39
     """
+    responses = as_responses_like(responses, "responses")
     covariance = _covariances(responses, missing)
     x = responses.to_numpy()
     n = (~np.isnan(x)).sum(axis=0)

@@ -9,6 +9,7 @@ from irtcat.io.every_eval_ever_out import write_every_eval_ever
 from irtcat.io.files import FORMATS, read_responses
 from irtcat.io.logs import LOG_FORMATS, ImportReport, LogFormat, Logs, read_logs
 from irtcat.io.source import ResponseSource, open_source
+from irtcat.io.tables_out import to_polars, to_xarray
 
 if TYPE_CHECKING:
     from irtcat.io.parameters import DIALECTS, Dialect, read_parameters, write_parameters
@@ -30,6 +31,8 @@ __all__ = [
     "read_logs",
     "read_parameters",
     "read_responses",
+    "to_polars",
+    "to_xarray",
     "write_every_eval_ever",
     "write_parameters",
 ]

@@ -27,10 +27,11 @@ from irtcat.io.frames import (
     is_subject_name,
 )
 from irtcat.io.keys import read_key
+from irtcat.io.records import responses_of_records
 from irtcat.io.source import ResponseSource, as_source, open_source
 from irtcat.responses import Responses, frame_table, long_responses
 from irtcat.responses._cells import cell_number
-from irtcat.responses._frames import as_pandas, frame_kind
+from irtcat.responses._frames import as_pandas, dataset_advice, frame_kind
 from irtcat.responses._table import (
     Options,
     names_of,
@@ -58,6 +59,7 @@ def as_responses(
     ignore: Any = (),
     subject_columns: Any = (),
     facets: Any = (),
+    records: str | None = None,
     codes: Any = None,
     missing: Any = (),
     key: Any = None,
@@ -84,8 +86,10 @@ responses (see `irtcat.read_responses`) |
 are ids |
     | scipy sparse matrix | stored entries are responses, other cells are missing |
     | path | see `irtcat.read_responses` |
+    | a JSON document, with ``records=`` | paths in it, as in a file |
 
-    Data frames are those of pandas, polars, pyarrow and other libraries that narwhals reads. Where
+    Data frames are those of pandas, polars, pyarrow and other libraries that narwhals reads, and
+    Hugging Face's ``datasets.Dataset``. Where
     the index, a dimension or the id column is named like items (item, question, ...), rows are
     items, and the table is transposed. A response is 0/1, true/false, a fraction in [0, 1] or an
     integer code; in tables also as text. Missing is NaN, None or NA, and -1 in integer arrays.
@@ -107,6 +111,8 @@ are ids |
             `irtcat.read_responses`).
         facets: names of columns of a long table with what else a response depends on, such as its
             judge (see `Responses.from_long`).
+        records: path of the records of a JSON document or file; subject, item, response, trial and
+            the others are then paths in a record (see `irtcat.read_responses`).
         codes: all codes that a response can have, or labels from the lowest to the highest, or a
             mapping from labels to numbers (see `Responses.from_array`). Usual words (yes/no,
             right/wrong, labels of agreement and frequency, ...) are read without it where there is
@@ -143,7 +149,8 @@ are ids |
         responses = read_responses(
             data, format, subject=subject, item=item, response=response, trial=trial,
             duplicates=duplicates, ignore=ignore, subject_columns=subject_columns,
-            facets=facets, codes=codes, missing=missing, key=key, encoding=encoding, sheet=sheet,
+            facets=facets, records=records, codes=codes, missing=missing, key=key,
+            encoding=encoding, sheet=sheet,
         )  # fmt: skip
         return replace(responses, origin=": ".join(filter(None, [str(data), responses.origin])))
     if format is not None:
@@ -164,6 +171,8 @@ are ids |
         missing=missing_texts(missing),
         key=read_key(key, encoding),
     )
+    if records is not None:
+        return responses_of_records(name, [(name, data)], records, options)
     try:
         return _converted(data, options, codes, _by_width(item_ids), name)
     except InputError as error:
@@ -185,7 +194,7 @@ def as_responses_like(data: Any, name: str, *references: Any, sources: bool = Fa
         references: banks, responses or arrays of item ids; None is ignored.
         sources: whether data may be read in passes (see `as_responses_or_source`).
     """
-    if isinstance(data, (Responses, ResponseSource)):
+    if isinstance(data, Responses):
         return data
     known = [reference for reference in references if reference is not None]
     codes = next(filter(None, map(_codes_of, known)), None)
@@ -233,6 +242,8 @@ def _converted(
     frame = as_pandas(data)
     if frame is not None:
         return from_frame(frame, frame_kind(data), options, codes)
+    if advice := dataset_advice(data):
+        raise argument_error(name, "a Dataset in memory", type(data).__name__, advice)
     is_table = isinstance(data, Mapping) or (
         isinstance(data, (list, tuple)) and len(data) > 0 and isinstance(data[0], Mapping)
     )

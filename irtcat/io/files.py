@@ -9,13 +9,14 @@ from typing import Any
 from irtcat._common.checks import DUPLICATES, InputError, argument_error, check_choice, check_count
 from irtcat._files.reading import MOST_BYTES, check_path, seekable_copy
 from irtcat.io.delimited import first_line, read_delimited, table_header
+from irtcat.io.json_lines import json_columns, read_json_lines
 from irtcat.io.keys import read_key
 from irtcat.io.logs import LOG_FORMATS, read_logs
 from irtcat.io.logs.find import is_log
 from irtcat.io.office import office_header, read_excel, read_labelled
 from irtcat.io.parquet import parquet_header, read_parquet
 from irtcat.io.pyirt import is_pyirt, read_pyirt
-from irtcat.io.records import read_records, record_names
+from irtcat.io.records import read_records, unknown_json
 from irtcat.io.text import checked_encoding
 from irtcat.responses import Responses, read_npz
 from irtcat.responses._table import Options, names_of
@@ -29,7 +30,7 @@ FORMATS: dict[str, Reader] = {
     "npz": lambda path, options, most: read_npz(path, options.duplicates, most),
     "parquet": lambda path, options, most: read_parquet(path, options, most),
     "pyirt": lambda path, options, most: read_pyirt(path, options.duplicates),
-    "jsonl": lambda path, options, most: read_records(path, options, most),
+    "jsonl": lambda path, options, most: read_json_lines(path, options, most),
     "excel": lambda path, options, most: read_excel(path, options, most),
     "spss": lambda path, options, most: read_labelled(path, options, most),
     "stata": lambda path, options, most: read_labelled(path, options, most),
@@ -90,6 +91,7 @@ def read_responses(
     ignore: Any = (),
     subject_columns: Any = (),
     facets: Any = (),
+    records: str | None = None,
     codes: Any = None,
     missing: Any = (),
     key: Any = None,
@@ -115,6 +117,15 @@ def read_responses(
     `irtcat.io.read_logs`, which lists their formats, has options and a report; a warning lists
     skipped files, which of several metrics was selected, and the number of samples without a score.
 
+    Any other JSON, one file, lines or a folder of them, is read by paths: ``records`` says where
+    its records are, as ``results[*]`` (``*`` stands for every element, ``groups.*[*]`` for those of
+    every key), and ``subject``, ``item``, ``response`` and ``trial`` are paths in a record, as
+    ``vars.id`` (a key with a dot: ``vars['a.b']``). A path that begins with ``$`` begins at the
+    document: ``$.config.model``, or ``$.groups.*.name`` with the stars of the records. ``@key`` is
+    the key or number of the record (``$.groups.*.@key`` that of its group), ``@value`` the record
+    itself, ``@file`` the name of its file without the suffix; ``trial="@repeat"`` numbers the
+    records of a subject and an item in their order. Keys of usual names need no path.
+
     A pipe (``/dev/stdin``, a named pipe) is read to its end, once.
 
     Args:
@@ -136,6 +147,8 @@ def read_responses(
             one value for each subject.
         facets: names of columns of a long table with what else a response depends on, such as the
             judge who scored it: see `Responses.from_long`.
+        records: path of the records of a JSON file of another format, such as results[*]; the other
+            columns are then paths in a record.
         codes: all codes that a response can have, labels from the lowest to the highest, or a
             mapping from labels to numbers: see `irtcat.as_responses`.
         missing: cells without a response besides empty ones and NA, such as ``"-99,."``.
@@ -188,6 +201,10 @@ def read_responses(
         sheet=sheet,
     )
     with seekable_copy(check_path(path), max_bytes) as file:
+        if records is not None:
+            if format is not None:
+                raise argument_error("format", "left out where records are given", format)
+            return read_records(file, records, options, max_bytes)
         if format in LOG_FORMATS or (format is None and is_log(file)):
             _check_table(options, "a log")
             return _from_logs(file, format or "auto", max_bytes)
@@ -196,6 +213,8 @@ def read_responses(
         kind = format if format in FORMATS else _detect(file)
         if kind not in TABLES:
             _check_table(options, f"a file of the format {kind}")
+        if kind == "jsonl" and format is None and (advice := unknown_json(file, max_bytes)):
+            raise InputError(advice)
         try:
             return FORMATS[str(kind)](file, options, max_bytes)
         except OSError as error:
@@ -209,7 +228,7 @@ def columns_of(path: str | os.PathLike[str]) -> tuple[str, ...]:
         return ()
     kind = _detect(file)
     headers: dict[str, Callable[[Path], tuple[str, ...]]]
-    headers = {"parquet": parquet_header, "jsonl": record_names}
+    headers = {"parquet": parquet_header, "jsonl": json_columns}
     headers |= dict.fromkeys(OFFICE, office_header)
     return headers.get(kind, table_header)(file) if kind in TABLES else ()
 

@@ -1,7 +1,7 @@
 """Summary of a response matrix before a fit: counts, shares and warnings."""
 
 import html
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -13,6 +13,10 @@ from irtcat.responses._repeats import earlier_equal
 
 BAND_EDGES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """Shares of right answers between which items are counted."""
+
+
+RANGE_COLUMNS = ("lowest", "highest")
+"""Columns of the items with the range of scores that were converted to 0 to 1."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,8 @@ class ResponsesSummary:
             responses of a single trial each.
         is_numbered: whether the score of each trial is known by its number.
         origin: what the responses were made from (see `Responses`).
+        range: the lowest and the highest score, where scores of one other range than 0 to 1 were
+            converted; empty otherwise.
     """
 
     n_subjects: int
@@ -75,6 +81,7 @@ class ResponsesSummary:
     trials: tuple[int, ...] = ()
     is_numbered: bool = False
     origin: str = ""
+    range: tuple[float, ...] = ()
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per quantity or flag: its value or count, and its ids."""
@@ -90,7 +97,7 @@ class ResponsesSummary:
         lines = [
             f"{self.n_subjects} subjects x {self.n_items} items, {missing}, read as {self.kind}",
             f"responses      {self.n_responses}",
-            f"mean response  {self.mean:.3f}",
+            f"mean response  {self.mean:.3f}{self._share}",
         ]
         if self.trials:
             total, fewest, most = self.trials
@@ -100,9 +107,39 @@ class ResponsesSummary:
         lines += [f"source         {self.origin}"] if self.origin else []
         return "\n".join([*lines, *map(str, self.flags)])
 
+    @property
+    def _share(self) -> str:
+        """What the mean is a share of, if it is one."""
+        is_share = self.range and self.n_categories == 2  # categories have a mean of codes
+        return f" (share of the range {show_range(self.range)})" if is_share else ""
+
     def _repr_html_(self) -> str:
         """The lines of the text."""
         return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def score_range(items: pd.DataFrame) -> tuple[float, ...]:
+    """The range of the items' scores, if it is one and not 0 to 1; else empty.
+
+    Example:
+        >>> score_range(pd.DataFrame({"lowest": [1.0, 1.0], "highest": [10.0, 10.0]}))
+        (1.0, 10.0)
+    """
+    if not set(RANGE_COLUMNS) <= set(items.columns):
+        return ()
+    ends = items[list(RANGE_COLUMNS)].drop_duplicates()
+    found = tuple(float(end) for end in ends.iloc[0]) if len(ends) == 1 else ()
+    return () if found == (0.0, 1.0) else found
+
+
+def show_range(ends: Iterable[float]) -> str:
+    """A range as text.
+
+    Example:
+        >>> show_range((1.0, 10.0))
+        '1 to 10'
+    """
+    return " to ".join(f"{end:g}" for end in ends)
 
 
 def find_flags(

@@ -22,7 +22,7 @@ from irtcat._common.positions import selected_positions
 from irtcat._files.archives import arrays_as_bytes, npz_target, write_arrays
 from irtcat._files.reading import MOST_BYTES
 from irtcat._files.writing import replacing
-from irtcat.responses._frames import as_pandas, frame_kind
+from irtcat.responses._frames import as_pandas, frame_kind, imported, polars_frame
 from irtcat.responses._key import key_of
 from irtcat.responses._matrix import (
     as_matrix,
@@ -37,7 +37,7 @@ from irtcat.responses._metadata import align_metadata
 from irtcat.responses._npz import TrialScores, read_archive, saved_arrays
 from irtcat.responses._repeats import earlier_equal
 from irtcat.responses._split import held_out_subjects
-from irtcat.responses._summary import ResponsesSummary, find_flags
+from irtcat.responses._summary import ResponsesSummary, find_flags, score_range
 from irtcat.responses._table import (
     BASE_ITEM,
     CellMatrix,
@@ -583,6 +583,43 @@ class Responses:
             copy=True,
         )
 
+    def to_polars(self) -> Any:
+        """Return a wide polars DataFrame: the column subject, then one for each item.
+
+        Codes are the original ones, null where missing. `irtcat.as_responses` reads it back.
+
+        Raises:
+            InputError: polars is not installed, or an item is named subject.
+        """
+        frame = polars_frame(self.to_frame().rename_axis(columns=None))
+        if self.is_fractional or self.trials is not None:
+            return frame
+        return frame.with_columns(frame.select(frame.columns[1:]).cast(int))
+
+    def to_xarray(self) -> Any:
+        """Return an xarray DataArray of subject and item, and of trial if their scores are known.
+
+        Codes are the original ones, NaN where missing. What is known of subjects and items are
+        coordinates; where both have a column of a name, it begins with subject or item.
+        `irtcat.as_responses` reads an array without trials back.
+
+        Raises:
+            InputError: xarray is not installed.
+        """
+        xr = imported("xarray")
+        values: Any = self.to_frame().to_numpy() if self.trials is None else self.to_numpy()
+        scores = self.trial_values
+        dims = ("subject", "item") if scores is None else ("subject", "item", "trial")
+        coords: dict[str, Any] = {"subject": self.subject_ids, "item": self.item_ids}
+        for dim, table in (("subject", self.subjects), ("item", self.items)):
+            shared = {*self.subjects.columns} & {*self.items.columns}
+            for column in table.columns:
+                name = f"{dim}_{column}" if column in shared or column in dims else str(column)
+                coords[name] = dim, table[column].to_numpy()
+        return xr.DataArray(
+            values if scores is None else scores, coords, dims, "response", {"kind": self.kind}
+        )
+
     def subset(self, subjects: Any = None, items: Any = None) -> "Responses":
         """Select subjects and items, in the order of the arguments.
 
@@ -753,6 +790,7 @@ class Responses:
             trials=() if self.trials is None else _range_of(self.trials),
             is_numbered=self.trial_values is not None,
             origin=self.origin,
+            range=score_range(self.items),
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -935,6 +973,13 @@ def long_responses(
     table: Table, frame: pd.DataFrame, options: Options, **metadata: Any
 ) -> "Responses":
     """The responses of a data frame of one row per response.
+
+    Args:
+        name: what messages call it.
+        frame: the data frame.
+        options: names of its columns.
+        table: locates its cells for messages; by default by their rows.
+        metadata: see `responses_of`.
 
     Raises:
         InputError: a column is missing, or naming the row of an invalid cell.

@@ -359,7 +359,7 @@ BAD = {
     ),
     "constant": (lambda: correlations(Responses.from_array([[1, 1], [1, 0]])), "at least 2 items"),
     "correction": (lambda: correlations(load("lsat7"), correction=2), "from 0 to 0.5"),
-    "array": (lambda: correlations(np.eye(3)), "Responses"),
+    "no data": (lambda: correlations(None), "Responses"),
     "factors": (lambda: factors(load("lsat7"), 5), "between 1 and 4"),
     "method": (lambda: factors(load("lsat7"), 1, method="ml"), "minres, mml"),
     "rotation": (lambda: factors(load("lsat7"), 2, "twist"), "rotation"),

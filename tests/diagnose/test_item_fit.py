@@ -287,7 +287,7 @@ def test_refused(small, lsat_fit):
     with pytest.raises(InputError, match="The `bank` argument must be an ItemBank"):
         item_fit(lsat_fit("lsat7", "2pl"), responses)
     with pytest.raises(InputError, match="The `responses` argument must be Responses"):
-        item_fit(bank, responses.to_numpy())
+        item_fit(bank, None)
     with pytest.raises(InputError, match="The `min_expected` argument"):
         s_x2(bank, responses, min_expected=0)
     with pytest.raises(InputError, match="The `center` argument"):

@@ -280,7 +280,7 @@ CALLS = [
         r"line 2, column 2 \('q1'\): expected one of x, y, or nothing\. Got '1'",
     ),
     ("missing file", ("none.csv",), {}, r"^none\.csv: there is no such file"),
-    ("folder", (".",), {}, r"expected logs of one of lm-eval, .*\. Got none"),
+    ("folder", (".",), {}, r"expected logs of one of .*lm-eval, .*\. Got none"),
     ("folder as csv", (".", "csv"), {}, r"`path` argument must be a file, to be read as csv"),
     ("no path", (None,), {}, r"`path` argument must be the path of a file\. Got None"),
     ("empty path", ("",), {}, r"`path` argument must be the path of a file"),

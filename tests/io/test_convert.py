@@ -46,6 +46,12 @@ def xarray(dims, values=NUMBERS, **coords):
     return xr.DataArray(values, dims=dims, coords=coords)
 
 
+def hugging_face(frame):
+    import datasets
+
+    return datasets.Dataset.from_dict(frame.to_dict("list"))
+
+
 NAMED, NUMBERED = (MODELS, QUESTIONS), (["s1", "s2", "s3"], ["i1", "i2", "i3"])
 ROWS = (["0", "1", "2"], QUESTIONS)
 CASES = {
@@ -149,6 +155,13 @@ OTHERS = {
         NAMED,
         "xarray DataArray (item x model) of one row per item, transposed",
         "xarray",
+    ),
+    "Hugging Face, wide": (lambda: hugging_face(WITH_ID), NAMED, "datasets Dataset", "datasets"),
+    "Hugging Face, long": (
+        lambda: hugging_face(LONG),
+        NAMED,
+        "datasets Dataset of one row per response; subject = model",
+        "datasets",
     ),
     "xarray, no coordinates": (lambda: xarray(("x", "y")), NUMBERED, "one row per s", "xarray"),
 }
@@ -351,3 +364,16 @@ def test_files_and_folders_go_straight_in(simulated, tmp_path):
     np.testing.assert_allclose(theta, irtcat.score(fit, simulated).theta)
     with pytest.raises(InputError, match="`bank` argument must be an ItemBank, a Fit or the path"):
         irtcat.score(3, simulated)
+
+
+@optional("datasets")
+def test_other_classes_of_hugging_face_are_refused_with_the_remedy():
+    import datasets
+
+    dataset = hugging_face(LONG)
+    with pytest.raises(
+        InputError, match=r"Got 'DatasetDict'\. Select a split of it: data\['test'\]"
+    ):
+        as_responses(datasets.DatasetDict({"test": dataset}))
+    with pytest.raises(InputError, match=r"Dataset\.from_list\(list\(data\)\)"):
+        as_responses(dataset.to_iterable_dataset())

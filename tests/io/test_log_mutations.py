@@ -193,7 +193,7 @@ INSPECT = [
     ("status is a list", whole("status", value=["success"]), "expected a known status"),
     ("no status", whole("status"), "has not ended"),
     ("samples is an object", whole("samples", value={}), "expected samples to be a list"),
-    ("no samples", whole("samples"), "no sample has a score"),
+    ("no samples", whole("samples"), "totals but no samples"),
     ("sample is text", whole("samples", 2, value="x"), "sample 3: expected a sample"),
     ("no id", whole("samples", 2, "id"), "sample 3: expected id to be a name"),
     ("id is a list", whole("samples", 2, "id", value=[1]), "sample 3: expected id"),

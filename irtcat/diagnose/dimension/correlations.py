@@ -9,6 +9,7 @@ import pandas as pd
 from irtcat._common.checks import InputError, argument_error, check_choice, shorten
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.diagnose.dimension.tetrachoric import PairCorrelations, correlate_tables, pair_tables
+from irtcat.io.convert import as_responses_like
 from irtcat.responses import Responses
 
 KINDS = ("auto", "tetrachoric", "polychoric", "pearson")
@@ -99,10 +100,9 @@ def _clipped(matrix: FloatArray, floor: float) -> FloatArray:
     return (vectors * np.maximum(values, floor)) @ vectors.T
 
 
-def check_codes(responses: Any, kind: str = "auto") -> tuple[IntArray, str]:
-    """Category codes of the responses, and the kind of correlation."""
-    if not isinstance(responses, Responses):
-        raise argument_error("responses", "Responses", type(responses).__name__)
+def checked(responses: Any, kind: str = "auto") -> tuple[Responses, str]:
+    """The responses, and the kind of correlation of their codes."""
+    responses = as_responses_like(responses, "responses")
     check_choice("kind", kind, KINDS)
     if kind == "auto":
         kind = "tetrachoric" if responses.n_categories == 2 else "polychoric"
@@ -111,7 +111,7 @@ def check_codes(responses: Any, kind: str = "auto") -> tuple[IntArray, str]:
     if kind == "tetrachoric" and responses.n_categories != 2:
         advice = 'Use kind="polychoric".'
         raise argument_error("responses", "right/wrong for tetrachorics", responses.kind, advice)
-    return responses.values, kind
+    return responses, kind
 
 
 def _pearson(values: np.ndarray, rows: IntArray, columns: IntArray) -> PairCorrelations:
@@ -173,7 +173,7 @@ def _complete(matrix: FloatArray, ids: np.ndarray) -> tuple[np.ndarray, dict[str
 
 
 def correlations(
-    responses: Responses, kind: str = "auto", *, correction: float = 0.5, smooth: bool = True
+    responses: Responses | Any, kind: str = "auto", *, correction: float = 0.5, smooth: bool = True
 ) -> Correlations:
     """Correlations of all pairs of items.
 
@@ -211,7 +211,8 @@ def correlations(
         Olsson (1979), Psychometrika 44, 443-460; Brown & Benedetti (1977), Psychometrika 42,
         347-355 (empty cells).
     """
-    codes, kind = check_codes(responses, kind)
+    responses, kind = checked(responses, kind)
+    codes = responses.values
     if isinstance(correction, bool) or not 0 <= correction <= 0.5:
         raise argument_error("correction", "a number from 0 to 0.5", correction)
     ids = responses.item_ids

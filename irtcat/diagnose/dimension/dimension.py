@@ -2,6 +2,7 @@
 
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from irtcat._common.progress import ProgressOption, counted, with_progress
 from irtcat._common.types import FloatArray
 from irtcat.diagnose.dimension.correlations import (
     Correlations,
-    check_codes,
+    checked,
     correlate_codes,
     correlations,
     square,
@@ -66,7 +67,7 @@ def _shuffled(codes: np.ndarray, missing: np.ndarray, rng: np.random.Generator) 
 
 @with_progress("Parallel analysis", counted("data sets"))
 def parallel_analysis(
-    responses: Responses,
+    responses: Responses | Any,
     *,
     kind: str = "auto",
     n: int = 50,
@@ -114,7 +115,7 @@ def parallel_analysis(
     check_executor(executor)
     if not 0 < percentile < 100:
         raise argument_error("percentile", "between 0 and 100", percentile)
-    _, kind = check_codes(responses, kind)
+    responses, kind = checked(responses, kind)
     real = correlations(responses, kind, smooth=False)
     kept = responses.subset(items=list(real.raw.index))
     codes, missing = np.asarray(kept.values), ~kept.observed

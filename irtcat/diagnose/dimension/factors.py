@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,7 @@ from irtcat.bank.rotation import LOGISTIC_SCALE, rotated_bank, rotation_of
 from irtcat.diagnose.dimension.correlations import correlations
 from irtcat.diagnose.dimension.minres import minres
 from irtcat.fitting import EM, Fit, fit
+from irtcat.io.convert import as_responses_like
 from irtcat.responses import Responses
 
 METHODS = ("minres", "mml")
@@ -21,7 +22,7 @@ ROTATIONS = ("none", "varimax", "quartimax", "oblimin", "promax", "target")
 
 
 def compare_factors(
-    responses: Responses, most: int = 2, *, guessing: bool = False, **options: Any
+    responses: Responses | Any, most: int = 2, *, guessing: bool = False, **options: Any
 ) -> pd.DataFrame:
     """Fit and compare exploratory models of 1, 2, ... dimensions.
 
@@ -56,7 +57,7 @@ def compare_factors(
         (1987), Psychometrika 52, 345-370 (CAIC); Sclove (1987), ibid. 333-343 (SABIC); Hayashi,
         Bentler & Yuan (2007), Structural Equation Modeling 14, 505-526 (the test's flaw).
     """
-    _check_right_wrong(responses)
+    responses = _right_wrong(responses)
     check_count("most", most, 1, max(1, responses.n_items - 1))
     return factor_table(
         [_fit_dims(responses, dims, guessing, options) for dims in range(1, most + 1)]
@@ -75,12 +76,13 @@ def factor_table(fits: Sequence[Fit]) -> pd.DataFrame:
     return table
 
 
-def _check_right_wrong(responses: Any) -> None:
-    if not isinstance(responses, Responses):
-        raise argument_error("responses", "Responses", type(responses).__name__)
+def _right_wrong(responses: Any) -> Responses:
+    """The responses, which must be right or wrong."""
+    responses = as_responses_like(responses, "responses")
     if responses.n_categories != 2:
         advice = "Multidimensional models need right/wrong items; factors() accepts others."
         raise argument_error("responses", "right/wrong", responses.kind, advice)
+    return cast(Responses, responses)
 
 
 def _fit_dims(responses: Responses, dims: int, guessing: bool, options: dict[str, Any]) -> Fit:
@@ -146,7 +148,7 @@ class Factors:
 
 
 def factors(
-    responses: Responses,
+    responses: Responses | Any,
     n_factors: int,
     rotation: str = "oblimin",
     *,
@@ -194,8 +196,7 @@ def factors(
     """
     check_choice("method", method, METHODS)
     check_choice("rotation", rotation, ROTATIONS)
-    if not isinstance(responses, Responses):
-        raise argument_error("responses", "Responses", type(responses).__name__)
+    responses = as_responses_like(responses, "responses")
     check_count("n_factors", n_factors, 1, max(1, responses.n_items - 1))
     if method == "mml":
         options = fit_options or {}
@@ -244,7 +245,7 @@ def _by_likelihood(
     rotation_options: dict[str, Any],
 ) -> Factors:
     """Factors from the slopes of an exploratory fit."""
-    _check_right_wrong(responses)
+    responses = _right_wrong(responses)
     result = _fit_dims(responses, n_factors, guessing, fit_options)
     bank, converged = result.bank, result.converged
     if n_factors == 1:

@@ -38,6 +38,7 @@ from irtcat.diagnose.labels.orders import (
 from irtcat.diagnose.labels.plants import Planted
 from irtcat.diagnose.labels.predictions import Predictions, is_crowd, read_crowd
 from irtcat.fitting.em.priors import FEW_RESPONSES
+from irtcat.io.convert import as_responses_like
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 from irtcat.scoring import Ability
@@ -433,6 +434,7 @@ def _read(
     elif is_crowd(source):
         predictions, responses = read_crowd(source), source.responses()
     if responses is not None:
+        responses = as_responses_like(responses, "responses", bank)
         _check_answers(responses)
         ids = responses.item_ids
     _check_prior(prior)
@@ -543,9 +545,7 @@ def _planted_items(planted: Planted | None, n_items: int) -> IntArray | None:
     return planted.items
 
 
-def _check_answers(responses: Any) -> None:
-    if not isinstance(responses, Responses):
-        raise argument_error("responses", "Responses", type(responses).__name__)
+def _check_answers(responses: Responses) -> None:
     if not responses.is_binary or responses.trials is not None:
         raise argument_error("responses", "right/wrong", responses.kind)
     if responses.n_items < 3:

@@ -19,7 +19,9 @@ from irtcat.io.logs.choose import (
     without_column,
 )
 from irtcat.io.logs.format import Answers, Column, Item, Items, Run
+from irtcat.io.logs.scale import Scales
 from irtcat.responses import Responses
+from irtcat.responses._summary import RANGE_COLUMNS
 from irtcat.responses._table import SPARSE, SPARSE_CELLS
 
 HASH_SHOWN = 16
@@ -173,16 +175,26 @@ def _grades(
 ) -> tuple[int, int] | None:
     """The lowest and highest category of graded scores; None for other scores.
 
+    By default scores are graded if their format states their range and all are whole.
+
     Raises:
         InputError: the tasks have different categories.
     """
     scales = preferences.scales
-    if not scales.graded:
+    if scales.graded is None and not all(
+        _is_whole(run, columns, answers, scales) for run, answers in used
+    ):
+        return None
+    if scales.graded is False:
         return None
     found: dict[tuple[float, float] | None, str] = {}
     for run, _ in used:
         name = group_name(run)
         found.setdefault(scales.range_of(run, columns[name]), name)
+    if len(found) > 1 and scales.graded is None:
+        return None
+    if scales.graded and None in found and len(found) == 1:
+        raise argument_error("ranges", "given with graded=True", "no range")
     if len(found) > 1:
         shown = ", ".join(
             f"{name} {'0 to 1' if ends is None else f'{ends[0]:g} to {ends[1]:g}'}"
@@ -192,6 +204,35 @@ def _grades(
         raise argument_error("ranges", must, shown)
     ends = next(iter(found))
     return None if ends is None else (int(ends[0]), int(ends[1]))
+
+
+def _is_whole(run: Run, columns: dict[str, Column], answers: Answers, scales: Scales) -> bool:
+    """Whether the scores have a range that their format states, and are whole numbers in it."""
+    column = columns[group_name(run)]
+    ends = run.ranges.get(column[1])
+    if (
+        ends is None
+        or ends != scales.range_of(run, column)
+        or answers.trials is None
+        or (answers.trials > 0).any()
+    ):
+        return False
+    scores = answers.values[~np.isnan(answers.values)] * (ends[1] - ends[0])
+    return bool(np.allclose(scores, np.rint(scores)))
+
+
+def _range_columns(
+    used: Used, columns: dict[str, Column], mapping: np.ndarray, scales: Scales
+) -> dict[str, np.ndarray]:
+    """The lowest and the highest score of each item; none if all scores are from 0 to 1."""
+    ends = np.full((2, len(mapping)), np.nan)
+    for run, answers in used:
+        known = scales.range_of(run, columns[group_name(run)])
+        if known is not None:
+            ends[:, mapping[answers.items]] = np.array(known)[:, None]
+    if np.isnan(ends).all():
+        return {}
+    return dict(zip(RANGE_COLUMNS, np.where(np.isnan(ends), [[0.0], [1.0]], ends), strict=True))
 
 
 def _subjects(selected: Used, how: str) -> tuple[dict[str, Used], dict[str, str]]:
@@ -289,7 +330,10 @@ def assemble(
     k, n = _fill(subjects, position[mapping], how, len(order))
     scores = None if n is None else _by_trial(subjects, position[mapping], how, n)
     ids = _item_ids([items.all[c] for c in order], notes)
+    if preferences.scales.graded is None and n is not None:
+        grades = None
     conditions, several = item_conditions(used, columns, mapping, items.all)
+    conditions |= _range_columns(used, columns, mapping, preferences.scales)
     for name, mixed in several.items():
         if mixed[order].any():
             first = ids[int(np.argmax(mixed[order]))]

@@ -188,9 +188,12 @@ class Run:
         task_version: version of the task or its data, or "".
         order: filters or scorers in the order in which the task names them, as far as known.
         lower_is_better: metrics that are not used as responses.
+        ranges: lowest and highest score of metrics that are not from 0 to 1.
         name_source: where the model's name comes from: "log"; "made up", if every model
             without a name gets the same; or "folder", if no log contains it.
         lacks_results: whether the harness's results file, which names the model, was not there.
+        lists_right_only: whether the log names the right items alone: those that other logs of the
+            task name are then wrong.
         unscored: item and trial of each sample without any score.
         n_unscored: number of samples without a score by the selected metric, filled in.
         cut: why the run is incomplete, or "".
@@ -212,6 +215,8 @@ class Run:
     task_version: str = ""
     order: tuple[str, ...] = ()
     lower_is_better: set[str] = field(default_factory=set)
+    ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
+    lists_right_only: bool = False
     name_source: str = "log"
     lacks_results: bool = False
     unscored: list[tuple[int, int]] = field(default_factory=list, repr=False)

@@ -19,6 +19,7 @@ from irtcat.io.logs.values import (
     as_object,
     as_text,
     iso_date,
+    message_text,
     model_arguments,
     score_number,
     show_settings,
@@ -88,6 +89,9 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
             raise CutError(run.cut)
     if header.get("invalidated") is True:
         raise InputError(f"{path}: the log is marked as invalidated.")
+    if not log.samples and not run.cut:
+        advice = "Run it again with them (not --no-log-samples)"
+        raise InputError(f"{path}: the log has totals but no samples, hence no answers. {advice}.")
     _add_samples(run, log)
     if not run.columns:
         raise CutError(f"{path}: no sample has a score.")
@@ -230,7 +234,7 @@ def _add_samples(run: Run, log: _Log) -> None:
         last[name, epoch] = (sample, location)
     for (name, epoch), (sample, location) in last.items():
         scores = sample.get("scores")
-        text, target = _text(sample.get("input")), sample.get("target")
+        text, target = message_text(sample.get("input")), sample.get("target")
         item = run.item(name, sample=name, trust=2, text=text, target=target)
         if scores is None or scores == {}:  # it failed, or was never scored
             run.unscored.append((item, epoch))
@@ -254,19 +258,6 @@ def _number(value: Any) -> Any:
     if isinstance(value, str):
         return LETTERS.get(value, LETTERS.get(value.lower(), value))
     return value
-
-
-def _text(value: Any) -> Any:
-    """The text of a sample's input: itself, or the texts in a list of messages.
-
-    Messages without a text have none: their other fields, such as ids, differ by run.
-    """
-    if not isinstance(value, list):
-        return value
-    contents = [message.get("content") for message in value if isinstance(message, dict)]
-    parts = [part for each in contents for part in (each if isinstance(each, list) else [each])]
-    texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
-    return "\n".join(text for text in texts if isinstance(text, str)) or None
 
 
 def _compare(run: Run, header: dict[str, Any], log: _Log) -> str:

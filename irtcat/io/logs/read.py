@@ -17,7 +17,7 @@ from irtcat._files.reading import MOST_BYTES, check_path
 from irtcat.io.logs.assemble import RUNS, UNSCORED, assemble
 from irtcat.io.logs.choose import Preference, Preferences, group_name, show_column
 from irtcat.io.logs.find import find_logs
-from irtcat.io.logs.format import Items, LogFormat, Request, Run, Skipped
+from irtcat.io.logs.format import Answers, Items, LogFormat, Request, Run, Skipped
 from irtcat.io.logs.registry import LOG_FORMATS
 from irtcat.io.logs.report import ImportReport
 from irtcat.io.logs.scale import Scales
@@ -61,7 +61,7 @@ def read_logs(
     unscored: str = "missing",
     ranges: Mapping[str, tuple[float, float]] | None = None,
     lower_is_better: str | Collection[str] | None = None,
-    graded: bool = False,
+    graded: bool | None = None,
     progress: ProgressOption = None,
     max_bytes: int = MOST_BYTES,
 ) -> Logs:
@@ -101,8 +101,10 @@ def read_logs(
             (x - 0) / (100 - 0).
         lower_is_better: metrics or scorers whose scores are reversed, x to 1 - x (after
             ``ranges``), such as "wer". Without it tasks that have only such metrics are skipped.
-        graded: whether whole scores in ``ranges`` are categories (of a graded model), such as a
-            judge's 1 to 10, and not fractions. All tasks read must then have the same range.
+        graded: whether whole scores in ranges are categories (of a graded model), such as a judge's
+            1 to 10, and not fractions. All tasks read must then have the same range. By default
+            where they have a range that their format states (MT-bench, WildBench), and all scores
+            are whole.
         progress: True to show the time left on stderr, or a function that is called with files
             done, number of files and the current file.
         max_bytes: how many bytes of a file are parsed as one document (256 MiB by default; for
@@ -171,6 +173,7 @@ def read_logs(
     if not all_runs:
         raise InputError(_failure(root, names, skipped, tree.unread_tasks, notes))
     scales.convert(all_runs)
+    notes += _complete_lists(all_runs)
     for row, request in requests.items():
         lacking = [run.file for run in all_runs if run.format is row and run.lacks_results]
         notes += _lacking(row, lacking, request.listed if root.is_dir() else {}, names)
@@ -241,6 +244,46 @@ def _with_positions(run: Run, file: Path, row: LogFormat, items: Items) -> Run:
     return run
 
 
+def _complete_lists(runs: list[Run]) -> list[str]:
+    """Add what lists of right items leave out: the items that other logs of the task name.
+
+    Returns:
+        Notes that say so.
+
+    Raises:
+        InputError: no other log names an item that a list leaves out.
+    """
+    notes = []
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(group_name(run), []).append(run)
+    for name, group in groups.items():
+        if not any(run.lists_right_only for run in group):
+            continue
+        columns = {column for run in group for column in run.columns}
+        named = np.unique([at for run in group for a in run.columns.values() for at in a.items])
+        added = 0
+        for run in (run for run in group if run.lists_right_only):
+            for column in columns:
+                known = run.columns[column]
+                items = np.setdiff1d(named, known.items).astype(np.int32)
+                values = np.concatenate([known.values, np.zeros(len(items))])
+                added += len(items)
+                run.columns[column] = Answers(
+                    np.concatenate([known.items, items]), values, np.zeros(len(values), np.int32)
+                )
+        right = all((a.values == 1).all() for run in group for a in run.columns.values())
+        if right and not added:
+            advice = "Give the lists of several runs, or reports with the others too"
+            raise InputError(f"{group[0].file}: only resolved items are listed. {advice}.")
+        n = f"{len(named)} items"
+        notes.append(
+            f"{name}: the logs list resolved items. The others of the {n} that some log names "
+            "count as wrong; items that no log names are not there, so that all means are of these."
+        )
+    return notes
+
+
 def _lacking(
     row: LogFormat, files: list[str], listed: dict[str, set[str]], names: Collection[str]
 ) -> list[str]:
@@ -286,7 +329,8 @@ def _failure(
         return f"{root}: no log can be used. {reasons}{more}"
     advice = " ".join(notes) or "Run lm-eval with --log_samples, or give Inspect's log folder."
     if root.is_file():
-        advice = f"A table of responses needs no import: every command reads it. {advice}"
+        known = "every command reads it, and other JSON with --records (in Python records=)"
+        advice = f"A table of responses needs no import: {known}. {advice}"
     return f"{root}: expected logs of one of {', '.join(LOG_FORMATS)}. Got none. {advice}"
 
 

@@ -22,15 +22,15 @@ class Scales:
     Attributes:
         ranges: the lowest and the highest possible score.
         lower_is_better: names of those whose scores are reversed.
-        graded: whether scores in these ranges are categories.
+        graded: whether scores in ranges are categories; None if all are whole.
     """
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
     lower_is_better: frozenset[str] = frozenset()
-    graded: bool = False
+    graded: bool | None = None
 
     @classmethod
-    def of(cls, ranges: Any, lower_is_better: Any, graded: bool) -> "Scales":
+    def of(cls, ranges: Any, lower_is_better: Any, graded: bool | None) -> "Scales":
         """Check the arguments of `read_logs`."""
         if ranges is not None and not isinstance(ranges, Mapping):
             raise argument_error("ranges", "a mapping from names to (lowest, highest)", ranges)
@@ -47,18 +47,18 @@ class Scales:
         names = [lower_is_better] if isinstance(lower_is_better, str) else lower_is_better or ()
         if not all(isinstance(name, str) and name for name in names):
             raise argument_error("lower_is_better", "names of metrics", lower_is_better)
-        if graded and not known:
-            raise argument_error("ranges", "given with graded=True", ranges)
         for low, high in known.values() if graded else ():
             n = high - low + 1
             if low < 0 or low != int(low) or high != int(high) or n > MOST_CATEGORIES:
                 must = f"whole numbers of 0 or more, at most {MOST_CATEGORIES}, with graded=True"
                 raise argument_error("ranges", must, f"{low:g} to {high:g}")
-        return cls(known, frozenset(names), bool(graded))
+        return cls(known, frozenset(names), graded)
 
     def range_of(self, run: Run, column: Column) -> Range | None:
-        """The range that was given for a column of a run; None for 0 to 1."""
-        return next((self.ranges[n] for n in _names(run, column) if n in self.ranges), None)
+        """The range that was given for a column of a run, or its format's; None for 0 to 1."""
+        names = _names(run, column)
+        given = next((self.ranges[n] for n in names if n in self.ranges), None)
+        return given or run.ranges.get(column[1])
 
     def convert(self, runs: Iterable[Run]) -> None:
         """Convert the scores of all runs, in place.
@@ -74,7 +74,7 @@ class Scales:
                 ends = self.range_of(run, column)
                 is_reversed = not self.lower_is_better.isdisjoint(names)
                 if ends is not None:
-                    answers = _rescaled(run, column, answers, ends, self.graded)
+                    answers = _rescaled(run, column, answers, ends, self.graded is True)
                 if is_reversed and not answers.flaw:
                     answers = replace(answers, values=1.0 - answers.values)
                 if is_reversed:

@@ -87,6 +87,19 @@ def clip(value: Any) -> str | None:
     return text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 2] + " …"
 
 
+def message_text(value: Any) -> Any:
+    """The text of an input: itself, or the texts in a list of messages.
+
+    Messages without a text have none: their other fields, such as ids, differ by run.
+    """
+    if not isinstance(value, list):
+        return value
+    contents = [message.get("content") for message in value if isinstance(message, dict)]
+    parts = [part for each in contents for part in (each if isinstance(each, list) else [each])]
+    texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
+    return "\n".join(text for text in texts if isinstance(text, str)) or None
+
+
 def iso_date(value: Any) -> str:
     """Convert seconds since 1970 or ISO text to ISO text in UTC; empty for anything else.
 

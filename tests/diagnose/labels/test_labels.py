@@ -300,7 +300,7 @@ def test_known_bank_of_more_items(large):
 
 
 BAD = {
-    "array": (lambda: labels.rank(np.eye(3)), "Responses"),
+    "no data": (lambda: labels.rank(None), "Responses"),
     "graded": (lambda: labels.rank(Responses.from_array([[1, 2, 3]])), "right/wrong"),
     "two items": (lambda: labels.rank(Responses.from_array([[1, 0], [0, 1]])), "3 items"),
     "prior": (lambda: labels.rank(load("lsat7"), prior=(0.5, 0.5)), "below 1"),
