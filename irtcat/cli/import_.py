@@ -102,13 +102,16 @@ def _are_parameters(o: Options) -> bool:
     """Whether the file has item parameters; raise if options are given that do not go with it."""
     from irtcat._common.checks import InputError
     from irtcat.io.logs.find import is_log
-    from irtcat.io.parameters.reading import looks_like_parameters
 
     rows = [row for row in o._command.options.values() if o.is_given(row.name)]
     of_parameters = [row for row in rows if row.source == PARAMETERS]
     of_logs = [row for row in rows if row.source == LOGS and row.flags]
     is_file = o.logs.is_file() and not is_log(o.logs)
-    are = is_file and (bool(of_parameters) or looks_like_parameters(o.logs))
+    are = is_file and bool(of_parameters)
+    if is_file and not are:
+        from irtcat.io.parameters.reading import looks_like_parameters  # imports JAX
+
+        are = looks_like_parameters(o.logs)
     for wrong, other in ((of_parameters, "item parameters"), (of_logs, "logs")):
         if wrong and are == (other == "logs"):
             got = "item parameters" if are else "logs"

@@ -331,7 +331,12 @@ def test_named_columns(tmp_path):
         ("item,a,b,model\nq1,1,0,cdm\n", "expected a model among rasch"),
         ("item;a;b\nq1;1;0\n", "separated by commas"),
         ("subject,q1,q2\ns1,1,0\n", "not those of item parameters that irtcat knows"),
+        ("item,a,b\nq1,1e400,1\n", "column a: expected a number. Got '1e400'"),
+        ("item,a1,d99999999999\nq1,1,0\n", "not those of item parameters"),
+        ('{"irt_model": "2pl", "diff": [1], "disc": [NaN], "item_ids": {"0": "q"}}', "JSON|finite"),
         ('{"irt_model": "2pl", "diff": [1], "item_ids": {}}', "expected item_ids of 1 items"),
+        ("1\tv1\t1\t1\t2\t99999999999\t0\t1\n", "it has too few parameters"),
+        ("1\tv1\t1\t1\t2\t2\t0\t1\n0\tG\t1\t1\t0\t0\t-1\n", "a variance is not above 0"),
         ("1\tv1\t1\t1\t3\t3\t2\t0\t0\t0\t0\t0\t0\n", "contrasts of its own are not read"),
     ],
 )

@@ -76,6 +76,8 @@ class Column:
         if found is None:
             return None
         numbers = found.groupdict()
+        if any(len(number) > MAX_DIGITS for number in numbers.values()):
+            return None
         k = int(numbers["k"]) - self.shift if "k" in numbers else 0
         return Place(self.role, k, int(numbers.get("m") or (self.role in ABILITIES)))
 
@@ -83,6 +85,9 @@ class Column:
         """The header of a column."""
         return self.form.format(k=place.k + self.shift, m=place.m)
 
+
+MAX_DIGITS = 3
+"""Of the number of a category or ability: a larger one would fill the memory."""
 
 ABILITIES = ("slope", "category_slope")
 """Roles that have a number for each ability."""

@@ -100,9 +100,12 @@ def _from_pyirt(path: Path, document: Mapping[str, Any]) -> Opened:
 
     def array(name: str) -> np.ndarray:
         try:
-            return np.asarray(document[name], float)
-        except (TypeError, ValueError):
-            raise InputError(f"{path}: expected numbers in {name}.") from None
+            numbers = np.asarray(document[name], float)
+        except (TypeError, ValueError, OverflowError):
+            numbers = np.array(np.nan)
+        if not np.isfinite(numbers).all() or numbers.ndim not in (1, 2):
+            raise InputError(f"{path}: expected finite numbers in {name}.")
+        return numbers
 
     model, diff, ids = str(document["irt_model"]), array("diff"), document.get("item_ids")
     if not isinstance(ids, dict) or len(ids) != len(diff):
@@ -125,7 +128,10 @@ def _from_pyirt(path: Path, document: Mapping[str, Any]) -> Opened:
     if "lambdas" in document:
         if model not in LAMBDAS:
             raise InputError(f"{path}: lambdas are known for {', '.join(LAMBDAS)}. Got {model}.")
-        table[LAMBDAS[model]] = _texts(array("lambdas"))
+        lambdas = array("lambdas")
+        if lambdas.shape != (len(table),):
+            raise InputError(f"{path}: expected lambdas of {len(table)} items. Got others.")
+        table[LAMBDAS[model]] = _texts(lambdas)
         if model == "3pl":
             notes.append(
                 "lambdas of py-irt's 3pl are taken as lower asymptotes, as versions from 0.5 fit "
@@ -180,16 +186,21 @@ def _from_flexmirt(path: Path, text: str) -> Opened:
 
 
 def _numbers(cells: list[str]) -> list[float]:
-    numbers = [number_in(cell) for cell in cells]
-    if None in numbers:
-        raise InputError(f"{brief(cells[numbers.index(None)])} is not a number")
-    return [float(number) for number in numbers if number is not None]
+    numbers = []
+    for cell in cells:
+        number = number_in(cell)
+        if number is None or not np.isfinite(number):
+            raise InputError(f"{brief(cell)} is not a finite number")
+        numbers.append(number)
+    return numbers
 
 
 def _flexmirt_item(cells: list[str]) -> dict[str, str]:
     """The parameters of an item by the columns of the dialect."""
     dims, model, categories = (int(cells[i]) for i in (3, 4, 5))
     values, steps = _numbers(cells[6:]), categories - 1
+    if not (2 <= categories <= len(values) and 1 <= dims < len(values)):
+        raise InputError("it has too few parameters")
     out: dict[str, float] = {}
     if model == 1:
         (out["logit_g"], out["intercept"]), slopes = values[:2], values[2:]
@@ -242,10 +253,14 @@ def flexmirt_matrix(kind: int, categories: int, of: str) -> np.ndarray:
 def _flexmirt_group(cells: list[str]) -> Population:
     """The population of a group."""
     dims, values = int(cells[3]), _numbers(cells[5:])
+    if not 1 <= dims < len(values):
+        raise InputError("it has too few moments")
     mean, lower = np.array(values[:dims]), values[dims : dims + dims * (dims + 1) // 2]
     covariance = np.zeros((dims, dims))
     covariance[np.tril_indices(dims)] = lower
     covariance = covariance + np.tril(covariance, -1).T
+    if not (np.diag(covariance) > 0).all():
+        raise InputError("a variance is not above 0")
     sd = np.sqrt(np.diag(covariance))
     correlations = covariance / np.outer(sd, sd)
     return Population(mean, sd, correlations if dims > 1 else None)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.special import expit
 
 from irtcat._common.checks import InputError, argument_error, brief
 from irtcat._common.types import BoolArray, FloatArray
@@ -310,7 +311,7 @@ class Reading:
         """Lower and upper asymptotes of some items."""
         lower = self._one("lower", 0.0)
         if Place("logit_lower") in self.arrays:
-            lower = 1 / (1 + np.exp(-self._one("logit_lower", -np.inf)))
+            lower = expit(self._one("logit_lower", -np.inf))
         return lower[at], self._one("upper", 1.0)[at]
 
     def _thresholds(self) -> FloatArray:
@@ -451,7 +452,7 @@ def _items(kind: str, at: np.ndarray, model: Any, dims: int) -> Items:
             (getattr(model, "upper", ""), upper),
         ):
             if name:
-                out[:] = 1 / (1 + np.exp(-np.asarray(getattr(model, name), float)))
+                out[:] = expit(np.asarray(getattr(model, name), float))
         intercept = np.asarray(model.intercept, float)[:, None]
         return make(slope=slope.reshape(n, dims), intercept=intercept)
     here = np.arange(1, model.n_categories) < item_categories(model)[:, None]

@@ -288,12 +288,16 @@ def _numbers(column: pd.Series, header: str, where: Any) -> FloatArray:
         if cell in MISSING or cell.lower() in ("", "na", "nan", "null"):
             continue
         number = number_in(cell)
-        if number is None:
+        if number is None or abs(number) > MAX_SIZE:
             raise InputError(
                 f"{where(i)}, column {header}: expected a number. Got {shorten(cell)}."
             )
         out[i] = number
     return out
+
+
+MAX_SIZE = 1e100
+"""No parameter is larger; products of larger numbers would not be finite."""
 
 
 def _check_sizes(
