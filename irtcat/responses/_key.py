@@ -69,7 +69,8 @@ class Key:
             tables.append({text: found[0] for text, found in keyed.items() if len(found) == 1})
         for spelling, table in zip(spellings, tables, strict=True):
             texts = [spelling(item) for item in items]
-            if len(set(texts)) == len(texts) and all(text in table for text in texts):
+            is_clear = len(set(texts)) == len(set(items))
+            if is_clear and all(text in table for text in texts):
                 return [table[text] for text in texts]
         lacking = [item for item in items if folded(item) not in tables[1]]
         got = f"none for {shorten(lacking)} of {name}; it has {shorten(list(self.credits))}"

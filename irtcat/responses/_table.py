@@ -214,7 +214,13 @@ class Table:
 
     def check_ids(self, ids: pd.Series, start: int, column: int) -> np.ndarray:
         """Return ids as text; raise if one is empty or a missing value."""
-        codes, unique = pd.factorize(ids.to_numpy(dtype=object), use_na_sentinel=False)
+        cells, nested = ids.to_numpy(dtype=object), -1
+        try:
+            codes, unique = pd.factorize(cells, use_na_sentinel=False)
+        except TypeError:  # a list or an object of JSON
+            nested = [pd.api.types.is_scalar(cell) for cell in cells].index(False)
+        if nested >= 0:
+            self.fail(start + nested, column, "an id, a text or a number")
         texts = np.array(["" if pd.isna(value) else str(value) for value in unique], dtype=object)
         missing = np.array([is_missing_text(text) for text in texts])[codes]
         if missing.any():

@@ -1365,6 +1365,29 @@ def test_trials_of_a_table_by_name_or_by_number():
     assert run("diagnose", "reruns", "runs.csv", "-k", "1,x").exit_code == 2
 
 
+def test_words_keys_and_missing_codes_on_the_command_line():
+    def describe(*words):
+        result = run("describe", "words.csv", *words)
+        return result, " ".join(result.output.split())
+
+    Path("words.csv").write_text("student,q1,q2\nann,often,never\nbob,-99,often\ncat,never,often\n")
+    result, text = describe()
+    assert result.exit_code == 1
+    assert "with --codes" in text
+    assert "with --key" in text
+    Path("codes.csv").write_text("label,code\nnever,1\noften,2\n")
+    for codes in ("never=1,often=2", "codes.csv"):
+        result, text = describe("--codes", codes, "--missing", "-99")
+        assert result.exit_code == 0
+        assert "mean response 1.600" in text
+        assert "Next: irtcat fit words.csv --codes never=1,often=2 --missing -99" in text
+    Path("words.csv").write_text("student,q1,q2\nann,A,B\nbob,B,B\n")
+    Path("key.csv").write_text("item,key\nQ1,A\nQ2,B\n")
+    result, text = describe("--key", "key.csv")
+    assert "mean response 0.750" in text
+    assert "Next: irtcat fit words.csv --key key.csv" in text
+
+
 # --- session ---------------------------------------------------------------------------------
 
 

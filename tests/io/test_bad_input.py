@@ -92,6 +92,8 @@ FILES = [
     ("jsonl, a list", "a.jsonl", "[1, 2]\n", r"record 1: expected an object with columns\. Got 1"),
     ("jsonl, other lines", "a.jsonl", '{"model": "m", "item": "q", "score": 1}\n[2]\n',
      r"line 2: expected an object with columns"),
+    ("jsonl, list as id", "a.jsonl", '{"model": "m", "item": [2], "score": 1}\n',
+     r"line 1, column 2 \('item'\): expected an id, a text or a number\. Got '\[2\]'"),
     ("jsonl, text cell", "a.jsonl", '{"model": "m", "item": "q", "score": "x"}\n',
      r"line 1, column 3 \('score'\).*Got 'x'"),
     ("long, unknown columns", "a.csv", "llm,qid,hit\nm,q1,1\nm,q2,0\n",

@@ -289,6 +289,10 @@ def test_spellings_of_choices(tmp_path):
     with pytest.warns(UserWarning, match=r"nobody chose the key of q2 .*written as in A\|C"):
         wrong = irtcat.as_responses(pd.DataFrame(table), key={**key, "q2": "A,C"})
     assert wrong.values[:, 1].tolist() == [0] * 5
+    judged = {"student": list("aabb"), "item": list("xxxx"), "judge": list("1212"),
+              "response": list("ABAA")}  # fmt: skip
+    scored = irtcat.as_responses(pd.DataFrame(judged), key={"x": "A"}, facets="judge")
+    assert scored.values.tolist() == [[1, 0], [1, 1]]
     either = irtcat.as_responses(pd.DataFrame(table), key={**key, "q2": "A or C"})
     assert either.values[:, 1].tolist() == [0, 0, 1, 1, 0]
 
