@@ -4,8 +4,10 @@ import math
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, check_count, is_number
+from irtcat._common.id_index import first_repeated
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.training.online.selector import Selector
 
@@ -110,8 +112,8 @@ class Batch:
         """
         matrix = self._selector.read_rewards(ids, rewards)
         names = np.asarray(ids).tolist()
-        if repeated := [name for name in names if name in set(self._ids) or names.count(name) > 1]:
-            raise argument_error("ids", "prompts without rewards in this batch", repeated[0])
+        if (repeated := first_repeated(pd.Index(self._ids + names))) is not None:
+            raise argument_error("ids", "prompts without rewards in this batch", repeated)
         low, high = self._selector.reward_range
         for name, row in zip(names, matrix, strict=True):
             known = row[~np.isnan(row)]
