@@ -40,6 +40,9 @@ TOLERANCE = 1e-4
 """EM stops if no confusion changes by more."""
 MAX_EM_ITEMS = 20_000
 """Largest number of items in EM; the probabilities are of all."""
+MAX_CHOICE = 2_000_000
+"""Largest number of probabilities by which the prior counts are selected: 20,000 items of 100
+classes, fewer of more."""
 
 
 class ClassModel(NamedTuple):
@@ -103,9 +106,10 @@ def fit_classes(p: FloatArray, labels: IntArray, cell: float | None = None) -> C
         sample = np.linspace(0, len(p) - 1, MAX_EM_ITEMS).astype(int)
         p, labels = p[sample], labels[sample]
     if cell is None:
-        fold = np.random.default_rng(0).permutation(len(p)) % N_FOLDS
+        some = np.linspace(0, len(p) - 1, min(len(p), MAX_CHOICE // p.shape[1])).astype(int)
+        fold = np.random.default_rng(0).permutation(len(some)) % N_FOLDS
         scores = [
-            sum(_left_out(p, labels, fold == k, cell) for k in range(N_FOLDS))
+            sum(_left_out(p[some], labels[some], fold == k, cell) for k in range(N_FOLDS))
             for cell in PRIOR_CELLS
         ]
         cell = PRIOR_CELLS[int(np.argmax(scores))]

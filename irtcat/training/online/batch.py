@@ -4,8 +4,10 @@ import math
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, check_count, is_number
+from irtcat._common.id_index import first_repeated
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.training.online.selector import Selector
 
@@ -55,7 +57,7 @@ class Batch:
     def __init__(
         self, selector: Selector, n: int, *, min_sd: float = 0.0, max_rounds: int = 10
     ) -> None:
-        check_count("n", n, 1, len(selector))
+        check_count("n", n, 1, selector.n_choices)
         check_count("max_rounds", max_rounds)
         if not is_number(min_sd) or min_sd < 0:
             raise argument_error("min_sd", "a number of at least 0", min_sd)
@@ -77,7 +79,9 @@ class Batch:
     def is_full(self) -> bool:
         """Whether there are enough groups, or no more rounds or prompts."""
         enough = sum(self._keeps) >= self.n
-        return enough or self.rounds >= self._max_rounds or len(self._ids) == len(self._selector)
+        return (
+            enough or self.rounds >= self._max_rounds or len(self._ids) >= self._selector.n_choices
+        )
 
     def ask(self) -> np.ndarray:
         """The prompts of the next round: as many as are expected to fill the batch.
@@ -89,8 +93,8 @@ class Batch:
             raise InputError("The batch is full. Call finish().")
         selector, tried = self._selector, set(self._ids)
         missing = self.n - sum(self._keeps)
-        most = min(len(selector) - len(tried), math.ceil(MOST_EXTRA * missing))
-        candidates = selector.next(min(len(selector), most + len(tried))).tolist()
+        most = min(selector.n_choices - len(tried), math.ceil(MOST_EXTRA * missing))
+        candidates = selector.next(min(selector.n_choices, most + len(tried))).tolist()
         ids = [name for name in candidates if name not in tried][:most]
         useful = selector.gradient_probability(ids)
         enough = int(np.searchsorted(np.cumsum(useful), missing)) + 1
@@ -110,8 +114,8 @@ class Batch:
         """
         matrix = self._selector.read_rewards(ids, rewards)
         names = np.asarray(ids).tolist()
-        if repeated := [name for name in names if name in set(self._ids) or names.count(name) > 1]:
-            raise argument_error("ids", "prompts without rewards in this batch", repeated[0])
+        if (repeated := first_repeated(pd.Index(self._ids + names))) is not None:
+            raise argument_error("ids", "prompts without rewards in this batch", repeated)
         low, high = self._selector.reward_range
         for name, row in zip(names, matrix, strict=True):
             known = row[~np.isnan(row)]

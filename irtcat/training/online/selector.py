@@ -422,6 +422,13 @@ class Selector:
         return self._items.names
 
     @property
+    def n_choices(self) -> int:
+        """Number of prompts that can be chosen: with quotas, those of the topics with a share."""
+        if self._quotas is None or self._topics is None:
+            return self._items.n
+        return int((np.diff(self._topics.starts) * (self._quotas > 0)).sum())
+
+    @property
     def n_bytes(self) -> int:
         """Bytes that are kept for the prompts, without their ids and features."""
         arrays: list[np.ndarray] = [self._slope, self._centre, self._sd_code]
@@ -457,8 +464,8 @@ class Selector:
             topics = self._topics
             assert topics is not None
             limits = np.diff(topics.starts) * (self._quotas > 0)
-            if n > limits.sum():
-                must = f"at most {int(limits.sum())}, the prompts of the topics in `quotas`"
+            if n > self.n_choices:
+                must = f"at most {self.n_choices}, the prompts of the topics in `quotas`"
                 raise argument_error("n", must, n)
             shares = self._quotas
             counts = largest_remainder(shares, n, limits)

@@ -101,6 +101,13 @@ def test_a_batch_is_made_up(b):
         tried.append(len(asked))
         kept.append(batch.rounds)
     assert np.mean(tried[4:]) < np.mean(tried[:2])  # fewer are thrown away as it learns
+    # Quotas leave prompts of one topic: all of them are tried, and no others.
+    few = Batch(Selector(30, topics=[0, 1, 1] * 10, quotas={0: 1, 1: 0}), 4)
+    while not few.is_full:
+        ids = few.ask()
+        assert (ids % 3 == 0).all()
+        few.add(ids, np.zeros((len(ids), 4)))
+    assert few.rollouts == 40
     # With prompts that nobody solves it ends.
     batch = Batch(Selector(30), 5, max_rounds=2)
     while not batch.is_full:
