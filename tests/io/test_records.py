@@ -121,6 +121,24 @@ def test_lines_with_usual_names_trials_and_records_without_a_response(tmp_path):
     assert np.nansum(responses.trial_values) == sum(line.get("correct", 0) for line in lines)
 
 
+def test_a_run_of_agents_with_trials(tmp_path):
+    simulations = [
+        {"id": f"{task}{trial}", "task_id": str(task), "trial": trial, "messages": [],
+         "reward_info": {"reward": float((task + trial) % 2)}}
+        for task in range(3)
+        for trial in range(4)
+    ]  # fmt: skip
+    document = {"info": {"agent_info": {"llm": "org/m"}}, "simulations": simulations}
+    path = write(tmp_path / "run.json", document)
+    responses = irtcat.read_responses(
+        path, records="simulations", subject="$.info.agent_info.llm", item="task_id",
+        response="reward_info.reward",
+    )  # fmt: skip
+    assert responses.trial_values.shape == (1, 3, 4)
+    assert responses.trial_values.sum() == path.read_text().count('"reward": 1.0')
+    assert responses.subject_ids.tolist() == ["org/m"]
+
+
 def test_repeats_without_numbers_are_trials_in_their_order(tmp_path):
     rows = [("a", "x", 1), ("a", "x", 0), ("b", "x", 1), ("a", "y", 1), ("b", "x", 1)]
     lines = [dict(zip(("model", "question", "correct"), row, strict=True)) for row in rows]
