@@ -1,11 +1,22 @@
 """``irtcat import``."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of, fit_words
-from irtcat.cli._options import argument, check_archive, group, option, output, result
+from irtcat.cli._options import (
+    READING,
+    argument,
+    check_archive,
+    group,
+    option,
+    output,
+    result,
+)
 from irtcat.cli._output import SUMMARY_ROWS
 from irtcat.cli._session import warn
 
@@ -21,6 +32,20 @@ EXAMPLE = (
 )
 SHOWN = 5
 """Skipped files that are listed in warnings."""
+
+COUNTS = ("n_subjects", "n_items", "kind", "n_missing")
+
+BY_PATHS = {
+    "records": "Path of the records in JSON of another format, such as 'results[*]'.",
+    "subject": "Path of the subject in a record; $.PATH is one in the document.",
+    "item": "Path of the item in a record, such as vars.id.",
+    "response": "Path of the response in a record.",
+    "trial": "Path of the number of the trial, if there are several; or @repeat.",
+}
+"""The options of reading that say where JSON of another format has what."""
+
+OF_LOGS = ("tasks", "metric", "filter", "scorer", "num_fewshot", "runs", "incomplete", "mismatch",
+           "log_format", "unscored", "ranges", "lower_is_better", "graded", "report")  # fmt: skip
 
 
 @command_of(
@@ -56,21 +81,37 @@ SHOWN = 5
                help="Keep whole scores of a range as categories; by default those of judges from "
                "1 to 10 (MT-bench, WildBench)."),
     ),
+    *(replace(row, group="Other JSON, by paths", help=BY_PATHS[row.name])
+      for row in READING if row.name in BY_PATHS),
     result("responses.npz", writes=check_archive, help="Save the responses here (.npz)."),
     output("report", help="Write a table of all files and why some are unused (CSV)."),
     compiles=False,
 )  # fmt: skip
 def command(o: Options) -> Output:
     """Read logs of evaluation harnesses into one response file."""
+    if o.records is not None:
+        return _by_paths(o)
     logs = o.call(max_bytes=_input.max_bytes())
     responses = logs.responses
     o.write("out", responses, "responses")
     o.write("report", logs.report.to_frame(), "report")
     document = {"out": o.out, "report": o.report}
-    document |= {n: getattr(responses, n) for n in ("n_subjects", "n_items", "kind", "n_missing")}
+    document |= {n: getattr(responses, n) for n in COUNTS}
     document |= logs.report.to_dict()
     text = [] if o.for_programs else _text(logs)
     return Output(document, text, table=_by_task(logs), next=fit_words(responses, o.out))
+
+
+def _by_paths(o: Options) -> Output:
+    """The responses in JSON of another format."""
+    if given := next((name for name in OF_LOGS if o.is_given(name)), None):
+        raise typer.BadParameter("not with --records.", param_hint=o.label(given))
+    responses = _input.read(str(o.logs), **{name: getattr(o, name) for name in BY_PATHS})
+    o.write("out", responses, "responses")
+    document = {"out": o.out} | {n: getattr(responses, n) for n in COUNTS}
+    table = responses.summary().to_frame()
+    text = [str(responses.summary())]
+    return Output(document, text, table=table, next=fit_words(responses, o.out))
 
 
 def _by_task(logs: "Logs") -> "pd.DataFrame":

@@ -67,6 +67,13 @@ def test_promptfoo_on_the_command_line_and_in_python(tmp_path):
     words = [f"--{name}={value}" for name, value in options.items()]
     printed = CliRunner().invoke(app, ["describe", str(path), *words, "--response=score", "--json"])
     assert json.loads(printed.stdout)["mean"] == pytest.approx(right / 14)
+    out = tmp_path / "out.npz"
+    CliRunner().invoke(app, ["import", str(path), *words, "--response=score", "--out", str(out)])
+    assert irtcat.read_responses(out) == responses
+    refused = CliRunner().invoke(app, ["import", str(path), *words, "--metric", "acc"])
+    assert refused.exit_code == 2
+    assert "--metric" in refused.output
+    assert "not with --records" in refused.output
 
 
 def test_paths_from_the_document_share_the_stars_of_the_records(tmp_path):

@@ -329,8 +329,8 @@ def _failure(
         return f"{root}: no log can be used. {reasons}{more}"
     advice = " ".join(notes) or "Run lm-eval with --log_samples, or give Inspect's log folder."
     if root.is_file():
-        known = "every command reads it, and other JSON with --records (in Python records=)"
-        advice = f"A table of responses needs no import: {known}. {advice}"
+        other = "Name the path of the records of other JSON with records="
+        advice = f"A table of responses needs no import: every command reads it. {other}. {advice}"
     return f"{root}: expected logs of one of {', '.join(LOG_FORMATS)}. Got none. {advice}"
 
 
