@@ -104,6 +104,10 @@ class Options:
             for word in (row.label, _word(self.unread[row.name]))
         ]
 
+    def label(self, name: str) -> str:
+        """What messages call an option."""
+        return self._command.options[name].label
+
     def is_given(self, name: str) -> bool:
         """Whether an option has another value than its default."""
         return bool(self.unread[name] != self._command.options[name].default)

@@ -1,11 +1,14 @@
 """``irtcat import``."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of, fit_words
-from irtcat.cli._options import argument, check_archive, group, option, output
+from irtcat.cli._options import READING, argument, check_archive, group, option, output
 from irtcat.cli._output import SUMMARY_ROWS
 from irtcat.cli._session import warn
 
@@ -22,6 +25,20 @@ EXAMPLE = (
 LOGS, PARAMETERS = "irtcat.io.read_logs", "irtcat.io.read_parameters"
 SHOWN = 5
 """Skipped files that are listed in warnings."""
+
+COUNTS = ("n_subjects", "n_items", "kind", "n_missing")
+
+BY_PATHS = {
+    "records": "Path of the records in JSON of another format, such as 'results[*]'.",
+    "subject": "Path of the subject in a record; $.PATH is one in the document.",
+    "item": "Path of the item in a record, such as vars.id.",
+    "response": "Path of the response in a record.",
+    "trial": "Path of the number of the trial, if there are several; or @repeat.",
+}
+"""The options of reading that say where JSON of another format has what."""
+
+OF_LOGS = ("tasks", "metric", "filter", "scorer", "num_fewshot", "runs", "incomplete", "mismatch",
+           "log_format", "unscored", "ranges", "lower_is_better", "graded", "report")  # fmt: skip
 
 
 @command_of(
@@ -75,6 +92,8 @@ SHOWN = 5
                help="What columns hold, such as slope=HEADER,difficulty=HEADER; a wrong name lists "
                "all that they may hold."),
     ),
+    *(replace(row, group="Other JSON, by paths", help=BY_PATHS[row.name])
+      for row in READING if row.name in BY_PATHS),
     output("out", "--out", "-o", writes=check_archive,
            help="Save the responses or the bank here (.npz); by default responses.npz or "
            "bank.npz."),
@@ -83,16 +102,18 @@ SHOWN = 5
 )  # fmt: skip
 def command(o: Options) -> Output:
     """Read logs of evaluation harnesses into one response file, or item parameters into a bank."""
-    if _are_parameters(o):
+    if o.records is None and _are_parameters(o):
         return _parameters(o)
     if o.out is None and not o.for_programs:
         o.use_file("out", "responses.npz")
+    if o.records is not None:
+        return _by_paths(o)
     logs = o.call(max_bytes=_input.max_bytes())
     responses = logs.responses
     o.write("out", responses, "responses")
     o.write("report", logs.report.to_frame(), "report")
     document = {"out": o.out, "report": o.report}
-    document |= {n: getattr(responses, n) for n in ("n_subjects", "n_items", "kind", "n_missing")}
+    document |= {n: getattr(responses, n) for n in COUNTS}
     document |= logs.report.to_dict()
     text = [] if o.for_programs else _text(logs)
     return Output(document, text, table=_by_task(logs), next=fit_words(responses, o.out))
@@ -146,6 +167,20 @@ def _parameters(o: Options) -> Output:
         text.append(f"Slopes are those of the file times D = {read['scaling']:g}.")
     table = Table(shown, decimals=3, rows=SUMMARY_ROWS)
     return Output(document, [*text, table], table=shown, next=("describe", o.out or "bank.npz"))
+
+
+def _by_paths(o: Options) -> Output:
+    """The responses in JSON of another format."""
+    rows = [row for row in o._command.options.values() if o.is_given(row.name)]
+    other = [row for row in rows if row.name in OF_LOGS or row.source == PARAMETERS]
+    if other:
+        raise typer.BadParameter("not with --records.", param_hint=other[0].label)
+    responses = _input.read(str(o.logs), **{name: getattr(o, name) for name in BY_PATHS})
+    o.write("out", responses, "responses")
+    document = {"out": o.out} | {n: getattr(responses, n) for n in COUNTS}
+    table = responses.summary().to_frame()
+    text = [str(responses.summary())]
+    return Output(document, text, table=table, next=fit_words(responses, o.out))
 
 
 def _by_task(logs: "Logs") -> "pd.DataFrame":

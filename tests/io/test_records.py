@@ -67,6 +67,13 @@ def test_promptfoo_on_the_command_line_and_in_python(tmp_path):
     words = [f"--{name}={value}" for name, value in options.items()]
     printed = CliRunner().invoke(app, ["describe", str(path), *words, "--response=score", "--json"])
     assert json.loads(printed.stdout)["mean"] == pytest.approx(right / 14)
+    out = tmp_path / "out.npz"
+    CliRunner().invoke(app, ["import", str(path), *words, "--response=score", "--out", str(out)])
+    assert irtcat.read_responses(out) == responses
+    refused = CliRunner().invoke(app, ["import", str(path), *words, "--metric", "acc"])
+    assert refused.exit_code == 2
+    assert "--metric" in refused.output
+    assert "not with --records" in refused.output
 
 
 def test_paths_from_the_document_share_the_stars_of_the_records(tmp_path):
@@ -119,6 +126,24 @@ def test_lines_with_usual_names_trials_and_records_without_a_response(tmp_path):
     assert "record 5" in str(caught[0].message)
     assert np.isnan(responses.trial_values).sum() == 1
     assert np.nansum(responses.trial_values) == sum(line.get("correct", 0) for line in lines)
+
+
+def test_a_run_of_agents_with_trials(tmp_path):
+    simulations = [
+        {"id": f"{task}{trial}", "task_id": str(task), "trial": trial, "messages": [],
+         "reward_info": {"reward": float((task + trial) % 2)}}
+        for task in range(3)
+        for trial in range(4)
+    ]  # fmt: skip
+    document = {"info": {"agent_info": {"llm": "org/m"}}, "simulations": simulations}
+    path = write(tmp_path / "run.json", document)
+    responses = irtcat.read_responses(
+        path, records="simulations", subject="$.info.agent_info.llm", item="task_id",
+        response="reward_info.reward",
+    )  # fmt: skip
+    assert responses.trial_values.shape == (1, 3, 4)
+    assert responses.trial_values.sum() == path.read_text().count('"reward": 1.0')
+    assert responses.subject_ids.tolist() == ["org/m"]
 
 
 def test_repeats_without_numbers_are_trials_in_their_order(tmp_path):

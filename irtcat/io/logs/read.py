@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -258,30 +258,30 @@ def _complete_lists(runs: list[Run]) -> list[str]:
     for run in runs:
         groups.setdefault(group_name(run), []).append(run)
     for name, group in groups.items():
-        if not any(run.lists_right_only for run in group):
+        lists = [run for run in group if run.lists_right_only]
+        if not lists:
             continue
-        columns = {column for run in group for column in run.columns}
-        named = np.unique([at for run in group for a in run.columns.values() for at in a.items])
-        added = 0
-        for run in (run for run in group if run.lists_right_only):
-            for column in columns:
-                known = run.columns[column]
-                items = np.setdiff1d(named, known.items).astype(np.int32)
-                values = np.concatenate([known.values, np.zeros(len(items))])
-                added += len(items)
-                run.columns[column] = Answers(
-                    np.concatenate([known.items, items]), values, np.zeros(len(values), np.int32)
-                )
-        right = all((a.values == 1).all() for run in group for a in run.columns.values())
-        if right and not added:
+        named = np.unique(np.concatenate([a.items for run in group for a in run.columns.values()]))
+        for run in lists:
+            for column, answers in run.columns.items():
+                run.columns[column] = _with_others_wrong(answers, named)
+        if all((answers.values == 1).all() for run in group for answers in run.columns.values()):
             advice = "Give the lists of several runs, or reports with the others too"
             raise InputError(f"{group[0].file}: only resolved items are listed. {advice}.")
-        n = f"{len(named)} items"
         notes.append(
-            f"{name}: the logs list resolved items. The others of the {n} that some log names "
-            "count as wrong; items that no log names are not there, so that all means are of these."
+            f"{name}: the logs list resolved items. The others of the {len(named)} items that some "
+            "log names count as wrong; items that no log names are not there, so that all means "
+            "are of these."
         )
     return notes
+
+
+def _with_others_wrong(answers: Answers, named: np.ndarray) -> Answers:
+    """The answers, with 0 for each other item that is named."""
+    others = np.setdiff1d(named, answers.items).astype(np.int32)
+    values = np.concatenate([answers.values, np.zeros(len(others))])
+    items = np.concatenate([answers.items, others])
+    return replace(answers, items=items, values=values, trials=np.zeros(len(items), np.int32))
 
 
 def _lacking(
@@ -329,8 +329,8 @@ def _failure(
         return f"{root}: no log can be used. {reasons}{more}"
     advice = " ".join(notes) or "Run lm-eval with --log_samples, or give Inspect's log folder."
     if root.is_file():
-        known = "every command reads it, and other JSON with --records (in Python records=)"
-        advice = f"A table of responses needs no import: {known}. {advice}"
+        other = "Name the path of the records of other JSON with records="
+        advice = f"A table of responses needs no import: every command reads it. {other}. {advice}"
     return f"{root}: expected logs of one of {', '.join(LOG_FORMATS)}. Got none. {advice}"
 
 
