@@ -127,17 +127,10 @@ def show(table: Table) -> list[str]:
 
     Columns without values are omitted. On a terminal that is too narrow texts are shortened, then
     the last columns are left out, but not the flags. The first column, which names the row, stays
-    whole: it is what other commands take.
+    whole: it is what other commands take. In a pipe or a file nothing is cut, and tabs separate the
+    columns.
     """
-    from rich.console import Console
-
     terminal = to_terminal()
-    console = Console(
-        file=sys.stdout, markup=False, highlight=False, emoji=False,
-        color_system="auto" if _has_style(sys.stdout) else None,
-    )  # fmt: skip
-    # A pipe has no width: nothing is cut there.
-    console.width = max(console.width, NARROWEST) if terminal else 9999
     full = _with_index(table.frame)
     rows = table.rows or (ROWS_ON_SCREEN if terminal else len(full))
     shown = full.head(rows)
@@ -146,11 +139,10 @@ def show(table: Table) -> list[str]:
     if len(full) > 1 and list(counts.values()) == [len(full)]:
         del columns[FLAGS]  # the count says it
     flags = columns.get(FLAGS)
-    left_out = _fit(columns, console.width) if terminal else []
     if table.title:
         say()
         say(table.title, bold=True)
-    console.print(_printable(columns))
+    left_out = _print_fitted(columns) if terminal else _print_separated(columns)
     if len(shown) < len(full):
         say(f"... and {len(full) - len(shown)} more rows", dim=True)
     if left_out:
@@ -160,6 +152,27 @@ def show(table: Table) -> list[str]:
         for flag, count in counts.most_common():
             say(f"Flagged {flag!r}: {count} of {len(full)}")
     return _legend(columns, shown)
+
+
+def _print_fitted(columns: dict[str, list[str]]) -> list[str]:
+    """Print columns as wide as the terminal; return the names of those that do not fit."""
+    from rich.console import Console
+
+    console = Console(
+        file=sys.stdout, markup=False, highlight=False, emoji=False,
+        color_system="auto" if _has_style(sys.stdout) else None,
+    )  # fmt: skip
+    console.width = max(console.width, NARROWEST)
+    left_out = _fit(columns, console.width)
+    console.print(_printable(columns))
+    return left_out
+
+
+def _print_separated(columns: dict[str, list[str]]) -> list[str]:
+    """Print columns with tabs between them; all fit."""
+    for row in zip(*columns.values(), strict=True):
+        print("\t".join(row))  # cells have no control characters
+    return []
 
 
 def _with_values(table: Table, shown: "pd.DataFrame") -> dict[str, list[str]]:

@@ -80,6 +80,8 @@ def score_distribution(scores: pd.Series, cuts: Mapping[str, float] | None = Non
     axes = figure.subplots()
     bins = min(max(round(2 * np.sqrt(len(values))), 5), 40)
     axes.hist(values, bins=bins, color=COLOURS[0], edgecolor="white")
+    if cuts:
+        axes.margins(y=0.35)  # names of levels stand above the bars
     for label, score in (cuts or {}).items():
         axes.axvline(score, color="#333333", linewidth=1, linestyle="--")
         axes.annotate(

@@ -64,8 +64,10 @@ def test_a_table_fits_the_terminal(printed, width):
 def test_a_pipe_has_everything(printed):
     lines, _ = printed(io.StringIO(), Table(WIDE))
     assert len(lines) == N + 1
-    assert "column 8" in lines[0]
-    assert WIDE.index[3] in lines[4]
+    cells = [line.split("\t") for line in lines]
+    assert {len(row) for row in cells} == {1 + WIDE.shape[1]}
+    assert cells[0][-2:] == ["column 8", "flag"]
+    assert cells[4][0] == WIDE.index[3]
 
 
 def test_difficulties_out_of_range_are_not_numbers(printed):
@@ -81,9 +83,8 @@ def test_difficulties_out_of_range_are_not_numbers(printed):
 def test_values_a_person_can_read(printed):
     frame = pd.DataFrame({"score": [0.5, np.nan], "outlier": [True, False], "n_items": [3, 4]})
     lines, _ = printed(io.StringIO(), Table(frame, percent=("score",)))
-    assert lines[0].split() == ["score", "outlier", "items"]
-    assert lines[1].split() == ["50.0", "%", "yes", "3"]
-    assert lines[2].split() == ["no", "4"]
+    cells = [line.split("\t") for line in lines]
+    assert cells == [["score", "outlier", "items"], ["50.0 %", "yes", "3"], ["", "no", "4"]]
 
 
 def test_a_flag_of_all_rows_is_said_once(printed):

@@ -324,8 +324,7 @@ def _check_amount(rule: str, tau: Any, keep: Any, column: str | None) -> None:
         raise argument_error("tau", "None for a random sample", tau, "Pass keep instead.")
     if (tau is None) == (keep is None):
         raise InputError(
-            "Pass one of the arguments `tau`, `keep` and `between`. "
-            f"Got {'neither' if tau is None else 'both'}."
+            f"Pass one of `tau`, `keep` and `between`. Got {'neither' if tau is None else 'both'}."
         )
     if tau is not None:
         if not is_number(tau):
