@@ -15,7 +15,7 @@ from irtcat.diagnose.chi_square import Coded, chi_square_p, coded, curves, popul
 from irtcat.diagnose.estimated_parameters import free_of
 from irtcat.diagnose.pair_reference import pair_reference
 from irtcat.diagnose.residuals import abilities_of, blocks
-from irtcat.responses import Responses
+from irtcat.io.convert import ResponsesLike
 
 BLOCK_ROWS = 4096
 """Subjects per block, which limits memory."""
@@ -91,7 +91,7 @@ class _Tables(NamedTuple):
 
 def ld_statistics(
     bank: ItemBank,
-    responses: Responses | Any,
+    responses: ResponsesLike,
     estimated: str = "auto",
     *,
     groups: Any = None,
@@ -262,7 +262,7 @@ def _correlations(counts: FloatArray, n: FloatArray) -> tuple[FloatArray, np.nda
 
 def q3(
     bank: ItemBank,
-    responses: Responses | Any,
+    responses: ResponsesLike,
     method: str = "eap",
     abilities: Any = None,
     *,

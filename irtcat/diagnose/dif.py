@@ -29,7 +29,7 @@ from irtcat.diagnose.group_versions import (
 )
 from irtcat.fitting import EM
 from irtcat.fitting.problem.groups import check_groups
-from irtcat.io.convert import as_responses_like
+from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.responses import Responses
 
 SIZES = ((0.1, "large"), (0.05, "moderate"), (0.0, "negligible"))
@@ -164,7 +164,7 @@ def _purified(plan: _Plan, rounds: int) -> tuple[pd.DataFrame, frozenset[int], i
 
 @with_progress("Testing items", counted("items"))
 def find_dif(
-    responses: Responses | Any,
+    responses: ResponsesLike,
     groups: Any,
     model: str = "2pl",
     *,

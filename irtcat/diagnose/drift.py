@@ -23,7 +23,7 @@ from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.agreement.corrections import CORRECTIONS, adjust
 from irtcat.bank import BankLike, ItemBank, as_bank, one_ability
-from irtcat.io.convert import as_responses_like
+from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.models import ItemModel, expected_responses, response_variances
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
@@ -87,7 +87,7 @@ class Drift:
 
 def find_drift(
     bank: BankLike,
-    responses: Responses | Any,
+    responses: ResponsesLike,
     dates: Any,
     item_dates: Any = None,
     *,

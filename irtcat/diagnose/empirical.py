@@ -17,7 +17,7 @@ from irtcat.bank import ItemBank, one_ability
 from irtcat.diagnose.ability_groups import ability_groups
 from irtcat.diagnose.chi_square import Coded, coded, curves
 from irtcat.diagnose.residuals import abilities_of
-from irtcat.responses import Responses
+from irtcat.io.convert import ResponsesLike
 
 SMOOTHERS = ("binned", "kernel", "spline")
 COLUMNS = ["item", "category", "theta", "n", "observed", "lower", "upper", "expected"]
@@ -30,7 +30,7 @@ MIN_WEIGHT = 2.0
 
 def empirical_curves(
     bank: ItemBank,
-    responses: Responses | Any,
+    responses: ResponsesLike,
     items: Any = None,
     smoother: str = "binned",
     n_points: int = 10,

@@ -11,14 +11,14 @@ from irtcat.diagnose.ability_groups import GroupedCells, grouped_cells
 from irtcat.diagnose.chi_square import Coded, chi_square_p, coded, item_index, rmsea
 from irtcat.diagnose.estimated_parameters import free_of
 from irtcat.diagnose.residuals import abilities_of
-from irtcat.responses import Responses
+from irtcat.io.convert import ResponsesLike
 
 CENTERS = ("mean", "median")
 
 
 def grouped_fit(
     bank: ItemBank,
-    responses: Responses | Any,
+    responses: ResponsesLike,
     n_groups: int = 10,
     center: str = "mean",
     min_expected: float = 2.0,
@@ -100,7 +100,7 @@ def grouped_fit(
 
 def grouped_fit_table(
     bank: ItemBank,
-    responses: Responses | Any,
+    responses: ResponsesLike,
     n_groups: int = 10,
     center: str = "mean",
     min_expected: float = 2.0,
@@ -150,7 +150,7 @@ def grouped_fit_table(
 
 def _grouped(
     bank: ItemBank,
-    responses: Responses | Any,
+    responses: ResponsesLike,
     n_groups: int,
     center: str,
     min_expected: float,

@@ -39,8 +39,8 @@ from irtcat.diagnose.score_tables import (
     score_information,
     score_tables,
 )
+from irtcat.io.convert import ResponsesLike
 from irtcat.models import field_columns
-from irtcat.responses import Responses
 from irtcat.scoring import METHODS, score, warn_of_mixture
 
 PRIOR_BOUND = ("logit_upper", "logit_feasibility")
@@ -53,7 +53,7 @@ The answers of few subjects are informative of them. In 40 simulated data sets (
 
 def s_x2(
     bank: ItemBank,
-    responses: Responses | Any,
+    responses: ResponsesLike,
     min_expected: float = 1.0,
     estimated: str = "auto",
     *,
@@ -175,7 +175,7 @@ def _item_tests(data: Coded, tables: list[ScoreTable | None], df: FloatArray) ->
 
 def s_x2_table(
     bank: ItemBank,
-    responses: Responses | Any,
+    responses: ResponsesLike,
     min_expected: float | None = 1.0,
     *,
     mismatch: str = "refuse",
@@ -263,7 +263,7 @@ def _test_table(
 
 def infit_outfit(
     bank: ItemBank,
-    responses: Responses | Any,
+    responses: ResponsesLike,
     method: str = "eap",
     abilities: Any = None,
     estimated: str = "auto",
@@ -344,7 +344,7 @@ def infit_outfit(
 
 def item_fit(
     bank: ItemBank,
-    responses: Responses | Any,
+    responses: ResponsesLike,
     method: str = "eap",
     abilities: Any = None,
     min_expected: float = 1.0,

@@ -34,7 +34,7 @@ from irtcat.diagnose.chi_square import (
     rmsea,
 )
 from irtcat.diagnose.estimated_parameters import Free, free_of
-from irtcat.responses import Responses
+from irtcat.io.convert import ResponsesLike
 
 KINDS = ("auto", "M2", "C2")
 MISSING = ("complete", "pairwise")
@@ -115,7 +115,7 @@ class ModelFit:
 
 def model_fit(
     bank: ItemBank,
-    responses: Responses | Any,
+    responses: ResponsesLike,
     kind: str = "auto",
     level: float = 0.9,
     estimated: str = "auto",

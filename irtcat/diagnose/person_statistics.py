@@ -27,8 +27,8 @@ from irtcat.diagnose.residuals import (
     scored,
     sums,
 )
+from irtcat.io.convert import ResponsesLike
 from irtcat.models import ItemModel
-from irtcat.responses import Responses
 from irtcat.scoring import METHODS, Ability, warn_of_mixture
 
 CORRECTED = ("ml", "wle", "map")
@@ -46,7 +46,7 @@ MIN_VARIANCE = 1e-10
 
 def person_fit(
     bank: ItemBank,
-    responses: Responses | Any,
+    responses: ResponsesLike,
     method: str = "map",
     abilities: Any = None,
     min_items: int = MIN_ITEMS,

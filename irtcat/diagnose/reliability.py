@@ -10,9 +10,8 @@ from irtcat._common.types import FloatArray, IntArray
 from irtcat.bank import ItemBank, fisher_information, one_ability
 from irtcat.bank.bank import is_bifactor
 from irtcat.diagnose.chi_square import curves, population_nodes
-from irtcat.io.convert import as_responses_like
+from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.models import measured, take
-from irtcat.responses import Responses
 from irtcat.scoring import Ability
 
 MISSING = ("listwise", "pairwise")
@@ -109,7 +108,7 @@ def empirical_reliability(abilities: Ability) -> float | FloatArray:
 
 
 def coefficient_alpha(
-    responses: Responses | Any, missing: str = "listwise", standardised: bool = False
+    responses: ResponsesLike, missing: str = "listwise", standardised: bool = False
 ) -> float:
     """Cronbach's alpha of the sum score.
 
@@ -185,7 +184,7 @@ def _checked(responses: Any, missing: str) -> FloatArray:
     return np.asarray(responses.to_numpy())
 
 
-def item_analysis(responses: Responses | Any, missing: str = "listwise") -> pd.DataFrame:
+def item_analysis(responses: ResponsesLike, missing: str = "listwise") -> pd.DataFrame:
     """Contribution of each item to the sum score: mean, item-rest correlation, alpha without it.
 
     The item-rest correlation is that of the item with the sum of the others,

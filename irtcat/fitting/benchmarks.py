@@ -35,7 +35,7 @@ from irtcat.bank import ItemBank, Population
 from irtcat.fitting.calibrate import fit
 from irtcat.fitting.result import Fit
 from irtcat.fitting.specification import Progress
-from irtcat.io.convert import as_responses_like
+from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.models import MODELS, Design, column_names, design_of, parameter_matrix, unpack
 from irtcat.responses import Responses
 from irtcat.scoring import score
@@ -122,7 +122,7 @@ class BenchmarkFit:
 
 
 def fit_benchmarks(
-    responses: Any,
+    responses: ResponsesLike,
     benchmarks: Any = "benchmark",
     model: str = "2pl",
     *,

@@ -38,7 +38,7 @@ from irtcat.fitting.solvers import EM, VI, Joint, Solver, solver_of
 from irtcat.fitting.specification import Specification
 from irtcat.fitting.unidimensional import fit_em
 from irtcat.fitting.vi.variational import fit_vi
-from irtcat.io.convert import as_responses_like
+from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.io.source import ResponseSource, as_source
 from irtcat.latent import density_of
 from irtcat.models import (
@@ -257,7 +257,7 @@ def _features(
 @documented(MODELS)
 @with_progress("Fitting", FitProgress)
 def fit(
-    responses: Responses | ResponseSource | Any,
+    responses: ResponsesLike,
     model: str | Mapping[Any, Any] | Sequence[str] = "2pl",
     solver: Solver | str = "em",
     *,

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from irtcat._common.lazy import lazy_names
 from irtcat._files.csv import csv_escape
-from irtcat.io.convert import as_responses
+from irtcat.io.convert import ResponsesLike, as_responses
 from irtcat.io.every_eval_ever_out import write_every_eval_ever
 from irtcat.io.files import FORMATS, read_responses
 from irtcat.io.logs import LOG_FORMATS, ImportReport, LogFormat, Logs, read_logs
@@ -25,6 +25,7 @@ __all__ = [
     "LogFormat",
     "Logs",
     "ResponseSource",
+    "ResponsesLike",
     "as_responses",
     "csv_escape",
     "open_source",

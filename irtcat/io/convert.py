@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -38,6 +38,11 @@ from irtcat.responses._table import (
 )
 from irtcat.responses._words import declared_codes, missing_texts
 
+ResponsesLike: TypeAlias = Any
+"""What `irtcat.as_responses` takes: `Responses`, arrays and matrices, data frames of pandas, polars
+or Arrow, data sets of Hugging Face, mappings and lists, and paths of files and folders. Python has
+no type for all of these."""
+
 ARGUMENTS = (
     "duplicates|codes|missing|key|format|subject|item|response|trial|ignore|subject_columns|facets"
 )
@@ -48,7 +53,7 @@ KINDS = (
 
 
 def as_responses(
-    data: Any,
+    data: ResponsesLike,
     *,
     subject: str = "subject",
     item: str = "item",

@@ -12,7 +12,7 @@ from scipy.special import ndtr, ndtri, stdtr
 from irtcat._common.checks import argument_error, check_choice, check_count, check_interval
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.agreement import benjamini_hochberg, holm
-from irtcat.io.convert import as_responses_like
+from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.leaderboard.comparison import MIN_CLUSTERS, cluster_labels, t_quantile
 from irtcat.prediction.clustered import mean_variance, total_of
 from irtcat.prediction.estimands import ESTIMANDS
@@ -131,7 +131,7 @@ class Spread(NamedTuple):
 
 
 def groups(
-    responses: Any,
+    responses: ResponsesLike,
     *,
     estimand: str = "model",
     adjust: str = "max-t",

@@ -21,6 +21,7 @@ from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.fitting import EM, fit
 from irtcat.io import as_responses
+from irtcat.io.convert import ResponsesLike
 from irtcat.leaderboard.board import Leaderboard, Run
 from irtcat.leaderboard.metrics import METRICS, compare_scores
 from irtcat.leaderboard.splits import LEAVE_OUT, left_out_groups, split_subjects
@@ -111,7 +112,7 @@ class _HoldOuts:
 
 @with_progress("Evaluating")
 def evaluate(
-    responses: Responses | Any,
+    responses: ResponsesLike,
     strategies: Sequence[str] | str | None = None,
     n_items: Sequence[int] = (10, 30, 60, 100),
     split: str = "random",

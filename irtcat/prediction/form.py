@@ -27,7 +27,7 @@ from irtcat._files.formats import FileFormat
 from irtcat._files.json import json_hash, json_value, write_json
 from irtcat._files.reading import MOST_BYTES, parse_json, read_bytes
 from irtcat.bank import Population
-from irtcat.io.convert import as_responses_like
+from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.prediction.answers import align, as_prediction, within_possible
 from irtcat.prediction.equating import GRID, Equating
 from irtcat.prediction.estimands import ESTIMANDS, RunNoise, noise_halves, wilson_halves
@@ -181,7 +181,7 @@ class ShortForm:
 
     def predict(
         self,
-        responses: Any,
+        responses: ResponsesLike,
         *,
         expect: str | None = None,
         level: float = 0.95,

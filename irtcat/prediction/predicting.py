@@ -13,7 +13,7 @@ from irtcat._common.progress import Progress, ProgressOption, part_of, with_prog
 from irtcat._common.registry import Registry, documented
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import BankLike, ItemBank, as_bank
-from irtcat.io.convert import as_responses_like
+from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.prediction.answers import align, as_prediction, within_possible
 from irtcat.prediction.auto import predict_auto, predict_auto_pooled
 from irtcat.prediction.betting import Draw
@@ -147,9 +147,9 @@ ESTIMATORS: Registry[Estimator] = Registry(
 @documented(ESTIMATORS)
 @with_progress("Predicting full scores")
 def predict(
-    calibration: Any,
+    calibration: ResponsesLike,
     subset: "Subset | Sequence[str] | np.ndarray",
-    responses: Any,
+    responses: ResponsesLike,
     *,
     bank: BankLike | None = None,
     estimator: str = "auto",

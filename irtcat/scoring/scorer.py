@@ -13,7 +13,7 @@ from irtcat._common.precision import choose_precision, precision
 from irtcat._common.progress import Progress, ProgressOption, Steps, with_progress
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import ItemBank, Population, as_bank, one_ability
-from irtcat.io.convert import as_responses_like
+from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.io.source import ResponseSource, chunks
 from irtcat.latent import cells_of, log_likelihoods
 from irtcat.models import in_precision, item_categories
@@ -336,7 +336,7 @@ METHODS: dict[str, Callable[[_Task], _Estimate]] = {
 @with_progress("Scoring")
 def score(
     bank: ItemBank | Any,
-    responses: Responses | ResponseSource | Any,
+    responses: ResponsesLike,
     method: str = "eap",
     *,
     prior: Any = None,

@@ -10,7 +10,7 @@ from irtcat._common.progress import ProgressOption, with_progress
 from irtcat._common.registry import Registry, documented
 from irtcat._common.types import FloatArray
 from irtcat.bank import BankLike, ItemBank, as_bank
-from irtcat.io.convert import as_responses_like
+from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 from irtcat.selection.balanced import choose_balanced
@@ -149,7 +149,7 @@ def select(
     n_items: int,
     *,
     strategy: str | None = None,
-    calibration: Any = None,
+    calibration: ResponsesLike | None = None,
     expect: str | None = None,
     seed: int = 0,
     theta: float | None = None,

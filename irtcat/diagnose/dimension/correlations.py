@@ -9,7 +9,7 @@ import pandas as pd
 from irtcat._common.checks import InputError, argument_error, check_choice, shorten
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.diagnose.dimension.tetrachoric import PairCorrelations, correlate_tables, pair_tables
-from irtcat.io.convert import as_responses_like
+from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.responses import Responses
 
 KINDS = ("auto", "tetrachoric", "polychoric", "pearson")
@@ -173,7 +173,7 @@ def _complete(matrix: FloatArray, ids: np.ndarray) -> tuple[np.ndarray, dict[str
 
 
 def correlations(
-    responses: Responses | Any, kind: str = "auto", *, correction: float = 0.5, smooth: bool = True
+    responses: ResponsesLike, kind: str = "auto", *, correction: float = 0.5, smooth: bool = True
 ) -> Correlations:
     """Correlations of all pairs of items.
 

@@ -2,7 +2,6 @@
 
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +17,7 @@ from irtcat.diagnose.dimension.correlations import (
     correlations,
     square,
 )
-from irtcat.responses import Responses
+from irtcat.io.convert import ResponsesLike
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +66,7 @@ def _shuffled(codes: np.ndarray, missing: np.ndarray, rng: np.random.Generator) 
 
 @with_progress("Parallel analysis", counted("data sets"))
 def parallel_analysis(
-    responses: Responses | Any,
+    responses: ResponsesLike,
     *,
     kind: str = "auto",
     n: int = 50,

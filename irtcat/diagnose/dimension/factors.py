@@ -14,7 +14,7 @@ from irtcat.bank.rotation import LOGISTIC_SCALE, rotated_bank, rotation_of
 from irtcat.diagnose.dimension.correlations import correlations
 from irtcat.diagnose.dimension.minres import minres
 from irtcat.fitting import EM, Fit, fit
-from irtcat.io.convert import as_responses_like
+from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.responses import Responses
 
 METHODS = ("minres", "mml")
@@ -22,7 +22,7 @@ ROTATIONS = ("none", "varimax", "quartimax", "oblimin", "promax", "target")
 
 
 def compare_factors(
-    responses: Responses | Any, most: int = 2, *, guessing: bool = False, **options: Any
+    responses: ResponsesLike, most: int = 2, *, guessing: bool = False, **options: Any
 ) -> pd.DataFrame:
     """Fit and compare exploratory models of 1, 2, ... dimensions.
 
@@ -148,7 +148,7 @@ class Factors:
 
 
 def factors(
-    responses: Responses | Any,
+    responses: ResponsesLike,
     n_factors: int,
     rotation: str = "oblimin",
     *,

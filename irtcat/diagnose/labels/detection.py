@@ -38,7 +38,7 @@ from irtcat.diagnose.labels.orders import (
 from irtcat.diagnose.labels.plants import Planted
 from irtcat.diagnose.labels.predictions import Predictions, is_crowd, read_crowd
 from irtcat.fitting.em.priors import FEW_RESPONSES
-from irtcat.io.convert import as_responses_like
+from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 from irtcat.scoring import Ability
@@ -133,7 +133,7 @@ class LabelRanking:
 
 @with_progress("Ranking labels")
 def rank(
-    responses: Responses | Any,
+    responses: ResponsesLike,
     bank: ItemBank | None = None,
     *,
     prior: tuple[float, float] = (0.05, 0.05),
