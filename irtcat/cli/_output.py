@@ -194,7 +194,7 @@ def _printable(columns: dict[str, list[str]]) -> Any:
     from rich.table import Table as RichTable
 
     out = RichTable(box=None, pad_edge=False, show_edge=False)
-    first = next(iter(columns))
+    first = next(iter(columns), None)
     for name, (heading, *cells) in columns.items():
         numeric = all(map(NUMBER.fullmatch, cells))
         style = "yellow" if name in (FLAGS, "reasons") else None

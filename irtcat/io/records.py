@@ -397,8 +397,8 @@ def _column(name: str, found: list[_Record], role: str, path: str, steps: Steps)
 def unknown_json(path: Path, max_bytes: int) -> str:
     """What a JSON file of no known format holds, and how to read it; "" for any other file.
 
-    Lists of records without lists and objects in them are tables, and damaged lines are left to
-    their reader.
+    Lists of records are tables if they have no lists and objects in them, or the usual columns, and
+    damaged lines are left to their reader.
     """
     try:
         document = load_document(path, max_bytes)
@@ -407,7 +407,11 @@ def unknown_json(path: Path, max_bytes: int) -> str:
     first = document[0] if isinstance(document, list) and document else document
     if not isinstance(first, dict):
         return ""
-    if isinstance(document, list) and len(_scalar_keys(first)) == len(first):
+    names = {normalized(key) for key in first}
+    is_table = len(_scalar_keys(first)) == len(first) or all(
+        names & set(USUAL[role]) for role in ("subject", "item", "response")
+    )
+    if isinstance(document, list) and is_table:
         return ""
     lists = list(_lists(document, ()))
     lists.sort(key=lambda entry: -entry[1])

@@ -48,7 +48,7 @@ def test_five_commands_lead_from_logs_to_a_report():
         members = [name for name in archive.getnames() if name.startswith("lm_eval")]
         archive.extractall(".", members=map(archive.getmember, members), filter="data")
     told = run_ok("import", "lm_eval")
-    assert re.search(r"^simorg/sim-5 +70.8 % +120$", told, re.M)
+    assert re.search(r"^simorg/sim-5\t70.8 %\t120$", told, re.M)
     assert told.index("simorg/sim-5") < told.index("simorg/sim-0")
     assert next_command(told) == ["fit", "responses.npz"]
     told = run_ok(*next_command(told))
@@ -58,12 +58,12 @@ def test_five_commands_lead_from_logs_to_a_report():
     assert next_command(told) == after
     told = run_ok(*next_command(told))
     assert "60 of 120 items by balanced, the hardest first" in told
-    assert re.search(r"^80-100 % +19 +\d+$", told, re.M)
+    assert re.search(r"^80-100 %\t19\t\d+$", told, re.M)
     after = ["predict", "responses.npz", "items.csv", "NEW"]
     assert next_command(told) == after
     told = run_ok(*after[:-1], "responses.npz")
     assert "Best is simorg/sim-5" in told
-    assert re.search(r"^simorg/sim-5 +1 +\d+\.\d %", told, re.M)
+    assert re.search(r"^simorg/sim-5\t1\t\d+\.\d %", told, re.M)
     assert next_command(told) == ["report", "bank.npz", "predictions.csv"]
     told = run_ok(*next_command(told))
     assert "open it in a browser" in told
@@ -116,7 +116,7 @@ def test_rankings_are_sorted_and_files_are_not():
     told = run_ok("score", "bank.npz", LSAT7)
     assert "... and 990 more rows" in told
     assert pd.read_csv("scores.csv")["subject"].iloc[0] == "s1"
-    printed = [float(x) for x in re.findall(r"^s\d+ +(\S+)", told, re.M)]
+    printed = [float(x) for x in re.findall(r"^s\d+\t(\S+)", told, re.M)]
     assert len(printed) == 10
     assert printed == sorted(printed, reverse=True)
     assert next_command(told) == ["report", "bank.npz", "scores.csv"]

@@ -140,7 +140,7 @@ def test_tables_named_in_the_pages_exist():
 
 def test_the_gallery_has_every_figure():
     text = (DOCS / "gallery.md").read_text(encoding="utf-8")
-    helpers = {"check_figure_path", "check_figures", "save"}
+    helpers = {"can_draw", "check_figure_path", "check_figures", "save"}
     for name in set(irtcat.plot.__all__) - helpers:
         assert f"plot.{name}(" in text, name
 
@@ -150,4 +150,6 @@ def test_every_page_says_what_it_is_for():
     for path in DOCS.rglob("*.md"):
         text = path.read_text(encoding="utf-8")
         if "contributing" not in path.parts:
-            assert re.match(r"---\ndescription: .{20,160}\n---\n# ", text), path
+            assert re.match(r"---\ndescription: .{20,160}\n(hide:\n( +- \w+\n)+)?---\n# ", text), (
+                path
+            )

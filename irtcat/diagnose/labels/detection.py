@@ -426,15 +426,15 @@ def _read(
     planted: Planted | None,
 ) -> _Data:
     """Read and check what `rank` is passed."""
-    responses, predictions = source, None
+    responses, predictions = None, None
     if is_dynamics(source):
         if bank is not None or dynamics is not None or feasibility is not False:
             raise argument_error("responses", "answers, to pass more than dynamics", "dynamics")
-        responses, dynamics, ids = None, source, source.table.index.to_numpy()
-    elif is_crowd(source):
-        predictions, responses = read_crowd(source), source.responses()
-    if responses is not None:
-        responses = as_responses_like(responses, "responses", bank)
+        dynamics, ids = source, source.table.index.to_numpy()
+    else:
+        if is_crowd(source):
+            predictions, source = read_crowd(source), source.responses()
+        responses = as_responses_like(source, "responses", bank)
         _check_answers(responses)
         ids = responses.item_ids
     _check_prior(prior)

@@ -45,6 +45,8 @@ def drivers(monkeypatch):
             setattr(modules[parent], last, module)
         monkeypatch.setitem(sys.modules, name, module)
     names = [f"irtcat.training.drivers.{name}" for name in ("torch", "huggingface", "verl")]
+    for name in names:  # as other tests may have imported them
+        monkeypatch.delitem(sys.modules, name, raising=False)
     yield lambda name: importlib.import_module(f"irtcat.training.drivers.{name}")
     for name in names:
         sys.modules.pop(name, None)
