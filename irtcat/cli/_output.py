@@ -105,6 +105,26 @@ def emit_csv(frame: "pd.DataFrame") -> None:
     print(csv_bytes(frame).decode("utf-8"), end="")
 
 
+def with_texts(table: "pd.DataFrame", items: "pd.DataFrame", at: int = 2) -> "pd.DataFrame":
+    """On a terminal, a column with the texts of items whose ids are hashes.
+
+    Args:
+        table: a row for each item, by id.
+        items: metadata of the items.
+        at: position of the column.
+    """
+    from irtcat.report.names import MOST_LETTERS, are_hashes, texts_of
+
+    texts = texts_of(items) if to_terminal() and are_hashes(table.index) else None
+    if texts is None:
+        return table
+    lines = [" ".join(text.split()) for text in texts.reindex(table.index.astype(str)).fillna("")]
+    table = table.drop(columns="text", errors="ignore")
+    column = [_shortened(line, MOST_LETTERS) for line in lines]
+    table.insert(min(at, table.shape[1]), "text", column)
+    return table
+
+
 def figures(values: Mapping[str, Any]) -> "pd.DataFrame":
     """A table of figures by name, one a line, with what each means."""
     import pandas as pd

@@ -22,7 +22,7 @@ from irtcat.cli._options import (
     output,
     result,
 )
-from irtcat.cli._output import SUMMARY_ROWS, records
+from irtcat.cli._output import SUMMARY_ROWS, records, with_texts
 from irtcat.cli._session import warn
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def command(o: Options) -> Output:
         severities = fitted.severities().reset_index()
         document["severities"] = records(severities)
         text.append(Table(severities, "Severities", decimals=2, rows=SUMMARY_ROWS))
-    text += _tables(items)
+    text += _tables(items, fitted.bank.items)
     n_items = default_n_items(len(items))
     after: tuple[Any, ...] = ("select", o.out, "-k", n_items)
     if not fitted.facets:  # the file's items are not those of the bank
@@ -238,8 +238,13 @@ def _coefficients(name: str, regression: Any) -> Table:
     return Table(table.loc[order], title, decimals=2, rows=SUMMARY_ROWS)
 
 
-def _tables(items: "pd.DataFrame") -> list[Any]:
-    """The items, the hardest first, and how many of each share of right answers."""
+def _tables(items: "pd.DataFrame", known: "pd.DataFrame") -> list[Any]:
+    """The items, the hardest first, and how many of each share of right answers.
+
+    Args:
+        items: the estimates.
+        known: what is known of the items besides.
+    """
     from irtcat.responses._summary import share_bands
 
     right, at_defaults = "proportion_correct", {"c": 0.0, "d": 1.0}
@@ -251,6 +256,7 @@ def _tables(items: "pd.DataFrame") -> list[Any]:
     table = items[columns]
     if by is not None:
         table = hardest_first(table, by, items.get("a"))
+    table = with_texts(table, known)
     title = "Items" if by is None else "Items, the hardest first"
     shown: list[Any] = [Table(table, title, decimals=2, rows=SUMMARY_ROWS, percent=(right,))]
     if len(items) > SUMMARY_ROWS and right in items and items[right].notna().any():

@@ -19,7 +19,7 @@ from irtcat.cli._options import (
     option,
     result,
 )
-from irtcat.cli._output import SUMMARY_ROWS, records
+from irtcat.cli._output import SUMMARY_ROWS, records, with_texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,6 +106,8 @@ def _text(o: Options, subset: "Subset", frame: "pd.DataFrame") -> list[Any]:
     if columns:
         slopes = all_items.loc[frame.index, "a"] if "a" in all_items else None
         table = hardest_first(table, columns[0], slopes)
+    source = o.bank if o.responses is None else o.responses
+    table = with_texts(table, source.items)
     share = ("proportion_correct",)
     text: list[Any] = [
         f"{len(subset)} of {len(all_items)} items by {subset.strategy}"

@@ -9,7 +9,7 @@ import pytest
 
 from irtcat.cli import _session
 from irtcat.cli._columns import COLUMNS, column_of
-from irtcat.cli._output import Table, figures, say, show
+from irtcat.cli._output import Table, figures, say, show, with_texts
 
 
 class Terminal(io.StringIO):
@@ -150,3 +150,17 @@ def test_messages_name_options():
         assert {text: _session.with_options(text) for text in cases} == cases
     finally:
         _session.LABELS.reset(token)
+
+
+def test_items_whose_ids_are_hashes_have_their_texts_on_a_terminal(monkeypatch):
+    ids = ["arc/3f2a90bc11de", "arc/00ab31cd97ef"]
+    table = pd.DataFrame({"b": [1.0, 0.0], "a": [1.0, 1.0], "text": ["x", "y"]}, index=ids)
+    items = pd.DataFrame({"question": ["Why?\nSay so.", "w" * 200]}, index=ids[::-1])
+    monkeypatch.setattr("irtcat.cli._output.to_terminal", lambda: True)
+    shown = with_texts(table, items)
+    assert list(shown) == ["b", "a", "text"]
+    assert shown["text"].tolist() == ["w" * 30 + "…" + "w" * 29, "Why? Say so."]
+    named = table.set_axis(["first", "second"])
+    assert with_texts(named, items.set_axis(["second", "first"])) is named
+    monkeypatch.setattr("irtcat.cli._output.to_terminal", lambda: False)
+    assert with_texts(table, items) is table
