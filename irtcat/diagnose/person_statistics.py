@@ -90,6 +90,7 @@ def person_fit(
 
     Example:
         >>> bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 12))
+        >>> from irtcat.responses import Responses
         >>> r = Responses.from_array([[1] * 6 + [0] * 6, [0] * 6 + [1] * 6])
         >>> person_fit(bank, r)[["lz", "lz_star", "outfit"]].round(1).values.tolist()
         [[1.6, 1.6, 0.4], [-6.5, -6.5, 3.6]]
