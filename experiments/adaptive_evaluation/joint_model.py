@@ -1,6 +1,7 @@
 """Would an adaptive choice beat a fixed subset? A prototype of a joint model of items and models.
 
     python experiments/adaptive_evaluation/joint_model.py --data DATA [--draws 8] [--out FILE]
+    python experiments/adaptive_evaluation/joint_model.py --join PART.csv ...  # runs in one
 
 Sessions of irtcat choose items by the curves of one ability, fixed subsets by the responses of all
 calibrated models. Here sessions choose by a logistic factor model of these responses: log-odds
@@ -200,12 +201,17 @@ def errors(data, seed, dims):
 def main():
     """Run, print, save."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", required=True)
+    parser.add_argument("--data")
+    parser.add_argument("--join", nargs="+")
     parser.add_argument("--sets", default=",".join(["digits", *SETS]))
     parser.add_argument("--draws", type=int, default=8)
     parser.add_argument("--dims", default=",".join(map(str, DIMENSIONS)))
     parser.add_argument("--out", default=str(HERE / "joint_model.csv"))
     options = parser.parse_args()
+    if options.join:
+        parts = [pd.read_csv(path, index_col=["data", "k"]) for path in options.join]
+        save(pd.concat(parts), options.out)
+        return
     dims = [int(d) for d in options.dims.split(",")]
     rows = []
     for name in options.sets.split(","):
@@ -214,7 +220,12 @@ def main():
             rows += [{"data": name, **row} for row in errors(data, seed, dims)]
         print(name, flush=True)
     table = pd.DataFrame(rows).pivot_table(index=["data", "k"], columns="way", values="mae")
-    table.round(3).to_csv(options.out)
+    save(table, options.out)
+
+
+def save(table, path):
+    """Write the mean errors, and print the ratios."""
+    table.round(3).to_csv(path)
     print(summary(table).to_string())
 
 
