@@ -975,10 +975,9 @@ def long_responses(
     """The responses of a data frame of one row per response.
 
     Args:
-        name: what messages call it.
+        table: its header, and where its cells are, for messages.
         frame: the data frame.
         options: names of its columns.
-        table: locates its cells for messages; by default by their rows.
         metadata: see `responses_of`.
 
     Raises:
