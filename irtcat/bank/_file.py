@@ -60,7 +60,7 @@ def is_text(source: str | os.PathLike[str] | bytes) -> bool:
 
 
 TEXT_BYTES = 4096
-"""Bytes that tell text from an archive, which has zero bytes in its first header."""
+"""Bytes that distinguish text from an archive, which has zero bytes in its first header."""
 NOT_TEXT = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 

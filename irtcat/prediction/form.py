@@ -354,8 +354,8 @@ class ShortForm:
     def checksum(self) -> str:
         """SHA-256 of all that `save` writes, which `load` compares: who has the same has this form.
 
-        It tells a changed or damaged file, not who made it: compare it with the one that was
-        published.
+        A changed or damaged file has another checksum. It does not prove who made the file: compare
+        it with the one that was published.
         """
         return str(self.to_json()[CHECKSUM])
 

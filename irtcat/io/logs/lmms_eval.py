@@ -56,7 +56,7 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
         if number in numbers:
             raise InputError(f"{location}: document {number} occurs twice, and no filter is named.")
         numbers.add(number)
-        # The hashes of documents with images differ by run: the numbers tell documents apart.
+        # The hashes of documents with images differ by run: the numbers distinguish documents.
         text, target = record.get("input"), record.get("target")
         item = run.item(f"doc{number}", sample=number, trust=2, text=text, target=target)
         is_scored = False

@@ -112,7 +112,7 @@ def read_parameters(
 
 
 def looks_like_parameters(path: str | os.PathLike[str]) -> bool:
-    """Whether a file has columns of item parameters, to tell them from logs."""
+    """Whether a file has columns of item parameters, which logs have not."""
     try:
         opened = open_parameters(check_path(path), MOST_BYTES)
         _recognised(path, opened, [str(name) for name in opened.table.columns], "auto", None)
