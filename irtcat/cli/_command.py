@@ -53,10 +53,14 @@ class Output(NamedTuple):
 def fit_words(responses: "Responses", *source: Any) -> tuple[Any, ...]:
     """The words of `irtcat fit` with a model for these responses, to be typed next."""
     from irtcat.responses._summary import score_range
+    from irtcat.responses._table import BASE_ITEM
 
     model = "beta" if score_range(responses.items) else ""
+    has_facets = BASE_ITEM in responses.items
     if responses.n_categories > 2 and not responses.is_fractional:
-        model = "graded"
+        model = "rsm" if has_facets else "graded"
+    elif has_facets:
+        model = "rasch"
     return ("fit", *source, *(("--model", model) if model else ()))
 
 

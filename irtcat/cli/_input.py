@@ -11,7 +11,7 @@ import typer
 from irtcat.cli._session import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import pandas as pd
 
@@ -28,12 +28,15 @@ SCORE_RANGE: ContextVar[tuple[float, ...]] = ContextVar("score_range", default=(
 """The lowest and the highest score of the responses that the command read; empty for 0 and 1."""
 
 
-def read(source: str, trials: int | None = None, **options: Any) -> "Responses":
+def read(
+    source: str, trials: int | None = None, facets: "Sequence[str] | None" = None, **options: Any
+) -> "Responses":
     """Read responses from a file, or a dataset of the package (``dataset:NAME``).
 
     Args:
         source: the file or the dataset.
         trials: number of trials of every response.
+        facets: columns of a table that are facets; other files must have these facets.
         options: of `irtcat.read_responses`.
     """
     import irtcat
@@ -44,6 +47,9 @@ def read(source: str, trials: int | None = None, **options: Any) -> "Responses":
         raise InputError(f"{source}: expected responses. Got an item bank (of irtcat fit).")
     if is_crowd(source):
         raise InputError(f"{source}: expected responses. Got a crowd (of Crowd.save).")
+    facets = list(facets or ())
+    if facets and _may_be_table(source, options):
+        options["facets"] = facets
     if source.startswith(DATASET):
         responses = datasets.load(source.removeprefix(DATASET))
     else:
@@ -52,6 +58,9 @@ def read(source: str, trials: int | None = None, **options: Any) -> "Responses":
             responses = irtcat.read_responses(source, **options, max_bytes=max_bytes())
         for warning in caught:
             warn(str(warning.message))
+    if lacking := [name for name in facets if name not in responses.items]:
+        got = f"no facet {', '.join(lacking)} (it was read without)"
+        raise InputError(f"{source}: expected responses with the facets of --facets. Got {got}.")
     _note_range(responses)
     return responses if trials is None else responses.with_trials(trials)
 
@@ -67,21 +76,25 @@ def _note_range(responses: "Responses") -> None:
         SCORE_RANGE.set(ends)
 
 
-def read_with_facets(
-    path: "str | Path", facets: "list[str]", reading: "Mapping[str, Any]"
-) -> "Responses":
-    """Read responses; of a table further columns are facets, other files have them.
+def _may_be_table(source: str, options: "Mapping[str, Any]") -> bool:
+    """Whether columns of a file can be named: not of one with responses whose items are known."""
+    from irtcat.io.files import columns_of
+
+    if source.startswith(DATASET):
+        return False
+    return bool(options.get("records")) or not _is_file(source) or bool(columns_of(source))
+
+
+def read_judged(path: "str | Path", judge: str, reading: "Mapping[str, Any]") -> "Responses":
+    """Read responses with who judged as a facet.
 
     Args:
         path: the file.
-        facets: names of these columns.
+        judge: the column of a table, or the facet of another file.
         reading: the options of `read` that the user gave.
     """
-    from irtcat.io.files import columns_of
-
-    is_table = bool(columns_of(path)) or not Path(path).is_file() or bool(reading.get("records"))
-    options = {**reading, "facets": facets} if is_table else dict(reading)
-    return read(str(path), **options)
+    facets = dict.fromkeys([judge, *(reading.get("facets") or ())])
+    return read(str(path), **{**reading, "facets": list(facets)})
 
 
 def judge_column(path: str, column: str | None, reading: "Mapping[str, Any]") -> str | None:

@@ -345,6 +345,10 @@ READING = (
             help="Leave these columns of a table out: names, comma-separated."),
     _reader("subject_columns", type=str, default=None, parse=split_texts,
             help="Columns of a table with what is known of the subjects: names, comma-separated."),
+    _reader("facets", type=str, default=None, parse=split_texts,
+            help="Columns of a long table with what else a response depends on, such as judge: "
+            "names, comma-separated. irtcat fit estimates their severities (--model rasch or "
+            "rsm)."),
     _reader("codes", type=str, default=None, parse=split_codes,
             help="Labels from the lowest to the highest (never,often,always), their numbers "
                  "(no=0,yes=1), all codes (1,2,3), or a CSV table, labels first, column code."),

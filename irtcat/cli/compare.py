@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._input import read_with_facets
+from irtcat.cli._input import read_judged
 from irtcat.cli._options import (
     CALIBRATION,
     MISMATCH,
@@ -102,7 +102,7 @@ def command(o: Options) -> Output:
     if o.judges is not None:
         for name in ("calibration", "responses"):
             if changes.get(name, o.unread[name]) is not None:
-                changes[name] = read_with_facets(o.unread[name], [o.judges], o.reading)
+                changes[name] = read_judged(o.unread[name], o.judges, o.reading)
     comparison = _sequential(o, changes) if o.sequential else o.call(**changes)
     frame = comparison.to_frame()
     o.write("out", frame, "comparison")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from irtcat.cli._command import Options, Output, Table, command_of
-from irtcat.cli._input import judge_column, read_with_facets, split_texts
+from irtcat.cli._input import judge_column, read_judged, split_texts
 from irtcat.cli._options import RESPONSES, option, result
 from irtcat.cli._output import records
 from irtcat.cli._session import warn
@@ -57,7 +57,7 @@ def reruns(o: Options) -> Output:
     """Show what a rerun would change: noise of scores, items that flip, pass@k and pass^k."""
     source = o.unread["responses"]
     judge = judge_column(source, o.judge, o.reading)
-    changes = {} if judge is None else {"responses": read_with_facets(source, [judge], o.reading)}
+    changes = {} if judge is None else {"responses": read_judged(source, judge, o.reading)}
     found = o.call(**changes)
     frame = found.to_frame()
     o.write("out", frame, "table of the subjects")
@@ -137,7 +137,7 @@ def _judges_of(o: Options, source: str, judge: str) -> "Judges":
     from irtcat.diagnose.judge_noise import JudgeError
     from irtcat.io.files import place_of
 
-    data = read_with_facets(source, [judge], o.reading)
+    data = read_judged(source, judge, o.reading)
     try:
         found: Judges = o.call(responses=data, judge=judge)
         return found

@@ -96,9 +96,6 @@ def _pattern(path: Path) -> Any:
         option("item_features", type=Path, read=_input.feature_table("items"),
                help="CSV table of items, ids first, a column for each feature."),
         "item_residual",
-        option("facets", type=list[str], default=None,
-               help="A column of a long CSV table besides subject, item and response, such as "
-                    "judge, whose severities are estimated (--model rasch or rsm)."),
         output("predicted", needs="item_features FILE",
                help="Bank of the items of --item-features that nobody answered."),
     ),
@@ -140,7 +137,7 @@ def command(o: Options) -> Output:
     if o.stream:
         changes["responses"] = open_source(o.unread["responses"])
     if o.facets:
-        changes["responses"] = _input.read_with_facets(o.unread["responses"], o.facets, o.reading)
+        changes["facets"] = o.facets
     if o.models is not None:
         models = _input.table_column(o.models, "model", "items").dropna().astype(str)
         changes["model"] = {"default": o.model, **models}
@@ -177,9 +174,8 @@ def command(o: Options) -> Output:
         text.append(Table(severities, "Severities", decimals=2, rows=SUMMARY_ROWS))
     text += _tables(items, fitted.bank.items)
     n_items = default_n_items(len(items))
-    after: tuple[Any, ...] = ("select", o.out, "-k", n_items)
-    if not fitted.facets:  # the file's items are not those of the bank
-        after += ("--responses", o.unread["responses"], *o.reading_words)
+    after = ("select", o.out, "-k", n_items, "--responses", o.unread["responses"])
+    after += tuple(o.reading_words)
     return Output({**document, "items": records(items)}, text, table=items, next=after)
 
 

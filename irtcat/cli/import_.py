@@ -33,6 +33,7 @@ BY_PATHS = {
     "subject": "Path of the subject in a record; $.PATH is one in the document.",
     "item": "Path of the item in a record, such as vars.id.",
     "response": "Path of the response in a record.",
+    "facets": "Paths of what else a response depends on, such as judge, comma-separated.",
     "trial": "Path of the number of the trial, if there are several; or @repeat.",
 }
 """The options of reading that say where JSON of another format has what."""
@@ -44,9 +45,9 @@ OF_LOGS = ("tasks", "metric", "filter", "scorer", "num_fewshot", "runs", "incomp
 @command_of(
     LOGS,
     argument("logs", of="path", type=Path,
-             help="A log of lm-eval, Inspect, HELM, lighteval, EvalScope, SWE-bench, ... (see "
-             "--format), or a folder of them; or item parameters (CSV, py-irt's JSON, flexMIRT's "
-             "-prm.txt)."),
+             help="(1) a log of lm-eval, Inspect, HELM, lighteval, EvalScope, SWE-bench, ... (see "
+             "--format), or a folder of them; (2) item parameters (CSV, py-irt's JSON, flexMIRT's "
+             "-prm.txt); (3) other JSON, with --records."),
     option("tasks", parse=_input.split_texts, help="Only these tasks, comma-separated."),
     option("metric", parse=_input.split_texts,
            help="Metric; several, comma-separated, in order of preference."),
@@ -101,7 +102,12 @@ OF_LOGS = ("tasks", "metric", "filter", "scorer", "num_fewshot", "runs", "incomp
     compiles=False,
 )  # fmt: skip
 def command(o: Options) -> Output:
-    """Read logs of evaluation harnesses into one response file, or item parameters into a bank."""
+    """Read what other programs wrote: logs into responses, or item parameters into a bank.
+
+    Three kinds of input, of which the first two are recognised: (1) logs of evaluation harnesses
+    become one response file; (2) item parameters that another tool estimated become a bank;
+    (3) with --records any other JSON is read by paths, into responses.
+    """
     if o.records is None and _are_parameters(o):
         return _parameters(o)
     if o.out is None and not o.for_programs:
@@ -123,6 +129,7 @@ def _are_parameters(o: Options) -> bool:
     """Whether the file has item parameters; raise if options are given that do not go with it."""
     from irtcat._common.checks import InputError
     from irtcat.io.logs.find import is_log
+    from irtcat.io.parameters.recognise import found_parameters
 
     rows = [row for row in o._command.options.values() if o.is_given(row.name)]
     of_parameters = [row for row in rows if row.source == PARAMETERS]
@@ -130,9 +137,7 @@ def _are_parameters(o: Options) -> bool:
     is_file = o.logs.is_file() and not is_log(o.logs)
     are = is_file and bool(of_parameters)
     if is_file and not are:
-        from irtcat.io.parameters.reading import looks_like_parameters  # imports JAX
-
-        are = looks_like_parameters(o.logs)
+        are = bool(found_parameters(o.logs))
     for wrong, other in ((of_parameters, "item parameters"), (of_logs, "logs")):
         if wrong and are == (other == "logs"):
             got = "item parameters" if are else "logs"

@@ -511,7 +511,9 @@ def with_uncertain_means(
         if covariance.full is not None and full is not None:
             at = np.arange(n_items) * n_params + column
             change = np.nan_to_num(covariance.full[:, at]) * precision[:, column]
-            full = full + change @ regression.mean_covariance(x) @ change.T
+            added = change @ regression.mean_covariance(x) @ change.T
+            # Under a narrow prior the inverses are not quite symmetric, and precisions are large.
+            full = full + (added + added.T) / 2
     return covariance._replace(blocks=blocks, full=full)
 
 

@@ -4,6 +4,7 @@ import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from irtcat._common.checks import DUPLICATES, InputError, argument_error, check_choice, check_count
@@ -14,6 +15,7 @@ from irtcat.io.keys import read_key
 from irtcat.io.logs import LOG_FORMATS, read_logs
 from irtcat.io.logs.find import is_log
 from irtcat.io.office import office_header, read_excel, read_labelled
+from irtcat.io.parameters.recognise import found_parameters
 from irtcat.io.parquet import parquet_header, read_parquet
 from irtcat.io.pyirt import is_pyirt, read_pyirt
 from irtcat.io.records import read_records, unknown_json
@@ -214,11 +216,19 @@ def read_responses(
         if kind not in TABLES:
             _check_table(options, f"a file of the format {kind}")
         if kind == "jsonl" and format is None and (advice := unknown_json(file, max_bytes)):
+            _check_no_parameters(file, max_bytes)
             raise InputError(advice)
         try:
-            return FORMATS[str(kind)](file, options, max_bytes)
+            responses = FORMATS[str(kind)](file, options, max_bytes)
         except OSError as error:
             raise InputError(f"{file}: cannot be opened ({error.strerror}).") from None
+        except InputError:
+            if format is None and kind in TABLES:
+                _check_no_parameters(file, max_bytes)
+            raise
+        if format is None and kind in TABLES and responses.is_fractional:
+            _check_no_parameters(file, max_bytes)
+        return responses
 
 
 def columns_of(path: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -239,6 +249,16 @@ def place_of(path: str | os.PathLike[str], column: str, value: str) -> str:
     line = first_line(Path(path), column, value) if is_text else None
     place = "" if line is None else f", line {line}"
     return f"{path}{place}, column {columns_of(path).index(column) + 1} ({column!r})"
+
+
+def _check_no_parameters(file: Path, max_bytes: int) -> None:
+    """Raise for a file of item parameters, whose numbers can look like fractions of responses."""
+    if columns := found_parameters(file, max_bytes):
+        raise InputError(
+            f"{file}: expected responses. Got what looks like item parameters ({columns}). Read "
+            f"them with irtcat import {quote(str(file))} (in Python irtcat.io.read_parameters); if "
+            "they are responses, pass format='wide' or 'long'."
+        )
 
 
 def _check_table(options: Options, got: str) -> None:

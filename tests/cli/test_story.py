@@ -100,7 +100,12 @@ def test_facets_of_a_long_table_have_severities():
     text = run_ok(*words)
     assert "Severities" in text
     assert next_command(text)[:2] == ["select", "bank.npz"]
-    assert "judged.csv" not in next_command(text)
+    assert next_command(text)[-4:] == ["--responses", "judged.csv", "--facets", "judge"]
+    assert run_ok("score", "bank.npz", "judged.csv", "--facets", "judge")  # the file can be read
+    told = run_ok("describe", "judged.csv", "--facets", "judge")
+    assert next_command(told) == ["fit", "judged.csv", "--facets", "judge", "--model", "rasch"]
+    assert "name it with --facets" in run("describe", "judged.csv").output
+    assert "no facet judge" in run("describe", LSAT7, "--facets", "judge").output
     assert "besides subject, item" in run(*words[:-3], "--facets", "item", "--force").output
 
 

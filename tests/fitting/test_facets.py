@@ -6,7 +6,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit, logsumexp, softmax
 
-from irtcat import EM, InputError, Responses, fit
+from irtcat import EM, InputError, ItemBank, Responses, fit
 
 DIFFICULTIES = np.array([-1.0, -0.3, 0.4, 0.9])
 SEVERITIES = np.array([-0.5, 0.1, 0.4])
@@ -77,6 +77,12 @@ def test_intervals_of_severities_hold():
         found = f.severities()
         inside += (np.abs(found["severity"] - SEVERITIES) < 1.96 * found["se"]).tolist()
     assert 0.87 <= np.mean(inside) <= 1.0
+
+
+def test_the_bank_can_be_read_again():
+    """Under the narrow prior of facets the covariance is symmetric all the same."""
+    f = fit(Responses.from_long(table(n=30), facets=["judge"]), "rasch", facets=["judge"])
+    assert ItemBank.from_bytes(f.bank.to_bytes()) == f.bank
 
 
 def test_two_facets_and_their_numbers():

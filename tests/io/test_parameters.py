@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import irtcat
 from irtcat import ItemBank
 from irtcat._common.checks import InputError
 from irtcat.bank import Population
@@ -343,6 +344,24 @@ def test_named_columns(tmp_path):
 def test_what_is_refused(text, message, tmp_path):
     with pytest.raises(InputError, match=message):
         read_parameters(written(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("item,a,b\nq1,1.2,0.3\nq2,0.8,-0.5\n", "a, b"),
+        ('"","a1","d","g","u"\n"q1",0.9,1.8,0,1\n', "a1, d, g, u"),
+        ('"","a1","d","g","u"\n"q1",0.9,0.8,0,1\n', "a1, d, g, u"),  # all may be fractions
+        ('{"irt_model": "2pl", "diff": [1], "disc": [1], "item_ids": {"0": "q"}}', "disc, diff"),
+    ],
+)
+def test_parameters_are_not_read_as_responses(text, columns, tmp_path):
+    path = written(tmp_path, text)
+    with pytest.raises(InputError, match=f"item parameters .{columns}.*irtcat import"):
+        irtcat.read_responses(path)
+    if text.startswith('"'):
+        wide = written(tmp_path, text.replace("1.8", "0.8"))
+        assert irtcat.read_responses(wide, format="wide").shape == (1, 4)
 
 
 def banks():

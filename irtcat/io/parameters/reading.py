@@ -14,16 +14,11 @@ from irtcat._common.registry import documented
 from irtcat._common.types import FloatArray
 from irtcat._files.reading import MOST_BYTES, check_path
 from irtcat.bank import ItemBank, Population
-from irtcat.io.parameters.columns import (
-    Place,
-    find_columns,
-    id_column,
-    named_columns,
-    unknown_columns,
-)
+from irtcat.io.parameters.columns import Place, id_column
 from irtcat.io.parameters.dialects import DIALECTS, Dialect
 from irtcat.io.parameters.files import Opened, open_parameters
 from irtcat.io.parameters.items import Items, Reading, bank_of, model_names
+from irtcat.io.parameters.recognise import recognised
 from irtcat.responses._cells import MISSING
 
 CATEGORY_MODELS = ("graded", "gpcm", "nominal")
@@ -104,75 +99,11 @@ def read_parameters(
         got = f"a file of the type {opened.file}"
         raise argument_error("dialect", f"that of {path}", f"{dialect}, for {got}")
     headers = [str(name) for name in opened.table.columns]
-    row, places = _recognised(path, opened, headers, dialect, columns)
+    row, places = recognised(path, opened, headers, dialect, columns)
     if scaling != 1 and not row.scaling:
         raise argument_error("scaling", f"1 for files of {row.name}", scaling)
     is_sure = dialect != "auto" or bool(columns)
     return _bank(path, opened, row, places, model, float(scaling), populations, is_sure)
-
-
-def looks_like_parameters(path: str | os.PathLike[str]) -> bool:
-    """Whether a file has columns of item parameters, which logs have not."""
-    try:
-        opened = open_parameters(check_path(path), MOST_BYTES)
-        _recognised(path, opened, [str(name) for name in opened.table.columns], "auto", None)
-    except InputError:
-        return False
-    return True
-
-
-def _recognised(
-    path: Any,
-    opened: Opened,
-    headers: list[str],
-    dialect: str,
-    columns: Mapping[str, str] | None,
-) -> tuple[Dialect, dict[Place, str]]:
-    """The tool whose columns a file has, and what its columns hold."""
-    if columns:
-        named = named_columns(columns)
-        unknown = [header for header in named.values() if header not in headers]
-        if unknown:
-            must = f"of columns of the file ({shorten(headers)})"
-            raise argument_error("columns", must, unknown)
-        return _by_hand(dialect), named
-    lower = {header.strip().lower() for header in headers}
-    rows = [DIALECTS[name] for name in ((dialect,) if dialect != "auto" else DIALECTS)]
-    rows = [row for row in rows if row.file == opened.file]
-    try:
-        found = [(row, find_columns(headers, row.columns)) for row in rows if row.is_of(lower)]
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    if not found:
-        raise unknown_columns(path, headers, ", ".join(row.name for row in rows))
-    row, places = max(found, key=lambda pair: len(pair[1]))  # the first of equals
-    _check_rest(path, row, set(headers) - set(places.values()))
-    return row, places
-
-
-NOT_READ = ("phi",)
-"""Parameters of irtcat's tables that files of parameters do not have (of beta items)."""
-
-
-def _check_rest(path: Any, row: Dialect, rest: set[str]) -> None:
-    """Raise if a column that would be left out is a parameter of another tool."""
-    for other in DIALECTS.values():
-        known = [column for column in other.columns if column.role not in ("item", "model")]
-        strange = sorted(find_columns(rest, known).values()) if other is not row else []
-        strange += [name for name in NOT_READ if name in rest]
-        if strange and other.file == "table":
-            advice = "Remove it, or say what all columns hold by columns=."
-            raise InputError(
-                f"{path}: the columns look like those of {row.name}, but {strange[0]} is not among "
-                f"them ({other.help}). {advice}"
-            )
-
-
-def _by_hand(dialect: str) -> Dialect:
-    """The row for columns that the user names."""
-    if dialect != "auto":
-        return DIALECTS[dialect]
-    return Dialect("columns", "columns named by the user", (), (), scaling=True)
 
 
 def _bank(
