@@ -15,7 +15,7 @@ __all__ = ["available", "errors", "load", "schema"]
 FOLDER = resources.files("irtcat").joinpath("data", "short_forms")
 SCHEMA = resources.files("irtcat").joinpath("data", "short_form.schema.json")
 
-SIZES: dict[str, tuple[int, ...]] = {"swebench-verified": (30, 60, 100)}
+SIZES: dict[str, tuple[int, ...]] = {"mmlu-pro": (30, 60), "swebench-verified": (30, 60, 100)}
 """The benchmarks, and the numbers of items of their forms."""
 
 
@@ -56,11 +56,13 @@ def available() -> pd.DataFrame:
 
     Example:
         >>> available()[["all_items", "n_subjects", "licence"]]
-                                   all_items  n_subjects licence
+                                   all_items  n_subjects     licence
         name              n_items
-        swebench-verified 30             500         134     MIT
-                          60             500         134     MIT
-                          100            500         134     MIT
+        mmlu-pro          30           12032          28  Apache-2.0
+                          60           12032          28  Apache-2.0
+        swebench-verified 30             500         134         MIT
+                          60             500         134         MIT
+                          100            500         134         MIT
     """
     rows = {
         (name, n_items): {
@@ -80,11 +82,12 @@ def errors() -> pd.DataFrame:
     """The measured errors of the shipped short forms: forms of some models predicted others.
 
     Returns:
-        A table indexed by name, n_items and held_out: "similar" (at random), "stronger" (the
-        strongest 30 % from the weaker half), "date" (later ones), "other" (of another source).
-        Columns: n_models; error, the mean absolute error of the full score in percent points; peer,
-        that of the mean of a stratified sample of as many items; coverage of the 95 % intervals,
-        and their mean width in percent points.
+        A table indexed by name, n_items and held_out: "similar" (at random, or each from all
+        others), "stronger" (the strongest 30 % from the weaker half), "date" (later ones), "other"
+        (of another source). Columns: n_models; error, the mean absolute error of the full score in
+        percent points; peer, that of the mean of a stratified sample of as many items; coverage of
+        the 95 % intervals, with its exact bounds coverage_lower and coverage_upper (Clopper and
+        Pearson, 95 %, for n_models intervals); and their mean width in percent points.
 
     Example:
         >>> errors().loc[("swebench-verified", 60)].index.tolist()

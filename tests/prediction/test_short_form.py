@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import beta
 
 import irtcat
 from irtcat import InputError, ItemBank, Responses, ShortForm, predict, select, short_form
@@ -321,15 +322,26 @@ def test_shipped_forms(undated):
     table = irtcat.short_forms.available()
     held_out = irtcat.short_forms.errors()
     assert (held_out["error"].between(0, 10) & held_out["coverage"].between(0.8, 1)).all()
+    similar = held_out.xs("similar", level="held_out")
+    assert (similar["error"] < similar["peer"]).all()
+    assert (similar["coverage"] >= 0.93).all()
+    for figures in held_out.itertuples():
+        covered = figures.coverage * figures.n_models
+        bounds = (
+            beta.ppf(0.025, covered, figures.n_models - covered + 1),
+            beta.ppf(0.975, covered + 1, figures.n_models - covered),
+        )
+        assert (figures.coverage_lower, figures.coverage_upper) == pytest.approx(bounds, abs=0.01)
     for name, n_items in table.index:
         form = irtcat.short_forms.load(name, n_items)
         assert len(form) == n_items
         assert form.weights.sum() == pytest.approx(1)
         right, wrong = form.predict([[1] * n_items, [0] * n_items]).score
-        assert right > form.norms.score.max() > 0.1 > wrong
+        assert right > form.norms.score.max() > 0.2 > wrong
         assert {"source", "licence", "errors"} <= set(form.about)
-        assert form.renew > form.made
+        assert len(form.items.columns) == 0  # ids alone, no texts
     assert irtcat.short_forms.load("swebench-verified").name == "swebench-verified-60"
+    assert all(item.isdigit() for item in irtcat.short_forms.load("mmlu-pro").item_ids)
     with pytest.raises(InputError, match="swebench-verified"):
         irtcat.short_forms.load("swebench")
     with pytest.raises(InputError, match="one of 30, 60, 100"):
