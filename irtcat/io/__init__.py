@@ -9,7 +9,7 @@ from irtcat.io.every_eval_ever_out import write_every_eval_ever
 from irtcat.io.files import FORMATS, read_responses
 from irtcat.io.logs import LOG_FORMATS, ImportReport, LogFormat, Logs, read_logs
 from irtcat.io.source import ResponseSource, open_source
-from irtcat.io.tables_out import to_polars, to_xarray
+from irtcat.io.tables_out import to_inference_data, to_polars, to_xarray
 
 if TYPE_CHECKING:
     from irtcat.io.parameters import DIALECTS, Dialect, read_parameters, write_parameters
@@ -32,6 +32,7 @@ __all__ = [
     "read_logs",
     "read_parameters",
     "read_responses",
+    "to_inference_data",
     "to_polars",
     "to_xarray",
     "write_every_eval_ever",

@@ -82,3 +82,22 @@ def test_a_missing_package_is_named(monkeypatch, library, convert):
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(InputError, match=f"needs {library}.*pip install {library}"):
         convert(pd.DataFrame({"b": [1]}))
+
+
+def test_draws_of_a_fit_for_arviz(xarray):
+    """Means and SDs of the draws are the estimates and their standard errors."""
+    data = irtcat.datasets.load("lsat7")
+    found = irtcat.fit(data, "2pl", irtcat.VI(steps=300))
+    tree = irtcat.io.to_inference_data(found, 4000, seed=1)
+    assert dict(tree["posterior"].sizes) == {"chain": 1, "draw": 4000, "item": 5}
+    table = found.bank.to_frame()
+    draws = tree["posterior"]["a"].sel(chain=0)
+    np.testing.assert_allclose(draws.median("draw"), table["a"], rtol=0.02)
+    np.testing.assert_allclose(np.log(draws).std("draw"), table["se_a"] / table["a"], rtol=0.1)
+    assert tree["observed_data"]["responses"].shape == data.shape
+    np.testing.assert_array_equal(tree["posterior"]["item"], found.bank.item_ids)
+    graded = irtcat.ItemBank.from_thresholds([1.0, 2.0], [[0.0, 1.0], [0.5, np.nan]])
+    with pytest.raises(InputError, match="with a covariance of its estimates"):
+        irtcat.io.to_inference_data(graded)
+    with pytest.raises(InputError, match="a Fit or an ItemBank"):
+        irtcat.io.to_inference_data(data)
