@@ -124,7 +124,7 @@ def main():
         for setting, (make, alternatives) in SETTINGS.items():
             row = case(make, alternatives, options.data, draw)
             rows.append({"setting": setting, "draw": draw, **row, "commit": commit})
-        pd.DataFrame(rows).to_csv(options.out / "found.csv", index=False, float_format="%.4g")
+            pd.DataFrame(rows).to_csv(options.out / "found.csv", index=False, float_format="%.4g")
         print(draw, flush=True)
 
 

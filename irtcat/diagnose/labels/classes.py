@@ -13,7 +13,6 @@ by EM: the predictions of t are fitted to what the labels and the current confus
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
 
 from irtcat._common.types import FloatArray, IntArray
 
@@ -64,8 +63,22 @@ class ClassModel(NamedTuple):
 
     def right_class(self, p: FloatArray) -> FloatArray:
         """Probability of each right class by the predictions alone, items x classes."""
-        q = _softmax(self.sharpness * _log(p) + self.bias)
-        return (1 - self.misled) * q + self.misled / q.shape[1]
+        return self.with_misled(self.predicted(_log(p)))
+
+    def predicted(self, log_p: FloatArray) -> FloatArray:
+        """The calibrated predictions: the softmax of ``s log p + bias``."""
+        u = self.sharpness * log_p
+        u += self.bias
+        u -= u.max(axis=1, keepdims=True)
+        np.exp(u, out=u)
+        u /= u.sum(axis=1, keepdims=True)
+        return u
+
+    def with_misled(self, q: FloatArray) -> FloatArray:
+        """The predictions where those of some items say nothing."""
+        mixed = (1 - self.misled) * q
+        mixed += self.misled / q.shape[1]
+        return mixed
 
     def right_label(self, p: FloatArray) -> FloatArray:
         """Probability that a label is right, for every possible label: items x classes."""
@@ -74,7 +87,7 @@ class ClassModel(NamedTuple):
 
     def best_class(self, p: FloatArray, labels: IntArray) -> IntArray:
         """The most probable right class of each item."""
-        joint = self.right_class(p) * self.confusion[:, labels].T
+        joint = self.right_class(p) * self.confusion.T[labels]
         return np.asarray(joint.argmax(axis=1))
 
     def flips(self) -> FloatArray:
@@ -87,10 +100,6 @@ class ClassModel(NamedTuple):
 def _log(p: FloatArray) -> FloatArray:
     least = min(MIN_PROBABILITY, MIN_OF_OTHERS / p.shape[1])
     return np.asarray(np.log(np.clip(p, least, 1)))
-
-
-def _softmax(u: FloatArray) -> FloatArray:
-    return np.asarray(np.exp(u - logsumexp(u, axis=1, keepdims=True)))
 
 
 def fit_classes(p: FloatArray, labels: IntArray, cell: float | None = None) -> ClassModel:
@@ -125,16 +134,22 @@ def _left_out(p: FloatArray, labels: IntArray, left_out: np.ndarray, cell: float
 
 def _em(p: FloatArray, labels: IntArray, cell: float) -> ClassModel:
     n_classes = p.shape[1]
-    log_p, observed = _log(p), np.eye(n_classes)[labels]
+    log_p = _log(p)
+    order = np.argsort(labels, kind="stable")
+    present, first = np.unique(labels[order], return_index=True)
     confusion = np.full((n_classes, n_classes), 0.1 / max(1, n_classes - 1))
     np.fill_diagonal(confusion, 0.9)
     model = ClassModel(1.0, np.zeros(n_classes), confusion, 0.0, cell)
     for _ in range(MAX_ROUNDS):
-        joint = model.right_class(p) * model.confusion[:, labels].T
-        posterior = joint / joint.sum(axis=1, keepdims=True)
-        confusion = _confusion(posterior.T @ observed, cell)
+        q = model.predicted(log_p)
+        posterior = model.with_misled(q)
+        posterior *= model.confusion.T[labels]
+        posterior /= posterior.sum(axis=1, keepdims=True)
+        counts = np.zeros((n_classes, n_classes))
+        counts[:, present] = np.add.reduceat(posterior[order], first).T
+        confusion = _confusion(counts, cell)
         change = np.abs(confusion - model.confusion).max()
-        model = _newton_step(model._replace(confusion=confusion), log_p, posterior)
+        model = _newton_step(model._replace(confusion=confusion), log_p, q, posterior)
         if change < TOLERANCE:
             break
     return model
@@ -154,18 +169,27 @@ def _confusion(counts: FloatArray, cell: float) -> FloatArray:
     return np.asarray(rate + np.diag(1 - rate.sum(axis=1)))
 
 
-def _newton_step(model: ClassModel, log_p: FloatArray, posterior: FloatArray) -> ClassModel:
-    """One step of sharpness (prior N(1, 1)) and biases (N(0, 1)) towards the posterior of t."""
-    q = _softmax(model.sharpness * log_p + model.bias)
-    deviation = log_p - (q * log_p).sum(axis=1, keepdims=True)
+def _newton_step(
+    model: ClassModel, log_p: FloatArray, q: FloatArray, posterior: FloatArray
+) -> ClassModel:
+    """One step of sharpness and biases (prior N(0, 1)) towards the posterior of t.
+
+    Args:
+        model: the estimates, and the new confusion.
+        log_p: logarithms of the learners' probabilities.
+        q: the model's predictions, without those who are misled.
+        posterior: of the right class, by predictions and labels.
+    """
+    deviation = log_p - np.einsum("ik,ik->i", q, log_p)[:, None]
     rest = posterior - q
-    gradient = np.append(rest.sum(axis=0) - model.bias, (rest * log_p).sum())
+    gradient = np.append(rest.sum(axis=0) - model.bias, np.vdot(rest, log_p))
     gradient[-1] -= PRIOR_SHARPNESS * (model.sharpness - 1)
     n_classes = len(model.bias)
     hessian = np.empty((n_classes + 1, n_classes + 1))
     hessian[:-1, :-1] = np.diag(q.sum(axis=0) + 1) - q.T @ q
-    hessian[-1, :-1] = hessian[:-1, -1] = (q * deviation).sum(axis=0)
-    hessian[-1, -1] = (q * deviation**2).sum() + PRIOR_SHARPNESS
+    weighted = q * deviation
+    hessian[-1, :-1] = hessian[:-1, -1] = weighted.sum(axis=0)
+    hessian[-1, -1] = np.vdot(weighted, deviation) + PRIOR_SHARPNESS
     step = np.clip(np.linalg.solve(hessian, gradient), -1, 1)
     sharpness = max(0.05, model.sharpness + float(step[-1]))
     misled = MISLED * float((1 - q.max(axis=1)).mean())
