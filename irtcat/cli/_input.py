@@ -337,13 +337,28 @@ def read_crowd(source: str, labels: Path | None) -> "Crowd | None":
 
     if labels is None:
         return crowd.Crowd.load(source, max_bytes=max_bytes()) if is_crowd(source) else None
-    values = table_column(labels, "label", "items")
+    values = _read_labels(labels)
     if not Path(source).is_dir():
         return _crowd_of_probabilities(Path(source), values)
     files = [file for file in Path(source).iterdir() if file.suffix.lower() in (".csv", ".npy")]
     if not files:
         raise InputError(f"{source}: expected .csv or .npy files of predictions. Got none.")
     return crowd.from_predictions(sorted(files), values.to_numpy(), item_ids=list(values.index))
+
+
+def _read_labels(path: Path) -> "pd.Series":
+    """Labels by item: the column of a CSV table, or an array, whose items are 0, 1, ...."""
+    import pandas as pd
+
+    from irtcat._common.checks import InputError
+    from irtcat._files.archives import read_npy
+
+    if path.suffix.lower() != ".npy":
+        return table_column(path, "label", "items")
+    array = read_npy(path, max_bytes())
+    if array.ndim != 1 or not len(array):
+        raise InputError(f"{path}: expected one label per item. Got the shape {array.shape}.")
+    return pd.Series(array, index=[str(row) for row in range(len(array))])
 
 
 def _crowd_of_probabilities(path: Path, labels: "pd.Series") -> "Crowd":

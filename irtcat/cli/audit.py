@@ -40,11 +40,11 @@ SHOWN = ["suspicion", "label", "suggested", "p_wrong_key", "reasons", "share", "
              "the classes, or training dynamics: a long table of epochs (columns epoch, item and "
              "loss or probability) or the folder of Dataset Cartography."),
     option("labels", source="", type=Path,
-           help="CSV of the items' labels (ids first, column label): RESPONSES is then a table of "
-           "out-of-sample probabilities (.csv: ids first, a column for each class; .npy: items x "
-           "classes, or members x items x classes), or the folder of a crowd's predictions, a file "
-           "for each member (.csv with item, prediction and optionally probability and trained; "
-           ".npy of probabilities)."),
+           help="CSV of the items' labels (ids first, column label), or .npy in the order of the "
+           "items: RESPONSES is then a table of out-of-sample probabilities (.csv: ids first, a "
+           "column for each class; .npy: items x classes, or members x items x classes), or the "
+           "folder of a crowd's predictions, a file for each member (.csv with item, prediction "
+           "and optionally probability and trained; .npy of probabilities)."),
     option("unit", source="irtcat.training.crowd.from_checkpoints", default=None,
            choices="irtcat.training.checkpoint_values.UNITS",
            help="RESPONSES is a log of epochs (a row for each, a column for each item; or a long "

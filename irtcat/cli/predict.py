@@ -141,7 +141,8 @@ def _require(o: Options, *names: str) -> None:
     """Raise for an argument that is not given."""
     for name in names:
         if o.unread[name] is None:
-            must = "required, unless --short-form is given with RESPONSES alone."
+            must = "give CALIBRATION, SUBSET (of irtcat select) and RESPONSES; or RESPONSES alone "
+            must += "with --short-form."
             raise typer.BadParameter(must, param_hint=name.upper())
 
 

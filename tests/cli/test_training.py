@@ -137,6 +137,10 @@ def test_audit_reads_probabilities():
         assert {item["item"] for item in out["items"][:3]} == {"x0", "x1", "x2"}
         found = [item["suspicion"] for item in out["items"]]
         np.testing.assert_allclose(found, expected.table["suspicion"], rtol=1e-5)
+    np.save("labels.npy", labelled)
+    out = json.loads(run_ok("audit", "p.npy", "--labels", "labels.npy", "--json"))
+    assert {item["item"] for item in out["items"][:3]} == {"0", "1", "2"}
+    assert "one label per item" in run("audit", "p.npy", "--labels", "p.npy").stderr
     table.iloc[1:].to_csv("p.csv")
     assert "no row for 'x0'" in run("audit", "p.csv", "--labels", "labels.csv").stderr
     table.drop(columns="dog").to_csv("p.csv")
