@@ -175,8 +175,9 @@ def command(o: Options) -> Output:
     text += _tables(items, fitted.bank.items)
     n_items = default_n_items(len(items))
     after = ("select", o.out, "-k", n_items, "--responses", o.unread["responses"])
-    after += tuple(o.reading_words)
-    return Output({**document, "items": records(items)}, text, table=items, next=after)
+    return Output(
+        {**document, "items": records(items)}, text, table=items, next=(*after, *o.reading_words)
+    )
 
 
 def _kept_of(o: Options) -> str:
