@@ -269,7 +269,11 @@ def read_form(source: str) -> "ShortForm":
         if _is_file(source):
             form = ShortForm.load(source, max_bytes=max_bytes())
         elif name in short_forms.SIZES:
-            form = short_forms.load(name, whole_number_in(size) or 0)
+            sizes = short_forms.SIZES[name]
+            if whole_number_in(size) not in sizes:
+                must = f"the items of {name} are one of {', '.join(map(str, sizes))}"
+                raise InputError(f"{source}: {must}, as {name}:{sizes[0]}.")
+            form = short_forms.load(name, int(size))
         else:
             known = ", ".join(
                 f"{name}:{n}" for name, sizes in short_forms.SIZES.items() for n in sizes

@@ -41,7 +41,9 @@ class Export:
     file: str
 
     def __repr__(self) -> str:
-        return f"Export({len(self.items)} items to {self.to}, {max(len(self.tasks), 1)} tasks)"
+        n_tasks = max(len(self.tasks), 1)
+        tasks = "1 task" if n_tasks == 1 else f"{n_tasks} tasks"
+        return f"Export({len(self.items)} items to {self.to}, {tasks})"
 
     def __len__(self) -> int:
         return len(self.items)
