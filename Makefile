@@ -40,9 +40,11 @@ tests: .venv/.dev
 test-all: lint
 	IRTCAT_TEST_OPTIMISED=1 $(PYTEST)
 
-# The service on both databases, in the browser (Debian's chromium), and under random requests.
+# The service on both databases, in the browser (Debian's chromium), and under random requests; and
+# tests in a page, whose engine runs in Node.js.
 test-service: .venv/.service-test
-	IRTCAT_POSTGRESQL=1 IRTCAT_BROWSER=1 $(PYTEST) tests/service irtcat/service
+	IRTCAT_POSTGRESQL=1 IRTCAT_BROWSER=1 $(PYTEST) tests/service irtcat/service \
+		tests/cat/test_offline.py
 
 # PyTorch, Hugging Face's trainers, TRL, torchdata and grain on tiny random models, without the
 # network but for the installation.

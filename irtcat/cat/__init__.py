@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from irtcat.cat.live.store import Store, StoreError
     from irtcat.cat.live.why import in_words, retraced
     from irtcat.cat.named_rule import Part, part
+    from irtcat.cat.offline.page import OfflineTest, offline_test
     from irtcat.cat.rows import (
         ContentRule,
         Criterion,
@@ -73,6 +74,7 @@ __all__ = [
     "Forms",
     "FullScore",
     "Method",
+    "OfflineTest",
     "Part",
     "Pool",
     "Prior",
@@ -98,6 +100,7 @@ __all__ = [
     "explain",
     "in_words",
     "numbered",
+    "offline_test",
     "parse_stopping",
     "part",
     "prepare",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from irtcat.cli._command import Options
 from irtcat.cli._input import read_bank
 from irtcat.cli._options import KEY_FILE, argument, group, option
-from irtcat.cli._session import read_key
+from irtcat.cli._session import read_key, warn
 
 if TYPE_CHECKING:
     from irtcat.service.storage.context import Service
@@ -68,7 +68,10 @@ def test_files(o: Options) -> Any:
     """
     provision = part("operations.provision")
     if o.test is not None:
-        return provision.read_test(o.test, o.bank, o.items)
+        files = provision.read_test(o.test, o.bank, o.items)
+        for note in files.items.notes:
+            warn(note)
+        return files
     return provision.example_files() if o.example else None
 
 

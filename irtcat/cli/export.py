@@ -4,20 +4,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from irtcat.cli import _input
+from irtcat.cli._adaptive import RULES
 from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._options import SUBSET, option, output
+from irtcat.cli._offline import HTML, PAGE, write_test
+from irtcat.cli._options import SUBSET, group, option, output
 from irtcat.cli._output import records, to_terminal
 
 EXAMPLE = (
     "irtcat select -k 3 --responses dataset:lsat7",
     "irtcat export items.csv --to ids --out ids.txt",
     "irtcat export items.csv --to inspect --task quiz.py",
+    "irtcat fit dataset:lsat7",
+    'irtcat export bank.npz --html test.html --stop "n>=3"',
 )
 
 TASKS = option(
     "items", type=Path, read=_input.items_table,
-    help="CSV table of the items (ids first) with task and sample_id or doc_id.",
+    help="CSV table of the items (ids first) with task and sample_id or doc_id; with --html with "
+    "their texts: prompt, A, B, ..., and key (one letter) or points (A=2|B=1).",
 )  # fmt: skip
 
 
@@ -38,13 +45,18 @@ TASKS = option(
     output("out", "--out", "-o",
            help="Write to this file; by default samples.json (lm-eval), sample_ids.txt (inspect), "
            "ids.txt or samples.jsonl (every-eval-ever), and into a pipe to stdout."),
+    *group("A test in a page", HTML, *PAGE),
+    *RULES,
     compiles=False,
 )  # fmt: skip
 def command(o: Options) -> Output:
-    """Write a subset in a format that a harness can run, or a bank's item parameters.
+    """Write a subset for a harness, a bank's item parameters, or a test in a page.
 
-    Also prints the command that runs only these items.
+    Also prints the command that runs only these items. With --html an adaptive test from a bank or
+    a short form is one file that runs in a browser, offline and without a server.
     """
+    if o.html is not None or o.module is not None:
+        return _page(o)
     if _input.is_bank(str(o.unread["subset"])):
         return _parameters(o)
     from irtcat.harness.exports import NEW_LOGS
@@ -73,6 +85,19 @@ def command(o: Options) -> Output:
     table = exported.to_frame()
     document |= {"commands": commands, "items": records(table)}
     return Output(document, text, table=table, next=after)
+
+
+def _page(o: Options) -> Output:
+    """An adaptive test in a page, from a bank or a short form."""
+    from irtcat.cli._adaptive import read_config
+    from irtcat.cli._session import use_compilation_cache
+
+    if o.is_given("to") or o.out is not None:
+        raise typer.BadParameter("not with --to and --out.", param_hint=o.label("html"))
+    path = str(o.unread["subset"])
+    use_compilation_cache()
+    bank = _input.read_bank(path) if _input.is_bank(path) else _input.read_form(path).to_bank()
+    return write_test(o, bank, read_config(o, max_items=min(30, bank.n_items)), items=o.items)
 
 
 def _parameters(o: Options) -> Output:

@@ -1,7 +1,10 @@
 """``irtcat short-form``."""
 
+from dataclasses import replace
+
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._input import read_subset, split_pairs
+from irtcat.cli._offline import HTML
 from irtcat.cli._options import CALIBRATION, EXPECT, SEED, option, output
 from irtcat.cli._output import SUMMARY_ROWS, records
 
@@ -27,6 +30,8 @@ EXAMPLE = (
            help="What readers should know, such as licence=MIT,source=ADDRESS."),
     output("out", "--out", "-o", default_file="form.json",
            help="Write the form to this JSON file."),
+    replace(HTML, help="Also write a test of all its items to this HTML file, which runs in a "
+            "browser, offline and without a server (irtcat export FORM --html has its options)."),
 )  # fmt: skip
 def command(o: Options) -> Output:
     """Make a short form: items and all that predicts full scores, without the responses.
@@ -51,5 +56,13 @@ def command(o: Options) -> Output:
         f"Checksum, to be published with it: {form.checksum}",
         "Run these items (irtcat export helps) on new models, and save the answers as NEW.",
     ]
+    if o.html is not None:
+        from irtcat.cat import Config
+        from irtcat.cat.offline.page import KEYS_IN_PAGE, offline_test
+
+        every = Config(criterion="sequential", max_items=len(form))
+        o.write("html", offline_test(form.to_bank(), every, title=form.name or "Test"), "test")
+        document |= {"html": o.html, "warning": KEYS_IN_PAGE}
+        text.append(KEYS_IN_PAGE)
     after = ("predict", "--short-form", o.out or "form.json", "NEW")
     return Output(document, text, table=frame, next=after)

@@ -1,9 +1,6 @@
 """Renders sections as HTML: user data is escaped, script and style are pinned by their hash."""
 
-import base64
 import functools
-import hashlib
-import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -12,6 +9,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from irtcat._files.html import escaped, policy_hash
 from irtcat._files.json import json_text
 from irtcat._version import __version__
 from irtcat.report.blocks import Block, Section, shorter
@@ -26,9 +24,6 @@ NOTES_SHOWN = 4
 
 MANY_ROWS, NOTE_BYTES = 500, 70
 """Tables with more rows may lose columns; the remark about each takes so many bytes."""
-
-UNSAFE = re.compile("[<>&@\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
-"""Characters that could end an element, or change the writing direction."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,8 +109,8 @@ def _values(
     """What the template shows, apart from the data."""
     style, script = _asset("page.css"), "".join(_asset(name) for name in SCRIPTS)
     policy = (
-        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
-        "base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; style-src '{policy_hash(style)}'; "
+        f"script-src '{policy_hash(script)}'; base-uri 'none'; form-action 'none'"
     )
     placed = [
         Placed(
@@ -168,11 +163,6 @@ def _line(text: object) -> str:
 
 def _asset(name: str) -> str:
     return resources.files("irtcat").joinpath("report", "assets", name).read_text("utf-8")
-
-
-def _hash(text: str) -> str:
-    """The hash by which a Content-Security-Policy allows an inline script or style."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _columns_to_omit(sections: Sequence[Section], length: int, excess: int) -> list[dict[str, Any]]:
@@ -237,13 +227,3 @@ def _reduced(value: Any, length: int, omitted: Collection[int] = ()) -> Any:
 def _json(document: Any) -> str:
     """Compact JSON for a script element."""
     return escaped(json_text(document, ensure_ascii=False, separators=(",", ":")))
-
-
-def escaped(text: str) -> str:
-    r"""Escape JSON so that it cannot open or close an HTML element; the data are unchanged.
-
-    Example:
-        >>> escaped('"</script><b>&"')
-        '"\\u003c/script\\u003e\\u003cb\\u003e\\u0026"'
-    """
-    return UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

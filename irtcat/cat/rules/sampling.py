@@ -63,7 +63,9 @@ def draw_from(
     """
     pool = before.pool
     is_asked, is_answered = state.items >= 0, (state.items >= 0) & (state.answers >= 0)
-    share = jnp.maximum(state.answers, 0) / jnp.maximum(pool.top[jnp.maximum(state.items, 0)], 1)
+    # JAX divides whole numbers in float32.
+    answers = jnp.maximum(state.answers, 0).astype(pool.score_weights.dtype)
+    share = answers / jnp.maximum(pool.top[jnp.maximum(state.items, 0)], 1)
     at = jnp.where(is_asked, state.items, pool.n_items)
     blank = jnp.zeros(pool.n_items + 1, pool.score_weights.dtype)
     lower, upper = (

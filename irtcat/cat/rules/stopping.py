@@ -187,7 +187,8 @@ def score_moments(context: Context) -> tuple[Array, Array]:
     pool, curves, state = context.pool, context.curves, context.state
     answered = (state.items >= 0) & (state.answers >= 0)
     item = jnp.where(answered, state.items, 0)
-    share = state.answers / jnp.maximum(pool.top[item], 1)
+    # JAX divides whole numbers in float32.
+    share = state.answers.astype(pool.score_weights.dtype) / jnp.maximum(pool.top[item], 1)
     observed = jnp.where(answered, pool.score_weights[item] * share, 0.0).sum()
     position = jnp.where(answered, state.items, pool.n_items)
     is_answered = jnp.zeros(pool.n_items + 1, bool).at[position].set(True)[:-1]

@@ -1,4 +1,4 @@
-"""Reading QTI 3.0 packages."""
+"""Reading QTI packages: 3.0, and 2.1 and 2.2 under the names of 3.0."""
 
 import os
 import re
@@ -12,18 +12,25 @@ from irtcat._common.checks import InputError, brief, shorten
 from irtcat.service.content.authored import MOST_SET
 from irtcat.service.content.fields import content_error
 from irtcat.service.content.folder import MOST_ITEMS
-from irtcat.service.content.html import VOID, clean_html
+from irtcat.service.content.html import VOID, clean_html, media_names, plain_text
 from irtcat.service.content.media import MOST_MEDIA, media_type
 from irtcat.service.content.packages import Package, open_package
+from irtcat.service.content.qti_attributes import (
+    as_number,
+    check_attributes,
+    number_text,
+    required,
+)
 from irtcat.service.content.qti_names import (
-    ITEM_TYPE,
+    ITEM_TYPES,
     MANIFEST,
     QTI,
     STIMULUS_TYPE,
-    TEST_TYPE,
+    TEST_TYPES,
     decode_name,
 )
-from irtcat.service.content.qti_scoring import as_number, check_attributes, qti_key, required
+from irtcat.service.content.qti_scoring import qti_key
+from irtcat.service.content.qti_versions import in_version_3
 from irtcat.service.content.records import Choice, Item, ItemSet, Key, Media, Stimulus, checked_key
 from irtcat.service.content.xml import local_name, namespace, parse_xml
 
@@ -35,6 +42,16 @@ ITEM_PARTS = (
     "qti-item-body", "qti-response-processing",
 )  # fmt: skip
 
+LEFT_OUT = {
+    "qti-stylesheet": "style sheets",
+    "qti-catalog-info": "accessibility catalogues",
+    "qti-companion-materials-info": "companion materials",
+    "qti-modal-feedback": "feedback",
+    "qti-feedback-inline": "feedback",
+    "qti-feedback-block": "feedback",
+}
+"""Elements that an item does without, and what notes call them."""
+
 TEST_PARTS = (
     "qti-assessment-test", "qti-test-part", "qti-assessment-section", "qti-assessment-item-ref",
     "qti-time-limits",
@@ -44,20 +61,24 @@ BLOCK = re.compile(r"<(p|div|section|table|ul|ol|dl|h[2-6]|blockquote|pre|figure
 
 
 def read_qti(path: str | os.PathLike[str], ignore_tests: bool = False) -> ItemSet:
-    """Read the items of a QTI 3.0 package.
+    """Read the items of a QTI package, of version 3.0, 2.1 or 2.2.
 
-    Read are items with one choice, order, hottext, text entry or extended text interaction, their
-    stimuli and media, and the response processing "match correct" and "map response" (as templates
-    or as rules that do the same). Of a test in the package only the time limits of its items are
-    read. Classes, styles and ids, which only change how content looks, are not kept. All else
-    raises an error that names the element and the file.
+    Read are items with one choice, inline choice, order, hottext, text entry, slider (as a field
+    for a number) or extended text interaction, their stimuli and media. Response processing,
+    templates and rules, is run for the responses that an item can have, and its key gives the same
+    scores: one right response, or points of the parts of a response. Of a test in the package only
+    the time limits of its items are read. Classes, styles and ids, which only change how content
+    looks, are not kept.
+
+    Items that are not supported, and content that items do without (style sheets, feedback,
+    catalogues, companion materials), are left out; ``notes`` of the set name them with the reason.
 
     Args:
         path: the package, a zip with ``imsmanifest.xml``.
-        ignore_tests: whether tests in the package are left out instead.
+        ignore_tests: whether tests in the package are left out without a note.
 
     Raises:
-        InputError: naming the file in the package.
+        InputError: naming the file in the package; where no item is supported, all reasons.
     """
     with open_package(Path(path)) as package:
         return _Reader(package, ignore_tests).read()
@@ -72,34 +93,69 @@ class _Reader:
         self.media: dict[str, Media] = {}  # by path
         self.time_limits: dict[str, float] = {}  # by path of the item
         self.size = 0
+        self.notes: list[str] = []
+        self.faults: list[str] = []
+        self.left_out: dict[str, set[str]] = {}  # paths of items by what they do without
 
     def read(self) -> ItemSet:
         if MANIFEST not in self.package:
             raise InputError(f"{self.package.name}: expected a QTI package with {MANIFEST}.")
         resources = list(self._resources())
-        items = [(path, labels) for kind, path, labels in resources if kind == ITEM_TYPE]
+        items = [(path, labels) for kind, path, labels in resources if kind in ITEM_TYPES]
         if not items:
-            raise InputError(f"{self.package.name}: expected items of QTI 3.0. Got none.")
+            must = "expected items of QTI 3.0, 2.2 or 2.1"
+            raise InputError(
+                f"{self.package.name}: {must}. Got none. {' '.join(self.notes)}".strip()
+            )
         if len(items) > MOST_ITEMS:
             raise InputError(f"{self.package.name}: expected at most {MOST_ITEMS:,} items.")
-        for kind, path, _ in resources:
-            if kind == STIMULUS_TYPE:
-                self._stimulus(path)
-            if kind == TEST_TYPE and not self.ignore_tests:
-                self._read_test(path)
-        records = [self._item(path, labels) for path, labels in items]
+        if not self.ignore_tests:
+            for kind, path, _ in resources:
+                if kind in TEST_TYPES:
+                    self._or_note(self._read_test, path, note="This test is left out.")
+        records = []
+        for path, labels in items:
+            record = self._or_note(self._item, path, labels, note="This item is left out.")
+            records += [record] if record else []
+        if not records:
+            raise InputError(self.faults[0] if len(items) == 1 else " ".join(self.faults))
+        for name, paths in self.left_out.items():
+            what = f"{len(paths)} items" if len(paths) > 1 else f"{brief(min(paths))}"
+            self.notes.append(f"{self.package.name}: the {name} of {what} are left out.")
+        used = {item.stimulus for item, _ in records}
+        stimuli = [stimulus for stimulus in self.stimuli.values() if stimulus.id in used]
+        shown = {
+            name for record in (*stimuli, *(item for item, _ in records)) for name in record.media
+        }
         return ItemSet(
             items=[item for item, _ in records],
             keys=[key for _, key in records if key],
-            stimuli=list(self.stimuli.values()),
-            media=list({m.name: m for m in self.media.values()}.values()),
+            stimuli=stimuli,
+            media=list({m.name: m for m in self.media.values() if m.name in shown}.values()),
+            notes=tuple(self.notes),
         )
+
+    def _or_note(self, read: Callable[..., Any], path: str, *more: Any, note: str) -> Any:
+        """What a function reads of a member, or a note that it is left out; None then.
+
+        Faults of the package as a whole, such as its size, are raised.
+        """
+        try:
+            return read(path, *more)
+        except InputError as error:
+            text, name = str(error), self.package.name
+            if text.startswith(f"{name}: ") or "cannot be read as a zip" in text:
+                raise
+            text = text if text.startswith(self._where(path)) else f"{self._where(path)}: {text}"
+            self.faults.append(text)
+            self.notes.append(f"{text} {note}")
+            return None
 
     def _where(self, path: str) -> str:
         return f"{self.package.name}, {brief(path)}"
 
     def _parsed(self, path: str) -> Element:
-        return parse_xml(self.package.read(path, MOST_XML), self._where(path))
+        return in_version_3(parse_xml(self.package.read(path, MOST_XML), self._where(path)))
 
     def _resources(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         """Type, path and labels of each resource of the manifest."""
@@ -108,13 +164,13 @@ class _Reader:
             raise content_error(where, "<manifest>", f"<{local_name(root)}>")
         for resource in root.findall("{*}resources/{*}resource"):
             kind, address = resource.get("type", ""), resource.get("href", "")
-            if kind in (ITEM_TYPE, STIMULUS_TYPE, TEST_TYPE):
+            if kind in (*ITEM_TYPES, STIMULUS_TYPE, *TEST_TYPES):
                 path = self.package.resolve(MANIFEST, address, where)
                 keywords = resource.findall("{*}metadata/{*}lom/{*}general/{*}keyword/{*}string")
                 yield kind, path, tuple((word.text or "").strip() for word in keywords)
             elif kind.startswith("imsqti_"):
                 got = f"{shorten(kind)} ({brief(address)})"
-                raise content_error(where, "resources with items and stimuli of QTI 3.0", got)
+                self.notes.append(f"{where}: the resource {got} is left out.")
 
     def _stimulus(self, path: str) -> Stimulus:
         if path in self.stimuli:
@@ -124,6 +180,9 @@ class _Reader:
         check_attributes(root, "identifier title tool-name tool-version", where)
         bodies = []
         for child in root:
+            if local_name(child) in LEFT_OUT:
+                self.left_out.setdefault(LEFT_OUT[local_name(child)], set()).add(path)
+                continue
             if local_name(child) != "qti-stimulus-body":
                 raise InputError(f"{where}: <{local_name(child)}> is not supported.")
             bodies.append(child)
@@ -162,11 +221,10 @@ class _Reader:
         for element in root.iter():
             name = local_name(element)
             if name not in TEST_PARTS:
-                advice = "Leave the tests out with ignore_tests=True"
-                raise InputError(f"{where}: <{name}> of a test is not supported. {advice}.")
+                raise InputError(f"{where}: <{name}> of a test is not supported.")
             if name != "qti-assessment-item-ref" and element.find("{*}qti-time-limits") is not None:
-                advice = "Leave the tests out with ignore_tests=True"
-                raise InputError(f"{where}: time limits of <{name}> are not supported. {advice}.")
+                raise InputError(f"{where}: time limits of <{name}> are not supported.")
+        time_limits = {}
         for reference in root.iter(f"{{{QTI}}}qti-assessment-item-ref"):
             limits = reference.find("{*}qti-time-limits")
             item = self.package.resolve(path, required(reference, "href", where), where)
@@ -174,7 +232,8 @@ class _Reader:
                 check_attributes(limits, "max-time", where)
             if limits is not None and limits.get("max-time"):
                 limit = as_number(limits.get("max-time"), "max-time", where)
-                self.time_limits[item] = limit
+                time_limits[item] = limit
+        self.time_limits |= time_limits
 
     def _item(self, path: str, labels: tuple[str, ...]) -> tuple[Item, Key | None]:
         root, where = self._parsed(path), self._where(path)
@@ -183,8 +242,11 @@ class _Reader:
         check_attributes(root, known, where)
         if root.get("adaptive", "false") != "false":
             raise InputError(f"{where}: adaptive items of QTI are not supported.")
+        for element in root.iter():
+            if local_name(element) in LEFT_OUT:
+                self.left_out.setdefault(LEFT_OUT[local_name(element)], set()).add(path)
         for child in root:
-            if local_name(child) not in ITEM_PARTS:
+            if local_name(child) not in (*ITEM_PARTS, *LEFT_OUT):
                 raise InputError(f"{where}: <{local_name(child)}> is not supported.")
         declaration = _only(root, "qti-response-declaration", where)
         body_element = _only(root, "qti-item-body", where)
@@ -203,11 +265,14 @@ class _Reader:
             for choice, text, fixed in body.choices
         ]
         stimulus = self._stimulus_of(root, path, where)
+        prompt = LAST_BLANK.sub("", clean_html(html, where, address_of))
+        if not plain_text(prompt) and not media_names(prompt):
+            prompt = f"<p>{escape(root.get('title', ''))}</p>"  # it may be shown, says the standard
         try:
             item = Item(
                 id=name,
                 kind=body.kind,
-                prompt=LAST_BLANK.sub("", clean_html(html, where, address_of)),
+                prompt=prompt,
                 choices=tuple(choices),
                 language=_language(root),
                 direction=body_element.get("dir", "").replace("auto", ""),
@@ -221,7 +286,7 @@ class _Reader:
             )
             _check_response(declaration, item, where)
             rubric = clean_html("".join(body.rubrics), where, address_of)
-            key = qti_key(name, root, declaration, body.kind, rubric, where)
+            key = qti_key(item, root, declaration, rubric, where)
             key = None if key is None else checked_key(key, item)
         except InputError as error:
             text = str(error)
@@ -305,12 +370,16 @@ class _Body:
         """HTML of an element."""
         name = local_name(element)
         if name.startswith("qti-"):
+            if name in LEFT_OUT:
+                return ""
             handler = HANDLERS.get(name)
             if handler is None:
                 raise InputError(f"{self.where}: <{name}> is not supported.")
             return handler(self, element)
         if self._closed and name in ("img", "audio", "video", "math", "object", "table"):
             raise self._content_after(f"<{name}>")
+        if name == "object":
+            name, element = _media_of(element, self.where)
         attributes = "".join(
             f' {key.rpartition("}")[2]}="{escape(value)}"' for key, value in element.items()
         )
@@ -398,6 +467,40 @@ class _Body:
         identifier = required(element, "identifier", self.where)
         return f'<span data-choice="{escape(identifier)}">{self.inner(element)}</span>'
 
+    def _inline_choice(self, element: Element) -> str:
+        """A gap in a sentence; the choices are below the prompt."""
+        self._begin(element, "shuffle required min-choices")
+        for child in element:
+            if local_name(child) == "qti-label":
+                continue
+            if local_name(child) != "qti-inline-choice":
+                name = local_name(child)
+                raise InputError(f"{self.where}: <{name}> in an interaction is not supported.")
+            check_attributes(child, "identifier fixed show-hide", self.where)
+            identifier = required(child, "identifier", self.where)
+            choice = identifier, self.inner(child).strip(), child.get("fixed") == "true"
+            self.choices.append(choice)
+        self.kind = "choice"
+        self.options["shuffle"] = element.get("shuffle", "false") == "true"
+        return BLANK
+
+    def _slider(self, element: Element) -> str:
+        """A field for a number; the range stands below the prompt."""
+        known = "lower-bound upper-bound step step-label orientation reverse"
+        self._begin(element, known)
+        html = self._prompt(element)
+        for child in element:
+            if local_name(child) != "qti-prompt":
+                name = local_name(child)
+                raise InputError(f"{self.where}: <{name}> in an interaction is not supported.")
+        ends = [
+            number_text(as_number(element.get(name), name, self.where), self.where)
+            for name in ("lower-bound", "upper-bound")
+        ]
+        self.kind = "text"
+        self._closed = True
+        return f"{html}<p>{ends[0]} … {ends[1]}</p>"
+
     def _text_entry(self, element: Element) -> str:
         self._begin(element, "base expected-length pattern-mask format")
         if element.get("base", "10") != "10" or element.get("format", "plain") != "plain":
@@ -454,11 +557,27 @@ HANDLERS: dict[str, Callable[[_Body, Element], str]] = {
     "qti-order-interaction": _Body._choice,
     "qti-hottext-interaction": _Body._hottext_interaction,
     "qti-hottext": _Body._hottext,
+    "qti-inline-choice-interaction": _Body._inline_choice,
+    "qti-slider-interaction": _Body._slider,
     "qti-text-entry-interaction": _Body._text_entry,
     "qti-extended-text-interaction": _Body._extended_text,
     "qti-rubric-block": _Body._rubric,
 }
 """How the elements of QTI in an item body are read; others are refused."""
+
+
+def _media_of(element: Element, where: str) -> tuple[str, Element]:
+    """The name and element of HTML that show a picture or play a sound as an object does."""
+    kind = element.get("type", "").partition("/")[0]
+    if kind not in ("image", "audio"):
+        got = shorten(element.get("type"))
+        raise content_error(where, "an <object> with a picture or a sound", got)
+    sizes = {name: element.get(name, "") for name in ("width", "height") if element.get(name)}
+    source = {"src": required(element, "data", where)}
+    words = " ".join("".join(element.itertext()).split())
+    if kind == "image":
+        return "img", Element("img", {**source, "alt": words, **sizes})
+    return "audio", Element("audio", {**source, "controls": ""})
 
 
 def _check_root(root: Element, name: str, where: str) -> None:

@@ -9,8 +9,10 @@ MANIFEST = "imsmanifest.xml"
 TEMPLATES = "https://purl.imsglobal.org/spec/qti/v3p0/rptemplates/"
 
 ITEM_TYPE = "imsqti_item_xmlv3p0"
+ITEM_TYPES = (ITEM_TYPE, "imsqti_item_xmlv2p1", "imsqti_item_xmlv2p2")
 STIMULUS_TYPE = "imsqti_stimulus_xmlv3p0"
 TEST_TYPE = "imsqti_test_xmlv3p0"
+TEST_TYPES = (TEST_TYPE, "imsqti_test_xmlv2p1", "imsqti_test_xmlv2p2")
 
 INTERACTIONS = {
     "choice": "qti-choice-interaction",

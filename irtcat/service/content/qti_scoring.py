@@ -1,166 +1,273 @@
-"""Response processing of QTI items: the two standard templates, and rules that do the same."""
+"""Keys of QTI items: what their response processing gives to every response.
 
+The rules are run (`Processing`) for all responses that an item can have, or for a text all that the
+rules name and some that they do not. A key that gives the same scores is the item's key: one right
+response, or points of the parts of a response. Rules that no key can express are refused.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator
 from dataclasses import replace
-from decimal import Decimal
 from typing import Any
 from xml.etree.ElementTree import Element
 
 from irtcat._common.checks import InputError, shorten
 from irtcat.service.content.fields import content_error
-from irtcat.service.content.numerals import number_of
-from irtcat.service.content.records import Key
+from irtcat.service.content.qti_attributes import as_number, check_attributes, number_text
+from irtcat.service.content.qti_processing import Processing
+from irtcat.service.content.records import KINDS, Item, Key, checked_key
+from irtcat.service.content.scoring import scored
 from irtcat.service.content.xml import local_name
 
-PRESENTATION = ("class", "id", "role", "label", "style")
-"""Attributes on any element that only change how it looks; they are not kept."""
+MOST_RESPONSES = 5_040
+"""Most responses of an item that are scored to find its key: all orders of seven choices."""
+
+MOST_STEPS = 2_000_000
+"""Most elements of rules that are run to find a key: some seconds."""
+
+TOLERANCE = 1e-6
+"""Difference of scores that is rounding: points such as 1/3 have no exact decimals."""
+
+OTHER_TEXT, OTHER_NUMBER = "none of the named texts", 0.40625
+"""A text and a number that rules do not name."""
 
 
-def check_attributes(element: Element, known: str, where: str) -> None:
-    """Raise at an attribute that is neither known nor about presentation."""
-    for name in element.attrib:
-        plain = name.rpartition("}")[2]
-        ignored = plain in PRESENTATION or plain.startswith(("data-", "aria-"))
-        if not ignored and plain not in (*known.split(), "lang", "dir", "schemaLocation"):
-            tag = local_name(element)
-            raise InputError(f"{where}: the attribute {plain} of <{tag}> is not supported.")
-
-
-def required(element: Element, name: str, where: str) -> str:
-    """An attribute that an element must have."""
-    value = element.get(name, "").strip()
-    if not value:
-        raise content_error(where, f"{name} of <{local_name(element)}>", "none")
-    return value
-
-
-def as_number(text: str | None, label: str, where: str) -> float:
-    """A number in XML."""
-    try:
-        number = float(text or "")
-    except ValueError:
-        raise content_error(where, f"{label} as a number", shorten(text)) from None
-    if number != number or number in (float("inf"), float("-inf")):
-        raise content_error(where, f"{label} as a finite number", shorten(text))
-    return number
-
-
-def qti_key(item: str, root: Element, declaration: Element, kind: str, rubric: str,
-            where: str) -> Key | None:  # fmt: skip
+def qti_key(item: Item, root: Element, declaration: Element, rubric: str, where: str) -> Key | None:
     """The key of a QTI item; None if nothing in it says how it is scored.
 
     Args:
-        item: id of the item.
-        root: the item.
+        item: the item.
+        root: its XML.
         declaration: its response declaration.
-        kind: its kind, of `KINDS`.
         rubric: HTML for the scorers.
         where: for messages.
 
     Raises:
         InputError: response processing or a declaration that is not supported.
     """
-    correct, mapping = _declared(declaration, where)
-    rule, score = "", 1.0
-    for processing in root.findall("{*}qti-response-processing"):
-        default = _default_score(root, where)
-        rule, score = _rule(processing, declaration.get("identifier", ""), default, where)
-    if kind == "essay" or (rubric and not rule):
+    has_key = _check_declaration(declaration, where)
+    found = root.findall("{*}qti-response-processing")
+    if len(found) > 1:
+        raise content_error(where, "at most one <qti-response-processing>", len(found))
+    has_rules = any(len(rules) or rules.get("template") for rules in found)
+    if item.kind == "essay" or (rubric and not has_rules):
         highest, unit = _scale(root, where)
-        return Key(item, "rubric", max_score=highest, rubric=rubric, unit=unit) if highest else None
-    if not rule:
-        if correct or mapping is not None:
+        if not highest:
+            return None
+        return Key(item.id, "rubric", max_score=highest, rubric=rubric, unit=unit)
+    if not has_rules:
+        if has_key:
             raise content_error(where, "response processing for the correct response", "none")
         return None
-    numeric = declaration.get("base-type") in ("integer", "float")
-    text = kind == "text" and not numeric
-    if rule == "match":
-        if not correct:
-            raise content_error(where, "a correct response for match_correct", "none")
-        if kind == "text" and len(correct) > 1:
-            raise content_error(where, "one correct response of a text", shorten(correct))
-        values = [_numeral(value, where) if numeric else value for value in correct]
-        return Key(
-            item=item,
-            kind="match",
-            correct=tuple(values),
-            max_score=score,
-            case_sensitive=text,
-            rubric=rubric,
-        )
-    if mapping is None:
-        raise content_error(where, "a <qti-mapping> for map_response", "none")
-    return replace(_map_key(item, mapping, kind, numeric, where), rubric=rubric)
+    processing = Processing(root, declaration, where)
+    if KINDS[item.kind].has_choices:
+        unknown = [name for name in processing.named if name not in item.choice_ids]
+        if unknown:
+            must = f"ids of its choices, {shorten(item.choice_ids)}"
+            raise content_error(where, must, shorten(unknown))
+    return replace(_key(item, processing, where), rubric=rubric)
 
 
-def _declared(declaration: Element, where: str) -> tuple[list[str], Element | None]:
-    """The correct response and the mapping of a response declaration."""
+def _check_declaration(declaration: Element, where: str) -> bool:
+    """Whether a response declaration has a correct response or a mapping."""
     check_attributes(declaration, "identifier cardinality base-type", where)
-    correct, mapping = [], None
+    known = {
+        "qti-correct-response": "interpretation",
+        "qti-mapping": "default-value lower-bound upper-bound",
+    }
     for child in declaration:
         name = local_name(child)
-        if name == "qti-correct-response":
-            check_attributes(child, "interpretation", where)
-            correct = [(value.text or "").strip() for value in child.findall("{*}qti-value")]
-        elif name == "qti-mapping":
-            check_attributes(child, "default-value lower-bound upper-bound", where)
-            mapping = child
-        else:
+        if name not in known:
             raise InputError(f"{where}: <{name}> in a response declaration is not supported.")
-    return correct, mapping
+        check_attributes(child, known[name], where)
+    return len(declaration) > 0
 
 
-def _map_key(item: str, mapping: Element, kind: str, numeric: bool, where: str) -> Key:
-    points, cases = {}, set()
-    for entry in mapping:
-        if local_name(entry) != "qti-map-entry":
-            raise InputError(f"{where}: <{local_name(entry)}> in a mapping is not supported.")
-        check_attributes(entry, "map-key mapped-value case-sensitive", where)
-        value = required(entry, "map-key", where)
-        if value in points:
-            raise content_error(where, "each map-key once", shorten(value))
-        points[_numeral(value, where) if numeric else value] = as_number(
-            entry.get("mapped-value"), "mapped-value", where
-        )
-        cases.add(entry.get("case-sensitive", "false"))  # the default of the standard
-    bounds: dict[str, Any] = {
-        name: None if mapping.get(f"{name}-bound") is None
-        else as_number(mapping.get(f"{name}-bound"), f"{name}-bound", where)
-        for name in ("lower", "upper")
-    }  # fmt: skip
-    default = as_number(mapping.get("default-value", "0"), "default-value", where)
-    if kind == "text" and len(cases) > 1:
-        raise content_error(where, "the same case-sensitive in all map entries", shorten(cases))
-    case_sensitive = kind == "text" and not numeric and cases == {"true"}
-    same = len(set(points.values())) == 1 and min(points.values()) > 0
-    if kind == "text" and same and default == 0 and bounds == {"lower": None, "upper": None}:
-        return Key(
-            item=item,
-            kind="match",
-            correct=tuple(points),
-            max_score=next(iter(points.values())),
-            case_sensitive=case_sensitive,
-        )
-    return Key(
-        item=item,
-        kind="map",
-        points=tuple(points.items()),
-        default=default,
-        case_sensitive=case_sensitive,
-        **bounds,
+def _key(item: Item, processing: Processing, where: str) -> Key:
+    """The key that gives the scores of the rules."""
+    if processing.template == "map":
+        return _map_key(item, processing)
+    if item.kind == "text" and processing.compares_ranges:
+        must = "response processing that compares a text with single values"
+        raise content_error(where, must, "a range of numbers, or a part of a text")
+    left_out = processing.score(None)
+    if left_out != 0:
+        raise content_error(where, "a SCORE of 0 for a response left out", f"{left_out:g}")
+    if processing.template == "match":
+        return next(_match_keys(item, processing))
+    responses = list(_responses(item, processing))
+    if len(responses) * processing.size > MOST_STEPS:
+        must = f"rules of which all responses together take at most {MOST_STEPS:,} steps"
+        raise content_error(where, must, f"{len(responses) * processing.size:,}")
+    scores = [(response, processing.score(value)) for response, value in responses]
+    highest = max(score for _, score in scores)
+    if highest <= 0:
+        raise content_error(where, "response processing that gives points", f"{highest:g} at most")
+    for key in _candidates(item, processing, scores):
+        if _fits(key, item, scores):
+            return key
+    raise content_error(
+        where,
+        "response processing that gives points to one right response, or the sum of points of "
+        "the parts of a response",
+        "other scores",
     )
 
 
-def _numeral(text: str, where: str) -> str:
-    """A number of XML as people write it: without an exponent, and the same in all languages."""
-    plain = text
-    if number_of(plain) is None:
-        as_number(text, "a numeric response", where)
-        plain = f"{Decimal(text):f}"
-    if "." in plain and number_of(plain, "de") is None:
-        plain += "0"  # 1.500 could be 1500 in German, 1.5000 could not
-    if number_of(plain) is None:
-        raise content_error(where, "a number of at most 30 digits", shorten(text))
-    return plain
+def _fits(key: Key, item: Item, scores: list[tuple[Any, float]]) -> bool:
+    """Whether a key gives these scores to these responses."""
+    try:
+        checked = checked_key(key, item)
+        return all(
+            abs((scored(checked, item, response, checked.categories) or 0) * checked.unit - score)
+            < TOLERANCE
+            for response, score in scores
+        )
+    except InputError:
+        return False
+
+
+def _responses(item: Item, processing: Processing) -> Iterator[tuple[Any, Any]]:
+    """Responses as they are stored, and as values of QTI."""
+    ids = item.choice_ids
+    if item.kind == "text":
+        yield from _texts(item, processing)
+        return
+    if item.kind == "choice":
+        yield from ((name, name) for name in ids)
+        return
+    if item.kind == "order":
+        count = math.factorial(len(ids))
+        lists: Iterator[tuple[str, ...]] = itertools.permutations(ids)
+    else:
+        sizes = range(max(item.min_choices, 1), (item.max_choices or len(ids)) + 1)
+        count = sum(math.comb(len(ids), size) for size in sizes)
+        lists = itertools.chain.from_iterable(itertools.combinations(ids, k) for k in sizes)
+    if count > MOST_RESPONSES:
+        must = f"rules other than the templates for at most {MOST_RESPONSES:,} responses"
+        raise content_error(processing.where, must, f"{count:,}")
+    for names in lists:
+        yield list(names), processing.container(list(names))
+
+
+def _texts(item: Item, processing: Processing) -> Iterator[tuple[Any, Any]]:
+    """Texts that the rules name, the same in other cases, and others."""
+    named = _named(item, processing)
+    if item.numeric:
+        near = {value + step for value in named.values() for step in (-1.0, 0.125, 1.0)}
+        values = {*named.values(), *near, OTHER_NUMBER}
+        yield from ((number_text(value, processing.where), value) for value in sorted(values))
+        return
+    texts = {*named, *(text.swapcase() for text in named), OTHER_TEXT}
+    yield from ((text, text) for text in sorted(texts))
+
+
+def _named(item: Item, processing: Processing) -> dict[str, Any]:
+    """Texts that the rules name, with their values."""
+    if item.numeric:
+        numbers = {value for value in processing.constants if isinstance(value, float)}
+        return {number_text(value, processing.where): value for value in sorted(numbers)}
+    return {value: value for value in processing.constants if isinstance(value, str) and value}
+
+
+def _candidates(
+    item: Item, processing: Processing, scores: list[tuple[Any, float]]
+) -> Iterator[Key]:
+    """Keys that may give the scores of the rules."""
+    yield from _match_keys(item, processing)
+    if processing.mapping is not None:
+        yield _map_key(item, processing)
+    best, highest = max(scores, key=lambda entry: entry[1])
+    if item.kind == "text":
+        named = {text: processing.score(value) for text, value in _named(item, processing).items()}
+        other = processing.score(OTHER_NUMBER if item.numeric else OTHER_TEXT)
+        points = {text: score for text, score in named.items() if score != other}
+        if points:
+            pairs = tuple(points.items())
+            yield Key(item.id, "map", points=pairs, default=other, case_sensitive=not item.numeric)
+            folded = {text.casefold(): score for text, score in pairs}
+            yield Key(item.id, "map", points=tuple(folded.items()), default=other)
+        return
+    yield Key(
+        item.id, "match", correct=(best,) if isinstance(best, str) else tuple(best),
+        max_score=highest,
+    )  # fmt: skip
+    if item.kind == "choice":
+        yield Key(item.id, "map", points=tuple(_nonzero(dict(scores)).items()))
+    elif item.kind != "order":
+        by_set = {frozenset(response): score for response, score in scores}
+        for points in (_alone(item, by_set), _around(item, by_set, frozenset(best), highest)):
+            for lower, upper in itertools.product((None, 0.0), (None, highest)):
+                yield Key(item.id, "map", points=tuple(points.items()), lower=lower, upper=upper)
+
+
+def _alone(item: Item, by_set: dict[frozenset[str], float]) -> dict[str, float]:
+    """Points of each choice by the score of the choice alone."""
+    return _nonzero({name: by_set.get(frozenset([name]), 0.0) for name in item.choice_ids})
+
+
+def _around(
+    item: Item, by_set: dict[frozenset[str], float], best: frozenset[str], highest: float
+) -> dict[str, float]:
+    """Points of each choice by what it adds to, or takes from, the best response."""
+    out = {}
+    for name in item.choice_ids:
+        change = by_set.get(best ^ {name}, highest) - highest
+        out[name] = -change if name in best else change
+    return _nonzero(out)
+
+
+def _nonzero(points: dict[Any, float]) -> dict[Any, float]:
+    return {name: value for name, value in points.items() if value} or dict(points)
+
+
+def _match_keys(item: Item, processing: Processing) -> Iterator[Key]:
+    """Keys for the declared correct response."""
+    correct = processing.correct
+    if correct is None:
+        return
+    values = correct if isinstance(correct, tuple) else (correct,)
+    texts = [
+        number_text(value, processing.where) if isinstance(value, float) else value
+        for value in values
+    ]
+    score = processing.score(correct)
+    if score > 0:
+        is_text = item.kind == "text" and not item.numeric
+        for case_sensitive in (True, False) if is_text else (False,):
+            yield Key(item.id, "match", correct=tuple(texts), max_score=score,
+                      case_sensitive=case_sensitive)  # fmt: skip
+
+
+def _map_key(item: Item, processing: Processing) -> Key:
+    """The key of a mapping."""
+    mapping, where = processing.required_mapping, processing.where
+    lower, upper = mapping.bounds
+    points = {
+        number_text(value, where) if isinstance(value, float) else value: number
+        for value, number in mapping.points.items()
+    }
+    is_text = item.kind == "text" and not item.numeric
+    if is_text and len(mapping.cases) > 1:
+        got = shorten(mapping.cases)
+        raise content_error(where, "the same case-sensitive in all map entries", got)
+    case_sensitive = is_text and mapping.cases == {"true"}
+    same = len(set(points.values())) == 1 and min(points.values()) > 0
+    if item.kind == "text" and same and mapping.default == 0 and (lower, upper) == (None, None):
+        score = next(iter(points.values()))
+        return Key(
+            item.id, "match", correct=tuple(points), max_score=score, case_sensitive=case_sensitive
+        )
+    return Key(
+        item=item.id,
+        kind="map",
+        points=tuple(points.items()),
+        default=mapping.default,
+        lower=lower,
+        upper=upper,
+        case_sensitive=case_sensitive,
+    )
 
 
 def _scale(root: Element, where: str) -> tuple[float | None, float]:
@@ -196,98 +303,3 @@ def _highest(root: Element, where: str) -> float | None:
         if name == "MAXSCORE" and value is not None:
             return as_number(value.text, "MAXSCORE", where)
     return None
-
-
-def _default_score(root: Element, where: str) -> float:
-    """The SCORE where no rule sets it; 0 unless its declaration has another default value."""
-    for declaration in root.findall("{*}qti-outcome-declaration"):
-        value = declaration.find("{*}qti-default-value/{*}qti-value")
-        if declaration.get("identifier") == "SCORE" and value is not None:
-            return as_number(value.text, "the default value of SCORE", where)
-    return 0.0
-
-
-def _rule(processing: Element, response: str, default: float, where: str) -> tuple[str, float]:
-    """The kind of key, "match" or "map", and the score of a match."""
-    check_attributes(processing, "template template-location", where)
-    template = processing.get("template", "")
-    if template:
-        name = template.rpartition("/")[2].removesuffix(".xml")
-        if len(processing) == 0 and name in ("match_correct", "map_response"):
-            return ("match" if name == "match_correct" else "map"), 1.0
-        raise content_error(where, "the template match_correct or map_response", shorten(template))
-    outline = tuple(_outline(child) for child in processing)
-    if not outline:
-        return "", 1.0
-    wrong, score = _match_scores(outline, response, default)
-    if score is not None and wrong != 0:
-        raise content_error(where, "a SCORE of 0 for a wrong response", f"{wrong:g}")
-    if score is not None:
-        return "match", score
-    if _is_map(outline, response):
-        return "map", 1.0
-    names = sorted({local_name(element) for element in processing.iter()} - RULE_NAMES)
-    got = f"<{names[0]}>" if names else "other rules"
-    must = "response processing that matches the correct response or maps the response"
-    raise content_error(where, must, got)
-
-
-RULE_NAMES = {
-    "qti-response-processing", "qti-response-condition", "qti-response-if", "qti-response-else",
-    "qti-match", "qti-variable", "qti-correct", "qti-set-outcome-value", "qti-base-value",
-    "qti-map-response", "qti-is-null",
-}  # fmt: skip
-
-
-def _outline(element: Element) -> tuple[str, str, tuple]:
-    """Name, identifier or value, and children of a rule."""
-    text = (element.text or "").strip() if not len(element) else ""
-    label = element.get("identifier", text)
-    return local_name(element), label, tuple(_outline(child) for child in element)
-
-
-def _match_scores(rules: tuple, response: str, default: float) -> tuple[float | None, float | None]:
-    """The SCORE of a wrong and of a right response, if the rules set it by a match.
-
-    Without an else, a wrong response keeps the default value of SCORE.
-    """
-    test = ("qti-match", "",
-            (("qti-variable", response, ()), ("qti-correct", response, ())))  # fmt: skip
-    swapped = (*test[:2], test[2][::-1])
-    match rules:
-        case (("qti-response-condition", _, (("qti-response-if", _, (found, right)), *rest)),):
-            match rest:
-                case []:
-                    wrong: float | None = default
-                case [("qti-response-else", _, (rule,))]:
-                    wrong = _set_score(rule)
-                case _:
-                    return None, None
-            if found in (test, swapped) and wrong is not None:
-                return wrong, _set_score(right) or None
-    return None, None
-
-
-def _set_score(rule: tuple) -> float | None:
-    """The constant that a rule sets as SCORE."""
-    match rule:
-        case ("qti-set-outcome-value", "SCORE", (("qti-base-value", text, ()),)):
-            try:
-                return float(text)
-            except ValueError:
-                return None
-    return None
-
-
-def _is_map(rules: tuple, response: str) -> bool:
-    """Whether the rules set SCORE to the mapped response, and to 0 where there is none."""
-    mapped = ("qti-set-outcome-value", "SCORE", (("qti-map-response", response, ()),))
-    if rules == (mapped,):
-        return True
-    empty = ("qti-is-null", "", (("qti-variable", response, ()),))
-    match rules:
-        case (("qti-response-condition", _, (
-            ("qti-response-if", _, (found, zero)), ("qti-response-else", _, (other,)),
-        )),):  # fmt: skip
-            return found == empty and _set_score(zero) == 0 and other == mapped
-    return False

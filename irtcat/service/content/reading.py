@@ -55,7 +55,7 @@ def read_items(path: str | os.PathLike[str], keys: str | os.PathLike[str] | None
     separated by ``|``: ``A|C`` as a key, ``A=2|B=1`` as points; ``chart.svg: A bar chart`` as media
     is a file and its description. Stimuli, media and separate keys are beside it, as in a folder.
 
-    **A QTI 3.0 package** (zip) is read by `read_qti`.
+    **A QTI package** (zip; 3.0, 2.2 or 2.1) is read by `read_qti`.
 
     Args:
         path: the folder, the CSV file, or the package.

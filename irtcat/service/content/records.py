@@ -9,7 +9,7 @@ import base64
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
@@ -561,6 +561,9 @@ class Media:
         return Media(**values | {"data": data})
 
 
+RECORDS = ("items", "keys", "stimuli", "media")
+"""The records of an item set, in the order in which it takes them."""
+
 Record = TypeVar("Record")
 Records = Iterable[Record] | Mapping[str, Record]
 
@@ -576,6 +579,7 @@ class ItemSet:
         keys: item id -> `Key`.
         stimuli: id -> `Stimulus`.
         media: name -> `Media`.
+        notes: sentences on what was left out when the items were read; not stored with them.
 
     Raises:
         InputError: two records have the same id; a key is of no item, or does not fit it; a
@@ -592,6 +596,7 @@ class ItemSet:
     keys: Mapping[str, Key] = field(default_factory=dict, repr=False)
     stimuli: Mapping[str, Stimulus] = field(default_factory=dict, repr=False)
     media: Mapping[str, Media] = field(default_factory=dict, repr=False)
+    notes: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     def __init__(
         self,
@@ -599,8 +604,10 @@ class ItemSet:
         keys: Records[Key] = (),
         stimuli: Records[Stimulus] = (),
         media: Records[Media] = (),
+        notes: tuple[str, ...] = (),
     ):
         """Check that the records, lists or mappings of them, fit together."""
+        _set(self, "notes", tuple(notes))
         _set(self, "items", _by_id("item", items, Item, "id"))
         _set(self, "keys", _by_id("key of item", keys, Key, "item"))
         _set(self, "stimuli", _by_id("stimulus", stimuli, Stimulus, "id"))
@@ -620,7 +627,7 @@ class ItemSet:
             self._check_media(where, item.media)
         for stimulus in self.stimuli.values():
             self._check_media(f"stimulus {brief(stimulus.id)}", stimulus.media)
-        for name in ("items", "keys", "stimuli", "media"):
+        for name in RECORDS:
             _set(self, name, MappingProxyType(getattr(self, name)))
 
     def _check_media(self, where: str, names: Iterable[str]) -> None:
@@ -643,7 +650,7 @@ class ItemSet:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the records; views of mappings cannot be pickled."""
-        return ItemSet, tuple(dict(getattr(self, f.name)) for f in fields(self))
+        return ItemSet, (*(dict(getattr(self, name)) for name in RECORDS), self.notes)
 
     def without_keys(self) -> "ItemSet":
         """The same set without its keys, as it may leave the server."""
@@ -688,8 +695,7 @@ class ItemSet:
     def to_json(self) -> dict[str, Any]:
         """The set as a JSON document."""
         return {
-            name: [record.to_json() for record in getattr(self, name).values()]
-            for name in ("items", "keys", "stimuli", "media")
+            name: [record.to_json() for record in getattr(self, name).values()] for name in RECORDS
         }
 
     @staticmethod
@@ -707,6 +713,8 @@ class ItemSet:
             "media": Media.from_json,
         }
         for name, records in values.items():
+            if name not in RECORDS:
+                raise content_error("item set", f"the fields {', '.join(RECORDS)}", name)
             if not isinstance(records, list):
                 raise content_error("item set", f"{name} as a list", shorten(records))
             values[name] = [from_json[name](record) for record in records]

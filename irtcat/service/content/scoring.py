@@ -204,7 +204,10 @@ def check_against_bank(items: ItemSet, bank: ItemBank, ids: Sequence[str] | None
     if faults:
         shown = "; ".join(faults[:10])
         rest = f"; and {len(faults) - 10} more" if len(faults) > 10 else ""
-        raise InputError(f"The items must fit the bank: {shown}{rest}.")
+        left_out = (
+            f" Left out when the items were read: {' '.join(items.notes)}" if items.notes else ""
+        )
+        raise InputError(f"The items must fit the bank: {shown}{rest}.{left_out}")
 
 
 def _fault(items: ItemSet, name: str, n_categories: int | None) -> str:
