@@ -8,6 +8,7 @@
 | do two raters agree beyond chance? | `cohen_kappa`, `cohen_kappa_test` |
 | do many raters? | `fleiss_kappa`, `fleiss_kappa_test`, `krippendorff_alpha`, `majority_labels` |
 | does confidence predict accuracy? | `confidence_weighted_score`, `confidence_weights` |
+| are probabilities right? | `log_loss`, `brier_score`, `auc`, `calibration_error` |
 | is a ranking right? | `average_precision`, `top_overlap` |
 | are scores in the same order? | `kendall_tau_b`, `spearman`, `pearson`, `pairwise_accuracy` |
 | is it significant? | `correlation_test`, `correlation_matrix`, `holm`, `benjamini_hochberg` |
@@ -55,6 +56,14 @@ from irtcat.agreement.orderings import (
     root_mean_squared_error,
     top_overlap,
 )
+from irtcat.agreement.probabilities import (
+    auc,
+    brier_score,
+    calibration_error,
+    calibration_limit,
+    log_loss,
+    reliability_curve,
+)
 from irtcat.agreement.raters import (
     Kappa,
     cohen_kappa,
@@ -75,10 +84,14 @@ __all__ = [
     "CorrelationMatrix",
     "Kappa",
     "accuracy",
+    "auc",
     "average_precision",
     "balanced_accuracy",
     "benjamini_hochberg",
     "bootstrap_interval",
+    "brier_score",
+    "calibration_error",
+    "calibration_limit",
     "cohen_kappa",
     "cohen_kappa_test",
     "conditional_entropies",
@@ -97,6 +110,7 @@ __all__ = [
     "krippendorff_alpha",
     "label_agreement",
     "livingston_lewis",
+    "log_loss",
     "majority_labels",
     "majority_share",
     "mean_absolute_error",
@@ -104,6 +118,7 @@ __all__ = [
     "observed_classification",
     "pairwise_accuracy",
     "pearson",
+    "reliability_curve",
     "root_mean_squared_error",
     "rudner_classification",
     "spearman",

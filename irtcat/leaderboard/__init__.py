@@ -7,6 +7,8 @@ from irtcat._common.lazy import lazy_names
 if TYPE_CHECKING:
     from irtcat.leaderboard.best_of import Best, best
     from irtcat.leaderboard.board import Leaderboard, Run
+    from irtcat.leaderboard.cell_evaluation import CELL_METHODS, CellEvaluation, evaluate_cells
+    from irtcat.leaderboard.cell_probabilities import Cells, cells
     from irtcat.leaderboard.comparison import Comparison, compare
     from irtcat.leaderboard.comparisons import Comparisons, compare_all
     from irtcat.leaderboard.completion import Completion, ProbePlan, complete, probe
@@ -29,8 +31,11 @@ else:
 
 __all__ = [
     "ALL",
+    "CELL_METHODS",
     "METRICS",
     "Best",
+    "CellEvaluation",
+    "Cells",
     "Comparison",
     "Comparisons",
     "Completion",
@@ -43,12 +48,14 @@ __all__ = [
     "Run",
     "SequentialComparison",
     "best",
+    "cells",
     "compare",
     "compare_all",
     "compare_sequential",
     "complete",
     "design_gaps",
     "evaluate",
+    "evaluate_cells",
     "full_scores",
     "groups",
     "headroom",

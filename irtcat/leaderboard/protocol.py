@@ -136,7 +136,7 @@ def evaluate(
     held-out subjects. The target is the mean of each held-out subject over all items with a
     response: the score of this run. What a rerun would have scored is not known, so that errors,
     coverage and gaps of the models' expected scores cannot be measured: `plan` and `compare` take
-    the noise of reruns into account.
+    the noise of reruns into account. For single answers see `evaluate_cells`.
 
     | split | held out | calibrated on |
     |---|---|---|
