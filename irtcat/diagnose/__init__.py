@@ -19,6 +19,7 @@ from irtcat.diagnose.item_statistics import infit_outfit, item_fit, s_x2, s_x2_t
 from irtcat.diagnose.judge_noise import Judges, judges
 from irtcat.diagnose.labels import LabelRanking
 from irtcat.diagnose.limited_information import ModelFit, model_fit
+from irtcat.diagnose.matched_dif import MatchedDIF, mantel_haenszel
 from irtcat.diagnose.person_statistics import person_fit
 from irtcat.diagnose.populations import Populations, compare_populations
 from irtcat.diagnose.reliability import (
@@ -38,6 +39,7 @@ __all__ = [
     "Factors",
     "Judges",
     "LabelRanking",
+    "MatchedDIF",
     "ModelFit",
     "Pairs",
     "ParallelAnalysis",
@@ -60,6 +62,7 @@ __all__ = [
     "judges",
     "labels",
     "ld_statistics",
+    "mantel_haenszel",
     "marginal_reliability",
     "model_fit",
     "nearest_correlation",
