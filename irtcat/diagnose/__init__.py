@@ -2,6 +2,7 @@
 
 from irtcat._common.lazy import public_names
 from irtcat.diagnose import labels
+from irtcat.diagnose.choice_options import distractors
 from irtcat.diagnose.dependence import Pairs, ld_statistics, q3
 from irtcat.diagnose.dif import DIF, find_dif
 from irtcat.diagnose.dimension.correlations import nearest_correlation
@@ -49,6 +50,7 @@ __all__ = [
     "compare_factors",
     "compare_populations",
     "correlations",
+    "distractors",
     "empirical_curves",
     "empirical_reliability",
     "factors",
