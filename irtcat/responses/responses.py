@@ -688,6 +688,7 @@ class Responses:
             ([[1.0, 0.0], [0.0, 0.0]], [[1.0, 2.0], [0.0, 2.0]])
         """
         ranks = self.options()
+        assert self.choices is not None  # there are no options without choices
         codes = np.full(self.shape, -1, np.int8)
         for j, rank in enumerate(ranks):
             for position, choice in enumerate(rank):
