@@ -32,7 +32,7 @@ scoring
 fitting
 selection
 prediction
-cat diagnose
+cat diagnose equating
 leaderboard
 scale training harness
 plot

@@ -2,6 +2,7 @@
 
 from irtcat._common.lazy import public_names
 from irtcat.diagnose import labels
+from irtcat.diagnose.choice_options import distractors
 from irtcat.diagnose.dependence import Pairs, ld_statistics, q3
 from irtcat.diagnose.dif import DIF, find_dif
 from irtcat.diagnose.dimension.correlations import nearest_correlation
@@ -19,6 +20,7 @@ from irtcat.diagnose.item_statistics import infit_outfit, item_fit, s_x2, s_x2_t
 from irtcat.diagnose.judge_noise import Judges, judges
 from irtcat.diagnose.labels import LabelRanking
 from irtcat.diagnose.limited_information import ModelFit, model_fit
+from irtcat.diagnose.matched_dif import MatchedDIF, mantel_haenszel
 from irtcat.diagnose.person_statistics import person_fit
 from irtcat.diagnose.populations import Populations, compare_populations
 from irtcat.diagnose.reliability import (
@@ -38,6 +40,7 @@ __all__ = [
     "Factors",
     "Judges",
     "LabelRanking",
+    "MatchedDIF",
     "ModelFit",
     "Pairs",
     "ParallelAnalysis",
@@ -47,6 +50,7 @@ __all__ = [
     "compare_factors",
     "compare_populations",
     "correlations",
+    "distractors",
     "empirical_curves",
     "empirical_reliability",
     "factors",
@@ -60,6 +64,7 @@ __all__ = [
     "judges",
     "labels",
     "ld_statistics",
+    "mantel_haenszel",
     "marginal_reliability",
     "model_fit",
     "nearest_correlation",

@@ -28,7 +28,7 @@ from irtcat.diagnose.group_versions import (
     without_constant,
 )
 from irtcat.fitting import EM
-from irtcat.fitting.problem.groups import check_groups
+from irtcat.fitting.problem.groups import Grouping, check_groups
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.responses import Responses
 
@@ -256,11 +256,13 @@ def find_dif(
     check_choice("correction", correction, CORRECTIONS)
     check_interval("alpha", alpha)
     check_count("max_rounds", max_rounds)
-    responses, reasons = _prepared(responses, groups, reference)
-    grouping = check_groups(responses, groups, reference)
-    assert grouping is not None
+    if scheme == "add" and anchors is None:
+        advice = "Name items that are equal in all groups, or use scheme='drop'."
+        raise argument_error("anchors", 'passed with scheme="add"', None, advice)
+    responses, grouping = prepared(responses, groups, reference)
+    reasons = untested_reasons(responses, grouping)
     kept = [j for j, reason in enumerate(reasons) if reason not in ("constant", "no answers")]
-    anchored, tested = _chosen(responses, reasons, anchors, items, scheme)
+    anchored, tested = chosen_items(responses, reasons, anchors, items)
     position = {j: index for index, j in enumerate(kept)}
     fits = SplitFits(
         responses=without_constant(responses, grouping).subset(items=kept),
@@ -291,28 +293,25 @@ def find_dif(
     )  # fmt: skip
 
 
-def _prepared(responses: Any, groups: Any, reference: Any) -> tuple[Responses, list[str]]:
-    """The checked responses, and why items cannot be tested."""
+def prepared(responses: Any, groups: Any, reference: Any) -> tuple[Responses, Grouping]:
+    """The checked responses and groups."""
     responses = as_responses_like(responses, "responses")
     if responses.is_fractional or responses.trials is not None:
         raise argument_error("responses", "right/wrong or in categories", responses.kind)
     grouping = check_groups(responses, groups, reference)
     if grouping is None or len(grouping.labels) < 2:
         raise argument_error("groups", "at least two groups of subjects", groups)
-    return responses, untested_reasons(responses, grouping)
+    return responses, grouping
 
 
-def _chosen(
-    responses: Responses, reasons: list[str], anchors: Any, items: Any, scheme: str
+def chosen_items(
+    responses: Responses, reasons: list[str], anchors: Any, items: Any
 ) -> tuple[set[int], list[int]]:
     """Positions of the anchors and of the items to test."""
     ids = responses.item_ids
     anchored: set[int] = set()
     if anchors is not None:
         anchored = set(selected_positions("anchors", anchors, ids, distinct=True).tolist())
-    elif scheme == "add":
-        advice = "Name items that are equal in all groups, or use scheme='drop'."
-        raise argument_error("anchors", 'passed with scheme="add"', None, advice)
     unusable = [j for j in sorted(anchored) if reasons[j]]
     if unusable:
         got = f"{ids[unusable[0]]} ({reasons[unusable[0]]})"
@@ -375,7 +374,7 @@ def _result(
     out = table[["statistic", "df", "p", "p_adjusted"]].assign(
         dif=(table["p_adjusted"] < plan.alpha).to_numpy(),
         **{str(name): furthest[name] for name in furthest},
-        size=[_size(value / top) for value in furthest["unsigned"]],
+        size=[size_label(value / top) for value in furthest["unsigned"]],
         p_slope=table["p_slope"],
     )
     out = out.reindex(pd.Index(ids, name="item"))
@@ -403,6 +402,6 @@ def _result(
     )
 
 
-def _size(share: float) -> str:
+def size_label(share: float) -> str:
     """The label of an effect size."""
     return next((word for least, word in SIZES if share >= least), "")

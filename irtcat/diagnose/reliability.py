@@ -18,6 +18,8 @@ MISSING = ("listwise", "pairwise")
 BAYESIAN = ("eap", "map", "eapsum")
 AXIS = np.linspace(-6.0, 6.0, 81)
 """Nodes of each of the two abilities of a bifactor plane."""
+EXTREMES = 0.27
+"""Share of the subjects in the upper and in the lower group (Kelley 1939)."""
 TINY = 1e-12
 """Smaller variances, and products of two, are rounding errors of 0."""
 
@@ -185,31 +187,40 @@ def _checked(responses: Any, missing: str) -> FloatArray:
 
 
 def item_analysis(responses: ResponsesLike, missing: str = "listwise") -> pd.DataFrame:
-    """Contribution of each item to the sum score: mean, item-rest correlation, alpha without it.
+    """The classical table of items: difficulty, discrimination, and alpha without each item.
 
-    The item-rest correlation is that of the item with the sum of the others,
-    ``(v_i. - v_ii) / sqrt(v_ii (v_.. - 2 v_i. + v_ii))`` from the covariances v.
+    The item-rest (corrected item-total) correlation is that of the item with the sum of the others,
+    ``(v_i. - v_ii) / sqrt(v_ii (v_.. - 2 v_i. + v_ii))`` from the covariances v. The
+    discrimination index is the difficulty p in the 27 % of subjects with the highest scores minus
+    that in the 27 % with the lowest (subjects tied at the limit count in part).
 
     Args:
         responses: the responses (right/wrong, graded or fractions).
         missing: treatment of missing answers, as for `coefficient_alpha`; means and SDs are always
-            those of the subjects who answered the item.
+            those of the subjects who answered the item. With "pairwise" the highest and lowest
+            subjects are those by their mean answer.
 
     Returns:
-        Indexed by item: n, mean, sd (in codes from 0), item_total and item_rest correlation,
-        alpha_if_dropped and flag. Correlations with a constant item, total or rest are NaN
-        (flagged), as is alpha if fewer than 2 items would remain.
+        Indexed by item: n, missing (share of the subjects without an answer), mean, p (mean as a
+        share of the highest response), sd (in codes from 0), item_total and item_rest correlation,
+        discrimination, alpha_if_dropped and flag. Correlations with a constant item, total or rest
+        are NaN (flagged), as is alpha if fewer than 2 items would remain.
 
     Raises:
         InputError: as `coefficient_alpha`.
 
     Example:
         >>> from irtcat.responses.datasets import load
-        >>> item_analysis(load("lsat7"))[["mean", "item_rest", "alpha_if_dropped"]].round(2).head(2)
-               mean  item_rest  alpha_if_dropped
+        >>> columns = ["p", "item_rest", "discrimination", "alpha_if_dropped"]
+        >>> item_analysis(load("lsat7"))[columns].round(2).head(2)
+                  p  item_rest  discrimination  alpha_if_dropped
         item
-        item1  0.83       0.25              0.40
-        item2  0.66       0.25              0.39
+        item1  0.83       0.25            0.43              0.40
+        item2  0.66       0.25            0.72              0.39
+
+    References:
+        Crocker & Algina (1986), Introduction to Classical and Modern Test Theory, chapter 14;
+        Kelley (1939), Journal of Educational Psychology 30, 17-24 (27 %).
     """
     responses = as_responses_like(responses, "responses")
     covariance = _covariances(responses, missing)
@@ -228,17 +239,34 @@ def item_analysis(responses: ResponsesLike, missing: str = "listwise") -> pd.Dat
         "constant rest": ~(variance * rest_variance > TINY),
         "constant total": ~(variance * total > TINY),
     }
+    ranked = ~np.isnan(x).any(axis=1) if missing == "listwise" else ~np.isnan(x).all(axis=1)
     columns = {
         "n": n,
+        "missing": 1 - n / len(x),
         "mean": mean,
+        "p": mean / responses.highest,
         "sd": sd,
         "item_total": _ratio(with_total, variance * total),
         "item_rest": _ratio(with_total - variance, variance * rest_variance),
+        "discrimination": _upper_lower(x[ranked] / responses.highest),
         "alpha_if_dropped": [_alpha(covariance[np.ix_(rest, rest)]) for rest in others],
         "flag": np.select([*flags.values()], [*flags], ""),
     }
     index = pd.Index(responses.item_ids, dtype=object, name="item")
     return pd.DataFrame(columns, index=index)
+
+
+def _upper_lower(x: FloatArray) -> FloatArray:
+    """Mean answer in the highest `EXTREMES` of the subjects minus that in the lowest."""
+    score = np.nanmean(x, axis=1)
+    means = []
+    for rank in (score, -score):
+        edge = np.sort(rank)[::-1][int(np.ceil(EXTREMES * len(rank))) - 1]
+        above, tied = rank > edge + TINY, np.abs(rank - edge) <= TINY
+        weight = above + tied * (EXTREMES * len(rank) - above.sum()) / tied.sum()
+        counted = weight @ ~np.isnan(x)
+        means.append(weight @ np.nan_to_num(x) / np.where(counted > 0, counted, np.nan))
+    return means[0] - means[1]
 
 
 def _ratio(covariance: FloatArray, square: FloatArray) -> FloatArray:

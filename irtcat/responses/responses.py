@@ -687,14 +687,8 @@ class Responses:
             >>> r.to_numpy().tolist(), r.as_choices().to_numpy().tolist()
             ([[1.0, 0.0], [0.0, 0.0]], [[1.0, 2.0], [0.0, 2.0]])
         """
-        if self.choices is None:
-            must = "read with a key, as by irtcat.as_responses(data, key=...)"
-            raise argument_error("responses", must, "responses without choices")
-        ranks = [sorted(set(column[column >= 0]), key=self._label) for column in self.choices.T]
-        together = sorted(set().union(*ranks), key=self._label)
-        is_letters = all(len(label) == 1 for label in self.choice_labels)
-        if is_letters or len(together) == max(map(len, ranks)):
-            ranks = [together] * self.n_items
+        ranks = self.options()
+        assert self.choices is not None  # there are no options without choices
         codes = np.full(self.shape, -1, np.int8)
         for j, rank in enumerate(ranks):
             for position, choice in enumerate(rank):
@@ -709,6 +703,25 @@ class Responses:
             self.items.assign(choices=names),
             codes=range(n_codes),
         )
+
+    def options(self) -> list[list[int]]:
+        """The options of each item, as positions in ``choice_labels``, in the order of their text.
+
+        They are those of all items if these are letters or one item has all of them, else those
+        that were chosen.
+
+        Raises:
+            InputError: no key scored the responses.
+        """
+        if self.choices is None:
+            must = "read with a key, as by irtcat.as_responses(data, key=...)"
+            raise argument_error("responses", must, "responses without choices")
+        ranks = [sorted(set(column[column >= 0]), key=self._label) for column in self.choices.T]
+        together = sorted(set().union(*ranks), key=self._label)
+        is_letters = all(len(label) == 1 for label in self.choice_labels)
+        if is_letters or len(together) == max(map(len, ranks)):
+            return [together] * self.n_items
+        return ranks
 
     def _label(self, choice: int) -> str:
         return self.choice_labels[choice]

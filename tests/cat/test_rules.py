@@ -139,6 +139,23 @@ def test_stopping_like_catr(rules, bank30):
             assert names[int(which) - 1] == case["rule_fired"]
 
 
+@pytest.mark.parametrize("batch", [1, 2])
+def test_stopping_where_the_error_no_longer_changes(bank30, batch):
+    """The session ends after the first answers that change the SE by less, and not before."""
+    config = Config(stopping="n>=4 and se-change<0.02", max_items=20, batch=batch)
+    session = Session.begin(bank30(), config)
+    while not session.is_over:
+        for item in list(session.asked):
+            session.answer(item, int(item[-1]) % 2)
+    ses = session.to_frame()["se"].dropna().to_numpy()
+    change = np.abs(np.diff(ses)) / batch
+    n = batch * (np.arange(1, len(ses)) + 1)
+    met = (change < 0.02) & (n >= 4)
+    assert met.argmax() == len(met) - 1
+    assert met[-1]
+    assert n[-1] < 20
+
+
 def test_rules_combine(bank30):
     config = ref.catr_config()
     pool = prepare(bank30(), config)

@@ -68,6 +68,24 @@ def test_item_analysis_by_its_definition():
         assert (row["mean"], row["sd"]) == pytest.approx((X[:, i].mean(), X[:, i].std(ddof=1)))
 
 
+def test_upper_and_lower_27_percent():
+    """Subjects without ties one by one, and tied ones by the mean over all orders of the ties."""
+    rng = np.random.default_rng(0)
+    X = (rng.random((100, 40)) < rng.random(100)[:, None]).astype(float)
+    total, rng_orders = X.sum(axis=1), np.random.default_rng(1)
+    wanted = []
+    for _ in range(3000):
+        order = np.lexsort((rng_orders.random(100), total))
+        wanted.append(X[order[-27:]].mean(axis=0) - X[order[:27]].mean(axis=0))
+    table = item_analysis(Responses.from_array(X))
+    np.testing.assert_allclose(table["discrimination"], np.mean(wanted, axis=0), atol=2e-3)
+    graded = item_analysis(Responses.from_array(2 * X.astype(int), codes=range(3)))
+    np.testing.assert_allclose(graded["discrimination"], table["discrimination"])
+    np.testing.assert_allclose(graded["p"], X.mean(axis=0))
+    X[:25, 0] = np.nan
+    assert item_analysis(Responses.from_array(X))["missing"].tolist() == [0.25] + [0.0] * 39
+
+
 def test_gaps(small):
     _, responses = small
     X = responses.to_numpy()

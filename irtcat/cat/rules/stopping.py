@@ -56,6 +56,26 @@ def se(context: Context, *, below: float | tuple[float, ...] = 0.3, of: str = "e
     ).all()
 
 
+def se_change(context: Context, *, below: float = 0.01) -> Array:
+    """The last scored answer changed the standard error by less than ``below``.
+
+    Of a batch it is the mean change of an answer; with several abilities every SE must change by
+    less. Pretest items and skipped ones do not count. Use it with a smallest length (``n>=...
+    and se-change<...``): the first answers may change the SE little, too.
+
+    References:
+        Babcock & Weiss (2012), Journal of Computerized Adaptive Testing 1, 1-18.
+    """
+    check_positive("below", below)
+    state = context.state
+    ses = state.ses.reshape(state.items.size, -1)
+    scored = jnp.cumsum(context.is_scored)
+    earlier = ~jnp.isnan(ses[:, 0]) & (scored < scored[-1])
+    last = jnp.max(jnp.where(earlier, jnp.arange(earlier.size), -1))
+    change = jnp.abs(ses[last] - context.se.reshape(-1)) / (scored[-1] - scored[last])
+    return (last >= 0) & (change < below).all()
+
+
 def pser(context: Context, *, se: float = 0.3, hypo: float = 0.01, hyper: float = 0.03) -> Array:
     """Predicted standard error reduction: the next item would reduce it too little.
 
@@ -246,6 +266,7 @@ STOPPING: Registry[StoppingRule] = Registry(
         StoppingRule(
             "se", se, True, (Word("se", "below"), Word("mean-se", "below", fixed=(("of", "mean"),)))
         ),
+        StoppingRule("se-change", se_change, True, (Word("se-change", "below"),)),
         StoppingRule("pser", pser),
         StoppingRule("information", information, True, (Word("information", "below"),)),
         StoppingRule("sprt", sprt, classifies=True),

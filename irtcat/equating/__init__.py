@@ -1,0 +1,20 @@
+"""Equating: the scores of one test form as scores of another."""
+
+from irtcat._common.lazy import public_names
+from irtcat.equating.banks import BANK_METHODS, equate_banks
+from irtcat.equating.equated import Equated
+from irtcat.equating.observed import METHODS, EquatingMethod, equate
+from irtcat.equating.smoothing import Loglinear, loglinear
+
+__all__ = [
+    "BANK_METHODS",
+    "METHODS",
+    "Equated",
+    "EquatingMethod",
+    "Loglinear",
+    "equate",
+    "equate_banks",
+    "loglinear",
+]
+
+__dir__ = public_names(__name__)

@@ -1,0 +1,341 @@
+"""Observed-score equating, of equivalent groups, a single group, or groups with an anchor."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from irtcat._common.checks import InputError, argument_error, check_choice, check_count, is_number
+from irtcat._common.types import FloatArray
+from irtcat.equating.equated import Equated, equated_table
+from irtcat.equating.scores import score_counts, whole_scores
+from irtcat.equating.smoothing import smooth
+
+DECIMALS = 10
+"""Cumulative shares that agree to this many decimals are equal."""
+MIN_SHARE = 0.95
+"""Share of the resamples that must be equated for a standard error."""
+
+
+@dataclass(frozen=True)
+class EquatingMethod:
+    """A row of `METHODS`.
+
+    Attributes:
+        name: of the method.
+        function: scores of form X from 0 on as scores of form Y, from the shares of the scores of
+            both groups; with an anchor from those of pairs (score, anchor) and the weight of X's
+            group.
+        help: one line.
+        has_anchor: whether it is for groups with an anchor.
+        reference: author, year, where.
+    """
+
+    name: str
+    function: Callable[..., FloatArray]
+    help: str
+    has_anchor: bool = False
+    reference: str = ""
+
+
+def _moments(p: FloatArray) -> tuple[float, float]:
+    """Mean and SD of the scores 0, 1, ..."""
+    scores = np.arange(float(len(p)))
+    mean = float(p @ scores)
+    return mean, float(np.sqrt(p @ (scores - mean) ** 2))
+
+
+def _line(x: Any, from_: tuple[float, float], to: tuple[float, float]) -> Any:
+    """Linear conversion between scores of these means and SDs."""
+    if from_[1] <= 0:
+        raise InputError('The scores of a group do not vary: use the method "mean".')
+    return to[0] + to[1] / from_[1] * (x - from_[0])
+
+
+def mean_equated(f: FloatArray, g: FloatArray) -> FloatArray:
+    """Differences from the means are equal."""
+    return np.arange(len(f)) - _moments(f)[0] + _moments(g)[0]
+
+
+def linear_equated(f: FloatArray, g: FloatArray) -> FloatArray:
+    """Differences from the means in SDs are equal."""
+    return np.asarray(_line(np.arange(len(f)), _moments(f), _moments(g)))
+
+
+def percentile_ranks(x: FloatArray, p: FloatArray) -> FloatArray:
+    """Share of the scores below x, each score spread evenly over half a point on either side."""
+    edges = np.arange(len(p) + 1) - 0.5
+    return np.interp(x, edges, np.r_[0, np.cumsum(p)])
+
+
+def percentiles(ranks: FloatArray, p: FloatArray) -> FloatArray:
+    """The scores of these percentile ranks; in a gap of the scores its middle."""
+    cumulative = np.cumsum(p).round(DECIMALS)
+    below = np.r_[0, cumulative[:-1]]
+    ranks = ranks.round(DECIMALS)
+    ends = []
+    for cell in (
+        np.searchsorted(cumulative, ranks, side="right"),  # the first score that lies above
+        np.searchsorted(cumulative, ranks, side="left"),  # the last one that lies below
+    ):
+        cell = np.minimum(cell, len(p) - 1)
+        share = np.maximum(cumulative[cell] - below[cell], 10.0**-DECIMALS)
+        ends.append(cell - 0.5 + np.clip((ranks - below[cell]) / share, 0, 1))
+    middle = (ends[0] + ends[1]) / 2
+    middle = np.where(ranks <= 0, -0.5, middle)
+    return np.where(ranks >= 1, len(p) - 0.5, middle)
+
+
+def equipercentile_equated(f: FloatArray, g: FloatArray) -> FloatArray:
+    """Percentile ranks are equal."""
+    return percentiles(percentile_ranks(np.arange(float(len(f))), f), g)
+
+
+def tucker_equated(first: FloatArray, second: FloatArray, weight: float) -> FloatArray:
+    """Linear, for a synthetic population whose moments come from regressions on the anchor."""
+    anchor = [_moments(p.sum(axis=0)) for p in (first, second)]
+    shift = anchor[0][0] - anchor[1][0]
+    spread = anchor[0][1] ** 2 - anchor[1][1] ** 2
+    moments = []
+    for p, own, other in ((first, anchor[0], 1 - weight), (second, anchor[1], -weight)):
+        mean, sd = _moments(p.sum(axis=1))
+        scores, anchors = (np.arange(k) for k in p.shape)
+        slope = float((scores - mean) @ p @ (anchors - own[0])) / own[1] ** 2
+        variance = sd**2 - other * slope**2 * spread
+        variance += weight * (1 - weight) * slope**2 * shift**2
+        moments.append((mean - other * slope * shift, float(np.sqrt(max(variance, 0)))))
+    return np.asarray(_line(np.arange(len(first)), moments[0], moments[1]))
+
+
+def chained_linear_equated(first: FloatArray, second: FloatArray, weight: float) -> FloatArray:
+    """Linear, from X to the anchor in one group and from it to Y in the other."""
+    x = np.arange(len(first))
+    anchor = _line(x, _moments(first.sum(axis=1)), _moments(first.sum(axis=0)))
+    of_anchor, of_y = _moments(second.sum(axis=0)), _moments(second.sum(axis=1))
+    return np.asarray(_line(anchor, of_anchor, of_y))
+
+
+def chained_equipercentile_equated(
+    first: FloatArray, second: FloatArray, weight: float
+) -> FloatArray:
+    """Equipercentile, from X to the anchor in one group and from it to Y in the other."""
+    ranks = percentile_ranks(np.arange(float(len(first))), first.sum(axis=1))
+    anchor = percentiles(ranks, first.sum(axis=0))
+    return percentiles(percentile_ranks(anchor, second.sum(axis=0)), second.sum(axis=1))
+
+
+def _synthetic(first: FloatArray, second: FloatArray, weight: float) -> list[FloatArray]:
+    """Distributions of X and Y in the synthetic population, given equal ones at every anchor score.
+
+    ``f_s(x) = w f_1(x) + (1 - w) sum_v f_1(x | v) h_2(v)``.
+    """
+    anchor = [p.sum(axis=0) for p in (first, second)]
+    only = np.flatnonzero((anchor[0] > 0) != (anchor[1] > 0))
+    if len(only):
+        got = f"{only[0]} in one group only"
+        advice = 'Smooth the frequencies (smoothing=), or chain: method="chained-equipercentile".'
+        raise argument_error("x_anchor", "of the same anchor scores in both groups", [got], advice)
+    out = []
+    for p, own, other, share in ((first, *anchor, weight), (second, *anchor[::-1], 1 - weight)):
+        given = p / np.where(own > 0, own, 1)
+        out.append(share * p.sum(axis=1) + (1 - share) * given @ other)
+    return out
+
+
+def frequency_estimated(first: FloatArray, second: FloatArray, weight: float) -> FloatArray:
+    """Equipercentile, in a synthetic population with the observed scores given the anchor."""
+    return equipercentile_equated(*_synthetic(first, second, weight))
+
+
+def braun_holland_equated(first: FloatArray, second: FloatArray, weight: float) -> FloatArray:
+    """Linear in the same synthetic population."""
+    return linear_equated(*_synthetic(first, second, weight))
+
+
+KOLEN_BRENNAN = "Kolen & Brennan (2014), Test Equating, Scaling, and Linking, 3rd ed."
+
+METHODS = {
+    row.name: row
+    for row in (
+        EquatingMethod("mean", mean_equated, "Equal differences from the means.",
+                       reference=f"{KOLEN_BRENNAN}, chapter 2"),
+        EquatingMethod("linear", linear_equated, "Equal standard scores.",
+                       reference=f"{KOLEN_BRENNAN}, chapter 2"),
+        EquatingMethod("equipercentile", equipercentile_equated, "Equal percentile ranks.",
+                       reference=f"{KOLEN_BRENNAN}, chapter 2"),
+        EquatingMethod("tucker", tucker_equated, "Linear, by regressions on the anchor.", True,
+                       f"{KOLEN_BRENNAN}, chapter 4"),
+        EquatingMethod("braun-holland", braun_holland_equated,
+                       "Linear, by distributions given the anchor.", True,
+                       f"{KOLEN_BRENNAN}, chapter 5"),
+        EquatingMethod("chained-linear", chained_linear_equated,
+                       "Linear, through the anchor.", True, f"{KOLEN_BRENNAN}, chapter 4"),
+        EquatingMethod("frequency-estimation", frequency_estimated,
+                       "Equipercentile, by distributions given the anchor.", True,
+                       f"{KOLEN_BRENNAN}, chapter 5"),
+        EquatingMethod("chained-equipercentile", chained_equipercentile_equated,
+                       "Equipercentile, through the anchor.", True,
+                       f"{KOLEN_BRENNAN}, chapter 5"),
+    )
+}  # fmt: skip
+"""Methods of `equate` by name."""
+
+
+def equate(
+    x: Any,
+    y: Any,
+    method: str = "equipercentile",
+    *,
+    x_anchor: Any = None,
+    y_anchor: Any = None,
+    paired: bool = False,
+    smoothing: Any = None,
+    weight: float | None = None,
+    max_x: int | None = None,
+    max_y: int | None = None,
+    n_resamples: int = 500,
+    seed: int = 0,
+) -> Equated:
+    """Express scores on form X as scores on form Y, from the scores that both forms got.
+
+    | design | arguments | methods |
+    |---|---|---|
+    | equivalent groups (random) | x, y | mean, linear, equipercentile |
+    | single group | the same, of the same subjects: ``paired=True`` | the same |
+    | nonequivalent groups, anchor | x, y, x_anchor, y_anchor | the others |
+
+    The anchor is part of the forms (internal) or beside them (external); the methods are the same.
+    "tucker", "braun-holland" and "frequency-estimation" suppose that the scores given the
+    anchor are alike in both groups; the chained methods that the link through the anchor is the
+    same in both. They differ where the groups do.
+
+    Args:
+        x: whole scores on form X, one a subject, or their responses, whose codes from 0 are added
+            up.
+        y: scores on form Y, of other subjects unless ``paired``.
+        method: see `METHODS`.
+        x_anchor: scores of the subjects of x on the anchor items.
+        y_anchor: those of the subjects of y.
+        paired: whether x and y are of the same subjects, in the same order.
+        smoothing: number of moments kept by log-linear presmoothing; with an anchor of both scores,
+            or (of the score, of the anchor, of their products). None for no smoothing.
+        weight: share of x's group in the synthetic population; by default its share of the
+            subjects.
+        max_x: the highest possible score of form X; by default the highest that occurs, or that of
+            the responses.
+        max_y: that of form Y.
+        n_resamples: bootstrap samples of subjects for the standard errors; 0 for none.
+        seed: of the bootstrap.
+
+    Returns:
+        A row for each score of form X from 0 on. Where no subject has a lower score, an
+        equipercentile is -.5; where none has a higher one, max_y + .5.
+
+    Raises:
+        InputError: for other than whole scores of at least 0, a method of another design, or anchor
+            scores in one group only ("frequency-estimation", "braun-holland").
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> x, y = rng.binomial(20, 0.5, 800), rng.binomial(20, 0.6, 800)
+        >>> equated = equate(x, y, smoothing=3, max_x=20, max_y=20)
+        >>> equated.table.loc[[8, 10, 12]].round(1)
+               equated   se
+        score
+        8          9.9  0.1
+        10        11.9  0.1
+        12        13.9  0.1
+
+    References:
+        Kolen & Brennan (2014), Test Equating, Scaling, and Linking, 3rd ed., chapters 2 to 5 and 7;
+        Livingston (2014), Equating Test Scores (Without IRT), 2nd ed., ETS.
+    """
+    check_choice("method", method, METHODS)
+    check_count("n_resamples", n_resamples, 0)
+    row = METHODS[method]
+    has_anchor = x_anchor is not None or y_anchor is not None
+    if has_anchor != row.has_anchor or (has_anchor and (x_anchor is None or y_anchor is None)):
+        methods = ", ".join(name for name, r in METHODS.items() if r.has_anchor)
+        must = f"passed with y_anchor for the methods {methods}, and for these only"
+        raise argument_error("x_anchor", must, [f"method={method!r}"])
+    if paired and has_anchor:
+        raise argument_error("paired", "False for groups with an anchor", paired)
+    if weight is not None and (not is_number(weight) or not 0 <= weight <= 1):
+        raise argument_error("weight", "a number from 0 to 1", weight)
+    moments = _smoothing(smoothing, has_anchor)
+    tables = _tables(x, y, x_anchor, y_anchor, paired, max_x, max_y)
+
+    def equated(counts: list[FloatArray]) -> FloatArray:
+        if paired:
+            counts = [counts[0].sum(axis=1), counts[0].sum(axis=0)]
+        sizes = [float(c.sum()) for c in counts]
+        if moments is not None:
+            counts = [smooth(c, moments) for c in counts]
+        shares = [c / c.sum() for c in counts]
+        if not has_anchor:
+            return row.function(*shares)
+        w = sizes[0] / sum(sizes) if weight is None else float(weight)
+        return row.function(*shares, w)
+
+    values = equated(tables)
+    errors = _bootstrap(equated, tables, n_resamples, seed) if n_resamples else None
+    design = "anchor" if has_anchor else "single-group" if paired else "equivalent-groups"
+    return Equated(equated_table(values, errors), method, design)
+
+
+def _smoothing(smoothing: Any, has_anchor: bool) -> tuple[int, ...] | None:
+    if smoothing is None:
+        return None
+    parts = smoothing if isinstance(smoothing, tuple) else (smoothing,)
+    if has_anchor and len(parts) == 1:
+        parts = (*parts, *parts, 1)
+    if len(parts) != (3 if has_anchor else 1):
+        must = "a number of moments, or with an anchor of score, anchor and products: (4, 4, 1)"
+        raise argument_error("smoothing", must, smoothing)
+    for part in parts:
+        check_count("smoothing", part)
+    return tuple(int(part) for part in parts)
+
+
+def _tables(
+    x: Any, y: Any, x_anchor: Any, y_anchor: Any, paired: bool, max_x: Any, max_y: Any
+) -> list[FloatArray]:
+    """Frequencies of the scores: of each group, with an anchor of pairs; paired one of pairs."""
+    if paired:
+        size = len(score_counts("y", y, "max_y", max_y))
+        return [score_counts("x", x, "max_x", max_x, ("y", y, size))]
+    if x_anchor is None:
+        return [score_counts("x", x, "max_x", max_x), score_counts("y", y, "max_y", max_y)]
+    anchors = {"x_anchor": x_anchor, "y_anchor": y_anchor}
+    size = 1 + max(whole_scores(name, data)[1] for name, data in anchors.items())
+    return [
+        score_counts("x", x, "max_x", max_x, ("x_anchor", x_anchor, size)),
+        score_counts("y", y, "max_y", max_y, ("y_anchor", y_anchor, size)),
+    ]
+
+
+def _bootstrap(
+    equated: Callable[[list[FloatArray]], FloatArray],
+    tables: list[FloatArray],
+    n: int,
+    seed: int,
+) -> FloatArray:
+    """SDs over samples of the subjects; a sample that cannot be equated is left out."""
+    rng = np.random.default_rng(seed)
+    draws = []
+    for _ in range(n):
+        sample = [
+            rng.multinomial(int(t.sum()), t.ravel() / t.sum()).reshape(t.shape).astype(float)
+            for t in tables
+        ]
+        try:
+            draws.append(equated(sample))
+        except InputError:
+            continue
+    if len(draws) < max(2, MIN_SHARE * n):
+        raise InputError(
+            f"Only {len(draws)} of {n} bootstrap samples can be equated: the scores are too sparse "
+            "for standard errors. Use smoothing=, or pass n_resamples=0 for none."
+        )
+    return np.std(draws, axis=0, ddof=1)
