@@ -1,4 +1,4 @@
-"""Leaderboards: what subsets preserve of a ranking, how many items are enough, missing scores."""
+"""Leaderboards: rankings, how many items are enough, missing scores, scales with a meaning."""
 
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from irtcat.leaderboard.completion import Completion, ProbePlan, complete, probe
     from irtcat.leaderboard.gaps import items_needed, reliable_gaps
     from irtcat.leaderboard.grouping import Groups, groups
+    from irtcat.leaderboard.horizons import Horizons, horizon
     from irtcat.leaderboard.metrics import METRICS
     from irtcat.leaderboard.planning import Plan, design_gaps, plan
     from irtcat.leaderboard.protocol import ALL, Progress, evaluate
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     )
     from irtcat.leaderboard.sets import headroom
     from irtcat.leaderboard.splits import split_subjects
+    from irtcat.leaderboard.trends import Trend
     from irtcat.prediction import full_scores
 else:
     __getattr__, __dir__ = lazy_names(__name__)
@@ -35,6 +37,7 @@ __all__ = [
     "Comparisons",
     "Completion",
     "Groups",
+    "Horizons",
     "Leaderboard",
     "Plan",
     "ProbePlan",
@@ -42,6 +45,7 @@ __all__ = [
     "Recommendation",
     "Run",
     "SequentialComparison",
+    "Trend",
     "best",
     "compare",
     "compare_all",
@@ -52,6 +56,7 @@ __all__ = [
     "full_scores",
     "groups",
     "headroom",
+    "horizon",
     "items_needed",
     "plan",
     "probe",
