@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from irtcat.leaderboard.gaps import items_needed, reliable_gaps
     from irtcat.leaderboard.grouping import Groups, groups
     from irtcat.leaderboard.horizons import Horizons, horizon
+    from irtcat.leaderboard.indexing import Index, index
     from irtcat.leaderboard.metrics import METRICS
     from irtcat.leaderboard.planning import Plan, design_gaps, plan
     from irtcat.leaderboard.protocol import ALL, Progress, evaluate
@@ -38,6 +39,7 @@ __all__ = [
     "Completion",
     "Groups",
     "Horizons",
+    "Index",
     "Leaderboard",
     "Plan",
     "ProbePlan",
@@ -57,6 +59,7 @@ __all__ = [
     "groups",
     "headroom",
     "horizon",
+    "index",
     "items_needed",
     "plan",
     "probe",
