@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
 
 from irtcat._common.checks import argument_error, check_count, check_interval, is_number
 from irtcat._common.types import FloatArray
@@ -106,6 +105,8 @@ def judged_mean(
         arXiv:2311.01453; Zrnic & Candes (2024), Active statistical inference, ICML, section 3
         (known probabilities); Robins, Rotnitzky & Zhao (1994), JASA 89, 846-866.
     """
+    from scipy.special import stdtrit  # commands that compute nothing do not wait for it
+
     check_interval("level", level)
     f = _vector("judged", judged)
     if not np.isfinite(f).all():
