@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         update_items,
     )
     from irtcat.io import as_responses, read_responses
-    from irtcat.leaderboard import compare
+    from irtcat.leaderboard import compare, horizon, index
     from irtcat.loading import describe, load
     from irtcat.models import MODELS
     from irtcat.prediction import ESTIMATORS, ShortForm, predict, short_form, short_forms
@@ -91,6 +91,8 @@ __all__ = [
     "fit",
     "fit_benchmarks",
     "harness",
+    "horizon",
+    "index",
     "io",
     "leaderboard",
     "link",

@@ -13,6 +13,7 @@
 | are scores in the same order? | `kendall_tau_b`, `spearman`, `pearson`, `pairwise_accuracy` |
 | is it significant? | `correlation_test`, `correlation_matrix`, `holm`, `benjamini_hochberg` |
 | how uncertain is a measure? | `bootstrap_interval` |
+| what is the mean label, with a judge on all items? | `judged_mean`, `labelling_probabilities` |
 | are levels by cut scores right, and repeatable? | `rudner_classification`, `livingston_lewis` |
 """
 
@@ -39,6 +40,7 @@ from irtcat.agreement.correlations import (
     pearson,
     spearman,
 )
+from irtcat.agreement.judged_means import JudgedMean, judged_mean, labelling_probabilities
 from irtcat.agreement.labellings import (
     accuracy,
     balanced_accuracy,
@@ -82,6 +84,7 @@ __all__ = [
     "Classification",
     "Correlation",
     "CorrelationMatrix",
+    "JudgedMean",
     "Kappa",
     "accuracy",
     "auc",
@@ -106,9 +109,11 @@ __all__ = [
     "fleiss_kappa_test",
     "holm",
     "joint_table",
+    "judged_mean",
     "kendall_tau_b",
     "krippendorff_alpha",
     "label_agreement",
+    "labelling_probabilities",
     "livingston_lewis",
     "log_loss",
     "majority_labels",

@@ -1,4 +1,4 @@
-"""Leaderboards: what subsets preserve of a ranking, how many items are enough, missing scores."""
+"""Leaderboards: rankings, how many items are enough, missing scores, scales with a meaning."""
 
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from irtcat.leaderboard.completion import Completion, ProbePlan, complete, probe
     from irtcat.leaderboard.gaps import items_needed, reliable_gaps
     from irtcat.leaderboard.grouping import Groups, groups
+    from irtcat.leaderboard.horizons import Horizons, horizon
+    from irtcat.leaderboard.indexing import Index, index
     from irtcat.leaderboard.metrics import METRICS
     from irtcat.leaderboard.planning import Plan, design_gaps, plan
     from irtcat.leaderboard.protocol import ALL, Progress, evaluate
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     )
     from irtcat.leaderboard.sets import headroom
     from irtcat.leaderboard.splits import split_subjects
+    from irtcat.leaderboard.trends import Trend
     from irtcat.prediction import full_scores
 else:
     __getattr__, __dir__ = lazy_names(__name__)
@@ -40,6 +43,8 @@ __all__ = [
     "Comparisons",
     "Completion",
     "Groups",
+    "Horizons",
+    "Index",
     "Leaderboard",
     "Plan",
     "ProbePlan",
@@ -47,6 +52,7 @@ __all__ = [
     "Recommendation",
     "Run",
     "SequentialComparison",
+    "Trend",
     "best",
     "cells",
     "compare",
@@ -59,6 +65,8 @@ __all__ = [
     "full_scores",
     "groups",
     "headroom",
+    "horizon",
+    "index",
     "items_needed",
     "plan",
     "probe",

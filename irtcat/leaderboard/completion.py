@@ -174,7 +174,12 @@ def complete(
         modeling using the t distribution, JASA 84, section 2.
     """
     check_interval("level", level)
-    table, factors = _fitted(scores, units, model_features, rank)
+    table, factors = fitted_factors(scores, units, model_features, rank)
+    return completed(table, factors, level)
+
+
+def completed(table: ScoreTable, factors: ScoreFactors, level: float) -> Completion:
+    """The measured scores, and the predicted ones with their intervals."""
     mean, squared_scale = factors.predict(factors.abilities)
     half = stdtrit(DF, (1 + level) / 2) * np.sqrt(squared_scale)
     observed = np.isfinite(table.values)
@@ -252,7 +257,7 @@ def probe(
         arXiv:2606.24020, section 5 (the task).
     """
     check_count("n_benchmarks", n_benchmarks)
-    table, factors = _fitted(scores, units, model_features, rank)
+    table, factors = fitted_factors(scores, units, model_features, rank)
     row = None
     if model is not None:
         at = {name: i for i, name in enumerate(table.models)}
@@ -283,7 +288,7 @@ def probe(
     return ProbePlan(frame, errors[0], table.flags)
 
 
-def _fitted(
+def fitted_factors(
     scores: Any, units: Any, model_features: Any, rank: int
 ) -> tuple[ScoreTable, ScoreFactors]:
     """The checked scores and their factor analysis."""
@@ -318,9 +323,7 @@ class _Probing:
         beliefs = factors.abilities
         slopes = table.slopes(factors.predict(beliefs)[0])
         if row is None:  # a new model: as the others
-            spread = np.atleast_2d(np.cov(beliefs.mean, rowvar=False))
-            cov = spread + beliefs.cov.mean(axis=0)
-            typical = Abilities(beliefs.mean.mean(axis=0)[None], cov[None])
+            typical = beliefs.typical()
             self.slopes = slopes.mean(axis=0)
         else:
             typical = Abilities(beliefs.mean[[row]], beliefs.cov[[row]])

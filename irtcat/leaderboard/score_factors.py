@@ -15,6 +15,9 @@ experiments/several_benchmarks), since the bound, which is loose in this, prefer
 MAX_ITERATIONS, TOLERANCE = 200, 1e-4
 """The fit ends when the bound rises by less than this share of the number of scores."""
 
+WARM_UP = 50
+"""Draws that are not kept; the sampler starts at the posterior means."""
+
 SHAPE_BOUNDS = (0.5, 100.0)
 """Bounds of the shape of the precisions: beyond, benchmarks are as good as unrelated or equal."""
 
@@ -47,6 +50,12 @@ class Abilities:
         out[:, 1:, 1:] += self.cov
         return out
 
+    def typical(self) -> "Abilities":
+        """The distribution of all these models, as the belief about one more."""
+        spread = np.atleast_2d(np.cov(self.mean, rowvar=False))
+        cov = spread + self.cov.mean(axis=0)
+        return Abilities(self.mean.mean(axis=0)[None], cov[None])
+
 
 @dataclass(frozen=True, eq=False)
 class ScoreFactors:
@@ -60,6 +69,9 @@ class ScoreFactors:
         shape: shape of the Gamma posterior of each benchmark's precision.
         rate: its rate.
         bounds: lower bound of the log marginal likelihood after each iteration.
+        cells: y and the precision of each residual (0 where the score is missing).
+        priors: means of the factor scores (models x factors), and mean and variance of intercept
+            and loadings over benchmarks.
     """
 
     abilities: Abilities
@@ -69,6 +81,8 @@ class ScoreFactors:
     shape: FloatArray
     rate: FloatArray
     bounds: FloatArray
+    cells: tuple[FloatArray, FloatArray]
+    priors: tuple[FloatArray, FloatArray, FloatArray]
 
     @property
     def loading_moments(self) -> FloatArray:
@@ -85,6 +99,41 @@ class ScoreFactors:
         mean = _with_intercept(abilities.mean) @ self.loadings.T
         variance = _contract(abilities.moments(), self.loading_moments) - mean**2
         return mean, np.maximum(variance, 0.0) + self.residual_variance
+
+    def draws(self, n: int, seed: int) -> tuple[FloatArray, FloatArray]:
+        """Loadings and factor scores from their joint posterior, by Gibbs sampling.
+
+        The variational posterior takes both as independent, and says too little of how uncertain
+        they are together. Precisions and what benchmarks share are as estimated.
+
+        Args:
+            n: number of draws.
+            seed: seed of the sampler.
+
+        Returns:
+            Draws of loadings (the intercept first) and of factor scores. Factors may turn on the
+            way; sums of products of both do not depend on that.
+
+        References:
+            Geweke & Zhou (1996), Review of Financial Studies 9, 557-587, section 2 (the sampler).
+        """
+        rng = np.random.default_rng(seed)
+        (y, precision), (prior, mu, spread) = self.cells, self.priors
+        rank = prior.shape[1]
+        theta, loadings = self.abilities.mean, self.loadings
+        kept: list[tuple[FloatArray, FloatArray]] = []
+        for step in range(WARM_UP + n):
+            design = _with_intercept(theta)
+            information = _contract(precision.T, _outer(design)).reshape(-1, 1 + rank, 1 + rank)
+            target = (precision * y).T @ design + mu / spread
+            loadings = _normal_draw(information + np.diag(1 / spread), target, rng)
+            slopes = loadings[:, 1:]
+            information = _contract(precision, _outer(slopes)).reshape(-1, rank, rank)
+            target = (precision * (y - loadings[:, 0])) @ slopes + prior
+            theta = _normal_draw(information + np.eye(rank), target, rng)
+            if step >= WARM_UP:
+                kept.append((loadings, theta))
+        return np.stack([pair[0] for pair in kept]), np.stack([pair[1] for pair in kept])
 
     def information(self, abilities: Abilities) -> FloatArray:
         """What a score of each benchmark adds to the precision of the factor scores of such models.
@@ -208,6 +257,8 @@ class _Iterations:
             shape=self.shape,
             rate=self.rate,
             bounds=np.array(bounds),
+            cells=(self.y, self.cell_precision),
+            priors=(self.x @ self.b, self.mu, self.spread),
         )
 
     def update_loadings(self) -> None:
@@ -277,6 +328,16 @@ class _Iterations:
         a, b = self.prior_shape, self.prior_rate
         of_precision = a * np.log(b) - gammaln(a) + a * USUAL_LOG_PRECISION - b * USUAL_PRECISION
         return float(of_spread + of_precision)
+
+
+def _normal_draw(
+    information: FloatArray, target: FloatArray, rng: np.random.Generator
+) -> FloatArray:
+    """Draws from normals with this precision and this precision times the mean."""
+    cov = np.linalg.inv(information)
+    noise = rng.standard_normal(target.shape)
+    root = np.linalg.cholesky((cov + cov.transpose(0, 2, 1)) / 2)
+    return np.einsum("nkl,nl->nk", cov, target) + np.einsum("nkl,nl->nk", root, noise)
 
 
 def _with_intercept(theta: FloatArray) -> FloatArray:

@@ -26,6 +26,7 @@ SLOW = {
     "guides/few-models.md",
     "guides/fine-tuning-set.md",
     "guides/guarantee.md",
+    "guides/horizons.md",
     "guides/models.md",
     "guides/people.md",
     "guides/scale.md",

@@ -316,7 +316,7 @@ def test_scale_is_inverted():
 def test_the_first_probe_is_the_best_by_brute_force(scores):
     from irtcat.leaderboard import completion
 
-    table, factors = completion._fitted(scores, None, None, 4)
+    table, factors = completion.fitted_factors(scores, None, None, 4)
     probing = completion._Probing(table, factors, None)
     theta = factors.abilities
     cov = np.cov(theta.mean, rowvar=False) + theta.cov.mean(axis=0)

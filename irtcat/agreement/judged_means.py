@@ -1,0 +1,216 @@
+"""Mean scores from a judge on all items and people's labels on few: valid whatever the judge is."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from irtcat._common.checks import argument_error, check_count, check_interval, is_number
+from irtcat._common.types import FloatArray
+
+MIN_LABELS = 10
+"""Labels below which the variance of the residuals is not known well enough for an interval."""
+
+UNIFORM_SHARE = 0.5
+"""Share of the labels that is spread evenly: an item's weight is then at most twice that of an even
+draw, however wrong the judge is about where it is uncertain (experiments/judged_means)."""
+
+
+@dataclass(frozen=True)
+class JudgedMean:
+    """A mean score of people's labels, estimated with the help of a judge.
+
+    Attributes:
+        mean: the estimate.
+        lower: lower end of its interval.
+        upper: upper end.
+        se: standard error.
+        labels_alone: the mean of the labels without the judge (weighted by their probabilities).
+        labels_alone_se: its standard error.
+        weight: how much a judge's score counts: the slope of labels on it. 0 for a useless judge.
+        n_labels: number of labels.
+        n: number of items.
+        level: probability of the interval.
+    """
+
+    mean: float
+    lower: float
+    upper: float
+    se: float
+    labels_alone: float
+    labels_alone_se: float
+    weight: float
+    n_labels: int
+    n: int
+    level: float
+
+    def __repr__(self) -> str:
+        return (
+            f"JudgedMean({self.mean:.3f} [{self.lower:.3f}, {self.upper:.3f}], {self.n_labels} "
+            f"labels of {self.n} items; labels alone: {self.labels_alone:.3f}, "
+            f"se {self.labels_alone_se:.3f} instead of {self.se:.3f})"
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row with all attributes."""
+        return pd.DataFrame([{name: getattr(self, name) for name in self.__dataclass_fields__}])
+
+
+def judged_mean(
+    judged: Any, labels: Any, *, probabilities: Any = None, level: float = 0.95
+) -> JudgedMean:
+    """Estimate the mean label from a judge's scores of all items and people's labels of some.
+
+    With f_i the judge's score, y_i the label, x_i whether there is one, and p_i the probability
+    with which it was asked for, the estimate is the mean over all N items of
+
+        c + w f_i + x_i / p_i (y_i - c - w f_i),
+
+    which has the right expectation for any c and w, whatever the judge is: the labels correct its
+    errors. c and w minimise the variance (the power tuning of PPI++, with a constant): those of the
+    regression of the labels on the scores, with weights ``(1 - p_i) / p_i^2``. A useless judge gets
+    a weight near 0, and costs next to nothing.
+
+    The interval is for the mean of the population that the items were drawn from. It is that of the
+    t distribution with two degrees of freedom less than there are labels.
+
+    Args:
+        judged: the judge's score of every item.
+        labels: the label of every item, NaN where nobody was asked. Who was asked must have been
+            drawn at random: evenly, or with known ``probabilities``.
+        probabilities: probability of each item to be labelled, as `labelling_probabilities` gives
+            them; by default the same for all.
+        level: probability of the interval.
+
+    Returns:
+        The estimate.
+
+    Raises:
+        InputError: for scores that are missing, fewer than 10 labels, and probabilities outside 0
+            to 1.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> quality = rng.random(2000)
+        >>> people = (rng.random(2000) < quality).astype(float)
+        >>> judge = 0.8 * quality + 0.2  # lenient: its mean is .6, that of the labels .5
+        >>> labels = np.where(rng.random(2000) < 0.1, people, np.nan)
+        >>> found = judged_mean(judge, labels)
+        >>> round(found.mean, 2), found.se < found.labels_alone_se
+        (0.46, True)
+
+    References:
+        Angelopoulos, Duchi & Zrnic (2023), PPI++: Efficient prediction-powered inference,
+        arXiv:2311.01453; Zrnic & Candes (2024), Active statistical inference, ICML, section 3
+        (known probabilities); Robins, Rotnitzky & Zhao (1994), JASA 89, 846-866.
+    """
+    from scipy.special import stdtrit  # commands that compute nothing do not wait for it
+
+    check_interval("level", level)
+    f = _vector("judged", judged)
+    if not np.isfinite(f).all():
+        raise argument_error("judged", "a finite score of every item", "a missing one")
+    y = _vector("labels", labels)
+    if len(y) != len(f):
+        raise argument_error("labels", f"{len(f)} values, NaN where missing", f"{len(y)} values")
+    asked = np.isfinite(y)
+    n_labels, n = int(asked.sum()), len(f)
+    if n_labels < MIN_LABELS:
+        raise argument_error("labels", f"at least {MIN_LABELS} labels", str(n_labels))
+    p = (
+        np.full(n, n_labels / n)
+        if probabilities is None
+        else _vector("probabilities", probabilities)
+    )
+    if len(p) != n or not ((p > 0) & (p <= 1)).all():
+        raise argument_error("probabilities", f"{n} numbers above 0 and at most 1", probabilities)
+    weighting = np.where(asked, 1 / p, 0.0)
+    filled = np.where(asked, y, 0.0)
+    spread = np.sqrt(np.maximum(1 - p, 1e-9)) / p * asked
+    constant = _means(np.ones((n, 1)), filled, weighting, spread)
+    full = _means(np.stack([np.ones(n), f - f.mean()], axis=1), filled, weighting, spread)
+    alone, alone_se, _ = _estimate(*constant, n_labels - 1, n_labels)
+    mean, se, slope = _estimate(*full, n_labels - 2, n_labels)
+    half = float(stdtrit(n_labels - 2, 0.5 + level / 2)) * se
+    return JudgedMean(
+        mean=mean,
+        lower=mean - half,
+        upper=mean + half,
+        se=se,
+        labels_alone=alone,
+        labels_alone_se=alone_se,
+        weight=slope,
+        n_labels=n_labels,
+        n=n,
+        level=float(level),
+    )
+
+
+def labelling_probabilities(uncertainty: Any, n_labels: int) -> FloatArray:
+    """Find the probabilities with which people should label items, to learn most of the mean.
+
+    The variance of `judged_mean` is least with probabilities in proportion to the size of the error
+    that is expected of the judge, ``sqrt(E (y - f)^2)``. Half of the labels are spread evenly, so
+    that a judge that is wrong about its own errors does little harm. Draw each item on its own:
+    ``rng.random(len(p)) < p``.
+
+    Args:
+        uncertainty: expected size of the judge's error on each item, at least 0, in any unit; for a
+            judge that gives the probability q of "good", ``sqrt(q (1 - q))``.
+        n_labels: expected number of labels.
+
+    Returns:
+        The probability of each item; their sum is ``n_labels``.
+
+    Raises:
+        InputError: for uncertainties below 0 or missing, or more labels than items.
+
+    Example:
+        >>> labelling_probabilities([0.1, 0.1, 0.5, 0.5], 2).round(2).tolist()
+        [0.33, 0.33, 0.67, 0.67]
+
+    References:
+        Zrnic & Candes (2024), Active statistical inference, ICML, sections 3 and 5; Kish (1965),
+        Survey Sampling, section 8.5 (optimal allocation).
+    """
+    size = _vector("uncertainty", uncertainty)
+    if not np.isfinite(size).all() or (size < 0).any():
+        raise argument_error("uncertainty", "finite numbers of at least 0", uncertainty)
+    check_count("n_labels", n_labels, 1, len(size))
+    total = size.sum()
+    share = size / total if total > 0 else np.full(len(size), 1 / len(size))
+    share = (1 - UNIFORM_SHARE) * share + UNIFORM_SHARE / len(size)
+    p = np.minimum(n_labels * share, 1.0)
+    while n_labels - p.sum() > 1e-9:  # what certain items leave goes to the others
+        below = p < 1
+        p[below] = np.minimum(p[below] * (n_labels - (~below).sum()) / p[below].sum(), 1.0)
+    return p
+
+
+def _vector(name: str, values: Any) -> FloatArray:
+    """Numbers, NaN where missing."""
+    try:
+        vector = np.asarray(values, float)
+    except (TypeError, ValueError):
+        vector = np.zeros((0, 0))
+    if vector.ndim != 1 or is_number(values):
+        raise argument_error(name, "a list of numbers", values)
+    return vector
+
+
+def _means(
+    x: FloatArray, y: FloatArray, weighting: FloatArray, spread: FloatArray
+) -> tuple[FloatArray, float]:
+    """The summand of each item, and the coefficient of the last column."""
+    coefficients = np.linalg.lstsq(x * spread[:, None], y * spread, rcond=None)[0]
+    predicted = x @ coefficients
+    return predicted + weighting * (y - predicted), float(coefficients[-1])
+
+
+def _estimate(
+    summands: FloatArray, slope: float, df: int, n_labels: int
+) -> tuple[float, float, float]:
+    """Mean, standard error with the degrees of freedom that the coefficients take, and slope."""
+    variance = summands.var(ddof=1) / len(summands) * n_labels / df
+    return float(summands.mean()), float(np.sqrt(variance)), slope
