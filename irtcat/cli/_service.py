@@ -19,8 +19,8 @@ ADDRESS = argument(
 )
 URL = option(
     "url", source="", type=str, default=None,
-    help="Address of the service in links, such as https://tests.example.org; by default that of "
-    "this machine.",
+    help="Public address of the service, such as https://tests.example.org, of all links, whatever "
+    "host a request names; by default that of this machine.",
 )  # fmt: skip
 ITEMS_OF_TEST = group(
     "Test to publish",

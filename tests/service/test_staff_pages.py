@@ -19,6 +19,7 @@ from irtcat.service.accounts.accounts import (
     add_account,
     issue_token,
 )
+from irtcat.service.accounts.cookies import service_cookie
 from irtcat.service.app import create_app
 from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library, monitoring, people
@@ -33,7 +34,6 @@ from tests.service.helpers import HandClock, definition, publish
 from tests.service.test_taking import Taker, to_adaptive
 
 PASSWORD = "a long enough password"
-COOKIE = "irtcat_staff_80"
 ESSAY = "essay"
 
 
@@ -51,7 +51,11 @@ class Browser:
                 if name not in known
                 else type("Known", (), {"name": name, "actor": f"account:{name}"})
             )
-            self.client.cookies.set(COOKIE, issue_token(self.service, account, kind=BROWSER))
+            self.sign_in(account)
+
+    def sign_in(self, account):
+        secret = issue_token(self.service, account, kind=BROWSER)
+        self.client.cookies.set(service_cookie(self.service, "staff"), secret)
 
     def get(self, path, status=200):
         response = self.client.get(path, follow_redirects=False)
@@ -64,7 +68,7 @@ class Browser:
         return lxml_html.fromstring(response.text)
 
     def token(self):
-        if "irtcat_form_80" not in self.client.cookies:
+        if service_cookie(self.service, "form") not in self.client.cookies:
             self.client.get("/staff/sign-in")
         text = self.client.get("/staff/sign-in").text
         return re.search(r'name="token" value="([^"]+)"', text)[1]
@@ -256,17 +260,17 @@ def test_roles_see_only_what_they_may(app, published, taker, clock):
 
 def test_sign_in_and_out(app, service):
     add_account(service, "ada", password=PASSWORD, roles=["proctor"], actor="test")
-    browser = Browser(app)
+    browser, cookie_name = Browser(app), service_cookie(service, "staff")
     response = browser.get("/staff/board", 303)
     assert response.headers["location"] == "/staff/sign-in?to=%2Fstaff%2Fboard"
     page = browser.page(response.headers["location"])
     assert page.xpath("//input[@name='to']/@value") == ["/staff/board"]
     wrong = browser.post("/staff/sign-in", 401, name="ada", password="wrong", to="/staff")
     assert "The name or the password is wrong." in wrong.text
-    assert COOKIE not in browser.client.cookies
+    assert cookie_name not in browser.client.cookies
     done = browser.post("/staff/sign-in", name="ada", password=PASSWORD, to="/staff/board")
     assert done.headers["location"] == "/staff/board"
-    cookie = next(c for c in done.headers.get_list("set-cookie") if c.startswith(COOKIE))
+    cookie = next(c for c in done.headers.get_list("set-cookie") if c.startswith(cookie_name))
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
     browser.page("/staff/board")
@@ -274,9 +278,9 @@ def test_sign_in_and_out(app, service):
     for elsewhere in ("//evil.example", "https://evil.example/", "/t/x", "/staffing"):
         done = browser.post("/staff/sign-in", name="ada", password=PASSWORD, to=elsewhere)
         assert done.headers["location"] == "/staff"
-    secret = browser.client.cookies[COOKIE]
+    secret = browser.client.cookies[cookie_name]
     browser.post("/staff/sign-out")
-    browser.client.cookies.set(COOKIE, secret)
+    browser.client.cookies.set(cookie_name, secret)
     browser.get("/staff/board", 303)  # the token itself is gone
 
 
@@ -554,7 +558,7 @@ def test_two_people_score_and_a_third_decides(app, service):
     for name in ("emmy", "sofia"):
         scorers.append(Browser(app))
         account = add_account(service, name, password=PASSWORD, roles=["scorer"], actor="test")
-        scorers[-1].client.cookies.set(COOKIE, issue_token(service, account, kind=BROWSER))
+        scorers[-1].sign_in(account)
     first, second, third = scorers
     assert first.get("/staff/scoring/next", 303).headers["location"] == f"{page}?item={ESSAY}"
     text = first.page(f"{page}?item={ESSAY}").text_content()
@@ -605,7 +609,7 @@ def test_half_points_on_the_pages(app, service):
     scorer.post(page, item=ESSAY, score="0.75")
     other = Browser(app)
     account = add_account(service, "emmy", password=PASSWORD, roles=["scorer"], actor="test")
-    other.client.cookies.set(COOKIE, issue_token(service, account, kind=BROWSER))
+    other.sign_in(account)
     other.post(page, item=ESSAY, score="0.75")
     assert taker("current")["report"]["score"] is not None
     agreement = scorer.page("/staff/scoring").text_content()

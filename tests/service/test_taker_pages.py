@@ -8,12 +8,14 @@ import lxml.html
 import pytest
 from fastapi.testclient import TestClient
 
+from irtcat.service.accounts.cookies import installation
 from irtcat.service.attempts import people, proctoring, results
 from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.definition import TRANSLATED
 from irtcat.service.pages import MESSAGES
 from irtcat.service.pages.catalogues import strings_in_use
 from irtcat.service.pages.translations import catalog, translations
+from irtcat.service.storage.context import new_secret
 from tests.service.helpers import HandClock
 from tests.service.site import ADAPTIVE, ESSAY, FIXED, PRACTICE, Site, check_no_secret
 
@@ -481,11 +483,10 @@ def test_a_browser_keeps_only_tests_under_way(site):
 
 
 def test_two_services_on_one_host(site, tmp_path, published):
-    """Browsers send a cookie to every port of a host."""
+    """Browsers send a cookie to every port of a host, and to what runs there the next day."""
     other = Site(str(shutil.copy(published, tmp_path / "other.db")), clock=HandClock(), essay=True)
+    other.service.secret = new_secret()  # the copy is a service of its own
     first, second = Browser(site), Browser(other)
-    for browser, port in ((first, 8080), (second, 8081)):
-        browser.client.base_url = f"http://testserver:{port}"
     second.client._cookies = first.client._cookies
     first.to_adaptive(site.ticket())
     second.to_adaptive(other.ticket())
@@ -495,7 +496,9 @@ def test_two_services_on_one_host(site, tmp_path, published):
         browser.get("/language/de?to=/")
     assert first.get("/").root.get("lang") == "de"
     names = set(first.client.cookies)
-    assert {name.split("_")[2] for name in names} == {"8080", "8081"}
+    made = {installation(site.service), installation(other.service)}
+    assert {name.split("_")[2] for name in names} == made
+    assert len(made) == 2
     other.service.close()
 
 
