@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from irtcat.cli._command import Options
-from irtcat.cli._input import read_bank
 from irtcat.cli._options import KEY_FILE, argument, group, option
 from irtcat.cli._session import read_key
 
@@ -25,9 +24,11 @@ URL = option(
 ITEMS_OF_TEST = group(
     "Test to publish",
     option("test", source="", type=Path,
-           help="Definition of a test (TOML), published unless it is."),
-    option("bank", source="", read=read_bank, needs="test FILE",
-           help="Bank of the test; by default the file that the definition names."),
+           help="Definition of a test (TOML) or its folder, published unless it is."),
+    option("bank", source="", read=lambda path: part("operations.provision").read_bank(path),
+           needs="test FILE",
+           help="Bank of the test, or a table of item parameters; by default the file that the "
+           "definition names."),
     option("items", source="", type=Path, needs="test FILE",
            help="Its items: a folder, a CSV table or a QTI package; by default as named there."),
     option("example", source="", type=bool, default=False,

@@ -11,6 +11,7 @@ from lxml import html as lxml_html
 
 from irtcat._common.checks import InputError
 from irtcat.bank import ItemBank
+from irtcat.service.accounts import clients
 from irtcat.service.accounts.accounts import (
     BROWSER,
     PERMISSIONS,
@@ -24,6 +25,7 @@ from irtcat.service.app import create_app
 from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library, monitoring, people
 from irtcat.service.attempts.attempt import attempt_of
+from irtcat.service.base.errors import UnauthorizedError
 from irtcat.service.content import Item, ItemSet, Key
 from irtcat.service.definition import publish_report
 from irtcat.service.outbox.audit import audit_entries
@@ -652,6 +654,22 @@ def test_audit_log(app, service, published):
     assert "test published" in auditor.page("/staff/audit").text_content()
     assert "digests of the whole log are valid" in auditor.get("/staff/audit?verify=1").text
     auditor.get("/staff/audit?before=x", 422)
+
+
+def test_credentials_of_programs_are_made_and_revoked(app, service, admin):
+    made = lxml_html.fromstring(admin.post("/staff/programs/add", 200, name="TAO").text)
+    client, secret = made.xpath("//dl//code/text()")
+    token = clients.access_token(service, client, secret, "")[0]
+    assert clients.client_of_token(service, token).id == client
+    later = admin.page("/staff/programs").text_content()
+    assert "TAO" in later
+    assert "http://testserver/ims/cat/v1p0" in later
+    assert secret not in later
+    admin.post("/staff/programs/revoke", client=client)
+    with pytest.raises(UnauthorizedError):
+        clients.client_of_token(service, token)
+    assert not admin.page("/staff/programs").xpath("//button[.='Revoke']")
+    Browser(app, "proctor").get("/staff/programs", 403)
 
 
 def test_accounts(app, service, admin):

@@ -37,6 +37,7 @@ NAVIGATION = {
     "Scoring": ("/staff/scoring", ("score",)),
     "Audit log": ("/staff/audit", ("audit",)),
     "Accounts": ("/staff/accounts", ("accounts",)),
+    "Programs": ("/staff/programs", ("accounts",)),
 }
 """Entries of the navigation: address, and the permissions of which one is needed."""
 
@@ -59,6 +60,7 @@ DONE = {
     "closed": "The account is closed.",
     "opened": "The account is open.",
     "roles": "The roles are changed.",
+    "withdrawn": "The credentials are revoked: the program is refused from now on.",
 }
 """What a page says after a form, by the word in its address."""
 
