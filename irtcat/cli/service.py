@@ -175,12 +175,23 @@ def _transaction(service: Any, dry_run: bool) -> Any:
     return service.database.undone() if dry_run else service.database.writing()
 
 
-@command_of("", ADDRESS, TEST, result("results.csv"), KEY_FILE)
+@command_of(
+    "",
+    ADDRESS,
+    TEST,
+    option("names", "--names", source="", type=bool, default=True,
+           help="Columns with the names and external ids of the people."),
+    result("results.csv"),
+    KEY_FILE,
+)  # fmt: skip
 def export(o: Options) -> Output:
     """Export the results of a test: a row for each finished attempt."""
     with opened(o) as service:
         test = o.test or part("operations.provision").only_open_test(service)
-        table = part("attempts.results").result_table(service, test)
+        module = part("attempts.results")
+        table = module.result_table(service, test)
+        if o.names:
+            table = module.with_names(service, table)
     o.write("out", table, "results")
     n = len(table)
     return Output({"test": test, "results": records(table)}, [f"{n} results"], table=table)

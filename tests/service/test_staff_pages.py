@@ -197,7 +197,11 @@ def test_every_page_for_every_role(app, service, published, taker, clock):
         "{ticket}": "t_none", "{action}": "note", "/export/{name}": "/export/results.csv",
         "/figures/{name}.svg": "/figures/errors.svg", "/media/{name}": "/media/none.svg",
     }  # fmt: skip
-    missing = {"/media/", "/scoring/{attempt}"}  # 404 for those who are permitted
+    missing = {
+        "/media/",
+        "/scoring/{attempt}",
+        "/results/scores.svg",
+    }  # 404 for those who are permitted
     query = {"/item": "?id=q1", "/item/preview": "?id=q1", "/item/curve.svg": "?id=q1"}
     browsers = {role: Browser(app, role) for role in ROLES}
     stranger = Browser(app)
@@ -275,6 +279,11 @@ def test_sign_in_and_out(app, service):
     cookie = next(c for c in done.headers.get_list("set-cookie") if c.startswith(cookie_name))
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
+    asked = "/staff/attempts?test=&status=running"
+    to = Browser(app).get(asked, 303).headers["location"]
+    assert Browser(app).page(to).xpath("//input[@name='to']/@value") == [asked]
+    done = browser.post("/staff/sign-in", name="ada", password=PASSWORD, to=asked)
+    assert done.headers["location"] == asked
     browser.page("/staff/board")
     browser.get("/staff/audit", 403)
     for elsewhere in ("//evil.example", "https://evil.example/", "/t/x", "/staffing"):
@@ -437,6 +446,8 @@ def test_replay_and_figures(app, taker, clock):
     steps = page.xpath("//ol[@class='steps']/li")
     assert len(steps) == 4
     assert "Why this item: The greatest value by mfi" in steps[0].text_content()
+    assert "Chosen by fisher information at the estimate (mfi)." in page.text_content()
+    assert "It ended because 4 scored items are answered." in page.text_content()
     assert len(re.findall("SE −?0", page.text_content())) == 4
     analyst.page(f"/staff/attempts/{taker.attempt}/replay/5", 404)
     figure = analyst.get(f"/staff/attempts/{taker.attempt}/replay/3/path.svg")
@@ -445,16 +456,22 @@ def test_replay_and_figures(app, taker, clock):
     assert "sandbox" in figure.headers["content-security-policy"]
 
 
-def test_results_and_exports(app, service, published, taker, clock):
+def test_results_and_exports(app, service, published, taker, clock, monkeypatch):
     analyst = Browser(app, "psychometrician")
     test = f"/staff/tests/{published}"
     assert "No attempt is finished yet." in analyst.get(f"{test}/results").text
     analyst.get(f"{test}/results/scores.svg", 404)
     finish(taker, clock)
+    monkeypatch.setattr("irtcat.service.pages.staff.results.LEAST_DRAWN", 1)
     score = taker.view["report"]["score"]
     row = analyst.page(f"{test}/results").xpath("//tbody/tr")[0].text_content()
     assert f"{score:.0f}" in row
     analyst.get(f"{test}/results/scores.svg")
+    analyst.get(f"{test}/export/results.csv?names=1", 403)
+    for name in ("results", "answers"):
+        named = Browser(app, "admin").get(f"{test}/export/{name}.csv?names=1").text.splitlines()
+        columns = named[0].split(",")
+        assert columns[columns.index("person") + 1 :][:2] == ["name", "external"]
     table = analyst.get(f"{test}/export/results.csv")
     assert taker.attempt in table.text
     assert table.headers["content-disposition"].startswith("attachment")

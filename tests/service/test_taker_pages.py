@@ -116,9 +116,10 @@ class Browser:
 
     def start(self, ticket):
         self.get(f"/t/{ticket}")
-        form = next(f for f in self.root.forms)
-        self.show(self.client.post(f"/t/{ticket}", data=dict(form.fields)))
-        return self
+        if not self.root.forms:  # it is not offered
+            self.get("/")
+        fields = {"token": self.root.forms[0].fields["token"]}
+        return self.show(self.client.post(f"/t/{ticket}", data=fields))
 
     def choose(self, text):
         """The value of the choice with a text."""
@@ -509,7 +510,10 @@ def test_devices(browser, site):
     assert "Continue the test" in browser.get(f"/t/{ticket}").text()
     assert browser.start(ticket).heading == "Question 1"
     assert "A test is open on this device." in browser.get("/").text()
-    other = Browser(site).start(ticket)
+    other = Browser(site).get(f"/t/{ticket}")
+    assert "open on another device" in other.text()
+    assert not other.root.xpath("//main//button")  # what would be refused is not offered
+    other.start(ticket)
     assert other.response.status_code == 409
     assert "open on another device" in other.text()
     (attempt,) = site.attempts()
@@ -518,6 +522,25 @@ def test_devices(browser, site):
     browser.get("/test")
     assert browser.response.status_code == 401
     assert browser.heading == "This device does not have the test"
+
+
+def test_a_test_that_is_over_is_not_continued(browser, site):
+    ticket = site.ticket()
+    browser.start(ticket)
+    (attempt,) = site.attempts()
+    proctoring.void(site.service, attempt, actor="proctor", reason="fraud")
+    assert browser.get(f"/t/{ticket}").root.xpath("//main//button")[0].text == "Show the last page"
+    assert "The test is over." in browser.get("/").text()
+    other = Browser(site).get(f"/t/{ticket}")
+    assert "The test was taken with this ticket." in other.text()
+    assert not other.root.xpath("//main//button")
+
+
+def test_a_part_with_a_title_has_no_other_number(browser, site):
+    browser.to_adaptive(site.ticket())
+    assert " ".join(browser.text("//p[@class='soft small']").split())[:7] == "Numbers"
+    assert "Part 2 of" not in browser.html
+    assert browser.root.xpath("//button[.='End the practice']") == []
 
 
 def test_a_start_whose_reply_was_lost(browser, site):

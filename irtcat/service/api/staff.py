@@ -713,20 +713,32 @@ def get_result(attempt: Id, at: Annotated[Acting, needs("results")]) -> Any:
 
 EXPORT = problems(401, 403, 404, 409)
 
+Names = Annotated[
+    bool, Query(description="Add names and external ids; for accounts that may see people.")
+]
+
 
 @router.get("/tests/{test}/results.csv", response_class=Response, tags=["exports"],
             responses={**EXPORT, **file_response("text/csv", "The table.")})  # fmt: skip
-def export_results(test: Id, at: Annotated[Acting, needs("results")]) -> Response:
+def export_results(
+    test: Id, at: Annotated[Acting, needs("results")], names: Names = False
+) -> Response:
     """Results of the finished attempts, as a table."""
-    text = exports.results_csv(at.service, test)
+    if names:
+        at.account.require("people")
+    text = exports.results_csv(at.service, test, names=names)
     return attachment(text, "text/csv; charset=utf-8", "results.csv")
 
 
 @router.get("/tests/{test}/answers.csv", response_class=Response, tags=["exports"],
             responses={**EXPORT, **file_response("text/csv", "The table.")})  # fmt: skip
-def export_answers(test: Id, at: Annotated[Acting, needs("results")]) -> Response:
+def export_answers(
+    test: Id, at: Annotated[Acting, needs("results")], names: Names = False
+) -> Response:
     """Answers of the finished attempts, as a table."""
-    text = exports.answers_csv(at.service, test)
+    if names:
+        at.account.require("people")
+    text = exports.answers_csv(at.service, test, names=names)
     return attachment(text, "text/csv; charset=utf-8", "answers.csv")
 
 

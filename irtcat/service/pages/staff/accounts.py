@@ -51,7 +51,7 @@ def audit_page(request: Request, account: Auditor, verify: str = "", before: int
          ", ".join(f"{name} {Shown.response(value)}" for name, value in details.items())]
         for number, at, actor, action, details in shown.to_numpy(object)
     ]  # fmt: skip
-    columns = [("No.", True), *((label, False) for label in ("Time (UTC)", "By", "Action", "Of"))]
+    columns = [("No.", True), *((label, False) for label in ("Time", "By", "Action", "Of"))]
     following = int(shown["number"].iloc[-1]) if len(frame) > SHOWN else None
     return page(
         request, account, "audit.html", table=Table("Entries", columns, rows),
