@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from irtcat.cli._command import Options
-from irtcat.cli._input import read_bank
 from irtcat.cli._options import KEY_FILE, argument, group, option
 from irtcat.cli._session import read_key, warn
 
@@ -19,15 +18,17 @@ ADDRESS = argument(
 )
 URL = option(
     "url", source="", type=str, default=None,
-    help="Address of the service in links, such as https://tests.example.org; by default that of "
-    "this machine.",
+    help="Public address of the service, such as https://tests.example.org, of all links, whatever "
+    "host a request names; by default that of this machine.",
 )  # fmt: skip
 ITEMS_OF_TEST = group(
     "Test to publish",
     option("test", source="", type=Path,
-           help="Definition of a test (TOML), published unless it is."),
-    option("bank", source="", read=read_bank, needs="test FILE",
-           help="Bank of the test; by default the file that the definition names."),
+           help="Definition of a test (TOML) or its folder, published unless it is."),
+    option("bank", source="", read=lambda path: part("operations.provision").read_bank(path),
+           needs="test FILE",
+           help="Bank of the test, or a table of item parameters; by default the file that the "
+           "definition names."),
     option("items", source="", type=Path, needs="test FILE",
            help="Its items: a folder, a CSV table or a QTI package; by default as named there."),
     option("example", source="", type=bool, default=False,

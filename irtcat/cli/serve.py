@@ -82,6 +82,7 @@ def command(o: Options) -> Output:
         secure=secure,
         private_webhooks=o.private_webhooks,
         limited=o.limited,
+        url=o.url or "",
         metrics_token=os.environ.get(METRICS_TOKEN, ""),
     )
     if o.check:

@@ -14,6 +14,8 @@ from irtcat.cli._service import ADDRESS, SETTINGS, URL, opened, part, set_up, te
 from irtcat.cli._session import read_key
 
 EXAMPLE = (
+    "irtcat service new my-test/",
+    "irtcat service validate my-test/",
     "irtcat service init tests.db --example",
     "irtcat service ticket tests.db --count 3",
     "irtcat service account tests.db paula --roles proctor,scorer",
@@ -22,7 +24,7 @@ EXAMPLE = (
     "irtcat service check tests.db --anchor anchor.json",
 )
 
-HELP = "Set up and look after the database of irtcat serve."
+HELP = "Begin and check a test; set up and look after the database of irtcat serve."
 
 ACTOR = "command line"
 """Who the audit log names."""
@@ -36,6 +38,42 @@ def _time(text: str) -> datetime:
         return datetime.fromisoformat(text).astimezone()
     except ValueError:
         raise typer.BadParameter(f"{text!r} is no time such as 2026-11-30T18:00.") from None
+
+
+@command_of("", argument("folder", type=Path, help="Folder of the new test."), csv=False)
+def new(o: Options) -> Output:
+    """Write the commented files of a new test: definition, items of each kind, keys, parameters."""
+    files = part("skeleton").write(o.folder)
+    lines = [f"Wrote {len(files)} files to {o.folder}; begin with README.md."]
+    document = {"folder": o.folder, "files": [path.as_posix() for path in files]}
+    return Output(document, lines, next=("service", "validate", o.folder))
+
+
+@command_of(
+    "",
+    argument("path", type=Path, help="Folder of a test, or its definition (TOML)."),
+    csv=False,
+)
+def validate(o: Options) -> Output:
+    """Check the files of a test, and list all faults.
+
+    Exit 1 if there are some. Nothing is stored. Publishing checks the same, and simulates takers.
+    """
+    found = part("operations.provision").validate(o.path)
+    lines = [*found.faults, *(f"Note: {text}" for text in found.warnings)]
+    n = len(found.faults)
+    about: dict[str, Any] = {"faults": found.faults, "warnings": found.warnings}
+    if found.files is None:
+        lines.append(f"{o.path}: {n} fault{'s' if n > 1 else ''}.")
+        return Output(about, lines, code=1)
+    definition, bank, items = found.files
+    n_sections = len(definition.sections)
+    lines.append(
+        f"{o.path}: {definition.title!r} can be published: {n_sections} sections, {len(items)} "
+        f"items, {bank.n_items} of them in the bank."
+    )
+    about |= {"title": definition.title, "sections": n_sections, "items": len(items)}
+    return Output(about, lines, next=("serve", "tests.db", "--test", o.path))
 
 
 @command_of("", *SETTINGS, csv=False)
@@ -137,12 +175,23 @@ def _transaction(service: Any, dry_run: bool) -> Any:
     return service.database.undone() if dry_run else service.database.writing()
 
 
-@command_of("", ADDRESS, TEST, result("results.csv"), KEY_FILE)
+@command_of(
+    "",
+    ADDRESS,
+    TEST,
+    option("names", "--names", source="", type=bool, default=True,
+           help="Columns with the names and external ids of the people."),
+    result("results.csv"),
+    KEY_FILE,
+)  # fmt: skip
 def export(o: Options) -> Output:
     """Export the results of a test: a row for each finished attempt."""
     with opened(o) as service:
         test = o.test or part("operations.provision").only_open_test(service)
-        table = part("attempts.results").result_table(service, test)
+        module = part("attempts.results")
+        table = module.result_table(service, test)
+        if o.names:
+            table = module.with_names(service, table)
     o.write("out", table, "results")
     n = len(table)
     return Output({"test": test, "results": records(table)}, [f"{n} results"], table=table)
@@ -359,7 +408,8 @@ def lti(o: Options) -> Output:
 
 
 COMMANDS = {
-    "init": init, "tests": tests, "ticket": ticket, "export": export, "account": account,
+    "new": new, "validate": validate, "init": init, "tests": tests, "ticket": ticket,
+    "export": export, "account": account,
     "backup": backup, "check": check, "anchor": anchor, "copy": copy, "erase": erase, "lti": lti,
 }  # fmt: skip
 """Actions by name."""

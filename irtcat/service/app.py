@@ -18,6 +18,7 @@ from irtcat.service.api.cat import status_info
 from irtcat.service.api.schemas import document_errors
 from irtcat.service.base.errors import ServiceError
 from irtcat.service.base.responses import problem
+from irtcat.service.middleware.public_url import checked_url
 from irtcat.service.middleware.stack import middleware
 from irtcat.service.storage.context import Service
 
@@ -40,6 +41,8 @@ def create_app(
     oidc: Provider | None = None,
     observed: bool = False,
     limited: bool = False,
+    url: str = "",
+    private_webhooks: bool = False,
     beside: Sequence[Beside] = (),
 ) -> FastAPI:
     """The application on an open service.
@@ -51,6 +54,9 @@ def create_app(
         oidc: the provider of identities of staff; by default that of the environment, if any.
         observed: write metrics and a log of requests.
         limited: limit the rates of requests (see `irtcat.service.base.limits`).
+        url: the public address, such as ``https://tests.example.org``, of links and addresses for
+            other systems; by default the host that each request names.
+        private_webhooks: webhooks may have private addresses, and addresses without TLS.
         beside: what runs beside it, such as `irtcat.service.operations.server.warming`.
     """
 
@@ -63,6 +69,7 @@ def create_app(
             yield
             app.state.ready = False
 
+    url = checked_url(url) if url else ""
     app = FastAPI(
         title="irtcat service",
         version=__version__,
@@ -70,9 +77,10 @@ def create_app(
         redoc_url=None,
         openapi_url="/api/openapi.json",
         lifespan=lifespan,
-        middleware=middleware(service, secure=secure, observed=observed, limited=limited),
+        middleware=middleware(service, secure=secure, observed=observed, limited=limited, url=url),
     )
     app.state.service, app.state.secure, app.state.ready = service, secure, False
+    app.state.private_webhooks = private_webhooks
     app.state.oidc = oidc or Provider.from_environment()
     for name in ROUTERS:
         app.include_router(import_module(f"irtcat.service.{name}").router)

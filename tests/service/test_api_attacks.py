@@ -7,6 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from irtcat.service.accounts import accounts, clients
+from irtcat.service.accounts.cookies import service_cookie
 from irtcat.service.app import create_app
 from irtcat.service.assembly import open_service
 from irtcat.service.attempts import people, taking
@@ -77,12 +78,13 @@ OPEN = {"/api/v1/tokens", "/oauth/token"}
 
 
 def test_a_token_of_one_kind_opens_nothing_of_another(app, http, service):
+    staff_cookie = service_cookie(service, "staff")
     headers = {
         "taker": taker(service),
         "client": client(service),
         "staff": staff(service, "admin"),
         "nobody": {},
-        "cookie": {"Cookie": f"irtcat_staff_443={taker(service)['Authorization'].split()[1]}"},
+        "cookie": {"Cookie": f"{staff_cookie}={taker(service)['Authorization'].split()[1]}"},
     }
     foreign = {
         "/api/v1/take/": ("client", "staff", "nobody", "cookie"),

@@ -12,6 +12,7 @@ from joserfc.jwk import RSAKey
 
 from irtcat._common.checks import InputError
 from irtcat.service.accounts import accounts, clients, oidc
+from irtcat.service.accounts.cookies import service_cookie
 from irtcat.service.accounts.csrf import csrf_token
 from irtcat.service.app import create_app
 from irtcat.service.assembly import open_service
@@ -64,13 +65,19 @@ def test_tokens_of_programs(http, clock):
         {"Authorization": "Bearer " + "x" * 300},
         {"Authorization": "Basic YTpi"},
         {"Authorization": b"Bearer \xc3\xa4"},
-        {"Cookie": "irtcat_staff_443=guess"},
-        {"Cookie": b"irtcat_staff_443=\xc3\xa4"},
+        {"Cookie": "{staff}=guess"},
+        {"Cookie": "{staff}=\xc3\xa4"},
     ],
 )
-def test_no_valid_credentials(http, headers):
+def test_no_valid_credentials(http, service, headers):
+    staff = service_cookie(service, "staff")
+    headers = {
+        name: value.replace("{staff}", staff).encode("latin-1") if name == "Cookie" else value
+        for name, value in headers.items()
+    }
     reply = http.get("/api/v1/me", headers=headers)
     assert reply.status_code == 401
+    assert reply.headers["www-authenticate"] == 'Bearer realm="irtcat"'
     assert reply.json()["title"] == "Not signed in"
 
 
@@ -85,11 +92,11 @@ def test_wrong_passwords(http, service):
 def test_a_signed_in_browser_needs_the_token_against_forged_requests(http, service):
     reply = http.post("/api/v1/sign-in", json={"name": "ada", "password": PASSWORD})
     cookie = reply.headers["set-cookie"]
-    for part in ("irtcat_staff_443=", "HttpOnly", "SameSite=strict", "Secure"):
+    for part in (f"{service_cookie(service, 'staff')}=", "HttpOnly", "SameSite=strict", "Secure"):
         assert part in cookie
     assert http.get("/api/v1/me").json()["name"] == "ada"
     assert http.delete("/api/v1/tokens/current").status_code == 403
-    secret = http.cookies["irtcat_staff_443"]
+    secret = http.cookies[service_cookie(service, "staff")]
     wrong = {"X-CSRF-Token": csrf_token(service, "another")}
     assert http.delete("/api/v1/tokens/current", headers=wrong).status_code == 403
     right = {"X-CSRF-Token": csrf_token(service, secret)}
@@ -106,9 +113,8 @@ def test_a_browser_is_not_signed_in_from_another_site(http):
 
 def test_a_cookie_is_no_bearer_token_and_the_reverse(http, service):
     program = bearer(http)["Authorization"].split()[1]
-    assert (
-        http.get("/api/v1/me", headers={"Cookie": f"irtcat_staff_443={program}"}).status_code == 401
-    )
+    cookie = {"Cookie": f"{service_cookie(service, 'staff')}={program}"}
+    assert http.get("/api/v1/me", headers=cookie).status_code == 401
     account = accounts.sign_in(service, "ada", PASSWORD)
     browser = accounts.issue_token(service, account, kind=accounts.BROWSER)
     headers = {"Authorization": f"Bearer {browser}"}
@@ -313,7 +319,7 @@ def sign_in(browser, identities, **changes):
 def test_sign_in_by_openid_connect(browser, identities):
     done = sign_in(browser, identities)
     assert done.status_code == 200
-    assert "irtcat_staff_443=" in done.headers["set-cookie"]
+    assert "irtcat_staff_" in done.headers["set-cookie"]
     assert browser.get("/api/v1/me").json() == {"name": "ada2", "roles": ["scorer"]}
     assert "irtcat_oidc" not in browser.cookies
 

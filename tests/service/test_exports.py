@@ -45,8 +45,8 @@ def test_numbers_are_not_damaged(monkeypatch, response, written):
     assert exports.results_csv(None, "t") == f"response,z\r\n{written},-1.5\r\n"
 
 
-@pytest.mark.parametrize("ratings", [(0.5, 0.5), (1, 0, 0.5)])
-def test_half_points_of_a_rubric_are_published_rated_and_exported(tmp_path, ratings):
+@pytest.mark.parametrize("ratings", [(0.5,), (0.5, 0.5), (1, 0, 0.5)])
+def test_half_points_of_a_rubric_are_published_rated_and_exported(tmp_path, monkeypatch, ratings):
     names = [f"q{n}" for n in helpers.NUMBERS]
     thresholds = [[b, np.nan] for b in np.linspace(-1.5, 1.5, len(names))] + [[-0.5, 0.5]]
     bank = ItemBank.from_thresholds(1.2, thresholds, "gpcm", item_ids=[*names, "e1"])
@@ -54,7 +54,9 @@ def test_half_points_of_a_rubric_are_published_rated_and_exported(tmp_path, rati
     essay = Item("e1", "essay", "<p>Explain.</p>")
     keys = [*plain.keys.values(), Key("e1", "rubric", max_score=1, unit=0.5)]
     items = ItemSet([*plain.items.values(), essay], keys)
-    definition = helpers.definition(sections=[{"kind": "fixed", "items": ["q0", "e1"]}])
+    definition = helpers.definition(
+        sections=[{"kind": "fixed", "items": ["q0", "e1"]}], raters=min(len(ratings), 2)
+    )
     with open_service(str(tmp_path / "tests.db"), create=True) as service:
         test = library.publish(service, definition, bank, items, actor="test", n_simulated=20)[0]
         taker = Taker(service, people.issue_ticket(service, test, actor="test").token)
@@ -65,13 +67,21 @@ def test_half_points_of_a_rubric_are_published_rated_and_exported(tmp_path, rati
         for wrong in (0.25, 1.5, -0.5, True, "1", float("nan")):
             with pytest.raises(InputError, match=r"`score` argument must be one of 0, 0\.5, 1"):
                 rate(service, taker.attempt, "e1", wrong, rater="x", actor="test")
+        assert results.result_table(service, test)["theta"].isna().all()
         for rater, points in enumerate(ratings):
             status = rate(service, taker.attempt, "e1", points, rater=str(rater), actor="test")
         assert status == "scored"
         it = attempt_of(service, taker.attempt)
         assert it.progress.answers["e1"].code == 1
-        [row] = rating_statistics(service, test).to_dict("records")
-        assert row["mean"] == 0.5
+        for row in rating_statistics(service, test).to_dict("records"):
+            assert row["mean"] == 0.5
+        assert len(rating_statistics(service, test)) == (len(ratings) > 1)
+        with monkeypatch.context() as patch:
+            table = results.result_table(service, test)
+            patch.setattr(results, "attempt_of", None)  # nothing is read again
+            assert results.result_table(service, test).equals(table)
+        named = results.with_names(service, table)
+        assert named[["name", "external"]].to_numpy().tolist() == [["", ""]]
         xml = exports.qti_results(service, taker.attempt).decode()
         answers = pd.read_csv(io.StringIO(exports.answers_csv(service, test)))
         responses = exports.responses_of(service, test)
@@ -79,7 +89,7 @@ def test_half_points_of_a_rubric_are_published_rated_and_exported(tmp_path, rati
         known[0, [0, -1]] = 1, 1
         given = Responses.from_array(known, item_ids=bank.item_ids, codes=(0, 1, 2))
         theta = results.attempt_result(it).theta
-    assert theta == pytest.approx(score(bank, given).theta[0], abs=1e-6)
+    assert theta == pytest.approx(score(bank, given).theta[0], abs=1e-6) == table["theta"][0]
     result = re.search(r'identifier="e1".*?</itemResult>', xml, re.S)[0]
     assert re.search(r'"SCORE".*?<value>([^<]+)<', result, re.S)[1] == "0.5"
     assert 'sessionStatus="final"' in result

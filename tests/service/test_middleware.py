@@ -6,6 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 from prometheus_client.registry import REGISTRY
 
+from irtcat import InputError
 from irtcat.service.app import create_app
 from irtcat.service.assembly import open_service
 from irtcat.service.base.limits import ADDRESS
@@ -54,6 +55,24 @@ def test_an_application_without_them_neither_limits_nor_observes(service, caplog
         response = refused(service)
     assert response.status_code == 401
     assert "irtcat.access" not in {line.name for line in caplog.records}
+
+
+def test_links_and_addresses_are_those_of_the_public_url_whatever_a_request_says(service):
+    http = client(service, url="https://tests.example.org/")
+    wrong = {"host": "evil.example", "x-forwarded-host": "evil.example"}
+    configuration = http.get("/lti/configuration", headers=wrong).text
+    assert "https://tests.example.org/lti/launch" in configuration
+    assert "evil" not in configuration
+    assert "evil.example/lti" in client(service).get("/lti/configuration", headers=wrong).text
+
+
+@pytest.mark.parametrize(
+    "url", ["tests.example.org", "ftp://a.example", "https://a.example/tests", "https://u@a.example",
+            "https://[", "https://a.example:x", "https://a.example?x"],
+)  # fmt: skip
+def test_addresses_that_are_no_public_url(service, url):
+    with pytest.raises(InputError, match="The `url` argument must be an address such as"):
+        create_app(service, url=url)
 
 
 @pytest.mark.parametrize("chunked", [False, True])

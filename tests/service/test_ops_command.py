@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from pathlib import Path
 
 import httpx
 import pytest
@@ -238,3 +239,55 @@ def test_faults_of_the_files_leave_no_database(tmp_path):
     assert done.exit_code != 0
     assert "expected files of items" in done.output
     assert not store.exists()
+
+
+def test_a_new_test_is_valid_and_can_be_taken(monkeypatch):
+    assert "README.md" in run_ok("service", "new", "my-test")
+    assert run("service", "new", "my-test").exit_code == 1  # there are files in it
+    found = run_json("service", "validate", "my-test")
+    assert found["faults"] == []
+    assert found["items"] == 18
+    assert not [text for text in found["warnings"] if "parameters.csv" not in text]
+    real = library.publish
+    quick = lambda *given, **options: real(*given, **options, n_simulated=5)  # noqa: E731
+    monkeypatch.setattr(provision, "publish", quick)
+    run_ok("service", "init", "tests.db", "--test", "my-test")
+    with open_service("tests.db") as service:
+        test = provision.only_open_test(service)
+        assert library.published_test(service, test).definition.raters == 1
+        ticket = people.issue_ticket(service, test, actor="test").token
+        started = begin(service, ticket)
+        assert started.attempt
+
+
+def test_all_faults_of_a_test_are_listed_at_once():
+    run_ok("service", "new", "t")
+    folder = Path("t")
+    for name, old, new in (
+        ("test.toml", 'kind = "practice"', 'kind = "practise"'),
+        ("test.toml", "sd = 100", "sd = 0"),
+        ("items/sum.md", "shuffle", "shufle"),
+        ("items/half.md", r"\frac{3}{4}", r"\frac{3}"),
+        ("items/keys.toml", 'key = "9"', 'answer = "9"'),
+        ("items/keys.toml", "[double]", "[dubble]"),
+        ("items/bus.md", '"timetable"', '"timetables"'),
+        ("parameters.csv", "ratio,numbers,1.3", "ratio,numbers,x"),
+    ):
+        text = (folder / name).read_text()
+        assert old in text
+        (folder / name).write_text(text.replace(old, new))
+    result = run("service", "validate", "t")
+    assert result.exit_code == 1
+    faults = result.stdout
+    for words in (
+        "t/test.toml: The `sections[2].kind` field must be one of instructions, practice",
+        "The `score.sd` field must be a finite number above 0. Got 0.",
+        "t/items/sum.md: there is no field 'shufle'. Did you mean shuffle?",
+        "t/items/half.md: expected a formula in LaTeX",
+        "t/items/keys.toml, [root]: there is no field 'answer'. The fields: key, points",
+        "t/items/double.md: expected a key. Got none. Give key, points or rubric",
+        "t/items/keys.toml: expected keys of items that exist. Got dubble",
+        "t/parameters.csv, row 5, item 'ratio', column a: expected a number. Got 'x'.",
+        "t: 8 faults.",
+    ):
+        assert words in faults, faults

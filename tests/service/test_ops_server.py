@@ -20,6 +20,7 @@ from opentelemetry import trace
 
 from irtcat.cat import Session, StoreError
 from irtcat.service.accounts.accounts import BROWSER, PROGRAM, add_account, issue_token, sign_in
+from irtcat.service.accounts.cookies import service_cookie
 from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library, people
 from irtcat.service.base import limits
@@ -146,7 +147,7 @@ def test_random_cookies_do_not_pass_the_limits_of_guesses():
         got = []
         for at in range(200):
             key = f"{at:016x}"
-            cookie = f"irtcat_device=x{at}; irtcat_device_80_{key}=a.{at}"
+            cookie = f"irtcat_device=x{at}; irtcat_device_01234567_{key}=a.{at}"
             got += statuses(client, "GET", path, 1, headers={"cookie": cookie})
         assert got == [code] * int(ADDRESS.burst) + [429] * (200 - int(ADDRESS.burst))
     assert statuses(client, "GET", "/credential/right", 1) == [200]  # who is signed in
@@ -172,7 +173,9 @@ def test_addresses_of_one_ipv6_network_share_a_limit():
 def test_requests_of_one_device_are_limited():
     client = TestClient(limited(lambda: 0.0))
     one, two = "0" * 16, "1" * 16
-    both = {"headers": {"cookie": f"irtcat_device_80_{one}=a.b; irtcat_device_80_{two}=c.d"}}
+    both = {
+        "headers": {"cookie": f"irtcat_device_01234567_{one}=a.b; irtcat_device_01234567_{two}=c.d"}
+    }
     n = int(DEVICE.burst)
     assert statuses(client, "GET", f"/test/{one}", n + 1, **both) == [200] * n + [429]
     assert statuses(client, "GET", f"/test/{two}", 1, **both) == [200]
@@ -195,7 +198,7 @@ def test_a_classroom_with_wrong_tickets(settings):
         assert client.get(style).status_code == 200
         headers = {"Authorization": f"Bearer {token}"}
         assert client.get("/api/v1/board", headers=headers).status_code == 200
-        cookie = {"cookie": f"irtcat_staff_80={browser}"}
+        cookie = {"cookie": f"{service_cookie(service, 'staff')}={browser}"}
         assert client.get("/staff/board", headers=cookie).status_code == 200
         body = {"name": "pia", "password": WORDS}
         assert client.post("/api/v1/tokens", json=body).status_code == 201

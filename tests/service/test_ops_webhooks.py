@@ -192,7 +192,8 @@ def test_a_message_that_another_process_has_is_left_to_it(service, clock):
     "host",
     ["127.0.0.1", "localhost", "10.1.2.3", "192.168.0.1", "172.16.9.9", "169.254.169.254", "::1",
      "fd00::1", "fe80::1", "::ffff:127.0.0.1", "0.0.0.0", "100.64.0.1", "224.0.0.1", "2130706433",
-     "0x7f.1", "inner.example", "nowhere.example", "::ffff:169.254.169.254", "2002:7f00:1::"],
+     "0x7f.1", "inner.example", "nowhere.example", "::ffff:169.254.169.254", "2002:7f00:1::",
+     "64:ff9b::a00:1", "64:ff9b:1::808:808", "::127.0.0.1", "fec0::1"],
 )  # fmt: skip
 def test_private_addresses_are_refused(host):
     with pytest.raises(AddressError):
@@ -202,6 +203,7 @@ def test_private_addresses_are_refused(host):
 def test_public_addresses_are_permitted():
     assert checked_address("receiver.example", 443, private=False) == "93.184.216.34"
     assert checked_address("8.8.8.8", 443, private=False) == "8.8.8.8"
+    assert checked_address("64:ff9b::808:808", 443, private=False) == "64:ff9b::808:808"
     assert checked_address("127.0.0.1", 443, private=True) == "127.0.0.1"
 
 
@@ -232,7 +234,9 @@ def listening():
 
 def test_nothing_reaches_a_server_of_this_machine_unless_it_is_permitted(service, clock):
     with listening() as (url, bodies):
-        webhooks.add_webhook(service, url, ["test.published"], actor="test")
+        with pytest.raises(InputError, match="an address with https"):
+            webhooks.add_webhook(service, url, ["test.published"], actor="test")
+        webhooks.add_webhook(service, url, ["test.published"], actor="test", private=True)
         webhooks.notify(service, "test.published", test="test_x")
         assert deliver_due(service) == 0
         assert bodies == []
@@ -249,6 +253,9 @@ def test_nothing_reaches_a_server_of_this_machine_unless_it_is_permitted(service
         ("https://", ["test.published"]),
         ("https://user:word@receiver.example", ["test.published"]),
         ("https://receiver.example/\n", ["test.published"]),
+        ("https://inner.example/", ["test.published"]),
+        ("https://[64:ff9b::a00:1]/", ["test.published"]),
+        ("http://receiver.example/", ["test.published"]),
         ("https://receiver.example/" + "x" * 3000, ["test.published"]),
         (None, ["test.published"]),
         (URL, []),
@@ -266,6 +273,8 @@ def test_webhooks_are_changed_and_removed(service):
     webhooks.change_webhook(service, added.id, actor="test", status="disabled")
     webhooks.notify(service, "test.published", test="test_x")
     assert messages(service) == []
+    with pytest.raises(InputError, match="a public address"):
+        webhooks.change_webhook(service, added.id, actor="test", url="https://[fec0::1]/")
     webhooks.change_webhook(service, added.id, actor="test", status="open")
     webhooks.notify(service, "test.published", test="test_x")
     table = webhooks.webhook_table(service)

@@ -20,6 +20,20 @@ def people_of(lines):
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_what_is_pasted_from_a_spreadsheet(end):
+    cells = ["Müller, Anna\tanna@example.org\ts-1\t", '"Ada ""A"" L"\t\ts-2', "\t\t", "Emmy; N."]
+    expected = [
+        (1, "Müller, Anna", "anna@example.org", "s-1"),
+        (2, 'Ada "A" L', "", "s-2"),
+        (4, "Emmy; N.", "", ""),
+    ]
+    assert people_of(roster.read_lines(end.join(cells), 500)) == expected
+    named = ["ID\tName\tE-mail", "s-1\tMüller, Anna\tanna@example.org", "\tAda"]
+    read = people_of(roster.read_lines(end.join(named), 500))
+    assert read == [(2, "Müller, Anna", "anna@example.org", "s-1"), (3, "Ada", "", "")]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("bom", ["", "\ufeff"])
 def test_lines(end, bom):
     text = ['"Müller, Anna", anna@example.org , s-1', "", "Ada", " , ,", '"Ada ""A"" L",,s-2']
@@ -52,7 +66,8 @@ def test_a_table(end, bom):
         ("Müller, Anna, a@b.org, s-1", "Line 1: it must have a name, an e-mail and an id. Got 4"),
         ("Müller; Anna", "Line 1: cells must be separated by commas. Got a semicolon."),
         ("Ada, a@b.org; s-1", "Line 1: cells must be separated by commas. Got a semicolon."),
-        ("Ada\ta@b.org", "Line 1: cells must be separated by commas. Got a tab."),
+        ("Ada,\nEmmy\ta@b.org", "Line 2: cells must be separated by commas. Got a tab."),
+        ("Ada, a@b.org\t", "Line 1: the first cell is the name. Got 'Ada, a@b.org'."),
         ("Ada\nada@example.org", "Line 2: the first cell is the name. Got 'ada@example.org'."),
         ('Ada\n"Emmy, a@b.org\nGrace\n', "Line 2: double quotes must be around a whole cell"),
         ('"Emmy" N., a@b.org', "Line 1: double quotes must be around a whole cell"),

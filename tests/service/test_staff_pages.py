@@ -11,6 +11,7 @@ from lxml import html as lxml_html
 
 from irtcat._common.checks import InputError
 from irtcat.bank import ItemBank
+from irtcat.service.accounts import clients
 from irtcat.service.accounts.accounts import (
     BROWSER,
     PERMISSIONS,
@@ -19,10 +20,12 @@ from irtcat.service.accounts.accounts import (
     add_account,
     issue_token,
 )
+from irtcat.service.accounts.cookies import service_cookie
 from irtcat.service.app import create_app
 from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library, monitoring, people
 from irtcat.service.attempts.attempt import attempt_of
+from irtcat.service.base.errors import UnauthorizedError
 from irtcat.service.content import Item, ItemSet, Key
 from irtcat.service.definition import publish_report
 from irtcat.service.outbox.audit import audit_entries
@@ -33,7 +36,6 @@ from tests.service.helpers import HandClock, definition, publish
 from tests.service.test_taking import Taker, to_adaptive
 
 PASSWORD = "a long enough password"
-COOKIE = "irtcat_staff_80"
 ESSAY = "essay"
 
 
@@ -51,7 +53,11 @@ class Browser:
                 if name not in known
                 else type("Known", (), {"name": name, "actor": f"account:{name}"})
             )
-            self.client.cookies.set(COOKIE, issue_token(self.service, account, kind=BROWSER))
+            self.sign_in(account)
+
+    def sign_in(self, account):
+        secret = issue_token(self.service, account, kind=BROWSER)
+        self.client.cookies.set(service_cookie(self.service, "staff"), secret)
 
     def get(self, path, status=200):
         response = self.client.get(path, follow_redirects=False)
@@ -64,7 +70,7 @@ class Browser:
         return lxml_html.fromstring(response.text)
 
     def token(self):
-        if "irtcat_form_80" not in self.client.cookies:
+        if service_cookie(self.service, "form") not in self.client.cookies:
             self.client.get("/staff/sign-in")
         text = self.client.get("/staff/sign-in").text
         return re.search(r'name="token" value="([^"]+)"', text)[1]
@@ -191,7 +197,11 @@ def test_every_page_for_every_role(app, service, published, taker, clock):
         "{ticket}": "t_none", "{action}": "note", "/export/{name}": "/export/results.csv",
         "/figures/{name}.svg": "/figures/errors.svg", "/media/{name}": "/media/none.svg",
     }  # fmt: skip
-    missing = {"/media/", "/scoring/{attempt}"}  # 404 for those who are permitted
+    missing = {
+        "/media/",
+        "/scoring/{attempt}",
+        "/results/scores.svg",
+    }  # 404 for those who are permitted
     query = {"/item": "?id=q1", "/item/preview": "?id=q1", "/item/curve.svg": "?id=q1"}
     browsers = {role: Browser(app, role) for role in ROLES}
     stranger = Browser(app)
@@ -256,27 +266,32 @@ def test_roles_see_only_what_they_may(app, published, taker, clock):
 
 def test_sign_in_and_out(app, service):
     add_account(service, "ada", password=PASSWORD, roles=["proctor"], actor="test")
-    browser = Browser(app)
+    browser, cookie_name = Browser(app), service_cookie(service, "staff")
     response = browser.get("/staff/board", 303)
     assert response.headers["location"] == "/staff/sign-in?to=%2Fstaff%2Fboard"
     page = browser.page(response.headers["location"])
     assert page.xpath("//input[@name='to']/@value") == ["/staff/board"]
     wrong = browser.post("/staff/sign-in", 401, name="ada", password="wrong", to="/staff")
     assert "The name or the password is wrong." in wrong.text
-    assert COOKIE not in browser.client.cookies
+    assert cookie_name not in browser.client.cookies
     done = browser.post("/staff/sign-in", name="ada", password=PASSWORD, to="/staff/board")
     assert done.headers["location"] == "/staff/board"
-    cookie = next(c for c in done.headers.get_list("set-cookie") if c.startswith(COOKIE))
+    cookie = next(c for c in done.headers.get_list("set-cookie") if c.startswith(cookie_name))
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
+    asked = "/staff/attempts?test=&status=running"
+    to = Browser(app).get(asked, 303).headers["location"]
+    assert Browser(app).page(to).xpath("//input[@name='to']/@value") == [asked]
+    done = browser.post("/staff/sign-in", name="ada", password=PASSWORD, to=asked)
+    assert done.headers["location"] == asked
     browser.page("/staff/board")
     browser.get("/staff/audit", 403)
     for elsewhere in ("//evil.example", "https://evil.example/", "/t/x", "/staffing"):
         done = browser.post("/staff/sign-in", name="ada", password=PASSWORD, to=elsewhere)
         assert done.headers["location"] == "/staff"
-    secret = browser.client.cookies[COOKIE]
+    secret = browser.client.cookies[cookie_name]
     browser.post("/staff/sign-out")
-    browser.client.cookies.set(COOKIE, secret)
+    browser.client.cookies.set(cookie_name, secret)
     browser.get("/staff/board", 303)  # the token itself is gone
 
 
@@ -431,6 +446,8 @@ def test_replay_and_figures(app, taker, clock):
     steps = page.xpath("//ol[@class='steps']/li")
     assert len(steps) == 4
     assert "Why this item: The greatest value by mfi" in steps[0].text_content()
+    assert "Chosen by fisher information at the estimate (mfi)." in page.text_content()
+    assert "It ended because 4 scored items are answered." in page.text_content()
     assert len(re.findall("SE −?0", page.text_content())) == 4
     analyst.page(f"/staff/attempts/{taker.attempt}/replay/5", 404)
     figure = analyst.get(f"/staff/attempts/{taker.attempt}/replay/3/path.svg")
@@ -439,16 +456,22 @@ def test_replay_and_figures(app, taker, clock):
     assert "sandbox" in figure.headers["content-security-policy"]
 
 
-def test_results_and_exports(app, service, published, taker, clock):
+def test_results_and_exports(app, service, published, taker, clock, monkeypatch):
     analyst = Browser(app, "psychometrician")
     test = f"/staff/tests/{published}"
     assert "No attempt is finished yet." in analyst.get(f"{test}/results").text
     analyst.get(f"{test}/results/scores.svg", 404)
     finish(taker, clock)
+    monkeypatch.setattr("irtcat.service.pages.staff.results.LEAST_DRAWN", 1)
     score = taker.view["report"]["score"]
     row = analyst.page(f"{test}/results").xpath("//tbody/tr")[0].text_content()
     assert f"{score:.0f}" in row
     analyst.get(f"{test}/results/scores.svg")
+    analyst.get(f"{test}/export/results.csv?names=1", 403)
+    for name in ("results", "answers"):
+        named = Browser(app, "admin").get(f"{test}/export/{name}.csv?names=1").text.splitlines()
+        columns = named[0].split(",")
+        assert columns[columns.index("person") + 1 :][:2] == ["name", "external"]
     table = analyst.get(f"{test}/export/results.csv")
     assert taker.attempt in table.text
     assert table.headers["content-disposition"].startswith("attachment")
@@ -554,7 +577,7 @@ def test_two_people_score_and_a_third_decides(app, service):
     for name in ("emmy", "sofia"):
         scorers.append(Browser(app))
         account = add_account(service, name, password=PASSWORD, roles=["scorer"], actor="test")
-        scorers[-1].client.cookies.set(COOKIE, issue_token(service, account, kind=BROWSER))
+        scorers[-1].sign_in(account)
     first, second, third = scorers
     assert first.get("/staff/scoring/next", 303).headers["location"] == f"{page}?item={ESSAY}"
     text = first.page(f"{page}?item={ESSAY}").text_content()
@@ -605,7 +628,7 @@ def test_half_points_on_the_pages(app, service):
     scorer.post(page, item=ESSAY, score="0.75")
     other = Browser(app)
     account = add_account(service, "emmy", password=PASSWORD, roles=["scorer"], actor="test")
-    other.client.cookies.set(COOKIE, issue_token(service, account, kind=BROWSER))
+    other.sign_in(account)
     other.post(page, item=ESSAY, score="0.75")
     assert taker("current")["report"]["score"] is not None
     agreement = scorer.page("/staff/scoring").text_content()
@@ -648,6 +671,22 @@ def test_audit_log(app, service, published):
     assert "test published" in auditor.page("/staff/audit").text_content()
     assert "digests of the whole log are valid" in auditor.get("/staff/audit?verify=1").text
     auditor.get("/staff/audit?before=x", 422)
+
+
+def test_credentials_of_programs_are_made_and_revoked(app, service, admin):
+    made = lxml_html.fromstring(admin.post("/staff/programs/add", 200, name="TAO").text)
+    client, secret = made.xpath("//dl//code/text()")
+    token = clients.access_token(service, client, secret, "")[0]
+    assert clients.client_of_token(service, token).id == client
+    later = admin.page("/staff/programs").text_content()
+    assert "TAO" in later
+    assert "http://testserver/ims/cat/v1p0" in later
+    assert secret not in later
+    admin.post("/staff/programs/revoke", client=client)
+    with pytest.raises(UnauthorizedError):
+        clients.client_of_token(service, token)
+    assert not admin.page("/staff/programs").xpath("//button[.='Revoke']")
+    Browser(app, "proctor").get("/staff/programs", 403)
 
 
 def test_accounts(app, service, admin):

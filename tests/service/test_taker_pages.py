@@ -8,12 +8,14 @@ import lxml.html
 import pytest
 from fastapi.testclient import TestClient
 
+from irtcat.service.accounts.cookies import installation
 from irtcat.service.attempts import people, proctoring, results
 from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.definition import TRANSLATED
 from irtcat.service.pages import MESSAGES
 from irtcat.service.pages.catalogues import strings_in_use
 from irtcat.service.pages.translations import catalog, translations
+from irtcat.service.storage.context import new_secret
 from tests.service.helpers import HandClock
 from tests.service.site import ADAPTIVE, ESSAY, FIXED, PRACTICE, Site, check_no_secret
 
@@ -114,9 +116,10 @@ class Browser:
 
     def start(self, ticket):
         self.get(f"/t/{ticket}")
-        form = next(f for f in self.root.forms)
-        self.show(self.client.post(f"/t/{ticket}", data=dict(form.fields)))
-        return self
+        if not self.root.forms:  # it is not offered
+            self.get("/")
+        fields = {"token": self.root.forms[0].fields["token"]}
+        return self.show(self.client.post(f"/t/{ticket}", data=fields))
 
     def choose(self, text):
         """The value of the choice with a text."""
@@ -481,11 +484,10 @@ def test_a_browser_keeps_only_tests_under_way(site):
 
 
 def test_two_services_on_one_host(site, tmp_path, published):
-    """Browsers send a cookie to every port of a host."""
+    """Browsers send a cookie to every port of a host, and to what runs there the next day."""
     other = Site(str(shutil.copy(published, tmp_path / "other.db")), clock=HandClock(), essay=True)
+    other.service.secret = new_secret()  # the copy is a service of its own
     first, second = Browser(site), Browser(other)
-    for browser, port in ((first, 8080), (second, 8081)):
-        browser.client.base_url = f"http://testserver:{port}"
     second.client._cookies = first.client._cookies
     first.to_adaptive(site.ticket())
     second.to_adaptive(other.ticket())
@@ -495,7 +497,9 @@ def test_two_services_on_one_host(site, tmp_path, published):
         browser.get("/language/de?to=/")
     assert first.get("/").root.get("lang") == "de"
     names = set(first.client.cookies)
-    assert {name.split("_")[2] for name in names} == {"8080", "8081"}
+    made = {installation(site.service), installation(other.service)}
+    assert {name.split("_")[2] for name in names} == made
+    assert len(made) == 2
     other.service.close()
 
 
@@ -506,7 +510,10 @@ def test_devices(browser, site):
     assert "Continue the test" in browser.get(f"/t/{ticket}").text()
     assert browser.start(ticket).heading == "Question 1"
     assert "A test is open on this device." in browser.get("/").text()
-    other = Browser(site).start(ticket)
+    other = Browser(site).get(f"/t/{ticket}")
+    assert "open on another device" in other.text()
+    assert not other.root.xpath("//main//button")  # what would be refused is not offered
+    other.start(ticket)
     assert other.response.status_code == 409
     assert "open on another device" in other.text()
     (attempt,) = site.attempts()
@@ -515,6 +522,25 @@ def test_devices(browser, site):
     browser.get("/test")
     assert browser.response.status_code == 401
     assert browser.heading == "This device does not have the test"
+
+
+def test_a_test_that_is_over_is_not_continued(browser, site):
+    ticket = site.ticket()
+    browser.start(ticket)
+    (attempt,) = site.attempts()
+    proctoring.void(site.service, attempt, actor="proctor", reason="fraud")
+    assert browser.get(f"/t/{ticket}").root.xpath("//main//button")[0].text == "Show the last page"
+    assert "The test is over." in browser.get("/").text()
+    other = Browser(site).get(f"/t/{ticket}")
+    assert "The test was taken with this ticket." in other.text()
+    assert not other.root.xpath("//main//button")
+
+
+def test_a_part_with_a_title_has_no_other_number(browser, site):
+    browser.to_adaptive(site.ticket())
+    assert " ".join(browser.text("//p[@class='soft small']").split())[:7] == "Numbers"
+    assert "Part 2 of" not in browser.html
+    assert browser.root.xpath("//button[.='End the practice']") == []
 
 
 def test_a_start_whose_reply_was_lost(browser, site):

@@ -494,6 +494,16 @@ def test_erased_people_leave_a_whole_log(service, published):
     assert "ada@" not in text
 
 
+def test_what_is_deleted_is_not_left_in_the_file(tmp_path):
+    path = tmp_path / "tests.db"
+    with open_service(path, create=True) as service:
+        person = people.add_person(service, name="Ada Lovelace " * 500, actor="test")
+    assert b"Lovelace" in path.read_bytes()
+    with open_service(path) as service:
+        people.erase(service, person, actor="test")
+    assert [p.name for p in tmp_path.iterdir() if b"Lovelace" in p.read_bytes()] == []
+
+
 def test_another_process_goes_on(service, taker, clock, address, monkeypatch):
     """Two services on one database (two workers) see the same attempt."""
     other = open_service(service.database, clock=clock)

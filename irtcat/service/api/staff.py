@@ -60,8 +60,9 @@ MOST_TICKETS = 10_000
 class Acting:
     """Who acts on which service: a dependency of every route, by the permission that it needs."""
 
-    def __init__(self, service: Service, account: Account):
-        self.service, self.account, self.actor = service, account, account.actor
+    def __init__(self, request: Request, account: Account):
+        self.service, self.account, self.actor = service_of(request), account, account.actor
+        self.private_webhooks = bool(request.app.state.private_webhooks)
 
 
 def needs(permission: str) -> Any:
@@ -70,7 +71,7 @@ def needs(permission: str) -> Any:
     def dependency(
         request: Request, account: Annotated[Account, Depends(permitted(permission))]
     ) -> Acting:
-        return Acting(service_of(request), account)
+        return Acting(request, account)
 
     return Depends(dependency)
 
@@ -712,20 +713,32 @@ def get_result(attempt: Id, at: Annotated[Acting, needs("results")]) -> Any:
 
 EXPORT = problems(401, 403, 404, 409)
 
+Names = Annotated[
+    bool, Query(description="Add names and external ids; for accounts that may see people.")
+]
+
 
 @router.get("/tests/{test}/results.csv", response_class=Response, tags=["exports"],
             responses={**EXPORT, **file_response("text/csv", "The table.")})  # fmt: skip
-def export_results(test: Id, at: Annotated[Acting, needs("results")]) -> Response:
+def export_results(
+    test: Id, at: Annotated[Acting, needs("results")], names: Names = False
+) -> Response:
     """Results of the finished attempts, as a table."""
-    text = exports.results_csv(at.service, test)
+    if names:
+        at.account.require("people")
+    text = exports.results_csv(at.service, test, names=names)
     return attachment(text, "text/csv; charset=utf-8", "results.csv")
 
 
 @router.get("/tests/{test}/answers.csv", response_class=Response, tags=["exports"],
             responses={**EXPORT, **file_response("text/csv", "The table.")})  # fmt: skip
-def export_answers(test: Id, at: Annotated[Acting, needs("results")]) -> Response:
+def export_answers(
+    test: Id, at: Annotated[Acting, needs("results")], names: Names = False
+) -> Response:
     """Answers of the finished attempts, as a table."""
-    text = exports.answers_csv(at.service, test)
+    if names:
+        at.account.require("people")
+    text = exports.answers_csv(at.service, test, names=names)
     return attachment(text, "text/csv; charset=utf-8", "answers.csv")
 
 
@@ -1062,7 +1075,10 @@ def list_webhooks(
              tags=["webhooks"])  # fmt: skip
 def add_webhook(at: Annotated[Acting, needs("webhooks")], body: WebhookBody) -> Any:
     """Send messages about events to an address."""
-    return vars(webhooks.add_webhook(at.service, body.url, body.events, actor=at.actor))
+    made = webhooks.add_webhook(
+        at.service, body.url, body.events, actor=at.actor, private=at.private_webhooks
+    )
+    return vars(made)
 
 
 @router.patch("/webhooks/{webhook}", status_code=204, responses=problems(401, 403, 404),
@@ -1071,7 +1087,10 @@ def change_webhook(
     webhook: Id, at: Annotated[Acting, needs("webhooks")], body: WebhookChange
 ) -> None:
     """Change a webhook; "open" lets a disabled one go on."""
-    webhooks.change_webhook(at.service, webhook, actor=at.actor, **body.model_dump())
+    changes = body.model_dump()
+    webhooks.change_webhook(
+        at.service, webhook, actor=at.actor, private=at.private_webhooks, **changes
+    )
 
 
 @router.delete("/webhooks/{webhook}", status_code=204, responses=problems(401, 403, 404),

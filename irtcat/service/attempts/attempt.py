@@ -657,6 +657,23 @@ def _begin(service: Service, token: str, key: str) -> Started | None:
     return Started(name, device)
 
 
+def may_continue(service: Service, name: str, token: str, key: str) -> bool:
+    """Whether a device may get an attempt that was begun with a ticket; nothing is changed.
+
+    Args:
+        service: the service.
+        name: id of the attempt.
+        token: the secret of its ticket.
+        key: the random text of the device, as `begin` takes it.
+    """
+    bound = service.scalar(sa.select(tables.attempts.c.device).where(tables.attempts.c.id == name))
+    if not bound:
+        return True
+    events = attempt_of(service, name).events()
+    n_devices = sum(event["kind"] in ("begin", "device") for event in events)
+    return bool(bound == digest_of(_secret(service, token, key, n_devices - 1)))
+
+
 def _continue(service: Service, name: str, token: str, key: str) -> Started:
     """Give an attempt that was released to a new device, or again to the device that has it."""
     # First the attempt, then its transaction, as everywhere: the other order could wait for ever.

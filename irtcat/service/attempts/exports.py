@@ -12,7 +12,12 @@ from irtcat._files import FORMULAS
 from irtcat.responses import Responses
 from irtcat.service.attempts.attempt import Attempt, attempt_of
 from irtcat.service.attempts.library import published_test
-from irtcat.service.attempts.results import answer_table, attempt_result, result_table
+from irtcat.service.attempts.results import (
+    answer_table,
+    attempt_result,
+    result_table,
+    with_names,
+)
 from irtcat.service.base.errors import ConflictError
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
@@ -55,14 +60,27 @@ def spreadsheet_csv(frame: pd.DataFrame) -> str:
     return frame.map(text).to_csv(index=False, lineterminator="\r\n")
 
 
-def results_csv(service: Service, test: str) -> str:
-    """The results of a test, a row for each finished attempt (see `result_table`)."""
+def results_csv(service: Service, test: str, *, names: bool = False) -> str:
+    """The results of a test, a row for each finished attempt (see `result_table`).
+
+    Args:
+        service: the service.
+        test: id of the test.
+        names: whether to add the names and external ids of the people.
+    """
     published_test(service, test)
-    return spreadsheet_csv(result_table(service, test))
+    frame = result_table(service, test)
+    return spreadsheet_csv(with_names(service, frame) if names else frame)
 
 
-def answers_csv(service: Service, test: str) -> str:
-    """The answers of all finished attempts at a test: response, category, seconds and time."""
+def answers_csv(service: Service, test: str, *, names: bool = False) -> str:
+    """The answers of all finished attempts at a test: response, category, seconds and time.
+
+    Args:
+        service: the service.
+        test: id of the test.
+        names: whether to add the names and external ids of the people.
+    """
     frames = []
     for attempt in _finished(service, test):
         frame = answer_table(attempt)
@@ -70,7 +88,8 @@ def answers_csv(service: Service, test: str) -> str:
         frame.insert(1, "person", attempt.head["person"])
         frames.append(frame)
     columns = ["attempt", "person", "section", "item", "response", "code", "seconds", "at"]
-    return spreadsheet_csv(pd.concat(frames) if frames else pd.DataFrame(columns=columns))
+    table = pd.concat(frames) if frames else pd.DataFrame(columns=columns)
+    return spreadsheet_csv(with_names(service, table) if names else table)
 
 
 def responses_of(service: Service, test: str) -> Responses:

@@ -1,8 +1,9 @@
 """Ratings: scores by people for responses that no key scores.
 
-Two people rate each response without seeing each other's score or who gave it. Where they agree,
-that is the score; where they differ, a third one decides. The final score enters the log of the
-attempt, and the result follows from it. People give points; ratings and logs hold the category.
+As many people rate each response as the test says. Two do so without seeing each other's score or
+who gave it: where they agree, that is the score; where they differ, a third one decides. The final
+score enters the log of the attempt, and the result follows from it. People give points; ratings and
+logs hold the category.
 """
 
 import json
@@ -19,9 +20,6 @@ from irtcat.service.base.errors import ConflictError, NotFoundError
 from irtcat.service.base.events import Acted
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
-
-RATERS = 2
-"""People who rate every response."""
 
 WAITING = '%"waiting": ["%'
 """Pattern of the summaries of attempts with items that wait for a score."""
@@ -50,7 +48,7 @@ def rating_queue(service: Service, rater: str, n: int = 50) -> pd.DataFrame:
     for row in service.rows(sa.select(tables.ratings)):
         done.setdefault((row.attempt, row.item), set()).add(row.rater)
     statement = (
-        sa.select(tables.attempts.c.id, tables.attempts.c.summary)
+        sa.select(tables.attempts.c.id, tables.attempts.c.test, tables.attempts.c.summary)
         .where(
             tables.attempts.c.status != "void", tables.attempts.c.summary.like('%"waiting": ["%')
         )
@@ -61,7 +59,8 @@ def rating_queue(service: Service, rater: str, n: int = 50) -> pd.DataFrame:
         for item in json.loads(attempt.summary)["waiting"]:
             raters = done.get((attempt.id, item), set())
             if rater not in raters:
-                kind = RATING if len(raters) < RATERS else ADJUDICATION
+                wanted = published_test(service, attempt.test).definition.raters
+                kind = RATING if len(raters) < wanted else ADJUDICATION
                 rows.append({"attempt": attempt.id, "item": item, "kind": kind})
             if len(rows) == n:
                 return pd.DataFrame(rows)
@@ -116,7 +115,8 @@ def rate(
         comment: for the other staff.
 
     Returns:
-        "open" until there are two ratings, "differ" where a third person must decide, or "scored".
+        "open" until there are enough ratings, "differ" where a third person must decide, or
+        "scored".
 
     Raises:
         NotFoundError: for an unknown attempt, or an item that does not wait for a score.
@@ -137,7 +137,8 @@ def rate(
         known = _ratings(service, attempt, item)
         if any(row.rater == rater for row in known):
             raise ConflictError("You have rated this response.")
-        kind = RATING if len(known) < RATERS else ADJUDICATION
+        wanted = it.test.definition.raters
+        kind = RATING if len(known) < wanted else ADJUDICATION
         row = {
             "attempt": attempt,
             "item": item,
@@ -150,7 +151,7 @@ def rate(
         service.database.run(tables.ratings.insert(), row)
         service.publish(Acted(actor, "response rated", {"attempt": attempt, "item": item}))
         codes = [*(r.score for r in known), code]
-        if kind == RATING and len(codes) < RATERS:
+        if kind == RATING and len(codes) < wanted:
             return "open"
         if kind == RATING and len(set(codes)) > 1:
             return "differ"
@@ -183,7 +184,7 @@ def rating_statistics(service: Service, test: str) -> pd.DataFrame:
             pairs.setdefault(row.item, {}).setdefault(row.attempt, []).append(row.score)
     rows = []
     for item in sorted(pairs):
-        both = [scores for scores in pairs[item].values() if len(scores) == RATERS]
+        both = [scores for scores in pairs[item].values() if len(scores) == 2]
         if both:
             first, second = zip(*both, strict=True)
             rows.append(

@@ -1,5 +1,6 @@
 """Results: the final score of an attempt, and tables of answers and results."""
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -102,30 +103,57 @@ def answer_table(attempt: Attempt) -> pd.DataFrame:
 
 
 def result_table(service: Service, test: str) -> pd.DataFrame:
-    """One row per finished attempt at a test: person, times, estimate, score, interval, level."""
+    """One row per finished attempt at a test: person, times, estimate, score, interval, level.
+
+    A process keeps the rows: it reads and scores only what was finished, reopened or rated since.
+    """
+    columns = tables.attempts.c
     statement = (
-        sa.select(tables.attempts.c.id)
-        .where(tables.attempts.c.test == test, tables.attempts.c.status == "finished")
-        .order_by(tables.attempts.c.started)
+        sa.select(columns.id, columns.updated, columns.summary)
+        .where(columns.test == test, columns.status == "finished")
+        .order_by(columns.started)
     )
-    rows = []
-    for (name,) in service.rows(statement):
-        attempt = attempt_of(service, name)
-        result = attempt_result(attempt)
-        row: dict[str, Any] = {
-            "attempt": name,
-            "person": attempt.head["person"],
-            "started": attempt.head["started"],
-            "finished": attempt.progress.last,
-            "reason": attempt.progress.reason,
-            "seconds": round(attempt.progress.used_test, 1),
-        }
-        if result is not None:
-            row |= {"theta": result.theta, "se": result.se, "n_items": result.n_items}
-            for field in ("score", "lower", "upper", "level", "probability"):
-                row[field] = getattr(result.scaled, field)
-        row["flag"] = "; ".join(flags_of(attempt))
-        rows.append(row)
-    columns = ["attempt", "person", "started", "finished", "reason", "seconds", "theta", "se",
-               "n_items", "score", "lower", "upper", "level", "probability", "flag"]  # fmt: skip
-    return pd.DataFrame(rows, columns=columns)
+    rows = [
+        service.results.get(
+            "\n".join((row.id, row.updated, row.summary)),
+            functools.partial(_result_row, service, row.id),
+        )
+        for row in service.rows(statement)
+    ]
+    names = ["attempt", "person", "started", "finished", "reason", "seconds", "theta", "se",
+             "n_items", "score", "lower", "upper", "level", "probability", "flag"]  # fmt: skip
+    return pd.DataFrame(rows, columns=names)
+
+
+def _result_row(service: Service, name: str) -> dict[str, Any]:
+    attempt = attempt_of(service, name)
+    result = attempt_result(attempt)
+    row: dict[str, Any] = {
+        "attempt": name,
+        "person": attempt.head["person"],
+        "started": attempt.head["started"],
+        "finished": attempt.progress.last,
+        "reason": attempt.progress.reason,
+        "seconds": round(attempt.progress.used_test, 1),
+    }
+    if result is not None:
+        row |= {"theta": result.theta, "se": result.se, "n_items": result.n_items}
+        for field in ("score", "lower", "upper", "level", "probability"):
+            row[field] = getattr(result.scaled, field)
+    row["flag"] = "; ".join(flags_of(attempt))
+    return row
+
+
+def with_names(service: Service, frame: pd.DataFrame) -> pd.DataFrame:
+    """A table with the columns ``name`` and ``external`` after its column ``person``.
+
+    Both are empty for people who were added without, or erased.
+    """
+    columns = tables.people.c
+    rows = service.rows(sa.select(columns.id, columns.name, columns.external))
+    known = {row.id: (row.name or "", row.external or "") for row in rows}
+    out, at = frame.copy(), list(frame.columns).index("person") + 1
+    for place, label in enumerate(("name", "external")):
+        values = [known.get(person, ("", ""))[place] for person in frame["person"]]
+        out.insert(at + place, label, values)
+    return out

@@ -1,8 +1,10 @@
 """Rosters: tables of the people who get tickets, and what becomes of each line.
 
 A roster is CSV: cells separated by commas, in double quotes where a cell has a comma (a quote in it
-is doubled). Spaces around cells and lines without any value are left out. A line that may mean
-something else than it says is refused, with its number.
+is doubled). What was copied from a spreadsheet has tabs between its cells: where the first line has
+one, all lines are read so, and commas belong to the cells. Spaces around cells and lines without
+any value are left out. A line that may mean something else than it says is refused, with its
+number.
 """
 
 import csv
@@ -26,6 +28,10 @@ NEW = "new"
 QUOTES = 'Write a name with a comma in double quotes: "Müller, Anna"'
 
 SEPARATORS = {"\t": "a tab", ";": "a semicolon"}
+
+LABELS = {"name": "name", "email": "email", "e-mail": "email", "external": "external",
+          "external id": "external", "id": "external"}  # fmt: skip
+"""Columns by the labels that a first line may have, in any order."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,8 @@ class Issued(NamedTuple):
 def read_lines(text: str, most: int) -> list[Line]:
     """Read people from lines of name, e-mail and external id; the last two may be missing.
 
+    A first line of `LABELS` names other columns, or their order.
+
     Args:
         text: the lines.
         most: greatest number of people.
@@ -90,12 +98,19 @@ def read_lines(text: str, most: int) -> list[Line]:
         Traceback (most recent call last):
         irtcat.service.base.errors.ServiceError: Line 1: an e-mail address has an @. Got ...
     """
-    lines = []
-    for number, cells in _records(text):
-        if len(cells) > 3:
+    lines, columns = list[Line](), ["name", "email", "external"]
+    for at, (number, cells) in enumerate(_records(text)):
+        while len(cells) > len(columns) and not cells[-1]:
+            cells.pop()  # empty columns of a spreadsheet
+        labels = [LABELS.get(cell.lower(), "") for cell in cells]
+        if at == 0 and all(labels) and len(set(labels)) == len(labels):
+            columns = labels
+            continue
+        if len(cells) > len(columns):
             got = f"Got {len(cells)} cells. {QUOTES}."
             raise _fault(number, f"it must have a name, an e-mail and an id. {got}")
-        name, email, external = [*cells, "", ""][:3]
+        values = dict(zip(columns, cells, strict=False))
+        name, email, external = (values.get(label, "") for label in ("name", "email", "external"))
         line = Line(number, name, email, external)
         if "@" in line.name and not line.email:
             name = shorten(line.name)
@@ -135,8 +150,12 @@ def read_table(text: str, most: int) -> Roster:
 
 def _records(text: str) -> Iterator[tuple[int, list[str]]]:
     """The lines with a value: number of the line on which each begins, and its cells."""
-    source = io.StringIO(text.removeprefix("\ufeff"), newline="")
-    reader = csv.reader(source, strict=True, skipinitialspace=True)
+    text = text.removeprefix("\ufeff")
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    pasted = "\t" in first
+    source = io.StringIO(text, newline="")
+    delimiter = "\t" if pasted else ","
+    reader = csv.reader(source, strict=True, skipinitialspace=not pasted, delimiter=delimiter)
     while True:
         number = reader.line_num + 1
         try:
@@ -146,7 +165,7 @@ def _records(text: str) -> Iterator[tuple[int, list[str]]]:
         except csv.Error:
             must = "double quotes must be around a whole cell, and those in it doubled"
             raise _fault(number, f"{must}.") from None
-        for separator, name in SEPARATORS.items():
+        for separator, name in () if pasted else SEPARATORS.items():
             if any(separator in cell for cell in cells):
                 raise _fault(number, f"cells must be separated by commas. Got {name}.")
         if any(cells):

@@ -24,6 +24,9 @@ from irtcat.service.attempts.attempt import (
 from irtcat.service.attempts.attempt import (
     check_device as check_device,
 )
+from irtcat.service.attempts.attempt import (
+    may_continue as may_continue,
+)
 from irtcat.service.attempts.library import published_test
 from irtcat.service.attempts.results import taker_report
 from irtcat.service.attempts.view import MediaUrl, response_of, taker_view, time_left
@@ -45,6 +48,8 @@ class Invitation:
         language: language of its content.
         seconds: time limit of this person for the whole test; None without one.
         attempt: id of the attempt that was begun with the ticket; empty before.
+        is_over: whether that attempt is over.
+        is_open: whether the device that asks may begin or continue it.
     """
 
     title: str
@@ -52,10 +57,17 @@ class Invitation:
     language: str
     seconds: float | None
     attempt: str
+    is_over: bool
+    is_open: bool
 
 
-def invitation(service: Service, token: str) -> Invitation:
+def invitation(service: Service, token: str, key: str = "") -> Invitation:
     """What a ticket opens; nothing is begun.
+
+    Args:
+        service: the service.
+        token: the ticket's secret.
+        key: a random text of the device, as `begin` takes it.
 
     Raises:
         NotFoundError: for an unknown ticket.
@@ -65,6 +77,13 @@ def invitation(service: Service, token: str) -> Invitation:
     with service.database.reading():
         ticket = ticket_of(service, token)
         definition = published_test(service, ticket.test).definition
+        status = service.scalar(
+            sa.select(tables.attempts.c.status).where(tables.attempts.c.id == ticket.attempt)
+        )
+        is_over = status in ("finished", "void")
+        is_open = not ticket.attempt or (
+            not is_over and may_continue(service, ticket.attempt, token, key)
+        )
     factor = time_factor(json.loads(ticket.accommodations))
     limit = definition.time_limit
     return Invitation(
@@ -73,6 +92,8 @@ def invitation(service: Service, token: str) -> Invitation:
         language=definition.language,
         seconds=None if limit is None or math.isinf(factor) else limit * factor,
         attempt=ticket.attempt,
+        is_over=is_over,
+        is_open=is_open,
     )
 
 

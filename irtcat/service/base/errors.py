@@ -26,6 +26,11 @@ class UnauthorizedError(ServiceError):
 
     status, title = 401, "Not signed in"
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """How to sign in: programs by a token (RFC 9110, section 11.6.1, asks for this header)."""
+        return {"WWW-Authenticate": 'Bearer realm="irtcat"'}
+
 
 class ForbiddenError(ServiceError):
     """Valid credentials that do not permit this."""

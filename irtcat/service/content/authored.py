@@ -10,6 +10,7 @@ from urllib.parse import unquote
 from irtcat._common.checks import InputError, brief, shorten
 from irtcat._files import read_bytes
 from irtcat.service.content.fields import content_error
+from irtcat.service.content.markdown import markdown_html
 from irtcat.service.content.media import MOST_MEDIA, media_type
 from irtcat.service.content.records import Choice, Item, Key, Media, Stimulus, checked_key
 
@@ -191,6 +192,8 @@ def make_key(item: Item, values: Mapping[str, Any], where: str) -> Key | None:
         raise content_error(where, "unit only in a key with a rubric", "one beside key or points")
     if "key" in given:
         given["correct"] = _texts(given.pop("key"), "key", where)
+    if isinstance(given.get("rubric"), str):
+        given["rubric"] = markdown_html(given["rubric"], f"{where}, rubric")
     try:
         return checked_key(Key(item=item.id, kind=kind, **given), item)
     except InputError as error:

@@ -1,6 +1,7 @@
 """Records to and from JSON documents, with checked fields."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -17,6 +18,65 @@ def content_error(where: str, expected: str, got: Any = None, advice: str = "") 
     text = f"{where}: expected {expected}."
     text += f" Got {got}." if got is not None else ""
     return InputError(f"{text} {advice}." if advice else text)
+
+
+MOST_FAULTS = 100
+"""Faults that a message lists; the others are counted."""
+
+
+class ContentError(InputError):
+    """Items that cannot be used; the message lists all faults.
+
+    Attributes:
+        faults: a sentence for each, which names the file and the field.
+    """
+
+    def __init__(self, faults: Sequence[str]):
+        self.faults = tuple(faults)
+        listed = list(self.faults[:MOST_FAULTS])
+        if len(self.faults) > 1:
+            listed = [f"({number}) {fault}" for number, fault in enumerate(listed, start=1)]
+            listed = [f"The items have {len(self.faults)} faults:", *listed]
+        if len(self.faults) > MOST_FAULTS:
+            listed.append(f"({len(self.faults) - MOST_FAULTS} more)")
+        super().__init__(" ".join(listed))
+
+
+class FaultList:
+    """Faults of several files, collected so that all of them can be corrected at once.
+
+    Example:
+        >>> faults = FaultList()
+        >>> for name in ("q1", "q2"):
+        ...     with faults.collected():
+        ...         raise content_error(name, "a prompt")
+        >>> faults.check()
+        Traceback (most recent call last):
+        irtcat.service.content.fields.ContentError: The items have 2 faults: (1) q1: expected a
+        prompt. (2) q2: expected a prompt.
+    """
+
+    def __init__(self) -> None:
+        self.faults: list[str] = []
+
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        """Add the fault that ends the block, if one does."""
+        try:
+            yield
+        except ContentError as error:
+            self.faults.extend(error.faults)
+        except InputError as error:
+            self.faults.append(str(error))
+
+    def check(self) -> None:
+        """Raise if there are faults.
+
+        Raises:
+            ContentError: listing all of them.
+        """
+        if self.faults:
+            raise ContentError(self.faults)
 
 
 def record_fields(cls: type, document: Any, where: str) -> dict[str, Any]:

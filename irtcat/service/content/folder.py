@@ -1,7 +1,6 @@
 """Reading folders of items in Markdown."""
 
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from irtcat.service.content.authored import (
     make_key,
     make_stimulus,
 )
-from irtcat.service.content.fields import content_error
+from irtcat.service.content.fields import FaultList, content_error
 from irtcat.service.content.keys import KeyFile, key_file_of
 from irtcat.service.content.markdown import item_html, markdown_html
 from irtcat.service.content.records import Item, ItemSet, Key, Stimulus
@@ -35,20 +34,23 @@ def read_folder(folder: Path, keys: Path | None = None) -> ItemSet:
     paths = _markdown_files(folder)
     if not paths:
         raise InputError(f"{folder}: expected files of items such as q1.md. Got none.")
-    files = Files(folder)
-    stimuli = read_stimuli(folder, files)
-    separate = KeyFile.read(keys or key_file_of(folder))
+    files, faults = Files(folder), FaultList()
+    stimuli = read_stimuli(folder, files, faults)
+    separate = KeyFile.read(keys or key_file_of(folder), faults)
     items, found = list[Item](), list[Key]()
     for path in paths:
         where = str(path)
-        values, body = _front_matter(decoded(path), where)
-        check_names(values, FIELDS, where)
-        prompt, choices = item_html(body, where, files.address_of(where))
-        item = make_item(path.stem, values, prompt, choices, files, where)
-        items.append(item)
-        key = separate.key_of(item, make_key(item, values, where), values, where)
-        found += [key] if key else []
-    separate.check_all_used(items)
+        with faults.collected():
+            values, body = _front_matter(decoded(path), where)
+            check_names(values, FIELDS, where)
+            prompt, choices = item_html(body, where, files.address_of(where))
+            item = make_item(path.stem, values, prompt, choices, files, where)
+            items.append(item)
+            key = separate.key_of(item, make_key(item, values, where), values, where)
+            found += [key] if key else []
+    with faults.collected():
+        separate.check_all_used(path.stem for path in paths)
+    faults.check()
     return ItemSet(items, found, stimuli, files.media)
 
 
@@ -78,20 +80,23 @@ def _front_matter(text: str, where: str) -> tuple[dict[str, Any], str]:
     return values, "\n".join(lines[ends[0] + 1 :])
 
 
-def read_stimuli(folder: Path, files: Files) -> list[Stimulus]:
+def read_stimuli(folder: Path, files: Files, faults: FaultList) -> list[Stimulus]:
     """The stimuli of a folder, ``stimuli/ID.md``, with the fields ``title`` and ``language``."""
-    return list(_stimuli(folder / "stimuli", files))
+    stimuli, inner = list[Stimulus](), folder / "stimuli"
+    for path in _markdown_files(inner) if inner.is_dir() else ():
+        with faults.collected():
+            stimuli.append(_stimulus(path, files))
+    return stimuli
 
 
-def _stimuli(folder: Path, files: Files) -> Iterator[Stimulus]:
-    for path in _markdown_files(folder) if folder.is_dir() else ():
-        where = str(path)
-        values, body = _front_matter(decoded(path), where)
-        check_names(values, ("title", "language"), where)
-        for name, value in values.items():
-            if not isinstance(value, str):
-                raise content_error(where, f"{name} as text", shorten(value))
-        html = markdown_html(body, where, files.address_of(where))
-        yield make_stimulus(
-            path.stem, values.get("title", ""), values.get("language", ""), html, where
-        )
+def _stimulus(path: Path, files: Files) -> Stimulus:
+    where = str(path)
+    values, body = _front_matter(decoded(path), where)
+    check_names(values, ("title", "language"), where)
+    for name, value in values.items():
+        if not isinstance(value, str):
+            raise content_error(where, f"{name} as text", shorten(value))
+    html = markdown_html(body, where, files.address_of(where))
+    return make_stimulus(
+        path.stem, values.get("title", ""), values.get("language", ""), html, where
+    )

@@ -8,13 +8,16 @@ from typing import Any
 from irtcat._common.checks import InputError, brief, one_line, shorten
 from irtcat.service.content.authored import KEY_FIELDS, check_names, decoded, make_key
 from irtcat.service.content.cells import parse_cells, read_rows
-from irtcat.service.content.fields import content_error
+from irtcat.service.content.fields import FaultList, content_error
 from irtcat.service.content.records import Item, Key
 
 KEY_FILES = ("keys.toml", "keys.csv")
 
 MOST_KEYS = 2**26
 """Largest file of keys, in bytes."""
+
+Entries = dict[str, tuple[dict[str, Any] | None, str]]
+"""The fields of the key of each item, None where they have a fault, and where they stand."""
 
 
 def key_file_of(folder: Path) -> Path | None:
@@ -34,21 +37,28 @@ class KeyFile:
 
     Attributes:
         path: the file; None if there is none.
+        readable: False for a file of which nothing could be read: then no item is said to lack a
+            key.
     """
 
-    def __init__(self, path: Path | None, fields: Mapping[str, tuple[dict[str, Any], str]]):
-        self.path, self._fields = path, fields
+    def __init__(self, path: Path | None, fields: Entries, readable: bool = True):
+        self.path, self._fields, self.readable = path, fields, readable
 
     @staticmethod
-    def read(path: Path | None) -> "KeyFile":
+    def read(path: Path | None, faults: FaultList) -> "KeyFile":
         """Read ``keys.toml`` (a table ``[ID]`` for each item) or a CSV file (a row for each).
 
-        Raises:
-            InputError: naming the file and the row.
+        Args:
+            path: the file.
+            faults: gets the faults of the file, which name it and the row.
         """
         if path is None:
             return KeyFile(None, {})
-        return KeyFile(path, _read_csv(path) if path.suffix == ".csv" else _read_toml(path))
+        fields: Entries = {}
+        with faults.collected():
+            (_read_csv if path.suffix == ".csv" else _read_toml)(path, fields, faults)
+            return KeyFile(path, fields)
+        return KeyFile(path, fields, readable=False)
 
     def key_of(
         self, item: Item, beside: Key | None, values: Mapping[str, Any], where: str
@@ -65,44 +75,44 @@ class KeyFile:
             InputError: there are two keys, or none.
         """
         if item.id not in self._fields:
-            if beside is None and not values.get("practice", False):
+            if beside is None and self.readable and not values.get("practice", False):
                 advice = "Give key, points or rubric; practice = true for an item without a key"
                 raise content_error(where, "a key", "none", advice)
             return beside
         fields, place = self._fields[item.id]
         if beside is not None:
             raise content_error(where, "one key", f"a second one in {self.path}")
-        return make_key(item, fields, place)
+        return None if fields is None else make_key(item, fields, place)
 
-    def check_all_used(self, items: Iterable[Item]) -> None:
-        """Raise if there is a key of an item that does not exist."""
-        unknown = sorted(set(self._fields) - {item.id for item in items})
+    def check_all_used(self, items: Iterable[str]) -> None:
+        """Raise if there is a key of an item that does not exist, of all items by their ids."""
+        unknown = sorted(set(self._fields) - set(items))
         if unknown:
             raise InputError(
                 f"{self.path}: expected keys of items that exist. Got {shorten(unknown)}."
             )
 
 
-def _read_toml(path: Path) -> dict[str, tuple[dict[str, Any], str]]:
+def _read_toml(path: Path, out: Entries, faults: FaultList) -> None:
     try:
         document = tomllib.loads(decoded(path, MOST_KEYS))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InputError(f"{path}: expected TOML ({one_line(error)}).") from None
-    out = {}
     for item, fields in document.items():
         where = f"{path}, [{brief(item)}]"
-        if not isinstance(fields, dict):
-            raise content_error(where, "a table of the fields of a key", shorten(fields))
-        check_names(fields, KEY_FIELDS, where)
-        out[item] = fields, where
-    return out
+        out[item] = None, where
+        with faults.collected():
+            if not isinstance(fields, dict):
+                raise content_error(where, "a table of the fields of a key", shorten(fields))
+            check_names(fields, KEY_FIELDS, where)
+            out[item] = fields, where
 
 
-def _read_csv(path: Path) -> dict[str, tuple[dict[str, Any], str]]:
-    out: dict[str, tuple[dict[str, Any], str]] = {}
+def _read_csv(path: Path, out: Entries, faults: FaultList) -> None:
     for item, cells, where in read_rows(path, KEY_FIELDS, MOST_KEYS):
-        fields = parse_cells(cells, where)
-        if not fields:
-            raise content_error(where, "key, points or rubric", "none")
-        out[item] = fields, where
-    return out
+        out[item] = None, where
+        with faults.collected():
+            fields = parse_cells(cells, where)
+            if not fields:
+                raise content_error(where, "key, points or rubric", "none")
+            out[item] = fields, where

@@ -40,7 +40,7 @@ def read_items(path: str | os.PathLike[str], keys: str | os.PathLike[str] | None
 
     Fields of a key (of `Key`): ``key`` (the right choice, all right choices, the right order, or
     the accepted texts), or ``points`` (``{ A = 2, B = 1 }``, with ``default``, ``lower`` and
-    ``upper``), or ``rubric`` (with ``max_score``, or ``criteria`` with their points);
+    ``upper``), or ``rubric`` (Markdown; with ``max_score``, or ``criteria`` with their points);
     ``unit`` (the steps of people's scores, 1 by default: 0.5 allows half points);
     ``case_sensitive``; ``max_score`` (points for the key, 1 by default). Points may be parts such
     as 0.5: the categories of the item are its scores in steps of the largest common part. They

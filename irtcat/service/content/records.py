@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from irtcat._common.checks import brief, check_id, shorten
 from irtcat._files import json_hash, json_text
 from irtcat.service.content.fields import (
+    FaultList,
     checked_number,
     checked_text,
     checked_whole,
@@ -617,16 +618,22 @@ class ItemSet:
         unknown = [name for name in self.keys if name not in self.items]
         if unknown:
             raise content_error("keys", "the ids of items of the set", shorten(unknown))
-        checked = {name: checked_key(key, self.items[name]) for name, key in self.keys.items()}
-        _set(self, "keys", checked)
+        checked, faults = dict[str, Key](), FaultList()
+        for name, key in self.keys.items():
+            with faults.collected():
+                checked[name] = checked_key(key, self.items[name])
         for item in self.items.values():
             where = f"item {brief(item.id)}"
-            if item.stimulus is not None and item.stimulus not in self.stimuli:
-                got = f"{shorten(item.stimulus)}, which does not exist"
-                raise content_error(where, "the id of a stimulus", got)
-            self._check_media(where, item.media)
+            with faults.collected():
+                if item.stimulus is not None and item.stimulus not in self.stimuli:
+                    got = f"{shorten(item.stimulus)}, which does not exist"
+                    raise content_error(where, "the id of a stimulus", got)
+                self._check_media(where, item.media)
         for stimulus in self.stimuli.values():
-            self._check_media(f"stimulus {brief(stimulus.id)}", stimulus.media)
+            with faults.collected():
+                self._check_media(f"stimulus {brief(stimulus.id)}", stimulus.media)
+        faults.check()
+        _set(self, "keys", checked)
         for name in RECORDS:
             _set(self, name, MappingProxyType(getattr(self, name)))
 

@@ -2,11 +2,12 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 from irtcat._common.checks import InputError
 from irtcat.service.content.authored import FIELDS, Files, make_item, make_key
 from irtcat.service.content.cells import parse_cells, read_rows
-from irtcat.service.content.fields import content_error
+from irtcat.service.content.fields import FaultList, content_error
 from irtcat.service.content.folder import MOST_ITEMS, read_stimuli
 from irtcat.service.content.keys import KeyFile, key_file_of
 from irtcat.service.content.markdown import markdown_html
@@ -27,29 +28,40 @@ def read_table(path: Path, keys: Path | None = None) -> ItemSet:
     Raises:
         InputError: naming the file, the line and the column.
     """
-    files = Files(path.parent)
-    separate = KeyFile.read(keys or _key_file_beside(path))
-    items, found = list[Item](), list[Key]()
+    files, faults = Files(path.parent), FaultList()
+    separate = KeyFile.read(keys or _key_file_beside(path), faults)
+    items, found, names = list[Item](), list[Key](), list[str]()
     for name, cells, where in read_rows(path, ("prompt", *LETTERS, *FIELDS), MOST_TABLE):
-        if len(items) == MOST_ITEMS:
+        if len(names) == MOST_ITEMS:
             raise InputError(f"{path}: expected at most {MOST_ITEMS:,} items.")
-        if "prompt" not in cells:
-            raise content_error(where, "a prompt", "an empty cell")
-        address_of = files.address_of(where)
-        choices = [
-            (letter, _unwrapped(markdown_html(cells.pop(letter), f"{where}, {letter}", address_of)))
-            for letter in LETTERS
-            if letter in cells
-        ]
-        prompt = markdown_html(cells.pop("prompt"), f"{where}, prompt", address_of)
-        values = parse_cells(cells, where)
-        item = make_item(name, values, prompt, choices, files, where)
-        items.append(item)
-        key = separate.key_of(item, make_key(item, values, where), values, where)
-        found += [key] if key else []
-    separate.check_all_used(items)
-    stimuli = read_stimuli(path.parent, files)
+        names.append(name)
+        with faults.collected():
+            item, values = _item(name, cells, files, where)
+            items.append(item)
+            key = separate.key_of(item, make_key(item, values, where), values, where)
+            found += [key] if key else []
+    with faults.collected():
+        separate.check_all_used(names)
+    stimuli = read_stimuli(path.parent, files, faults)
+    faults.check()
     return ItemSet(items, found, stimuli, files.media)
+
+
+def _item(
+    name: str, cells: dict[str, str], files: Files, where: str
+) -> tuple[Item, dict[str, Any]]:
+    """The item of a row, and the values of its fields."""
+    if "prompt" not in cells:
+        raise content_error(where, "a prompt", "an empty cell")
+    address_of = files.address_of(where)
+    choices = [
+        (letter, _unwrapped(markdown_html(cells.pop(letter), f"{where}, {letter}", address_of)))
+        for letter in LETTERS
+        if letter in cells
+    ]
+    prompt = markdown_html(cells.pop("prompt"), f"{where}, prompt", address_of)
+    values = parse_cells(cells, where)
+    return make_item(name, values, prompt, choices, files, where), values
 
 
 def _key_file_beside(path: Path) -> Path | None:

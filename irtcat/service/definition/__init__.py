@@ -7,7 +7,12 @@ from irtcat.service.definition.publishing import (
     exposure_parameters,
     publish_report,
 )
-from irtcat.service.definition.reading import beside, parse_definition, read_definition
+from irtcat.service.definition.reading import (
+    beside,
+    named_files,
+    parse_definition,
+    read_definition,
+)
 from irtcat.service.definition.records import (
     ACCOMMODATIONS,
     KINDS,
@@ -58,6 +63,7 @@ __all__ = [
     "categories_as_responses",
     "check_definition",
     "exposure_parameters",
+    "named_files",
     "parse_definition",
     "pool_of",
     "publish_report",

@@ -111,6 +111,27 @@ def parse_definition(source: str, folder: str | os.PathLike[str] | None = None) 
     return definition
 
 
+def named_files(path: str | os.PathLike[str]) -> dict[str, str]:
+    """The ``bank`` and the ``items`` that a definition names, also one with faults.
+
+    Args:
+        path: the definition.
+
+    Returns:
+        Their names, empty for one that is missing or no text.
+
+    Raises:
+        InputError: for a file that cannot be read.
+    """
+    source = _decoded(check_regular(path))
+    try:
+        document = tomllib.loads(source)
+    except (ValueError, RecursionError):
+        document = {}  # `read_definition` says so
+    values = {name: document.get(name, "") for name in ("bank", "items")}
+    return {name: value if isinstance(value, str) else "" for name, value in values.items()}
+
+
 def _insert_file(section: dict[str, Any], where: str, folder: Any, faults: list[Fault]) -> None:
     """Replace ``file`` of a section of instructions by its text."""
     if "file" not in section:

@@ -474,6 +474,8 @@ class TestDefinition(Record):
         abandoned_after: seconds without an answer or another step after which an attempt is
             abandoned: it ends, and the answers so far are scored. At least an hour; a pause by
             staff does not count. Time limits end an attempt earlier.
+        raters: people who score each response that no key scores: 1, or 2 who do not see each
+            other's score, and a third one where they differ.
 
     Example:
         >>> definition = TestDefinition(
@@ -504,6 +506,7 @@ class TestDefinition(Record):
     cuts: tuple[Cut, ...] = setting(list_of(record(Cut), "cuts"), ())
     accommodations: Accommodations = setting(record(Accommodations), Accommodations())
     abandoned_after: float = setting(duration, 7 * 24 * 3600.0)
+    raters: int = setting(number(1, 2, whole=True), 2)
 
     def faults(self) -> list[Fault]:
         """What is wrong between the fields."""

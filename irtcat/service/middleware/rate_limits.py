@@ -28,7 +28,7 @@ OF_TEST = re.compile(r"^/test/([0-9a-f]{16})(?:/|$)")
 TAKING = "/api/v1/take/"
 """Paths of takers' programs."""
 
-DEVICE_COOKIE = re.compile(r"(?:^|;\s*)irtcat_device_\d+_([0-9a-f]{16})=([^;]+)")
+DEVICE_COOKIE = re.compile(r"(?:^|;\s*)irtcat_device_[0-9a-f]{8}_([0-9a-f]{16})=([^;]+)")
 
 
 def _guessed(method: str, path: str) -> str:

@@ -4,20 +4,32 @@ A published test from files, an account that administers, and tickets with their
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
 from irtcat._common.checks import InputError
 from irtcat.bank import ItemBank
+from irtcat.io import read_parameters
 from irtcat.service import example
 from irtcat.service.accounts.accounts import add_account
 from irtcat.service.attempts.library import publish, published_tests, test_id
 from irtcat.service.content import ItemSet, read_items
-from irtcat.service.definition import TestDefinition, beside, read_definition
+from irtcat.service.content.fields import ContentError
+from irtcat.service.definition import (
+    DefinitionError,
+    TestDefinition,
+    beside,
+    check_definition,
+    named_files,
+    read_definition,
+)
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service, new_secret
+
+ValueT = TypeVar("ValueT")
 
 ADMINISTRATOR = "admin"
 """Name of the account that the first start makes."""
@@ -39,24 +51,118 @@ def read_test(
     """Read a test from files.
 
     Args:
-        definition: the definition (TOML).
+        definition: the definition (TOML), or the folder that holds it.
         bank: the bank; by default the file that the definition names, in its folder.
         items: the items; likewise.
 
     Raises:
         InputError: for a file that cannot be read, or that the definition does not name.
     """
+    definition = definition_file(definition)
     read = read_definition(definition)
-    folder = Path(definition).parent
+    folder = definition.parent
     if bank is None:
         if not read.bank:
             raise InputError(f"{definition}: names no `bank` file. Give the `bank` argument.")
-        bank = ItemBank.load(beside(folder, read.bank))
+        bank = read_bank(beside(folder, read.bank))
     if items is None:
         if not read.items:
             raise InputError(f"{definition}: names no `items`. Give the `items` argument.")
         items = beside(folder, read.items)
     return SourceFiles(read, bank, read_items(items))
+
+
+def definition_file(path: str | os.PathLike[str]) -> Path:
+    """The file of a test definition: the path itself, or the one TOML file of a folder.
+
+    Raises:
+        InputError: for a folder with none or several.
+    """
+    file = Path(path)
+    if not file.is_dir():
+        return file
+    found = sorted(file.glob("*.toml"))
+    if len(found) != 1:
+        names = ", ".join(entry.name for entry in found) or "none"
+        raise InputError(
+            f"{path}: expected one test definition (.toml) in the folder. Got {names}."
+        )
+    return found[0]
+
+
+TABLES = (".csv", ".tsv", ".txt", ".json")
+"""Endings of files of item parameters that are no bank of irtcat."""
+
+
+def read_bank(path: str | os.PathLike[str]) -> ItemBank:
+    """A bank from its file (``.npz``), or from a table of item parameters.
+
+    Raises:
+        InputError: for a file that is neither.
+    """
+    return read_parameters(path) if Path(path).suffix in TABLES else ItemBank.load(path)
+
+
+class Validation(NamedTuple):
+    """What is wrong with the files of a test, and what is unwise.
+
+    Attributes:
+        faults: a sentence for each fault, which names the file and the field or line.
+        warnings: a sentence for each.
+        files: the test; None with faults.
+    """
+
+    faults: list[str]
+    warnings: list[str]
+    files: SourceFiles | None
+
+
+def validate(path: str | os.PathLike[str]) -> Validation:
+    """Check all files of a test, and list every fault that can be seen at once.
+
+    The definition, the bank and the items are each read, whatever is wrong with the others; how
+    they fit together is checked where they could be read. Nothing is stored or simulated.
+
+    Args:
+        path: the definition, or the folder that holds it.
+
+    Raises:
+        InputError: if there is no definition.
+    """
+    file = definition_file(path)
+    named = named_files(file)
+    faults: list[str] = []
+    warnings: list[str] = []
+
+    def read(reader: Callable[[], ValueT]) -> ValueT | None:
+        try:
+            return reader()
+        except DefinitionError as error:
+            faults.extend(f"{file}: {fault}" for fault in error.faults)
+        except ContentError as error:
+            faults.extend(error.faults)
+        except InputError as error:
+            faults.append(str(error))
+        return None
+
+    definition = read(lambda: read_definition(file))
+    bank = items = None
+    if named["bank"]:
+        bank = read(lambda: read_bank(beside(file.parent, named["bank"])))
+    if named["items"]:
+        items = read(lambda: read_items(beside(file.parent, named["items"])))
+    for field, text in named.items():
+        if not text:
+            faults.append(f"{file}: The `{field}` field is missing. Name what is beside this file.")
+    if definition is None or bank is None:
+        return Validation(faults, warnings, None)
+    if items is not None:
+        items = items.in_language(definition.language)
+    warnings += read(lambda: check_definition(definition, bank, items)) or ()
+    warnings += [f"{named['bank']}: {note}." for note in bank.provenance.get("notes", ())]
+    if faults or items is None:
+        return Validation(faults, warnings, None)
+    return Validation(faults, warnings, SourceFiles(definition, bank, items))
 
 
 def example_files() -> SourceFiles:

@@ -68,6 +68,7 @@ class Settings:
         secure: see `irtcat.service.app.create_app`.
         private_webhooks: deliver messages also to private addresses.
         limited: limit the rates of requests.
+        url: public address of the service; empty to believe the host of requests.
         metrics_token: with this bearer token ``/metrics`` is open to other machines.
     """
 
@@ -76,6 +77,7 @@ class Settings:
     secure: bool = True
     private_webhooks: bool = False
     limited: bool = True
+    url: str = ""
     metrics_token: str = ""
 
 
@@ -96,9 +98,9 @@ def application(settings: Settings | None = None) -> FastAPI:
 
     beside = [closing, shadowing, warming, sweeping, delivering, sending]
     app = create_app(
-        service, secure=settings.secure, observed=True, limited=settings.limited, beside=beside
-    )
-    app.state.private_webhooks = settings.private_webhooks
+        service, secure=settings.secure, observed=True, limited=settings.limited,
+        url=settings.url, private_webhooks=settings.private_webhooks, beside=beside,
+    )  # fmt: skip
     add_metrics(app, settings.metrics_token)
     return app
 

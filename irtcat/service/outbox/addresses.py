@@ -3,9 +3,23 @@
 import ipaddress
 import socket
 
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+TRANSLATED = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("::/96"))
+"""Networks whose last 32 bits are an IPv4 address: those of NAT64 (RFC 6052), behind which a
+gateway sends to that address, and of "IPv4-compatible" addresses (RFC 4291)."""
+
+INNER = (ipaddress.IPv6Network("64:ff9b:1::/48"), ipaddress.IPv6Network("fec0::/10"))
+"""Networks within a site that Python's ``is_global`` takes for public: those of local NAT64
+gateways (RFC 8215), and site-local addresses (RFC 3879)."""
+
 
 class AddressError(Exception):
     """An address to which nothing is sent."""
+
+
+class NoAddressError(AddressError):
+    """A host that has no address now."""
 
 
 def checked_address(host: str, port: int, private: bool) -> str:
@@ -17,17 +31,31 @@ def checked_address(host: str, port: int, private: bool) -> str:
         private: whether private addresses are permitted.
 
     Raises:
-        AddressError: if it has no address, or one in a private network among its addresses.
+        NoAddressError: if it has no address.
+        AddressError: if one in a private network is among its addresses.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        raise AddressError("the host has no address") from None
+        raise NoAddressError("the host has no address") from None
     addresses = [str(entry[4][0]) for entry in found]
     for text in addresses:
         address = ipaddress.ip_address(text.partition("%")[0])
-        inner = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None)
-        public = all(a.is_global and not a.is_multicast for a in (address, inner) if a is not None)
-        if not public and not private:
+        if not private and not all(map(_is_public, (address, *_inner_addresses(address)))):
             raise AddressError("the host has a private address")
     return addresses[0]
+
+
+def _is_public(address: Address) -> bool:
+    inside = address.version == 6 and any(address in network for network in INNER)
+    return address.is_global and not address.is_multicast and not inside
+
+
+def _inner_addresses(address: Address) -> list[Address]:
+    """The IPv4 addresses that an IPv6 address leads to: mapped, 6to4, or translated."""
+    if address.version == 4:
+        return []
+    found = [address.ipv4_mapped, address.sixtofour]
+    if any(address in network for network in TRANSLATED):
+        found.append(ipaddress.IPv4Address(address.packed[-4:]))
+    return [inner for inner in found if inner is not None]

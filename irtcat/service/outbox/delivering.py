@@ -169,7 +169,7 @@ def _deliver(service: Service, client: httpx.Client, row: Any, private: bool) ->
 async def delivering(app: FastAPI) -> AsyncIterator[None]:
     """Deliver messages while the application runs; every process takes part."""
     service: Service = app.state.service
-    private = bool(getattr(app.state, "private_webhooks", False))
+    private = bool(app.state.private_webhooks)
 
     def send_due(is_stopped: Callable[[], bool]) -> None:
         deliver_due(service, private=private, is_stopped=is_stopped)

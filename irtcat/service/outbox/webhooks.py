@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import pandas as pd
 import sqlalchemy as sa
@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from irtcat._common.checks import argument_error
 from irtcat.service.base.errors import NotFoundError
 from irtcat.service.base.events import Acted, AttemptChanged, TestPublished
+from irtcat.service.outbox.addresses import AddressError, NoAddressError, checked_address
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service, new_id, new_secret
 
@@ -53,7 +54,7 @@ class Webhook:
     secret: str
 
 
-def _checked(url: str, events: Sequence[str]) -> None:
+def _check_url(url: str, private: bool) -> None:
     try:
         parts = urlsplit(url) if isinstance(url, str) and len(url) <= LONGEST_URL else None
     except ValueError:  # such as http://[
@@ -61,6 +62,12 @@ def _checked(url: str, events: Sequence[str]) -> None:
     is_url = parts is not None and parts.scheme in ("http", "https") and parts.hostname
     if not is_url or not url.isprintable() or "@" in parts.netloc:  # type: ignore[union-attr]
         raise argument_error("url", "an address with https and without a password", url)
+    assert parts is not None
+    if not private:
+        _check_public(parts)
+
+
+def _check_events(events: Sequence[str]) -> None:
     for name in events:
         if name not in EVENTS:
             raise argument_error("events", f"some of {', '.join(EVENTS)}", name)
@@ -68,7 +75,22 @@ def _checked(url: str, events: Sequence[str]) -> None:
         raise argument_error("events", f"at least one of {', '.join(EVENTS)}", list(events))
 
 
-def add_webhook(service: Service, url: str, events: Sequence[str], *, actor: str) -> Webhook:
+def _check_public(parts: SplitResult) -> None:
+    """Raise for an address to which no message would be sent; a host may get its address later."""
+    if parts.scheme != "https":
+        raise argument_error("url", "an address with https", parts.geturl())
+    try:
+        checked_address(str(parts.hostname), parts.port or 443, private=False)
+    except NoAddressError:
+        return  # judged again before each message
+    except AddressError:
+        advice = "a public address (irtcat serve --private-webhooks permits others)"
+        raise argument_error("url", advice, parts.geturl()) from None
+
+
+def add_webhook(
+    service: Service, url: str, events: Sequence[str], *, actor: str, private: bool = False
+) -> Webhook:
     """Add a webhook.
 
     Args:
@@ -76,11 +98,13 @@ def add_webhook(service: Service, url: str, events: Sequence[str], *, actor: str
         url: where messages are sent.
         events: some of `EVENTS`.
         actor: who adds it.
+        private: permit private addresses, and addresses without TLS.
 
     Raises:
         InputError: for an invalid address or event.
     """
-    _checked(url, events)
+    _check_url(url, private)
+    _check_events(events)
     added = Webhook(new_id("w"), f"whsec_{new_secret()}")
     row = {
         "id": added.id,
@@ -106,8 +130,11 @@ def change_webhook(
     url: str | None = None,
     events: Sequence[str] | None = None,
     status: str | None = None,
+    private: bool = False,
 ) -> None:
     """Change a webhook; "open" as its status lets messages be sent again.
+
+    Arguments that are None change nothing; ``private`` is that of `add_webhook`.
 
     Raises:
         NotFoundError: for an unknown webhook.
@@ -115,6 +142,10 @@ def change_webhook(
     """
     if status not in (None, "open", "disabled"):
         raise argument_error("status", '"open" or "disabled"', status)
+    if url is not None:
+        _check_url(url, private)
+    if events is not None:
+        _check_events(events)
     with service.database.writing():
         row = service.row(sa.select(tables.webhooks).where(tables.webhooks.c.id == webhook))
         if row is None:
@@ -124,7 +155,6 @@ def change_webhook(
             "events": row.events if events is None else json.dumps(sorted(set(events))),
             "status": status or row.status,
         }
-        _checked(changes["url"], json.loads(changes["events"]))
         statement = tables.webhooks.update().where(tables.webhooks.c.id == webhook)
         service.database.run(statement.values(**changes))
         service.publish(Acted(actor, "webhook changed", {"webhook": webhook}))

@@ -43,6 +43,8 @@ FORM = "form"
 LANGUAGE = "language"
 """Kind of the cookie with the language that a person chose."""
 
+LOCAL_PATH = re.compile(r"/([A-Za-z0-9_][A-Za-z0-9_/.-]*)?(\?[A-Za-z0-9_=&%+.~-]*)?")
+
 YEAR = 365 * 24 * 3600
 
 MOST_FILES = 10
@@ -108,13 +110,13 @@ def language_of(request: Request, preferred: str = "") -> str:
 
 
 def local_path(text: str) -> str:
-    """A path on this host, "/" for anything else.
+    """A path on this host, which may have a query; "/" for anything else.
 
     Example:
-        >>> local_path("/test"), local_path("//elsewhere.example"), local_path("https://a.example")
-        ('/test', '/', '/')
+        >>> local_path("/test?a=1"), local_path("//elsewhere.example"), local_path("https://a.de")
+        ('/test?a=1', '/', '/')
     """
-    return text if re.fullmatch(r"/([A-Za-z0-9_][A-Za-z0-9_/.-]*)?", text) else "/"
+    return text if LOCAL_PATH.fullmatch(text) else "/"
 
 
 @router.get("/language/{tag}")

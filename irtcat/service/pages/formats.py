@@ -13,9 +13,9 @@ def number_text(value: float | None, language: str) -> str:
 
     Example:
         >>> number_text(-1.25, "de")
-        '-1,25'
+        '−1,25'
     """
-    return "–" if value is None else str(format_decimal(value, locale=language))
+    return "–" if value is None else str(format_decimal(value, locale=language)).replace("-", "−")
 
 
 def clock_text(seconds: int) -> str:

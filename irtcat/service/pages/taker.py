@@ -100,7 +100,9 @@ def code_page(request: Request) -> Response:
         request,
         "taker_code.html",
         language_of(request),
-        opened=[(test_address(it.attempt), it.title) for it in opened],
+        opened=[
+            (test_address(it.attempt), it.title, it.status in ("finished", "void")) for it in opened
+        ],
     )
 
 
@@ -115,7 +117,7 @@ def enter_code(request: Request, form: CheckedForm) -> Response:
 @router.get("/t/{ticket}")
 def start_page(request: Request, ticket: str) -> Response:
     """What the ticket opens, with a button to start: opening a link changes nothing."""
-    invitation = taking.invitation(service_of(request), ticket)
+    invitation = taking.invitation(service_of(request), ticket, form_secret(request))
     language = language_of(request, invitation.language)
     return render(
         request,

@@ -55,6 +55,10 @@ ATTEMPTS_KEPT = 5000
 """Attempts that a process keeps in memory; others are read again from their logs."""
 
 
+RESULTS_KEPT = 50_000
+"""Rows of results that a process keeps, of a kilobyte each; others are computed again."""
+
+
 class Cache(Generic[ValueT]):
     """The most recently used values by key, for several threads."""
 
@@ -149,6 +153,7 @@ class Service:
         self.attempts: Cache[Any] = Cache(ATTEMPTS_KEPT)
         self.sessions: Cache[Any] = Cache(ATTEMPTS_KEPT)  # of programs that only select items
         self.watched: Cache[Any] = Cache(ATTEMPTS_KEPT)  # of the live board
+        self.results: Cache[dict[str, Any]] = Cache(RESULTS_KEPT)
 
     def setting(self, name: str, make: Callable[[], str]) -> str:
         """A setting of the database, made when it is first asked for."""

@@ -60,6 +60,10 @@ WAIT = 30.0
 IDLE = 1.0
 """Seconds after which a connection of PostgreSQL is tried before it is used again."""
 
+PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
+"""Modes of SQLite. Without the last one, what is deleted (names of people who are erased) stays in
+free pages of the file."""
+
 ALONE = 7_286_153
 """Number of the advisory lock that PostgreSQL's `writing(alone=True)` takes; any fixed number."""
 
@@ -261,7 +265,7 @@ def _sqlite_engine(path: str | os.PathLike[str], create: bool) -> EngineDatabase
     @event.listens_for(engine, "connect")
     def set_modes(connection: Any, _: Any) -> None:
         connection.isolation_level = None  # BEGIN is ours: see `begin`
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        for pragma in PRAGMAS:
             connection.execute(f"PRAGMA {pragma}").close()
 
     @event.listens_for(engine, "begin")

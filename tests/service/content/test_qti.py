@@ -17,6 +17,7 @@ from irtcat.service.content import (
     Media,
     Stimulus,
     check_against_bank,
+    packages,
     read_items,
     read_qti,
     scored,
@@ -888,8 +889,24 @@ def test_bombs(package, monkeypatch):
     with pytest.raises(InputError, match=r"items/x.png: expected at most 4,096 bytes"):
         read_items(package(picture, {"items/x.png": data[:5000]}))
     monkeypatch.setattr("irtcat.service.content.packages.MOST_MEMBERS", 10)
-    with pytest.raises(InputError, match=r"expected at most 10 members\. Got 22"):
+    with pytest.raises(InputError, match=r"expected at most 10 files in a zip\. Got more"):
         read_items(package(members={f"x{i}": "" for i in range(20)}))
+
+
+@pytest.mark.parametrize("n_declared", [60_000, 3])
+def test_a_zip_of_many_files_is_refused_before_it_is_unpacked(tmp_path, monkeypatch, n_declared):
+    path = tmp_path / "many.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for i in range(packages.MOST_MEMBERS + 1):
+            archive.writestr(f"items/{i}.md", "")
+        archive.comment = b"a comment that ends the file"
+    data = bytearray(path.read_bytes())
+    end = data.rfind(b"PK\5\6")
+    data[end + 8 : end + 12] = struct.pack("<HH", n_declared, n_declared)
+    path.write_bytes(bytes(data))
+    monkeypatch.setattr(packages.zipfile, "ZipFile", None)
+    with pytest.raises(InputError, match="at most 20,000 files in a zip"):
+        read_items(path)
 
 
 def test_false_sizes_and_damage(package):

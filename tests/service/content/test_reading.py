@@ -2,11 +2,28 @@
 
 import os
 import pickle
+import re
+import tomllib
+from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
 from irtcat import InputError
+from irtcat.service.content import KINDS as CONTENT_KINDS
 from irtcat.service.content import Choice, Item, ItemSet, Key, Media, Stimulus, read_items, scored
+from irtcat.service.content.authored import ITEM_FIELDS, KEY_FIELDS
+from irtcat.service.definition import (
+    ACCOMMODATIONS,
+    KINDS,
+    SHOWN,
+    Accommodations,
+    Cut,
+    Rapid,
+    ScoreScale,
+    TestDefinition,
+    parse_definition,
+)
 
 SVG = (
     b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 2 2"><rect width="1" height="1"/></svg>'
@@ -44,7 +61,7 @@ def test_folder(folder):
             "q2.md": front('kind = "choices"\nkey = ["A", "C"]', "?\n\n* (A) x\n* (B) y\n* (C) z"),
             "q3.md": front('kind = "hottext"\nkey = "v"', "She [walks](#v) to [school](#n)."),
             "q4.md": front('kind = "text"\nkey = 0.5\nnumeric = true', "Half of one?"),
-            "q5.md": front('kind = "essay"\nmax_score = 4\nrubric = "Two reasons"', "Why?"),
+            "q5.md": front('kind = "essay"\nmax_score = 4\nrubric = "Two *reasons*"', "Why?"),
             "q6.md": front("practice = true"),
             "stimuli/table.md": front('title = "T"', "|a|\n|-|\n|1|\n\n![A square](art/c.svg)"),
             "art/c.svg": SVG,
@@ -552,3 +569,25 @@ def test_irregular_points_are_refused_before_they_fill_the_memory():
     key = Key("q", "map", points=whole, lower=0, upper=10)
     items = ItemSet([Item("q", "choices", "<p>?</p>", choices)], [key])
     assert items.keys["q"].categories == 11
+
+
+def test_the_page_explains_every_field():
+    """docs/guides/write-test.md is the reference of authors."""
+    page = Path(__file__).parents[3] / "docs/guides/write-test.md"
+    text = page.read_text()
+    blocks = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    assert set(tomllib.loads(blocks[0])) == {"sale", "spelling", "colours", "letter", "speech"}
+    assert parse_definition(blocks[1]).title == "Mathematics, grade 8"
+    names = {
+        "title",
+        "language",
+        *ITEM_FIELDS,
+        *KEY_FIELDS,
+        *CONTENT_KINDS,
+        *ACCOMMODATIONS,
+        *SHOWN,
+    }
+    for record in (TestDefinition, ScoreScale, Cut, Accommodations, Rapid, *KINDS.values()):
+        names |= {entry.metadata.get("key") or entry.name for entry in fields(record)}
+    missing = [name for name in sorted(names) if not re.search(rf"\b{name}\b", text)]
+    assert missing == []

@@ -1,4 +1,4 @@
-"""The audit log, and accounts of staff."""
+"""The audit log, accounts of staff, and credentials of programs."""
 
 from typing import Annotated, Any
 
@@ -15,6 +15,7 @@ from irtcat.service.accounts.accounts import (
     set_password,
     sign_in,
 )
+from irtcat.service.accounts.clients import add_client, client_table, close_client
 from irtcat.service.base.errors import UnauthorizedError
 from irtcat.service.outbox.audit import audit_entries
 from irtcat.service.pages import CheckedForm, service_of
@@ -50,7 +51,7 @@ def audit_page(request: Request, account: Auditor, verify: str = "", before: int
          ", ".join(f"{name} {Shown.response(value)}" for name, value in details.items())]
         for number, at, actor, action, details in shown.to_numpy(object)
     ]  # fmt: skip
-    columns = [("No.", True), *((label, False) for label in ("Time (UTC)", "By", "Action", "Of"))]
+    columns = [("No.", True), *((label, False) for label in ("Time", "By", "Action", "Of"))]
     following = int(shown["number"].iloc[-1]) if len(frame) > SHOWN else None
     return page(
         request, account, "audit.html", table=Table("Entries", columns, rows),
@@ -99,6 +100,33 @@ def change(request: Request, account: Admin, form: CheckedForm) -> Response:
         raise InputError("Choose what to change.")
     done = {"close": "closed", "open": "opened"}.get(action, action)
     return back_to("/staff/accounts", done)
+
+
+def _programs(request: Request, account: Account, **made: str) -> Response:
+    rows = client_table(service_of(request)).to_dict("records")
+    base = str(request.base_url).rstrip("/")
+    return page(request, account, "programs.html", programs=rows, base=base, made=made)
+
+
+@router.get("/programs")
+def programs_page(request: Request, account: Admin) -> Response:
+    """The programs that may use the CAT interface, and a form to add one."""
+    return _programs(request, account)
+
+
+@router.post("/programs/add")
+def add_program(request: Request, account: Admin, form: CheckedForm) -> Response:
+    """Make the credentials of a program, and show them once."""
+    name = field(form, "name")
+    client, secret = add_client(service_of(request), name, actor=account.actor)
+    return _programs(request, account, name=name, id=client, secret=secret)
+
+
+@router.post("/programs/revoke")
+def revoke_program(request: Request, account: Admin, form: CheckedForm) -> Response:
+    """Refuse all requests of a program from now on."""
+    close_client(service_of(request), field(form, "client"), actor=account.actor)
+    return back_to("/staff/programs", "withdrawn")
 
 
 @router.get("/account")

@@ -12,12 +12,15 @@ from irtcat.service.attempts import library, monitoring, proctoring, results
 from irtcat.service.attempts.attempt import Attempt, attempt_of
 from irtcat.service.attempts.progress import COMPLETED
 from irtcat.service.base.errors import NotFoundError
+from irtcat.service.definition import Adaptive
 from irtcat.service.pages import CheckedForm, service_of
 from irtcat.service.pages.staff.base import (
     Requires,
     Shown,
     as_table,
     back_to,
+    criterion_words,
+    ending_words,
     field,
     names_of_people,
     page,
@@ -245,10 +248,14 @@ def replay_page(request: Request, account: Analyst, attempt: str, section: int) 
         )
         for step in replay.steps
     ]  # fmt: skip
+    part = attempt_of(service, attempt).test.definition.sections[section - 1]
+    assert isinstance(part, Adaptive)  # else there is no replay
     path = "theta" in replay.to_frame() and bool(replay.to_frame()["theta"].notna().any())
     return page(
         request, account, "replay.html", attempt=attempt, replay=replay, section=section,
         steps=list(zip(replay.steps, candidates, strict=True)), path=path,
+        criterion=criterion_words(part.config.criterion),
+        ending=ending_words(part.config, replay.reason),
     )  # fmt: skip
 
 

@@ -3,8 +3,9 @@
 The staff's pages are in English; the taker's are translated.
 """
 
+import re
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from io import BytesIO
@@ -17,8 +18,12 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
+from markupsafe import Markup
 
 from irtcat._common.checks import InputError
+from irtcat._files import json_value
+from irtcat.cat import CRITERIA, STOPPING, Config
+from irtcat.cat.rules import single_rules
 from irtcat.service.accounts.accounts import BROWSER, Account, account_of_token
 from irtcat.service.accounts.staff import browser_secret
 from irtcat.service.base.errors import ForbiddenError, ServiceError, UnauthorizedError
@@ -37,6 +42,7 @@ NAVIGATION = {
     "Scoring": ("/staff/scoring", ("score",)),
     "Audit log": ("/staff/audit", ("audit",)),
     "Accounts": ("/staff/accounts", ("accounts",)),
+    "Programs": ("/staff/programs", ("accounts",)),
 }
 """Entries of the navigation: address, and the permissions of which one is needed."""
 
@@ -59,6 +65,7 @@ DONE = {
     "closed": "The account is closed.",
     "opened": "The account is open.",
     "roles": "The roles are changed.",
+    "withdrawn": "The credentials are revoked: the program is refused from now on.",
 }
 """What a page says after a form, by the word in its address."""
 
@@ -84,7 +91,10 @@ class StaffRoute(APIRoute):
 
 
 def _to_sign_in(request: Request) -> Response:
-    path = request.url.path if request.method == "GET" else "/staff"
+    path = "/staff"
+    if request.method == "GET":
+        query = request.url.query
+        path = f"{request.url.path}?{query}" if query else request.url.path
     return RedirectResponse(f"{SIGN_IN}?{urlencode({'to': path})}", status_code=303)
 
 
@@ -193,20 +203,29 @@ def back_to(address: str, done: str = "") -> Response:
     return RedirectResponse(f"{address}{mark}done={done}" if done else address, status_code=303)
 
 
+def _local_time(text: str, precision: str, written: str) -> Markup:
+    utc = datetime.fromisoformat(text).astimezone(UTC)
+    known = f'datetime="{utc:%Y-%m-%dT%H:%M:%SZ}" data-local="{precision}"'
+    return Markup(f"<time {known}>{utc.strftime(written)}</time>")
+
+
 class Shown:
     """How values are written on the pages."""
 
     @staticmethod
     def when(text: str | None) -> str:
-        """A time stamp to the minute, in UTC."""
-        if not text:
-            return "–"
-        return datetime.fromisoformat(text).astimezone(UTC).strftime("%Y-%m-%d %H:%M")
+        """A time stamp to the minute; the script writes it in the zone of the browser.
+
+        Example:
+            >>> print(Shown.when("2026-11-23T08:00:30Z"))
+            <time datetime="2026-11-23T08:00:30Z" data-local="minute">2026-11-23 08:00 UTC</time>
+        """
+        return _local_time(text, "minute", "%Y-%m-%d %H:%M UTC") if text else "–"
 
     @staticmethod
     def moment(text: str) -> str:
-        """A time stamp to the second, in UTC."""
-        return datetime.fromisoformat(text).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+        """A time stamp to the second, likewise."""
+        return _local_time(text, "second", "%Y-%m-%d %H:%M:%S UTC")
 
     @staticmethod
     def clock(seconds: float | None) -> str:
@@ -230,6 +249,8 @@ class Shown:
             >>> Shown.number(3), Shown.number(-0.126), Shown.number(None), Shown.number("x")
             ('3', '−0.13', '–', 'x')
         """
+        if isinstance(value, Markup):
+            return value
         if value is None or (isinstance(value, float) and not np.isfinite(value)):
             return "–"
         if isinstance(value, (bool, np.bool_)):
@@ -358,6 +379,59 @@ def svg(figure: Any) -> Response:
         media_type="image/svg+xml",
         headers={"Content-Security-Policy": policy},
     )
+
+
+# Adaptive rules in words
+
+
+ENDINGS = {"max_items": "the greatest number of items", "no item left": "no item is left"}
+"""Ends of sessions that are no stopping rule."""
+
+
+def criterion_words(name: str) -> str:
+    """A criterion of the adaptive choice, in words.
+
+    Example:
+        >>> criterion_words("mfi")
+        'fisher information at the estimate (mfi)'
+    """
+    words = _first_words(CRITERIA, name)
+    return f"{words} ({name})" if words and not words.startswith("the same") else name
+
+
+def stopping_words(rule: Any) -> str:
+    """A stopping rule in words, from its document.
+
+    Example:
+        >>> rules = [{"name": "se", "below": 0.3}, {"name": "length", "at": 20}]
+        >>> stopping_words({"name": "any-of", "rules": rules})
+        'the standard error is at most 0.3, or 20 scored items are answered'
+    """
+    if not isinstance(rule, dict):
+        return str(rule)
+    if "rules" in rule:
+        joint = ", and " if rule["name"] == "all-of" else ", or "
+        return joint.join(map(stopping_words, rule["rules"]))
+    words = _first_words(STOPPING, rule["name"], rule)
+    return words or str(rule["name"])
+
+
+def ending_words(config: Config, reason: str) -> str:
+    """Why an adaptive section ended, in words, from the name that its log has."""
+    for rule in single_rules(config.stopping):
+        if rule.name == reason:
+            return stopping_words(json_value(rule))
+    return ENDINGS.get(reason, reason)
+
+
+def _first_words(table: Any, name: str, options: Mapping[str, Any] | None = None) -> str:
+    """The first words of a rule's row, with the values of its options; empty if it is unknown."""
+    if name not in table:
+        return ""
+    words = re.split(r"[:;]", table.cells_of(table[name])[0])[0]
+    for option, value in (options or {}).items():
+        words = words.replace(f"``{option}``", str(value))
+    return words[:1].lower() + words[1:].replace("``", "")
 
 
 # Forms and names

@@ -21,6 +21,10 @@ Reader = Annotated[Account, Depends(Requires("results"))]
 
 CSV = "text/csv; charset=utf-8"
 
+LEAST_DRAWN = 5
+"""Scores from which there is a figure of them: bars of fewer show nothing that the table does not.
+"""
+
 
 @router.get("/tests/{test}/results")
 def results_page(request: Request, account: Reader, test: str) -> Response:
@@ -44,7 +48,7 @@ def results_page(request: Request, account: Reader, test: str) -> Response:
             ("Mean number of items", Shown.number(float(frame["n_items"].astype(float).mean()), 1)),
             ("Median time", Shown.clock(float(frame["seconds"].astype(float).median()))),
         ],
-        has_scores=bool(scores.notna().any()),
+        has_figure=int(scores.notna().sum()) >= LEAST_DRAWN,
     )  # fmt: skip
 
 
@@ -54,7 +58,7 @@ def scores_figure(request: Request, account: Reader, test: str) -> Response:
     service = service_of(request)
     definition = published_test(service, test).definition
     scores = result_table(service, test)["score"].astype(float).dropna()
-    if scores.empty:
+    if len(scores) < LEAST_DRAWN:
         raise NotFoundError("There is no such figure.")
     return svg(
         plot.score_distribution(scores, {cut.label: cut.from_score for cut in definition.cuts})
@@ -62,19 +66,28 @@ def scores_figure(request: Request, account: Reader, test: str) -> Response:
 
 
 @router.get("/tests/{test}/export/{name}")
-def export(request: Request, account: Reader, test: str, name: str) -> Response:
-    """A file: ``results.csv``, ``answers.csv``, or ``responses.npz`` for ``irtcat fit``."""
+def export(
+    request: Request, account: Reader, test: str, name: str, names: bool = False
+) -> Response:
+    """A file: ``results.csv``, ``answers.csv``, or ``responses.npz`` for ``irtcat fit``.
+
+    With ``names`` the tables have names and external ids, for accounts that may see them.
+    """
     service = service_of(request)
+    if names:
+        account.require("people")
     content: str | bytes
     if name == "results.csv":
-        content, kind = exports.results_csv(service, test), CSV
+        content, kind = exports.results_csv(service, test, names=names), CSV
     elif name == "answers.csv":
-        content, kind = exports.answers_csv(service, test), CSV
+        content, kind = exports.answers_csv(service, test, names=names), CSV
     elif name == "responses.npz":
         content, kind = exports.responses_file(service, test), "application/octet-stream"
     else:
         raise NotFoundError("There is no such file.")
-    service.publish(Acted(account.actor, "results exported", {"test": test, "file": name}))
+    service.publish(
+        Acted(account.actor, "results exported", {"test": test, "file": name, "names": names})
+    )
     headers = {"Content-Disposition": f'attachment; filename="{test}-{name}"'}
     return Response(content, media_type=kind, headers=headers)
 

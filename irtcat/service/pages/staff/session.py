@@ -20,7 +20,7 @@ router = part_router()
 def _target(text: str) -> str:
     """The page to go to after signing in: one of staff."""
     path = local_path(text)
-    return path if path == "/staff" or path.startswith("/staff/") else "/staff"
+    return path if path.startswith(("/staff/", "/staff?")) else "/staff"
 
 
 def _sign_in_page(request: Request, to: str, status: int = 200, error: str = "") -> Response:

@@ -26,8 +26,10 @@ from irtcat.service.pages.staff.base import (
     Table,
     as_table,
     back_to,
+    criterion_words,
     page,
     part_router,
+    stopping_words,
     svg,
     whole_number,
 )
@@ -170,7 +172,10 @@ def _sections(test: PublishedTest) -> Table:
         if isinstance(section, Adaptive):
             config = section.config
             items = f"at most {config.total_items} of {test.pools[at].n_items}"
-            rules = f"{config.criterion}; ends by {_in_words(config.to_json()['stopping'])}"
+            rules = (
+                f"{criterion_words(config.criterion)}; ends when "
+                f"{stopping_words(config.to_json()['stopping'])}"
+            )
         limit = getattr(section, "time_limit", None)
         rows.append(
             [
@@ -184,22 +189,6 @@ def _sections(test: PublishedTest) -> Table:
         )
     columns = ["No.", "Kind", "Title", "Items", "Time", "Rules"]
     return Table("Sections", [(label, False) for label in columns], rows)
-
-
-def _in_words(rule: Any) -> str:
-    """A stopping rule in words, from its document.
-
-    Example:
-        >>> _in_words({"name": "any-of", "rules": [{"name": "se", "below": 0.3}, {"name": "all"}]})
-        'se (below 0.3) or all'
-    """
-    if not isinstance(rule, dict):
-        return str(rule)
-    if "rules" in rule:
-        joint = " and " if rule["name"] == "all-of" else " or "
-        return joint.join(map(_in_words, rule["rules"]))
-    options = ", ".join(f"{name} {value}" for name, value in rule.items() if name != "name")
-    return f"{rule['name']} ({options})" if options else str(rule["name"])
 
 
 def _figures(report: PublishingReport) -> list[tuple[str, str]]:

@@ -1,5 +1,20 @@
-// The staff's pages work without this script. It refreshes the live board, prints, and fills in the
-// browser's time zone.
+// The staff's pages work without this script. It refreshes the live board, prints, fills in the
+// browser's time zone, and writes times in it.
+
+function localTimes(root) {
+  const two = (n) => String(n).padStart(2, "0");
+  for (const element of root.querySelectorAll("time[data-local]")) {
+    const at = new Date(element.dateTime);
+    if (Number.isNaN(at.getTime())) continue;
+    element.title = element.textContent; // in UTC
+    const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+    const seconds = element.dataset.local === "second" ? `:${two(at.getSeconds())}` : "";
+    element.textContent = `${day} ${two(at.getHours())}:${two(at.getMinutes())}${seconds}`;
+    delete element.dataset.local;
+  }
+}
+
+localTimes(document);
 
 function announce(text) {
   const region = document.getElementById("announce");
@@ -18,6 +33,7 @@ function refreshing(region) {
     const page = new DOMParser().parseFromString(await response.text(), "text/html");
     const focused = region.contains(document.activeElement) ? document.activeElement.id : "";
     region.replaceChildren(...page.body.childNodes);
+    localTimes(region);
     if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
     const now = region.querySelectorAll(".alarm").length;
     if (now > alarms) announce(now === 1 ? "1 alarm on the board." : `${now} alarms on the board.`);

@@ -409,8 +409,23 @@ document.addEventListener("submit", (event) => {
   send(form, event.submitter);
 });
 
+// Over the greatest number of choices: of one, the new choice takes the place of the other; of more,
+// it is not taken, and the hint is read out.
+function limitChoices(box) {
+  const most = Number(box.closest("[data-most]")?.dataset.most);
+  if (!most || box.type !== "checkbox" || !box.checked) return;
+  const others = [...box.form.elements].filter((it) => it.name === box.name && it.checked && it !== box);
+  if (others.length < most) return;
+  if (most === 1) others.forEach((it) => (it.checked = false));
+  else {
+    box.checked = false;
+    say(message("most").replace("{n}", most));
+  }
+}
+
 document.addEventListener("input", (event) => {
   if (!event.target.closest("#answer")) return;
+  limitChoices(event.target);
   touched = true;
   saveDraft();
   countWords();
