@@ -44,8 +44,8 @@ from irtcat._common.types import FloatArray, IntArray
 from irtcat.prediction.design import LEAST_SUBJECTS, predict_for_few
 from irtcat.prediction.equating import Equating, full_score_curve
 from irtcat.prediction.estimate import Estimate, patterns
+from irtcat.prediction.factor_scores import FactorModel, FactorScores
 from irtcat.prediction.intervals import conformal_quantile
-from irtcat.prediction.logistic_factors import FactorModel, FactorScores
 from irtcat.prediction.out_of_range import (
     Estimates,
     Range,
@@ -93,7 +93,7 @@ def predict_auto(task: Task) -> Estimate:
     responses; other items are treated as chosen independently of the calibrated subjects. A new
     subject that answered only some of the items (for example in an adaptive test) is estimated from
     these items alone, with the nearest quarter of the calibrated subjects; a factor model of the
-    calibrated responses then joins the blend (`irtcat.prediction.logistic_factors`). With fewer
+    calibrated responses then joins the blend (`irtcat.prediction.factor_scores`). With fewer
     than 8 calibrated subjects the weighted mean is returned.
 
     References:

@@ -15,9 +15,9 @@ from scipy.special import ndtri
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.prediction.equating import GRID, Equating
 from irtcat.prediction.estimate import Estimate
+from irtcat.prediction.factor_scores import FactorScores
 from irtcat.prediction.flags import BEST, EXPECTED, OTHER_ANSWERS, WEAKEST
 from irtcat.prediction.intervals import mixture_interval
-from irtcat.prediction.logistic_factors import FactorScores
 from irtcat.prediction.out_of_range import Estimates, Range, probability_out_of_range
 from irtcat.selection.expectation import EXPECTATIONS, ScoreSummary, expectation_of
 

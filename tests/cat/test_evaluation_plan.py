@@ -12,7 +12,7 @@ from irtcat._common.precision import precision
 from irtcat.cat import Config, FixedItems, Session, plan_evaluation, prepare, replay, step
 from irtcat.cat.engine.engine import context_of
 from irtcat.cat.rules.criteria import score_factors
-from irtcat.prediction.logistic_factors import FactorModel
+from irtcat.prediction.factor_scores import FactorModel
 
 RNG = np.random.default_rng(3)
 BANK = ItemBank.from_parameters(RNG.lognormal(0, 0.3, 60), RNG.normal(0, 1.2, 60))

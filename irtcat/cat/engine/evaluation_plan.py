@@ -12,7 +12,7 @@ from irtcat.bank import BankLike, ItemBank, as_bank
 from irtcat.cat.engine.columns import FACTORS
 from irtcat.cat.engine.config import Config, FixedItems
 from irtcat.io.convert import ResponsesLike, as_responses_like
-from irtcat.prediction.logistic_factors import FactorModel
+from irtcat.prediction.factor_scores import FactorModel
 from irtcat.prediction.task import check_bank, filled_scores, full_scores
 from irtcat.responses import Responses
 from irtcat.selection import expectation_of, select

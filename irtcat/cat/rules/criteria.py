@@ -21,7 +21,7 @@ from irtcat.cat.belief.state import Context
 from irtcat.cat.named_rule import as_part
 from irtcat.cat.rows import GROUP, Criterion
 from irtcat.cat.rules.estimators import METHODS
-from irtcat.prediction.logistic_factors import LONGEST_STEP, NEWTON_STEPS
+from irtcat.prediction.factor_scores import LONGEST_STEP, NEWTON_STEPS
 
 Values = Float[Array, " items"]
 TINY = 1e-300

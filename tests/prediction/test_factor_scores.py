@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
-from irtcat.prediction.logistic_factors import FactorModel
+from irtcat.prediction.factor_scores import FactorModel
 
 RNG = np.random.default_rng(1)
 LOADINGS = RNG.normal(size=(40, 2)) * [1.5, 0.8]
