@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from irtcat.cat.belief.priors import drawn_abilities
     from irtcat.cat.belief.state import CatState, Context
     from irtcat.cat.engine.columns import pretest_of
-    from irtcat.cat.engine.config import Config
+    from irtcat.cat.engine.config import Config, FixedItems
     from irtcat.cat.engine.engine import start, step
+    from irtcat.cat.engine.evaluation_plan import EvaluationPlan, plan_evaluation
     from irtcat.cat.engine.exposure_parameters import ExposureParameters
     from irtcat.cat.engine.plan import ContentPlan, content_plan
     from irtcat.cat.engine.preparation import prepare
@@ -69,8 +70,10 @@ __all__ = [
     "Counts",
     "Criterion",
     "Estimate",
+    "EvaluationPlan",
     "ExposureParameters",
     "ExposureRule",
+    "FixedItems",
     "Forms",
     "FullScore",
     "Method",
@@ -103,6 +106,7 @@ __all__ = [
     "offline_test",
     "parse_stopping",
     "part",
+    "plan_evaluation",
     "prepare",
     "pretest_of",
     "replay",

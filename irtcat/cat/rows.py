@@ -43,9 +43,11 @@ class Criterion(Rule):
 
     Attributes:
         needs_peaks: whether it uses the ability at which an item's information is greatest.
+        needs_factors: whether it uses the factor model of the calibrated responses.
     """
 
     needs_peaks: bool = False
+    needs_factors: bool = False
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,9 @@ EXAMPLE = (
 
 KEPT = "The answers so far are kept in {out}: repeat the same command to continue."
 
+PLANNED = ("criterion", "fixed", "max_items")
+"""Fields of the configuration that `irtcat.cat.plan_evaluation` sets."""
+
 MOST_DRAWS = 1000
 """Default length of a run that stops by --half-width, on a larger bank."""
 
@@ -166,7 +169,9 @@ def _batch_size(text: str) -> int | str:
     TASKS,
     option("costs", help="Column of each item's cost, in --items or the metadata."),
     option("criterion", source=_adaptive.CONFIG, default=None,
-           help="As for simulate; by default score-optimal, with half of the items sampled."),
+           help="As for simulate; by default a fixed subset and then what suits the model (see "
+           "plan_evaluation), or without --responses score-optimal, with half of the items "
+           "sampled."),
     option("stop", source=_adaptive.CONFIG, of="stopping", default=None,
            help='Such as "se<0.3 or n>=30"; by default after a number of items that fits the bank: '
            "100 of very many, 84 of 500, 51 of 100."),
@@ -212,14 +217,19 @@ def command(o: Options) -> Output:
         _go_offline()
     if o.against is not None:
         return _against(o, name)
-    from irtcat.cat import Config
+    from irtcat.cat import Config, plan_evaluation
     from irtcat.harness import default_length
 
-    config = None
+    config, bank = None, o.bank
     if o.short_form is None:
-        by_default = {"max_items": default_length(o.bank.n_items)}
+        by_default = {"max_items": default_length(bank.n_items)}
         if o.half_width is not None:
             by_default = _guaranteed(o, by_default["max_items"])
+        elif not o.criterion and o.responses is not None and o.config is None:
+            length = o.max_items or by_default["max_items"]
+            plan = plan_evaluation(bank, o.responses, length, o.expect, seed=o.seed)
+            bank = plan.bank
+            by_default |= {name: getattr(plan.config, name) for name in PLANNED}
         elif not o.criterion:
             rules = Config.for_evaluation(by_default["max_items"], o.expect)
             by_default |= {name: getattr(rules, name) for name in ("criterion", "sampled")}
@@ -229,7 +239,7 @@ def command(o: Options) -> Output:
         costs = o.items[costs]
     o.kept = KEPT.format(out=o.out)
     result = o.call(
-        bank=o.bank if o.short_form is None else o.short_form,
+        bank=bank if o.short_form is None else o.short_form,
         model=_harness(o, name), config=config, costs=costs, name=_label(o, name),
         counts=o.exposure_parameters,
     )  # fmt: skip

@@ -15,7 +15,7 @@ from irtcat._files.csv import write_csv
 from irtcat._files.folders import OutputFolder
 from irtcat._files.json import json_hash, json_value, write_json
 from irtcat.bank import ItemBank
-from irtcat.cat import Config, Counts, ExposureParameters, Session, Store
+from irtcat.cat import Config, Counts, ExposureParameters, Session, Store, plan_evaluation
 from irtcat.cat.live.driving import begin, begun_in_memory
 from irtcat.harness.answers import Calls, Harness, Progress
 from irtcat.harness.folder import ITEMS, RESULT, run_folder, store_file
@@ -196,8 +196,9 @@ def evaluate(
             score.
         model: `Command`, `LmEval`, `Inspect`, or a function of a list of `Item` that returns pairs
             of an item id and its answer (see `Calls`).
-        config: rules of the test; by default `Config.for_evaluation` with up to 100 items, fewer on
-            a smaller bank (`default_length`). Not with a short form.
+        config: rules of the test; by default those of `irtcat.cat.plan_evaluation`, or without a
+            ``calibration`` of `Config.for_evaluation`, with up to 100 items, fewer on a smaller
+            bank (`default_length`). Not with a short form.
         calibration: responses of the calibrated models to all items of the benchmark, to predict
             the full score and rank. Without them the score is the expectation under the bank.
         items: task and sample of each item in the harness: a table by item id, `Responses` or a
@@ -249,7 +250,12 @@ def evaluate(
     if isinstance(bank, ShortForm):
         bank, config = _of_form(bank, config, calibration, expect, level)
     if config is None:
-        config = Config.for_evaluation(default_length(bank.n_items), expect)
+        length = default_length(bank.n_items)
+        if calibration is None:
+            config = Config.for_evaluation(length, expect)
+        else:
+            _check_calibration(bank, calibration)
+            bank, config = plan_evaluation(bank, calibration, length, expect, seed=seed)
     rules = config if expect is None else replace(config, expect=expect)
     items_by_id = {item.id: item for item in read_items(bank.item_ids, _table(bank, items), task)}
     prices = read_costs(bank, costs)

@@ -315,6 +315,7 @@ def predict(
         progress=part_of(progress, 0, n_parts),
         prior=prior,
         expect=expect,
+        fixed=getattr(subset, "fixed", None),
     )
     prediction = _prediction_of(task, estimator, estimand, known)
     if labels is None:

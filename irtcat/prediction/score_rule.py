@@ -15,6 +15,7 @@ from scipy.special import ndtri
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.prediction.equating import GRID, Equating
 from irtcat.prediction.estimate import Estimate
+from irtcat.prediction.factor_scores import FactorScores
 from irtcat.prediction.flags import BEST, EXPECTED, OTHER_ANSWERS, WEAKEST
 from irtcat.prediction.intervals import mixture_interval
 from irtcat.prediction.out_of_range import Estimates, Range, probability_out_of_range
@@ -98,6 +99,7 @@ class Blend:
         range: distribution of the calibrated subjects' estimates.
         errors: by level, the quantiles of the absolute errors of the calibrated subjects, where
             nothing is expected of new ones, and where they are expected to be similar.
+        factor_weight: weight of the factor model in the blend, beside regression and equating.
     """
 
     intercept: float
@@ -105,6 +107,7 @@ class Blend:
     weight: float
     range: Range
     errors: dict[float, tuple[float, float]]
+    factor_weight: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,12 +119,14 @@ class ScoreRule:
         scores: summary of the calibrated subjects' full scores.
         median: median full score of the calibrated subjects.
         blend: for subjects who are not expected to be stronger or weaker; None if not learnt.
+        factors: scores by the factor model, where it has a weight.
     """
 
     equating: Equating
     scores: ScoreSummary
     median: float
     blend: Blend | None = None
+    factors: FactorScores | None = None
 
     def estimate(self, x: FloatArray, expect: str | None, level: float) -> Estimate:
         """Estimates from answers, subjects x items; NaN where missing."""
@@ -172,6 +177,9 @@ class ScoreRule:
         below = blend.range.below(new.regression)
         unlike = _reasons(new, below, blend.range, q)
         mean = blend.weight * new.regression + (1 - blend.weight) * equated
+        if self.factors is not None:
+            v = blend.factor_weight
+            mean = (1 - v) * mean + v * self.factors(answers)
         if expect is None:
             ends = self.equating.posterior(means, end_priors(self.scores), level)
             is_upper = below > 0.5

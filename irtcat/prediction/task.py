@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,18 @@ from irtcat.selection import Request, centred_scores
 FOLDS = 5
 """Folds of every cross-validation and cross-fit: four fifths of a small calibration are left, and
 the work is five times that of a fit."""
+
+
+class SessionItems(NamedTuple):
+    """The items of sessions, in the place of a subset.
+
+    Attributes:
+        item_ids: all that could be asked.
+        fixed: the subset (`irtcat.selection.Subset`) that sessions may have followed, or None.
+    """
+
+    item_ids: np.ndarray
+    fixed: Any = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +95,7 @@ class Task:
         in_turn: whether the items are in the order of draws (`irtcat.selection.Subset`).
         draws: the draws of adaptive sessions, subjects x draws, or None.
         prepared: what estimators prepare once for tasks that differ in the weights of the items.
+        fixed: the subset that sessions may have followed, or None.
     """
 
     calibration: Responses
@@ -103,6 +116,7 @@ class Task:
     in_turn: bool = False
     draws: Draw | None = None
     prepared: dict[Any, Any] = field(default_factory=dict)
+    fixed: Any = None
 
     @property
     def n_items(self) -> int:

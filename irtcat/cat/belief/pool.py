@@ -102,6 +102,9 @@ class Pool(NamedTuple):
         testlet: number of the item's testlet, from 0; -1 for an item outside testlets.
         pretest: whether the item is a pretest item, which is not scored.
         first: items administered first, in order.
+        fixed: items of the fixed subset, in order.
+        factors: intercept and loadings of each item in the factor model of the calibrated
+            responses, items x (1 + dimensions); None where no criterion needs it.
         seconds: time that an answer takes on average.
         counts: administrations so far.
         top: highest category of each item.
@@ -126,6 +129,8 @@ class Pool(NamedTuple):
     testlet: Array
     pretest: Array
     first: Array
+    fixed: Array
+    factors: Array | None
     seconds: Array
     counts: Counts
     top: Array

@@ -1,15 +1,19 @@
 """Item properties that a configuration reads from the bank's metadata and ids."""
 
+import itertools
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error
-from irtcat._common.types import BoolArray, IntArray
+from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.cat.belief.state import NONE
 from irtcat.cat.engine.config import Config
+
+FACTORS = "factor"
+"""Columns of a bank's metadata with the factor model: ``factor_0`` is the intercept."""
 
 
 def column_of(bank: ItemBank, name: str | None, otherwise: Any) -> np.ndarray:
@@ -67,6 +71,31 @@ def first_of(bank: ItemBank, config: Config) -> IntArray:
     if len(set(config.first)) < len(config.first):
         raise argument_error("first", "ids that differ", config.first)
     return bank.positions(list(config.first)).astype(int)
+
+
+def fixed_of(bank: ItemBank, config: Config) -> IntArray:
+    """Positions in the bank of the items of the fixed subset, in order."""
+    return bank.positions([] if config.fixed is None else list(config.fixed.items)).astype(int)
+
+
+def factors_of(bank: ItemBank) -> FloatArray | None:
+    """Intercept and loadings of each item in the factor model of the calibrated responses.
+
+    Items x (1 + dimensions), from the columns `FACTORS` and ``factor_1``, ...; None without them.
+
+    Raises:
+        InputError: for a column of the factor model with a value that is no finite number.
+    """
+    names = [f"{FACTORS}_{d}" for d in range(bank.items.shape[1] + 1)]
+    columns = list(itertools.takewhile(lambda name: name in bank.items, names))
+    if len(columns) < 2:
+        return None
+    values = bank.items[columns].apply(pd.to_numeric, errors="coerce").to_numpy(float)
+    if not np.isfinite(values).all():
+        item = bank.item_ids[np.argwhere(~np.isfinite(values))[0, 0]]
+        must = "a bank with finite numbers in the columns of its factors"
+        raise argument_error("bank", must, f"another value for item {item}")
+    return values
 
 
 def check_pretest(bank: ItemBank, config: Config) -> None:

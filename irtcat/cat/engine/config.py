@@ -50,8 +50,7 @@ SHARES_WITHIN = 0.01
 """Shares that sum to 1 within this are treated as rounded: they are scaled to sum to 1."""
 
 
-ALL_DRAWN: dict[str, Any] = {
-    "sampled": 1.0,
+NO_OTHER_RULES: dict[str, Any] = {
     "content": (),
     "start": Part("criterion"),
     "exposure": Part("none"),
@@ -61,7 +60,55 @@ ALL_DRAWN: dict[str, Any] = {
     "pretest": None,
     "first": (),
 }
+"""Rules with which only the criterion chooses items."""
+
+ALL_DRAWN: dict[str, Any] = {"sampled": 1.0, **NO_OTHER_RULES, "fixed": None}
 """Rules with which every item is drawn from all that are left."""
+
+
+@dataclass(frozen=True)
+class FixedItems:
+    """A fixed subset that a session follows: first, and where its criterion should not choose.
+
+    A criterion learns the subject from its answers, and is right only for subjects like the
+    calibrated ones. The first items of the subset are asked in any case. Then, while the predicted
+    full score +- 1 SD is not ``within`` two limits, its other items are asked instead of those of
+    the criterion.
+
+    Attributes:
+        items: ids of the subset, in order.
+        core: number of these that are asked first; by default all.
+        within: the limits; None for none.
+        seed: seed with which `irtcat.select` chose the items from the calibrated responses;
+            `Report.predict` can then treat a session that followed them as this subset. None for
+            other items.
+
+    Raises:
+        InputError: for ids that repeat, or numbers out of range.
+    """
+
+    items: tuple[str, ...]
+    core: int | None = None
+    within: tuple[float, float] | None = None
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the fields, and convert them to their canonical form."""
+        ids = _ids("fixed", self.items)
+        if not ids or len(set(ids)) < len(ids):
+            raise argument_error("fixed", "ids of items that differ", list(ids))
+        core = len(ids) if self.core is None else self.core
+        check_count("core", core, 0, len(ids))
+        within = self.within
+        if within is not None:
+            ends = _members("within", "two numbers", within)
+            if len(ends) != 2 or not all(map(is_number, ends)) or not 0 <= ends[0] <= ends[1] <= 1:
+                raise argument_error("within", "two scores from 0 to 1 in rising order", within)
+            within = float(ends[0]), float(ends[1])
+        if self.seed is not None:
+            check_count("seed", self.seed, 0)
+        for name, value in (("items", ids), ("core", core), ("within", within)):
+            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True)
@@ -113,6 +160,8 @@ class Config:
         pretest_at: positions in the test (from 1) at which a pretest item is asked. These items
             count neither for ``max_items`` nor for the targets.
         first: ids of items that are always asked first, in this order.
+        fixed: a fixed subset that is followed (`FixedItems`), or None. Not with other rules that
+            choose or exclude items.
         strata: number of strata of "a-stratified", or their sizes.
         acceleration: exponent of "progressive" and "proportional".
         seconds: column of the metadata with the time that an answer takes, for simulations.
@@ -154,6 +203,7 @@ class Config:
     pretest: str | None = None
     pretest_at: tuple[int, ...] = ()
     first: tuple[str, ...] = ()
+    fixed: FixedItems | None = None
     strata: Any = 4
     acceleration: float = 1.0
     seconds: str | None = None
@@ -192,6 +242,7 @@ class Config:
         if not is_number(self.uniform) or not 0 < self.uniform <= 1:
             raise argument_error("uniform", "a proportion in (0, 1]", self.uniform)
         expectation_of(self.expect)
+        self._check_fixed()
         self._check_needs()
 
     def _check_rules(self) -> None:
@@ -199,6 +250,21 @@ class Config:
         self._set("start", _checked_rule("start", self.start, START, 2))
         rules = self.content if isinstance(self.content, (list, tuple)) else (self.content,)
         self._set("content", tuple(_checked_rule("content", rule, CONTENT, 2) for rule in rules))
+
+    def _check_fixed(self) -> None:
+        fixed = self.fixed
+        if fixed is None:
+            return
+        if isinstance(fixed, Mapping):
+            unknown = set(fixed) - {field.name for field in fields(FixedItems)}
+            if unknown or "items" not in fixed:
+                raise argument_error("fixed", "a mapping of the fields of FixedItems", fixed)
+            fixed = FixedItems(**fixed)
+        if not isinstance(fixed, FixedItems):
+            raise argument_error("fixed", "a FixedItems, or None", fixed)
+        self._set("fixed", fixed)
+        why = "with fixed items, which no other rule may exclude"
+        self._check_rules_are(NO_OTHER_RULES, why)
 
     def _check_enemies(self) -> None:
         sets = _members("enemies", "sets of ids", self.enemies)
@@ -377,14 +443,15 @@ class Config:
                 must = "the share of each content group" if shares else COLUMN
                 raise argument_error(name, must, None)
         if self.is_guaranteed:
-            self._check_draws()
+            why = "for a guaranteed interval, since every item must be drawn"
+            self._check_rules_are(ALL_DRAWN, why)
 
-    def _check_draws(self) -> None:
-        """Raise where an item would not be drawn by known probabilities from all items."""
-        for name, value in ALL_DRAWN.items():
+    def _check_rules_are(self, rules: Mapping[str, Any], why: str) -> None:
+        """Raise where a rule is another than the one that is needed."""
+        for name, value in rules.items():
             if getattr(self, name) != value:
                 must = value.name if isinstance(value, Part) else value
-                must = f"{must!r} for a guaranteed interval, since every item must be drawn"
+                must = f"{must!r} {why}"
                 got = getattr(self, name)
                 raise argument_error(name, must, got.name if isinstance(got, Part) else got)
 

@@ -31,7 +31,7 @@ from irtcat.cat.rules.estimators import estimate
 from irtcat.cat.rules.exposure import EXPOSURE
 from irtcat.cat.rules.sampling import draw_from, drawn, draws
 from irtcat.cat.rules.starting import START, start_theta_of
-from irtcat.cat.rules.stopping import single_rules, stops
+from irtcat.cat.rules.stopping import score_moments, single_rules, stops
 from irtcat.prediction.betting import bet, no_bets
 
 BRANCHES = 16
@@ -236,7 +236,22 @@ def _next_item(context: Context, values: Array | None = None) -> tuple[Array, Ar
         is_first = (position < n_first) & context.open[first]
         item, relaxed = jnp.where(is_first, first, item), jnp.where(is_first, 0, relaxed)
         return jnp.where(is_first | (values.max() > -jnp.inf), item, NONE), relaxed
-    return jnp.where(values.max() > -jnp.inf, item, NONE), relaxed
+    item = jnp.where(values.max() > -jnp.inf, item, NONE)
+    return item if config.fixed is None else _from_fixed(context, item), relaxed
+
+
+def _from_fixed(context: Context, item: Array) -> Array:
+    """The next item of the fixed subset where it is followed, else this one."""
+    fixed = context.config.fixed
+    follows = context.n_administered < fixed.core
+    if fixed.within is not None:
+        low, high = fixed.within
+        score, variance = score_moments(context)
+        sd = jnp.sqrt(variance)
+        follows = follows | (score - sd < low) | (score + sd > high)
+    is_open = context.open[context.pool.fixed]
+    following = context.pool.fixed[is_open.argmax()]
+    return jnp.where(follows & is_open.any(), following, item)
 
 
 def _split(mass: Array, context: Context, item: Array) -> Array:

@@ -28,7 +28,9 @@ from irtcat.cat.engine.columns import (
     check_pretest,
     column_of,
     enemies_of,
+    factors_of,
     first_of,
+    fixed_of,
     item_testlets,
     pretest_of,
 )
@@ -126,11 +128,24 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
             testlet=jnp.asarray(item_testlets(bank, config), jnp.int32),
             pretest=jnp.asarray(pretest),
             first=jnp.asarray(first, jnp.int32),
+            fixed=jnp.asarray(fixed_of(bank, config), jnp.int32),
+            factors=_factors(bank, config, real),
             seconds=real(column_of(bank, config.seconds, 0.0).astype(float)),
             counts=Counts(*(count if count is None else real(count) for count in counts)),
             top=jnp.asarray(highest, jnp.int32),
             near=contending,
         )
+
+
+def _factors(bank: ItemBank, config: Config, real: Any) -> Any:
+    """The factor model of the calibrated responses, where the criterion needs it."""
+    if not CRITERIA[config.criterion].needs_factors:
+        return None
+    factors = factors_of(bank)
+    if factors is None:
+        must = f"a bank from irtcat.cat.plan_evaluation for the criterion {config.criterion}"
+        raise argument_error("bank", must, "one without the factors of calibrated responses")
+    return real(factors)
 
 
 def _check_rules(bank: ItemBank, config: Config) -> None:

@@ -43,6 +43,11 @@ def in_words(then: Session, candidates: pd.DataFrame, item: str) -> str:
     by = f"by {config.criterion}" + (f" ({row['value']:.3g})" if np.isfinite(row["value"]) else "")
     if item in config.first[position : position + 1]:
         return "One of the items that are always asked first."
+    if config.fixed is not None and item in config.fixed.items:
+        if position < config.fixed.core:
+            return "One of the first items of the fixed subset."
+        if rank > 1:
+            return "The next item of the fixed subset, by the predicted score."
     if draws(config, position):
         return f"Drawn at random, as at all sampled positions; rank {rank:,} of {n:,} {by}."
     if rank == 1:

@@ -21,6 +21,7 @@ from irtcat.cat.belief.state import Context
 from irtcat.cat.named_rule import as_part
 from irtcat.cat.rows import GROUP, Criterion
 from irtcat.cat.rules.estimators import METHODS
+from irtcat.prediction.factor_scores import LONGEST_STEP, NEWTON_STEPS
 
 Values = Float[Array, " items"]
 TINY = 1e-300
@@ -340,6 +341,47 @@ def score_optimal(context: Context) -> Values:
     return before - (second - explained + spread_after)
 
 
+def score_factors(context: Context) -> Values:
+    """Expected reduction of the variance of the score by the factors of calibrated responses.
+
+    The log-odds of an answer are ``b_j + a_j z`` with factors z ~ N(0, I). Their posterior, given
+    all answers so far, is approximated by a Normal at its mode with the covariance C. With
+    ``w_j = p_j (1 - p_j)`` at the mode and ``g = sum t_j w_j a_j`` over the items not asked, an
+    answer to item j, of variance ``w_j + w_j^2 a_j' C a_j``, has the covariance
+    ``w_j (a_j' C g + t_j)`` with the score:
+
+        value_j = w_j^2 (a_j' C g + t_j)^2 / (w_j + w_j^2 a_j' C a_j).
+
+    It needs a bank with factors (`irtcat.cat.plan_evaluation`). Items asked and not yet answered,
+    as in a batch, count in C.
+    """
+    pool, state = context.pool, context.state
+    intercepts, loadings = pool.factors[:, 0], pool.factors[:, 1:]
+    one = jnp.eye(loadings.shape[1], dtype=loadings.dtype)
+    answered = (state.items >= 0) & (state.answers >= 0)
+    item = jnp.where(answered, state.items, 0)
+    share = state.answers / jnp.maximum(pool.top[item], 1)
+    a, b = loadings[item], intercepts[item]
+
+    def move(_: Array, mean: Array) -> Array:
+        p = jax.nn.sigmoid(b + a @ mean)
+        weight = jnp.where(answered, p * (1 - p), 0)
+        gradient = jnp.where(answered, share - p, 0) @ a - mean
+        step = jnp.linalg.solve((a.T * weight) @ a + one, gradient)
+        return mean + step * LONGEST_STEP / jnp.maximum(jnp.abs(step).max(), LONGEST_STEP)
+
+    mean = jax.lax.fori_loop(0, NEWTON_STEPS, move, jnp.zeros(one.shape[0], loadings.dtype))
+    p = jax.nn.sigmoid(intercepts + loadings @ mean)
+    weight = p * (1 - p)
+    skipped = jnp.where(~answered & (state.items >= 0), state.items, pool.n_items)
+    informs = state.administered.at[skipped].set(False, mode="drop")
+    cov = jnp.linalg.inv((loadings.T * jnp.where(informs, weight, 0)) @ loadings + one)
+    t = jnp.where(state.administered, 0, pool.score_weights)
+    with_score = weight * (loadings @ (cov @ (loadings.T @ (t * weight))) + t)
+    variance = weight + weight**2 * ((loadings @ cov) * loadings).sum(axis=1)
+    return with_score**2 / jnp.maximum(variance, TINY)
+
+
 def _precision(context: Context) -> Float[Array, "dims dims"]:
     """Precision of the prior plus the information at the estimate of the scored items asked.
 
@@ -419,6 +461,7 @@ CRITERIA: Registry[Criterion] = Registry(
         Criterion("random", random, multidimensional=True),
         Criterion("sequential", sequential, multidimensional=True),
         Criterion("score-optimal", score_optimal, multidimensional=True),
+        Criterion("score-factors", score_factors, multidimensional=True, needs_factors=True),
         Criterion("d-optimal", d_optimal, multidimensional=True),
         Criterion("t-optimal", t_optimal, multidimensional=True),
         Criterion("a-optimal", a_optimal, multidimensional=True),

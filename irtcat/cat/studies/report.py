@@ -29,7 +29,7 @@ from irtcat.cat.rules.sampling import draw_from, draws
 from irtcat.cat.rules.stopping import score_moments, single_rules
 from irtcat.prediction.betting import Draw, Intervals, intervals_of, tuning_terms
 from irtcat.responses import Responses
-from irtcat.selection import expectation_of
+from irtcat.selection import Subset, expectation_of, select
 
 if TYPE_CHECKING:
     from irtcat.prediction import Prediction
@@ -497,6 +497,7 @@ class Report:
             [0.4, 0.6]
         """
         from irtcat.prediction import ESTIMATORS, predict
+        from irtcat.prediction.task import SessionItems
 
         most = self.items.shape[1]
         check_count("n_items", most if n_items is None else n_items, 1, most)
@@ -510,7 +511,7 @@ class Report:
             drawn = np.where(answers.values >= 0, self.chances(bank), np.nan)
         return predict(
             calibration,
-            self.item_ids,
+            SessionItems(np.asarray(self.item_ids), self._fixed_subset(calibration)),
             answers,
             bank=bank,
             estimator=estimator,
@@ -522,6 +523,20 @@ class Report:
             estimand=estimand,
             reruns=reruns,
         )
+
+    def _fixed_subset(self, calibration: Responses) -> Subset | None:
+        """The fixed subset of the configuration, as `irtcat.select` returns it; None without one.
+
+        None also where these responses lead to another choice than those of the calibration.
+        """
+        fixed = self.config.fixed
+        if fixed is None or fixed.seed is None:
+            return None
+        subset = select(
+            None, len(fixed.items), calibration=calibration, expect=self.config.expect,
+            seed=fixed.seed,
+        )  # fmt: skip
+        return subset if tuple(map(str, subset.item_ids)) == fixed.items else None
 
     def _known(self, bank: ItemBank) -> tuple[FloatArray, FloatArray] | None:
         """Means and SDs of the subjects' priors, unless all are the bank's population."""

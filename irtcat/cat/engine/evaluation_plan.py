@@ -1,0 +1,136 @@
+"""`plan_evaluation`: the bank and the configuration of adaptive evaluations of models."""
+
+import math
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from irtcat._common.checks import check_count
+from irtcat._common.progress import ProgressOption, with_progress
+from irtcat.bank import BankLike, ItemBank, as_bank
+from irtcat.cat.engine.columns import FACTORS
+from irtcat.cat.engine.config import Config, FixedItems
+from irtcat.io.convert import ResponsesLike, as_responses_like
+from irtcat.prediction.factor_scores import FactorModel
+from irtcat.prediction.task import check_bank, filled_scores, full_scores
+from irtcat.responses import Responses
+from irtcat.selection import expectation_of, select
+
+FEWEST_SUBJECTS = 100
+"""With fewer calibrated subjects all items are those of the fixed subset: a choice by the factors
+of few subjects follows chance (`experiments/adaptive_evaluation`)."""
+
+MOST_SUBJECTS = 1500
+"""Calibrated subjects, drawn at random, to which factors are fitted."""
+
+CORE = {None: 0.5, "similar": 0.3}
+"""Share of the items that are asked first from the fixed subset, by what is expected."""
+
+WITHIN = 0.05, 0.9
+"""Quantiles of the calibrated full scores within which items are chosen by the answers: beyond
+them the subject may be unlike the calibrated ones."""
+
+
+class EvaluationPlan(NamedTuple):
+    """How new models are evaluated by adaptive sessions.
+
+    Attributes:
+        bank: the bank, with what the criterion needs in columns of its items.
+        config: the configuration.
+    """
+
+    bank: ItemBank
+    config: Config
+
+
+@with_progress("Planning sessions")
+def plan_evaluation(
+    bank: BankLike,
+    calibration: ResponsesLike,
+    max_items: int = 100,
+    expect: str | None = None,
+    *,
+    seed: int = 0,
+    progress: ProgressOption = None,
+    **rules: Any,
+) -> EvaluationPlan:
+    """Plan adaptive sessions that predict the full score of new models.
+
+    A fixed subset (`irtcat.select`) suits all subjects. Sessions ask its first items, and then
+    those that are best for the subject, by a factor model of the calibrated responses (criterion
+    "score-factors"). Items of the subset are asked instead
+
+    - if stronger or weaker subjects are expected,
+    - while nothing is expected and the predicted score, +- 1 SD, is not between the weakest
+      twentieth and the best tenth of the calibrated ones: the subject may be unlike them, and
+    - with fewer than 100 calibrated subjects, on whom a choice by factors would follow chance.
+
+    Such a session is as good as the fixed subset, and may stop earlier.
+
+    Args:
+        bank: the calibrated items, right/wrong.
+        calibration: responses of the calibrated subjects to all items, of any kind that
+            `irtcat.as_responses` takes.
+        max_items: length of every session.
+        expect: what is known of the models: "similar", "stronger" or "weaker"; see `irtcat.select`.
+        seed: seed of the choice of the fixed subset.
+        progress: as for `irtcat.select`.
+        **rules: further fields of `Config`, such as ``stopping``, ``batch`` and ``min_items``.
+
+    Returns:
+        The bank and the configuration, for `Session.begin` and `replay`. `Session.full_score` and
+        `Report.predict` predict the scores.
+
+    Raises:
+        InputError: for an unknown expectation, more items than the bank has, a bank of other items
+            than the responses', or a rule that excludes items.
+
+    Example:
+        >>> from irtcat.cat import Session, plan_evaluation
+        >>> bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 60))
+        >>> old = bank.simulate(np.linspace(-2, 2, 120), seed=1)
+        >>> plan = plan_evaluation(bank, old, 10)
+        >>> plan.config.criterion, plan.config.fixed.core
+        ('score-factors', 5)
+        >>> session = Session.begin(plan.bank, plan.config)
+        >>> session.asked == [plan.config.fixed.items[0]]
+        True
+    """
+    bank = as_bank(bank)
+    responses = as_responses_like(calibration, "calibration", bank)
+    check_bank(bank, responses)
+    check_count("max_items", max_items, 1, responses.n_items)
+    expectation = expectation_of(expect)
+    subset = select(
+        None, max_items, calibration=responses, expect=expect, seed=seed, progress=progress
+    )
+    ids = tuple(map(str, subset.item_ids))
+    is_placed = expectation is not None and expectation.direction != 0
+    if is_placed or responses.n_subjects < FEWEST_SUBJECTS or len(ids) == responses.n_items:
+        config = Config(
+            criterion="sequential", max_items=len(ids), expect=expect,
+            fixed=FixedItems(ids, seed=seed), **rules,
+        )  # fmt: skip
+        return EvaluationPlan(bank, config)
+    within = None
+    if expect is None:
+        low, high = np.nanquantile(full_scores(responses), WITHIN)
+        within = float(low), float(high)
+    fixed = FixedItems(ids, math.ceil(CORE[expect] * len(ids)), within, seed)
+    config = Config(
+        criterion="score-factors", max_items=len(ids), expect=expect, fixed=fixed, **rules
+    )
+    return EvaluationPlan(_with_factors(bank, responses), config)
+
+
+def _with_factors(bank: ItemBank, responses: Responses) -> ItemBank:
+    """The bank with the factor model of the responses in columns of its items."""
+    rows = np.random.default_rng(0).permutation(responses.n_subjects)[:MOST_SUBJECTS]
+    model = FactorModel.fit(filled_scores(responses.subset(subjects=np.sort(rows))))
+    place = {item: j for j, item in enumerate(map(str, responses.item_ids))}
+    order = [place[item] for item in map(str, bank.item_ids)]
+    table = np.column_stack([model.intercepts, model.loadings])[order]
+    old = [name for name in bank.items if str(name).startswith(f"{FACTORS}_")]
+    columns = {f"{FACTORS}_{d}": table[:, d] for d in range(table.shape[1])}
+    return replace(bank, items=bank.items.drop(columns=old).assign(**columns))

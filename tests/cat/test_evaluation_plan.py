@@ -1,0 +1,117 @@
+"""Adaptive evaluations that follow a fixed subset, and choose by the factors of all responses."""
+
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from irtcat import InputError, ItemBank, Responses, predict, select
+from irtcat._common.precision import precision
+from irtcat.cat import Config, FixedItems, Session, plan_evaluation, prepare, replay, step
+from irtcat.cat.engine.engine import context_of
+from irtcat.cat.rules.criteria import score_factors
+from irtcat.prediction.factor_scores import FactorModel
+
+RNG = np.random.default_rng(3)
+BANK = ItemBank.from_parameters(RNG.lognormal(0, 0.3, 60), RNG.normal(0, 1.2, 60))
+KNOWN = BANK.simulate(RNG.normal(size=120), seed=4)
+NEW = BANK.simulate(RNG.normal(size=12), seed=5)
+PLAN = plan_evaluation(BANK, KNOWN, 12)
+
+
+def asked(report, row):
+    return [report.item_ids[i] for i in report.items[row]]
+
+
+@pytest.mark.parametrize(
+    ("expect", "known"), [("stronger", KNOWN), (None, KNOWN.subset(range(50)))]
+)
+def test_sessions_of_a_fixed_subset_are_that_subset(expect, known):
+    """Where an adaptive choice gains nothing: same items, scores, intervals and ranks."""
+    bank, config = plan_evaluation(BANK, known, 12, expect, seed=7)
+    report = replay(bank, NEW, config)
+    subset = select(None, 12, calibration=known, expect=expect, seed=7)
+    assert all(asked(report, row) == list(subset.item_ids) for row in range(12))
+    got, want = report.predict(bank, known), predict(known, subset, NEW, expect=expect)
+    for name in ("score", "lower", "upper", "rank_lower", "rank_upper"):
+        assert getattr(got, name) == pytest.approx(getattr(want, name), abs=1e-12)
+
+
+def test_core_first_and_then_the_subset_only_beyond_the_range():
+    """Subjects in the middle get items of their own; one with all items right does not."""
+    answers = np.vstack([NEW.to_numpy(), np.ones((1, 60)), np.zeros((1, 60))]).astype(int)
+    report = replay(PLAN.bank, Responses.from_array(answers, item_ids=NEW.item_ids), PLAN.config)
+    listed = list(PLAN.config.fixed.items)
+    rows = [asked(report, row) for row in range(14)]
+    assert all(row[:6] == listed[:6] and len(set(row)) == 12 for row in rows)
+    assert rows[12] == rows[13] == listed
+    assert sum(row != listed for row in rows[:12]) > 6
+    scores = report.predict(PLAN.bank, KNOWN, estimand="run")
+    subset = select(None, 12, calibration=KNOWN)
+    best = predict(KNOWN, subset, Responses.from_array(answers[12:13], item_ids=NEW.item_ids))
+    assert scores.score[12] == pytest.approx(best.score[0])
+    truth = NEW.to_numpy().mean(axis=1)
+    assert np.abs(scores.score[:12] - truth).mean() < 0.06
+    assert ((scores.lower[:12] <= truth) & (truth <= scores.upper[:12])).sum() >= 10
+
+
+def test_value_is_the_expected_reduction_of_variance():
+    """Against sums over the outcomes of the Normal approximation; pending items count."""
+    config = replace(PLAN.config, fixed=None, batch=2)
+    pool = prepare(PLAN.bank, config)
+    session = Session.begin(PLAN.bank, config, pool=pool)
+    for answer in (1, 0, 1, 1):
+        session.answer(session.asked[0], answer)
+    state = session.state
+    with precision("float64"):
+        values = np.asarray(score_factors(context_of(pool, config, state)))
+    table = np.asarray(pool.factors)
+    n = int(state.n)
+    items, x = np.asarray(state.items)[:n], np.asarray(state.answers)[:n]
+    posterior = FactorModel(table[:, 0], table[:, 1:]).of(items).posterior(x[None].astype(float))
+    mean = posterior.mean[0]
+    p = expit(table[:, 0] + table[:, 1:] @ mean)
+    w = p * (1 - p)
+    given = np.union1d(items, np.asarray(state.asked))
+    a = table[:, 1:]
+    cov = np.linalg.inv(np.eye(a.shape[1]) + (a[given].T * w[given]) @ a[given])
+    rest = np.setdiff1d(np.arange(60), given)
+    gradient = (w[rest] / 60) @ a[rest]
+    for j in rest[:5]:
+        covariance = w[j] * (a[j] @ cov @ gradient + 1 / 60)
+        variance = w[j] + w[j] ** 2 * a[j] @ cov @ a[j]
+        assert values[j] == pytest.approx(covariance**2 / variance, rel=1e-6)
+
+
+def test_a_session_is_restored_from_its_document():
+    session = Session.begin(PLAN.bank, PLAN.config, seed=1)
+    for answer in (1, 1, 0, 1, 0, 0, 1):
+        session.answer(session.asked[0], answer)
+    restored = Session.from_json(PLAN.bank, session.to_json())
+    assert restored.asked == session.asked
+    assert Config.from_json(PLAN.config.to_json()) == PLAN.config
+
+
+def test_batches_follow_the_subset_and_the_factors():
+    bank, config = plan_evaluation(BANK, KNOWN, 12, batch=4)
+    report = replay(bank, NEW, config)
+    listed = list(config.fixed.items)
+    assert all(asked(report, row)[:6] == listed[:6] for row in range(12))
+    assert all(len(set(asked(report, row))) == 12 for row in range(12))
+    state = step(prepare(bank, config), config, Session.begin(bank, config).state, jnp.ones(4, int))
+    assert len(set(np.asarray(state.asked).tolist())) == 4
+
+
+def test_refusals():
+    with pytest.raises(InputError, match="'none' with fixed items"):
+        Config(max_items=5, exposure="randomesque", fixed=FixedItems(("i1",)))
+    with pytest.raises(InputError, match="ids of items that differ"):
+        FixedItems(("i1", "i1"))
+    with pytest.raises(InputError, match="two scores from 0 to 1"):
+        FixedItems(("i1",), within=(0.9, 0.1))
+    with pytest.raises(InputError, match="without the factors of calibrated responses"):
+        prepare(BANK, Config(criterion="score-factors", max_items=5))
+    with pytest.raises(InputError, match="mapping of the fields of FixedItems"):
+        Config.from_json({"max_items": 5, "fixed": {"ids": ["i1"]}})
