@@ -1,6 +1,6 @@
 """States and statistics of the items, and the bank of a fit."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from irtcat.bank.item_states import with_states
 from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.em.shared_parameters import count_distinct
 from irtcat.fitting.em.start import Start
+from irtcat.fitting.outcome import Ending
 from irtcat.fitting.problem.uncategorised import QUASI, likelihood_notes
 from irtcat.fitting.result import Fit
 from irtcat.io.source import ResponseSource
@@ -143,13 +144,12 @@ def fit_of(
     *,
     method: str,
     n_subjects: int,
-    converged: bool,
-    n_iterations: int,
+    ending: Ending,
     log_likelihood: float,
-    message: str,
     precision: str,
     standard_errors: str,
     details: Mapping[str, Any] = MappingProxyType({}),
+    notes: Iterable[str] = (),
     **fields: Any,
 ) -> Fit:
     """The `Fit`, with the provenance of its bank.
@@ -161,16 +161,15 @@ def fit_of(
         prior: their priors.
         method: how they were estimated.
         n_subjects: number of subjects with a response.
-        converged: whether the iterations converged.
-        n_iterations: number of iterations.
+        ending: how the iterations ended.
         log_likelihood: of the responses.
-        message: how the iterations ended.
         precision: name of the working precision.
         standard_errors: how the covariance was computed.
         details: further entries of the provenance.
+        notes: remarks; empty ones are left out.
         fields: the other fields of `Fit`.
     """
-    notes = likelihood_notes(responses, cls)
+    likelihood = likelihood_notes(responses, cls)
     most = int(item_categories(bank.model).max())
     codes = responses.codes if isinstance(responses, Responses) else tuple(range(most))
     provenance = {
@@ -179,22 +178,24 @@ def fit_of(
         "n_subjects": n_subjects,
         "log_likelihood": log_likelihood,
         **details,
-        "converged": converged,
-        "n_iterations": n_iterations,
+        "converged": ending.converged,
+        "n_iterations": ending.n_iterations,
         "priors": {k: v if isinstance(v, str) else list(v) for k, v in prior.description.items()},
         "n_sparse": int(prior.sparse.sum()),
         "standard_errors": standard_errors,
         "precision": precision,
-        **notes,
+        **likelihood,
     }
     fields = {"latent_mean": np.nan, "latent_sd": np.nan} | fields
     return Fit(
         bank=replace(bank, provenance=provenance, codes=codes),
         responses=responses,
         log_likelihood=log_likelihood,
-        converged=converged,
-        n_iterations=n_iterations,
-        message=" ".join([message, *([QUASI] if QUASI in notes.values() else [])]),
+        converged=ending.converged,
+        n_iterations=ending.n_iterations,
+        message=" ".join([ending.message, *([QUASI] if QUASI in likelihood.values() else [])]),
+        notes=tuple(filter(None, notes)),
+        trace=ending.trace,
         priors=prior.description,
         n_sparse=int(prior.sparse.sum()),
         precision=precision,

@@ -45,6 +45,7 @@ from irtcat.fitting.features.regression import (
     sample_size,
     wide_table,
 )
+from irtcat.fitting.outcome import Outcome
 from irtcat.fitting.specification import Progress
 from irtcat.models import ItemModel, column_names, field_columns, pack, unpack
 
@@ -375,12 +376,12 @@ class _Rounds:
                 parts += [np.log([regression.residual_sd])]
         return np.concatenate(parts)
 
-    def run(self, settings: Settings, progress: Progress | None) -> bool:
-        """Iterate to convergence; returns whether it was reached."""
+    def run(self, settings: Settings, progress: Progress | None) -> None:
+        """Iterate to convergence."""
         before, is_last, change = None, False, np.inf
         settings = settings._replace(expand=self.free_scale)
         quick = settings._replace(max_iterations=QUICK_ITERATIONS)
-        n_iterations = self.ended.n_iterations
+        n_iterations = self.ended.ending.n_iterations
         state = EMState.of(self.ended.point, self.ended.belief)
         for self.n_rounds in range(1, MOST_ROUNDS + 1):
             old = self.problem.constraints
@@ -401,16 +402,18 @@ class _Rounds:
                 self.problem, state = recentred(self.problem, state, 1.1)
             near = is_last or change < NEAR
             self.ended = run_em(self.problem, state, settings if near else quick, progress)
-            n_iterations += self.ended.n_iterations
-            if not self.explained and not self.ended.converged:
+            n_iterations += self.ended.ending.n_iterations
+            if not self.explained and not self.ended.ending.converged:
                 image = self.ended.update.plain.params
                 self.ended = self.ended._replace(point=self.ended.point._replace(params=image))
-            if is_last:
+            if is_last or self.ended.ending.outcome is Outcome.INTERRUPTED:
                 break
-        self.ended = self.ended._replace(n_iterations=n_iterations)
+        ending = self.ended.ending._replace(n_iterations=n_iterations)
+        if not (is_last and ending.converged) and ending.outcome is not Outcome.INTERRUPTED:
+            ending = ending._replace(outcome=Outcome.OUT_OF_ROUNDS)
+        self.ended = self.ended._replace(ending=ending)
         if self.wide is not None:
             self.items = {name: self._regressed(name, True) for name in self.items}
-        return is_last and self.ended.converged
 
 
 def explain(
@@ -441,7 +444,7 @@ def explain(
         The fit.
     """
     rounds = _Rounds(problem, ended, features, group, share, free_scale)
-    converged = rounds.run(settings, progress)
+    rounds.run(settings, progress)
     description, no_items = dict(prior.description), np.zeros_like(prior.sparse)
     for name, regression in rounds.items.items():
         description[name] = f"regression on features, residual SD {regression.residual_sd:.3g}"
@@ -450,12 +453,6 @@ def explain(
             constraints=rounds.problem.constraints, sparse=no_items, aside=no_items,
             scaled=False, description=description,
         )  # fmt: skip
-    ended = rounds.ended
-    if not converged:
-        text = (
-            f"Not converged: the regression on features still changed after {MOST_ROUNDS} rounds."
-        )
-        ended = ended._replace(converged=False, message=text)
     moments, standard = (rounds.mean, rounds.sd), (0.0, 1.0)
     (mean, sd), (centre, unit) = (standard, moments) if free_scale else (moments, standard)
     n_parameters = 0
@@ -473,7 +470,7 @@ def explain(
         n_parameters += 0 if free_scale else 2
     return Explained(
         problem=rounds.problem,
-        ended=ended,
+        ended=rounds.ended,
         prior=prior,
         subject=None if features.subject is None else rounds.subject,
         items=rounds.items,

@@ -37,6 +37,7 @@ from irtcat.fitting.em.m_step import Constraints, at_bounds, log_prior, m_step, 
 from irtcat.fitting.em.rows import Rows
 from irtcat.fitting.em.setup import FitData, FitSetup, read_data, set_up
 from irtcat.fitting.em.start import Start, further_start
+from irtcat.fitting.outcome import Ending, until_small
 from irtcat.fitting.problem.uncategorised import share_at_edge
 from irtcat.fitting.result import Fit
 from irtcat.fitting.solvers import EM
@@ -81,10 +82,7 @@ class _Climbed(NamedTuple):
 
     params: Array
     log_likelihood: float
-    log_posterior: float
-    step: float
-    converged: bool
-    trace: FloatArray
+    ending: Ending
 
 
 def fixed_theta(responses: Responses, theta: Any) -> FloatArray:
@@ -207,30 +205,20 @@ def _climb(regression: _Regression, params: Array, specification: Specification[
     template, nodes, counts, totals, constraints, tied = regression
     everyone = jnp.ones(params.shape[0], params.dtype)
     regression = regression._replace(tied=())
-    trace: list[float] = []
-    likelihood = posterior = step = np.nan
-    for iteration in range(1, solver.max_iterations + 1):
+    likelihood = np.nan
+
+    def take() -> tuple[float, float]:
+        nonlocal params, likelihood
         moved = _m_step(
             template, params, counts, totals, constraints, everyone,
             tied=tied, n_steps=jnp.int32(STEPS), nodes=nodes,
         )  # fmt: skip
-        params, step = moved.params, float(moved.step)
+        params = moved.params
         likelihood, posterior = map(float, _values(regression, params))
-        trace.append(posterior)
-        if not np.isfinite([posterior, step]).all():
-            raise FloatingPointError(f"The log-posterior became {posterior}.")
-        if specification.progress is not None:
-            specification.progress(iteration, posterior, step)
-        if step <= tolerance:
-            break
-    return _Climbed(
-        params=params,
-        log_likelihood=likelihood,
-        log_posterior=posterior,
-        step=step,
-        converged=step <= tolerance,
-        trace=np.array(trace),
-    )
+        return posterior, float(moved.step)
+
+    ending = until_small(take, tolerance, solver.max_iterations, specification.progress)
+    return _Climbed(params, likelihood, ending)
 
 
 def _first_guess(
@@ -337,12 +325,6 @@ def _covariance(regression: _Regression, params: Array, which: str) -> FloatArra
 
 def _result(data: FitData, setup: FitSetup, bank: ItemBank, ended: _Climbed) -> Fit:
     """The `Fit`, with the bank's provenance."""
-    message = f"Converged: the last step was {ended.step:.1e} standard errors."
-    if not ended.converged:
-        message = (
-            f"Not converged: the step was still {ended.step:.1e} standard errors after "
-            f"{len(ended.trace)} iterations. Raise max_iterations."
-        )
     return fit_of(
         data.responses,
         data.cls,
@@ -351,12 +333,9 @@ def _result(data: FitData, setup: FitSetup, bank: ItemBank, ended: _Climbed) -> 
         method="fixed theta",
         n_subjects=int(data.rows.weights.sum()),
         log_likelihood=ended.log_likelihood,
-        log_posterior=ended.log_posterior,
-        converged=ended.converged,
-        n_iterations=len(ended.trace),
+        log_posterior=float(ended.ending.trace[-1]),
         n_parameters=n_parameters(setup.prior, setup.tied),
-        message=message,
         standard_errors="none" if bank.covariance is None else "given abilities",
         precision=data.precision,
-        trace=ended.trace,
+        ending=ended.ending,
     )

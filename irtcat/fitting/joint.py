@@ -22,6 +22,7 @@ from irtcat._common.precision import choose_precision, precision
 from irtcat.fitting.em.priors import SMALLEST_POSITIVE_SLOPE, check_priors
 from irtcat.fitting.em.start import further_start, starting_point
 from irtcat.fitting.evaluation import Calibrated, finish, used_rows
+from irtcat.fitting.outcome import Ending, until_small
 from irtcat.fitting.result import Fit
 from irtcat.fitting.solvers import Joint
 from irtcat.fitting.specification import Specification
@@ -228,39 +229,22 @@ def _bound_curvature(
     return 0.25 * jax.lax.scan(add, jnp.zeros_like(terms.curvature), blocks)[0]
 
 
-class _Ended(NamedTuple):
-    """Result of the cycles."""
-
-    point: JointPoint
-    converged: bool
-    n_iterations: int
-    message: str
-    trace: np.ndarray
-
-
 def _run(
     point: JointPoint, x: Array, blocks: Array, penalty: Penalty, has_missing: bool, tied: bool,
     tolerance: float, specification: Specification[Joint],
-) -> _Ended:  # fmt: skip
+) -> tuple[JointPoint, Ending]:  # fmt: skip
     """Run cycles until the longest step is within the tolerance."""
-    trace: list[float] = []
-    for iteration in range(1, specification.solver.max_iterations + 1):
+
+    def take() -> tuple[float, float]:
+        nonlocal point
         point, value, step = joint_step(
             point, x, blocks, penalty, has_missing=has_missing, tied=tied
         )
-        trace.append(float(value))
-        if not np.isfinite([trace[-1], float(step)]).all():
-            raise FloatingPointError(f"The joint objective became {trace[-1]}.")
-        if specification.progress is not None:
-            specification.progress(iteration, trace[-1], float(step))
-        if float(step) <= tolerance:
-            message = f"Converged: the last step was {float(step):.1e} standard errors."
-            return _Ended(point, True, iteration, message, np.array(trace))
-    message = (
-        f"Not converged: the step was still {float(step):.1e} standard errors after "
-        f"{specification.solver.max_iterations} iterations. Raise max_iterations."
-    )
-    return _Ended(point, False, specification.solver.max_iterations, message, np.array(trace))
+        return float(value), float(step)
+
+    most = specification.solver.max_iterations
+    ending = until_small(take, tolerance, most, specification.progress)
+    return point, ending
 
 
 def _penalty(
@@ -361,14 +345,16 @@ def fit_joint(
             if specification.solver.tolerance is None
             else specification.solver.tolerance
         )
-        ended = _run(point, data, blocks, penalty, has_missing, tied, tolerance, specification)
+        point, ending = _run(
+            point, data, blocks, penalty, has_missing, tied, tolerance, specification
+        )
         theta_information, information = _information(
-            ended.point, data, blocks, penalty, has_missing=has_missing
+            point, data, blocks, penalty, has_missing=has_missing
         )
     calibrated = _standardised(
-        ended.point, np.asarray(theta_information, float), np.asarray(information, float), tied
+        point, np.asarray(theta_information, float), np.asarray(information, float), tied
     )
-    params = ended.point.params
+    params = point.params
     return finish(
         responses,
         x,
@@ -383,11 +369,8 @@ def fit_joint(
         at_bound=np.asarray((params <= penalty.lower) | (params >= penalty.upper)),
         method="joint",
         standard_errors="given abilities",
-        log_posterior=float(ended.trace[-1]),
-        converged=ended.converged,
-        n_iterations=ended.n_iterations,
-        message=ended.message,
-        trace=ended.trace,
+        log_posterior=float(ending.trace[-1]),
+        ending=ending,
     )
 
 

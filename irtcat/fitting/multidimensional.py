@@ -453,7 +453,6 @@ def _fitted(
     responses, rows, grouping, design = data.responses, data.rows, data.grouping, work.design
     prior, ended, populations = setup.prior, reached.ended, reached.populations
     items = None if covariance.blocks is None else work.widen_covariance(covariance.blocks)
-    assert ended.at_bound is not None
     at_bound = work.widen(ended.at_bound.astype(float)) > 0
     slopes = list(field_columns(setup.template, ["slope"]))
     if design.exploratory:  # the axes have been rotated since
@@ -499,13 +498,10 @@ def _fitted(
         n_subjects=int(rows.weights.sum()),
         log_likelihood=log_likelihood,
         log_posterior=log_likelihood + float(ended.update.log_prior),
-        converged=ended.converged,
-        n_iterations=ended.n_iterations,
         n_parameters=n_parameters(informed, setup.tied) + reached.n_latent,
-        message=ended.message,
         standard_errors=covariance.how,
         precision=data.precision,
-        trace=ended.trace,
+        ending=ended.ending,
         details=details,
         groups=groups,
         grouping=grouping,

@@ -21,6 +21,7 @@ from irtcat.fitting.em.multidimensional_iteration import (
 from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.em.rows import Rows
 from irtcat.fitting.em.shared_parameters import shared_cells
+from irtcat.fitting.outcome import Outcome
 from irtcat.fitting.problem.loading_pattern import LatentDesign
 from irtcat.fitting.solvers import EM
 from irtcat.fitting.specification import Specification
@@ -364,7 +365,7 @@ def iterate(
                 settings={**stated, "tied": list(step_rule.tied), **position, **named}
             )
         ended = run_em(problem, state, left, specification.progress, checkpoint, run_multi_e_step)
-        used += ended.n_iterations
+        used += ended.ending.n_iterations
         if checkpoint is not None:
             checkpoint.saved = None  # the next turn starts from its own state
         now = work.widen(np.asarray(ended.point.params, float))
@@ -376,10 +377,9 @@ def iterate(
             good = work.is_reduced  # the iterated items have no other quadrature
         else:
             good = n_nodes(work.rule(finer)) <= n_nodes(rule)
-        if good or turn + 1 == REFINEMENTS or used >= specification.solver.max_iterations:
+        is_last = turn + 1 == REFINEMENTS or ended.ending.outcome is Outcome.INTERRUPTED
+        if good or is_last or used >= specification.solver.max_iterations:
             break
         chosen = finer
         state = EMState.of(ended.point, ended.belief)
-    last = f"after {ended.n_iterations} iterations"
-    message = ended.message.replace(last, f"after {used} iterations")
-    return problem, ended._replace(n_iterations=used, message=message)
+    return problem, ended._replace(ending=ended.ending._replace(n_iterations=used))

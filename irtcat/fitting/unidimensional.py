@@ -52,6 +52,7 @@ from irtcat.fitting.explanatory import (
     with_uncertain_means,
 )
 from irtcat.fitting.features.columns import FeatureRegression, with_centred_levels
+from irtcat.fitting.outcome import Ending, Outcome
 from irtcat.fitting.problem.groups import group_table, populations_by_group
 from irtcat.fitting.problem.uncategorised import share_at_edge
 from irtcat.fitting.result import Fit
@@ -74,16 +75,6 @@ from irtcat.responses import Responses
 
 POPULATION_ROUNDS, CLOSE = 30, 1e-4
 ABOVE = 1e-6
-IMPOSSIBLE = (
-    "Not converged: the log-likelihood is above 0, which is impossible for categories: "
-    "a population or an item has moved beyond the quadrature grid. Keep the weak "
-    "priors, or leave out items that a group answered alike."
-)
-NOT_INTEGRATED = (
-    "Not converged: the population of group {!r} is narrower than the spacing of the quadrature "
-    "nodes, so that the log-likelihood is not right. Keep the weak priors, "
-    "or leave out items that a group answered alike."
-)
 NARROWEST, FARTHEST = 0.05, 5.0
 """Smallest SD and largest mean of a population; beyond these almost all subjects answered alike."""
 
@@ -400,17 +391,16 @@ def _with_population(reached: _Reached, fixes_scale: bool) -> _Reached:
     return reached._replace(problem=problem, ended=ended, latent=latent)
 
 
-def _outcome(data: FitData, reached: _Reached, log_likelihood: float) -> Ended:
+def _ending(data: FitData, reached: _Reached, log_likelihood: float) -> Ending:
     """The end of the iterations, not converged where the likelihood is not integrated."""
-    problem, ended = reached.problem, reached.ended
-    narrow = _too_narrow(problem, ended)
-    if data.grouping is not None and len(narrow):
-        text = NOT_INTEGRATED.format(data.grouping.labels[narrow[0]])
-        ended = ended._replace(converged=False, message=text)
     most = ABOVE * data.rows.weights.sum()
-    if log_likelihood > most and not isinstance(problem.template, Beta):
-        ended = ended._replace(converged=False, message=IMPOSSIBLE)
-    return ended
+    if log_likelihood > most and not data.cls.is_density:
+        return reached.ended.ending._replace(outcome=Outcome.OFF_THE_GRID)
+    narrow = _too_narrow(reached.problem, reached.ended)
+    if data.grouping is not None and len(narrow):
+        label = data.grouping.labels[narrow[0]]
+        return reached.ended.ending._replace(outcome=Outcome.TOO_NARROW, group=label)
+    return reached.ended.ending
 
 
 def fit_em(
@@ -462,8 +452,9 @@ def _fitted(
     params = np.asarray(ended.point.params, float)
     if sign < 0:
         params, covariance = reflected(params, slopes, covariance)
-    at_bound = np.zeros(params.shape, bool) if ended.at_bound is None else ended.at_bound
-    states = item_states(reached.prior, start, params, covariance.blocks, names, slopes, at_bound)
+    states = item_states(
+        reached.prior, start, params, covariance.blocks, names, slopes, ended.at_bound
+    )
     if isinstance(blank, Beta):
         states["at_edge"] = share_at_edge(rows.x, blank.edge)
     statistics = item_statistics(data.responses, data.categories, start, states)
@@ -485,7 +476,6 @@ def _fitted(
         factor = float(params[:, slopes].mean()) if cls in STANDARD_FORM else 1.0
         regressions = _regressions(explained, data.specification, sign, factor)
     log_likelihood = float(rows.weights @ np.asarray(ended.belief.log_z, float))
-    ended = _outcome(data, reached, log_likelihood)
     count = n_parameters(reached.prior, problem.tied) + problem.n_latent
     return fit_of(
         data.responses,
@@ -496,17 +486,14 @@ def _fitted(
         n_subjects=int(rows.weights.sum()),
         log_likelihood=log_likelihood,
         log_posterior=log_likelihood + float(ended.update.log_prior),
-        converged=ended.converged,
-        n_iterations=ended.n_iterations,
         n_parameters=count + (0 if explained is None else explained.n_parameters),
-        message=ended.message,
         standard_errors=covariance.how,
         precision=data.precision,
-        trace=ended.trace,
+        ending=_ending(data, reached, log_likelihood),
         latent_mean=reached.best.mean,
         latent_sd=reached.best.sd,
         groups=table,
         grouping=grouping,
-        notes=tuple(filter(None, [begun.note, "" if explained is None else explained.note])),
+        notes=(begun.note, ended.note, "" if explained is None else explained.note),
         **regressions,
     )

@@ -149,7 +149,7 @@ def highest_start(starts: Sequence[tuple[EMProblem, EMState]], settings: Setting
         return ChosenStart(*starts[0])
     short = settings._replace(max_iterations=min(COMPARED_AFTER, settings.max_iterations))
     ends = [run_em(problem, state, short, None) for problem, state in starts]
-    heights = np.array([end.trace[-1] for end in ends])
+    heights = np.array([end.ending.trace[-1] for end in ends])
     best = int(heights.argmax())
     gain = heights[best] - heights[0]
     if gain <= MIN_GAIN:

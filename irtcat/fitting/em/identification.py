@@ -21,6 +21,7 @@ from irtcat.fitting.em.m_step import Constraints
 from irtcat.fitting.em.priors import scale_columns, ties_fix_the_scale
 from irtcat.fitting.em.shared_parameters import averaged
 from irtcat.fitting.em.start import Start
+from irtcat.fitting.outcome import Outcome
 from irtcat.fitting.problem.user_priors import FAMILIES
 from irtcat.fitting.specification import Progress
 from irtcat.latent import LIMIT, ScaleTransform
@@ -270,11 +271,12 @@ def run_covered(
     ended = run_em(problem, state, settings, progress, checkpoint)
     problem, ended = on_reference_scale(problem, ended)
     for _ in range(MAX_PLACEMENTS):
-        if is_covered(problem, ended.point):
+        if is_covered(problem, ended.point) or ended.ending.outcome is Outcome.INTERRUPTED:
             break
         problem, state = recentred(problem, EMState.of(ended.point, ended.belief), 1.1)
         continued = run_em(problem, state, settings._replace(expand=False), progress, None)
-        ended = continued._replace(n_iterations=ended.n_iterations + continued.n_iterations)
+        used = ended.ending.n_iterations + continued.ending.n_iterations
+        ended = continued._replace(ending=continued.ending._replace(n_iterations=used))
     return problem, ended
 
 

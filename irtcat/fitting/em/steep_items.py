@@ -64,4 +64,4 @@ def steep_likelihood(problem: EMProblem, ended: Ended, population: FloatArray) -
         f"Slopes of up to {steepest_slope(model):.3g} are too steep for the grid of the "
         f"estimates: on a finer grid the log-likelihood is {exact:.3f}, not {rough:.3f}."
     )
-    return ended._replace(message=f"{ended.message} {note}")
+    return ended._replace(note=note)

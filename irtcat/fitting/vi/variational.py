@@ -331,8 +331,5 @@ def fit_vi(responses: Responses, cls: type[ItemModel], specification: Specificat
             "learned_priors": hyper,
         },
         log_posterior=ended.elbo,
-        converged=ended.converged,
-        n_iterations=ended.n_steps,
-        message=ended.message,
-        trace=ended.trace,
+        ending=ended.ending,
     )
