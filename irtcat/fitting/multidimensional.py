@@ -13,12 +13,11 @@ from irtcat._common.checks import argument_error, check_count
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import ItemBank, Population
-from irtcat.fitting.assembly import fit_of, item_states, item_statistics, n_parameters
+from irtcat.fitting.assembly import Estimates, fit_of
 from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.curvature import Multidimensional, covariance_of
 from irtcat.fitting.em.density import density_table
 from irtcat.fitting.em.driver import Ended
-from irtcat.fitting.em.identification import with_anchors
 from irtcat.fitting.em.iteration import EMPoint, EMState
 from irtcat.fitting.em.multidimensional_iteration import MultiProblem, run_multi_e_step, sums_at
 from irtcat.fitting.em.priors import PriorTable
@@ -46,9 +45,7 @@ from irtcat.latent import (
     row_chunks,
 )
 from irtcat.models import (
-    GeneralisedRatingScale,
     ItemModel,
-    column_names,
     field_columns,
     fitted_form,
     pack,
@@ -450,16 +447,13 @@ def _fitted(
     covariance: Covariance,
 ) -> Fit:
     """The `Fit`."""
-    responses, rows, grouping, design = data.responses, data.rows, data.grouping, work.design
+    rows, grouping, design = data.rows, data.grouping, work.design
     prior, ended, populations = setup.prior, reached.ended, reached.populations
-    items = None if covariance.blocks is None else work.widen_covariance(covariance.blocks)
+    blocks = None if covariance.blocks is None else work.widen_covariance(covariance.blocks)
     at_bound = work.widen(ended.at_bound.astype(float)) > 0
     slopes = list(field_columns(setup.template, ["slope"]))
     if design.exploratory:  # the axes have been rotated since
         at_bound[:, slopes] = at_bound[:, slopes].any(axis=1, keepdims=True)
-    states = _item_states(prior, setup.start, reached.params, items, free, setup.template, at_bound)
-    statistics = item_statistics(responses, data.categories, setup.start, states)
-    model, items = _published_model(data.blank(design.dims), reached.params, items)
     n = np.array([rows.weights.sum()])
     groups = None
     if grouping is not None:
@@ -467,18 +461,6 @@ def _fitted(
     errors = _population_errors(work.population, ended.point, covariance)
     if grouping is not None and populations is not None:
         groups = _group_table(grouping, n, populations, errors)
-    bank = ItemBank(
-        model=model,
-        item_ids=np.asarray(responses.item_ids, dtype=str),
-        covariance=items,
-        items=responses.items,
-        statistics=statistics,
-        populations=_bank_populations(reached, design, grouping, n),
-        structure=design.structure,
-        factors=tuple(design.factors),
-    )
-    if setup.anchors is not None:
-        bank = with_anchors(bank, setup.anchors)
     log_likelihood = float(rows.weights @ np.asarray(ended.belief.log_z, float))
     density = data.specification.density
     details = {
@@ -488,20 +470,34 @@ def _fitted(
         **({"density": density} if density is not None else {}),
         "se_correlations": None if errors is None else errors["correlation"][0].tolist(),
     }
-    informed = prior._replace(constraints=prior.constraints._replace(free=jax.device_put(free)))
-    return fit_of(
-        responses,
-        data.cls,
-        bank,
-        prior,
-        method="em",
-        n_subjects=int(rows.weights.sum()),
+    estimates = Estimates(
+        blank=data.blank(design.dims),
+        categories=data.categories,
+        params=reached.params,
+        covariance=Covariance(blocks=blocks),
+        start=setup.start,
+        prior=prior._replace(constraints=prior.constraints._replace(free=jax.device_put(free))),
+        tied=setup.tied,
+        at_bound=at_bound,
+        ending=ended.ending,
         log_likelihood=log_likelihood,
         log_posterior=log_likelihood + float(ended.update.log_prior),
-        n_parameters=n_parameters(informed, setup.tied) + reached.n_latent,
-        standard_errors=covariance.how,
+        n_subjects=int(rows.weights.sum()),
+        n_further=reached.n_latent,
+    )
+    return fit_of(
+        data.responses,
+        data.cls,
+        estimates,
+        method="em",
         precision=data.precision,
-        ending=ended.ending,
+        standard_errors=covariance.how,
+        bank={
+            "populations": _bank_populations(reached, design, grouping, n),
+            "structure": design.structure,
+            "factors": tuple(design.factors),
+        },
+        anchors=setup.anchors,
         details=details,
         groups=groups,
         grouping=grouping,
@@ -544,28 +540,6 @@ def _first_population(design: PopulationDesign, anchors: ItemBank | None) -> Any
     first = eye if anchors is None else anchors.population.covariance
     covariance = np.tile(first, (design.n_groups, 1, 1))
     return population_vector(np.zeros((design.n_groups, design.dims)), covariance, design)
-
-
-def _published_model(
-    blank: ItemModel, params: FloatArray, covariance: FloatArray | None
-) -> tuple[ItemModel, FloatArray | None]:
-    """The items of the bank: rating scale items become generalised partial credit items."""
-    if not isinstance(blank, GeneralisedRatingScale):
-        return unpack(blank, params), covariance
-
-    def one(vector: Any, item: Any) -> Any:
-        new = unpack(item, vector).as_gpcm()
-        return pack(jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], new))[0]
-
-    with precision("float64"):
-        model = jax.tree.map(np.asarray, unpack(blank, params).as_gpcm())
-        slopes = np.asarray(jax.vmap(jax.jacfwd(one))(jnp.asarray(params), blank))
-    if covariance is None:
-        return model, None
-    known = np.isnan(np.diagonal(covariance, axis1=1, axis2=2))
-    out = slopes @ np.nan_to_num(covariance) @ slopes.transpose(0, 2, 1)
-    depends = np.einsum("jqp,jp->jq", slopes != 0, ~known) > 0
-    return model, np.where(depends[:, :, None] & depends[:, None, :], out, np.nan)
 
 
 def _population_errors(
@@ -615,24 +589,3 @@ def _group_table(
                 column = f"{prefix}correlation_{j + 1}_{i + 1}"
                 columns[column] = tables["correlation"][:, i, j]
     return pd.DataFrame(columns, index=pd.Index(list(grouping.labels), name="group"))
-
-
-def _item_states(
-    prior: PriorTable,
-    start: Start,
-    params: FloatArray,
-    covariance: FloatArray | None,
-    free: np.ndarray,
-    template: ItemModel,
-    at_bound: np.ndarray,
-) -> dict[str, Any]:
-    """The states of the items; held parameters are not missing a standard error."""
-    if covariance is not None:
-        covariance = covariance.copy()
-        held = ~free
-        diagonal = np.einsum("jpp->jp", covariance)
-        diagonal[held] = 1.0
-    return item_states(
-        prior, start, params, covariance, column_names(template),
-        field_columns(template, ["slope"]), at_bound,
-    )  # fmt: skip

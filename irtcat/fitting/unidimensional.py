@@ -1,7 +1,6 @@
 """Marginal maximum likelihood by EM, from responses to a `Fit`."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -11,14 +10,7 @@ import numpy as np
 from irtcat._common.checks import argument_error
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray, IntArray
-from irtcat.fitting.assembly import (
-    Latent,
-    bank_of,
-    fit_of,
-    item_states,
-    item_statistics,
-    n_parameters,
-)
+from irtcat.fitting.assembly import Estimates, Latent, fit_of
 from irtcat.fitting.em.checkpoint import Checkpoint, Identity, digest
 from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.curvature import OneAbility, covariance_of
@@ -34,7 +26,6 @@ from irtcat.fitting.em.identification import (
     reflected,
     run_covered,
     start_on_scale,
-    with_anchors,
     with_ties,
 )
 from irtcat.fitting.em.iteration import EMProblem, EMState, run_e_step
@@ -54,7 +45,6 @@ from irtcat.fitting.explanatory import (
 from irtcat.fitting.features.columns import FeatureRegression, with_centred_levels
 from irtcat.fitting.outcome import Ending, Outcome
 from irtcat.fitting.problem.groups import group_table, populations_by_group
-from irtcat.fitting.problem.uncategorised import share_at_edge
 from irtcat.fitting.result import Fit
 from irtcat.fitting.solvers import EM
 from irtcat.fitting.specification import Specification
@@ -63,10 +53,8 @@ from irtcat.latent import LIMIT, LayoutPlan
 from irtcat.latent.line import N_NODES
 from irtcat.models import (
     STANDARD_FORM,
-    Beta,
     Binomial,
     ItemModel,
-    column_names,
     field_columns,
     pack,
     unpack,
@@ -445,51 +433,49 @@ def _fitted(
     sign: int,
 ) -> Fit:
     """The `Fit`, on the bank's scale: reversed where ``sign`` is -1."""
-    cls, rows, grouping, start = data.cls, data.rows, data.grouping, begun.start
+    cls, rows, grouping = data.cls, data.rows, data.grouping
     problem, ended, explained = reached.problem, reached.ended, reached.explained
-    blank, names = data.blank(dims=1), column_names(setup.template)
     slopes = field_columns(setup.template, ["slope"])
     params = np.asarray(ended.point.params, float)
     if sign < 0:
         params, covariance = reflected(params, slopes, covariance)
-    states = item_states(
-        reached.prior, start, params, covariance.blocks, names, slopes, ended.at_bound
-    )
-    if isinstance(blank, Beta):
-        states["at_edge"] = share_at_edge(rows.x, blank.edge)
-    statistics = item_statistics(data.responses, data.categories, start, states)
-    latent = reached.latent._replace(mean=sign * reached.latent.mean)
-    bank = bank_of(
-        data.responses, cls, blank, params, covariance.blocks, covariance.full, latent, statistics
-    )
-    table = None
+    table, bank = None, {}
     if grouping is not None:
         common = slopes[0] if cls in STANDARD_FORM else None
         values, errors = populations(ended.point, sign, covariance, common)
         n = np.bincount(rows.group, rows.weights, len(grouping.labels)).astype(float)
         table = group_table(grouping, n, values, errors)
-        bank = replace(bank, populations=populations_by_group(grouping, n, *values))
-    if setup.anchors is not None:
-        bank = with_anchors(bank, setup.anchors)
+        bank["populations"] = populations_by_group(grouping, n, *values)
     regressions: dict[str, Any] = {}
     if explained is not None:
         factor = float(params[:, slopes].mean()) if cls in STANDARD_FORM else 1.0
         regressions = _regressions(explained, data.specification, sign, factor)
     log_likelihood = float(rows.weights @ np.asarray(ended.belief.log_z, float))
-    count = n_parameters(reached.prior, problem.tied) + problem.n_latent
+    estimates = Estimates(
+        blank=data.blank(dims=1),
+        categories=data.categories,
+        params=params,
+        covariance=covariance,
+        start=begun.start,
+        prior=reached.prior,
+        tied=problem.tied,
+        at_bound=ended.at_bound,
+        ending=_ending(data, reached, log_likelihood),
+        log_likelihood=log_likelihood,
+        log_posterior=log_likelihood + float(ended.update.log_prior),
+        n_subjects=int(rows.weights.sum()),
+        n_further=problem.n_latent + (0 if explained is None else explained.n_parameters),
+    )
     return fit_of(
         data.responses,
         cls,
-        bank,
-        reached.prior,
+        estimates,
         method="em",
-        n_subjects=int(rows.weights.sum()),
-        log_likelihood=log_likelihood,
-        log_posterior=log_likelihood + float(ended.update.log_prior),
-        n_parameters=count + (0 if explained is None else explained.n_parameters),
-        standard_errors=covariance.how,
         precision=data.precision,
-        ending=_ending(data, reached, log_likelihood),
+        standard_errors=covariance.how,
+        latent=reached.latent._replace(mean=sign * reached.latent.mean),
+        bank=bank,
+        anchors=setup.anchors,
         latent_mean=reached.best.mean,
         latent_sd=reached.best.sd,
         groups=table,
