@@ -176,7 +176,7 @@ class _Rounds:
             stated=True,
             scaled=False,
         )
-        population = jnp.zeros((2, n), dtype)
+        population = jnp.zeros((n, 2), dtype)
         self.ended = ended._replace(point=EMPoint(ended.point.params, population))
         self.subject: Regression | None = None
         self.items: dict[str, Regression] = {}
@@ -301,9 +301,9 @@ class _Rounds:
         variance = sd**2
         population = np.asarray(self.ended.point.population, float)
         group, weights = self.group, np.asarray(problem.weights, float)
-        prior = np.exp(-2 * population[1][group])
+        prior = np.exp(-2 * population[group, 1])
         precision = np.maximum(1 / variance - prior, LEAST_PRECISION)
-        weighted = theta / variance - population[0][group] * prior
+        weighted = theta / variance - population[group, 0] * prior
         # Subjects with equal features share a row; a row of weight w stands for w subjects.
         rows = np.repeat(np.arange(len(group)), np.round(weights).astype(int))
         data = NormalData(precision[rows], weighted[rows])
@@ -326,7 +326,7 @@ class _Rounds:
             mean, log_sd = (mean - self.mean) / self.sd, log_sd - np.log(self.sd)
         least = np.log(LEAST_SHARE * np.hypot(np.exp(log_sd[0]), np.sqrt(share @ mean**2)))
         self.is_held, log_sd = bool(log_sd[0] < least), np.maximum(log_sd, least)
-        new = jnp.asarray(np.stack([mean, log_sd]), problem.dtype)
+        new = jnp.asarray(np.stack([mean, log_sd], axis=1), problem.dtype)
         self.ended = self.ended._replace(point=EMPoint(params, new))
 
     def _rescaled(self, params: Any) -> Any:
@@ -358,7 +358,7 @@ class _Rounds:
         """Prior means in SDs: what must no longer change."""
         parts: list[FloatArray] = []
         if self.features.subject is not None:
-            mean, log_sd = np.asarray(self.ended.point.population, float)
+            mean, log_sd = np.asarray(self.ended.point.population, float).T
             parts += [(mean * np.exp(-log_sd))[self.weights > 0], log_sd[:1]]
         elif not self.free_scale:
             parts += [np.array([self.mean, np.log(self.sd)])]

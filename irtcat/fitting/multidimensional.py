@@ -39,7 +39,7 @@ from irtcat.latent import (
     adaptive_quadrature,
     density_of,
     n_nodes,
-    population_vector,
+    population_numbers,
     populations_of,
     posterior_modes,
     row_chunks,
@@ -180,9 +180,9 @@ def _at_identified(
     mean, covariance = (
         np.asarray(part, dtype) for part in (populations.mean, populations.covariance)
     )
-    vector = population_vector(mean, covariance, work.population)
+    numbers = population_numbers(mean, covariance, work.population)
     everyone = problem._replace(item_weights=jax.device_put(np.ones_like(problem.item_weights)))
-    state = EMState.of(EMPoint(jnp.asarray(params, dtype), vector), ended.belief)
+    state = EMState.of(EMPoint(jnp.asarray(params, dtype), numbers), ended.belief)
     if problem.rule.is_adaptive:
         # The axes may have been rotated: place the nodes again.
         state = EMState(state.point, *_modes_by_group(work, problem, state.point))
@@ -204,7 +204,7 @@ def _at_standardised(
     everyone = problem._replace(
         rule=rule, item_weights=jax.device_put(np.ones_like(problem.item_weights))
     )
-    point = EMPoint(params, jnp.zeros(0, dtype))
+    point = EMPoint(params, jnp.zeros((1, 2), dtype))
     state = EMState.of(point, ended.belief)
     update, belief = run_multi_e_step(everyone, state, 0.0, 0, False)
     return everyone, ended._replace(point=point, update=update, belief=belief), curve
@@ -214,7 +214,7 @@ def _modes_by_group(
     work: Workspace, problem: MultiProblem, point: EMPoint
 ) -> tuple[FloatArray, FloatArray]:
     """Posterior modes and covariances of all rows, each on the z scale of its group."""
-    populations = populations_of(point.population, work.population)
+    populations = populations_of(point.population, work.design.dims)
     n_cells = work.rows.shape[1] * (work.design.dims + 2) ** 2
     n_cells *= problem.template.n_categories - 1
     means, covariances = [], []
@@ -365,7 +365,7 @@ def _normal(data: FitData, setup: FitSetup, work: Workspace, params: FloatArray)
     first = np.asarray(_first_population(work.population, specification.anchors), float)
     problem, ended = iterate(work, params, first, setup.prior, specification, free_scale)
     params = work.widen(np.asarray(ended.point.params, float))
-    populations = jax.tree.map(np.asarray, populations_of(ended.point.population, work.population))
+    populations = jax.tree.map(np.asarray, populations_of(ended.point.population, work.design.dims))
     params, populations, slopes_free = _identified(work, params, populations, free_scale)
     ended = _at_identified(work, problem, work.shrink(params), populations, ended)
     return _Reached(
@@ -535,11 +535,11 @@ def _group_moments(populations: Populations) -> tuple[list[Any], list[Any], list
 
 
 def _first_population(design: PopulationDesign, anchors: ItemBank | None) -> Any:
-    """The free numbers at the start: all groups as the anchors' population, or standard Normal."""
+    """The numbers at the start: all groups as the anchors' population, or standard Normal."""
     eye = np.eye(design.dims)
     first = eye if anchors is None else anchors.population.covariance
     covariance = np.tile(first, (design.n_groups, 1, 1))
-    return population_vector(np.zeros((design.n_groups, design.dims)), covariance, design)
+    return population_numbers(np.zeros((design.n_groups, design.dims)), covariance, design)
 
 
 def _population_errors(
@@ -549,22 +549,24 @@ def _population_errors(
     if covariance.latent is None:
         return None
 
-    def table(vector: Any) -> Any:
-        populations = populations_of(vector, design)
+    def table(numbers: Any) -> Any:
+        populations = populations_of(numbers, design.dims)
         sd = jnp.sqrt(jnp.diagonal(populations.covariance, axis1=1, axis2=2))
         correlation = populations.covariance / (sd[:, :, None] * sd[:, None, :])
         return {"mean": populations.mean, "sd": sd, "correlation": correlation}
 
     def error(slopes: Any) -> FloatArray:
-        flat = np.asarray(slopes, float).reshape(-1, design.size)
-        variance = np.einsum("ij,jk,ik->i", flat, np.asarray(covariance.latent), flat)
+        flat = np.asarray(slopes, float).reshape(-1, design.estimated.size)
+        flat = np.where(design.estimated.ravel(), flat, 0.0)
+        latent = np.nan_to_num(covariance.latent)
+        variance = np.einsum("ij,jk,ik->i", flat, latent, flat)
         known = np.abs(flat).max(axis=1) > 1e-9  # rounding of a constant
         errors = np.sqrt(np.where(known, np.maximum(variance, 0), np.nan))
-        return errors.reshape(slopes.shape[:-1])
+        return errors.reshape(slopes.shape[:-2])
 
     with precision("float64"):
-        by_vector = jax.jacfwd(table)(jnp.asarray(np.asarray(point.population, float)))
-    errors = {name: error(slopes) for name, slopes in by_vector.items()}
+        by_number = jax.jacfwd(table)(jnp.asarray(np.asarray(point.population, float)))
+    errors = {name: error(slopes) for name, slopes in by_number.items()}
     errors["correlation"] = np.nan_to_num(errors["correlation"])
     return errors
 

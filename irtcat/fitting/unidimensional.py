@@ -111,7 +111,7 @@ def _too_narrow(problem: EMProblem, ended: Ended) -> IntArray:
     """Numbers of the groups whose population is narrower than the spacing of the nodes."""
     unit = 1.0 if problem.transform is None else float(problem.transform.sd)
     spacing = unit * 2 * LIMIT / (N_NODES - 1)
-    return np.flatnonzero(np.exp(np.asarray(ended.point.population, float)[1]) < spacing)
+    return np.flatnonzero(np.exp(np.asarray(ended.point.population, float)[:, 1]) < spacing)
 
 
 def _sign(template: ItemModel, ended: Ended, score: FloatArray) -> int:
@@ -151,7 +151,7 @@ def _group_populations(problem: EMProblem, ended: Ended) -> tuple[EMProblem, End
     first = problem, ended
     n_groups = len(problem.held)
     for _ in range(POPULATION_ROUNDS):
-        mean, log_sd = np.asarray(ended.point.population, float)
+        mean, log_sd = np.asarray(ended.point.population, float).T
         steps = [
             _next_latent(Latent(m, s), *best_latent(problem, ended, group), np.exp(log_sd).max())
             for group, m, s in zip(range(n_groups), mean, np.exp(log_sd), strict=True)
@@ -159,7 +159,9 @@ def _group_populations(problem: EMProblem, ended: Ended) -> tuple[EMProblem, End
         found = np.array([new for new, _ in steps if new is not None])
         if len(found) < n_groups:
             return first
-        population = jnp.asarray(np.stack([found[:, 0], np.log(found[:, 1])]), problem.dtype)
+        population = jnp.asarray(
+            np.stack([found[:, 0], np.log(found[:, 1])], axis=1), problem.dtype
+        )
         point = ended.point._replace(population=population)
         state = EMState.of(point, ended.belief)
         if not is_covered(problem, point):
@@ -276,11 +278,11 @@ def _regressions(
     fields: dict[str, Any] = {}
     assert features is not None
     if features.subject is not None and explained.subject is not None:
-        scale, unit = sign * factor / explained.unit, np.exp(explained.population[1])
+        scale, unit = sign * factor / explained.unit, np.exp(explained.population[:, 1])
         regression = FeatureRegression(
             "ability", features.subject[0], explained.subject, scale, -scale * explained.centre
         )
-        mean = sign * factor * explained.population[0]
+        mean = sign * factor * explained.population[:, 0]
         fields["subject_regression"] = regression
         fields["subject_prior"] = np.stack([mean, factor * unit])[:, features.codes]
     if features.item is not None:
@@ -371,7 +373,7 @@ def _with_population(reached: _Reached, fixes_scale: bool) -> _Reached:
         latent, ended = _population(problem, ended)
     elif scaled_by_priors and not fixes_scale:
         problem, ended = _group_populations(problem, ended)
-    means, log_sds = np.asarray(ended.point.population, float)
+    means, log_sds = np.asarray(ended.point.population, float).T
     population = np.stack([means, np.exp(log_sds)])
     if problem.group is None:
         population = np.array([[latent.mean], [latent.sd]])

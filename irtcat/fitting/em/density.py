@@ -38,7 +38,8 @@ def density_map(density: Density, tolerance: float) -> Any:
     ) -> tuple[EMUpdate, EStep]:
         free = np.asarray(state.point.population, float)
         here = with_density(problem, density, free)
-        items = EMState(state.point._replace(population=jnp.zeros(0)), state.mean, state.covariance)
+        standard = jnp.zeros((1, 2), problem.weights.dtype)
+        items = state._replace(point=state.point._replace(population=standard))
         update, belief = run_multi_e_step(here, items, slack, n_steps, expand)
         mass = np.asarray(belief.mass, float)
         if not density.degree:

@@ -162,8 +162,8 @@ def _moved(problem: EMProblem, point: EMPoint, by: ScaleMap) -> tuple[EMProblem,
 def _rescaled(template: ItemModel, point: EMPoint, by: ScaleTransform) -> EMPoint:
     """Items and populations on the scale theta, from the scale z = mean + sd * theta."""
     params = pack(unpack(template, point.params).rescale(by.mean, by.sd))
-    mean, log_sd = point.population
-    return EMPoint(params, jnp.stack([(mean - by.mean) / by.sd, log_sd - jnp.log(by.sd)]))
+    mean, log_sd = point.population.T
+    return EMPoint(params, jnp.stack([(mean - by.mean) / by.sd, log_sd - jnp.log(by.sd)], 1))
 
 
 def _by_group(theta: FloatArray, weights: FloatArray, group: IntArray, n: int) -> FloatArray:
@@ -171,7 +171,7 @@ def _by_group(theta: FloatArray, weights: FloatArray, group: IntArray, n: int) -
     total = np.bincount(group, weights, n)
     mean = np.bincount(group, weights * theta, n) / total
     square = np.bincount(group, weights * theta**2, n) / total
-    return np.stack([mean, 0.5 * np.log(np.maximum(square - mean**2, 0.04))])
+    return np.stack([mean, 0.5 * np.log(np.maximum(square - mean**2, 0.04))], axis=1)
 
 
 def _as_transform(mean: Any, sd: Any, dtype: np.dtype) -> ScaleTransform:
@@ -182,7 +182,7 @@ def _as_transform(mean: Any, sd: Any, dtype: np.dtype) -> ScaleTransform:
 
 def recentred(problem: EMProblem, state: EMState, margin: float) -> tuple[EMProblem, EMState]:
     """Make the grid reach six SDs (times a margin) on either side of every population."""
-    mean, log_sd = np.asarray(state.point.population, float)
+    mean, log_sd = np.asarray(state.point.population, float).T
     reach = GRID_SDS * margin * np.maximum(np.exp(log_sd), NARROWEST)
     low, high = (mean - reach).min(), (mean + reach).max()
     centre, sd = (low + high) / 2, (high - low) / (2 * LIMIT)
@@ -214,7 +214,7 @@ def is_covered(problem: EMProblem, point: EMPoint) -> bool:
     if problem.group is None:
         return True
     at, unit = (0.0, 1.0) if problem.transform is None else map(float, problem.transform)
-    mean, log_sd = np.asarray(point.population, float)
+    mean, log_sd = np.asarray(point.population, float).T
     ends = np.abs(np.stack([mean, mean]) + np.outer([-5, 5], np.exp(log_sd)) - at)
     return bool((ends <= LIMIT * unit).all())
 
@@ -290,10 +290,10 @@ def on_reference_scale(problem: EMProblem, ended: Ended) -> tuple[EMProblem, End
 
 def _with_standard_reference(problem: EMProblem, point: EMPoint) -> tuple[EMProblem, EMPoint]:
     """The scale on which the first group has N(0, 1) by definition, without rounding."""
-    mean, log_sd = map(float, np.asarray(point.population)[:, 0])
+    mean, log_sd = map(float, np.asarray(point.population)[0])
     problem, point = _moved(problem, point, ScaleMap(mean, float(np.exp(log_sd))))
     held = np.arange(len(problem.held)) == 0
-    population = jnp.where(held, 0.0, point.population)
+    population = jnp.where(held[:, None], 0.0, point.population)
     return problem._replace(held=jax.device_put(held)), point._replace(population=population)
 
 
@@ -309,7 +309,7 @@ def best_latent(problem: EMProblem, ended: Ended, group: int = 0) -> tuple[float
     square_variance = np.asarray(ended.belief.square_variance, float)
     if problem.group is not None:
         at, unit = (0.0, 1.0) if problem.transform is None else map(float, problem.transform)
-        centre, log_sd = np.asarray(ended.point.population, float)[:, group]
+        centre, log_sd = np.asarray(ended.point.population, float)[group]
         mean = (at + unit * mean - centre) * np.exp(-log_sd)
         sd = unit * sd * np.exp(-log_sd)
         square_variance = 4 * mean**2 * sd**2 + 2 * sd**4  # if the posteriors were Normal
@@ -336,7 +336,7 @@ def reflected(
         full = full * np.outer(signs, signs)
     if latent is not None:
         n_groups = (len(latent) - len(sign)) // 2
-        signs = np.concatenate([sign, -np.ones(n_groups), np.ones(n_groups)])
+        signs = np.concatenate([sign, np.tile([-1.0, 1.0], n_groups)])
         latent = latent * np.outer(signs, signs)
     return params * sign, covariance._replace(blocks=blocks, full=full, latent=latent)
 
@@ -355,20 +355,20 @@ def populations(
     Returns:
         Both two x groups; a standard error is NaN where the value is not estimated.
     """
-    mean, log_sd = np.asarray(point.population, float)
+    mean, log_sd = np.asarray(point.population, float).T
     factor = 1.0 if common is None else float(point.params[0, common])
-    values = np.stack([sign * mean, np.exp(log_sd)]) * factor
+    values = np.stack([sign * mean, np.exp(log_sd)], axis=1) * factor
     n_groups, size = len(mean), point.params.shape[1]
     if covariance.latent is None:
-        return values, np.full_like(values, np.nan)
+        return values.T, np.full_like(values.T, np.nan)
     slopes = np.zeros((2 * n_groups, size + 2 * n_groups))
-    slopes[:, size:] = np.diag(np.concatenate([np.full(n_groups, factor), values[1]]))
+    slopes[:, size:] = np.diag(np.column_stack([np.full(n_groups, factor), values[:, 1]]).ravel())
     if common is not None:
         slopes[:, common] = values.ravel() / factor
     estimated = np.isfinite(np.diagonal(covariance.latent))
     variance = np.einsum("ij,jk,ik->i", slopes, np.nan_to_num(covariance.latent), slopes)
     has_error = ((slopes != 0) & estimated).any(axis=1) & (variance > 0)
-    return values, np.sqrt(np.where(has_error, variance, np.nan)).reshape(values.shape)
+    return values.T, np.sqrt(np.where(has_error, variance, np.nan)).reshape(values.shape).T
 
 
 def with_anchors(bank: ItemBank, anchors: Anchors) -> ItemBank:

@@ -28,9 +28,9 @@ from irtcat.latent import (
     RowBlock,
     ScaleTransform,
     e_step,
-    line_populations,
     line_posteriors,
     on_grid_scale,
+    populations_of,
     transformed_nodes,
 )
 from irtcat.models import ItemModel, pack, unpack
@@ -41,8 +41,8 @@ class EMPoint(NamedTuple):
 
     Attributes:
         params: unconstrained item parameters, items x params.
-        population: mean and log SD of ability in each group of subjects, two x groups; all 0 where
-            there is one group, which defines the scale.
+        population: numbers of the population of each group of subjects (see
+            `irtcat.latent.population`); all 0 where there is one group, which defines the scale.
     """
 
     params: Array
@@ -106,7 +106,7 @@ class EMProblem(NamedTuple):
     def start(self, params: FloatArray | Array) -> EMPoint:
         """The point with these item parameters and standard populations."""
         values: Any = np.asarray(params, self.dtype)
-        populations: Any = np.zeros((2, len(self.held)), self.dtype)
+        populations: Any = np.zeros((len(self.held), 2), self.dtype)
         return EMPoint(values, populations)
 
 
@@ -226,9 +226,9 @@ def _latent_under_priors(
     model = unpack(template, params)
 
     def objective(v: Array) -> Array:
-        centre = v[0] + jnp.exp(v[1]) * population[0]
+        centre = v[0] + jnp.exp(v[1]) * population[:, 0]
         off = second - 2 * centre * first + group_n * centre**2
-        squares = (off * jnp.exp(-2 * (v[1] + population[1]))).sum()
+        squares = (off * jnp.exp(-2 * (v[1] + population[:, 1]))).sum()
         moved = pack(model.rescale(v[0], jnp.exp(v[1])))
         prior = (item_weights * log_prior(moved, constraints)).sum()
         return -n * v[1] - 0.5 * squares + prior - pull @ v
@@ -317,7 +317,7 @@ def em_update(
     multipliers = item_weights[:, None] * jnp.where(bounded, new.gradient, 0.0)
     pull = _pull_of_bounds(template, new.params, multipliers)
     if scaled or stated:
-        moments, population = pooled_moments[:, None], jnp.zeros_like(point.population[:, :1])
+        moments, population = pooled_moments[:, None], jnp.zeros_like(point.population[:1])
         if stated:
             moments, population = sums.moments, point.population
         pooled = _latent_under_priors(
@@ -326,7 +326,7 @@ def em_update(
     else:
         pooled = _latent_at_bounds(pooled_moments, pull)
     centre, log_spread = (jnp.where(expand, value, 0.0) for value in pooled)
-    populations = jnp.stack([mean, log_sd])
+    populations, present, held = jnp.stack([mean, log_sd], 1), present[:, None], held[:, None]
     plain = EMPoint(new.params, jnp.where(present & ~held, populations, point.population))
     image = pack(unpack(template, new.params).rescale(centre, jnp.exp(log_spread)))
     # Held parameters are rescaled as well: an unused category keeps its distance from the others.
@@ -334,13 +334,13 @@ def em_update(
     image = jnp.where(constraints.free, clipped, image)
     image = jnp.where(bounded, new.params, image)
     free = jnp.where(present & (expand | ~held), populations, point.population)
-    moved = jnp.stack([(free[0] - centre) * jnp.exp(-log_spread), free[1] - log_spread])
+    moved = jnp.stack([(free[:, 0] - centre) * jnp.exp(-log_spread), free[:, 1] - log_spread], 1)
     # A single population stays N(0, 1): its mean and SD are removed.
     population = jnp.where(expand & (len(held) == 1), 0.0, moved)
     if stated:
         population = point.population
-    unit = jnp.stack([jnp.exp(-point.population[1]), jnp.full_like(log_sd, jnp.sqrt(2.0))])
-    in_errors = jnp.sqrt(sums.moments[0]) * unit
+    unit = jnp.stack([jnp.exp(-point.population[:, 1]), jnp.full_like(log_sd, jnp.sqrt(2.0))], 1)
+    in_errors = jnp.sqrt(sums.moments[0])[:, None] * unit
     shift = jnp.maximum(jnp.abs(centre), jnp.sqrt(2) * jnp.abs(log_spread)) * jnp.sqrt(
         pooled_moments[0]
     )
@@ -405,7 +405,7 @@ def em_map(
     Returns:
         The update of the point, and the E-step at the point.
     """
-    everyone = None if group is None else line_populations(point.population)
+    everyone = None if group is None else populations_of(point.population, 1)
     model, populations = on_grid_scale(unpack(template, point.params), everyone, transform)
     belief = e_step(
         model, x, weights, item_weights, wide, narrow, window=window, has_missing=has_missing,

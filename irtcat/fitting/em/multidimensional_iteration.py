@@ -171,7 +171,7 @@ def _lengthened(
     every = max(1, int(x.size // STEP_CELLS))
     rows = slice(None, None, every)
     n = moments.n[0]
-    root = populations_of(point.population, design).root[0]
+    root = populations_of(point.population, dims).root[0]
     mean = belief.mean[rows] @ root.T
     covariance = root @ belief.covariance[rows] @ root.T
     weights = weights[rows]
@@ -187,27 +187,30 @@ def _lengthened(
     )
     by_free = jnp.zeros((0, dims, dims), root.dtype)
     information_free = jnp.zeros((0, 0), root.dtype)
-    if design.size:
+    pairs = slice(2 * dims, None)
+    if design.size:  # one group, whose correlations are estimated
 
         def precision_of(free: Array) -> Array:
             other = correlation_root(free, dims)
             return jnp.linalg.inv(other @ other.T)
 
-        by_free = jnp.moveaxis(jax.jacfwd(precision_of)(point.population), -1, 0)
-        values, vectors = correlation_curvature(point.population, moments.second[0])
+        by_free = jnp.moveaxis(jax.jacfwd(precision_of)(point.population[0, pairs]), -1, 0)
+        values, vectors = correlation_curvature(point.population[0, pairs], moments.second[0])
         information_free = n * (vectors * values) @ vectors.T
     inside = (plain.params > constraints.lower) & (plain.params < constraints.upper)
     active = constraints.free & inside
     step = Displacement(
-        plain.params - point.params, (plain.population - point.population)[: len(by_free)]
+        plain.params - point.params, (plain.population - point.population)[0, pairs][: len(by_free)]
     )
     long_step = full_step(
         step, new.information, information_free, active, scores, model.slope, mean, covariance,
         weights, by_free,
     )  # fmt: skip
     params = jnp.clip(point.params + long_step.params, constraints.lower, constraints.upper)
-    free = point.population + long_step.free if design.size else plain.population
-    image = EMPoint(jnp.where(active, params, plain.params), free)
+    population = plain.population
+    if design.size:
+        population = point.population.at[0, pairs].add(long_step.free)
+    image = EMPoint(jnp.where(active, params, plain.params), population)
     if lower is None:
         return image
     near = new.step < NEAR
@@ -246,8 +249,8 @@ def _removed_scale(
     params = jnp.where(constraints.free, params, pack(moved))
     eye = jnp.eye(len(mean), dtype=mean.dtype)
     shift = jnp.maximum(jnp.abs(mean).max(), jnp.sqrt(2.0) * jnp.abs(spread - eye).max())
-    vector = rescaled_populations(moments, design, mean, spread)
-    return EMPoint(params, vector), shift
+    population = rescaled_populations(moments, design, mean, spread)
+    return EMPoint(params, population), shift
 
 
 @functools.partial(jit, static_argnames=("design", "step_rule", "n_general"))
@@ -300,7 +303,7 @@ def multi_update(
         step = jnp.where(expand, jnp.maximum(step, jnp.sqrt(n) * shift), step)
     image = jax.tree.map(lambda a, b: jnp.where(expand, a, b), image, plain)
     if design.size:
-        old, moved = (populations_of(v, design) for v in (point.population, image.population))
+        old, moved = (populations_of(v, design.dims) for v in (point.population, image.population))
         change = jnp.maximum(
             jnp.abs(moved.mean - old.mean).max(), jnp.abs(moved.root - old.root).max()
         )

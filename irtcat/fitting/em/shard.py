@@ -24,7 +24,7 @@ from irtcat.fitting.em.checkpoint import digest
 from irtcat.fitting.em.iteration import EMProblem, EMState, em_update, sums_of
 from irtcat.fitting.em.start import Sums as StartSums
 from irtcat.fitting.em.start import category_counts, cross_sums
-from irtcat.latent import Blocks, EStep, Layout, LayoutPlan, RowBlock, e_step, line_populations
+from irtcat.latent import Blocks, EStep, Layout, LayoutPlan, RowBlock, e_step, populations_of
 from irtcat.models import unpack
 from irtcat.scoring import row_blocks
 
@@ -304,7 +304,7 @@ def _em_map(
 
     def on_device(point, template, item_weights, x, weights, group, wide, narrow):
         model = unpack(template, point.params)
-        populations = None if group is None else line_populations(point.population)
+        populations = None if group is None else populations_of(point.population, 1)
         belief = e_step(
             model, x, weights, item_weights, wide, narrow, window=window, has_missing=has_missing,
             populations=populations, group=group, condense=True,

@@ -21,7 +21,7 @@ from irtcat.fitting.em.iteration import EMProblem, EMState, Sums, em_update, sum
 from irtcat.fitting.em.start import Sums as StartSums
 from irtcat.fitting.em.start import category_counts, cross_sums
 from irtcat.io.source import ResponseSource, chunks
-from irtcat.latent import EStep, Layout, LayoutPlan, RowBlock, e_step, line_populations
+from irtcat.latent import EStep, Layout, LayoutPlan, RowBlock, e_step, populations_of
 from irtcat.models import unpack
 from irtcat.scoring import row_blocks
 
@@ -189,7 +189,7 @@ def _chunk_sums(
     point, template, x, weights, item_weights, group, wide, narrow, held, *, window, has_missing
 ):
     """The E-step of one chunk: its sums, and the moments of its subjects."""
-    populations = None if group is None else line_populations(point.population)
+    populations = None if group is None else populations_of(point.population, 1)
     belief = e_step(
         unpack(template, point.params), x, weights, item_weights, wide, narrow, window=window,
         has_missing=has_missing, populations=populations, group=group, condense=True,
