@@ -32,7 +32,7 @@ from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.curvature import OneAbility
 from irtcat.fitting.em.driver import Ended, Settings, run_em
 from irtcat.fitting.em.identification import is_covered, recentred
-from irtcat.fitting.em.iteration import EMPoint, EMProblem, EMState
+from irtcat.fitting.em.iteration import EMPoint, EMState, Problem, StepRule
 from irtcat.fitting.em.m_step import Constraints
 from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.features.columns import Features
@@ -47,6 +47,7 @@ from irtcat.fitting.features.regression import (
 )
 from irtcat.fitting.outcome import Outcome
 from irtcat.fitting.specification import Progress
+from irtcat.latent import PopulationDesign
 from irtcat.models import ItemModel, column_names, field_columns, pack, unpack
 
 FIXED_SHARE = {"ability": 0.2, "intercept": 0.2, "location": 0.2, "slope": 0.0}
@@ -130,7 +131,7 @@ class Explained:
         note: a remark, or empty.
     """
 
-    problem: EMProblem
+    problem: Problem
     ended: Ended
     prior: PriorTable
     subject: Regression | None
@@ -155,7 +156,7 @@ class _Rounds:
     """The rounds of a fit with features."""
 
     def __init__(
-        self, problem: EMProblem, ended: Ended, features: Features,
+        self, problem: Problem, ended: Ended, features: Features,
         group: IntArray, share: float, free_scale: bool,
     ):  # fmt: skip
         self.features, self.share = features, share
@@ -172,9 +173,8 @@ class _Rounds:
         # Without subject features the one population is N(0, 1), as without any features.
         self.problem = problem._replace(
             group=None if features.subject is None else jax.device_put(group),
-            held=jax.device_put(np.ones(n, bool)),
-            stated=True,
-            scaled=False,
+            population=PopulationDesign(1, 1, n_groups=n, is_known=True),
+            step_rule=StepRule(),
         )
         population = jnp.zeros((n, 2), dtype)
         self.ended = ended._replace(point=EMPoint(ended.point.params, population))
@@ -295,7 +295,7 @@ class _Rounds:
     def regress_subjects(self) -> None:
         """Regress the abilities, and set the populations of the next round."""
         problem, x = self.problem, self.subject_matrix
-        at, unit = (0.0, 1.0) if problem.transform is None else map(float, problem.transform)
+        at, unit = problem.rule.place
         mean, sd = self.ended.belief.on_line()
         theta, sd = at + unit * mean, np.maximum(unit * sd, NARROWEST)
         variance = sd**2
@@ -417,7 +417,7 @@ class _Rounds:
 
 
 def explain(
-    problem: EMProblem,
+    problem: Problem,
     ended: Ended,
     prior: PriorTable,
     features: Features,

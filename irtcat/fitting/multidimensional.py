@@ -18,14 +18,14 @@ from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.curvature import Multidimensional, covariance_of
 from irtcat.fitting.em.density import density_table
 from irtcat.fitting.em.driver import Ended
-from irtcat.fitting.em.iteration import EMPoint, EMState
-from irtcat.fitting.em.multidimensional_iteration import MultiProblem, run_multi_e_step, sums_at
+from irtcat.fitting.em.iteration import EMPoint, EMState, Problem
+from irtcat.fitting.em.multidimensional_iteration import run_multi_e_step, sums_at
 from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.em.setup import FitData, FitSetup, read_data, set_up
 from irtcat.fitting.em.shared_parameters import averaged
 from irtcat.fitting.em.start import Start, jittered, points_of, start_params
 from irtcat.fitting.multidimensional_data import Workspace, iterate, iterate_density, slopes_by_item
-from irtcat.fitting.problem.groups import Grouping, populations_by_group
+from irtcat.fitting.problem.groups import Grouping, group_table, populations_by_group
 from irtcat.fitting.problem.loading_pattern import LatentDesign, latent_design
 from irtcat.fitting.result import Fit
 from irtcat.fitting.solvers import EM
@@ -172,7 +172,7 @@ def _identified(
 
 
 def _at_identified(
-    work: Workspace, problem: MultiProblem, params: FloatArray, populations: Populations,
+    work: Workspace, problem: Problem, params: FloatArray, populations: Populations,
     ended: Ended,
 ) -> Ended:  # fmt: skip
     """The E-step at the identified parameters with all items, including those set aside."""
@@ -181,7 +181,7 @@ def _at_identified(
         np.asarray(part, dtype) for part in (populations.mean, populations.covariance)
     )
     numbers = population_numbers(mean, covariance, work.population)
-    everyone = problem._replace(item_weights=jax.device_put(np.ones_like(problem.item_weights)))
+    everyone = problem.of_all_items()
     state = EMState.of(EMPoint(jnp.asarray(params, dtype), numbers), ended.belief)
     if problem.rule.is_adaptive:
         # The axes may have been rotated: place the nodes again.
@@ -192,8 +192,8 @@ def _at_identified(
 
 
 def _at_standardised(
-    problem: MultiProblem, density: Density, ended: Ended
-) -> tuple[MultiProblem, Ended, pd.DataFrame]:
+    problem: Problem, density: Density, ended: Ended
+) -> tuple[Problem, Ended, pd.DataFrame]:
     """The E-step with the items and the density on the scale where its mean is 0 and its SD 1."""
     curve, mean, sd = density_table(density, np.asarray(ended.point.population, float))
     dtype = problem.weights.dtype
@@ -201,9 +201,7 @@ def _at_standardised(
     rule = GridQuadrature(nodes, problem.rule.log_prior)  # type: ignore[union-attr]
     model = unpack(problem.template, ended.point.params)
     params = pack(model.rescale(jnp.asarray(mean, dtype), jnp.asarray(sd, dtype)))
-    everyone = problem._replace(
-        rule=rule, item_weights=jax.device_put(np.ones_like(problem.item_weights))
-    )
+    everyone = problem.of_all_items()._replace(rule=rule)
     point = EMPoint(params, jnp.zeros((1, 2), dtype))
     state = EMState.of(point, ended.belief)
     update, belief = run_multi_e_step(everyone, state, 0.0, 0, False)
@@ -211,7 +209,7 @@ def _at_standardised(
 
 
 def _modes_by_group(
-    work: Workspace, problem: MultiProblem, point: EMPoint
+    work: Workspace, problem: Problem, point: EMPoint
 ) -> tuple[FloatArray, FloatArray]:
     """Posterior modes and covariances of all rows, each on the z scale of its group."""
     populations = populations_of(point.population, work.design.dims)
@@ -238,7 +236,7 @@ def _modes_by_group(
 
 
 def _finer_log_likelihood(
-    work: Workspace, problem: MultiProblem, ended: Ended, nodes: int | None
+    work: Workspace, problem: Problem, ended: Ended, nodes: int | None
 ) -> float:
     """The log-likelihood by a quadrature twice as fine (NaN where that would be slow)."""
     rule, dims = problem.rule, work.design.dims
@@ -248,9 +246,7 @@ def _finer_log_likelihood(
     fine = work.rule(finer)
     if float(n_nodes(fine)) * np.prod(work.rows.shape) > CHECK_WORK:
         return np.nan
-    other = problem._replace(
-        rule=fine, item_weights=jax.device_put(np.ones_like(problem.item_weights))
-    )
+    other = problem.of_all_items()._replace(rule=fine)
     belief = sums_at(other, EMState.of(ended.point, ended.belief)).belief
     return float(work.rows.weights @ np.asarray(belief.log_z, float))
 
@@ -323,7 +319,7 @@ class _Reached(NamedTuple):
         density: table of the latent density; None for Normal populations.
     """
 
-    problem: MultiProblem
+    problem: Problem
     ended: Ended
     params: FloatArray
     slopes_free: BoolArray
@@ -460,7 +456,7 @@ def _fitted(
         n = np.bincount(rows.group, rows.weights, len(grouping.labels)).astype(float)
     errors = _population_errors(work.population, ended.point, covariance)
     if grouping is not None and populations is not None:
-        groups = _group_table(grouping, n, populations, errors)
+        groups = group_table(grouping, n, _group_moments(populations), errors)
     log_likelihood = float(rows.weights @ np.asarray(ended.belief.log_z, float))
     density = data.specification.density
     details = {
@@ -515,23 +511,22 @@ def _bank_populations(
         return Population(nodes=nodes, weights=weights)
     assert reached.populations is not None
     if grouping is not None:
-        return populations_by_group(grouping, n, *_group_moments(reached.populations))
+        mean, sd, correlations = _group_moments(reached.populations).values()
+        diagonal = np.eye(design.dims)
+        between = [None if (matrix == diagonal).all() else matrix for matrix in correlations]
+        return populations_by_group(grouping, n, mean, sd, between)
     if design.correlated:
         correlations = np.asarray(reached.populations.covariance[0], float)
         return Population(np.zeros(design.dims), 1.0, correlations)
     return Population()
 
 
-def _group_moments(populations: Populations) -> tuple[list[Any], list[Any], list[Any]]:
-    """Means, SDs and correlations of each group; None where all correlations are 0."""
+def _group_moments(populations: Populations) -> dict[str, FloatArray]:
+    """Means, SDs and correlations of each group."""
     mean, covariance = (np.asarray(a, float) for a in (populations.mean, populations.covariance))
-    sds = [np.sqrt(np.diagonal(matrix)) for matrix in covariance]
-    between: list[Any] = [
-        matrix / np.outer(sd, sd) for matrix, sd in zip(covariance, sds, strict=True)
-    ]
-    diagonal = np.eye(mean.shape[1])
-    between = [None if (matrix == diagonal).all() else matrix for matrix in between]
-    return list(mean), sds, between
+    sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+    correlation = covariance / (sd[:, :, None] * sd[:, None, :])
+    return {"mean": mean, "sd": sd, "correlation": correlation}
 
 
 def _first_population(design: PopulationDesign, anchors: ItemBank | None) -> Any:
@@ -569,25 +564,3 @@ def _population_errors(
     errors = {name: error(slopes) for name, slopes in by_number.items()}
     errors["correlation"] = np.nan_to_num(errors["correlation"])
     return errors
-
-
-def _group_table(
-    grouping: Grouping, n: FloatArray, populations: Populations, errors: Any
-) -> pd.DataFrame:
-    """Means, SDs and correlations of the abilities in each group, with standard errors."""
-    mean, covariance = (np.asarray(a, float) for a in (populations.mean, populations.covariance))
-    sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
-    correlation = covariance / (sd[:, :, None] * sd[:, None, :])
-    values = {"mean": mean, "sd": sd, "correlation": correlation}
-    columns: dict[str, Any] = {"n": n.round().astype(int)}
-    dims = mean.shape[1]
-    for prefix, tables in (("", values), ("se_", errors)):
-        if tables is None:
-            continue
-        for name in ("mean", "sd"):
-            columns |= {f"{prefix}{name}_{d + 1}": tables[name][:, d] for d in range(dims)}
-        for i in range(dims):
-            for j in range(i):
-                column = f"{prefix}correlation_{j + 1}_{i + 1}"
-                columns[column] = tables["correlation"][:, i, j]
-    return pd.DataFrame(columns, index=pd.Index(list(grouping.labels), name="group"))

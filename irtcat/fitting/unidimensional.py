@@ -11,11 +11,10 @@ from irtcat._common.checks import argument_error
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.fitting.assembly import Estimates, Latent, fit_of
-from irtcat.fitting.em.checkpoint import Checkpoint, Identity, digest
 from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.curvature import OneAbility, covariance_of
 from irtcat.fitting.em.directions import MOST_ITEMS, MOST_ROWS, highest_start, item_directions
-from irtcat.fitting.em.driver import Ended, Settings, loop_settings
+from irtcat.fitting.em.driver import Ended, Settings, checkpoint_of, loop_settings
 from irtcat.fitting.em.identification import (
     best_latent,
     first_population,
@@ -28,7 +27,7 @@ from irtcat.fitting.em.identification import (
     start_on_scale,
     with_ties,
 )
-from irtcat.fitting.em.iteration import EMProblem, EMState, run_e_step
+from irtcat.fitting.em.iteration import EMState, Problem, StepRule, run_e_step
 from irtcat.fitting.em.padding import ItemFill
 from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.em.rows import Rows
@@ -49,7 +48,7 @@ from irtcat.fitting.result import Fit
 from irtcat.fitting.solvers import EM
 from irtcat.fitting.specification import Specification
 from irtcat.io.source import ResponseSource
-from irtcat.latent import LIMIT, LayoutPlan
+from irtcat.latent import LIMIT, LayoutPlan, LineQuadrature, PopulationDesign, RowBlock
 from irtcat.latent.line import N_NODES
 from irtcat.models import (
     STANDARD_FORM,
@@ -79,7 +78,7 @@ class _Begun(NamedTuple):
         fixes_scale: whether fixed or shared parameters fix the scale.
     """
 
-    problem: EMProblem
+    problem: Problem
     state: EMState
     settings: Settings
     start: Start
@@ -99,7 +98,7 @@ class _Reached(NamedTuple):
         explained: what features say; None without any.
     """
 
-    problem: EMProblem
+    problem: Problem
     ended: Ended
     prior: PriorTable
     latent: Latent
@@ -107,10 +106,9 @@ class _Reached(NamedTuple):
     explained: Explained | None
 
 
-def _too_narrow(problem: EMProblem, ended: Ended) -> IntArray:
+def _too_narrow(problem: Problem, ended: Ended) -> IntArray:
     """Numbers of the groups whose population is narrower than the spacing of the nodes."""
-    unit = 1.0 if problem.transform is None else float(problem.transform.sd)
-    spacing = unit * 2 * LIMIT / (N_NODES - 1)
+    spacing = problem.rule.place[1] * 2 * LIMIT / (N_NODES - 1)
     return np.flatnonzero(np.exp(np.asarray(ended.point.population, float)[:, 1]) < spacing)
 
 
@@ -122,7 +120,7 @@ def _sign(template: ItemModel, ended: Ended, score: FloatArray) -> int:
     return 1 if upright else -1
 
 
-def _population(problem: EMProblem, ended: Ended) -> tuple[Latent, Ended]:
+def _population(problem: Problem, ended: Ended) -> tuple[Latent, Ended]:
     """Estimate the population where the priors fixed the scale.
 
     EM for the mean and SD of the abilities with the items held fixed: each round rescales the items
@@ -146,10 +144,10 @@ def _population(problem: EMProblem, ended: Ended) -> tuple[Latent, Ended]:
     return latent, ended
 
 
-def _group_populations(problem: EMProblem, ended: Ended) -> tuple[EMProblem, Ended]:
+def _group_populations(problem: Problem, ended: Ended) -> tuple[Problem, Ended]:
     """The same of several groups: the population of each, the reference's too."""
     first = problem, ended
-    n_groups = len(problem.held)
+    n_groups = problem.population.n_groups
     for _ in range(POPULATION_ROUNDS):
         mean, log_sd = np.asarray(ended.point.population, float).T
         steps = [
@@ -188,46 +186,46 @@ def _next_latent(
     return new, max(abs(shift), abs(factor - 1))
 
 
-def _count_aside(problem: EMProblem, ended: Ended) -> Ended:
+def _count_aside(problem: Problem, ended: Ended) -> Ended:
     """The E-step with all items, including those that were set aside."""
-    everyone = problem._replace(item_weights=jax.device_put(np.ones_like(problem.item_weights)))
     state = EMState.of(ended.point, ended.belief)
-    update, belief = run_e_step(everyone, state, 0.1, 0, False)
+    update, belief = run_e_step(problem.of_all_items(), state, 0.1, 0, False)
     return ended._replace(belief=belief, update=update)
 
 
-def _problem(data: FitData, setup: FitSetup, dtype: np.dtype) -> EMProblem:
+def _problem(data: FitData, setup: FitSetup, dtype: np.dtype) -> Problem:
     """Everything that is constant during the iterations."""
     rows, prior, engine = data.rows, setup.prior, data.engine
     size, n_groups = dtype.itemsize, None if data.grouping is None else len(data.grouping.labels)
     plan = engine.make_plan(size) if engine else LayoutPlan(*rows.shape, size)
-    weights, item_weights, group, held = jax.device_put(
+    weights, item_weights, group = jax.device_put(
         (
             rows.weights.astype(dtype),
             (~prior.aside).astype(dtype),
             None if n_groups is None else rows.group,
-            np.full(n_groups or 1, n_groups is None),
         )
     )
-    return EMProblem(
+    n = len(rows.weights)
+    everyone = RowBlock(slice(0, n), setup.x, weights, np.zeros(n, np.int32))
+    return Problem(
         template=setup.template,
+        blocks=lambda: [everyone],
         x=setup.x,
         weights=weights,
         item_weights=item_weights,
         has_missing=rows.has_missing,
         constraints=prior.constraints,
         tied=setup.tied,
-        plan=plan,
-        dtype=dtype,
+        rule=LineQuadrature(plan),
+        population=PopulationDesign(1, 1, n_groups=n_groups or 1, first_is_free=bool(n_groups)),
+        step_rule=StepRule(scaled=prior.scaled),
         group=group,
-        held=held,
-        scaled=prior.scaled,
-        fill=ItemFill(len(prior.aside), len(rows.weights) if engine is None else np.inf),
+        fill=ItemFill(len(prior.aside), n if engine is None else np.inf),
         engine=engine,
     )
 
 
-def _may_have_modes(problem: EMProblem, specification: Specification[EM]) -> bool:
+def _may_have_modes(problem: Problem, specification: Specification[EM]) -> bool:
     """Whether other starts are tried: items have free slopes and a free scale."""
     slopes = set(field_columns(problem.template, ["slope"]))
     small = problem.engine is None and len(problem.item_weights) <= MOST_ITEMS
@@ -244,23 +242,6 @@ def _other_starts(
     shares = points / np.maximum(observed, 1)  # of trials, where there are several
     directions = item_directions(shares, 1.0 * (observed > 0), rows.weights[::stride], counting)
     return [guess(direction=direction) for direction in directions]
-
-
-def _checkpoint(data: FitData, setup: FitSetup, begun: _Begun) -> Checkpoint | None:
-    """The checkpoint of the fit, if one is written."""
-    solver, problem = data.specification.solver, begun.problem
-    if solver.checkpoint is None:
-        return None
-    arrays = (
-        problem.template, problem.item_weights, problem.constraints, problem.held, setup.fixed
-    )  # fmt: skip
-    stated = begun.settings._asdict() | {"model": data.cls.key, "precision": data.precision}
-    del stated["max_iterations"]
-    rows = problem.engine.data if problem.engine else digest(data.rows.x, data.rows.weights)
-    identity = Identity(
-        rows, digest(arrays, problem.transform, problem.tied, problem.group), stated
-    )
-    return Checkpoint(solver.checkpoint, solver.resume, identity)
 
 
 def _regressions(
@@ -333,7 +314,10 @@ def _iterate(data: FitData, setup: FitSetup, begun: _Begun, share: float) -> _Re
     """EM, and the rounds of the regressions on features."""
     specification, prior, settings = data.specification, setup.prior, begun.settings
     features, progress = specification.features, specification.progress
-    checkpoint = _checkpoint(data, setup, begun)
+    stated = settings._asdict() | {"model": data.cls.key, "precision": data.precision}
+    del stated["max_iterations"]
+    solver = specification.solver
+    checkpoint = checkpoint_of(begun.problem, data.rows, solver, stated, setup.fixed)
     first = settings
     if features is not None:
         first = settings._replace(max_iterations=min(FIRST_ITERATIONS, settings.max_iterations))
@@ -444,10 +428,13 @@ def _fitted(
     table, bank = None, {}
     if grouping is not None:
         common = slopes[0] if cls in STANDARD_FORM else None
-        values, errors = populations(ended.point, sign, covariance, common)
+        values, errors = (
+            dict(zip(("mean", "sd"), numbers, strict=True))
+            for numbers in populations(ended.point, sign, covariance, common)
+        )
         n = np.bincount(rows.group, rows.weights, len(grouping.labels)).astype(float)
         table = group_table(grouping, n, values, errors)
-        bank["populations"] = populations_by_group(grouping, n, *values)
+        bank["populations"] = populations_by_group(grouping, n, **values)
     regressions: dict[str, Any] = {}
     if explained is not None:
         factor = float(params[:, slopes].mean()) if cls in STANDARD_FORM else 1.0
@@ -466,7 +453,7 @@ def _fitted(
         log_likelihood=log_likelihood,
         log_posterior=log_likelihood + float(ended.update.log_prior),
         n_subjects=int(rows.weights.sum()),
-        n_further=problem.n_latent + (0 if explained is None else explained.n_parameters),
+        n_further=problem.population.size + (0 if explained is None else explained.n_parameters),
     )
     return fit_of(
         data.responses,

@@ -25,7 +25,7 @@ from irtcat.latent.grid import (
     row_chunks,
     two_tier_step,
 )
-from irtcat.latent.layout import Layout, LayoutPlan
+from irtcat.latent.layout import Layout, LayoutPlan, LineQuadrature
 from irtcat.latent.likelihood import LIMIT, grid_nodes, item_curves, log_likelihoods
 from irtcat.latent.line import (
     Blocks,
@@ -68,6 +68,7 @@ INTERNAL = (
     GridQuadrature,
     Layout,
     LayoutPlan,
+    LineQuadrature,
     Moments,
     Part,
     PopulationDesign,

@@ -28,6 +28,7 @@ class PopulationDesign(NamedTuple):
         n_groups: number of groups.
         first_is_free: whether the first group's means and SDs are estimated too.
         full: whether the other groups' abilities may correlate.
+        is_known: whether nothing is estimated.
     """
 
     dims: int
@@ -36,6 +37,7 @@ class PopulationDesign(NamedTuple):
     n_groups: int = 1
     first_is_free: bool = False
     full: bool = False
+    is_known: bool = False
 
     @property
     def estimated(self) -> np.ndarray:
@@ -44,7 +46,8 @@ class PopulationDesign(NamedTuple):
         is_free = (np.arange(self.n_groups) > 0) | self.first_is_free
         has_pairs = self.correlates | (is_free & self.full)
         counts = [2 * self.dims, n_pairs]
-        return np.repeat(np.stack([is_free, has_pairs], axis=1), counts, axis=1)
+        marks = np.stack([is_free, has_pairs], axis=1) & ~np.array(self.is_known)
+        return np.repeat(marks, counts, axis=1)
 
     @property
     def size(self) -> int:

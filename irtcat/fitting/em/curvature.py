@@ -30,15 +30,14 @@ from jaxtyping import Array, Float
 from irtcat._common.compilation import jit
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.em.covariance import Covariance, inverse_blocks, inverse_of_all
-from irtcat.fitting.em.iteration import EMPoint, EMProblem, EMState
+from irtcat.fitting.em.iteration import EMPoint, EMState, Problem
 from irtcat.fitting.em.m_step import (
     Constraints,
-    Shared,
     penalised_terms,
     prior_information,
     prior_slopes,
 )
-from irtcat.fitting.em.multidimensional_iteration import MultiProblem, filled, sums_at
+from irtcat.fitting.em.multidimensional_iteration import filled, sums_at
 from irtcat.fitting.em.shard import Sharded, all_gather
 from irtcat.fitting.em.shared_parameters import count_distinct, spread_of
 from irtcat.latent import (
@@ -55,6 +54,7 @@ from irtcat.latent import (
     density_scores,
     grid_nodes,
     grid_posterior,
+    group_chunks,
     item_curves,
     n_nodes,
     on_grid_scale,
@@ -400,11 +400,12 @@ class Curvature(abc.ABC):
         kept: cells of items whose covariance with the population is part of the result.
     """
 
-    free: BoolArray
-    tied: tuple[int, ...]
-    shared: Shared | None
-    estimated: BoolArray
     kept: slice = slice(0)
+
+    def __init__(self, problem: Problem, point: EMPoint, belief: EStep, free: BoolArray):
+        self.problem, self.point, self.belief, self.free = problem, point, belief, free
+        self.tied, self.shared = problem.tied, problem.constraints.shared
+        self.estimated = problem.population.estimated.ravel()
 
     @functools.cached_property
     def spread(self) -> FloatArray:
@@ -482,29 +483,22 @@ def _added(blocks: list[Sums]) -> tuple[FloatArray, FloatArray]:
 class OneAbility(Curvature):
     """The curvature of a fit of one ability, in memory, in passes or on several devices."""
 
-    def __init__(self, problem: EMProblem, point: EMPoint, belief: EStep, share: float):
-        self.problem, self.point, self.belief = problem, point, belief
+    def __init__(self, problem: Problem, point: EMPoint, belief: EStep, share: float):
+        super().__init__(problem, point, belief, np.asarray(problem.constraints.free))
         self.share = share
         """Share of the responses that are observed."""
-        nodes = np.asarray(grid_nodes(problem.dtype))
-        if problem.transform is not None:
-            mean, sd = map(np.asarray, problem.transform)
-            nodes = mean + sd * nodes
-        self.nodes = nodes
-        self.free = np.asarray(problem.constraints.free)
-        estimated = np.zeros(0, bool)
-        held = np.asarray(problem.held)
-        self.is_known = problem.group is None or bool(held.all())
+        at, unit = problem.rule.place
+        self.nodes = at + unit * np.asarray(grid_nodes(problem.dtype))
+        self.is_known = not self.estimated.any()
         """Whether no population is estimated: there is one, or all are stated."""
-        if not self.is_known:
+        if self.is_known:
+            self.estimated = self.estimated[:0]
+        else:
             self.kept = slice(self.free.shape[1])  # with the common slope of a Rasch model
-            estimated = np.repeat(~held, 2)
-        self.tied, self.shared = problem.tied, problem.constraints.shared
-        self.estimated = estimated
 
     def is_full(self, which: str) -> bool:
         """See `Curvature`; the information is a matrix product for every node."""
-        n_params = int(self.free.sum()) + self.problem.n_latent
+        n_params = int(self.free.sum()) + self.problem.population.size
         n_cells = len(self.problem.weights) * len(self.nodes)
         return which == "full" or n_cells * float(n_params) ** 2 <= FULL_WORK
 
@@ -520,7 +514,7 @@ class OneAbility(Curvature):
             _line_sums(
                 *items, fill.items(block.x, axis=1), block.weights, item_weights,
                 layout.wide, layout.narrow,
-                None if problem.group is None else numbers, problem.group, problem.transform,
+                None if problem.group is None else numbers, problem.group, problem.rule.transform,
                 window=layout.window,
                 has_missing=problem.has_missing, full=full, is_known=self.is_known,
             )
@@ -572,7 +566,7 @@ class OneAbility(Curvature):
         problem, params = self.problem, self.point.params
         loss = _item_loss(
             problem.template, params, self.belief.totals, jnp.asarray(self.share, params.dtype),
-            problem.transform,
+            problem.rule.transform,
         )  # fmt: skip
         return np.asarray(self._complete(), float) - np.asarray(loss, float)
 
@@ -589,9 +583,8 @@ class OneAbility(Curvature):
         """A sum over each group's subjects; means and variances of abilities, standardised."""
         problem, (mean, log_sd) = self.problem, np.asarray(self.point.population, float).T
         theta, sd = self.belief.on_line()
-        if problem.transform is not None:
-            at, unit = (float(value) for value in problem.transform)
-            theta, sd = at + unit * theta, unit * sd
+        at, unit = problem.rule.place
+        theta, sd = at + unit * theta, unit * sd
         group, weights = np.asarray(problem.group), np.asarray(problem.weights, float)
 
         def total(values: Any) -> FloatArray:
@@ -744,15 +737,10 @@ def _score_of_all(
 class Multidimensional(Curvature):
     """The curvature of a fit of several abilities, by any of their quadratures."""
 
-    def __init__(self, problem: MultiProblem, point: EMPoint, belief: EStep, free: BoolArray):
+    def __init__(self, problem: Problem, point: EMPoint, belief: EStep, free: BoolArray):
         # The errors are those of the estimates from all items, also of those that were set aside.
-        self.problem = problem._replace(
-            item_weights=jax.device_put(np.ones_like(problem.item_weights))
-        )
-        self.point, self.belief, self.free = point, belief, free
+        super().__init__(problem.of_all_items(), point, belief, free)
         rule, design = problem.rule, problem.population
-        self.tied, self.shared = problem.step_rule.tied, problem.constraints.shared
-        self.estimated = design.estimated.ravel()
         self.is_two_tier, several = rule.n_general > 0, design.n_groups > 1
         # Observed and expected information of the complete data are equal for linear predictors.
         differs = rule.is_adaptive and problem.template.closed_form != "logistic"
@@ -788,10 +776,12 @@ class Multidimensional(Curvature):
             n_cells = n_nodes(problem.rule)
             if problem.rule.is_adaptive:
                 n_cells *= point.params.size
+            chunks = group_chunks(block, problem.population.n_groups, n_cells)
+            if problem.rule.is_adaptive:
                 nodes = (filled(array, block, point.params.dtype) for array in self.belief[:2])
-                here = _adaptive_sums(*common, *nodes, problem.chunks(block, n_cells), **static)
+                here = _adaptive_sums(*common, *nodes, chunks, **static)
             else:
-                here = _grid_sums(*common, problem.chunks(block, n_cells), **static)
+                here = _grid_sums(*common, chunks, **static)
             blocks.append(here)
         return _added(blocks)
 

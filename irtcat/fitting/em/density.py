@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.types import FloatArray
-from irtcat.fitting.em.iteration import EMPoint, EMState, EMUpdate
-from irtcat.fitting.em.multidimensional_iteration import MultiProblem, run_multi_e_step
+from irtcat.fitting.em.iteration import EMPoint, EMState, EMUpdate, Problem
+from irtcat.fitting.em.multidimensional_iteration import run_multi_e_step
 from irtcat.latent import Density, EStep, GridQuadrature, log_likelihoods
 from irtcat.models import pack, unpack
 
@@ -19,7 +19,7 @@ LEVEL_GAP = 1.0
 """A histogram is at its maximum, given the items, within this log-likelihood (a bound)."""
 
 
-def with_density(problem: MultiProblem, density: Density, free: Any) -> MultiProblem:
+def with_density(problem: Problem, density: Density, free: Any) -> Problem:
     """The problem with the nodes' probabilities at these free numbers."""
     log_prior = density.log_probabilities(np.asarray(free, float))
     dtype = problem.weights.dtype
@@ -34,7 +34,7 @@ def density_map(density: Density, tolerance: float) -> Any:
     """
 
     def step_map(
-        problem: MultiProblem, state: EMState, slack: float, n_steps: int, expand: bool
+        problem: Problem, state: EMState, slack: float, n_steps: int, expand: bool
     ) -> tuple[EMUpdate, EStep]:
         free = np.asarray(state.point.population, float)
         here = with_density(problem, density, free)
@@ -70,7 +70,7 @@ def density_map(density: Density, tolerance: float) -> Any:
     return step_map
 
 
-def _settled(problem: MultiProblem, state: EMState, mass: FloatArray) -> FloatArray:
+def _settled(problem: Problem, state: EMState, mass: FloatArray) -> FloatArray:
     """Expected numbers of subjects after further EM steps of the nodes' probabilities alone.
 
     These converge slowly, and cost little: products with the likelihoods at the nodes.

@@ -8,13 +8,16 @@ import numpy as np
 
 from irtcat._common.checks import InputError
 from irtcat._common.types import BoolArray, FloatArray
-from irtcat.fitting.em.checkpoint import Checkpoint, Snapshot
+from irtcat.fitting.em.checkpoint import Checkpoint, Identity, Snapshot, digest
 from irtcat.fitting.em.extrapolation import Extrapolation, History
-from irtcat.fitting.em.iteration import EMPoint, EMState, EMUpdate, run_e_step
+from irtcat.fitting.em.iteration import EMPoint, EMState, EMUpdate, Problem, run_e_step
 from irtcat.fitting.em.m_step import at_bounds
+from irtcat.fitting.em.multidimensional_iteration import run_multi_e_step
+from irtcat.fitting.em.rows import Rows
 from irtcat.fitting.outcome import Ending, Outcome, Step, check_finite, iterate
 from irtcat.fitting.solvers import EM
 from irtcat.fitting.specification import Progress
+from irtcat.latent import LineQuadrature
 
 TOLERANCE = {"float64": 1e-4, "float32": 5e-2}
 """Default tolerance, in standard errors."""
@@ -36,6 +39,10 @@ FLAT_ITERATIONS, LOOSE = 6, 20
 
 LEVEL = 1e3
 """Gains below this many times the rounding error do not distinguish a better point."""
+
+
+EM_MAPS: dict[type, Callable[..., Any]] = {LineQuadrature: run_e_step}
+"""The EM map of a quadrature that has E-step and M-step in one program; others have two."""
 
 
 class Settings(NamedTuple):
@@ -67,6 +74,27 @@ def loop_settings(solver: EM, precision: str, expand: bool, noise: float = 0.0) 
         expand=expand,
         noise=max(NOISE[precision], noise),
     )
+
+
+def checkpoint_of(
+    problem: Problem, rows: Rows, solver: EM, settings: dict[str, Any], further: Any
+) -> Checkpoint | None:
+    """The checkpoint of a fit, if one is written.
+
+    Args:
+        problem: the problem.
+        rows: its rows.
+        solver: names the file.
+        settings: those that are named where they differ.
+        further: other arrays that the fit depends on.
+    """
+    if solver.checkpoint is None:
+        return None
+    data = problem.engine.data if problem.engine else digest(rows.x, rows.weights)
+    group = None if problem.engine else rows.group  # an engine's rows of one process differ
+    arrays = problem.template, problem.item_weights, problem.constraints, problem.held, problem.tied
+    identity = Identity(data, digest(arrays, group, further), settings)
+    return Checkpoint(solver.checkpoint, solver.resume, identity)
 
 
 class Ended(NamedTuple):
@@ -110,7 +138,7 @@ class _Guard:
     changes say nothing from then on.
     """
 
-    def __init__(self, problem: Any, start: EMPoint, settings: Settings):
+    def __init__(self, problem: Problem, start: EMPoint, settings: Settings):
         self.settings = settings
         self.expand = settings.expand
         self.jump = Extrapolation(problem.constraints)
@@ -218,12 +246,12 @@ class _Guard:
 
 
 def run_em(
-    problem: Any,
+    problem: Problem,
     state: EMState,
     settings: Settings,
     progress: Progress | None,
     checkpoint: Checkpoint | None = None,
-    step_map: Callable[..., Any] = run_e_step,
+    step_map: Callable[..., Any] | None = None,
 ) -> Ended:
     """Iterate the EM map to convergence.
 
@@ -233,7 +261,7 @@ def run_em(
         settings: stopping rule and step options.
         progress: called after every iteration.
         checkpoint: the file to which the state is written, and from which it may be restored.
-        step_map: applies the EM map of the problem.
+        step_map: applies an EM map; that of the problem's quadrature by default.
 
     Returns:
         The last point evaluated, with its E-step.
@@ -251,6 +279,7 @@ def run_em(
                 f"{checkpoint.path}: this fit has already taken {first} iterations. "
                 "Raise max_iterations to continue."
             )
+    step_map = step_map or EM_MAPS.get(type(problem.rule), run_multi_e_step)
     weights = np.asarray(problem.weights, float)
     reached: Any = None
 

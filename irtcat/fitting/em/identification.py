@@ -16,7 +16,7 @@ from irtcat.bank.item_states import with_states
 from irtcat.fitting.em.checkpoint import Checkpoint
 from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.driver import Ended, Settings, run_em
-from irtcat.fitting.em.iteration import EMPoint, EMProblem, EMState
+from irtcat.fitting.em.iteration import EMPoint, EMState, Problem
 from irtcat.fitting.em.m_step import Constraints
 from irtcat.fitting.em.priors import scale_columns, ties_fix_the_scale
 from irtcat.fitting.em.shared_parameters import averaged
@@ -150,12 +150,12 @@ def first_population(bank: ItemBank, responses: Responses, dtype: np.dtype) -> S
     return ScaleMap(float(mean), float(sd))
 
 
-def _moved(problem: EMProblem, point: EMPoint, by: ScaleMap) -> tuple[EMProblem, EMPoint]:
+def _moved(problem: Problem, point: EMPoint, by: ScaleMap) -> tuple[Problem, EMPoint]:
     """Items, populations and grid on the scale theta, converted from the grid's scale z."""
     mean, sd = by
     transform = _as_transform(-mean / sd, 1 / sd, problem.dtype)
     point = _rescaled(problem.template, point, _as_transform(mean, sd, problem.dtype))
-    return problem._replace(transform=transform), point
+    return problem._replace(rule=problem.rule._replace(transform=transform)), point
 
 
 @jit
@@ -180,16 +180,17 @@ def _as_transform(mean: Any, sd: Any, dtype: np.dtype) -> ScaleTransform:
     )
 
 
-def recentred(problem: EMProblem, state: EMState, margin: float) -> tuple[EMProblem, EMState]:
+def recentred(problem: Problem, state: EMState, margin: float) -> tuple[Problem, EMState]:
     """Make the grid reach six SDs (times a margin) on either side of every population."""
     mean, log_sd = np.asarray(state.point.population, float).T
     reach = GRID_SDS * margin * np.maximum(np.exp(log_sd), NARROWEST)
     low, high = (mean - reach).min(), (mean + reach).max()
     centre, sd = (low + high) / 2, (high - low) / (2 * LIMIT)
-    at, unit = (0.0, 1.0) if problem.transform is None else map(float, problem.transform)
+    at, unit = problem.rule.place
     theta, spread = state.posteriors()
     moved = EMState.on_line(state.point, (at + unit * theta - centre) / sd, unit * spread / sd)
-    return problem._replace(transform=_as_transform(centre, sd, problem.dtype)), moved
+    transform = _as_transform(centre, sd, problem.dtype)
+    return problem._replace(rule=problem.rule._replace(transform=transform)), moved
 
 
 def with_ties(params: FloatArray, tied: tuple[int, ...], constraints: Constraints) -> FloatArray:
@@ -209,23 +210,23 @@ def fixes_the_scale(template: ItemModel, fixed: FloatArray, tied: tuple[int, ...
     return ties_fix_the_scale(template, tied)
 
 
-def is_covered(problem: EMProblem, point: EMPoint) -> bool:
+def is_covered(problem: Problem, point: EMPoint) -> bool:
     """Whether the grid reaches five SDs on either side of every population."""
     if problem.group is None:
         return True
-    at, unit = (0.0, 1.0) if problem.transform is None else map(float, problem.transform)
+    at, unit = problem.rule.place
     mean, log_sd = np.asarray(point.population, float).T
     ends = np.abs(np.stack([mean, mean]) + np.outer([-5, 5], np.exp(log_sd)) - at)
     return bool((ends <= LIMIT * unit).all())
 
 
 def start_on_scale(
-    problem: EMProblem,
+    problem: Problem,
     start: Start,
     fixed: FloatArray,
     free_scale: bool,
     known: ScaleMap | None,
-) -> tuple[EMProblem, EMState]:
+) -> tuple[Problem, EMState]:
     """Problem and first state on the scale of the iterations.
 
     Args:
@@ -258,12 +259,12 @@ def start_on_scale(
 
 
 def run_covered(
-    problem: EMProblem,
+    problem: Problem,
     state: EMState,
     settings: Settings,
     progress: Progress | None,
     checkpoint: Checkpoint | None,
-) -> tuple[EMProblem, Ended]:
+) -> tuple[Problem, Ended]:
     """Iterate to convergence on the reported scale, on a grid that reaches every population.
 
     Where the estimates lie beyond the grid, the grid is moved and EM continues.
@@ -280,24 +281,24 @@ def run_covered(
     return problem, ended
 
 
-def on_reference_scale(problem: EMProblem, ended: Ended) -> tuple[EMProblem, Ended]:
+def on_reference_scale(problem: Problem, ended: Ended) -> tuple[Problem, Ended]:
     """Make the first group's population N(0, 1), if the scale was that of the pooled subjects."""
-    if problem.group is None or problem.transform is not None:
+    if problem.group is None or problem.rule.transform is not None:
         return problem, ended
     problem, point = _with_standard_reference(problem, ended.point)
     return problem, ended._replace(point=point)
 
 
-def _with_standard_reference(problem: EMProblem, point: EMPoint) -> tuple[EMProblem, EMPoint]:
+def _with_standard_reference(problem: Problem, point: EMPoint) -> tuple[Problem, EMPoint]:
     """The scale on which the first group has N(0, 1) by definition, without rounding."""
     mean, log_sd = map(float, np.asarray(point.population)[0])
     problem, point = _moved(problem, point, ScaleMap(mean, float(np.exp(log_sd))))
-    held = np.arange(len(problem.held)) == 0
-    population = jnp.where(held[:, None], 0.0, point.population)
-    return problem._replace(held=jax.device_put(held)), point._replace(population=population)
+    design = problem.population._replace(first_is_free=False)
+    population = jnp.where(design.estimated, point.population, 0.0)
+    return problem._replace(population=design), point._replace(population=population)
 
 
-def best_latent(problem: EMProblem, ended: Ended, group: int = 0) -> tuple[float, float]:
+def best_latent(problem: Problem, ended: Ended, group: int = 0) -> tuple[float, float]:
     """Latent mean and SD that fit best with the items held fixed, by one Newton step each.
 
     With theta ~ N(0, s^2) and items fixed, d log L / d log s = sum E[theta^2] - n, and the
@@ -308,7 +309,7 @@ def best_latent(problem: EMProblem, ended: Ended, group: int = 0) -> tuple[float
     mean, sd = ended.belief.on_line()
     square_variance = np.asarray(ended.belief.square_variance, float)
     if problem.group is not None:
-        at, unit = (0.0, 1.0) if problem.transform is None else map(float, problem.transform)
+        at, unit = problem.rule.place
         centre, log_sd = np.asarray(ended.point.population, float)[group]
         mean = (at + unit * mean - centre) * np.exp(-log_sd)
         sd = unit * sd * np.exp(-log_sd)
