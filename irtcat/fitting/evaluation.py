@@ -95,7 +95,7 @@ def prepare(
     with precision(name) as dtype:
         template = in_precision(form.blank(Design(two)), dtype)
         x = rows_on_device(rows)
-        blocks = jnp.asarray(row_blocks(*rows.shape, dtype.itemsize))
+        blocks = jnp.asarray(row_blocks(len(rows), rows.shape[1], dtype.itemsize))
         start = starting_point(
             template, x, np.ones(len(rows)), blocks, has_missing, dtype, positive, two
         )

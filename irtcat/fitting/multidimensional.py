@@ -198,7 +198,7 @@ def _at_standardised(
     curve, mean, sd = density_table(density, np.asarray(ended.point.population, float))
     dtype = problem.weights.dtype
     nodes = jnp.asarray(curve["theta"].to_numpy()[:, None], dtype)
-    rule = GridQuadrature(nodes, problem.rule.log_prior)  # type: ignore[union-attr]
+    rule = GridQuadrature(nodes, problem.rule.log_prior)
     model = unpack(problem.template, ended.point.params)
     params = pack(model.rescale(jnp.asarray(mean, dtype), jnp.asarray(sd, dtype)))
     everyone = problem.of_all_items()._replace(rule=rule)
@@ -242,7 +242,7 @@ def _finer_log_likelihood(
     rule, dims = problem.rule, work.design.dims
     finer: Any = adaptive_quadrature(dims, nodes, finer=True)
     if not rule.is_adaptive:
-        finer = rule.spacing / 2  # type: ignore[union-attr]
+        finer = rule.spacing / 2
     fine = work.rule(finer)
     if float(n_nodes(fine)) * np.prod(work.rows.shape) > CHECK_WORK:
         return np.nan
@@ -553,7 +553,7 @@ def _population_errors(
     def error(slopes: Any) -> FloatArray:
         flat = np.asarray(slopes, float).reshape(-1, design.estimated.size)
         flat = np.where(design.estimated.ravel(), flat, 0.0)
-        latent = np.nan_to_num(covariance.latent)
+        latent = np.nan_to_num(np.asarray(covariance.latent))
         variance = np.einsum("ij,jk,ik->i", flat, latent, flat)
         known = np.abs(flat).max(axis=1) > 1e-9  # rounding of a constant
         errors = np.sqrt(np.where(known, np.maximum(variance, 0), np.nan))

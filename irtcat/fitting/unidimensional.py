@@ -206,7 +206,8 @@ def _problem(data: FitData, setup: FitSetup, dtype: np.dtype) -> Problem:
         )
     )
     n = len(rows.weights)
-    everyone = RowBlock(slice(0, n), setup.x, weights, np.zeros(n, np.int32))
+    x: Any = setup.x
+    everyone = RowBlock(slice(0, n), x, weights, np.zeros(n, np.int32))
     return Problem(
         template=setup.template,
         blocks=lambda: [everyone],

@@ -75,7 +75,7 @@ def _settled(problem: Problem, state: EMState, mass: FloatArray) -> FloatArray:
 
     These converge slowly, and cost little: products with the likelihoods at the nodes.
     """
-    nodes: Any = problem.rule.nodes  # type: ignore[union-attr]
+    nodes: Any = problem.rule.nodes
     model = unpack(problem.template, state.point.params)
     n, held = mass.sum(), mass > 0  # a node without subjects stays without any
     blocks = []

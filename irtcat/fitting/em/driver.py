@@ -309,4 +309,5 @@ def run_em(
         ending = iterate(take, settings.max_iterations, progress, first, guard.trace)
         if checkpoint is not None:
             (checkpoint.finish if ending.converged else checkpoint.keep)()
-    return Ended(*reached, ending, at_bounds(reached[0].params, problem.constraints))
+    point, belief, update = reached
+    return Ended(point, belief, update, ending, at_bounds(point.params, problem.constraints))
