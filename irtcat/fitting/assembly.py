@@ -1,28 +1,37 @@
-"""States and statistics of the items, and the bank of a fit."""
+"""From what a solver reached to the `Fit`: states and statistics of the items, the bank."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from irtcat._common.types import BoolArray, FloatArray
+from irtcat._common.precision import precision as working_precision
+from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank, Population
 from irtcat.bank.item_states import with_states
+from irtcat.fitting.em.covariance import Covariance
+from irtcat.fitting.em.identification import Anchors, with_anchors
 from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.em.shared_parameters import count_distinct
 from irtcat.fitting.em.start import Start
-from irtcat.fitting.problem.uncategorised import QUASI, likelihood_notes
+from irtcat.fitting.outcome import Ending
+from irtcat.fitting.problem.uncategorised import QUASI, likelihood_notes, share_at_edge
 from irtcat.fitting.result import Fit
 from irtcat.io.source import ResponseSource
 from irtcat.models import (
     STANDARD_FORM,
+    GeneralisedRatingScale,
     ItemModel,
+    column_names,
     design_of,
     field_columns,
     item_categories,
+    pack,
     unpack,
 )
 from irtcat.responses import Responses
@@ -35,32 +44,70 @@ class Latent(NamedTuple):
     sd: float = 1.0
 
 
-def item_states(
-    prior: PriorTable,
-    start: Start,
-    params: FloatArray,
-    covariance: FloatArray | None,
-    names: tuple[str, ...],
-    slopes: tuple[int, ...],
-    at_bound: BoolArray,
-) -> dict[str, Any]:
+class Estimates(NamedTuple):
+    """What a solver reached, on the scale of the bank.
+
+    Attributes:
+        blank: the fitted items, without parameters.
+        categories: number of categories of each item.
+        params: unconstrained parameters of the items.
+        covariance: of the estimates.
+        start: counts and scores of the data.
+        prior: priors of the items, and which of their parameters are estimated.
+        tied: columns of the parameters that items share.
+        at_bound: which parameters ended at a bound.
+        ending: how the iterations ended.
+        log_likelihood: of the responses.
+        log_posterior: what was maximised.
+        n_subjects: number of subjects with a response.
+        n_further: number of estimated parameters that are not the items'.
+    """
+
+    blank: ItemModel
+    categories: IntArray
+    params: FloatArray
+    covariance: Covariance
+    start: Start
+    prior: PriorTable
+    tied: tuple[int, ...]
+    at_bound: BoolArray
+    ending: Ending
+    log_likelihood: float
+    log_posterior: float
+    n_subjects: int
+    n_further: int = 0
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of parameters that some response informs; tied ones count once."""
+        constraints = self.prior.constraints
+        counted = np.asarray(constraints.free) & self.prior.informed
+        return count_distinct(counted, self.tied, constraints.shared) + self.n_further
+
+
+def _item_states(estimates: Estimates, responses: Responses | ResponseSource) -> dict[str, Any]:
     """The states of the items by name (see `irtcat.bank.item_states.STATES`)."""
+    start, prior, params = estimates.start, estimates.prior, estimates.params
     constant = start.counts.max(0) >= start.item_n
+    slopes = field_columns(estimates.blank, ["slope"])
     states: dict[str, Any] = {
         "estimated": True,
         "unanswered": start.item_n == 0,
         "constant": constant & (start.item_n > 0),
         "weak_prior": prior.sparse,
-        "at_bound": names_of_marks(at_bound, names),
+        "at_bound": names_of_marks(estimates.at_bound, column_names(estimates.blank)),
     }
     if len(start.counts) > 2:
         states["unused"] = [tuple(np.flatnonzero(row).tolist()) for row in prior.empty.T]
     if len(slopes) == 1:
         states["negative_slope"] = params[:, slopes[0]] < 0
-    if covariance is not None:
+    if estimates.covariance.blocks is not None:
         free = np.asarray(prior.constraints.free)
-        variance = np.diagonal(covariance, axis1=1, axis2=2)
+        variance = np.diagonal(estimates.covariance.blocks, axis1=1, axis2=2)
         states["singular"] = (free & ~(variance > 0)).any(axis=1)
+    if "edge" in estimates.blank.fixed and isinstance(responses, Responses):
+        edge: Any = estimates.blank.edge  # type: ignore[attr-defined]
+        states["at_edge"] = share_at_edge(responses.values, edge)
     return states
 
 
@@ -74,19 +121,9 @@ def names_of_marks(marks: BoolArray, names: tuple[str, ...]) -> list[tuple[str, 
     return [tuple(name for name, hit in zip(names, row, strict=True) if hit) for row in marks]
 
 
-def n_parameters(prior: PriorTable, tied: tuple[int, ...]) -> int:
-    """Number of parameters that some response informs; tied ones count once."""
-    counted = np.asarray(prior.constraints.free) & prior.informed
-    return count_distinct(counted, tied, prior.constraints.shared)
-
-
-def item_statistics(
-    responses: Responses | ResponseSource,
-    categories: np.ndarray,
-    start: Start,
-    states: Mapping[str, Any],
-) -> pd.DataFrame:
+def _item_statistics(responses: Responses | ResponseSource, estimates: Estimates) -> pd.DataFrame:
     """Statistics of each item's calibration data, and its states."""
+    start, categories = estimates.start, estimates.categories
     share = np.full(len(start.item_n), np.nan)
     np.divide(start.item_right, start.item_n, out=share, where=start.item_n > 0)
     columns: dict[str, Any] = {
@@ -99,20 +136,15 @@ def item_statistics(
     if (categories > 2).any():
         columns["n_categories"] = categories
     table = pd.DataFrame(columns, index=pd.Index(responses.item_ids, dtype=object))
-    return with_states(table, states)
+    return with_states(table, _item_states(estimates, responses))
 
 
-def bank_of(
-    responses: Responses | ResponseSource,
-    cls: type[ItemModel],
-    blank: ItemModel,
-    params: FloatArray,
-    covariance: FloatArray | None,
-    full: FloatArray | None,
-    latent: Latent,
-    statistics: pd.DataFrame,
-) -> ItemBank:
-    """The items on the bank's scale; a Rasch bank takes the common slope into its population."""
+def _standard_form(
+    cls: type[ItemModel], estimates: Estimates, latent: Latent
+) -> tuple[ItemModel, dict[str, Any]]:
+    """The items, and the fields of the bank; a Rasch bank takes the slope into its population."""
+    blank, params = estimates.blank, estimates.params
+    covariance, full = estimates.covariance.blocks, estimates.covariance.full
     mean, sd, keep = latent.mean, latent.sd, list(range(params.shape[1]))
     if cls in STANDARD_FORM:
         slope = field_columns(blank, ["slope"])
@@ -124,32 +156,47 @@ def bank_of(
     if full is not None:
         columns = (np.arange(len(params))[:, None] * params.shape[1] + keep).ravel()
         full = full[np.ix_(columns, columns)]
-    return ItemBank(
-        model=unpack(blank, params[:, keep]),
-        item_ids=np.asarray(responses.item_ids, dtype=str),
-        populations=Population(mean, sd),
-        covariance=covariance,
-        items=responses.items,
-        statistics=statistics,
-        full_covariance=full,
-    )
+    return unpack(blank, params[:, keep]), {
+        "covariance": covariance,
+        "full_covariance": full,
+        "populations": Population(mean, sd),
+    }
+
+
+def _general_form(estimates: Estimates) -> tuple[ItemModel, dict[str, Any]]:
+    """The items, and the fields of the bank; rating scale items become partial credit items."""
+    blank, params, covariance = estimates.blank, estimates.params, estimates.covariance.blocks
+    if not isinstance(blank, GeneralisedRatingScale):
+        return unpack(blank, params), {"covariance": covariance}
+
+    def one(vector: Any, item: Any) -> Any:
+        new = unpack(item, vector).as_gpcm()
+        return pack(jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], new))[0]
+
+    with working_precision("float64"):
+        model = jax.tree.map(np.asarray, unpack(blank, params).as_gpcm())
+        slopes = np.asarray(jax.vmap(jax.jacfwd(one))(jnp.asarray(params), blank))
+    if covariance is None:
+        return model, {}
+    known = np.isnan(np.diagonal(covariance, axis1=1, axis2=2))
+    out = slopes @ np.nan_to_num(covariance) @ slopes.transpose(0, 2, 1)
+    depends = np.einsum("jqp,jp->jq", slopes != 0, ~known) > 0
+    return model, {"covariance": np.where(depends[:, :, None] & depends[:, None, :], out, np.nan)}
 
 
 def fit_of(
     responses: Responses | ResponseSource,
     cls: type[ItemModel],
-    bank: ItemBank,
-    prior: PriorTable,
+    estimates: Estimates,
     *,
     method: str,
-    n_subjects: int,
-    converged: bool,
-    n_iterations: int,
-    log_likelihood: float,
-    message: str,
     precision: str,
     standard_errors: str,
+    latent: Latent | None = None,
+    bank: Mapping[str, Any] = MappingProxyType({}),
+    anchors: Anchors | None = None,
     details: Mapping[str, Any] = MappingProxyType({}),
+    notes: Iterable[str] = (),
     **fields: Any,
 ) -> Fit:
     """The `Fit`, with the provenance of its bank.
@@ -157,44 +204,60 @@ def fit_of(
     Args:
         responses: what the items were calibrated on.
         cls: the requested model.
-        bank: the calibrated items.
-        prior: their priors.
+        estimates: what the solver reached.
         method: how they were estimated.
-        n_subjects: number of subjects with a response.
-        converged: whether the iterations converged.
-        n_iterations: number of iterations.
-        log_likelihood: of the responses.
-        message: how the iterations ended.
         precision: name of the working precision.
         standard_errors: how the covariance was computed.
+        latent: the population of a bank of one ability, in which equal slopes are 1; None where
+            ``bank`` has the populations, and slopes are as they are.
+        bank: further fields of the bank.
+        anchors: items that keep their parameters.
         details: further entries of the provenance.
+        notes: remarks; empty ones are left out.
         fields: the other fields of `Fit`.
     """
-    notes = likelihood_notes(responses, cls)
-    most = int(item_categories(bank.model).max())
+    prior, ending = estimates.prior, estimates.ending
+    model, made = (
+        _general_form(estimates) if latent is None else _standard_form(cls, estimates, latent)
+    )
+    items = ItemBank(
+        model=model,
+        item_ids=np.asarray(responses.item_ids, dtype=str),
+        items=responses.items,
+        statistics=_item_statistics(responses, estimates),
+        **{**made, **bank},
+    )
+    if anchors is not None:
+        items = with_anchors(items, anchors)
+    likelihood = likelihood_notes(responses, cls)
+    most = int(item_categories(model).max())
     codes = responses.codes if isinstance(responses, Responses) else tuple(range(most))
     provenance = {
         "model": cls.key,
         "method": method,
-        "n_subjects": n_subjects,
-        "log_likelihood": log_likelihood,
+        "n_subjects": estimates.n_subjects,
+        "log_likelihood": estimates.log_likelihood,
         **details,
-        "converged": converged,
-        "n_iterations": n_iterations,
+        "converged": ending.converged,
+        "n_iterations": ending.n_iterations,
         "priors": {k: v if isinstance(v, str) else list(v) for k, v in prior.description.items()},
         "n_sparse": int(prior.sparse.sum()),
         "standard_errors": standard_errors,
         "precision": precision,
-        **notes,
+        **likelihood,
     }
     fields = {"latent_mean": np.nan, "latent_sd": np.nan} | fields
     return Fit(
-        bank=replace(bank, provenance=provenance, codes=codes),
+        bank=replace(items, provenance=provenance, codes=codes),
         responses=responses,
-        log_likelihood=log_likelihood,
-        converged=converged,
-        n_iterations=n_iterations,
-        message=" ".join([message, *([QUASI] if QUASI in notes.values() else [])]),
+        log_likelihood=estimates.log_likelihood,
+        log_posterior=estimates.log_posterior,
+        converged=ending.converged,
+        n_iterations=ending.n_iterations,
+        n_parameters=estimates.n_parameters,
+        message=" ".join([ending.message, *([QUASI] if QUASI in likelihood.values() else [])]),
+        notes=tuple(filter(None, notes)),
+        trace=ending.trace,
         priors=prior.description,
         n_sparse=int(prior.sparse.sum()),
         precision=precision,

@@ -387,7 +387,7 @@ def fit(
             item) or "none".
         progress: True to show the time left on stderr, or a function that is called as
             ``progress(iteration, log_posterior, step)``; by `VI` after every round as
-            ``progress(steps, bound, rate)``, where raising StopIteration ends the ascent.
+            ``progress(steps, bound, rate)``. Raising StopIteration in it ends the iterations.
         dims: number of abilities, for every model but "binomial" and "beta". Without a pattern all
             slopes are free, on axes that `irtcat.rotate` can rotate. The models with equal slopes
             ("rasch", "1pl", "pcm", "rsm") need a pattern; their banks have a slope for each

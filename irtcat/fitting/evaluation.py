@@ -1,36 +1,34 @@
-"""Last stage of all methods except EM: evaluate the items by an E-step, build bank and `Fit`."""
+"""First and last stage of all methods except EM: first guesses, and the items' evaluation."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
-from irtcat._common.precision import precision
+from irtcat._common.precision import choose_precision, precision
 from irtcat._common.types import BoolArray, FloatArray
-from irtcat.fitting.assembly import (
-    Latent,
-    bank_of,
-    fit_of,
-    item_states,
-    item_statistics,
-    n_parameters,
-)
+from irtcat.fitting.assembly import Estimates, Latent, fit_of
+from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.priors import prior_table
-from irtcat.fitting.em.start import Start
+from irtcat.fitting.em.start import Start, further_start, starting_point
 from irtcat.fitting.em.steep_items import marginal_log_likelihoods
+from irtcat.fitting.outcome import Ending
 from irtcat.fitting.result import Fit
-from irtcat.latent import LayoutPlan, e_step
+from irtcat.fitting.specification import Specification
+from irtcat.latent import LayoutPlan, e_step, rows_on_device
 from irtcat.models import (
     Design,
     ItemModel,
-    column_names,
     field_columns,
-    tied_parameters,
+    fitted_form,
+    in_precision,
     unpack,
 )
 from irtcat.responses import Responses
-from irtcat.scoring import changes_too_fast
+from irtcat.scoring import changes_too_fast, row_blocks
 
 NARROWEST = 0.02
 """Smallest posterior SD that places a subject's local nodes."""
@@ -52,21 +50,76 @@ class Calibrated(NamedTuple):
     sd: FloatArray
 
 
-def used_rows(responses: Responses) -> tuple[np.ndarray, bool]:
-    """Rows of the subjects with a response, and whether any response among them is missing."""
+class Prepared(NamedTuple):
+    """Responses and first guesses, in the working precision.
+
+    Attributes:
+        responses: what is calibrated on.
+        cls: the requested model.
+        rows: responses of the subjects with one.
+        x: the same on the device.
+        blocks: row numbers in blocks.
+        has_missing: whether any of them is missing.
+        template: the items that are fitted (a Rasch model is fitted as its 1PL).
+        tied: columns of the parameters that items share.
+        start: counts, scores and first guesses.
+        positive: whether slopes are above 0, as a slope of all items is.
+        precision: name of the working precision.
+    """
+
+    responses: Responses
+    cls: type[ItemModel]
+    rows: np.ndarray
+    x: Array
+    blocks: Array
+    has_missing: bool
+    template: ItemModel
+    tied: tuple[int, ...]
+    start: Start
+    positive: bool
+    precision: str
+
+
+def prepare(
+    responses: Responses, cls: type[ItemModel], specification: Specification[Any]
+) -> Prepared:
+    """The rows of the subjects with a response, and first guesses from them."""
     observed = responses.observed
     used = observed.any(axis=1)
-    x = responses.values if used.all() else responses.values[used]
-    return x, bool(not observed[used].all())
-
-
-def _marginal(
-    template: ItemModel, calibrated: Calibrated, x: np.ndarray, has_missing: bool, name: str
-) -> tuple[float, float, float]:
-    """Marginal log-likelihood, and the latent mean and SD that fit best (one Newton step)."""
+    rows = responses.values if used.all() else responses.values[used]
+    has_missing = bool(not observed[used].all())
+    name = choose_precision(specification.solver.precision, rows.size)
+    two = np.full(rows.shape[1], 2)
+    form, shared = fitted_form(cls)
+    positive = specification.positive or "slope" in shared
     with precision(name) as dtype:
+        template = in_precision(form.blank(Design(two)), dtype)
+        x = rows_on_device(rows)
+        blocks = jnp.asarray(row_blocks(len(rows), rows.shape[1], dtype.itemsize))
+        start = starting_point(
+            template, x, np.ones(len(rows)), blocks, has_missing, dtype, positive, two
+        )
+        return Prepared(
+            responses=responses,
+            cls=cls,
+            rows=rows,
+            x=x,
+            blocks=blocks,
+            has_missing=has_missing,
+            template=template,
+            tied=field_columns(template, shared),
+            start=further_start(start, template, specification),
+            positive=positive,
+            precision=name,
+        )
+
+
+def _marginal(prepared: Prepared, calibrated: Calibrated) -> tuple[float, float, float]:
+    """Marginal log-likelihood, and the latent mean and SD that fit best (one Newton step)."""
+    x, has_missing = prepared.rows, prepared.has_missing
+    with precision(prepared.precision) as dtype:
         model = jax.tree.map(
-            lambda leaf: np.asarray(leaf, dtype), unpack(template, np.asarray(calibrated.params))
+            lambda leaf: np.asarray(leaf, dtype), unpack(prepared.template, calibrated.params)
         )
         ones = np.ones(len(x), dtype), np.ones(x.shape[1], dtype)
         plan = LayoutPlan(len(x), x.shape[1], dtype.itemsize)
@@ -107,58 +160,55 @@ def _oriented(calibrated: Calibrated, template: ItemModel, score: FloatArray) ->
 
 
 def finish(
-    responses: Responses,
-    x: np.ndarray,
-    has_missing: bool,
-    cls: type[ItemModel],
-    template: ItemModel,
-    start: Start,
+    prepared: Prepared,
     calibrated: Calibrated,
-    name: str,
     *,
-    positive: bool,
     priors: Mapping[str, Any],
+    ending: Ending,
+    log_posterior: float,
     at_bound: BoolArray | None = None,
     **outcome: Any,
 ) -> Fit:
     """Evaluate the items by an E-step and build the `Fit`.
 
     Args:
-        responses: what was calibrated on.
-        x: the rows used.
-        has_missing: whether any of them is missing.
-        cls: the requested model (a Rasch model is fitted as its 1PL).
-        template: the working items.
-        start: counts and scores of the data.
+        prepared: what was fitted.
         calibrated: the estimated items and abilities.
-        name: precision.
-        positive: whether slopes are above 0.
         priors: the priors as stated in the result.
+        ending: how the iterations ended.
+        log_posterior: what was maximised.
         at_bound: which parameters ended at their bounds.
         outcome: further arguments of `irtcat.fitting.assembly.fit_of`.
     """
+    template, start = prepared.template, prepared.start
     calibrated = _oriented(calibrated, template, start.mean)
-    log_likelihood, latent_mean, latent_sd = _marginal(template, calibrated, x, has_missing, name)
-    params, covariance = calibrated.params, calibrated.covariance
-    with precision(name) as dtype:
-        prior = prior_table(template, start.counts, start.item_n, {}, False, positive, dtype)
-    prior = prior._replace(description=dict(priors))
-    names, slopes = column_names(template), field_columns(template, ["slope"])
-    bounds = np.zeros(params.shape, bool) if at_bound is None else at_bound
-    states = item_states(prior, start, params, covariance, names, slopes, bounds)
-    statistics = item_statistics(responses, np.full(len(params), 2), start, states)
-    blank = type(template).blank(Design(np.full(len(params), 2)))
-    bank = bank_of(responses, cls, blank, params, covariance, None, Latent(), statistics)
-    return fit_of(
-        responses,
-        cls,
-        bank,
-        prior,
-        n_subjects=len(x),
+    log_likelihood, latent_mean, latent_sd = _marginal(prepared, calibrated)
+    with precision(prepared.precision) as dtype:
+        prior = prior_table(
+            template, start.counts, start.item_n, {}, False, prepared.positive, dtype
+        )
+    params, categories = calibrated.params, np.full(len(calibrated.params), 2)
+    estimates = Estimates(
+        blank=type(template).blank(Design(categories)),
+        categories=categories,
+        params=params,
+        covariance=Covariance(blocks=calibrated.covariance),
+        start=start,
+        prior=prior._replace(description=dict(priors)),
+        tied=prepared.tied,
+        at_bound=np.zeros(params.shape, bool) if at_bound is None else at_bound,
+        ending=ending,
         log_likelihood=log_likelihood,
-        n_parameters=n_parameters(prior, field_columns(template, tied_parameters(template))),
+        log_posterior=log_posterior,
+        n_subjects=len(prepared.rows),
+    )
+    return fit_of(
+        prepared.responses,
+        prepared.cls,
+        estimates,
+        precision=prepared.precision,
+        latent=Latent(),
         latent_mean=latent_mean,
         latent_sd=latent_sd,
-        precision=name,
         **outcome,
     )

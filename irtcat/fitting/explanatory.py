@@ -32,7 +32,7 @@ from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.curvature import OneAbility
 from irtcat.fitting.em.driver import Ended, Settings, run_em
 from irtcat.fitting.em.identification import is_covered, recentred
-from irtcat.fitting.em.iteration import EMPoint, EMProblem, EMState
+from irtcat.fitting.em.iteration import EMPoint, EMState, Problem, StepRule
 from irtcat.fitting.em.m_step import Constraints
 from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.features.columns import Features
@@ -45,7 +45,9 @@ from irtcat.fitting.features.regression import (
     sample_size,
     wide_table,
 )
+from irtcat.fitting.outcome import Outcome
 from irtcat.fitting.specification import Progress
+from irtcat.latent import PopulationDesign
 from irtcat.models import ItemModel, column_names, field_columns, pack, unpack
 
 FIXED_SHARE = {"ability": 0.2, "intercept": 0.2, "location": 0.2, "slope": 0.0}
@@ -129,7 +131,7 @@ class Explained:
         note: a remark, or empty.
     """
 
-    problem: EMProblem
+    problem: Problem
     ended: Ended
     prior: PriorTable
     subject: Regression | None
@@ -154,7 +156,7 @@ class _Rounds:
     """The rounds of a fit with features."""
 
     def __init__(
-        self, problem: EMProblem, ended: Ended, features: Features,
+        self, problem: Problem, ended: Ended, features: Features,
         group: IntArray, share: float, free_scale: bool,
     ):  # fmt: skip
         self.features, self.share = features, share
@@ -171,11 +173,10 @@ class _Rounds:
         # Without subject features the one population is N(0, 1), as without any features.
         self.problem = problem._replace(
             group=None if features.subject is None else jax.device_put(group),
-            held=jax.device_put(np.ones(n, bool)),
-            stated=True,
-            scaled=False,
+            population=PopulationDesign(1, 1, n_groups=n, is_known=True),
+            step_rule=StepRule(),
         )
-        population = jnp.zeros((2, n), dtype)
+        population = jnp.zeros((n, 2), dtype)
         self.ended = ended._replace(point=EMPoint(ended.point.params, population))
         self.subject: Regression | None = None
         self.items: dict[str, Regression] = {}
@@ -294,15 +295,15 @@ class _Rounds:
     def regress_subjects(self) -> None:
         """Regress the abilities, and set the populations of the next round."""
         problem, x = self.problem, self.subject_matrix
-        at, unit = (0.0, 1.0) if problem.transform is None else map(float, problem.transform)
+        at, unit = problem.rule.place
         mean, sd = self.ended.belief.on_line()
         theta, sd = at + unit * mean, np.maximum(unit * sd, NARROWEST)
         variance = sd**2
         population = np.asarray(self.ended.point.population, float)
         group, weights = self.group, np.asarray(problem.weights, float)
-        prior = np.exp(-2 * population[1][group])
+        prior = np.exp(-2 * population[group, 1])
         precision = np.maximum(1 / variance - prior, LEAST_PRECISION)
-        weighted = theta / variance - population[0][group] * prior
+        weighted = theta / variance - population[group, 0] * prior
         # Subjects with equal features share a row; a row of weight w stands for w subjects.
         rows = np.repeat(np.arange(len(group)), np.round(weights).astype(int))
         data = NormalData(precision[rows], weighted[rows])
@@ -325,7 +326,7 @@ class _Rounds:
             mean, log_sd = (mean - self.mean) / self.sd, log_sd - np.log(self.sd)
         least = np.log(LEAST_SHARE * np.hypot(np.exp(log_sd[0]), np.sqrt(share @ mean**2)))
         self.is_held, log_sd = bool(log_sd[0] < least), np.maximum(log_sd, least)
-        new = jnp.asarray(np.stack([mean, log_sd]), problem.dtype)
+        new = jnp.asarray(np.stack([mean, log_sd], axis=1), problem.dtype)
         self.ended = self.ended._replace(point=EMPoint(params, new))
 
     def _rescaled(self, params: Any) -> Any:
@@ -357,7 +358,7 @@ class _Rounds:
         """Prior means in SDs: what must no longer change."""
         parts: list[FloatArray] = []
         if self.features.subject is not None:
-            mean, log_sd = np.asarray(self.ended.point.population, float)
+            mean, log_sd = np.asarray(self.ended.point.population, float).T
             parts += [(mean * np.exp(-log_sd))[self.weights > 0], log_sd[:1]]
         elif not self.free_scale:
             parts += [np.array([self.mean, np.log(self.sd)])]
@@ -375,12 +376,12 @@ class _Rounds:
                 parts += [np.log([regression.residual_sd])]
         return np.concatenate(parts)
 
-    def run(self, settings: Settings, progress: Progress | None) -> bool:
-        """Iterate to convergence; returns whether it was reached."""
+    def run(self, settings: Settings, progress: Progress | None) -> None:
+        """Iterate to convergence."""
         before, is_last, change = None, False, np.inf
         settings = settings._replace(expand=self.free_scale)
         quick = settings._replace(max_iterations=QUICK_ITERATIONS)
-        n_iterations = self.ended.n_iterations
+        n_iterations = self.ended.ending.n_iterations
         state = EMState.of(self.ended.point, self.ended.belief)
         for self.n_rounds in range(1, MOST_ROUNDS + 1):
             old = self.problem.constraints
@@ -401,20 +402,22 @@ class _Rounds:
                 self.problem, state = recentred(self.problem, state, 1.1)
             near = is_last or change < NEAR
             self.ended = run_em(self.problem, state, settings if near else quick, progress)
-            n_iterations += self.ended.n_iterations
-            if not self.explained and not self.ended.converged:
+            n_iterations += self.ended.ending.n_iterations
+            if not self.explained and not self.ended.ending.converged:
                 image = self.ended.update.plain.params
                 self.ended = self.ended._replace(point=self.ended.point._replace(params=image))
-            if is_last:
+            if is_last or self.ended.ending.outcome is Outcome.INTERRUPTED:
                 break
-        self.ended = self.ended._replace(n_iterations=n_iterations)
+        ending = self.ended.ending._replace(n_iterations=n_iterations)
+        if not (is_last and ending.converged) and ending.outcome is not Outcome.INTERRUPTED:
+            ending = ending._replace(outcome=Outcome.OUT_OF_ROUNDS)
+        self.ended = self.ended._replace(ending=ending)
         if self.wide is not None:
             self.items = {name: self._regressed(name, True) for name in self.items}
-        return is_last and self.ended.converged
 
 
 def explain(
-    problem: EMProblem,
+    problem: Problem,
     ended: Ended,
     prior: PriorTable,
     features: Features,
@@ -441,7 +444,7 @@ def explain(
         The fit.
     """
     rounds = _Rounds(problem, ended, features, group, share, free_scale)
-    converged = rounds.run(settings, progress)
+    rounds.run(settings, progress)
     description, no_items = dict(prior.description), np.zeros_like(prior.sparse)
     for name, regression in rounds.items.items():
         description[name] = f"regression on features, residual SD {regression.residual_sd:.3g}"
@@ -450,12 +453,6 @@ def explain(
             constraints=rounds.problem.constraints, sparse=no_items, aside=no_items,
             scaled=False, description=description,
         )  # fmt: skip
-    ended = rounds.ended
-    if not converged:
-        text = (
-            f"Not converged: the regression on features still changed after {MOST_ROUNDS} rounds."
-        )
-        ended = ended._replace(converged=False, message=text)
     moments, standard = (rounds.mean, rounds.sd), (0.0, 1.0)
     (mean, sd), (centre, unit) = (standard, moments) if free_scale else (moments, standard)
     n_parameters = 0
@@ -473,7 +470,7 @@ def explain(
         n_parameters += 0 if free_scale else 2
     return Explained(
         problem=rounds.problem,
-        ended=ended,
+        ended=rounds.ended,
         prior=prior,
         subject=None if features.subject is None else rounds.subject,
         items=rounds.items,

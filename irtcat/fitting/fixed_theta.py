@@ -21,23 +21,15 @@ from irtcat._common.checks import InputError, argument_error
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
-from irtcat.bank import ItemBank
-from irtcat.fitting.assembly import (
-    Latent,
-    bank_of,
-    fit_of,
-    item_states,
-    item_statistics,
-    n_parameters,
-)
-from irtcat.fitting.em.covariance import inverse_blocks
+from irtcat.fitting.assembly import Estimates, Latent, fit_of
+from irtcat.fitting.em.covariance import Covariance, inverse_blocks
 from irtcat.fitting.em.curvature import complete_information
 from irtcat.fitting.em.identification import with_ties
 from irtcat.fitting.em.m_step import Constraints, at_bounds, log_prior, m_step, penalised_terms
 from irtcat.fitting.em.rows import Rows
 from irtcat.fitting.em.setup import FitData, FitSetup, read_data, set_up
 from irtcat.fitting.em.start import Start, further_start
-from irtcat.fitting.problem.uncategorised import share_at_edge
+from irtcat.fitting.outcome import Ending, until_small
 from irtcat.fitting.result import Fit
 from irtcat.fitting.solvers import EM
 from irtcat.fitting.specification import Specification
@@ -46,7 +38,6 @@ from irtcat.latent.line import STENCIL
 from irtcat.models import (
     STANDARD_FORM,
     ItemModel,
-    column_names,
     field_columns,
     pack,
     unpack,
@@ -81,10 +72,7 @@ class _Climbed(NamedTuple):
 
     params: Array
     log_likelihood: float
-    log_posterior: float
-    step: float
-    converged: bool
-    trace: FloatArray
+    ending: Ending
 
 
 def fixed_theta(responses: Responses, theta: Any) -> FloatArray:
@@ -207,30 +195,20 @@ def _climb(regression: _Regression, params: Array, specification: Specification[
     template, nodes, counts, totals, constraints, tied = regression
     everyone = jnp.ones(params.shape[0], params.dtype)
     regression = regression._replace(tied=())
-    trace: list[float] = []
-    likelihood = posterior = step = np.nan
-    for iteration in range(1, solver.max_iterations + 1):
+    likelihood = np.nan
+
+    def take() -> tuple[float, float]:
+        nonlocal params, likelihood
         moved = _m_step(
             template, params, counts, totals, constraints, everyone,
             tied=tied, n_steps=jnp.int32(STEPS), nodes=nodes,
         )  # fmt: skip
-        params, step = moved.params, float(moved.step)
+        params = moved.params
         likelihood, posterior = map(float, _values(regression, params))
-        trace.append(posterior)
-        if not np.isfinite([posterior, step]).all():
-            raise FloatingPointError(f"The log-posterior became {posterior}.")
-        if specification.progress is not None:
-            specification.progress(iteration, posterior, step)
-        if step <= tolerance:
-            break
-    return _Climbed(
-        params=params,
-        log_likelihood=likelihood,
-        log_posterior=posterior,
-        step=step,
-        converged=step <= tolerance,
-        trace=np.array(trace),
-    )
+        return posterior, float(moved.step)
+
+    ending = until_small(take, tolerance, solver.max_iterations, specification.progress)
+    return _Climbed(params, likelihood, ending)
 
 
 def _first_guess(
@@ -298,9 +276,8 @@ def fit_fixed_theta(responses: Any, cls: type[ItemModel], specification: Specifi
     # The sums are cheap, and float64 lets the steps converge exactly.
     data = replace(data, precision="float64")
     theta = np.unique(values)[data.rows.group]
-    blank = data.blank(dims=1)
     with precision(data.precision) as dtype:
-        setup = set_up(data, blank, dtype, positive=specification.positive)
+        setup = set_up(data, data.blank(dims=1), dtype, positive=specification.positive)
         setup = _with_unit_slopes(setup, cls)
         start = further_start(setup.start, setup.template, specification)
         params = _first_guess(data, setup, start, theta, population)
@@ -315,15 +292,29 @@ def fit_fixed_theta(responses: Any, cls: type[ItemModel], specification: Specifi
         )
         ended = _climb(regression, jnp.asarray(params, dtype), specification)
         covariance = _covariance(regression, ended.params, specification.standard_errors)
-    params = np.asarray(ended.params, float)
-    names, slopes = column_names(setup.template), field_columns(setup.template, ["slope"])
-    at_bound = at_bounds(ended.params, setup.prior.constraints)
-    states = item_states(setup.prior, start, params, covariance, names, slopes, at_bound)
-    if "edge" in cls.fixed:
-        states["at_edge"] = share_at_edge(data.rows.x, blank.edge)  # type: ignore[attr-defined]
-    statistics = item_statistics(responses, data.categories, start, states)
-    bank = bank_of(responses, cls, blank, params, covariance, None, population, statistics)
-    return _result(data, setup, bank, ended)
+    estimates = Estimates(
+        blank=data.blank(dims=1),
+        categories=data.categories,
+        params=np.asarray(ended.params, float),
+        covariance=Covariance(blocks=covariance),
+        start=start,
+        prior=setup.prior,
+        tied=setup.tied,
+        at_bound=at_bounds(ended.params, setup.prior.constraints),
+        ending=ended.ending,
+        log_likelihood=ended.log_likelihood,
+        log_posterior=float(ended.ending.trace[-1]),
+        n_subjects=int(data.rows.weights.sum()),
+    )
+    return fit_of(
+        responses,
+        cls,
+        estimates,
+        method="fixed theta",
+        precision=data.precision,
+        standard_errors="none" if covariance is None else "given abilities",
+        latent=population,
+    )
 
 
 def _covariance(regression: _Regression, params: Array, which: str) -> FloatArray | None:
@@ -333,30 +324,3 @@ def _covariance(regression: _Regression, params: Array, which: str) -> FloatArra
     template, nodes, counts, totals, constraints, tied = regression
     information = complete_information(template, params, counts, totals, constraints, nodes)
     return inverse_blocks(np.asarray(information, float), np.asarray(constraints.free), tied)
-
-
-def _result(data: FitData, setup: FitSetup, bank: ItemBank, ended: _Climbed) -> Fit:
-    """The `Fit`, with the bank's provenance."""
-    message = f"Converged: the last step was {ended.step:.1e} standard errors."
-    if not ended.converged:
-        message = (
-            f"Not converged: the step was still {ended.step:.1e} standard errors after "
-            f"{len(ended.trace)} iterations. Raise max_iterations."
-        )
-    return fit_of(
-        data.responses,
-        data.cls,
-        bank,
-        setup.prior,
-        method="fixed theta",
-        n_subjects=int(data.rows.weights.sum()),
-        log_likelihood=ended.log_likelihood,
-        log_posterior=ended.log_posterior,
-        converged=ended.converged,
-        n_iterations=len(ended.trace),
-        n_parameters=n_parameters(setup.prior, setup.tied),
-        message=message,
-        standard_errors="none" if bank.covariance is None else "given abilities",
-        precision=data.precision,
-        trace=ended.trace,
-    )

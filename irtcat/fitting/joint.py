@@ -18,17 +18,17 @@ from jaxtyping import Array, Float
 
 from irtcat._common.checks import InputError
 from irtcat._common.compilation import jit
-from irtcat._common.precision import choose_precision, precision
+from irtcat._common.precision import precision
+from irtcat._common.types import FloatArray
+from irtcat.fitting.em.covariance import inverse_blocks
 from irtcat.fitting.em.priors import SMALLEST_POSITIVE_SLOPE, check_priors
-from irtcat.fitting.em.start import further_start, starting_point
-from irtcat.fitting.evaluation import Calibrated, finish, used_rows
+from irtcat.fitting.evaluation import Calibrated, Prepared, finish, prepare
+from irtcat.fitting.outcome import Ending, until_small
 from irtcat.fitting.result import Fit
 from irtcat.fitting.solvers import Joint
 from irtcat.fitting.specification import Specification
-from irtcat.latent import rows_on_device
-from irtcat.models import Design, ItemModel, OnePL, Rasch, TwoPL
+from irtcat.models import ItemModel, OnePL, Rasch, TwoPL
 from irtcat.responses import Responses
-from irtcat.scoring import row_blocks
 
 MODELS_OF_JOINT = (Rasch, OnePL, TwoPL)
 TOLERANCE = {"float64": 1e-3, "float32": 5e-2}
@@ -228,39 +228,22 @@ def _bound_curvature(
     return 0.25 * jax.lax.scan(add, jnp.zeros_like(terms.curvature), blocks)[0]
 
 
-class _Ended(NamedTuple):
-    """Result of the cycles."""
-
-    point: JointPoint
-    converged: bool
-    n_iterations: int
-    message: str
-    trace: np.ndarray
-
-
 def _run(
     point: JointPoint, x: Array, blocks: Array, penalty: Penalty, has_missing: bool, tied: bool,
     tolerance: float, specification: Specification[Joint],
-) -> _Ended:  # fmt: skip
+) -> tuple[JointPoint, Ending]:  # fmt: skip
     """Run cycles until the longest step is within the tolerance."""
-    trace: list[float] = []
-    for iteration in range(1, specification.solver.max_iterations + 1):
+
+    def take() -> tuple[float, float]:
+        nonlocal point
         point, value, step = joint_step(
             point, x, blocks, penalty, has_missing=has_missing, tied=tied
         )
-        trace.append(float(value))
-        if not np.isfinite([trace[-1], float(step)]).all():
-            raise FloatingPointError(f"The joint objective became {trace[-1]}.")
-        if specification.progress is not None:
-            specification.progress(iteration, trace[-1], float(step))
-        if float(step) <= tolerance:
-            message = f"Converged: the last step was {float(step):.1e} standard errors."
-            return _Ended(point, True, iteration, message, np.array(trace))
-    message = (
-        f"Not converged: the step was still {float(step):.1e} standard errors after "
-        f"{specification.solver.max_iterations} iterations. Raise max_iterations."
-    )
-    return _Ended(point, False, specification.solver.max_iterations, message, np.array(trace))
+        return float(value), float(step)
+
+    most = specification.solver.max_iterations
+    ending = until_small(take, tolerance, most, specification.progress)
+    return point, ending
 
 
 def _penalty(
@@ -306,21 +289,6 @@ def _information(
     return ability, jnp.stack([jnp.stack([h11, h10], -1), jnp.stack([h10, h00], -1)], -2)
 
 
-def _covariance(information: np.ndarray, tied: bool) -> np.ndarray:
-    """Inverse of each item's information; NaN where it is singular."""
-    determinant = np.linalg.det(information)
-    good = np.isfinite(determinant) & (determinant > 0)
-    out = np.full_like(information, np.nan)
-    out[good] = np.linalg.inv(information[good])
-    if tied and good.all():
-        shared = 1 / (1 / out[:, 0, 0]).sum()
-        ratio = -information[:, 0, 1] / information[:, 1, 1]
-        out[:, 0, 0] = shared
-        out[:, 0, 1] = out[:, 1, 0] = ratio * shared
-        out[:, 1, 1] = 1 / information[:, 1, 1] + ratio**2 * shared
-    return out
-
-
 def _check(cls: type[ItemModel]) -> None:
     if cls not in MODELS_OF_JOINT:
         names = ", ".join(model.key for model in MODELS_OF_JOINT)
@@ -335,64 +303,33 @@ def fit_joint(
 ) -> Fit:
     """Penalised joint maximum likelihood (see `irtcat.fit`)."""
     _check(cls)
-    x, has_missing = used_rows(responses)
-    name = choose_precision(specification.solver.precision, x.size)
-    work: type[ItemModel] = OnePL if cls is Rasch else cls
-    tied, two = work is OnePL, np.full(x.shape[1], 2)
-    with precision(name) as dtype:
-        template = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), work.blank(Design(two)))
-        data = rows_on_device(x)
-        blocks = jnp.asarray(row_blocks(len(x), x.shape[1], dtype.itemsize))
-        start = starting_point(
-            template,
-            data,
-            np.ones(len(x)),
-            blocks,
-            has_missing,
-            dtype,
-            specification.positive or tied,
-            two,
-        )
-        start = further_start(start, template, specification)
+    prepared = prepare(responses, cls, specification)
+    x, blocks, has_missing, tied = (
+        prepared.x, prepared.blocks, prepared.has_missing, bool(prepared.tied)
+    )  # fmt: skip
+    tolerance = specification.solver.tolerance
+    tolerance = TOLERANCE[prepared.precision] if tolerance is None else tolerance
+    with precision(prepared.precision) as dtype:
         penalty, stated = _penalty(specification, x.shape[1], tied, dtype)
-        point = JointPoint(jnp.asarray(start.mean, dtype), jnp.asarray(start.params, dtype))
-        tolerance = (
-            TOLERANCE[name]
-            if specification.solver.tolerance is None
-            else specification.solver.tolerance
+        start = jnp.asarray(prepared.start.mean, dtype), jnp.asarray(prepared.start.params, dtype)
+        point, ending = _run(
+            JointPoint(*start), x, blocks, penalty, has_missing, tied, tolerance, specification
         )
-        ended = _run(point, data, blocks, penalty, has_missing, tied, tolerance, specification)
-        theta_information, information = _information(
-            ended.point, data, blocks, penalty, has_missing=has_missing
-        )
-    calibrated = _standardised(
-        ended.point, np.asarray(theta_information, float), np.asarray(information, float), tied
-    )
-    params = ended.point.params
+        of_theta, of_items = _information(point, x, blocks, penalty, has_missing=has_missing)
     return finish(
-        responses,
-        x,
-        has_missing,
-        cls,
-        template,
-        start,
-        calibrated,
-        name,
-        positive=specification.positive,
+        prepared,
+        _standardised(point, np.asarray(of_theta, float), np.asarray(of_items, float), prepared),
         priors=stated,
-        at_bound=np.asarray((params <= penalty.lower) | (params >= penalty.upper)),
+        at_bound=np.asarray((point.params <= penalty.lower) | (point.params >= penalty.upper)),
         method="joint",
         standard_errors="given abilities",
-        log_posterior=float(ended.trace[-1]),
-        converged=ended.converged,
-        n_iterations=ended.n_iterations,
-        message=ended.message,
-        trace=ended.trace,
+        log_posterior=float(ending.trace[-1]),
+        ending=ending,
     )
 
 
 def _standardised(
-    point: JointPoint, theta_information: np.ndarray, information: np.ndarray, tied: bool
+    point: JointPoint, theta_information: FloatArray, information: FloatArray, prepared: Prepared
 ) -> Calibrated:
     """Items and abilities on the scale where the estimated abilities have mean 0 and SD 1."""
     theta, params = np.asarray(point.theta, float), np.asarray(point.params, float)
@@ -400,6 +337,7 @@ def _standardised(
     spread = spread if spread > 0 else 1.0
     moved = np.stack([params[:, 0] * spread, params[:, 1] + params[:, 0] * centre], -1)
     jacobian = np.array([[spread, 0.0], [centre, 1.0]])
-    covariance = jacobian @ _covariance(information, tied) @ jacobian.T
+    covariance = inverse_blocks(information, np.ones_like(moved, bool), prepared.tied)
+    covariance = jacobian @ covariance @ jacobian.T
     sd = theta_information**-0.5 / spread
     return Calibrated(moved, covariance, (theta - centre) / spread, sd)

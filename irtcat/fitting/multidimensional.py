@@ -13,20 +13,19 @@ from irtcat._common.checks import argument_error, check_count
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import ItemBank, Population
-from irtcat.fitting.assembly import fit_of, item_states, item_statistics, n_parameters
+from irtcat.fitting.assembly import Estimates, fit_of
 from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.curvature import Multidimensional, covariance_of
 from irtcat.fitting.em.density import density_table
 from irtcat.fitting.em.driver import Ended
-from irtcat.fitting.em.identification import with_anchors
-from irtcat.fitting.em.iteration import EMPoint, EMState
-from irtcat.fitting.em.multidimensional_iteration import MultiProblem, run_multi_e_step, sums_at
+from irtcat.fitting.em.iteration import EMPoint, EMState, Problem
+from irtcat.fitting.em.multidimensional_iteration import run_multi_e_step, sums_at
 from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.em.setup import FitData, FitSetup, read_data, set_up
 from irtcat.fitting.em.shared_parameters import averaged
 from irtcat.fitting.em.start import Start, jittered, points_of, start_params
 from irtcat.fitting.multidimensional_data import Workspace, iterate, iterate_density, slopes_by_item
-from irtcat.fitting.problem.groups import Grouping, populations_by_group
+from irtcat.fitting.problem.groups import Grouping, group_table, populations_by_group
 from irtcat.fitting.problem.loading_pattern import LatentDesign, latent_design
 from irtcat.fitting.result import Fit
 from irtcat.fitting.solvers import EM
@@ -40,15 +39,13 @@ from irtcat.latent import (
     adaptive_quadrature,
     density_of,
     n_nodes,
-    population_vector,
+    population_numbers,
     populations_of,
     posterior_modes,
     row_chunks,
 )
 from irtcat.models import (
-    GeneralisedRatingScale,
     ItemModel,
-    column_names,
     field_columns,
     fitted_form,
     pack,
@@ -175,7 +172,7 @@ def _identified(
 
 
 def _at_identified(
-    work: Workspace, problem: MultiProblem, params: FloatArray, populations: Populations,
+    work: Workspace, problem: Problem, params: FloatArray, populations: Populations,
     ended: Ended,
 ) -> Ended:  # fmt: skip
     """The E-step at the identified parameters with all items, including those set aside."""
@@ -183,9 +180,9 @@ def _at_identified(
     mean, covariance = (
         np.asarray(part, dtype) for part in (populations.mean, populations.covariance)
     )
-    vector = population_vector(mean, covariance, work.population)
-    everyone = problem._replace(item_weights=jax.device_put(np.ones_like(problem.item_weights)))
-    state = EMState.of(EMPoint(jnp.asarray(params, dtype), vector), ended.belief)
+    numbers = population_numbers(mean, covariance, work.population)
+    everyone = problem.of_all_items()
+    state = EMState.of(EMPoint(jnp.asarray(params, dtype), numbers), ended.belief)
     if problem.rule.is_adaptive:
         # The axes may have been rotated: place the nodes again.
         state = EMState(state.point, *_modes_by_group(work, problem, state.point))
@@ -195,29 +192,27 @@ def _at_identified(
 
 
 def _at_standardised(
-    problem: MultiProblem, density: Density, ended: Ended
-) -> tuple[MultiProblem, Ended, pd.DataFrame]:
+    problem: Problem, density: Density, ended: Ended
+) -> tuple[Problem, Ended, pd.DataFrame]:
     """The E-step with the items and the density on the scale where its mean is 0 and its SD 1."""
     curve, mean, sd = density_table(density, np.asarray(ended.point.population, float))
     dtype = problem.weights.dtype
     nodes = jnp.asarray(curve["theta"].to_numpy()[:, None], dtype)
-    rule = GridQuadrature(nodes, problem.rule.log_prior)  # type: ignore[union-attr]
+    rule = GridQuadrature(nodes, problem.rule.log_prior)
     model = unpack(problem.template, ended.point.params)
     params = pack(model.rescale(jnp.asarray(mean, dtype), jnp.asarray(sd, dtype)))
-    everyone = problem._replace(
-        rule=rule, item_weights=jax.device_put(np.ones_like(problem.item_weights))
-    )
-    point = EMPoint(params, jnp.zeros(0, dtype))
+    everyone = problem.of_all_items()._replace(rule=rule)
+    point = EMPoint(params, jnp.zeros((1, 2), dtype))
     state = EMState.of(point, ended.belief)
     update, belief = run_multi_e_step(everyone, state, 0.0, 0, False)
     return everyone, ended._replace(point=point, update=update, belief=belief), curve
 
 
 def _modes_by_group(
-    work: Workspace, problem: MultiProblem, point: EMPoint
+    work: Workspace, problem: Problem, point: EMPoint
 ) -> tuple[FloatArray, FloatArray]:
     """Posterior modes and covariances of all rows, each on the z scale of its group."""
-    populations = populations_of(point.population, work.population)
+    populations = populations_of(point.population, work.design.dims)
     n_cells = work.rows.shape[1] * (work.design.dims + 2) ** 2
     n_cells *= problem.template.n_categories - 1
     means, covariances = [], []
@@ -241,19 +236,17 @@ def _modes_by_group(
 
 
 def _finer_log_likelihood(
-    work: Workspace, problem: MultiProblem, ended: Ended, nodes: int | None
+    work: Workspace, problem: Problem, ended: Ended, nodes: int | None
 ) -> float:
     """The log-likelihood by a quadrature twice as fine (NaN where that would be slow)."""
     rule, dims = problem.rule, work.design.dims
     finer: Any = adaptive_quadrature(dims, nodes, finer=True)
     if not rule.is_adaptive:
-        finer = rule.spacing / 2  # type: ignore[union-attr]
+        finer = rule.spacing / 2
     fine = work.rule(finer)
     if float(n_nodes(fine)) * np.prod(work.rows.shape) > CHECK_WORK:
         return np.nan
-    other = problem._replace(
-        rule=fine, item_weights=jax.device_put(np.ones_like(problem.item_weights))
-    )
+    other = problem.of_all_items()._replace(rule=fine)
     belief = sums_at(other, EMState.of(ended.point, ended.belief)).belief
     return float(work.rows.weights @ np.asarray(belief.log_z, float))
 
@@ -326,7 +319,7 @@ class _Reached(NamedTuple):
         density: table of the latent density; None for Normal populations.
     """
 
-    problem: MultiProblem
+    problem: Problem
     ended: Ended
     params: FloatArray
     slopes_free: BoolArray
@@ -368,7 +361,7 @@ def _normal(data: FitData, setup: FitSetup, work: Workspace, params: FloatArray)
     first = np.asarray(_first_population(work.population, specification.anchors), float)
     problem, ended = iterate(work, params, first, setup.prior, specification, free_scale)
     params = work.widen(np.asarray(ended.point.params, float))
-    populations = jax.tree.map(np.asarray, populations_of(ended.point.population, work.population))
+    populations = jax.tree.map(np.asarray, populations_of(ended.point.population, work.design.dims))
     params, populations, slopes_free = _identified(work, params, populations, free_scale)
     ended = _at_identified(work, problem, work.shrink(params), populations, ended)
     return _Reached(
@@ -450,36 +443,20 @@ def _fitted(
     covariance: Covariance,
 ) -> Fit:
     """The `Fit`."""
-    responses, rows, grouping, design = data.responses, data.rows, data.grouping, work.design
+    rows, grouping, design = data.rows, data.grouping, work.design
     prior, ended, populations = setup.prior, reached.ended, reached.populations
-    items = None if covariance.blocks is None else work.widen_covariance(covariance.blocks)
-    assert ended.at_bound is not None
+    blocks = None if covariance.blocks is None else work.widen_covariance(covariance.blocks)
     at_bound = work.widen(ended.at_bound.astype(float)) > 0
     slopes = list(field_columns(setup.template, ["slope"]))
     if design.exploratory:  # the axes have been rotated since
         at_bound[:, slopes] = at_bound[:, slopes].any(axis=1, keepdims=True)
-    states = _item_states(prior, setup.start, reached.params, items, free, setup.template, at_bound)
-    statistics = item_statistics(responses, data.categories, setup.start, states)
-    model, items = _published_model(data.blank(design.dims), reached.params, items)
     n = np.array([rows.weights.sum()])
     groups = None
     if grouping is not None:
         n = np.bincount(rows.group, rows.weights, len(grouping.labels)).astype(float)
     errors = _population_errors(work.population, ended.point, covariance)
     if grouping is not None and populations is not None:
-        groups = _group_table(grouping, n, populations, errors)
-    bank = ItemBank(
-        model=model,
-        item_ids=np.asarray(responses.item_ids, dtype=str),
-        covariance=items,
-        items=responses.items,
-        statistics=statistics,
-        populations=_bank_populations(reached, design, grouping, n),
-        structure=design.structure,
-        factors=tuple(design.factors),
-    )
-    if setup.anchors is not None:
-        bank = with_anchors(bank, setup.anchors)
+        groups = group_table(grouping, n, _group_moments(populations), errors)
     log_likelihood = float(rows.weights @ np.asarray(ended.belief.log_z, float))
     density = data.specification.density
     details = {
@@ -489,23 +466,34 @@ def _fitted(
         **({"density": density} if density is not None else {}),
         "se_correlations": None if errors is None else errors["correlation"][0].tolist(),
     }
-    informed = prior._replace(constraints=prior.constraints._replace(free=jax.device_put(free)))
-    return fit_of(
-        responses,
-        data.cls,
-        bank,
-        prior,
-        method="em",
-        n_subjects=int(rows.weights.sum()),
+    estimates = Estimates(
+        blank=data.blank(design.dims),
+        categories=data.categories,
+        params=reached.params,
+        covariance=Covariance(blocks=blocks),
+        start=setup.start,
+        prior=prior._replace(constraints=prior.constraints._replace(free=jax.device_put(free))),
+        tied=setup.tied,
+        at_bound=at_bound,
+        ending=ended.ending,
         log_likelihood=log_likelihood,
         log_posterior=log_likelihood + float(ended.update.log_prior),
-        converged=ended.converged,
-        n_iterations=ended.n_iterations,
-        n_parameters=n_parameters(informed, setup.tied) + reached.n_latent,
-        message=ended.message,
-        standard_errors=covariance.how,
+        n_subjects=int(rows.weights.sum()),
+        n_further=reached.n_latent,
+    )
+    return fit_of(
+        data.responses,
+        data.cls,
+        estimates,
+        method="em",
         precision=data.precision,
-        trace=ended.trace,
+        standard_errors=covariance.how,
+        bank={
+            "populations": _bank_populations(reached, design, grouping, n),
+            "structure": design.structure,
+            "factors": tuple(design.factors),
+        },
+        anchors=setup.anchors,
         details=details,
         groups=groups,
         grouping=grouping,
@@ -523,53 +511,30 @@ def _bank_populations(
         return Population(nodes=nodes, weights=weights)
     assert reached.populations is not None
     if grouping is not None:
-        return populations_by_group(grouping, n, *_group_moments(reached.populations))
+        mean, sd, correlations = _group_moments(reached.populations).values()
+        diagonal = np.eye(design.dims)
+        between = [None if (matrix == diagonal).all() else matrix for matrix in correlations]
+        return populations_by_group(grouping, n, mean, sd, between)
     if design.correlated:
         correlations = np.asarray(reached.populations.covariance[0], float)
         return Population(np.zeros(design.dims), 1.0, correlations)
     return Population()
 
 
-def _group_moments(populations: Populations) -> tuple[list[Any], list[Any], list[Any]]:
-    """Means, SDs and correlations of each group; None where all correlations are 0."""
+def _group_moments(populations: Populations) -> dict[str, FloatArray]:
+    """Means, SDs and correlations of each group."""
     mean, covariance = (np.asarray(a, float) for a in (populations.mean, populations.covariance))
-    sds = [np.sqrt(np.diagonal(matrix)) for matrix in covariance]
-    between: list[Any] = [
-        matrix / np.outer(sd, sd) for matrix, sd in zip(covariance, sds, strict=True)
-    ]
-    diagonal = np.eye(mean.shape[1])
-    between = [None if (matrix == diagonal).all() else matrix for matrix in between]
-    return list(mean), sds, between
+    sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+    correlation = covariance / (sd[:, :, None] * sd[:, None, :])
+    return {"mean": mean, "sd": sd, "correlation": correlation}
 
 
 def _first_population(design: PopulationDesign, anchors: ItemBank | None) -> Any:
-    """The free numbers at the start: all groups as the anchors' population, or standard Normal."""
+    """The numbers at the start: all groups as the anchors' population, or standard Normal."""
     eye = np.eye(design.dims)
     first = eye if anchors is None else anchors.population.covariance
     covariance = np.tile(first, (design.n_groups, 1, 1))
-    return population_vector(np.zeros((design.n_groups, design.dims)), covariance, design)
-
-
-def _published_model(
-    blank: ItemModel, params: FloatArray, covariance: FloatArray | None
-) -> tuple[ItemModel, FloatArray | None]:
-    """The items of the bank: rating scale items become generalised partial credit items."""
-    if not isinstance(blank, GeneralisedRatingScale):
-        return unpack(blank, params), covariance
-
-    def one(vector: Any, item: Any) -> Any:
-        new = unpack(item, vector).as_gpcm()
-        return pack(jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], new))[0]
-
-    with precision("float64"):
-        model = jax.tree.map(np.asarray, unpack(blank, params).as_gpcm())
-        slopes = np.asarray(jax.vmap(jax.jacfwd(one))(jnp.asarray(params), blank))
-    if covariance is None:
-        return model, None
-    known = np.isnan(np.diagonal(covariance, axis1=1, axis2=2))
-    out = slopes @ np.nan_to_num(covariance) @ slopes.transpose(0, 2, 1)
-    depends = np.einsum("jqp,jp->jq", slopes != 0, ~known) > 0
-    return model, np.where(depends[:, :, None] & depends[:, None, :], out, np.nan)
+    return population_numbers(np.zeros((design.n_groups, design.dims)), covariance, design)
 
 
 def _population_errors(
@@ -579,64 +544,23 @@ def _population_errors(
     if covariance.latent is None:
         return None
 
-    def table(vector: Any) -> Any:
-        populations = populations_of(vector, design)
+    def table(numbers: Any) -> Any:
+        populations = populations_of(numbers, design.dims)
         sd = jnp.sqrt(jnp.diagonal(populations.covariance, axis1=1, axis2=2))
         correlation = populations.covariance / (sd[:, :, None] * sd[:, None, :])
         return {"mean": populations.mean, "sd": sd, "correlation": correlation}
 
     def error(slopes: Any) -> FloatArray:
-        flat = np.asarray(slopes, float).reshape(-1, design.size)
-        variance = np.einsum("ij,jk,ik->i", flat, np.asarray(covariance.latent), flat)
+        flat = np.asarray(slopes, float).reshape(-1, design.estimated.size)
+        flat = np.where(design.estimated.ravel(), flat, 0.0)
+        latent = np.nan_to_num(np.asarray(covariance.latent))
+        variance = np.einsum("ij,jk,ik->i", flat, latent, flat)
         known = np.abs(flat).max(axis=1) > 1e-9  # rounding of a constant
         errors = np.sqrt(np.where(known, np.maximum(variance, 0), np.nan))
-        return errors.reshape(slopes.shape[:-1])
+        return errors.reshape(slopes.shape[:-2])
 
     with precision("float64"):
-        by_vector = jax.jacfwd(table)(jnp.asarray(np.asarray(point.population, float)))
-    errors = {name: error(slopes) for name, slopes in by_vector.items()}
+        by_number = jax.jacfwd(table)(jnp.asarray(np.asarray(point.population, float)))
+    errors = {name: error(slopes) for name, slopes in by_number.items()}
     errors["correlation"] = np.nan_to_num(errors["correlation"])
     return errors
-
-
-def _group_table(
-    grouping: Grouping, n: FloatArray, populations: Populations, errors: Any
-) -> pd.DataFrame:
-    """Means, SDs and correlations of the abilities in each group, with standard errors."""
-    mean, covariance = (np.asarray(a, float) for a in (populations.mean, populations.covariance))
-    sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
-    correlation = covariance / (sd[:, :, None] * sd[:, None, :])
-    values = {"mean": mean, "sd": sd, "correlation": correlation}
-    columns: dict[str, Any] = {"n": n.round().astype(int)}
-    dims = mean.shape[1]
-    for prefix, tables in (("", values), ("se_", errors)):
-        if tables is None:
-            continue
-        for name in ("mean", "sd"):
-            columns |= {f"{prefix}{name}_{d + 1}": tables[name][:, d] for d in range(dims)}
-        for i in range(dims):
-            for j in range(i):
-                column = f"{prefix}correlation_{j + 1}_{i + 1}"
-                columns[column] = tables["correlation"][:, i, j]
-    return pd.DataFrame(columns, index=pd.Index(list(grouping.labels), name="group"))
-
-
-def _item_states(
-    prior: PriorTable,
-    start: Start,
-    params: FloatArray,
-    covariance: FloatArray | None,
-    free: np.ndarray,
-    template: ItemModel,
-    at_bound: np.ndarray,
-) -> dict[str, Any]:
-    """The states of the items; held parameters are not missing a standard error."""
-    if covariance is not None:
-        covariance = covariance.copy()
-        held = ~free
-        diagonal = np.einsum("jpp->jp", covariance)
-        diagonal[held] = 1.0
-    return item_states(
-        prior, start, params, covariance, column_names(template),
-        field_columns(template, ["slope"]), at_bound,
-    )  # fmt: skip

@@ -8,19 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from irtcat._common.types import BoolArray, FloatArray
-from irtcat.fitting.em.checkpoint import Checkpoint, Identity, digest
 from irtcat.fitting.em.density import density_map, with_density
-from irtcat.fitting.em.driver import Ended, loop_settings, run_em
-from irtcat.fitting.em.iteration import EMPoint, EMState
-from irtcat.fitting.em.multidimensional_iteration import (
-    CAN_BE_LENGTHENED,
-    MultiProblem,
-    StepRule,
-    run_multi_e_step,
-)
+from irtcat.fitting.em.driver import Ended, checkpoint_of, loop_settings, run_em
+from irtcat.fitting.em.iteration import EMPoint, EMState, Problem, StepRule
+from irtcat.fitting.em.multidimensional_iteration import CAN_BE_LENGTHENED
 from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.em.rows import Rows
 from irtcat.fitting.em.shared_parameters import shared_cells
+from irtcat.fitting.outcome import Outcome
 from irtcat.fitting.problem.loading_pattern import LatentDesign
 from irtcat.fitting.solvers import EM
 from irtcat.fitting.specification import Specification
@@ -145,25 +140,25 @@ class Workspace:
             lengthen=specification.solver.accelerate and plain and can_be,
             rescale=specification.solver.expand and not prior.scaled and free_scale,
             full=self.design.exploratory,
-            has_missing=self.rows.has_missing,
-            tied=self.tied,
         )
 
-    def problem(self, rule: Quadrature, prior: PriorTable, step_rule: StepRule) -> MultiProblem:
+    def problem(self, rule: Quadrature, prior: PriorTable, step_rule: StepRule) -> Problem:
         """Everything that is constant during the iterations."""
         specific = None
         if self.is_reduced:
             specific = jnp.asarray(np.minimum(self.group, self.design.dims - self.n_general - 1))
-        return MultiProblem(
+        return Problem(
             template=self.template,
             blocks=self.blocks,
             weights=jnp.asarray(self.rows.weights, self.dtype),
             item_weights=jax.device_put((~prior.aside).astype(self.dtype)),
             has_missing=self.rows.has_missing,
             constraints=self.reduced(prior).constraints,
+            tied=self.tied,
             rule=rule,
             population=self.population,
             step_rule=step_rule,
+            engine=self.engine,
             specific=specific,
         )
 
@@ -251,18 +246,6 @@ def first_modes(work: Workspace, params: FloatArray) -> tuple[FloatArray, FloatA
     return mean, covariance
 
 
-def _checkpoint(
-    work: Workspace, problem: MultiProblem, specification: Specification[EM]
-) -> Checkpoint | None:
-    """The checkpoint, if one is written; `iterate` completes its settings in every turn."""
-    if specification.solver.checkpoint is None:
-        return None
-    arrays = (problem.template, problem.item_weights, problem.constraints, work.design.pattern)
-    data = work.engine.data if work.engine else digest(work.rows.x, work.rows.weights)
-    identity = Identity(data, digest(arrays, work.rows.group), {})
-    return Checkpoint(specification.solver.checkpoint, specification.solver.resume, identity)
-
-
 def iterate_density(
     work: Workspace,
     density: Density,
@@ -270,13 +253,13 @@ def iterate_density(
     prior: PriorTable,
     specification: Specification[EM],
     free_scale: bool,
-) -> tuple[MultiProblem, Ended]:
+) -> tuple[Problem, Ended]:
     """Run EM of the items and of a density on its fixed nodes."""
     step_rule = work.step_rule(prior, specification, free_scale=False)
     step_rule = step_rule._replace(lengthen=False)
     start = density.start()
     problem = with_density(work.problem(work.rule(1.0), prior, step_rule), density, start)
-    checkpoint = _checkpoint(work, problem, specification)
+    checkpoint = checkpoint_of(problem, work.rows, specification.solver, {}, work.design.pattern)
     expand = specification.solver.expand and not prior.scaled and free_scale
     settings = loop_settings(specification.solver, str(work.dtype), expand)
     if specification.solver.tolerance is None and not density.degree:
@@ -301,7 +284,7 @@ def iterate(
     prior: PriorTable,
     specification: Specification[EM],
     free_scale: bool,
-) -> tuple[MultiProblem, Ended]:
+) -> tuple[Problem, Ended]:
     """Run EM; refine the quadrature and continue where it proves too coarse for the posteriors.
 
     Each quadrature is a separate turn for the checkpoint, which records the turn.
@@ -329,7 +312,7 @@ def iterate(
     step_rule = work.step_rule(prior, specification, free_scale)
     first, used = 0, 0
     problem = work.problem(work.rule(chosen), prior, step_rule)
-    checkpoint = _checkpoint(work, problem, specification)
+    checkpoint = checkpoint_of(problem, work.rows, specification.solver, {}, work.design.pattern)
     if (
         checkpoint is not None
         and checkpoint.saved is not None
@@ -361,10 +344,10 @@ def iterate(
             position["spacing"] = chosen if isinstance(chosen, float) else None
             named = {"model": work.template.key, "precision": str(work.dtype)}
             checkpoint.identity = checkpoint.identity._replace(
-                settings={**stated, "tied": list(step_rule.tied), **position, **named}
+                settings={**stated, "tied": list(problem.tied), **position, **named}
             )
-        ended = run_em(problem, state, left, specification.progress, checkpoint, run_multi_e_step)
-        used += ended.n_iterations
+        ended = run_em(problem, state, left, specification.progress, checkpoint)
+        used += ended.ending.n_iterations
         if checkpoint is not None:
             checkpoint.saved = None  # the next turn starts from its own state
         now = work.widen(np.asarray(ended.point.params, float))
@@ -376,10 +359,9 @@ def iterate(
             good = work.is_reduced  # the iterated items have no other quadrature
         else:
             good = n_nodes(work.rule(finer)) <= n_nodes(rule)
-        if good or turn + 1 == REFINEMENTS or used >= specification.solver.max_iterations:
+        is_last = turn + 1 == REFINEMENTS or ended.ending.outcome is Outcome.INTERRUPTED
+        if good or is_last or used >= specification.solver.max_iterations:
             break
         chosen = finer
         state = EMState.of(ended.point, ended.belief)
-    last = f"after {ended.n_iterations} iterations"
-    message = ended.message.replace(last, f"after {used} iterations")
-    return problem, ended._replace(n_iterations=used, message=message)
+    return problem, ended._replace(ending=ended.ending._replace(n_iterations=used))

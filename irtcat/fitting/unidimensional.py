@@ -1,7 +1,6 @@
 """Marginal maximum likelihood by EM, from responses to a `Fit`."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -11,19 +10,11 @@ import numpy as np
 from irtcat._common.checks import argument_error
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray, IntArray
-from irtcat.fitting.assembly import (
-    Latent,
-    bank_of,
-    fit_of,
-    item_states,
-    item_statistics,
-    n_parameters,
-)
-from irtcat.fitting.em.checkpoint import Checkpoint, Identity, digest
+from irtcat.fitting.assembly import Estimates, Latent, fit_of
 from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.curvature import OneAbility, covariance_of
 from irtcat.fitting.em.directions import MOST_ITEMS, MOST_ROWS, highest_start, item_directions
-from irtcat.fitting.em.driver import Ended, Settings, loop_settings
+from irtcat.fitting.em.driver import Ended, Settings, checkpoint_of, loop_settings
 from irtcat.fitting.em.identification import (
     best_latent,
     first_population,
@@ -34,10 +25,9 @@ from irtcat.fitting.em.identification import (
     reflected,
     run_covered,
     start_on_scale,
-    with_anchors,
     with_ties,
 )
-from irtcat.fitting.em.iteration import EMProblem, EMState, run_e_step
+from irtcat.fitting.em.iteration import EMState, Problem, StepRule, run_e_step
 from irtcat.fitting.em.padding import ItemFill
 from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.em.rows import Rows
@@ -52,20 +42,18 @@ from irtcat.fitting.explanatory import (
     with_uncertain_means,
 )
 from irtcat.fitting.features.columns import FeatureRegression, with_centred_levels
+from irtcat.fitting.outcome import Ending, Outcome
 from irtcat.fitting.problem.groups import group_table, populations_by_group
-from irtcat.fitting.problem.uncategorised import share_at_edge
 from irtcat.fitting.result import Fit
 from irtcat.fitting.solvers import EM
 from irtcat.fitting.specification import Specification
 from irtcat.io.source import ResponseSource
-from irtcat.latent import LIMIT, LayoutPlan
+from irtcat.latent import LIMIT, LayoutPlan, LineQuadrature, PopulationDesign, RowBlock
 from irtcat.latent.line import N_NODES
 from irtcat.models import (
     STANDARD_FORM,
-    Beta,
     Binomial,
     ItemModel,
-    column_names,
     field_columns,
     pack,
     unpack,
@@ -74,16 +62,6 @@ from irtcat.responses import Responses
 
 POPULATION_ROUNDS, CLOSE = 30, 1e-4
 ABOVE = 1e-6
-IMPOSSIBLE = (
-    "Not converged: the log-likelihood is above 0, which is impossible for categories: "
-    "a population or an item has moved beyond the quadrature grid. Keep the weak "
-    "priors, or leave out items that a group answered alike."
-)
-NOT_INTEGRATED = (
-    "Not converged: the population of group {!r} is narrower than the spacing of the quadrature "
-    "nodes, so that the log-likelihood is not right. Keep the weak priors, "
-    "or leave out items that a group answered alike."
-)
 NARROWEST, FARTHEST = 0.05, 5.0
 """Smallest SD and largest mean of a population; beyond these almost all subjects answered alike."""
 
@@ -100,7 +78,7 @@ class _Begun(NamedTuple):
         fixes_scale: whether fixed or shared parameters fix the scale.
     """
 
-    problem: EMProblem
+    problem: Problem
     state: EMState
     settings: Settings
     start: Start
@@ -120,7 +98,7 @@ class _Reached(NamedTuple):
         explained: what features say; None without any.
     """
 
-    problem: EMProblem
+    problem: Problem
     ended: Ended
     prior: PriorTable
     latent: Latent
@@ -128,11 +106,10 @@ class _Reached(NamedTuple):
     explained: Explained | None
 
 
-def _too_narrow(problem: EMProblem, ended: Ended) -> IntArray:
+def _too_narrow(problem: Problem, ended: Ended) -> IntArray:
     """Numbers of the groups whose population is narrower than the spacing of the nodes."""
-    unit = 1.0 if problem.transform is None else float(problem.transform.sd)
-    spacing = unit * 2 * LIMIT / (N_NODES - 1)
-    return np.flatnonzero(np.exp(np.asarray(ended.point.population, float)[1]) < spacing)
+    spacing = problem.rule.place[1] * 2 * LIMIT / (N_NODES - 1)
+    return np.flatnonzero(np.exp(np.asarray(ended.point.population, float)[:, 1]) < spacing)
 
 
 def _sign(template: ItemModel, ended: Ended, score: FloatArray) -> int:
@@ -143,7 +120,7 @@ def _sign(template: ItemModel, ended: Ended, score: FloatArray) -> int:
     return 1 if upright else -1
 
 
-def _population(problem: EMProblem, ended: Ended) -> tuple[Latent, Ended]:
+def _population(problem: Problem, ended: Ended) -> tuple[Latent, Ended]:
     """Estimate the population where the priors fixed the scale.
 
     EM for the mean and SD of the abilities with the items held fixed: each round rescales the items
@@ -167,12 +144,12 @@ def _population(problem: EMProblem, ended: Ended) -> tuple[Latent, Ended]:
     return latent, ended
 
 
-def _group_populations(problem: EMProblem, ended: Ended) -> tuple[EMProblem, Ended]:
+def _group_populations(problem: Problem, ended: Ended) -> tuple[Problem, Ended]:
     """The same of several groups: the population of each, the reference's too."""
     first = problem, ended
-    n_groups = len(problem.held)
+    n_groups = problem.population.n_groups
     for _ in range(POPULATION_ROUNDS):
-        mean, log_sd = np.asarray(ended.point.population, float)
+        mean, log_sd = np.asarray(ended.point.population, float).T
         steps = [
             _next_latent(Latent(m, s), *best_latent(problem, ended, group), np.exp(log_sd).max())
             for group, m, s in zip(range(n_groups), mean, np.exp(log_sd), strict=True)
@@ -180,7 +157,9 @@ def _group_populations(problem: EMProblem, ended: Ended) -> tuple[EMProblem, End
         found = np.array([new for new, _ in steps if new is not None])
         if len(found) < n_groups:
             return first
-        population = jnp.asarray(np.stack([found[:, 0], np.log(found[:, 1])]), problem.dtype)
+        population = jnp.asarray(
+            np.stack([found[:, 0], np.log(found[:, 1])], axis=1), problem.dtype
+        )
         point = ended.point._replace(population=population)
         state = EMState.of(point, ended.belief)
         if not is_covered(problem, point):
@@ -207,46 +186,47 @@ def _next_latent(
     return new, max(abs(shift), abs(factor - 1))
 
 
-def _count_aside(problem: EMProblem, ended: Ended) -> Ended:
+def _count_aside(problem: Problem, ended: Ended) -> Ended:
     """The E-step with all items, including those that were set aside."""
-    everyone = problem._replace(item_weights=jax.device_put(np.ones_like(problem.item_weights)))
     state = EMState.of(ended.point, ended.belief)
-    update, belief = run_e_step(everyone, state, 0.1, 0, False)
+    update, belief = run_e_step(problem.of_all_items(), state, 0.1, 0, False)
     return ended._replace(belief=belief, update=update)
 
 
-def _problem(data: FitData, setup: FitSetup, dtype: np.dtype) -> EMProblem:
+def _problem(data: FitData, setup: FitSetup, dtype: np.dtype) -> Problem:
     """Everything that is constant during the iterations."""
     rows, prior, engine = data.rows, setup.prior, data.engine
     size, n_groups = dtype.itemsize, None if data.grouping is None else len(data.grouping.labels)
     plan = engine.make_plan(size) if engine else LayoutPlan(*rows.shape, size)
-    weights, item_weights, group, held = jax.device_put(
+    weights, item_weights, group = jax.device_put(
         (
             rows.weights.astype(dtype),
             (~prior.aside).astype(dtype),
             None if n_groups is None else rows.group,
-            np.full(n_groups or 1, n_groups is None),
         )
     )
-    return EMProblem(
+    n = len(rows.weights)
+    x: Any = setup.x
+    everyone = RowBlock(slice(0, n), x, weights, np.zeros(n, np.int32))
+    return Problem(
         template=setup.template,
+        blocks=lambda: [everyone],
         x=setup.x,
         weights=weights,
         item_weights=item_weights,
         has_missing=rows.has_missing,
         constraints=prior.constraints,
         tied=setup.tied,
-        plan=plan,
-        dtype=dtype,
+        rule=LineQuadrature(plan),
+        population=PopulationDesign(1, 1, n_groups=n_groups or 1, first_is_free=bool(n_groups)),
+        step_rule=StepRule(scaled=prior.scaled),
         group=group,
-        held=held,
-        scaled=prior.scaled,
-        fill=ItemFill(len(prior.aside), len(rows.weights) if engine is None else np.inf),
+        fill=ItemFill(len(prior.aside), n if engine is None else np.inf),
         engine=engine,
     )
 
 
-def _may_have_modes(problem: EMProblem, specification: Specification[EM]) -> bool:
+def _may_have_modes(problem: Problem, specification: Specification[EM]) -> bool:
     """Whether other starts are tried: items have free slopes and a free scale."""
     slopes = set(field_columns(problem.template, ["slope"]))
     small = problem.engine is None and len(problem.item_weights) <= MOST_ITEMS
@@ -265,23 +245,6 @@ def _other_starts(
     return [guess(direction=direction) for direction in directions]
 
 
-def _checkpoint(data: FitData, setup: FitSetup, begun: _Begun) -> Checkpoint | None:
-    """The checkpoint of the fit, if one is written."""
-    solver, problem = data.specification.solver, begun.problem
-    if solver.checkpoint is None:
-        return None
-    arrays = (
-        problem.template, problem.item_weights, problem.constraints, problem.held, setup.fixed
-    )  # fmt: skip
-    stated = begun.settings._asdict() | {"model": data.cls.key, "precision": data.precision}
-    del stated["max_iterations"]
-    rows = problem.engine.data if problem.engine else digest(data.rows.x, data.rows.weights)
-    identity = Identity(
-        rows, digest(arrays, problem.transform, problem.tied, problem.group), stated
-    )
-    return Checkpoint(solver.checkpoint, solver.resume, identity)
-
-
 def _regressions(
     explained: Explained, specification: Specification[EM], sign: int, factor: float
 ) -> dict[str, Any]:
@@ -297,11 +260,11 @@ def _regressions(
     fields: dict[str, Any] = {}
     assert features is not None
     if features.subject is not None and explained.subject is not None:
-        scale, unit = sign * factor / explained.unit, np.exp(explained.population[1])
+        scale, unit = sign * factor / explained.unit, np.exp(explained.population[:, 1])
         regression = FeatureRegression(
             "ability", features.subject[0], explained.subject, scale, -scale * explained.centre
         )
-        mean = sign * factor * explained.population[0]
+        mean = sign * factor * explained.population[:, 0]
         fields["subject_regression"] = regression
         fields["subject_prior"] = np.stack([mean, factor * unit])[:, features.codes]
     if features.item is not None:
@@ -352,7 +315,10 @@ def _iterate(data: FitData, setup: FitSetup, begun: _Begun, share: float) -> _Re
     """EM, and the rounds of the regressions on features."""
     specification, prior, settings = data.specification, setup.prior, begun.settings
     features, progress = specification.features, specification.progress
-    checkpoint = _checkpoint(data, setup, begun)
+    stated = settings._asdict() | {"model": data.cls.key, "precision": data.precision}
+    del stated["max_iterations"]
+    solver = specification.solver
+    checkpoint = checkpoint_of(begun.problem, data.rows, solver, stated, setup.fixed)
     first = settings
     if features is not None:
         first = settings._replace(max_iterations=min(FIRST_ITERATIONS, settings.max_iterations))
@@ -392,7 +358,7 @@ def _with_population(reached: _Reached, fixes_scale: bool) -> _Reached:
         latent, ended = _population(problem, ended)
     elif scaled_by_priors and not fixes_scale:
         problem, ended = _group_populations(problem, ended)
-    means, log_sds = np.asarray(ended.point.population, float)
+    means, log_sds = np.asarray(ended.point.population, float).T
     population = np.stack([means, np.exp(log_sds)])
     if problem.group is None:
         population = np.array([[latent.mean], [latent.sd]])
@@ -400,17 +366,16 @@ def _with_population(reached: _Reached, fixes_scale: bool) -> _Reached:
     return reached._replace(problem=problem, ended=ended, latent=latent)
 
 
-def _outcome(data: FitData, reached: _Reached, log_likelihood: float) -> Ended:
+def _ending(data: FitData, reached: _Reached, log_likelihood: float) -> Ending:
     """The end of the iterations, not converged where the likelihood is not integrated."""
-    problem, ended = reached.problem, reached.ended
-    narrow = _too_narrow(problem, ended)
-    if data.grouping is not None and len(narrow):
-        text = NOT_INTEGRATED.format(data.grouping.labels[narrow[0]])
-        ended = ended._replace(converged=False, message=text)
     most = ABOVE * data.rows.weights.sum()
-    if log_likelihood > most and not isinstance(problem.template, Beta):
-        ended = ended._replace(converged=False, message=IMPOSSIBLE)
-    return ended
+    if log_likelihood > most and not data.cls.is_density:
+        return reached.ended.ending._replace(outcome=Outcome.OFF_THE_GRID)
+    narrow = _too_narrow(reached.problem, reached.ended)
+    if data.grouping is not None and len(narrow):
+        label = data.grouping.labels[narrow[0]]
+        return reached.ended.ending._replace(outcome=Outcome.TOO_NARROW, group=label)
+    return reached.ended.ending
 
 
 def fit_em(
@@ -455,58 +420,56 @@ def _fitted(
     sign: int,
 ) -> Fit:
     """The `Fit`, on the bank's scale: reversed where ``sign`` is -1."""
-    cls, rows, grouping, start = data.cls, data.rows, data.grouping, begun.start
+    cls, rows, grouping = data.cls, data.rows, data.grouping
     problem, ended, explained = reached.problem, reached.ended, reached.explained
-    blank, names = data.blank(dims=1), column_names(setup.template)
     slopes = field_columns(setup.template, ["slope"])
     params = np.asarray(ended.point.params, float)
     if sign < 0:
         params, covariance = reflected(params, slopes, covariance)
-    at_bound = np.zeros(params.shape, bool) if ended.at_bound is None else ended.at_bound
-    states = item_states(reached.prior, start, params, covariance.blocks, names, slopes, at_bound)
-    if isinstance(blank, Beta):
-        states["at_edge"] = share_at_edge(rows.x, blank.edge)
-    statistics = item_statistics(data.responses, data.categories, start, states)
-    latent = reached.latent._replace(mean=sign * reached.latent.mean)
-    bank = bank_of(
-        data.responses, cls, blank, params, covariance.blocks, covariance.full, latent, statistics
-    )
-    table = None
+    table, bank = None, {}
     if grouping is not None:
         common = slopes[0] if cls in STANDARD_FORM else None
-        values, errors = populations(ended.point, sign, covariance, common)
+        values, errors = (
+            dict(zip(("mean", "sd"), numbers, strict=True))
+            for numbers in populations(ended.point, sign, covariance, common)
+        )
         n = np.bincount(rows.group, rows.weights, len(grouping.labels)).astype(float)
         table = group_table(grouping, n, values, errors)
-        bank = replace(bank, populations=populations_by_group(grouping, n, *values))
-    if setup.anchors is not None:
-        bank = with_anchors(bank, setup.anchors)
+        bank["populations"] = populations_by_group(grouping, n, **values)
     regressions: dict[str, Any] = {}
     if explained is not None:
         factor = float(params[:, slopes].mean()) if cls in STANDARD_FORM else 1.0
         regressions = _regressions(explained, data.specification, sign, factor)
     log_likelihood = float(rows.weights @ np.asarray(ended.belief.log_z, float))
-    ended = _outcome(data, reached, log_likelihood)
-    count = n_parameters(reached.prior, problem.tied) + problem.n_latent
+    estimates = Estimates(
+        blank=data.blank(dims=1),
+        categories=data.categories,
+        params=params,
+        covariance=covariance,
+        start=begun.start,
+        prior=reached.prior,
+        tied=problem.tied,
+        at_bound=ended.at_bound,
+        ending=_ending(data, reached, log_likelihood),
+        log_likelihood=log_likelihood,
+        log_posterior=log_likelihood + float(ended.update.log_prior),
+        n_subjects=int(rows.weights.sum()),
+        n_further=problem.population.size + (0 if explained is None else explained.n_parameters),
+    )
     return fit_of(
         data.responses,
         cls,
-        bank,
-        reached.prior,
+        estimates,
         method="em",
-        n_subjects=int(rows.weights.sum()),
-        log_likelihood=log_likelihood,
-        log_posterior=log_likelihood + float(ended.update.log_prior),
-        converged=ended.converged,
-        n_iterations=ended.n_iterations,
-        n_parameters=count + (0 if explained is None else explained.n_parameters),
-        message=ended.message,
-        standard_errors=covariance.how,
         precision=data.precision,
-        trace=ended.trace,
+        standard_errors=covariance.how,
+        latent=reached.latent._replace(mean=sign * reached.latent.mean),
+        bank=bank,
+        anchors=setup.anchors,
         latent_mean=reached.best.mean,
         latent_sd=reached.best.sd,
         groups=table,
         grouping=grouping,
-        notes=tuple(filter(None, [begun.note, "" if explained is None else explained.note])),
+        notes=(begun.note, ended.note, "" if explained is None else explained.note),
         **regressions,
     )

@@ -25,7 +25,7 @@ from irtcat.latent.grid import (
     row_chunks,
     two_tier_step,
 )
-from irtcat.latent.layout import Layout, LayoutPlan
+from irtcat.latent.layout import Layout, LayoutPlan, LineQuadrature
 from irtcat.latent.likelihood import LIMIT, grid_nodes, item_curves, log_likelihoods
 from irtcat.latent.line import (
     Blocks,
@@ -47,10 +47,10 @@ from irtcat.latent.population import (
     Populations,
     correlation_curvature,
     correlation_root,
-    line_populations,
+    density_scores,
     population_log_density,
+    population_numbers,
     population_step,
-    population_vector,
     populations_of,
     rescaled_populations,
 )
@@ -68,6 +68,7 @@ INTERNAL = (
     GridQuadrature,
     Layout,
     LayoutPlan,
+    LineQuadrature,
     Moments,
     Part,
     PopulationDesign,
@@ -87,6 +88,7 @@ INTERNAL = (
     correlation_root,
     count_general,
     density_of,
+    density_scores,
     e_step,
     grid_nodes,
     grid_posterior,
@@ -94,7 +96,6 @@ INTERNAL = (
     group_chunks,
     group_items,
     item_curves,
-    line_populations,
     line_posteriors,
     log_likelihoods,
     logistic_terms,
@@ -106,7 +107,7 @@ INTERNAL = (
     parts_of,
     population_log_density,
     population_step,
-    population_vector,
+    population_numbers,
     populations_of,
     posterior_modes,
     posterior_on_grid,

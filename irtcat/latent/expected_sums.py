@@ -170,7 +170,7 @@ def grid_sums(
     has_missing: bool,
 ) -> ExpectedSums:
     """The E-step on a grid, of all groups."""
-    populations = populations_of(population, design)
+    populations = populations_of(population, design.dims)
     beliefs, nodes = [], []
     for group, rows in enumerate(chunks):
         model = _rescaled(template, params, populations, group)
@@ -198,7 +198,7 @@ def two_tier_sums(
     n_general = rule.general.nodes.shape[1]
     # Two-tier models have one group, of mean 0. General abilities may correlate; a specific one is
     # standard Normal and independent of them, so it needs no rescaling.
-    general_root = populations_of(population, design).root[0][:n_general, :n_general]
+    general_root = populations_of(population, design.dims).root[0][:n_general, :n_general]
     pairs = rule.pairs
     theta = jnp.concatenate([pairs[:, :n_general] @ general_root.T, pairs[:, n_general:]], axis=1)
     root = jnp.eye(n_general + 1, dtype=general_root.dtype)
@@ -245,7 +245,7 @@ def adaptive_sums(
     n, n_items = x.shape
     dims = design.dims
     dtype, n_contrasts = params.dtype, template.n_categories - 1
-    populations = populations_of(population, design)
+    populations = populations_of(population, design.dims)
     chains = chain_of(template, params)
     # Products of two of (1, theta) are symmetric: only the upper triangle is summed.
     triangle_rows, triangle_columns = np.triu_indices(dims + 1)
@@ -355,7 +355,7 @@ def sums_of_block(
     Args:
         rule: the quadrature.
         params: the items' parameters.
-        population: free parameters of the populations, as a vector.
+        population: numbers of the populations, groups x numbers.
         template: the items.
         block: the rows.
         item_weights: 1 for the items that abilities are estimated from, 0 for the others.

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from irtcat.latent.coded_responses import round_up
-from irtcat.latent.line import LIMIT, N_NODES, SPACING, STENCIL, Blocks
+from irtcat.latent.line import LIMIT, N_NODES, SPACING, STENCIL, Blocks, ScaleTransform
 
 WIDE_SD = SPACING
 """The grid integrates a posterior of this SD or wider to 1e-8 by itself."""
@@ -165,6 +165,21 @@ def _grow(capacity: int, needed: int) -> int:
     return needed if needed == 1 else round_up(needed + max(1, needed // 4), 1)
 
 
-def plan_layout(n_subjects: int, n_items: int, itemsize: int) -> LayoutPlan:
-    """A plan for a matrix of this size in this working precision (bytes a number)."""
-    return LayoutPlan(n_subjects, n_items, itemsize)
+class LineQuadrature(NamedTuple):
+    """The quadrature of one ability: a common grid, and nodes of each subject's own.
+
+    Attributes:
+        plan: makes the blocks of subjects.
+        transform: position of the grid on the scale of the parameters; None where the two scales
+            are equal (with parameter expansion always, but for stated populations).
+    """
+
+    plan: LayoutPlan
+    transform: ScaleTransform | None = None
+
+    @property
+    def place(self) -> tuple[float, float]:
+        """The middle of the grid and its unit on the scale of the parameters."""
+        if self.transform is None:
+            return 0.0, 1.0
+        return float(self.transform.mean), float(self.transform.sd)

@@ -1,11 +1,13 @@
-"""The population of several abilities: Normal in each group of subjects.
+"""The populations of the abilities: Normal in each group of subjects.
 
-The estimates are free numbers in one vector: the correlations of the first group, whose abilities
-have mean 0 and SD 1, unless the scale is that of anchor items; then means, logarithms of the SDs
-and correlations of every other group.
+A group's population is a row of numbers: the means, the logarithms of the SDs and the free numbers
+of the correlations (see `correlation_root`). One ability has a mean and a log SD. Numbers that are
+not estimated are 0: the first group's abilities have mean 0 and SD 1, unless the scale is that of
+anchor items.
 """
 
 import functools
+import math
 from typing import NamedTuple
 
 import jax
@@ -26,6 +28,7 @@ class PopulationDesign(NamedTuple):
         n_groups: number of groups.
         first_is_free: whether the first group's means and SDs are estimated too.
         full: whether the other groups' abilities may correlate.
+        is_known: whether nothing is estimated.
     """
 
     dims: int
@@ -34,27 +37,22 @@ class PopulationDesign(NamedTuple):
     n_groups: int = 1
     first_is_free: bool = False
     full: bool = False
+    is_known: bool = False
 
     @property
-    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows and columns of the correlations."""
-        return np.tril_indices(self.n_correlated, -1)
-
-    @property
-    def n_pairs(self) -> int:
-        """Number of correlations."""
-        return len(self.pairs[0])
-
-    def parts(self, group: int) -> tuple[bool, bool]:
-        """Whether a group's means and SDs, and whether its correlations are estimated."""
-        is_free = group > 0 or self.first_is_free
-        return is_free, self.correlates or (is_free and self.full)
+    def estimated(self) -> np.ndarray:
+        """Which numbers are estimated, groups x numbers."""
+        n_pairs = self.n_correlated * (self.n_correlated - 1) // 2
+        is_free = (np.arange(self.n_groups) > 0) | self.first_is_free
+        has_pairs = self.correlates | (is_free & self.full)
+        counts = [2 * self.dims, n_pairs]
+        marks = np.stack([is_free, has_pairs], axis=1) & ~np.array(self.is_known)
+        return np.repeat(marks, counts, axis=1)
 
     @property
     def size(self) -> int:
         """How many numbers are estimated."""
-        parts = [self.parts(group) for group in range(self.n_groups)]
-        return sum(2 * self.dims * free + self.n_pairs * pairs for free, pairs in parts)
+        return int(self.estimated.sum())
 
 
 class Populations(NamedTuple):
@@ -67,12 +65,6 @@ class Populations(NamedTuple):
     def covariance(self) -> Float[Array | np.ndarray, "groups dims dims"]:
         """The covariances."""
         return self.root @ self.root.swapaxes(1, 2)
-
-
-def line_populations(moments: Float[Array | np.ndarray, "two groups"]) -> Populations:
-    """The populations of one ability, from the means and log SDs of the groups (traceable)."""
-    mean, log_sd = moments
-    return Populations(mean[:, None], jnp.exp(log_sd)[:, None, None])
 
 
 class Moments(NamedTuple):
@@ -105,48 +97,33 @@ def free_correlations(correlations: Float[Array, "dims dims"]) -> Float[Array, "
     return (root / jnp.diagonal(root)[:, None])[rows, columns]
 
 
-def _root_of(free: Array, design: PopulationDesign) -> Float[Array, "dims dims"]:
-    """Root of the correlations of all abilities."""
-    first = design.n_correlated
-    root = jnp.eye(design.dims, dtype=free.dtype)
-    return root.at[:first, :first].set(correlation_root(free, first))
+@functools.partial(jit, static_argnames=("dims",))
+def populations_of(numbers: Float[Array, "groups numbers"], dims: int) -> Populations:
+    """The populations of these numbers (traceable)."""
+    mean, sd = numbers[:, :dims], jnp.exp(numbers[:, dims : 2 * dims])
+    pairs = numbers[:, 2 * dims :]
+    n_correlated = (1 + math.isqrt(1 + 8 * pairs.shape[1])) // 2
+    root = jnp.broadcast_to(jnp.eye(dims, dtype=sd.dtype), (len(sd), dims, dims))
+    if pairs.shape[1]:
+        roots = jax.vmap(correlation_root, (0, None))(pairs, n_correlated)
+        root = root.at[:, :n_correlated, :n_correlated].set(roots)
+    return Populations(mean, sd[:, :, None] * root)
 
 
 @functools.partial(jit, static_argnames=("design",))
-def populations_of(vector: Float[Array, " free"], design: PopulationDesign) -> Populations:
-    """The populations of the free numbers (traceable)."""
-    means, roots, at, dims = [], [], 0, design.dims
-    for group in range(design.n_groups):
-        is_free, has_pairs = design.parts(group)
-        mean, sd = jnp.zeros(dims, vector.dtype), jnp.ones(dims, vector.dtype)
-        if is_free:
-            mean, sd = vector[at : at + dims], jnp.exp(vector[at + dims : at + 2 * dims])
-            at += 2 * dims
-        pairs = vector[at : at + design.n_pairs] if has_pairs else vector[:0]
-        at += len(pairs)
-        means.append(mean)
-        roots.append(sd[:, None] * _root_of(pairs, design))
-    return Populations(jnp.stack(means), jnp.stack(roots))
-
-
-@functools.partial(jit, static_argnames=("design",))
-def population_vector(
+def population_numbers(
     mean: Float[Array, "groups dims"],
     covariance: Float[Array, "groups dims dims"],
     design: PopulationDesign,
-) -> Float[Array, " free"]:
-    """Undo `populations_of`."""
-    parts = [jnp.zeros(0, mean.dtype)]
-    for group in range(design.n_groups):
-        is_free, has_pairs = design.parts(group)
-        sd = jnp.sqrt(jnp.diagonal(covariance[group]))
-        if is_free:
-            parts += [mean[group], jnp.log(sd)]
-        if has_pairs and design.n_pairs:
-            first = slice(design.n_correlated)
-            correlations = covariance[group] / jnp.outer(sd, sd)
-            parts.append(free_correlations(correlations[first, first]))
-    return jnp.concatenate(parts)
+) -> Float[Array, "groups numbers"]:
+    """Undo `populations_of`; 0 for numbers that are not estimated."""
+    sd = jnp.sqrt(jnp.diagonal(covariance, axis1=1, axis2=2))
+    parts = [mean, jnp.log(sd)]
+    if design.n_correlated > 1:
+        first = slice(design.n_correlated)
+        correlations = covariance / (sd[:, :, None] * sd[:, None, :])
+        parts.append(jax.vmap(free_correlations)(correlations[:, first, first]))
+    return jnp.where(design.estimated, jnp.concatenate(parts, axis=1), 0.0)
 
 
 def _agreement(free: Float[Array, " pairs"], second: Float[Array, "dims dims"]) -> Array:
@@ -183,33 +160,46 @@ def _best_correlations(
 
 
 def population_step(
-    vector: Float[Array, " free"], moments: Moments, design: PopulationDesign
-) -> Float[Array, " free"]:
+    numbers: Float[Array, "groups numbers"], moments: Moments, design: PopulationDesign
+) -> Float[Array, "groups numbers"]:
     """The M-step of the populations: those that fit the moments of the abilities."""
-    new = population_vector(moments.mean, moments.covariance, design)
-    if design.correlates and not design.first_is_free and design.n_pairs:
+    new = population_numbers(moments.mean, moments.covariance, design)
+    if design.correlates and not design.first_is_free and design.n_correlated > 1:
         first = slice(design.n_correlated)
-        free = _best_correlations(vector[: design.n_pairs], moments.second[0][first, first])
-        new = new.at[: design.n_pairs].set(free)
+        pairs = slice(2 * design.dims, None)
+        free = _best_correlations(numbers[0, pairs], moments.second[0][first, first])
+        new = new.at[0, pairs].set(free)
     return new
 
 
 def rescaled_populations(
     moments: Moments, design: PopulationDesign, mean: Array, spread: Array
-) -> Float[Array, " free"]:
+) -> Float[Array, "groups numbers"]:
     """Populations of these moments on the scale z, theta = mean + spread z."""
     inverse = jnp.linalg.inv(spread)
     covariance = inverse @ moments.covariance @ inverse.T
-    return population_vector((moments.mean - mean) @ inverse.T, covariance, design)
+    return population_numbers((moments.mean - mean) @ inverse.T, covariance, design)
 
 
-def population_log_density(
-    vector: Float[Array, " free"], moments: Moments, design: PopulationDesign
-) -> Array:
+def population_log_density(numbers: Float[Array, "groups numbers"], moments: Moments) -> Array:
     """Expected log-density of all subjects' abilities, up to a constant; 0 without subjects."""
-    populations = populations_of(vector, design)
+    populations = populations_of(numbers, moments.mean.shape[1])
     inverse = jnp.linalg.inv(populations.covariance)
     off = moments.mean - populations.mean
     second = moments.covariance + off[:, :, None] * off[:, None, :]
     log_det = 2 * jnp.log(jnp.diagonal(populations.root, axis1=1, axis2=2)).sum(1)
     return -0.5 * (moments.n * (log_det + (inverse * second).sum((1, 2)))).sum()
+
+
+def density_scores(
+    numbers: Float[Array, "groups numbers"], theta: Float[Array, "nodes dims"], group: int
+) -> Float[Array, "nodes all"]:
+    """Derivative of a group's log-density at each node by the numbers of all groups."""
+
+    def log_density(numbers: Array, at: Array) -> Array:
+        populations = populations_of(numbers, theta.shape[1])
+        root = populations.root[group]
+        z = jax.scipy.linalg.solve_triangular(root, at - populations.mean[group], lower=True)
+        return -0.5 * (z**2).sum() - jnp.log(jnp.diagonal(root)).sum()
+
+    return jax.vmap(jax.grad(log_density), (None, 0))(numbers, theta).reshape(len(theta), -1)

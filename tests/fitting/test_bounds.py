@@ -6,8 +6,9 @@ import pytest
 
 from irtcat import EM, ItemBank, Responses, fit
 from irtcat._common.precision import precision
+from irtcat.fitting.em.iteration import StepRule
 from irtcat.fitting.em.m_step import Constraints, m_step
-from irtcat.fitting.em.multidimensional_iteration import StepRule, _newton_step
+from irtcat.fitting.em.multidimensional_iteration import _newton_step
 from irtcat.latent import EStep, ExpectedSums
 from irtcat.models import Design, TwoPL, in_precision
 
@@ -101,8 +102,8 @@ def test_the_newton_step_of_several_abilities_is_best_along_a_bound():
         belief = EStep(zero, zero, nothing, nothing, nothing, nothing)
         gradient, information = jnp.array([[4.0, 2.0]]), jnp.array([[[4.0, 1.0], [1.0, 2.0]]])
         sums = ExpectedSums(belief, nothing, None, gradient, information)
-        rule = StepRule(lengthen=False, rescale=False, full=False, has_missing=False, tied=())
+        rule = StepRule()
         start = jnp.array([[0.9, 0.0]])
-        new = _newton_step(start, sums, 1, jnp.ones(1), constraints, jnp.zeros(()), rule)
+        new = _newton_step(start, sums, 1, jnp.ones(1), constraints, jnp.zeros(()), rule, ())
         # 2 move = 2 - 1 * .1, the move of the slope to its bound
         np.testing.assert_allclose(new.params, [[1.0, 0.95]], atol=1e-8)

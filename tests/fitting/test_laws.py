@@ -381,6 +381,19 @@ def test_progress_is_told(X):
     assert seen[-1][0] == result.n_iterations
 
 
+@pytest.mark.parametrize(
+    "more", [{}, {"solver": "joint"}, {"groups": ["a", "b"] * 60}, {"dims": 2}], ids=str
+)
+def test_a_caller_ends_the_iterations(more):
+    def once(*told):
+        raise StopIteration
+
+    x = (np.random.default_rng(3).random((120, 6)) < 0.6).astype(int)
+    result = fit(x, "2pl", progress=once, **more)
+    assert (result.converged, result.n_iterations) == (False, 1)
+    assert "stopped by the caller" in result.message
+
+
 def test_precision_setting_is_put_back(X):
     before = jax.config.jax_enable_x64
     run(X, solver=EM(precision="float64"))

@@ -96,7 +96,7 @@ def test_the_same_seed_gives_the_same_answer():
 def test_honest_about_stopping_early():
     result = run(simulate(), solver=VI(steps=25))
     assert not result.converged
-    assert "settings['steps']" in result.message
+    assert "Raise the solver's steps." in result.message
 
 
 # --- the parts

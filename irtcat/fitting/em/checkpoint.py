@@ -14,6 +14,7 @@ import numpy as np
 from irtcat._common.checks import InputError, argument_error
 from irtcat._files.archives import array_file
 from irtcat._files.formats import FileFormat
+from irtcat._files.json import json_value
 from irtcat._files.reading import MOST_BYTES, parse_json
 from irtcat._files.writing import check_target, replacing
 
@@ -126,7 +127,7 @@ class Checkpoint:
                 f"{self.path}: this checkpoint is of other responses. Fit those it was made from, "
                 "or choose another file."
             )
-        current = json.loads(json.dumps(self.identity.settings))
+        current = json_value(self.identity.settings)
         for name in sorted({*current, *meta["settings"]}):
             stored, value = meta["settings"].get(name), current.get(name)
             if stored != value:

@@ -13,8 +13,8 @@ class Covariance(NamedTuple):
     Attributes:
         blocks: of each item's parameters.
         full: of all item parameters together, item by item.
-        latent: of the free numbers of the populations; with one ability, of the first item's
-            parameters followed by the groups' means and the groups' log SDs; None without any.
+        latent: of the numbers of the populations, group by group, with one ability after the
+            parameters of the first item; None where none is estimated.
         how: "full", "block", "full sandwich", "block sandwich" or "none".
     """
 

@@ -24,20 +24,20 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jaxtyping import Array, Float
 
 from irtcat._common.compilation import jit
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.em.covariance import Covariance, inverse_blocks, inverse_of_all
-from irtcat.fitting.em.iteration import EMPoint, EMProblem, EMState
+from irtcat.fitting.em.iteration import EMPoint, EMState, Problem
 from irtcat.fitting.em.m_step import (
     Constraints,
-    Shared,
     penalised_terms,
     prior_information,
     prior_slopes,
 )
-from irtcat.fitting.em.multidimensional_iteration import MultiProblem, filled, sums_at
+from irtcat.fitting.em.multidimensional_iteration import filled, sums_at
 from irtcat.fitting.em.shard import Sharded, all_gather
 from irtcat.fitting.em.shared_parameters import count_distinct, spread_of
 from irtcat.latent import (
@@ -48,14 +48,14 @@ from irtcat.latent import (
     GridQuadrature,
     Part,
     PopulationDesign,
-    Populations,
     ScaleTransform,
     adaptive_block,
     chain_of,
+    density_scores,
     grid_nodes,
     grid_posterior,
+    group_chunks,
     item_curves,
-    line_populations,
     n_nodes,
     on_grid_scale,
     part_terms,
@@ -235,15 +235,6 @@ def _add_scores(
     return gram - outer, sums[1] + outer
 
 
-def _line_density(populations: Populations, theta: Array) -> Float[Array, "nodes groups free"]:
-    """Derivatives of each group's log-density by all groups' means and log SDs."""
-    mean, precision = populations.mean[:, 0], 1 / populations.root[:, 0, 0]
-    z = (theta[:, None] - mean) * precision
-    eye = jnp.eye(len(mean), dtype=z.dtype)
-    by_mean = (z * precision)[..., None] * eye
-    return jnp.concatenate([by_mean, (z**2 - 1)[..., None] * eye], axis=2)
-
-
 @functools.partial(jit, static_argnames=("window", "has_missing", "full", "is_known"))
 def _line_sums(
     template: ItemModel,
@@ -253,7 +244,7 @@ def _line_sums(
     item_weights: Array,
     wide: Blocks | None,
     narrow: Blocks | None,
-    populations: Populations | None,
+    numbers: Array | None,
     group: Array | None,
     transform: ScaleTransform | None,
     *,
@@ -268,12 +259,14 @@ def _line_sums(
     estimated.
     """
     n = x.shape[0]
-    model, prior_of = on_grid_scale(unpack(template, params), populations, transform)
-    nodes = transformed_nodes(transform, params.dtype)
+    everyone = None if numbers is None else populations_of(numbers, 1)
+    model, prior_of = on_grid_scale(unpack(template, params), everyone, transform)
+    nodes = transformed_nodes(transform, params.dtype)[:, None]
     by_population = jnp.zeros((len(nodes), 1, 0), params.dtype)
-    if populations is not None and not is_known:
-        by_population = _line_density(populations, nodes)
-    tables = _tables(template, params, nodes[:, None], by_population)
+    if numbers is not None and not is_known:
+        of_groups = [density_scores(numbers, nodes, group) for group in range(len(numbers))]
+        by_population = jnp.stack(of_groups, 1)
+    tables = _tables(template, params, nodes, by_population)
     factors = None
     if template.has_predictors:
         factors = parts_of(unpack(template, params)), chain_of(template, params)
@@ -300,20 +293,6 @@ def _line_sums(
     return sums
 
 
-def _density_scores(
-    vector: Array, theta: Array, design: PopulationDesign, group: int = 0
-) -> Float[Array, "nodes free"]:
-    """Derivative of a group's log-density at each node by the free numbers of the populations."""
-
-    def log_density(free: Array, at: Array) -> Array:
-        populations = populations_of(free, design)
-        root = populations.root[group]
-        z = jax.scipy.linalg.solve_triangular(root, at - populations.mean[group], lower=True)
-        return -0.5 * (z**2).sum() - jnp.log(jnp.diagonal(root)).sum()
-
-    return jax.vmap(jax.grad(log_density), (None, 0))(vector, theta)
-
-
 @functools.partial(jit, static_argnames=("design", "has_missing", "full"))
 def _grid_sums(
     point: EMPoint,
@@ -330,14 +309,12 @@ def _grid_sums(
     """The sums of several abilities on one grid for each group."""
     params, n, n_contrasts = point.params, x.shape[0], template.n_categories - 1
     model = unpack(template, params)
-    populations = populations_of(point.population, design)
+    populations = populations_of(point.population, design.dims)
     factors = parts_of(model), chain_of(template, params)
-    sums = _zeros(params, design.size, full)
+    sums = _zeros(params, point.population.size, full)
     for group, rows_of_group in enumerate(chunks):
         theta = populations.mean[group] + grid.nodes @ populations.root[group].T
-        by_population = jnp.zeros((len(theta), 0), params.dtype)
-        if full and design.size:
-            by_population = _density_scores(point.population, theta, design, group)
+        by_population = density_scores(point.population, theta, group)
         tables = _tables(template, params, theta, by_population[:, None])
 
         at = tables, item_curves(model, theta)
@@ -373,9 +350,9 @@ def _adaptive_sums(
 ) -> Sums:
     """The sums of several abilities on nodes of each subject's own."""
     params, n, n_contrasts = point.params, x.shape[0], template.n_categories - 1
-    populations = populations_of(point.population, design)
+    populations = populations_of(point.population, design.dims)
     chains, ones = chain_of(template, params), jnp.ones(x.shape[1], params.dtype)
-    sums = _zeros(params, design.size, full)
+    sums = _zeros(params, point.population.size, full)
     for group, rows_of_group in enumerate(chunks):
         centre, root = populations.mean[group], populations.root[group]
         parts = parts_of(unpack(template, params).rescale(centre, root))
@@ -396,11 +373,9 @@ def _adaptive_sums(
                 average = jnp.einsum("rq,rqjp->rjp", block.weight, score)
                 weighted = weight[:, None, None] * average
                 return (sums[0], sums[1] + jnp.einsum("rjp,rjq->jpq", weighted, average)), None
-            score = score.reshape(*theta.shape[:2], -1)
-            if design.size:
-                flat = theta.reshape(-1, design.dims)
-                free = _density_scores(point.population, flat, design, group)
-                score = jnp.concatenate([score, free.reshape(*theta.shape[:2], -1)], axis=2)
+            by_population = density_scores(point.population, theta.reshape(-1, design.dims), group)
+            parts = (score, by_population)
+            score = jnp.concatenate([part.reshape(*theta.shape[:2], -1) for part in parts], axis=2)
             average = jnp.einsum("rq,rqp->rp", block.weight, score)
             outer = average.T @ (weight[:, None] * average)
             by_node = (block.weight * weight[:, None]).reshape(-1, 1)
@@ -425,11 +400,12 @@ class Curvature(abc.ABC):
         kept: cells of items whose covariance with the population is part of the result.
     """
 
-    free: BoolArray
-    tied: tuple[int, ...]
-    shared: Shared | None
-    estimated: BoolArray
     kept: slice = slice(0)
+
+    def __init__(self, problem: Problem, point: EMPoint, belief: EStep, free: BoolArray):
+        self.problem, self.point, self.belief, self.free = problem, point, belief, free
+        self.tied, self.shared = problem.tied, problem.constraints.shared
+        self.estimated = problem.population.estimated.ravel()
 
     @functools.cached_property
     def spread(self) -> FloatArray:
@@ -477,7 +453,7 @@ def covariance_of(curvature: Curvature, which: str) -> Covariance:
             return Covariance(
                 blocks=full[at[:, :, None], at[:, None, :]],
                 full=full[:n, :n],
-                latent=full[np.ix_(columns, columns)] if len(full) > n else None,
+                latent=full[np.ix_(columns, columns)] if curvature.estimated.any() else None,
                 how="full sandwich" if sandwich else "full",
             )
     return curvature.by_item(sandwich)
@@ -507,39 +483,30 @@ def _added(blocks: list[Sums]) -> tuple[FloatArray, FloatArray]:
 class OneAbility(Curvature):
     """The curvature of a fit of one ability, in memory, in passes or on several devices."""
 
-    def __init__(self, problem: EMProblem, point: EMPoint, belief: EStep, share: float):
-        self.problem, self.point, self.belief = problem, point, belief
+    def __init__(self, problem: Problem, point: EMPoint, belief: EStep, share: float):
+        super().__init__(problem, point, belief, np.asarray(problem.constraints.free))
         self.share = share
         """Share of the responses that are observed."""
-        nodes = np.asarray(grid_nodes(problem.dtype))
-        if problem.transform is not None:
-            mean, sd = map(np.asarray, problem.transform)
-            nodes = mean + sd * nodes
-        self.nodes = nodes
-        self.free = np.asarray(problem.constraints.free)
-        self.populations = None
-        estimated = np.zeros(0, bool)
-        held = np.asarray(problem.held)
-        self.is_known = problem.group is None or bool(held.all())
+        at, unit = problem.rule.place
+        self.nodes = at + unit * np.asarray(grid_nodes(problem.dtype))
+        self.is_known = not self.estimated.any()
         """Whether no population is estimated: there is one, or all are stated."""
-        if problem.group is not None:
-            self.populations = line_populations(jax.device_put(np.asarray(point.population)))
-        if not self.is_known:
+        if self.is_known:
+            self.estimated = self.estimated[:0]
+        else:
             self.kept = slice(self.free.shape[1])  # with the common slope of a Rasch model
-            estimated = np.tile(~held, 2)
-        self.tied, self.shared = problem.tied, problem.constraints.shared
-        self.estimated = estimated
 
     def is_full(self, which: str) -> bool:
         """See `Curvature`; the information is a matrix product for every node."""
-        n_params = int(self.free.sum()) + self.problem.n_latent
+        n_params = int(self.free.sum()) + self.problem.population.size
         n_cells = len(self.problem.weights) * len(self.nodes)
         return which == "full" or n_cells * float(n_params) ** 2 <= FULL_WORK
 
     def _sums(self, full: bool) -> tuple[FloatArray, FloatArray]:
         """Sums over all subjects."""
         problem = self.problem
-        params = np.asarray(self.point.params)  # the blocks may be on different devices
+        # The blocks may be on different devices.
+        params, numbers = np.asarray(self.point.params), np.asarray(self.point.population)
         fill = problem.fill
         items = fill.items((problem.template, params))
         item_weights = fill.weights(np.ones_like(params[:, 0]))
@@ -547,7 +514,8 @@ class OneAbility(Curvature):
             _line_sums(
                 *items, fill.items(block.x, axis=1), block.weights, item_weights,
                 layout.wide, layout.narrow,
-                self.populations, problem.group, problem.transform, window=layout.window,
+                None if problem.group is None else numbers, problem.group, problem.rule.transform,
+                window=layout.window,
                 has_missing=problem.has_missing, full=full, is_known=self.is_known,
             )
             for block, layout in problem.laid_out(*self.belief.on_line())
@@ -576,11 +544,11 @@ class OneAbility(Curvature):
         score_covariance, outer = self._sums(full=True)
         population: Any = 0.0
         if not self.is_known:
-            n, z, variance = self._by_group()
-            mean_precision = np.exp(-np.asarray(self.point.population, float)[1])
-            cross = np.diag(2 * n(z) * mean_precision)
-            by_mean, by_sd = np.diag(n(1.0) * mean_precision**2), np.diag(2 * n(z**2 + variance))
-            population = np.block([[by_mean, cross], [cross, by_sd]])
+            total, z, variance = self._by_group()
+            n, unit = total(1.0), np.exp(np.asarray(self.point.population, float)[:, 1])
+            cross = 2 * total(z) / unit
+            blocks = np.array([[n / unit**2, cross], [cross, 2 * total(z**2 + variance)]])
+            population = scipy.linalg.block_diag(*np.moveaxis(blocks, -1, 0))
         return _louis(self._complete(), population, score_covariance), outer if sandwich else None
 
     def by_item(self, sandwich: bool) -> Covariance:
@@ -598,7 +566,7 @@ class OneAbility(Curvature):
         problem, params = self.problem, self.point.params
         loss = _item_loss(
             problem.template, params, self.belief.totals, jnp.asarray(self.share, params.dtype),
-            problem.transform,
+            problem.rule.transform,
         )  # fmt: skip
         return np.asarray(self._complete(), float) - np.asarray(loss, float)
 
@@ -613,11 +581,10 @@ class OneAbility(Curvature):
 
     def _by_group(self) -> tuple[Any, FloatArray, FloatArray]:
         """A sum over each group's subjects; means and variances of abilities, standardised."""
-        problem, (mean, log_sd) = self.problem, np.asarray(self.point.population, float)
+        problem, (mean, log_sd) = self.problem, np.asarray(self.point.population, float).T
         theta, sd = self.belief.on_line()
-        if problem.transform is not None:
-            at, unit = (float(value) for value in problem.transform)
-            theta, sd = at + unit * theta, unit * sd
+        at, unit = problem.rule.place
+        theta, sd = at + unit * theta, unit * sd
         group, weights = np.asarray(problem.group), np.asarray(problem.weights, float)
 
         def total(values: Any) -> FloatArray:
@@ -657,7 +624,7 @@ class OneAbility(Curvature):
         Each group's information (Louis 1982, with Normal posteriors), and the uncertainty of the
         population that defines the scale. The first item's covariance comes first.
         """
-        mean, log_sd = np.asarray(self.point.population, float)
+        mean, log_sd = np.asarray(self.point.population, float).T
         total, z, v = self._by_group()
         by_mean = total(1 - v) * np.exp(-2 * log_sd)
         by_sd = total(2 * (z**2 + v) - 4 * z**2 * v - 2 * v**2)
@@ -667,13 +634,12 @@ class OneAbility(Curvature):
         out = np.full((size + 2 * n_groups,) * 2, 0.0)
         out[:size, :size] = first
         with np.errstate(divide="ignore"):
-            group_variance = np.concatenate([1 / np.maximum(by_mean, 0), 1 / np.maximum(by_sd, 0)])
-        out[size:, size:] = np.diag(group_variance)
-        direction = np.stack(
-            [np.r_[np.ones(n_groups), np.zeros(n_groups)], np.r_[mean, np.ones(n_groups)]]
-        )
+            group_variance = 1 / np.maximum(np.stack([by_mean, by_sd], axis=1), 0)
+        out[size:, size:] = np.diag(group_variance.ravel())
+        one, zero = np.ones(n_groups), np.zeros(n_groups)
+        direction = np.array([[one, zero], [mean, one]]).transpose(0, 2, 1).reshape(2, -1)
         out[size:, size:] += direction.T @ np.diag([shared, 0.5 * shared]) @ direction
-        held = np.r_[np.zeros(size, bool), np.tile(np.asarray(self.problem.held), 2)]
+        held = np.r_[np.zeros(size, bool), np.repeat(np.asarray(self.problem.held), 2)]
         out[held] = out[:, held] = np.nan
         return out
 
@@ -742,10 +708,9 @@ def _complete_of_all(
     else:
         prior = prior_slopes(point.params, constraints)[1]
         items = sums.information + prior[..., None] * jnp.eye(prior.shape[1], dtype=prior.dtype)
-    if not design.size:
-        return items, jnp.zeros((0, 0), items.dtype)
-    moments = sums.moments(design, n_general)
-    return items, -jax.hessian(population_log_density)(point.population, moments, design)
+    moments, size = sums.moments(design, n_general), point.population.size
+    by_numbers = jax.hessian(population_log_density)(point.population, moments)
+    return items, -by_numbers.reshape(size, size)
 
 
 @functools.partial(jit, static_argnames=("design", "n_general"))
@@ -757,7 +722,7 @@ def _score_of_all(
     *,
     design: PopulationDesign,
     n_general: int,
-) -> tuple[Float[Array, "items params"], Float[Array, " free"]]:
+) -> tuple[Float[Array, "items params"], Float[Array, "groups numbers"]]:
     """Gradient of the marginal log-posterior by the items, and by the populations."""
     if sums.gradient is None:
         by_items = penalised_terms(
@@ -766,21 +731,16 @@ def _score_of_all(
     else:
         by_items = sums.gradient + prior_slopes(point.params, constraints)[0]
     moments = sums.moments(design, n_general)
-    return by_items, jax.grad(population_log_density)(point.population, moments, design)
+    return by_items, jax.grad(population_log_density)(point.population, moments)
 
 
 class Multidimensional(Curvature):
     """The curvature of a fit of several abilities, by any of their quadratures."""
 
-    def __init__(self, problem: MultiProblem, point: EMPoint, belief: EStep, free: BoolArray):
+    def __init__(self, problem: Problem, point: EMPoint, belief: EStep, free: BoolArray):
         # The errors are those of the estimates from all items, also of those that were set aside.
-        self.problem = problem._replace(
-            item_weights=jax.device_put(np.ones_like(problem.item_weights))
-        )
-        self.point, self.belief, self.free = point, belief, free
+        super().__init__(problem.of_all_items(), point, belief, free)
         rule, design = problem.rule, problem.population
-        self.tied, self.shared = problem.step_rule.tied, problem.constraints.shared
-        self.estimated = np.ones(design.size, bool)
         self.is_two_tier, several = rule.n_general > 0, design.n_groups > 1
         # Observed and expected information of the complete data are equal for linear predictors.
         differs = rule.is_adaptive and problem.template.closed_form != "logistic"
@@ -816,10 +776,12 @@ class Multidimensional(Curvature):
             n_cells = n_nodes(problem.rule)
             if problem.rule.is_adaptive:
                 n_cells *= point.params.size
+            chunks = group_chunks(block, problem.population.n_groups, n_cells)
+            if problem.rule.is_adaptive:
                 nodes = (filled(array, block, point.params.dtype) for array in self.belief[:2])
-                here = _adaptive_sums(*common, *nodes, problem.chunks(block, n_cells), **static)
+                here = _adaptive_sums(*common, *nodes, chunks, **static)
             else:
-                here = _grid_sums(*common, problem.chunks(block, n_cells), **static)
+                here = _grid_sums(*common, chunks, **static)
             blocks.append(here)
         return _added(blocks)
 
@@ -840,7 +802,8 @@ class Multidimensional(Curvature):
         """Gradient of the marginal log-posterior by all parameters, the population's last."""
         problem, like = self.problem, self.point.params
         params = np.asarray(vector[: like.size].reshape(like.shape), like.dtype)
-        point = EMPoint(*map(jax.device_put, (params, np.asarray(vector[like.size :], like.dtype))))
+        population = vector[like.size :].reshape(self.point.population.shape).astype(like.dtype)
+        point = EMPoint(*map(jax.device_put, (params, population)))
         sums = sums_at(problem, EMState.of(point, self.belief))
         score = _score_of_all(
             point, problem.template, sums, problem.constraints,

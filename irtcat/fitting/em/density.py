@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.types import FloatArray
-from irtcat.fitting.em.iteration import EMPoint, EMState, EMUpdate
-from irtcat.fitting.em.multidimensional_iteration import MultiProblem, run_multi_e_step
+from irtcat.fitting.em.iteration import EMPoint, EMState, EMUpdate, Problem
+from irtcat.fitting.em.multidimensional_iteration import run_multi_e_step
 from irtcat.latent import Density, EStep, GridQuadrature, log_likelihoods
 from irtcat.models import pack, unpack
 
@@ -19,7 +19,7 @@ LEVEL_GAP = 1.0
 """A histogram is at its maximum, given the items, within this log-likelihood (a bound)."""
 
 
-def with_density(problem: MultiProblem, density: Density, free: Any) -> MultiProblem:
+def with_density(problem: Problem, density: Density, free: Any) -> Problem:
     """The problem with the nodes' probabilities at these free numbers."""
     log_prior = density.log_probabilities(np.asarray(free, float))
     dtype = problem.weights.dtype
@@ -34,11 +34,12 @@ def density_map(density: Density, tolerance: float) -> Any:
     """
 
     def step_map(
-        problem: MultiProblem, state: EMState, slack: float, n_steps: int, expand: bool
+        problem: Problem, state: EMState, slack: float, n_steps: int, expand: bool
     ) -> tuple[EMUpdate, EStep]:
         free = np.asarray(state.point.population, float)
         here = with_density(problem, density, free)
-        items = EMState(state.point._replace(population=jnp.zeros(0)), state.mean, state.covariance)
+        standard = jnp.zeros((1, 2), problem.weights.dtype)
+        items = state._replace(point=state.point._replace(population=standard))
         update, belief = run_multi_e_step(here, items, slack, n_steps, expand)
         mass = np.asarray(belief.mass, float)
         if not density.degree:
@@ -69,12 +70,12 @@ def density_map(density: Density, tolerance: float) -> Any:
     return step_map
 
 
-def _settled(problem: MultiProblem, state: EMState, mass: FloatArray) -> FloatArray:
+def _settled(problem: Problem, state: EMState, mass: FloatArray) -> FloatArray:
     """Expected numbers of subjects after further EM steps of the nodes' probabilities alone.
 
     These converge slowly, and cost little: products with the likelihoods at the nodes.
     """
-    nodes: Any = problem.rule.nodes  # type: ignore[union-attr]
+    nodes: Any = problem.rule.nodes
     model = unpack(problem.template, state.point.params)
     n, held = mass.sum(), mass > 0  # a node without subjects stays without any
     blocks = []

@@ -14,7 +14,7 @@ import numpy as np
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import rotate_loadings
 from irtcat.fitting.em.driver import Settings, run_em
-from irtcat.fitting.em.iteration import EMProblem, EMState
+from irtcat.fitting.em.iteration import EMState, Problem
 
 MOST_ITEMS, MOST_ROWS = 200, 400
 """Maximum number of items, and approximate number of rows used (a few ms for correlations)."""
@@ -51,7 +51,7 @@ MIN_GAIN, REPORTED_GAIN = 1e-2, 0.1
 class ChosenStart(NamedTuple):
     """The start that the fit continues from, and a note if another start was higher."""
 
-    problem: EMProblem
+    problem: Problem
     state: EMState
     note: str = ""
 
@@ -135,7 +135,7 @@ def item_directions(
     return list(directions)
 
 
-def highest_start(starts: Sequence[tuple[EMProblem, EMState]], settings: Settings) -> ChosenStart:
+def highest_start(starts: Sequence[tuple[Problem, EMState]], settings: Settings) -> ChosenStart:
     """Iterate from each start for a while and choose the highest one.
 
     Args:
@@ -149,7 +149,7 @@ def highest_start(starts: Sequence[tuple[EMProblem, EMState]], settings: Setting
         return ChosenStart(*starts[0])
     short = settings._replace(max_iterations=min(COMPARED_AFTER, settings.max_iterations))
     ends = [run_em(problem, state, short, None) for problem, state in starts]
-    heights = np.array([end.trace[-1] for end in ends])
+    heights = np.array([end.ending.trace[-1] for end in ends])
     best = int(heights.argmax())
     gain = heights[best] - heights[0]
     if gain <= MIN_GAIN:

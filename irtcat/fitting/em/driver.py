@@ -1,19 +1,23 @@
 """The driver of EM: the loop, the guard of the objective and the stopping rules."""
 
-import itertools
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from irtcat._common.checks import InputError
 from irtcat._common.types import BoolArray, FloatArray
-from irtcat.fitting.em.checkpoint import Checkpoint, Snapshot
+from irtcat.fitting.em.checkpoint import Checkpoint, Identity, Snapshot, digest
 from irtcat.fitting.em.extrapolation import Extrapolation, History
-from irtcat.fitting.em.iteration import EMPoint, EMState, EMUpdate, run_e_step
+from irtcat.fitting.em.iteration import EMPoint, EMState, EMUpdate, Problem, run_e_step
 from irtcat.fitting.em.m_step import at_bounds
+from irtcat.fitting.em.multidimensional_iteration import run_multi_e_step
+from irtcat.fitting.em.rows import Rows
+from irtcat.fitting.outcome import Ending, Outcome, Step, check_finite, iterate
 from irtcat.fitting.solvers import EM
 from irtcat.fitting.specification import Progress
+from irtcat.latent import LineQuadrature
 
 TOLERANCE = {"float64": 1e-4, "float32": 5e-2}
 """Default tolerance, in standard errors."""
@@ -35,6 +39,10 @@ FLAT_ITERATIONS, LOOSE = 6, 20
 
 LEVEL = 1e3
 """Gains below this many times the rounding error do not distinguish a better point."""
+
+
+EM_MAPS: dict[type, Callable[..., Any]] = {LineQuadrature: run_e_step}
+"""The EM map of a quadrature that has E-step and M-step in one program; others have two."""
 
 
 class Settings(NamedTuple):
@@ -68,20 +76,40 @@ def loop_settings(solver: EM, precision: str, expand: bool, noise: float = 0.0) 
     )
 
 
-class Ended(NamedTuple):
-    """Result of the loop: the point, its E-step, and the reason to stop.
+def checkpoint_of(
+    problem: Problem, rows: Rows, solver: EM, settings: dict[str, Any], further: Any
+) -> Checkpoint | None:
+    """The checkpoint of a fit, if one is written.
 
-    ``at_bound`` marks the parameters that were at a bound there, on the scale of the iterations.
+    Args:
+        problem: the problem.
+        rows: its rows.
+        solver: names the file.
+        settings: those that are named where they differ.
+        further: other arrays that the fit depends on.
+    """
+    if solver.checkpoint is None:
+        return None
+    data = problem.engine.data if problem.engine else digest(rows.x, rows.weights)
+    group = None if problem.engine else rows.group  # an engine's rows of one process differ
+    arrays = problem.template, problem.item_weights, problem.constraints, problem.held, problem.tied
+    identity = Identity(data, digest(arrays, group, further), settings)
+    return Checkpoint(solver.checkpoint, solver.resume, identity)
+
+
+class Ended(NamedTuple):
+    """Result of the loop: the point, its E-step, and how it ended.
+
+    ``at_bound`` marks the parameters that were at a bound there, on the scale of the iterations;
+    ``note`` is a remark on the log-likelihood.
     """
 
     point: EMPoint
     belief: Any
     update: EMUpdate
-    converged: bool
-    n_iterations: int
-    message: str
-    trace: FloatArray
-    at_bound: BoolArray | None = None
+    ending: Ending
+    at_bound: BoolArray
+    note: str = ""
 
 
 def _log_posterior(weights: FloatArray, belief: Any, update: EMUpdate) -> float:
@@ -110,7 +138,7 @@ class _Guard:
     changes say nothing from then on.
     """
 
-    def __init__(self, problem: Any, start: EMPoint, settings: Settings):
+    def __init__(self, problem: Problem, start: EMPoint, settings: Settings):
         self.settings = settings
         self.expand = settings.expand
         self.jump = Extrapolation(problem.constraints)
@@ -207,23 +235,23 @@ class _Guard:
         spread = max(recent) - min(recent)
         return len(recent) == FLAT_ITERATIONS and spread <= self.error
 
-    def verdict(self, step: float, gain: float) -> str:
-        """The reason to stop at the point just accepted; empty to continue."""
+    def verdict(self, step: float, gain: float) -> Outcome | None:
+        """The reason to stop at the point just accepted; None to continue."""
         tolerance = self.settings.tolerance
         if step <= tolerance and gain <= 2 * tolerance:
-            return f"Converged: the last step was {step:.1e} standard errors."
+            return Outcome.CONVERGED
         if self.is_flat and step <= LOOSE * tolerance:
-            return f"Converged: the log-posterior no longer changes (step {step:.1e})."
-        return ""
+            return Outcome.LEVEL
+        return None
 
 
 def run_em(
-    problem: Any,
+    problem: Problem,
     state: EMState,
     settings: Settings,
     progress: Progress | None,
     checkpoint: Checkpoint | None = None,
-    step_map: Callable[..., Any] = run_e_step,
+    step_map: Callable[..., Any] | None = None,
 ) -> Ended:
     """Iterate the EM map to convergence.
 
@@ -233,7 +261,7 @@ def run_em(
         settings: stopping rule and step options.
         progress: called after every iteration.
         checkpoint: the file to which the state is written, and from which it may be restored.
-        step_map: applies the EM map of the problem.
+        step_map: applies an EM map; that of the problem's quadrature by default.
 
     Returns:
         The last point evaluated, with its E-step.
@@ -242,80 +270,44 @@ def run_em(
         FloatingPointError: when the objective is not finite.
         InputError: when the checkpoint belongs to another fit.
     """
-    guard = _Guard(problem, state.point, settings)
-    if checkpoint is None:
-        return _iterate(problem, state, settings, progress, guard, 0, None, step_map)
-    first = 0
-    saved = checkpoint.restore(state.point)
-    if saved is not None:
+    guard, first = _Guard(problem, state.point, settings), 0
+    saved = None if checkpoint is None else checkpoint.restore(state.point)
+    if checkpoint is not None and saved is not None:
         first, state = saved.iteration, guard.resume(saved)
-    if first >= settings.max_iterations:
-        raise InputError(
-            f"{checkpoint.path}: this fit has already taken {first} iterations. "
-            "Raise max_iterations to continue."
-        )
-    with checkpoint:
-        checkpoint.offer(guard.snapshot(first, state))
-        ended = _iterate(problem, state, settings, progress, guard, first, checkpoint, step_map)
-        if ended.converged:
-            checkpoint.finish()
-        else:
-            checkpoint.keep()
-    return ended
-
-
-def _iterate(
-    problem: Any,
-    state: EMState,
-    settings: Settings,
-    progress: Progress | None,
-    guard: _Guard,
-    first: int,
-    checkpoint: Checkpoint | None,
-    step_map: Callable[..., Any],
-) -> Ended:
-    """The loop of `run_em` from iteration ``first`` on."""
+        if first >= settings.max_iterations:
+            raise InputError(
+                f"{checkpoint.path}: this fit has already taken {first} iterations. "
+                "Raise max_iterations to continue."
+            )
+    step_map = step_map or EM_MAPS.get(type(problem.rule), run_multi_e_step)
     weights = np.asarray(problem.weights, float)
-    ended: Ended | None = None
-    for iteration in itertools.count(first):
-        if iteration >= settings.max_iterations and ended is not None:
-            break
+    reached: Any = None
+
+    def take(iteration: int) -> Step | None:
+        nonlocal state, reached
         slack, n_steps = (
             (FIRST_SLACK, FIRST_NEWTON_STEPS) if iteration == 0 else (LATER_SLACK, NEWTON_STEPS)
         )
         update, belief = step_map(problem, state, slack, n_steps, guard.expand)
         value, step = _log_posterior(weights, belief, update), float(update.step)
-        if not np.isfinite([value, step]).all():
-            raise FloatingPointError(f"The log-posterior became {value} in iteration {iteration}.")
-        back, here = guard.retreat(value, step), state
+        check_finite(value, step, iteration)
+        back, here = guard.retreat(value, step), state.point
         if back is not None:
             state = state._replace(point=back)
         else:
-            point = guard.advance(here.point, value, update, iteration)
-            state = EMState.of(point, belief)
+            state = EMState.of(guard.advance(here, value, update, iteration), belief)
+            reached = here, belief, update
         if checkpoint is not None:
             checkpoint.offer(guard.snapshot(iteration + 1, state))
         if back is not None:
-            continue
-        if progress is not None:
-            progress(iteration + 1, value, step)
-        ended = Ended(
-            point=here.point,
-            belief=belief,
-            update=update,
-            converged=True,
-            n_iterations=iteration + 1,
-            message="",
-            trace=np.array(guard.trace),
-        )
-        if message := guard.verdict(step, float(update.gain)):
-            at_bound = at_bounds(here.point.params, problem.constraints)
-            return ended._replace(message=message, at_bound=at_bound)
-    assert ended is not None
-    return ended._replace(
-        at_bound=at_bounds(ended.point.params, problem.constraints),
-        converged=False,
-        n_iterations=iteration,
-        message=f"Not converged: the step was still {step:.1e} standard errors after "
-        f"{iteration} iterations. Raise max_iterations.",
-    )
+            return None
+        return Step(value, step, guard.verdict(step, float(update.gain)))
+
+    with nullcontext() if checkpoint is None else checkpoint:
+        if checkpoint is not None:
+            checkpoint.offer(guard.snapshot(first, state))
+        ending = iterate(take, settings.max_iterations, progress, first, guard.trace)
+        if checkpoint is not None:
+            (checkpoint.finish if ending.converged else checkpoint.keep)()
+    point, belief, update = reached
+    return Ended(point, belief, update, ending, at_bounds(point.params, problem.constraints))

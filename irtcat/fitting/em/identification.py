@@ -16,11 +16,12 @@ from irtcat.bank.item_states import with_states
 from irtcat.fitting.em.checkpoint import Checkpoint
 from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.driver import Ended, Settings, run_em
-from irtcat.fitting.em.iteration import EMPoint, EMProblem, EMState
+from irtcat.fitting.em.iteration import EMPoint, EMState, Problem
 from irtcat.fitting.em.m_step import Constraints
 from irtcat.fitting.em.priors import scale_columns, ties_fix_the_scale
 from irtcat.fitting.em.shared_parameters import averaged
 from irtcat.fitting.em.start import Start
+from irtcat.fitting.outcome import Outcome
 from irtcat.fitting.problem.user_priors import FAMILIES
 from irtcat.fitting.specification import Progress
 from irtcat.latent import LIMIT, ScaleTransform
@@ -149,20 +150,20 @@ def first_population(bank: ItemBank, responses: Responses, dtype: np.dtype) -> S
     return ScaleMap(float(mean), float(sd))
 
 
-def _moved(problem: EMProblem, point: EMPoint, by: ScaleMap) -> tuple[EMProblem, EMPoint]:
+def _moved(problem: Problem, point: EMPoint, by: ScaleMap) -> tuple[Problem, EMPoint]:
     """Items, populations and grid on the scale theta, converted from the grid's scale z."""
     mean, sd = by
     transform = _as_transform(-mean / sd, 1 / sd, problem.dtype)
     point = _rescaled(problem.template, point, _as_transform(mean, sd, problem.dtype))
-    return problem._replace(transform=transform), point
+    return problem._replace(rule=problem.rule._replace(transform=transform)), point
 
 
 @jit
 def _rescaled(template: ItemModel, point: EMPoint, by: ScaleTransform) -> EMPoint:
     """Items and populations on the scale theta, from the scale z = mean + sd * theta."""
     params = pack(unpack(template, point.params).rescale(by.mean, by.sd))
-    mean, log_sd = point.population
-    return EMPoint(params, jnp.stack([(mean - by.mean) / by.sd, log_sd - jnp.log(by.sd)]))
+    mean, log_sd = point.population.T
+    return EMPoint(params, jnp.stack([(mean - by.mean) / by.sd, log_sd - jnp.log(by.sd)], 1))
 
 
 def _by_group(theta: FloatArray, weights: FloatArray, group: IntArray, n: int) -> FloatArray:
@@ -170,7 +171,7 @@ def _by_group(theta: FloatArray, weights: FloatArray, group: IntArray, n: int) -
     total = np.bincount(group, weights, n)
     mean = np.bincount(group, weights * theta, n) / total
     square = np.bincount(group, weights * theta**2, n) / total
-    return np.stack([mean, 0.5 * np.log(np.maximum(square - mean**2, 0.04))])
+    return np.stack([mean, 0.5 * np.log(np.maximum(square - mean**2, 0.04))], axis=1)
 
 
 def _as_transform(mean: Any, sd: Any, dtype: np.dtype) -> ScaleTransform:
@@ -179,16 +180,17 @@ def _as_transform(mean: Any, sd: Any, dtype: np.dtype) -> ScaleTransform:
     )
 
 
-def recentred(problem: EMProblem, state: EMState, margin: float) -> tuple[EMProblem, EMState]:
+def recentred(problem: Problem, state: EMState, margin: float) -> tuple[Problem, EMState]:
     """Make the grid reach six SDs (times a margin) on either side of every population."""
-    mean, log_sd = np.asarray(state.point.population, float)
+    mean, log_sd = np.asarray(state.point.population, float).T
     reach = GRID_SDS * margin * np.maximum(np.exp(log_sd), NARROWEST)
     low, high = (mean - reach).min(), (mean + reach).max()
     centre, sd = (low + high) / 2, (high - low) / (2 * LIMIT)
-    at, unit = (0.0, 1.0) if problem.transform is None else map(float, problem.transform)
+    at, unit = problem.rule.place
     theta, spread = state.posteriors()
     moved = EMState.on_line(state.point, (at + unit * theta - centre) / sd, unit * spread / sd)
-    return problem._replace(transform=_as_transform(centre, sd, problem.dtype)), moved
+    transform = _as_transform(centre, sd, problem.dtype)
+    return problem._replace(rule=problem.rule._replace(transform=transform)), moved
 
 
 def with_ties(params: FloatArray, tied: tuple[int, ...], constraints: Constraints) -> FloatArray:
@@ -208,23 +210,23 @@ def fixes_the_scale(template: ItemModel, fixed: FloatArray, tied: tuple[int, ...
     return ties_fix_the_scale(template, tied)
 
 
-def is_covered(problem: EMProblem, point: EMPoint) -> bool:
+def is_covered(problem: Problem, point: EMPoint) -> bool:
     """Whether the grid reaches five SDs on either side of every population."""
     if problem.group is None:
         return True
-    at, unit = (0.0, 1.0) if problem.transform is None else map(float, problem.transform)
-    mean, log_sd = np.asarray(point.population, float)
+    at, unit = problem.rule.place
+    mean, log_sd = np.asarray(point.population, float).T
     ends = np.abs(np.stack([mean, mean]) + np.outer([-5, 5], np.exp(log_sd)) - at)
     return bool((ends <= LIMIT * unit).all())
 
 
 def start_on_scale(
-    problem: EMProblem,
+    problem: Problem,
     start: Start,
     fixed: FloatArray,
     free_scale: bool,
     known: ScaleMap | None,
-) -> tuple[EMProblem, EMState]:
+) -> tuple[Problem, EMState]:
     """Problem and first state on the scale of the iterations.
 
     Args:
@@ -257,12 +259,12 @@ def start_on_scale(
 
 
 def run_covered(
-    problem: EMProblem,
+    problem: Problem,
     state: EMState,
     settings: Settings,
     progress: Progress | None,
     checkpoint: Checkpoint | None,
-) -> tuple[EMProblem, Ended]:
+) -> tuple[Problem, Ended]:
     """Iterate to convergence on the reported scale, on a grid that reaches every population.
 
     Where the estimates lie beyond the grid, the grid is moved and EM continues.
@@ -270,32 +272,33 @@ def run_covered(
     ended = run_em(problem, state, settings, progress, checkpoint)
     problem, ended = on_reference_scale(problem, ended)
     for _ in range(MAX_PLACEMENTS):
-        if is_covered(problem, ended.point):
+        if is_covered(problem, ended.point) or ended.ending.outcome is Outcome.INTERRUPTED:
             break
         problem, state = recentred(problem, EMState.of(ended.point, ended.belief), 1.1)
         continued = run_em(problem, state, settings._replace(expand=False), progress, None)
-        ended = continued._replace(n_iterations=ended.n_iterations + continued.n_iterations)
+        used = ended.ending.n_iterations + continued.ending.n_iterations
+        ended = continued._replace(ending=continued.ending._replace(n_iterations=used))
     return problem, ended
 
 
-def on_reference_scale(problem: EMProblem, ended: Ended) -> tuple[EMProblem, Ended]:
+def on_reference_scale(problem: Problem, ended: Ended) -> tuple[Problem, Ended]:
     """Make the first group's population N(0, 1), if the scale was that of the pooled subjects."""
-    if problem.group is None or problem.transform is not None:
+    if problem.group is None or problem.rule.transform is not None:
         return problem, ended
     problem, point = _with_standard_reference(problem, ended.point)
     return problem, ended._replace(point=point)
 
 
-def _with_standard_reference(problem: EMProblem, point: EMPoint) -> tuple[EMProblem, EMPoint]:
+def _with_standard_reference(problem: Problem, point: EMPoint) -> tuple[Problem, EMPoint]:
     """The scale on which the first group has N(0, 1) by definition, without rounding."""
-    mean, log_sd = map(float, np.asarray(point.population)[:, 0])
+    mean, log_sd = map(float, np.asarray(point.population)[0])
     problem, point = _moved(problem, point, ScaleMap(mean, float(np.exp(log_sd))))
-    held = np.arange(len(problem.held)) == 0
-    population = jnp.where(held, 0.0, point.population)
-    return problem._replace(held=jax.device_put(held)), point._replace(population=population)
+    design = problem.population._replace(first_is_free=False)
+    population = jnp.where(design.estimated, point.population, 0.0)
+    return problem._replace(population=design), point._replace(population=population)
 
 
-def best_latent(problem: EMProblem, ended: Ended, group: int = 0) -> tuple[float, float]:
+def best_latent(problem: Problem, ended: Ended, group: int = 0) -> tuple[float, float]:
     """Latent mean and SD that fit best with the items held fixed, by one Newton step each.
 
     With theta ~ N(0, s^2) and items fixed, d log L / d log s = sum E[theta^2] - n, and the
@@ -306,8 +309,8 @@ def best_latent(problem: EMProblem, ended: Ended, group: int = 0) -> tuple[float
     mean, sd = ended.belief.on_line()
     square_variance = np.asarray(ended.belief.square_variance, float)
     if problem.group is not None:
-        at, unit = (0.0, 1.0) if problem.transform is None else map(float, problem.transform)
-        centre, log_sd = np.asarray(ended.point.population, float)[:, group]
+        at, unit = problem.rule.place
+        centre, log_sd = np.asarray(ended.point.population, float)[group]
         mean = (at + unit * mean - centre) * np.exp(-log_sd)
         sd = unit * sd * np.exp(-log_sd)
         square_variance = 4 * mean**2 * sd**2 + 2 * sd**4  # if the posteriors were Normal
@@ -334,7 +337,7 @@ def reflected(
         full = full * np.outer(signs, signs)
     if latent is not None:
         n_groups = (len(latent) - len(sign)) // 2
-        signs = np.concatenate([sign, -np.ones(n_groups), np.ones(n_groups)])
+        signs = np.concatenate([sign, np.tile([-1.0, 1.0], n_groups)])
         latent = latent * np.outer(signs, signs)
     return params * sign, covariance._replace(blocks=blocks, full=full, latent=latent)
 
@@ -353,20 +356,20 @@ def populations(
     Returns:
         Both two x groups; a standard error is NaN where the value is not estimated.
     """
-    mean, log_sd = np.asarray(point.population, float)
+    mean, log_sd = np.asarray(point.population, float).T
     factor = 1.0 if common is None else float(point.params[0, common])
-    values = np.stack([sign * mean, np.exp(log_sd)]) * factor
+    values = np.stack([sign * mean, np.exp(log_sd)], axis=1) * factor
     n_groups, size = len(mean), point.params.shape[1]
     if covariance.latent is None:
-        return values, np.full_like(values, np.nan)
+        return values.T, np.full_like(values.T, np.nan)
     slopes = np.zeros((2 * n_groups, size + 2 * n_groups))
-    slopes[:, size:] = np.diag(np.concatenate([np.full(n_groups, factor), values[1]]))
+    slopes[:, size:] = np.diag(np.column_stack([np.full(n_groups, factor), values[:, 1]]).ravel())
     if common is not None:
         slopes[:, common] = values.ravel() / factor
     estimated = np.isfinite(np.diagonal(covariance.latent))
     variance = np.einsum("ij,jk,ik->i", slopes, np.nan_to_num(covariance.latent), slopes)
     has_error = ((slopes != 0) & estimated).any(axis=1) & (variance > 0)
-    return values, np.sqrt(np.where(has_error, variance, np.nan)).reshape(values.shape)
+    return values.T, np.sqrt(np.where(has_error, variance, np.nan)).reshape(values.shape).T
 
 
 def with_anchors(bank: ItemBank, anchors: Anchors) -> ItemBank:

@@ -8,7 +8,7 @@ acceleration, see `irtcat.fitting.em.extrapolation`) as long as the objective do
 """
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -17,20 +17,19 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from irtcat._common.compilation import jit
-from irtcat._common.types import FloatArray
+from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.em.m_step import Constraints, MStep, beyond_bounds, log_prior, m_step
-from irtcat.fitting.em.padding import ItemFill
 from irtcat.latent import (
     Blocks,
     EStep,
     Layout,
-    LayoutPlan,
+    PopulationDesign,
     RowBlock,
     ScaleTransform,
     e_step,
-    line_populations,
     line_posteriors,
     on_grid_scale,
+    populations_of,
     transformed_nodes,
 )
 from irtcat.models import ItemModel, pack, unpack
@@ -41,73 +40,94 @@ class EMPoint(NamedTuple):
 
     Attributes:
         params: unconstrained item parameters, items x params.
-        population: mean and log SD of ability in each group of subjects, two x groups; all 0 where
-            there is one group, which defines the scale.
+        population: numbers of the population of each group of subjects (see
+            `irtcat.latent.population`); all 0 where there is one group, which defines the scale.
     """
 
     params: Array
     population: Array
 
 
-class EMProblem(NamedTuple):
+class StepRule(NamedTuple):
+    """How the next point follows from a step of EM (static).
+
+    Attributes:
+        lengthen: whether the step is lengthened with the missing information.
+        rescale: otherwise, whether the latent scale is removed (one ability: where the driver asks
+            for it).
+        full: whether this removes the full covariance (no loading pattern).
+        scaled: whether the latent mean and SD that are removed depend on priors (one ability).
+    """
+
+    lengthen: bool = False
+    rescale: bool = False
+    full: bool = False
+    scaled: bool = False
+
+
+class Problem(NamedTuple):
     """Everything that is constant over the iterations.
 
     Attributes:
-        template: the items that are iterated (a Rasch model is fitted as its 1PL).
-        x: responses, rows x items.
+        template: the items that are iterated (a Rasch model is fitted as its 1PL; two-tier: with
+            the general abilities and one specific each).
+        blocks: gives the rows in blocks, once for every pass.
         weights: how many subjects each row stands for.
         item_weights: 1 for the items that abilities are estimated from, 0 for the others.
         has_missing: whether any response is missing.
         constraints: priors, fixed parameters, bounds.
-        tied: columns of the parameters that all items share.
-        plan: makes the blocks of subjects.
-        dtype: working precision.
+        tied: columns of the parameters that items share.
+        rule: the quadrature.
+        population: what of the populations is estimated.
+        step_rule: how the next point follows from the step of EM.
         group: group of each row; None where the one population is N(0, 1) by definition.
-        held: groups whose mean and SD are not estimated (unless the scale is expanded).
-        scaled: whether the latent mean and SD depend on priors.
-        fill: fills the items up to a round number, where the rows are in memory.
-        engine: runs the passes over the responses where they are not all in the memory of one
-            device (``x`` is then None); otherwise None.
-        transform: position of the grid on the scale of the parameters; None where the two scales
-            are equal (with parameter expansion always, but for stated populations).
-        stated: whether all populations are stated, and only the scale may be expanded.
+        x: the responses, where they are in the memory of one device.
+        fill: fills the items up to a round number, where the rows are in memory (one ability).
+        engine: runs the passes over the responses where they are not; otherwise None.
+        specific: specific factor of each item (two-tier).
     """
 
     template: ItemModel
-    x: Any
+    blocks: Callable[[], Iterable[RowBlock]]
     weights: Float[Array, " rows"]
     item_weights: Float[Array, " items"]
     has_missing: bool
     constraints: Constraints
     tied: tuple[int, ...]
-    plan: LayoutPlan
-    dtype: np.dtype
-    group: Array | None
-    held: Array
-    scaled: bool
-    fill: ItemFill
+    rule: Any
+    population: PopulationDesign
+    step_rule: StepRule
+    group: Array | None = None
+    x: Any = None
+    fill: Any = None
     engine: Any = None
-    transform: ScaleTransform | None = None
-    stated: bool = False
+    specific: Array | None = None
 
     @property
-    def n_latent(self) -> int:
-        """How many means and SDs of groups are estimated."""
-        return 2 * int((~np.asarray(self.held)).sum())
+    def dtype(self) -> np.dtype:
+        """Working precision."""
+        return self.weights.dtype
+
+    @property
+    def held(self) -> BoolArray:
+        """Groups whose mean and SD are not estimated (unless the scale is expanded)."""
+        return ~self.population.estimated[:, 0]
+
+    def of_all_items(self) -> "Problem":
+        """The problem in which abilities are estimated from all items."""
+        return self._replace(item_weights=jax.device_put(np.ones_like(self.item_weights)))
 
     def laid_out(self, mean: FloatArray, sd: FloatArray) -> Iterable[tuple[RowBlock, Layout]]:
-        """The rows in blocks, each with the layout for posteriors of these means and SDs."""
+        """The rows in blocks, each with the layout for posteriors of one ability."""
         if self.engine is not None:
             return self.engine.laid_out(self, mean, sd)
-        n = len(self.weights)
-        block = RowBlock(slice(0, n), self.x, self.weights, np.zeros(n, np.int32))
-        return [(block, self.plan.layout(mean, sd))]
+        return zip(self.blocks(), [self.rule.plan.layout(mean, sd)], strict=True)
 
     def start(self, params: FloatArray | Array) -> EMPoint:
         """The point with these item parameters and standard populations."""
         values: Any = np.asarray(params, self.dtype)
-        populations: Any = np.zeros((2, len(self.held)), self.dtype)
-        return EMPoint(values, populations)
+        zero: Any = np.zeros(self.population.estimated.shape, self.dtype)
+        return EMPoint(values, zero)
 
 
 class EMState(NamedTuple):
@@ -226,9 +246,9 @@ def _latent_under_priors(
     model = unpack(template, params)
 
     def objective(v: Array) -> Array:
-        centre = v[0] + jnp.exp(v[1]) * population[0]
+        centre = v[0] + jnp.exp(v[1]) * population[:, 0]
         off = second - 2 * centre * first + group_n * centre**2
-        squares = (off * jnp.exp(-2 * (v[1] + population[1]))).sum()
+        squares = (off * jnp.exp(-2 * (v[1] + population[:, 1]))).sum()
         moved = pack(model.rescale(v[0], jnp.exp(v[1])))
         prior = (item_weights * log_prior(moved, constraints)).sum()
         return -n * v[1] - 0.5 * squares + prior - pull @ v
@@ -317,7 +337,7 @@ def em_update(
     multipliers = item_weights[:, None] * jnp.where(bounded, new.gradient, 0.0)
     pull = _pull_of_bounds(template, new.params, multipliers)
     if scaled or stated:
-        moments, population = pooled_moments[:, None], jnp.zeros_like(point.population[:, :1])
+        moments, population = pooled_moments[:, None], jnp.zeros_like(point.population[:1])
         if stated:
             moments, population = sums.moments, point.population
         pooled = _latent_under_priors(
@@ -326,7 +346,7 @@ def em_update(
     else:
         pooled = _latent_at_bounds(pooled_moments, pull)
     centre, log_spread = (jnp.where(expand, value, 0.0) for value in pooled)
-    populations = jnp.stack([mean, log_sd])
+    populations, present, held = jnp.stack([mean, log_sd], 1), present[:, None], held[:, None]
     plain = EMPoint(new.params, jnp.where(present & ~held, populations, point.population))
     image = pack(unpack(template, new.params).rescale(centre, jnp.exp(log_spread)))
     # Held parameters are rescaled as well: an unused category keeps its distance from the others.
@@ -334,13 +354,13 @@ def em_update(
     image = jnp.where(constraints.free, clipped, image)
     image = jnp.where(bounded, new.params, image)
     free = jnp.where(present & (expand | ~held), populations, point.population)
-    moved = jnp.stack([(free[0] - centre) * jnp.exp(-log_spread), free[1] - log_spread])
+    moved = jnp.stack([(free[:, 0] - centre) * jnp.exp(-log_spread), free[:, 1] - log_spread], 1)
     # A single population stays N(0, 1): its mean and SD are removed.
     population = jnp.where(expand & (len(held) == 1), 0.0, moved)
     if stated:
         population = point.population
-    unit = jnp.stack([jnp.exp(-point.population[1]), jnp.full_like(log_sd, jnp.sqrt(2.0))])
-    in_errors = jnp.sqrt(sums.moments[0]) * unit
+    unit = jnp.stack([jnp.exp(-point.population[:, 1]), jnp.full_like(log_sd, jnp.sqrt(2.0))], 1)
+    in_errors = jnp.sqrt(sums.moments[0])[:, None] * unit
     shift = jnp.maximum(jnp.abs(centre), jnp.sqrt(2) * jnp.abs(log_spread)) * jnp.sqrt(
         pooled_moments[0]
     )
@@ -405,7 +425,7 @@ def em_map(
     Returns:
         The update of the point, and the E-step at the point.
     """
-    everyone = None if group is None else line_populations(point.population)
+    everyone = None if group is None else populations_of(point.population, 1)
     model, populations = on_grid_scale(unpack(template, point.params), everyone, transform)
     belief = e_step(
         model, x, weights, item_weights, wide, narrow, window=window, has_missing=has_missing,
@@ -429,11 +449,11 @@ def em_map(
     return update, belief
 
 
-def run_e_step(problem: EMProblem, state: EMState, slack: float, n_steps: int, expand: bool):
+def run_e_step(problem: Problem, state: EMState, slack: float, n_steps: int, expand: bool):
     """Lay out the subjects by their last posteriors and apply `em_map`."""
     if problem.engine is not None:
         return problem.engine.em_map(problem, state, slack, n_steps, expand)
-    layout = problem.plan.layout(*state.posteriors(), slack)
+    layout = problem.rule.plan.layout(*state.posteriors(), slack)
     fill = problem.fill
     template, x, item_weights, constraints = fill.constants(
         problem.template, problem.x, problem.item_weights, problem.constraints
@@ -451,12 +471,12 @@ def run_e_step(problem: EMProblem, state: EMState, slack: float, n_steps: int, e
         problem.held,
         np.int32(n_steps),
         np.bool_(expand),
-        transform=problem.transform,
+        transform=problem.rule.transform,
         tied=problem.tied,
         window=layout.window,
         has_missing=problem.has_missing,
-        scaled=problem.scaled,
-        stated=problem.stated,
+        scaled=problem.step_rule.scaled,
+        stated=problem.population.is_known,
     )
     points = {
         name: getattr(update, name)._replace(params=fill.cut(getattr(update, name).params))

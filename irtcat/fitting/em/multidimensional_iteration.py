@@ -12,8 +12,7 @@ with one it is each ability's SD (correlations are parameters).
 """
 
 import functools
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +21,7 @@ from jaxtyping import Array, Float
 
 from irtcat._common.compilation import jit
 from irtcat.fitting.em.full_step import Displacement, full_step, item_scores
-from irtcat.fitting.em.iteration import EMPoint, EMState, EMUpdate
+from irtcat.fitting.em.iteration import EMPoint, EMState, EMUpdate, Problem, StepRule
 from irtcat.fitting.em.m_step import (
     Constraints,
     MStep,
@@ -37,11 +36,9 @@ from irtcat.latent import (
     ExpectedSums,
     Moments,
     PopulationDesign,
-    Quadrature,
     RowBlock,
     correlation_curvature,
     correlation_root,
-    group_chunks,
     population_step,
     populations_of,
     rescaled_populations,
@@ -58,56 +55,6 @@ the maximum the lengthened steps of asymptotes overshoot."""
 
 STEP_CELLS = 4e6
 """Maximum number of responses for the missing information: beyond it, every k-th row is used."""
-
-
-class StepRule(NamedTuple):
-    """How the next point follows from a step of EM (static).
-
-    Attributes:
-        lengthen: whether the step is lengthened with the missing information.
-        rescale: otherwise, whether the latent scale is removed.
-        full: whether this removes the full covariance (no loading pattern).
-        has_missing: whether any response is missing.
-        tied: columns of the parameters that items share.
-    """
-
-    lengthen: bool
-    rescale: bool
-    full: bool
-    has_missing: bool
-    tied: tuple[int, ...]
-
-
-class MultiProblem(NamedTuple):
-    """Everything that is constant over the iterations.
-
-    Attributes:
-        template: the items (two-tier: with the general abilities and one specific each).
-        blocks: gives the rows in blocks, once for every pass.
-        weights: how many subjects each row stands for.
-        item_weights: 1 for the items that abilities are estimated from, 0 for the others.
-        has_missing: whether any response is missing.
-        constraints: priors, fixed parameters, bounds.
-        rule: the quadrature.
-        population: what of the population is estimated.
-        step_rule: how the next point follows from the step of EM.
-        specific: specific factor of each item (two-tier).
-    """
-
-    template: ItemModel
-    blocks: Callable[[], Iterable[RowBlock]]
-    weights: Float[Array, " rows"]
-    item_weights: Float[Array, " items"]
-    has_missing: bool
-    constraints: Constraints
-    rule: Quadrature
-    population: PopulationDesign
-    step_rule: StepRule
-    specific: Array | None
-
-    def chunks(self, block: RowBlock, n_cells: int) -> tuple[Array, ...]:
-        """Row numbers of each group of a block, in chunks for this many cells a row."""
-        return group_chunks(block, self.population.n_groups, n_cells)
 
 
 def _without_turning(gradient: Array, slopes: Array, item_weights: Array) -> Array:
@@ -135,6 +82,7 @@ def _newton_step(
     constraints: Constraints,
     damping: Array,
     step_rule: StepRule,
+    tied: tuple[int, ...],
 ) -> MStep:
     """One Newton step for the items (EM gradient: Lange 1995)."""
     assert sums.gradient is not None
@@ -145,9 +93,7 @@ def _newton_step(
     eye = jnp.eye(params.shape[1], dtype=params.dtype)
     information = sums.information + prior_information(params, constraints)[..., None] * eye
     damp = jnp.full(len(gradient), damping)
-    moved = step_within_bounds(
-        params, gradient, information, damp, constraints, step_rule.tied, item_weights
-    )
+    moved = step_within_bounds(params, gradient, information, damp, constraints, tied, item_weights)
     move = moved - params
     squared = jnp.einsum("ji,jik,jk->j", move, information, move)
     return MStep(moved, jnp.sqrt(squared.max()), 0.5 * squared.sum(), information, gradient)
@@ -164,21 +110,19 @@ def _lengthened(
     moments: Moments,
     constraints: Constraints,
     design: PopulationDesign,
-    step_rule: StepRule,
+    has_missing: bool,
 ) -> EMPoint:
     """The EM step lengthened with the missing information (see `irtcat.fitting.em.full_step`)."""
     dims = design.dims
     every = max(1, int(x.size // STEP_CELLS))
     rows = slice(None, None, every)
     n = moments.n[0]
-    root = populations_of(point.population, design).root[0]
+    root = populations_of(point.population, dims).root[0]
     mean = belief.mean[rows] @ root.T
     covariance = root @ belief.covariance[rows] @ root.T
     weights = weights[rows]
     weights = weights * (n / weights.sum())
-    statistics, mask = template.sufficient_statistics(
-        x[rows], 1, step_rule.has_missing, point.params.dtype
-    )
+    statistics, mask = template.sufficient_statistics(x[rows], 1, has_missing, point.params.dtype)
     answered = jnp.ones_like(statistics[0]) if mask is None else mask
     model: Any = unpack(template, point.params)
     lower = getattr(model, "logit_lower", None)
@@ -187,27 +131,30 @@ def _lengthened(
     )
     by_free = jnp.zeros((0, dims, dims), root.dtype)
     information_free = jnp.zeros((0, 0), root.dtype)
-    if design.size:
+    pairs = slice(2 * dims, None)
+    if design.size:  # one group, whose correlations are estimated
 
         def precision_of(free: Array) -> Array:
             other = correlation_root(free, dims)
             return jnp.linalg.inv(other @ other.T)
 
-        by_free = jnp.moveaxis(jax.jacfwd(precision_of)(point.population), -1, 0)
-        values, vectors = correlation_curvature(point.population, moments.second[0])
+        by_free = jnp.moveaxis(jax.jacfwd(precision_of)(point.population[0, pairs]), -1, 0)
+        values, vectors = correlation_curvature(point.population[0, pairs], moments.second[0])
         information_free = n * (vectors * values) @ vectors.T
     inside = (plain.params > constraints.lower) & (plain.params < constraints.upper)
     active = constraints.free & inside
     step = Displacement(
-        plain.params - point.params, (plain.population - point.population)[: len(by_free)]
+        plain.params - point.params, (plain.population - point.population)[0, pairs][: len(by_free)]
     )
     long_step = full_step(
         step, new.information, information_free, active, scores, model.slope, mean, covariance,
         weights, by_free,
     )  # fmt: skip
     params = jnp.clip(point.params + long_step.params, constraints.lower, constraints.upper)
-    free = point.population + long_step.free if design.size else plain.population
-    image = EMPoint(jnp.where(active, params, plain.params), free)
+    population = plain.population
+    if design.size:
+        population = point.population.at[0, pairs].add(long_step.free)
+    image = EMPoint(jnp.where(active, params, plain.params), population)
     if lower is None:
         return image
     near = new.step < NEAR
@@ -246,11 +193,11 @@ def _removed_scale(
     params = jnp.where(constraints.free, params, pack(moved))
     eye = jnp.eye(len(mean), dtype=mean.dtype)
     shift = jnp.maximum(jnp.abs(mean).max(), jnp.sqrt(2.0) * jnp.abs(spread - eye).max())
-    vector = rescaled_populations(moments, design, mean, spread)
-    return EMPoint(params, vector), shift
+    population = rescaled_populations(moments, design, mean, spread)
+    return EMPoint(params, population), shift
 
 
-@functools.partial(jit, static_argnames=("design", "step_rule", "n_general"))
+@functools.partial(jit, static_argnames=("design", "step_rule", "n_general", "tied", "has_missing"))
 def multi_update(
     point: EMPoint,
     sums: ExpectedSums,
@@ -266,6 +213,8 @@ def multi_update(
     design: PopulationDesign,
     step_rule: StepRule,
     n_general: int,
+    tied: tuple[int, ...],
+    has_missing: bool,
 ) -> EMUpdate:
     """The M-step for items and populations, and the step defined by ``step_rule``.
 
@@ -276,12 +225,12 @@ def multi_update(
         belief = sums.belief
         new = m_step(
             template, point.params, belief.counts, belief.totals, constraints, item_weights,
-            step_rule.tied, n_steps, sums.theta,
+            tied, n_steps, sums.theta,
         )  # fmt: skip
     else:
         damping = jnp.where(n_steps > 2, 1.0, 0.0).astype(point.params.dtype)
         new = _newton_step(
-            point.params, sums, design.dims, item_weights, constraints, damping, step_rule
+            point.params, sums, design.dims, item_weights, constraints, damping, step_rule, tied
         )
     moments = sums.moments(design, n_general)
     n = moments.n.sum()
@@ -291,7 +240,7 @@ def multi_update(
         assert x is not None
         image = _lengthened(
             point, plain, new, template, x, weights, sums.belief, moments, constraints, design,
-            step_rule,
+            has_missing,
         )  # fmt: skip
     elif step_rule.rescale:
         image, shift = _removed_scale(
@@ -300,7 +249,7 @@ def multi_update(
         step = jnp.where(expand, jnp.maximum(step, jnp.sqrt(n) * shift), step)
     image = jax.tree.map(lambda a, b: jnp.where(expand, a, b), image, plain)
     if design.size:
-        old, moved = (populations_of(v, design) for v in (point.population, image.population))
+        old, moved = (populations_of(v, design.dims) for v in (point.population, image.population))
         change = jnp.maximum(
             jnp.abs(moved.mean - old.mean).max(), jnp.abs(moved.root - old.root).max()
         )
@@ -314,7 +263,7 @@ def multi_update(
     )
 
 
-def sums_at(problem: MultiProblem, state: EMState) -> ExpectedSums:
+def sums_at(problem: Problem, state: EMState) -> ExpectedSums:
     """The E-step of the problem's rule at a point: one pass over the rows."""
     dtype, running = problem.weights.dtype, []
     for block in problem.blocks():
@@ -345,7 +294,7 @@ def filled(array: Any, block: RowBlock, dtype: np.dtype) -> np.ndarray:
 
 
 def run_multi_e_step(
-    problem: MultiProblem, state: EMState, slack: float, n_steps: int, expand: bool
+    problem: Problem, state: EMState, slack: float, n_steps: int, expand: bool
 ) -> tuple[EMUpdate, EStep]:
     """Apply the EM map of the problem's rule (``slack`` is for layouts in one dimension)."""
     del slack
@@ -358,5 +307,6 @@ def run_multi_e_step(
         state.point, sums, problem.template, x, problem.weights, problem.item_weights,
         problem.constraints, problem.specific, np.int32(n_steps), np.bool_(expand),
         design=problem.population, step_rule=problem.step_rule, n_general=problem.rule.n_general,
+        tied=problem.tied, has_missing=problem.has_missing,
     )  # fmt: skip
     return update, sums.belief

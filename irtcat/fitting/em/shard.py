@@ -21,10 +21,10 @@ from irtcat._common.checks import InputError, argument_error
 from irtcat._common.compilation import jit
 from irtcat._common.types import FloatArray
 from irtcat.fitting.em.checkpoint import digest
-from irtcat.fitting.em.iteration import EMProblem, EMState, em_update, sums_of
+from irtcat.fitting.em.iteration import EMState, Problem, em_update, sums_of
 from irtcat.fitting.em.start import Sums as StartSums
 from irtcat.fitting.em.start import category_counts, cross_sums
-from irtcat.latent import Blocks, EStep, Layout, LayoutPlan, RowBlock, e_step, line_populations
+from irtcat.latent import Blocks, EStep, Layout, LayoutPlan, RowBlock, e_step, populations_of
 from irtcat.models import unpack
 from irtcat.scoring import row_blocks
 
@@ -110,7 +110,7 @@ class Sharded:
         self.x = self._put_rows(device_rows)
 
     def row_blocks(self, dtype: np.dtype) -> list[RowBlock]:
-        """The rows of each device, for several abilities (of one process)."""
+        """The rows of each device of this process."""
         blocks = []
         for shard in sorted(self.x.addressable_shards, key=lambda shard: shard.index[0].start or 0):
             d = (shard.index[0].start or 0) // self.per_device
@@ -183,11 +183,11 @@ class Sharded:
         return self._shard(padded, vectors.ndim - 1)
 
     def _layout(
-        self, problem: EMProblem, mean: FloatArray, sd: FloatArray, slack: float
+        self, problem: Problem, mean: FloatArray, sd: FloatArray, slack: float
     ) -> tuple[Blocks | None, Blocks | None, int]:
         """Blocks of every device, concatenated."""
         parts = [(mean[a:b], sd[a:b]) for a, b in itertools.pairwise(self.starts)]
-        layouts = problem.plan.layouts(parts, slack)
+        layouts = problem.rule.plan.layouts(parts, slack)
 
         def join(blocks: list[Blocks | None]) -> Blocks | None:
             parts = [block for block in blocks if block is not None]
@@ -220,7 +220,7 @@ class Sharded:
         return _local(out)
 
     def em_map(
-        self, problem: EMProblem, state: EMState, slack: float, n_steps: int, expand: bool
+        self, problem: Problem, state: EMState, slack: float, n_steps: int, expand: bool
     ) -> Any:
         """See `irtcat.fitting.em.iteration.em_map`."""
         wide, narrow, window = self._layout(problem, *state.posteriors(), slack)
@@ -241,17 +241,17 @@ class Sharded:
             tied=problem.tied,
             window=window,
             has_missing=self.has_missing,
-            scaled=problem.scaled,
+            scaled=problem.step_rule.scaled,
         )
         return _local(out)
 
     def laid_out(
-        self, problem: EMProblem, mean: FloatArray, sd: FloatArray
+        self, problem: Problem, mean: FloatArray, sd: FloatArray
     ) -> Iterable[tuple[RowBlock, Layout]]:
-        """See `irtcat.fitting.em.iteration.EMProblem`; the rows of this process."""
+        """See `irtcat.fitting.em.iteration.Problem`; the rows of this process."""
         blocks = self.row_blocks(problem.dtype)
         parts = [(mean[block.rows], sd[block.rows]) for block in blocks]
-        return zip(blocks, problem.plan.layouts(parts), strict=True)
+        return zip(blocks, problem.rule.plan.layouts(parts), strict=True)
 
 
 def _local(tree: Any) -> Any:
@@ -304,7 +304,7 @@ def _em_map(
 
     def on_device(point, template, item_weights, x, weights, group, wide, narrow):
         model = unpack(template, point.params)
-        populations = None if group is None else line_populations(point.population)
+        populations = None if group is None else populations_of(point.population, 1)
         belief = e_step(
             model, x, weights, item_weights, wide, narrow, window=window, has_missing=has_missing,
             populations=populations, group=group, condense=True,

@@ -6,7 +6,7 @@ from jaxtyping import Array
 from irtcat._common.compilation import jit
 from irtcat._common.types import FloatArray
 from irtcat.fitting.em.driver import Ended
-from irtcat.fitting.em.iteration import EMProblem
+from irtcat.fitting.em.iteration import Problem
 from irtcat.models import ItemModel, steepest_slope, unpack
 from irtcat.scoring import changes_too_fast, posterior
 
@@ -31,7 +31,7 @@ def marginal_log_likelihoods(
     return np.concatenate(blocks)
 
 
-def steep_likelihood(problem: EMProblem, ended: Ended, population: FloatArray) -> Ended:
+def steep_likelihood(problem: Problem, ended: Ended, population: FloatArray) -> Ended:
     """Recompute the log-likelihoods where items are steep, with a note where the total changes.
 
     The E-step interpolates between nodes that are close enough for ordinary items. Where items
@@ -64,4 +64,4 @@ def steep_likelihood(problem: EMProblem, ended: Ended, population: FloatArray) -
         f"Slopes of up to {steepest_slope(model):.3g} are too steep for the grid of the "
         f"estimates: on a finer grid the log-likelihood is {exact:.3f}, not {rough:.3f}."
     )
-    return ended._replace(message=f"{ended.message} {note}")
+    return ended._replace(note=note)

@@ -17,11 +17,11 @@ from irtcat._common.checks import argument_error
 from irtcat._common.compilation import jit
 from irtcat._common.types import FloatArray
 from irtcat.fitting.em.checkpoint import digest
-from irtcat.fitting.em.iteration import EMProblem, EMState, Sums, em_update, sums_of
+from irtcat.fitting.em.iteration import EMState, Problem, Sums, em_update, sums_of
 from irtcat.fitting.em.start import Sums as StartSums
 from irtcat.fitting.em.start import category_counts, cross_sums
 from irtcat.io.source import ResponseSource, chunks
-from irtcat.latent import EStep, Layout, LayoutPlan, RowBlock, e_step, line_populations
+from irtcat.latent import EStep, Layout, LayoutPlan, RowBlock, e_step, populations_of
 from irtcat.models import unpack
 from irtcat.scoring import row_blocks
 
@@ -76,7 +76,7 @@ class Streamed:
         return np.broadcast_to(np.int8(-1), (self.n_rows, self.n_items))
 
     def row_blocks(self, dtype: np.dtype) -> Iterator[RowBlock]:
-        """The rows chunk by chunk, for several abilities."""
+        """The rows chunk by chunk."""
         weights = self.weights.astype(dtype)
         group = np.zeros(self.rows, np.int32)
         for at, chunk in self._chunks():
@@ -135,14 +135,14 @@ class Streamed:
             )
         return total
 
-    def _layouts(self, problem: EMProblem, mean: FloatArray, sd: FloatArray, slack: float):
+    def _layouts(self, problem: Problem, mean: FloatArray, sd: FloatArray, slack: float):
         """One layout a chunk, of equal shapes."""
         starts = range(0, self.n_rows, self.rows)
         parts = [(mean[i : i + self.rows], sd[i : i + self.rows]) for i in starts]
-        return problem.plan.layouts(parts, slack)
+        return problem.rule.plan.layouts(parts, slack)
 
     def em_map(
-        self, problem: EMProblem, state: EMState, slack: float, n_steps: int, expand: bool
+        self, problem: Problem, state: EMState, slack: float, n_steps: int, expand: bool
     ) -> Any:
         """See `irtcat.fitting.em.iteration.em_map`."""
         layouts = self._layouts(problem, *state.posteriors(), slack)
@@ -162,14 +162,14 @@ class Streamed:
         update = _update(
             state.point, problem.template, sums, problem.item_weights, problem.constraints,
             problem.held, jnp.int32(n_steps), jnp.asarray(expand), tied=problem.tied,
-            scaled=problem.scaled,
+            scaled=problem.step_rule.scaled,
         )  # fmt: skip
         return update, EStep.of_line(jnp.asarray(stats), sums.counts, sums.totals)
 
     def laid_out(
-        self, problem: EMProblem, mean: FloatArray, sd: FloatArray
+        self, problem: Problem, mean: FloatArray, sd: FloatArray
     ) -> Iterable[tuple[RowBlock, Layout]]:
-        """See `irtcat.fitting.em.iteration.EMProblem`."""
+        """See `irtcat.fitting.em.iteration.Problem`."""
         return zip(
             self.row_blocks(problem.dtype), self._layouts(problem, mean, sd, 0.0), strict=True
         )
@@ -189,7 +189,7 @@ def _chunk_sums(
     point, template, x, weights, item_weights, group, wide, narrow, held, *, window, has_missing
 ):
     """The E-step of one chunk: its sums, and the moments of its subjects."""
-    populations = None if group is None else line_populations(point.population)
+    populations = None if group is None else populations_of(point.population, 1)
     belief = e_step(
         unpack(template, point.params), x, weights, item_weights, wide, narrow, window=window,
         has_missing=has_missing, populations=populations, group=group, condense=True,

@@ -1,5 +1,6 @@
 """Groups of subjects, each with its own population, and the table that reports them."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,23 +53,42 @@ def check_groups(responses: Any, groups: Any, reference: Any = None) -> Grouping
 
 
 def group_table(
-    grouping: Grouping, n: FloatArray, population: FloatArray, errors: FloatArray
+    grouping: Grouping,
+    n: FloatArray,
+    values: Mapping[str, FloatArray],
+    errors: Mapping[str, FloatArray] | None,
 ) -> pd.DataFrame:
-    """Mean and SD of ability in each group on the bank's scale.
+    """The populations of the groups on the bank's scale, with standard errors.
 
     Args:
         grouping: the groups.
         n: number of subjects with responses in each.
-        population: means and SDs, two x groups.
-        errors: their standard errors; NaN where not estimated.
+        values: "mean" and "sd" of each group; with several abilities groups x abilities, and
+            "correlation", groups x abilities x abilities.
+        errors: their standard errors; NaN where not estimated, None where not computed.
 
     Returns:
-        One row per group: n, mean, sd, se_mean, se_sd.
+        One row per group: n, then each value, then its standard error ("se_mean", ...). With
+        several abilities the columns end in their numbers.
     """
-    columns = {"n": n.round().astype(int), "mean": population[0], "sd": population[1]}
-    columns |= {"se_mean": errors[0], "se_sd": errors[1]}
-    index = pd.Index(list(grouping.labels), name="group")
-    return pd.DataFrame(columns, index=index)
+    columns: dict[str, Any] = {"n": n.round().astype(int)}
+    for prefix, tables in (("", values), ("se_", errors or {})):
+        for name in ("mean", "sd", "correlation"):
+            if name in tables:
+                by_ability = _by_ability(tables[name])
+                columns |= {f"{prefix}{name}{at}": column for at, column in by_ability}
+    return pd.DataFrame(columns, index=pd.Index(list(grouping.labels), name="group"))
+
+
+def _by_ability(table: FloatArray) -> Iterator[tuple[str, FloatArray]]:
+    """The columns of a table of groups, each with the numbers of its abilities."""
+    if table.ndim == 1:
+        yield "", table
+    elif table.ndim == 2:
+        yield from ((f"_{d + 1}", column) for d, column in enumerate(table.T))
+    else:
+        rows, below = np.tril_indices(table.shape[1], -1)
+        yield from ((f"_{j + 1}_{i + 1}", table[:, i, j]) for i, j in zip(rows, below, strict=True))
 
 
 def populations_by_group(

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from irtcat._common.compilation import jit
-from irtcat._common.types import FloatArray
+from irtcat.fitting.outcome import Ending, Outcome, Step, iterate
 from irtcat.fitting.vi.elbo import Cells, expected_cells, expected_rows, prior_and_entropy
 from irtcat.fitting.vi.guide import Chart, Guide, NormalPrior, moved_guide
 from irtcat.models import ItemModel
@@ -85,18 +85,12 @@ class Ascent(NamedTuple):
     Attributes:
         guide: the average of the last round's iterates.
         elbo: its bound over all data.
-        converged: see `climb`.
-        n_steps: steps taken.
-        message: one sentence on the outcome.
-        trace: average bound of each round.
+        ending: how it ended (see `climb`); its trace has the average bound of each round.
     """
 
     guide: Guide
     elbo: float
-    converged: bool
-    n_steps: int
-    message: str
-    trace: FloatArray
+    ending: Ending
 
 
 def _expected(
@@ -269,44 +263,34 @@ def climb(
     key = jax.random.key(seed)
     per_round = problem.n_batches * max(1, -(-STEPS_A_ROUND // problem.n_batches))
     arguments = problem.template, problem.batches, problem.prior
-    state = _optimiser(rate).init(guide)
-    trace: list[float] = []
-    average, done, message, gain = guide, 0, "", np.inf
-    while done < steps and not message:
-        dtype = guide.theta.dtype
-        last, mean, new_state, value, finite = _round(
-            guide, state, *arguments, jax.random.fold_in(key, done), jnp.asarray(rate, dtype),
+    state, average, before = _optimiser(rate).init(guide), guide, -np.inf
+
+    def take(number: int) -> Step | None:
+        nonlocal guide, average, state, rate, before
+        seed, dtype = jax.random.fold_in(key, number * per_round), guide.theta.dtype
+        last, mean, new_state, bound, finite = _round(
+            guide, state, *arguments, seed, jnp.asarray(rate, dtype),
             **problem.flags, n_steps=per_round,
         )  # fmt: skip
-        done += per_round
         if not bool(finite):
             if rate < SMALLEST_RATE:
                 raise FloatingPointError("The evidence lower bound is not finite.")
             rate, state = rate * SHRINK, _optimiser(rate).init(guide)
-            continue
-        gain = float(value) - trace[-1] if trace else np.inf
+            return None
+        value = float(bound)
+        gain, before = value - before, value
         guide, average, state = last, mean, new_state
-        trace.append(float(value))
-        if gain < max(1.0, tolerance):
-            if rate < SMALLEST_RATE and abs(gain) < tolerance:
-                message = f"Converged: the last {per_round} steps gained {gain:.1e} in the ELBO."
-            rate = rate if rate < SMALLEST_RATE else rate * SHRINK
-        try:
-            if progress is not None:
-                progress(done, trace[-1], rate)
-        except StopIteration:
-            message = f"Not converged: stopped by the caller after {done} steps."
-    converged = message.startswith("Converged")
-    message = message or (
-        f"Not converged: the ELBO still gained {gain:.1e} in the last round after {done} steps. "
-        "Raise settings['steps']."
-    )
-    elbo = bound_of(problem, average)
-    return Ascent(
-        guide=average,
-        elbo=elbo,
-        converged=converged,
-        n_steps=done,
-        message=message,
-        trace=np.array(trace),
-    )
+        is_small = gain < max(1.0, tolerance)
+        is_level = is_small and rate < SMALLEST_RATE and abs(gain) < tolerance
+        rate = rate * SHRINK if is_small and rate >= SMALLEST_RATE else rate
+        return Step(value, gain, Outcome.LEVEL_BOUND if is_level else None)
+
+    def report(number: int, value: float, _: float) -> None:
+        if progress is not None:
+            progress(number * per_round, value, rate)
+
+    ending = iterate(take, -(-steps // per_round), report)
+    if ending.outcome is Outcome.OUT_OF_ITERATIONS:
+        ending = ending._replace(outcome=Outcome.OUT_OF_STEPS)
+    ending = ending._replace(n_iterations=ending.n_iterations * per_round)
+    return Ascent(average, bound_of(problem, average), ending)

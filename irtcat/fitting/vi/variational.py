@@ -24,10 +24,10 @@ from irtcat._common.checks import (
     check_choice,
 )
 from irtcat._common.compilation import jit
-from irtcat._common.precision import choose_precision, precision
+from irtcat._common.precision import precision
 from irtcat._common.progress import FitProgress
-from irtcat.fitting.em.start import Start, further_start, starting_point
-from irtcat.fitting.evaluation import Calibrated, finish, used_rows
+from irtcat.fitting.em.start import Start
+from irtcat.fitting.evaluation import Calibrated, finish, prepare
 from irtcat.fitting.result import Fit
 from irtcat.fitting.solvers import VI
 from irtcat.fitting.specification import Specification
@@ -45,9 +45,8 @@ from irtcat.fitting.vi.guide import (
 )
 from irtcat.latent import rows_on_device
 from irtcat.latent.line import N_NODES
-from irtcat.models import Design, ItemModel, OnePL, Rasch, column_names, tied_parameters, unpack
+from irtcat.models import Design, ItemModel, OnePL, Rasch, column_names, unpack
 from irtcat.responses import Responses
-from irtcat.scoring import row_blocks
 
 VAGUE = {"a": (0.0, 10.0), "log a": (0.0, 2.0), "b": (0.0, 1000.0**0.5)}
 """Vague priors as (mean, SD); ability is N(0, 1)."""
@@ -256,30 +255,10 @@ def fit_vi(responses: Responses, cls: type[ItemModel], specification: Specificat
     """Variational inference (see `irtcat.fit`)."""
     _check(cls, responses)
     solver = specification.solver
-    x, has_missing = used_rows(responses)
-    name = choose_precision(solver.precision, x.size)
-    work: type[ItemModel] = OnePL if cls is Rasch else cls
-    categories = np.full(x.shape[1], 2)
-    positive = specification.positive or "slope" in tied_parameters(
-        work
-    )  # one slope for all points upwards
-    with precision(name) as dtype:
-        template = jax.tree.map(
-            lambda leaf: jnp.asarray(leaf, dtype), work.blank(Design(categories))
-        )
-        blocks = jnp.asarray(row_blocks(len(x), x.shape[1], dtype.itemsize))
-        start = starting_point(
-            template,
-            rows_on_device(x),
-            np.ones(len(x)),
-            blocks,
-            has_missing,
-            dtype,
-            positive,
-            categories,
-        )
-        start = further_start(start, template, specification)
-        chart = Chart.of(template, positive)
+    prepared = prepare(responses, cls, specification)
+    x, template, start = prepared.rows, prepared.template, prepared.start
+    with precision(prepared.precision) as dtype:
+        chart = Chart.of(template, prepared.positive)
         priors = _priors(specification.priors, template, chart, dtype)
         share = float(start.item_n.sum()) / x.size
         batches = _batches(x, share, solver, dtype, start.params.shape[1])
@@ -290,11 +269,11 @@ def fit_vi(responses: Responses, cls: type[ItemModel], specification: Specificat
             chart=chart,
             learned=priors.learned,
             theta_learned=priors.theta_learned,
-            has_missing=has_missing,
+            has_missing=prepared.has_missing,
         )
         guide = _start_guide(start, chart, dtype)
         tolerance = TOLERANCE if solver.tolerance is None else solver.tolerance
-        noise = ROUNDING[name] if problem.n_batches == 1 else BATCH_NOISE
+        noise = ROUNDING[prepared.precision] if problem.n_batches == 1 else BATCH_NOISE
         noise *= float(start.item_n.sum())
         report = specification.progress
         if isinstance(report, FitProgress):  # its rates do not tell how many steps are left
@@ -313,15 +292,8 @@ def fit_vi(responses: Responses, cls: type[ItemModel], specification: Specificat
         hyper = _hyper(ended.guide, chart, priors.learned, names) if priors.theta_learned else {}
     choice = specification.priors if isinstance(specification.priors, str) else "hierarchical"
     return finish(
-        responses,
-        x,
-        has_missing,
-        cls,
-        template,
-        start,
+        prepared,
         calibrated,
-        name,
-        positive=positive,
         priors=priors.stated,
         method="vi",
         standard_errors="guide",
@@ -331,8 +303,5 @@ def fit_vi(responses: Responses, cls: type[ItemModel], specification: Specificat
             "learned_priors": hyper,
         },
         log_posterior=ended.elbo,
-        converged=ended.converged,
-        n_iterations=ended.n_steps,
-        message=ended.message,
-        trace=ended.trace,
+        ending=ended.ending,
     )
