@@ -24,6 +24,10 @@ class Settings(Protocol):
         """The content rules, `Part`s."""
 
     @property
+    def fixed(self) -> Any:
+        """The fixed subset that is followed, or None."""
+
+    @property
     def enemies(self) -> Any:
         """Sets of ids of which a test holds at most one."""
 

@@ -363,22 +363,20 @@ def _learn(
             np.abs(y - equating.scores(equating.means(run.x))[0].mean()), kind="stable"
         )
         similar = nearest[: max(FEWEST_NEAREST, int(len(y) * NEAREST))]
-    cross_validated = _cross_validated(task, calibrated, run, similar, begin)
-    held_out, by_end = cross_validated.estimates, cross_validated.by_end
+    held_out, by_end, blend, penalty, (w, v) = _cross_validated(
+        task, calibrated, run, similar, begin
+    )
     calibrated_range = Range.of(held_out)
-    blend = cross_validated.blend
     q = probability_out_of_range(held_out, calibrated_range)
     outside = np.where(calibrated_range.below(held_out.regression) > 0.5, *by_end)
     score = (1 - q) * blend + q * outside
     error, error_of_blend = np.abs(score - y)[similar], np.abs(blend - y)[similar]
     both = np.stack([error, error_of_blend]) * (OWN_ITEMS if run.is_tailored else 1.0)
-    errors = {
-        level: (conformal_quantile(both[0], level), conformal_quantile(both[1], level))
-        for level in levels
-    }
+    errors = {}
+    for level in levels:
+        errors[level] = conformal_quantile(both[0], level), conformal_quantile(both[1], level)
     answers = calibrated.subjects.x[:, run.items]
-    intercept, slopes = ridge_path(answers, y, np.array([cross_validated.penalty]))
-    w, v = cross_validated.weights
+    intercept, slopes = ridge_path(answers, y, np.array([penalty]))
     learnt = Blend(
         intercept=float(intercept[0]), slopes=slopes[:, 0], weight=w, range=calibrated_range,
         errors=errors, factor_weight=v,
@@ -404,31 +402,16 @@ def _with_prior(
     )
 
 
-class CrossValidated(NamedTuple):
-    """Estimates of the calibrated subjects as if they were new.
-
-    Attributes:
-        estimates: by regression and equating.
-        by_end: posterior means of the scores among stronger and among weaker subjects, 2 x
-            subjects.
-        blend: the blend of the estimates.
-        penalty: penalty of the ridge regression.
-        weights: weight of the regression beside equating, and that of the factor model beside both.
-    """
-
-    estimates: Estimates
-    by_end: FloatArray
-    blend: FloatArray
-    penalty: float
-    weights: tuple[float, float]
-
-
 def _cross_validated(
     task: Task, calibrated: Calibrated, run: Run, similar: IntArray, begin: Steps
-) -> CrossValidated:
+) -> tuple[Estimates, FloatArray, FloatArray, float, tuple[float, float]]:
     """Estimates of the calibrated subjects as if they were new, from items chosen without them.
 
-    Penalty and weights minimise the squared errors of the ``similar`` subjects.
+    Returns:
+        The estimates by regression and equating, the posterior means of the scores among stronger
+        and among weaker subjects (2 x subjects), the blend, the penalty of the regression, and the
+        weights of the regression beside equating and of the factor model beside both. Penalty and
+        weights minimise the squared errors of the ``similar`` subjects.
     """
     subjects, y = calibrated.subjects, calibrated.y
     x = subjects.x
@@ -470,5 +453,5 @@ def _cross_validated(
     blend = w[first] * path[at] + (1 - w[first]) * equated
     if by_factors is not None:
         blend = (1 - v[second]) * blend + v[second] * by_factors
-    weights = float(w[first]), float(v[second])
-    return CrossValidated(estimates, by_end, blend, float(PENALTIES[at]), weights)
+    shares = float(w[first]), float(v[second])
+    return estimates, by_end, blend, float(PENALTIES[at]), shares

@@ -56,9 +56,9 @@ class FactorModel(NamedTuple):
         left, values, right = np.linalg.svd(centred, full_matrices=False)
         dims = max(1, min(dims, len(values) - 1))
         model = FactorModel(logit(share), right[:dims].T * values[:dims] / np.sqrt(n))
-        mean = left[:, :dims] * np.sqrt(n)
-        cov = np.tile(0.1 * np.eye(dims), (n, 1, 1))
-        variance = np.ones(dims)
+        mean: FloatArray = left[:, :dims] * np.sqrt(n)
+        cov: FloatArray = np.tile(0.1 * np.eye(dims), (n, 1, 1))
+        variance: FloatArray = np.ones(dims)
         for _ in range(ROUNDS):
             weight = model._bound(mean, cov)
             cov = np.linalg.inv(np.eye(dims) + model._weighted_squares(weight))

@@ -32,7 +32,7 @@ from irtcat.prediction.model import predict_gpirt, predict_irt, predict_pirt
 from irtcat.prediction.regression import predict_aipw, predict_gp, predict_ridge
 from irtcat.prediction.result import Prediction
 from irtcat.prediction.run_noise import Reliability, read_reruns
-from irtcat.prediction.task import Estimator, Task, check_bank, is_sample
+from irtcat.prediction.task import Estimator, SessionItems, Task, check_bank, is_sample
 from irtcat.prediction.weights import item_groups, item_weights
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
@@ -148,7 +148,7 @@ ESTIMATORS: Registry[Estimator] = Registry(
 @with_progress("Predicting full scores")
 def predict(
     calibration: ResponsesLike,
-    subset: "Subset | Sequence[str] | np.ndarray",
+    subset: "Subset | Sequence[str] | np.ndarray | SessionItems",
     responses: ResponsesLike,
     *,
     bank: BankLike | None = None,
@@ -190,7 +190,8 @@ def predict(
     Args:
         calibration: responses of the calibrated subjects to all items, of any kind that
             `irtcat.as_responses` takes; or the fit of them (its bank is then the ``bank``).
-        subset: the items that were run: a `Subset`, or their ids (with equal weights).
+        subset: the items that were run: a `Subset`, or their ids (with equal weights); of sessions
+            what `irtcat.cat.Report.predict` passes.
         responses: responses of the new subjects, of any kind that `irtcat.as_responses` takes;
             items outside the subset are ignored. Columns without ids are the items of the subset,
             or those of the calibration if there are as many. A missing answer (NaN, or no such

@@ -97,8 +97,8 @@ class FixedItems:
         ids = _ids("fixed", self.items)
         if not ids or len(set(ids)) < len(ids):
             raise argument_error("fixed", "ids of items that differ", list(ids))
-        core = len(ids) if self.core is None else self.core
-        check_count("core", core, 0, len(ids))
+        if self.core is not None:
+            check_count("core", self.core, 0, len(ids))
         within = self.within
         if within is not None:
             ends = _members("within", "two numbers", within)
@@ -107,8 +107,13 @@ class FixedItems:
             within = float(ends[0]), float(ends[1])
         if self.seed is not None:
             check_count("seed", self.seed, 0)
-        for name, value in (("items", ids), ("core", core), ("within", within)):
-            object.__setattr__(self, name, value)
+        object.__setattr__(self, "items", ids)
+        object.__setattr__(self, "within", within)
+
+    @property
+    def n_core(self) -> int:
+        """Number of items that are asked first."""
+        return len(self.items) if self.core is None else self.core
 
 
 @dataclass(frozen=True)

@@ -243,7 +243,7 @@ def _next_item(context: Context, values: Array | None = None) -> tuple[Array, Ar
 def _from_fixed(context: Context, item: Array) -> Array:
     """The next item of the fixed subset where it is followed, else this one."""
     fixed = context.config.fixed
-    follows = context.n_administered < fixed.core
+    follows = context.n_administered < fixed.n_core
     if fixed.within is not None:
         low, high = fixed.within
         score, variance = score_moments(context)

@@ -44,7 +44,7 @@ def in_words(then: Session, candidates: pd.DataFrame, item: str) -> str:
     if item in config.first[position : position + 1]:
         return "One of the items that are always asked first."
     if config.fixed is not None and item in config.fixed.items:
-        if position < config.fixed.core:
+        if position < config.fixed.n_core:
             return "One of the first items of the fixed subset."
         if rank > 1:
             return "The next item of the fixed subset, by the predicted score."

@@ -356,6 +356,7 @@ def score_factors(context: Context) -> Values:
     as in a batch, count in C.
     """
     pool, state = context.pool, context.state
+    assert pool.factors is not None  # the row needs them
     intercepts, loadings = pool.factors[:, 0], pool.factors[:, 1:]
     one = jnp.eye(loadings.shape[1], dtype=loadings.dtype)
     answered = (state.items >= 0) & (state.answers >= 0)
