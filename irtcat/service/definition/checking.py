@@ -33,6 +33,9 @@ MOST_CLIPPED = 0.02
 ITEMS_A_TEST = 3
 """A pool of fewer items for each item of a test is reported: tests are then much alike."""
 
+EARLY = {"se", "pser", "se-change", "information"}
+"""Stopping rules that may be met after very few items."""
+
 
 def pool_of(definition: TestDefinition, section: Adaptive, bank: ItemBank) -> ItemBank:
     """The items that an adaptive section chooses from.
@@ -347,7 +350,7 @@ def _pool_warnings(
             "will have many items in common."
         )
     rules = single_rules(config.stopping)
-    if {rule.name for rule in rules} & {"se", "pser", "information"} and config.least_length < 5:
+    if {rule.name for rule in rules} & EARLY and config.least_length < 5:
         yield f"Section {at} may end after {max(config.least_length, 1)} items: set `min_items`."
     for rule in rules:
         cuts = rule.get("cuts")

@@ -47,6 +47,9 @@ CALIBRATION_TAKERS = 2000
 FEW_ITEMS = 10
 """Below this effective length cut scores fall between numbers of points that lie far apart."""
 
+PRECISE = ("se", "pser", "se-change")
+"""Stopping rules that end a session because its estimate is precise enough, or no longer gains."""
+
 TABLES = {
     "length": "number of items of each section and of the test",
     "endings": "share of sessions that each rule ended, by section",
@@ -656,7 +659,7 @@ def _figure_flags(definition: TestDefinition, simulated: _Simulated) -> list[str
         section = definition.sections[at]
         assert isinstance(section, Adaptive)
         reached = report.n_items >= section.config.total_items
-        precise = [name for name in report.reasons().index if name in ("se", "pser")]
+        precise = [name for name in report.reasons().index if name in PRECISE]
         if precise and reached.mean() > 0.5:
             out.append(
                 f"Section {at + 1}: {reached.mean():.0%} of the sessions end at the greatest "
