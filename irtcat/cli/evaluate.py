@@ -226,8 +226,8 @@ def command(o: Options) -> Output:
         if o.half_width is not None:
             by_default = _guaranteed(o, by_default["max_items"])
         elif not o.criterion and o.responses is not None and o.config is None:
-            length = o.max_items or by_default["max_items"]
-            plan = plan_evaluation(bank, o.responses, length, o.expect, seed=o.seed)
+            rules = _adaptive.read_config(o, **by_default)
+            plan = plan_evaluation(bank, o.responses, rules.full_length, o.expect, seed=o.seed)
             bank = plan.bank
             by_default |= {name: getattr(plan.config, name) for name in PLANNED}
         elif not o.criterion:

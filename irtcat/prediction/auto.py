@@ -320,11 +320,14 @@ def _predict(task: Task, has_shared_prior: bool) -> Estimate:
 def _own_run(task: Task, x: FloatArray, items: IntArray, weights: FloatArray) -> Run:
     """The run of subjects who answered some of the items: their own, or a fixed subset."""
     fixed = task.fixed
-    if fixed is not None and len(fixed) == len(items):
-        ids = pd.Index(np.asarray(task.calibration.item_ids, dtype=str)[items])
-        order = ids.get_indexer(pd.Index(np.asarray(fixed.item_ids, dtype=str)))
-        if (order >= 0).all():
-            return Run(x[:, order], items[order], fixed.weights, fixed.request)
+    if fixed is not None:
+        ids = pd.Index(np.asarray(task.calibration.item_ids, dtype=str))
+        listed = ids.get_indexer(pd.Index(np.asarray(fixed.item_ids, dtype=str)))
+        order = pd.Index(items).get_indexer(pd.Index(listed))
+        n_listed = int((order >= 0).sum())
+        if n_listed == len(items) and n_listed >= (1 - FEW_MISSING) * len(listed):
+            answers = np.where(order >= 0, x[:, order], np.nan)
+            return Run(answers, listed, fixed.weights, fixed.request)
     if weights.sum() == 0:
         weights = np.ones(len(weights))
     return Run(x, items, weights / weights.sum(), None, is_tailored=True)

@@ -104,7 +104,39 @@ def test_batches_follow_the_subset_and_the_factors():
     assert len(set(np.asarray(state.asked).tolist())) == 4
 
 
+def test_a_skipped_answer_leaves_the_fixed_subset_as_it_is():
+    """One missing answer of twenty is replaced by its expectation, as for other subsets."""
+    bank, config = plan_evaluation(BANK, KNOWN, 20, "stronger", seed=7)
+    subset = select(None, 20, calibration=KNOWN, expect="stronger", seed=7)
+    session = Session.begin(bank, config)
+    answers = dict(zip(NEW.item_ids, NEW.to_numpy()[0], strict=True))
+    skipped = config.fixed.items[3]
+    while session.asked:
+        item = session.asked[0]
+        session.answer(item, None if item == skipped else int(answers[item]))
+    report = session.to_report()
+    x = np.array([[np.nan if item == skipped else answers[item] for item in subset.item_ids]])
+    want = predict(KNOWN, subset, Responses.from_array(x, item_ids=subset.item_ids))
+    assert report.predict(bank, KNOWN).score == pytest.approx(want.score, abs=1e-12)
+
+
+def test_a_length_rule_shortens_the_subset():
+    plan = plan_evaluation(BANK, KNOWN, 29, stopping="n>=10")
+    assert plan.config.full_length == len(plan.config.fixed.items) == 10
+
+
+def test_columns_of_others_are_kept():
+    items = BANK.items.assign(factor_cost=1.0)
+    plan = plan_evaluation(replace(PLAN.bank, items=items), KNOWN, 12)
+    assert "factor_cost" in plan.bank.items
+    assert plan.bank.hash() == plan_evaluation(plan.bank, KNOWN, 12).bank.hash()
+
+
 def test_refusals():
+    with pytest.raises(InputError, match="0.0 with fixed items"):
+        plan_evaluation(BANK, KNOWN, 12, sampled=0.5)
+    with pytest.raises(InputError, match="responses to all items of the bank"):
+        plan_evaluation(BANK, KNOWN.subset(items=range(40)), 12)
     with pytest.raises(InputError, match="'none' with fixed items"):
         Config(max_items=5, exposure="randomesque", fixed=FixedItems(("i1",)))
     with pytest.raises(InputError, match="ids of items that differ"):

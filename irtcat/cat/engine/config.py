@@ -269,7 +269,7 @@ class Config:
             raise argument_error("fixed", "a FixedItems, or None", fixed)
         self._set("fixed", fixed)
         why = "with fixed items, which no other rule may exclude"
-        self._check_rules_are(NO_OTHER_RULES, why)
+        self._check_rules_are({"sampled": 0.0, **NO_OTHER_RULES}, why)
 
     def _check_enemies(self) -> None:
         sets = _members("enemies", "sets of ids", self.enemies)

@@ -1,12 +1,13 @@
 """`plan_evaluation`: the bank and the configuration of adaptive evaluations of models."""
 
 import math
+import re
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from irtcat._common.checks import check_count
+from irtcat._common.checks import argument_error, check_count
 from irtcat._common.progress import ProgressOption, with_progress
 from irtcat.bank import BankLike, ItemBank, as_bank
 from irtcat.cat.engine.columns import FACTORS
@@ -20,6 +21,9 @@ from irtcat.selection import expectation_of, select
 FEWEST_SUBJECTS = 100
 """With fewer calibrated subjects all items are those of the fixed subset: a choice by the factors
 of few subjects follows chance (`experiments/adaptive_evaluation`)."""
+
+DIGITS = 3
+"""Decimal places of the factor model in the bank."""
 
 MOST_SUBJECTS = 1500
 """Calibrated subjects, drawn at random, to which factors are fitted."""
@@ -66,13 +70,13 @@ def plan_evaluation(
       twentieth and the best tenth of the calibrated ones: the subject may be unlike them, and
     - with fewer than 100 calibrated subjects, on whom a choice by factors would follow chance.
 
-    Such a session is as good as the fixed subset, and may stop earlier.
+    At its full length such a session is the fixed subset; other stopping rules may end it earlier.
 
     Args:
         bank: the calibrated items, right/wrong.
         calibration: responses of the calibrated subjects to all items, of any kind that
             `irtcat.as_responses` takes.
-        max_items: length of every session.
+        max_items: length of the sessions, unless a length rule in ``stopping`` is shorter.
         expect: what is known of the models: "similar", "stronger" or "weaker"; see `irtcat.select`.
         seed: seed of the choice of the fixed subset.
         progress: as for `irtcat.select`.
@@ -100,10 +104,17 @@ def plan_evaluation(
     bank = as_bank(bank)
     responses = as_responses_like(calibration, "calibration", bank)
     check_bank(bank, responses)
+    unanswered = np.setdiff1d(bank.item_ids.astype(str), np.asarray(responses.item_ids, str))
+    if len(unanswered):
+        must = "responses to all items of the bank"
+        raise argument_error("calibration", must, f"none to {unanswered[0]}")
     check_count("max_items", max_items, 1, responses.n_items)
+    responses = responses.subset(subjects=np.flatnonzero(np.isfinite(full_scores(responses))))
+    # The items of a shorter subset are not the first ones of a longer.
+    length = Config(max_items=max_items, **rules).full_length
     expectation = expectation_of(expect)
     subset = select(
-        None, max_items, calibration=responses, expect=expect, seed=seed, progress=progress
+        None, length, calibration=responses, expect=expect, seed=seed, progress=progress
     )
     ids = tuple(map(str, subset.item_ids))
     is_placed = expectation is not None and expectation.direction != 0
@@ -130,7 +141,10 @@ def _with_factors(bank: ItemBank, responses: Responses) -> ItemBank:
     model = FactorModel.fit(filled_scores(responses.subset(subjects=np.sort(rows))))
     place = {item: j for j, item in enumerate(map(str, responses.item_ids))}
     order = [place[item] for item in map(str, bank.item_ids)]
-    table = np.column_stack([model.intercepts, model.loadings])[order]
-    old = [name for name in bank.items if str(name).startswith(f"{FACTORS}_")]
+    # Rounded, and each factor with a positive sum: sessions are continued by a bank of the same
+    # hash, and other processors differ in the last digits, and in the signs of a decomposition.
+    signs = np.where(model.loadings.sum(axis=0) < 0, -1.0, 1.0)
+    table = np.column_stack([model.intercepts, model.loadings * signs])[order].round(DIGITS)
+    old = [name for name in bank.items if re.fullmatch(rf"{FACTORS}_\d+", str(name))]
     columns = {f"{FACTORS}_{d}": table[:, d] for d in range(table.shape[1])}
     return replace(bank, items=bank.items.drop(columns=old).assign(**columns))

@@ -26,6 +26,15 @@ def retraced(session: Session) -> Iterator[tuple[Event, Session, pd.DataFrame]]:
             yield event, replayed, replayed.explain(session.bank.n_items)
 
 
+def _may_be_beyond(then: Session, within: tuple[float, float] | None) -> bool:
+    """Whether the predicted score +- 1 SD is not within the limits of the fixed subset."""
+    if within is None:
+        return False
+    estimates = then.estimate()
+    score, sd = estimates["score"], estimates["score_sd"]
+    return bool(score - sd < within[0] or score + sd > within[1])
+
+
 def in_words(then: Session, candidates: pd.DataFrame, item: str) -> str:
     """One sentence on why an item was asked.
 
@@ -46,8 +55,8 @@ def in_words(then: Session, candidates: pd.DataFrame, item: str) -> str:
     if config.fixed is not None and item in config.fixed.items:
         if position < config.fixed.n_core:
             return "One of the first items of the fixed subset."
-        if rank > 1:
-            return "The next item of the fixed subset, by the predicted score."
+        if _may_be_beyond(then, config.fixed.within):
+            return "The next item of the fixed subset: the subject may be beyond the range."
     if draws(config, position):
         return f"Drawn at random, as at all sampled positions; rank {rank:,} of {n:,} {by}."
     if rank == 1:
