@@ -227,7 +227,9 @@ def command(o: Options) -> Output:
             by_default = _guaranteed(o, by_default["max_items"])
         elif not o.criterion and o.responses is not None and o.config is None:
             rules = _adaptive.read_config(o, **by_default)
-            plan = plan_evaluation(bank, o.responses, rules.full_length, o.expect, seed=o.seed)
+            plan = plan_evaluation(
+                bank, o.responses, rules.full_length, o.expect, seed=o.seed, mismatch=o.mismatch
+            )
             bank = plan.bank
             by_default |= {name: getattr(plan.config, name) for name in PLANNED}
         elif not o.criterion:

@@ -255,7 +255,9 @@ def evaluate(
             config = Config.for_evaluation(length, expect)
         else:
             _check_calibration(bank, calibration)
-            bank, config = plan_evaluation(bank, calibration, length, expect, seed=seed)
+            bank, config = plan_evaluation(
+                bank, calibration, length, expect, seed=seed, mismatch=mismatch
+            )
     rules = config if expect is None else replace(config, expect=expect)
     items_by_id = {item.id: item for item in read_items(bank.item_ids, _table(bank, items), task)}
     prices = read_costs(bank, costs)

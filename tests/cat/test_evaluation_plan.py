@@ -133,7 +133,7 @@ def test_columns_of_others_are_kept():
 
 
 def test_refusals():
-    with pytest.raises(InputError, match="0.0 with fixed items"):
+    with pytest.raises(InputError, match="with fixed items, which no other rule"):
         plan_evaluation(BANK, KNOWN, 12, sampled=0.5)
     with pytest.raises(InputError, match="responses to all items of the bank"):
         plan_evaluation(BANK, KNOWN.subset(items=range(40)), 12)

@@ -252,7 +252,7 @@ def test_a_table_of_tickets(staff, service, published):
     assert problem["detail"].startswith("Line 3: ")
     assert len(proctor("GET", "people")["items"]) == 2
     for wrong in (b"shoe\n9", b"\xff", b"name,name\na,b", b"name\na,b", b'name\n"a', b"",
-                  b"name;email\na;b", b"external\ns-1;Ada", b"name\temail\n"):  # fmt: skip
+                  b"name;email\na;b", b"external\ns-1;Ada", b"name\temail\na\tb\tc"):  # fmt: skip
         proctor("POST", f"uploads/tickets?test={published}", content=wrong, headers=csv,
                 status=422)  # fmt: skip
 

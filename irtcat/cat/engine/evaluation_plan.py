@@ -16,6 +16,7 @@ from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.prediction.factor_scores import FactorModel
 from irtcat.prediction.task import check_bank, filled_scores, full_scores
 from irtcat.responses import Responses
+from irtcat.responses._conditions import check_conditions
 from irtcat.selection import expectation_of, select
 
 FEWEST_SUBJECTS = 100
@@ -56,6 +57,7 @@ def plan_evaluation(
     expect: str | None = None,
     *,
     seed: int = 0,
+    mismatch: str = "refuse",
     progress: ProgressOption = None,
     **rules: Any,
 ) -> EvaluationPlan:
@@ -79,6 +81,7 @@ def plan_evaluation(
         max_items: length of the sessions, unless a length rule in ``stopping`` is shorter.
         expect: what is known of the models: "similar", "stronger" or "weaker"; see `irtcat.select`.
         seed: seed of the choice of the fixed subset.
+        mismatch: as for `irtcat.predict`.
         progress: as for `irtcat.select`.
         **rules: further fields of `Config`, such as ``stopping``, ``batch`` and ``min_items``.
 
@@ -104,6 +107,7 @@ def plan_evaluation(
     bank = as_bank(bank)
     responses = as_responses_like(calibration, "calibration", bank)
     check_bank(bank, responses)
+    check_conditions(bank.items, responses.items, mismatch, name="calibration", source="bank")
     unanswered = np.setdiff1d(bank.item_ids.astype(str), np.asarray(responses.item_ids, str))
     if len(unanswered):
         must = "responses to all items of the bank"
