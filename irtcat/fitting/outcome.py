@@ -68,7 +68,7 @@ class Ending(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What an iteration tells the loop.
+    """What an iteration returns to the loop.
 
     Attributes:
         value: the objective.
@@ -88,7 +88,7 @@ def iterate(
     first: int = 0,
     trace: Sequence[float] = (),
 ) -> Ending:
-    """Take steps until one tells an outcome, or the caller or the number of iterations ends them.
+    """Take steps until one returns an outcome, or the caller or the number of iterations ends them.
 
     Args:
         take: takes the step of this number, counted from 0; None where it was taken back.
