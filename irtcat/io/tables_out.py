@@ -1,6 +1,6 @@
 """Results for other libraries: tables of polars and xarray, and posterior draws for ArviZ."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -9,6 +9,9 @@ from irtcat._common.checks import argument_error
 from irtcat._common.types import FloatArray
 from irtcat.responses import Responses
 from irtcat.responses._frames import imported, polars_frame, xarray_of
+
+if TYPE_CHECKING:
+    from irtcat.bank import ItemBank
 
 
 def to_polars(result: Any) -> Any:
@@ -110,7 +113,7 @@ def to_inference_data(result: Any, n_draws: int = 1000, *, seed: int = 0) -> Any
     return xr.DataTree.from_dict(groups)
 
 
-def _parameter_draws(bank: Any, n: int, seed: int) -> dict[str, FloatArray]:
+def _parameter_draws(bank: "ItemBank", n: int, seed: int) -> dict[str, FloatArray]:
     """Draws x items of each published parameter; NaN where an item does not have it."""
     import jax
 

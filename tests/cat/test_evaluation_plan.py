@@ -135,6 +135,8 @@ def test_columns_of_others_are_kept():
 def test_refusals():
     with pytest.raises(InputError, match="with fixed items, which no other rule"):
         plan_evaluation(BANK, KNOWN, 12, sampled=0.5)
+    with pytest.raises(InputError, match="left out: the plan sets it"):
+        plan_evaluation(BANK, KNOWN, 12, criterion="mfi")
     with pytest.raises(InputError, match="responses to all items of the bank"):
         plan_evaluation(BANK, KNOWN.subset(items=range(40)), 12)
     with pytest.raises(InputError, match="'none' with fixed items"):

@@ -114,6 +114,8 @@ def plan_evaluation(
         raise argument_error("calibration", must, f"none to {unanswered[0]}")
     check_count("max_items", max_items, 1, responses.n_items)
     responses = responses.subset(subjects=np.flatnonzero(np.isfinite(full_scores(responses))))
+    for name in sorted({"criterion", "fixed"} & rules.keys()):
+        raise argument_error(name, "left out: the plan sets it", rules[name])
     # The items of a shorter subset are not the first ones of a longer.
     length = Config(max_items=max_items, **rules).full_length
     expectation = expectation_of(expect)
