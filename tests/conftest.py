@@ -257,8 +257,10 @@ class Oracle:
                 out.append(np.stack([1 - p, p]))
                 continue
             kind = row.get("kind", key)
-            n = sum(name.startswith("d" if kind == "nominal" else "b") and name[1:].isdigit()
-                    for name in table.columns)  # fmt: skip
+            n = sum(
+                name.startswith("d" if kind == "nominal" else "b") and name[1:].isdigit()
+                for name in table.columns
+            )
             if kind == "graded":
                 reach = [expit(row["a"] * (theta - row[f"b{k}"])) for k in range(1, n + 1)]
                 reach = [np.ones_like(theta), *np.nan_to_num(reach), np.zeros_like(theta)]

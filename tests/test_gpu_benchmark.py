@@ -99,11 +99,17 @@ def test_what_does_not_fit_is_left_out(script):
 def test_shares_and_ratios(script):
     options = argparse.Namespace(peak_tflops=None, peak_gbs=1000.0)
     rows = [
-        {"case": "2pl 5 x 2", "platform": "gpu", "device": "NVIDIA H100 PCIe", "seconds": 2.0,
-         "tflop_s": 10.2, "gb_s": 100.0},
+        {
+            "case": "2pl 5 x 2",
+            "platform": "gpu",
+            "device": "NVIDIA H100 PCIe",
+            "seconds": 2.0,
+            "tflop_s": 10.2,
+            "gb_s": 100.0,
+        },
         {"case": "2pl 5 x 2", "platform": "cpu", "device": "cpu", "seconds": 8.0},
         {"case": "py-irt 2pl 5 x 2", "platform": "gpu", "device": "unknown", "seconds": 30.0},
-    ]  # fmt: skip
+    ]
     table = script.with_shares(rows, options)
     assert table["of_peak"].tolist()[0] == pytest.approx(0.2)
     assert table["of_bandwidth"].tolist()[0] == pytest.approx(0.1)

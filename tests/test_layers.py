@@ -54,8 +54,11 @@ EXTRAS = {"features": {"sklearn"}, "training": {"torch"}}
 
 PACKAGE = Package(ROOT)
 tree, imports, part_of, is_package = (
-    PACKAGE.tree, PACKAGE.imports, PACKAGE.part_of, PACKAGE.is_package,
-)  # fmt: skip
+    PACKAGE.tree,
+    PACKAGE.imports,
+    PACKAGE.part_of,
+    PACKAGE.is_package,
+)
 
 
 def modules() -> dict[str, Path]:

@@ -162,8 +162,15 @@ def test_notebooks_show_the_first_rows_and_no_markup_of_ids(responses, fit):
     named = fit.bank.subset(slice(None))
     hostile = Responses.from_array([[1, 0], [0, 1]], item_ids=["<script>alert(1)</script>", "b"])
     subset = irtcat.select(fit, 8)
-    for noun in (responses, named, fit, fit.abilities, subset, hostile,
-                 irtcat.predict(responses, subset, responses[:2])):  # fmt: skip
+    for noun in (
+        responses,
+        named,
+        fit,
+        fit.abilities,
+        subset,
+        hostile,
+        irtcat.predict(responses, subset, responses[:2]),
+    ):
         html = noun._repr_html_()
         assert html.startswith("<div><p><b>")
         assert "<table" in html

@@ -32,8 +32,14 @@ OPTIONAL = {
 }
 """Public modules that need libraries which documentation is written without."""
 
-LIBRARIES = ("torch", "torch.distributed", "torch.utils", "torch.utils.data", "transformers",
-             "transformers.trainer_utils")  # fmt: skip
+LIBRARIES = (
+    "torch",
+    "torch.distributed",
+    "torch.utils",
+    "torch.utils.data",
+    "transformers",
+    "transformers.trainer_utils",
+)
 
 
 class Absent(ModuleType):

@@ -75,8 +75,12 @@ class FactorModel:
             own = np.diagonal(spread, axis1=1, axis2=2)[:, 1:]
             variance = np.maximum((self.a**2 + own).mean(axis=0), 1e-4)
             # The latent mean and covariance are moved into the items (parameter expansion).
-            shift, root = mean.mean(axis=0), np.linalg.cholesky(np.cov(mean.T, bias=True).reshape(
-                dims, dims) + cov.mean(axis=0))  # fmt: skip
+            shift, root = (
+                mean.mean(axis=0),
+                np.linalg.cholesky(
+                    np.cov(mean.T, bias=True).reshape(dims, dims) + cov.mean(axis=0)
+                ),
+            )
             self.b, self.a = self.b + self.a @ shift, self.a @ root
             inverse = np.linalg.inv(root)
             mean, cov = (mean - shift) @ inverse.T, inverse @ cov @ inverse.T
@@ -181,18 +185,21 @@ def errors(data, seed, dims):
         for expect in (None, "similar"):
             subset = irtcat.select(None, k, calibration=old, expect=expect, seed=seed)
             answers = new.subset(items=subset.item_ids)
-            yield row(k, f"fixed, {expect}",
-                      irtcat.predict(old, subset, answers, expect=expect).score)  # fmt: skip
+            yield row(
+                k, f"fixed, {expect}", irtcat.predict(old, subset, answers, expect=expect).score
+            )
         n_first = int(np.ceil(CORE * k))
         core = irtcat.select(None, n_first, strategy="score-optimal", calibration=old)
         first = [place[item] for item in core.item_ids]
         for d, model in models.items():
             asked, mean, cov = model.session(x, k, first)
             by_factors = model.scores(asked, x, mean, cov)
-            by_ridge = np.array([
-                ridge(known, target, fold, np.flatnonzero(items), answers[items])
-                for items, answers in zip(asked, x, strict=True)
-            ])  # fmt: skip
+            by_ridge = np.array(
+                [
+                    ridge(known, target, fold, np.flatnonzero(items), answers[items])
+                    for items, answers in zip(asked, x, strict=True)
+                ]
+            )
             yield row(k, f"{d:2d} dimensions, factors", by_factors)
             yield row(k, f"{d:2d} dimensions, ridge", by_ridge)
             yield row(k, f"{d:2d} dimensions, mean of both", (by_factors + by_ridge) / 2)

@@ -48,24 +48,32 @@ def results(data, split, seed):
             }
             for way, p in ways.items():
                 yield {
-                    "split": split, "expect": str(expect), "k": k, "seed": seed, "way": way,
+                    "split": split,
+                    "expect": str(expect),
+                    "k": k,
+                    "seed": seed,
+                    "way": way,
                     "n": new.n_subjects,
                     "mae": 100 * np.abs(p.score - truth).mean(),
                     "coverage": ((p.lower <= truth) & (truth <= p.upper)).mean(),
                     "width": 100 * (p.upper - p.lower).mean(),
-                }  # fmt: skip
+                }
 
 
 def summary(rows):
     """Ratio of the errors and coverage, by data set and as geometric means."""
     means = rows.pivot_table(["mae", "coverage", "width"], KEY, "way")
-    table = pd.DataFrame({
-        "fixed": means["mae"]["fixed"], "session": means["mae"]["session"],
-        "ratio": means["mae"]["session"] / means["mae"]["fixed"],
-        "coverage": means["coverage"]["session"], "coverage, fixed": means["coverage"]["fixed"],
-        "width": means["width"]["session"] / means["width"]["fixed"],
-        "draws": rows.groupby(KEY)["seed"].nunique(),
-    })  # fmt: skip
+    table = pd.DataFrame(
+        {
+            "fixed": means["mae"]["fixed"],
+            "session": means["mae"]["session"],
+            "ratio": means["mae"]["session"] / means["mae"]["fixed"],
+            "coverage": means["coverage"]["session"],
+            "coverage, fixed": means["coverage"]["fixed"],
+            "width": means["width"]["session"] / means["width"]["fixed"],
+            "draws": rows.groupby(KEY)["seed"].nunique(),
+        }
+    )
     groups = table.groupby(["split", "expect", "k"])
     overall = groups[["coverage", "coverage, fixed"]].mean()
     overall.insert(

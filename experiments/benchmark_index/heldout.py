@@ -120,10 +120,14 @@ def hidden_cells(scores, seed):
 def summary(method, draw, error, covered=np.nan, width=np.nan):
     """A row of the table, in points."""
     return {
-        "method": method, "draw": draw, "median_error": 100 * np.median(error),
-        "mean_error": 100 * error.mean(), "rmse": 100 * np.sqrt(np.mean(error**2)),
-        "coverage": covered, "median_width": width,
-    }  # fmt: skip
+        "method": method,
+        "draw": draw,
+        "median_error": 100 * np.median(error),
+        "mean_error": 100 * error.mean(),
+        "rmse": 100 * np.sqrt(np.mean(error**2)),
+        "coverage": covered,
+        "median_width": width,
+    }
 
 
 def held_out(scores, dates):
@@ -155,8 +159,13 @@ def main():
     long = pd.read_csv(args.data / "scores.csv")
     scores = long.pivot_table(index="model", columns="benchmark", values="performance")
     dates = long.drop_duplicates("model").set_index("model")["date"].loc[scores.index]
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True,
-                            cwd=HERE, check=False).stdout.strip()  # fmt: skip
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        capture_output=True,
+        text=True,
+        cwd=HERE,
+        check=False,
+    ).stdout.strip()
     table = compared(scores, args.data).assign(commit=commit)
     print(table.to_string())
     table.to_csv(args.out / "published.csv", index=False)

@@ -97,7 +97,7 @@ def case(make, alternatives, folder, draw):
         "feasibility": precision(feasibility, wrong),
         "auto": 100 * labels.precision_at(ranking, table.index[wrong], int(wrong.sum())),
         "chosen": ranking.by,
-    }  # fmt: skip
+    }
     row["estimated"] = 100 * ranking.checks.loc[ranking.by, "found"]
     for name, flagged in {
         "correlation below 0": correlation < 0,

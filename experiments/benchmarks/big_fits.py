@@ -143,10 +143,7 @@ def main():
     rows = []
     for size in options.sizes.split(","):
         done = subprocess.run(
-            [sys.executable, __file__, "--one", size],
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
+            [sys.executable, __file__, "--one", size], stdout=subprocess.PIPE, text=True, check=True
         )
         rows.append(json.loads(done.stdout.splitlines()[-1]))
         print(pd.Series(rows[-1]).to_string(), "\n", flush=True)

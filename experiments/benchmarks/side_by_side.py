@@ -134,10 +134,12 @@ def measure(python: str, case: str, repeats: int) -> dict[str, float]:
     code = f"{PRELUDE}\n{CASES[case]}\njax.numpy.zeros(1).block_until_ready()\n"
     with tempfile.TemporaryDirectory() as cache:
         done = subprocess.run(
-            [python, "-c", f"{code}measured(call, {repeats})"], capture_output=True, text=True,
+            [python, "-c", f"{code}measured(call, {repeats})"],
+            capture_output=True,
+            text=True,
             env={**os.environ, "IRTCAT_CACHE": cache, "IRTCAT_PROGRESS": "0"},
             cwd=cache,  # Python looks for packages in the current folder first
-        )  # fmt: skip
+        )
     if done.returncode:
         print(case, "with", python, "failed:", done.stderr.strip().splitlines()[-1])
         return {}

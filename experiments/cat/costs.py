@@ -77,12 +77,16 @@ def shadow_tests(rows):
         max_items=LENGTH,
         group="topic",
         targets={
-            "a": (0.2, 0.3), "b": (0.15, 0.25), "c": (0.15, 0.25),
-            "d": (0.1, 0.2), "e": (0.05, 0.15), "f": (0.05, 0.15),
+            "a": (0.2, 0.3),
+            "b": (0.15, 0.25),
+            "c": (0.15, 0.25),
+            "d": (0.1, 0.2),
+            "e": (0.05, 0.15),
+            "f": (0.05, 0.15),
         },
         enemies=[list(shuffled[3 * k : 3 * k + 3]) for k in range(40)],
         content="shadow",
-    )  # fmt: skip
+    )
     pool = prepare(bank, config)
     number = {item: i for i, item in enumerate(bank.item_ids)}
 

@@ -157,8 +157,15 @@ def main():
             part["seeds"] = options.seeds
             parts.append(part)
             columns = ["mae", "tau", "coverage"]
-            print(name, kind, part.pivot_table(index="way", columns="k", values=columns, sort=False)
-                  .round(2).to_string(), sep="\n", flush=True)  # fmt: skip
+            print(
+                name,
+                kind,
+                part.pivot_table(index="way", columns="k", values=columns, sort=False)
+                .round(2)
+                .to_string(),
+                sep="\n",
+                flush=True,
+            )
             pd.concat(parts)[[*keys, *part.columns.drop(keys)]].round(3).to_csv(
                 options.out, index=False
             )

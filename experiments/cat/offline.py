@@ -64,9 +64,13 @@ def compare(bank, config, seed):
         Path(folder, "run.mjs").write_text(RUNNER)
         rows = responses.to_numpy().astype(int).tolist()
         run = subprocess.run(
-            ["node", "run.mjs"], cwd=folder, input=json.dumps(rows), capture_output=True,
-            text=True, check=True,
-        )  # fmt: skip
+            ["node", "run.mjs"],
+            cwd=folder,
+            input=json.dumps(rows),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
     result = json.loads(run.stdout)
     different, worst = 0, 0.0
     for k, answers in enumerate(result["records"]):

@@ -66,10 +66,12 @@ def main():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     many = simulate(bank, rng.normal(size=100_000), base, seed=2)
     row = {
-        "sessions": len(many), "seconds": round(time.time() - begin, 1),
-        "rmse": round(many.summary()["rmse"], 4), "peak_mb_before": round(before),
+        "sessions": len(many),
+        "seconds": round(time.time() - begin, 1),
+        "rmse": round(many.summary()["rmse"], 4),
+        "peak_mb_before": round(before),
         "peak_mb_after": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
-    }  # fmt: skip
+    }
     print(row)
     pd.DataFrame([row]).to_csv(HERE / "many.csv", index=False)
 

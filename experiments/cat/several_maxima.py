@@ -105,12 +105,17 @@ def main():
             local = best - objective(
                 bank, right, seen, newton_alone(bank, right, seen, prior), prior
             )
-            rows.append({
-                "model": model, "method": method, "patterns": n,
-                "several_maxima": int((peaks > 1).sum()), "missed": int((loss > 1e-10).sum()),
-                "worst_loss": float(max(loss.max(), 0.0)),
-                "local_search_missed": int((local > 1e-3).sum()),
-            })  # fmt: skip
+            rows.append(
+                {
+                    "model": model,
+                    "method": method,
+                    "patterns": n,
+                    "several_maxima": int((peaks > 1).sum()),
+                    "missed": int((loss > 1e-10).sum()),
+                    "worst_loss": float(max(loss.max(), 0.0)),
+                    "local_search_missed": int((local > 1e-3).sum()),
+                }
+            )
             print(rows[-1], flush=True)
     if n == 10_000:
         pd.DataFrame(rows).to_csv(HERE / "several_maxima.csv", index=False)

@@ -92,9 +92,13 @@ def catsim_run(a, b, c, theta):
 
     items = np.column_stack([a, b, c, np.ones(len(a))])
     simulator = Simulator(
-        items, theta, FixedPointInitializer(0), MaxInfoSelector(), NumericalSearchEstimator(),
+        items,
+        theta,
+        FixedPointInitializer(0),
+        MaxInfoSelector(),
+        NumericalSearchEstimator(),
         TestLengthStopper(max_items=LENGTH),
-    )  # fmt: skip
+    )
     simulator.simulate()
     return np.array([each[-1] for each in simulator.estimations])
 

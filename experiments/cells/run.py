@@ -91,14 +91,18 @@ def rows(name, x, share, draw, has_abilities):
 
     def row(method, p, start, limit=np.nan):
         return {
-            "data": name, "hidden": share, "draw": draw, "method": method,
+            "data": name,
+            "hidden": share,
+            "draw": draw,
+            "method": method,
             "log_loss": agreement.log_loss(p, truth),
             "brier": agreement.brier_score(p, truth),
             "auc": agreement.auc(p, truth),
             "calibration_error": agreement.calibration_error(p, truth),
             "limit": agreement.calibration_limit(p, draws=SIMULATIONS, seed=draw),
-            "joint_limit": limit, "seconds": time.process_time() - start,
-        }  # fmt: skip
+            "joint_limit": limit,
+            "seconds": time.process_time() - start,
+        }
 
     start = time.process_time()
     result = leaderboard.cells(known, seed=draw)
@@ -128,15 +132,22 @@ def summary(table):
     same = by_draw.div(by_draw["2PL"], axis=0).groupby(keys).mean()
     ours = table[table["method"] == "cells"].groupby(keys)
     base = loss["2PL"]
-    return pd.DataFrame({
-        "2PL": base, "cells": loss["cells"], "cells/2PL": loss["cells"] / base,
-        "2 abilities/2PL": same.get("2 abilities"),
-        "main effects/2PL": loss["main effects"] / base,
-        "AUC": area["cells"], "AUC 2PL": area["2PL"],
-        "error": error["cells"], "error 2PL": error["2PL"],
-        "limit": ours["limit"].mean(), "joint limit": ours["joint_limit"].mean(),
-        "draws": ours["draw"].count(),
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "2PL": base,
+            "cells": loss["cells"],
+            "cells/2PL": loss["cells"] / base,
+            "2 abilities/2PL": same.get("2 abilities"),
+            "main effects/2PL": loss["main effects"] / base,
+            "AUC": area["cells"],
+            "AUC 2PL": area["2PL"],
+            "error": error["cells"],
+            "error 2PL": error["2PL"],
+            "limit": ours["limit"].mean(),
+            "joint limit": ours["joint_limit"].mean(),
+            "draws": ours["draw"].count(),
+        }
+    )
 
 
 def main():

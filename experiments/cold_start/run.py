@@ -70,8 +70,11 @@ def seconds(case, folder):
     environment = {k: v for k, v in os.environ.items() if "JAX" not in k} | {"IRTCAT_CACHE": folder}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", FIT, json.dumps(case)],
-        env=environment, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return json.loads(done.stdout.splitlines()[-1])
 
 

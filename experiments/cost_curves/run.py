@@ -209,10 +209,15 @@ def logs_of(n_files: int, n_lines: int, folder: Path) -> Callable[[], Any]:
 
     rng = np.random.default_rng(3)
     documents = [
-        {"doc_id": i, "doc": {"question": f"Question {i}? " + "what is it? " * 10}, "target": "1",
-         "filter": "none", "metrics": ["acc"]}
+        {
+            "doc_id": i,
+            "doc": {"question": f"Question {i}? " + "what is it? " * 10},
+            "target": "1",
+            "filter": "none",
+            "metrics": ["acc"],
+        }
         for i in range(n_lines)
-    ]  # fmt: skip
+    ]
     for number in range(n_files):
         model, task = divmod(number, 10)
         here = folder / f"org__model-{model}"
@@ -228,54 +233,150 @@ CURVES = (
     Curve("fit 2pl", "subjects", (1e2, 1e6), "20 items", lambda n, _: fit_of(n, 20)),
     Curve("fit 2pl", "items", (1e1, 1e5), "100 subjects", lambda n, _: fit_of(100, n)),
     Curve("fit graded", "subjects", (1e2, 1e5), "20 items", lambda n, _: fit_of(n, 20, "graded")),
-    Curve("fit graded", "items", (1e1, 1e4), "100 subjects",
-          lambda n, _: fit_of(100, n, "graded")),
-    Curve("fit m2pl of two", "subjects", (1e2, 1e5), "20 items",
-          lambda n, _: fit_of(n, 20, "m2pl", dims=2)),
+    Curve("fit graded", "items", (1e1, 1e4), "100 subjects", lambda n, _: fit_of(100, n, "graded")),
+    Curve(
+        "fit m2pl of two",
+        "subjects",
+        (1e2, 1e5),
+        "20 items",
+        lambda n, _: fit_of(n, 20, "m2pl", dims=2),
+    ),
     Curve("score eap", "subjects", (1e2, 1e6), "20 items", lambda n, _: score_of(n, 20)),
     Curve("score eap", "items", (1e1, 1e5), "100 subjects", lambda n, _: score_of(100, n)),
     Curve("score ml", "subjects", (1e2, 1e6), "20 items", lambda n, _: score_of(n, 20, "ml")),
-    Curve("select score-optimal", "subjects", (1e1, 1e5), "300 items, k = 30",
-          lambda n, _: select_of("score-optimal", n, 300, 30)),
-    Curve("select score-optimal", "items", (1e2, 1e6), "100 subjects, k = 30",
-          lambda n, _: select_of("score-optimal", 100, n, 30)),
-    Curve("select score-optimal", "k", (1, 3e3), "300 subjects, 5,000 items",
-          lambda n, _: select_of("score-optimal", 300, 5000, n)),
-    Curve("select anchor-points", "items", (1e2, 1e5), "100 subjects, k = 30",
-          lambda n, _: select_of("anchor-points", 100, n, 30)),
-    Curve("select fisher", "items", (1e2, 1e6), "k = 30",
-          lambda n, _: select_of("fisher", 0, n, 30)),
-    Curve("predict auto", "new subjects", (1e1, 1e5), "300 calibrated, 200 items, k = 30",
-          lambda n, _: predict_of("auto", 300, 200, n, 30)),
-    Curve("predict auto", "items", (1e2, 1e6), "100 calibrated, 20 new, k = 30",
-          lambda n, _: predict_of("auto", 100, n, 20, 30)),
-    Curve("predict auto", "calibrated", (3e1, 1e4), "200 items, 20 new, k = 30",
-          lambda n, _: predict_of("auto", n, 200, 20, 30)),
-    Curve("simulate", "tests", (1e2, 1e6), "pool of 100, 10 items",
-          lambda n, _: simulate_of(n, 100, 10)),
-    Curve("simulate", "items in the pool", (1e2, 1e5), "200 tests of 10 items",
-          lambda n, _: simulate_of(200, n, 10)),
-    Curve("simulate", "items a test", (1, 1e3), "200 tests, pool of 2,000",
-          lambda n, _: simulate_of(200, 2000, n)),
-    Curve("import wide CSV", "subjects", (1e1, 1e5), "100 items",
-          lambda n, folder: read_of("wide", n, 100, folder)),
-    Curve("import wide CSV", "items", (1e1, 1e5), "100 subjects",
-          lambda n, folder: read_of("wide", 100, n, folder)),
-    Curve("import long CSV", "subjects", (1e1, 3e4), "100 items",
-          lambda n, folder: read_of("long", n, 100, folder)),
-    Curve("import npz", "items", (1e1, 1e5), "100 subjects",
-          lambda n, folder: read_of("npz", 100, n, folder)),
-    Curve("import Parquet", "items", (1e1, 3e4), "100 subjects",
-          lambda n, folder: read_of("parquet", 100, n, folder)),
-    Curve("import logs", "files", (1, 1e4), "10 lines a file",
-          lambda n, folder: logs_of(n, 10, folder)),
-    Curve("import logs", "lines a file", (1e1, 1e5), "1 file",
-          lambda n, folder: logs_of(1, n, folder)),
-    Curve("open_source", "subjects", (1e2, 1e6), "20 items, one pass",
-          lambda n, folder: open_of(n, 20, folder)),
-    Curve("open_source", "items", (1e1, 3e4), "100 subjects, one pass",
-          lambda n, folder: open_of(100, n, folder)),
-)  # fmt: skip
+    Curve(
+        "select score-optimal",
+        "subjects",
+        (1e1, 1e5),
+        "300 items, k = 30",
+        lambda n, _: select_of("score-optimal", n, 300, 30),
+    ),
+    Curve(
+        "select score-optimal",
+        "items",
+        (1e2, 1e6),
+        "100 subjects, k = 30",
+        lambda n, _: select_of("score-optimal", 100, n, 30),
+    ),
+    Curve(
+        "select score-optimal",
+        "k",
+        (1, 3e3),
+        "300 subjects, 5,000 items",
+        lambda n, _: select_of("score-optimal", 300, 5000, n),
+    ),
+    Curve(
+        "select anchor-points",
+        "items",
+        (1e2, 1e5),
+        "100 subjects, k = 30",
+        lambda n, _: select_of("anchor-points", 100, n, 30),
+    ),
+    Curve(
+        "select fisher", "items", (1e2, 1e6), "k = 30", lambda n, _: select_of("fisher", 0, n, 30)
+    ),
+    Curve(
+        "predict auto",
+        "new subjects",
+        (1e1, 1e5),
+        "300 calibrated, 200 items, k = 30",
+        lambda n, _: predict_of("auto", 300, 200, n, 30),
+    ),
+    Curve(
+        "predict auto",
+        "items",
+        (1e2, 1e6),
+        "100 calibrated, 20 new, k = 30",
+        lambda n, _: predict_of("auto", 100, n, 20, 30),
+    ),
+    Curve(
+        "predict auto",
+        "calibrated",
+        (3e1, 1e4),
+        "200 items, 20 new, k = 30",
+        lambda n, _: predict_of("auto", n, 200, 20, 30),
+    ),
+    Curve(
+        "simulate",
+        "tests",
+        (1e2, 1e6),
+        "pool of 100, 10 items",
+        lambda n, _: simulate_of(n, 100, 10),
+    ),
+    Curve(
+        "simulate",
+        "items in the pool",
+        (1e2, 1e5),
+        "200 tests of 10 items",
+        lambda n, _: simulate_of(200, n, 10),
+    ),
+    Curve(
+        "simulate",
+        "items a test",
+        (1, 1e3),
+        "200 tests, pool of 2,000",
+        lambda n, _: simulate_of(200, 2000, n),
+    ),
+    Curve(
+        "import wide CSV",
+        "subjects",
+        (1e1, 1e5),
+        "100 items",
+        lambda n, folder: read_of("wide", n, 100, folder),
+    ),
+    Curve(
+        "import wide CSV",
+        "items",
+        (1e1, 1e5),
+        "100 subjects",
+        lambda n, folder: read_of("wide", 100, n, folder),
+    ),
+    Curve(
+        "import long CSV",
+        "subjects",
+        (1e1, 3e4),
+        "100 items",
+        lambda n, folder: read_of("long", n, 100, folder),
+    ),
+    Curve(
+        "import npz",
+        "items",
+        (1e1, 1e5),
+        "100 subjects",
+        lambda n, folder: read_of("npz", 100, n, folder),
+    ),
+    Curve(
+        "import Parquet",
+        "items",
+        (1e1, 3e4),
+        "100 subjects",
+        lambda n, folder: read_of("parquet", 100, n, folder),
+    ),
+    Curve(
+        "import logs",
+        "files",
+        (1, 1e4),
+        "10 lines a file",
+        lambda n, folder: logs_of(n, 10, folder),
+    ),
+    Curve(
+        "import logs", "lines a file", (1e1, 1e5), "1 file", lambda n, folder: logs_of(1, n, folder)
+    ),
+    Curve(
+        "open_source",
+        "subjects",
+        (1e2, 1e6),
+        "20 items, one pass",
+        lambda n, folder: open_of(n, 20, folder),
+    ),
+    Curve(
+        "open_source",
+        "items",
+        (1e1, 3e4),
+        "100 subjects, one pass",
+        lambda n, folder: open_of(100, n, folder),
+    ),
+)
 
 
 def memory_mb(kind: str) -> float:
@@ -366,15 +467,17 @@ def exponents(table: pd.DataFrame) -> pd.DataFrame:
     for names, curve in table.groupby(["operation", "axis", "fixed"], sort=False):
         last = curve[curve["size"] >= curve["size"].max() / 10.5]
         largest = curve.iloc[-1]
-        rows.append({
-            **dict(zip(("operation", "axis", "fixed"), names, strict=True)),
-            "largest": largest["size"],
-            "cpu_s": largest["cpu_s"],
-            "memory_mb": largest["memory_mb"],
-            "time": slope(curve["size"], curve["cpu_s"]),
-            "time_last": slope(last["size"], last["cpu_s"]),
-            "memory_last": slope(last["size"], last["memory_mb"].clip(lower=1.0)),
-        })  # fmt: skip
+        rows.append(
+            {
+                **dict(zip(("operation", "axis", "fixed"), names, strict=True)),
+                "largest": largest["size"],
+                "cpu_s": largest["cpu_s"],
+                "memory_mb": largest["memory_mb"],
+                "time": slope(curve["size"], curve["cpu_s"]),
+                "time_last": slope(last["size"], last["cpu_s"]),
+                "memory_last": slope(last["size"], last["memory_mb"].clip(lower=1.0)),
+            }
+        )
     return pd.DataFrame(rows)
 
 

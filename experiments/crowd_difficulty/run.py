@@ -79,9 +79,17 @@ def main() -> None:
     X, y = load_digits(return_X_y=True)
     clock = time.perf_counter()
     built = crowd.build(
-        LEARNERS, (X, y), given.members, size=(0.05, 0.8), label_noise=(0.0, 0.5), seed=0,
-        probabilities="none", workers=given.workers, folder=given.folder, progress=True,
-    )  # fmt: skip
+        LEARNERS,
+        (X, y),
+        given.members,
+        size=(0.05, 0.8),
+        label_noise=(0.0, 0.5),
+        seed=0,
+        probabilities="none",
+        workers=given.workers,
+        folder=given.folder,
+        progress=True,
+    )
     print(f"{built} in {time.perf_counter() - clock:.0f} s")
     responses = built.responses()
     whole = difficulties(responses, ["rasch"])
@@ -89,13 +97,17 @@ def main() -> None:
     for n in [n for n in given.counts if 2 * n <= given.members]:
         for draw in range(given.draws):
             rows += stability(responses, n, draw)
-        table = pd.DataFrame(rows).groupby(["members", "measure"], sort=False).agg(
-            draws=("halves", "size"),
-            between_halves=("halves", "mean"),
-            sd=("halves", "std"),
-            with_the_rest=("rest", "mean"),
-            never_wrong=("never_wrong", "mean"),
-        )  # fmt: skip
+        table = (
+            pd.DataFrame(rows)
+            .groupby(["members", "measure"], sort=False)
+            .agg(
+                draws=("halves", "size"),
+                between_halves=("halves", "mean"),
+                sd=("halves", "std"),
+                with_the_rest=("rest", "mean"),
+                never_wrong=("never_wrong", "mean"),
+            )
+        )
         table.round(4).to_csv(given.out / "stability.csv")
         draw_figure(whole, table.reset_index(), given.out / "stability.png")
         print(f"{n} members done after {time.perf_counter() - clock:.0f} s", flush=True)
@@ -112,10 +124,13 @@ def agreement_table(whole: dict[str, dict[str, np.ndarray]]) -> pd.DataFrame:
         for one, other in (("rasch", "share wrong"), ("2pl", "share wrong"), ("rasch", "2pl"))
     ]
     rows += [
-        {"measure": name, "with": f"{name}, in sample",
-         "rank_correlation": spearman(out[name], inside[name])}
+        {
+            "measure": name,
+            "with": f"{name}, in sample",
+            "rank_correlation": spearman(out[name], inside[name]),
+        }
         for name in out
-    ]  # fmt: skip
+    ]
     return pd.DataFrame(rows).round(4)
 
 
@@ -126,10 +141,16 @@ def stability(responses: irtcat.Responses, n: int, draw: int) -> list[dict]:
     rest = 1 - share_right(responses.subset(order[n:]))
     never = float((one["share wrong"] == 0).mean())
     return [
-        {"members": n, "draw": draw, "measure": name, "halves": spearman(one[name], two[name]),
-         "rest": spearman(one[name], rest), "never_wrong": never}
+        {
+            "members": n,
+            "draw": draw,
+            "measure": name,
+            "halves": spearman(one[name], two[name]),
+            "rest": spearman(one[name], rest),
+            "never_wrong": never,
+        }
         for name in one
-    ]  # fmt: skip
+    ]
 
 
 def draw_figure(whole: dict[str, np.ndarray], table: pd.DataFrame, path: Path) -> None:
@@ -144,9 +165,15 @@ def draw_figure(whole: dict[str, np.ndarray], table: pd.DataFrame, path: Path) -
     left.set(xlabel="share of the crowd that is wrong", ylabel="difficulty b (Rasch)")
     for i, (name, mine) in enumerate(table.groupby("measure", sort=False)):
         right.errorbar(
-            mine["members"], mine["between_halves"], mine["sd"], label=str(name),
-            color=COLOURS[i], marker=MARKERS[i], markersize=4, capsize=2,
-        )  # fmt: skip
+            mine["members"],
+            mine["between_halves"],
+            mine["sd"],
+            label=str(name),
+            color=COLOURS[i],
+            marker=MARKERS[i],
+            markersize=4,
+            capsize=2,
+        )
     right.set(xscale="log", xlabel="members", ylabel="rank correlation between two crowds")
     right.legend(frameon=False)
     save(figure, path)

@@ -22,15 +22,7 @@ from scipy.stats import chi2, norm
 
 import irtcat
 from irtcat import InputError, ItemBank, Responses
-from irtcat.diagnose import (
-    find_dif,
-    infit_outfit,
-    ld_statistics,
-    model_fit,
-    person_fit,
-    q3,
-    s_x2,
-)
+from irtcat.diagnose import find_dif, infit_outfit, ld_statistics, model_fit, person_fit, q3, s_x2
 
 HERE = Path(__file__).parent
 N_ITEMS = 16
@@ -346,18 +338,20 @@ def rates(name: str, tests: pd.DataFrame) -> pd.DataFrame:
         each = (part["p"] < 0.05).groupby(part["replication"]).agg(["sum", "size"])
         rate, n = each["sum"].sum() / each["size"].sum(), len(each)
         error = np.sqrt(((each["sum"] - rate * each["size"]) ** 2).sum() * n / max(n - 1, 1))
-        rows.append({
-            "condition": name,
-            "statistic": statistic,
-            "tests": which,
-            "data_sets": n,
-            "n_tests": len(part),
-            "rate_05": round(rate, 4),
-            "se": round(error / each["size"].sum(), 4),
-            "rate_01": round(float((part["p"] < 0.01).mean()), 4),
-            "mean": round(float(part["ratio"].mean()), 3),
-            "sd": round(float(part["ratio"].std()), 3),
-        })  # fmt: skip
+        rows.append(
+            {
+                "condition": name,
+                "statistic": statistic,
+                "tests": which,
+                "data_sets": n,
+                "n_tests": len(part),
+                "rate_05": round(rate, 4),
+                "se": round(error / each["size"].sum(), 4),
+                "rate_01": round(float((part["p"] < 0.01).mean()), 4),
+                "mean": round(float(part["ratio"].mean()), 3),
+                "sd": round(float(part["ratio"].std()), 3),
+            }
+        )
     return pd.DataFrame(rows)
 
 

@@ -84,7 +84,11 @@ def sklearn_accuracy(name: str, X: Any, y: Any, X_test: Any, y_test: Any) -> flo
         model: Any = LogisticRegression(C=1.0, max_iter=60, tol=1e-3)
     else:
         model = HistGradientBoostingClassifier(
-            max_iter=12, learning_rate=0.3, max_leaf_nodes=8, min_samples_leaf=4,
-            early_stopping=False, max_bins=32,
-        )  # fmt: skip
+            max_iter=12,
+            learning_rate=0.3,
+            max_leaf_nodes=8,
+            min_samples_leaf=4,
+            early_stopping=False,
+            max_bins=32,
+        )
     return float((model.fit(X, y).predict(X_test) == y_test).mean())

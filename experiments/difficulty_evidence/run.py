@@ -43,7 +43,7 @@ and the checkpoints depend less on each other."""
 QUICK = {
     "standard_errors": "none",
     "solver": irtcat.EM(tolerance=2e-2, max_iterations=12, precision="float32"),
-}  # fmt: skip
+}
 COMPARED = (0, "symmetric 10")
 """Seed and noise for which further models are fitted, for rank correlations: a fit that has to be
 compiled takes five times as long as all training of the cell."""
@@ -78,9 +78,14 @@ def scores(d: data.Data, seed: int, compared: bool) -> pd.DataFrame:
     continuous = checkpoints.responses()
     of_checkpoints = irtcat.fit(continuous, "beta", positive=True, **QUICK).bank
     members = crowd.build(
-        CROWD, (d.X, d.given), MEMBERS, size=(0.05, 0.5), label_noise=(0.0, 0.3), seed=seed,
+        CROWD,
+        (d.X, d.given),
+        MEMBERS,
+        size=(0.05, 0.5),
+        label_noise=(0.0, 0.3),
+        seed=seed,
         probabilities="gold",
-    )  # fmt: skip
+    )
     responses = members.responses()
     columns = {
         "loss": seen["loss"],
@@ -103,9 +108,7 @@ def scores(d: data.Data, seed: int, compared: bool) -> pd.DataFrame:
     return pd.DataFrame({name: np.asarray(values, float) for name, values in columns.items()})
 
 
-TRAINED = (
-    "loss", "variability", "aum", "forgetting", "el2n", "irt checkpoints", "share correct",
-)  # fmt: skip
+TRAINED = ("loss", "variability", "aum", "forgetting", "el2n", "irt checkpoints", "share correct")
 """Scores that learners are trained by; other columns are compared with them by rank only."""
 
 

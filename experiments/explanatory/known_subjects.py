@@ -115,9 +115,12 @@ def main() -> None:
                 )
                 for estimator, (kind, fit) in itertools.product(("auto", "irt"), fits.items()):
                     p = irtcat.predict(
-                        fit, subset, answers, estimator=estimator,
+                        fit,
+                        subset,
+                        answers,
+                        estimator=estimator,
                         prior=prior if kind == "with" else None,
-                    )  # fmt: skip
+                    )
                     score, lower, upper = (a[:-1] for a in (p.score, p.lower, p.upper))
                     inside = (lower <= truth[new]) & (truth[new] <= upper)
                     rows.append(

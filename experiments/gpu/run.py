@@ -154,10 +154,17 @@ def e_step_seconds(fit: Any, x: np.ndarray) -> tuple[float, float]:
         weights = jnp.ones(len(x), dtype), jnp.ones(x.shape[1], dtype)
 
         def expectation() -> Any:
-            return jax.block_until_ready(e_step(
-                model, responses, *weights, layout.wide, layout.narrow,
-                window=layout.window, has_missing=False,
-            ))  # fmt: skip
+            return jax.block_until_ready(
+                e_step(
+                    model,
+                    responses,
+                    *weights,
+                    layout.wide,
+                    layout.narrow,
+                    window=layout.window,
+                    has_missing=False,
+                )
+            )
 
         _, _, seconds = repeated(expectation)
     is_wide = sd >= WIDE_SD
@@ -279,9 +286,12 @@ def probe() -> dict[str, Any]:
     host = available_memory()
     free = (device.memory_stats() or {}).get("bytes_limit", host)
     return {
-        "platform": device.platform, "device": device.device_kind, "free": free, "host": host,
+        "platform": device.platform,
+        "device": device.device_kind,
+        "free": free,
+        "host": host,
         "py_irt": importlib.util.find_spec("py_irt") is not None,
-    }  # fmt: skip
+    }
 
 
 def reason_to_skip(case: Case, here: dict[str, Any]) -> str:
@@ -294,8 +304,10 @@ def reason_to_skip(case: Case, here: dict[str, Any]) -> str:
     if here["platform"] == "cpu" and case.cells > MOST_CELLS_CPU:
         return f"{case.name}: left out on the CPU, where it takes minutes."
     # On the host the matrix, its check and the rows of the fit; on the device the rows alone.
-    needs = {"device": (case.cells + case.memory, here["free"]),
-             "host": (3 * case.cells, here["host"])}  # fmt: skip
+    needs = {
+        "device": (case.cells + case.memory, here["free"]),
+        "host": (3 * case.cells, here["host"]),
+    }
     for where, (needed, available) in needs.items():
         if needed > available:
             amount = f"{needed / 1e9:.1f} GB on the {where}, which has {available / 1e9:.1f} GB"

@@ -107,12 +107,20 @@ def plain_draws(x, n_draws, rng):
     known = total + answers / n_items
     return _betting.Draw(
         chance=np.broadcast_to(1 / (n_items * left), z.shape),
-        factor=np.broadcast_to(left, z.shape), raw=answers, answer=answers, counts=0 * z + 1,
-        value=z, lower=z, upper=z, least=total, greatest=total + left,
+        factor=np.broadcast_to(left, z.shape),
+        raw=answers,
+        answer=answers,
+        counts=0 * z + 1,
+        value=z,
+        lower=z,
+        upper=z,
+        least=total,
+        greatest=total + left,
         variance=left**2 * np.maximum(guess * (1 - guess), 0.02),
         left=np.broadcast_to(left, z.shape),
-        known_lower=known, known_upper=known + left - 1 / n_items,
-    ), answers  # fmt: skip
+        known_lower=known,
+        known_upper=known + left - 1 / n_items,
+    ), answers
 
 
 def wsr_2020(answers, n_items):
@@ -148,10 +156,14 @@ def summary(name, lower, upper, score, truth, n):
     covered = (lower <= truth + 1e-9) & (upper >= truth - 1e-9)
     error = score - truth
     return {
-        "method": name, "items": n, "replications": len(truth), "coverage": covered.mean(),
-        "width": 100 * np.mean(upper - lower), "bias": 100 * error.mean(),
+        "method": name,
+        "items": n,
+        "replications": len(truth),
+        "coverage": covered.mean(),
+        "width": 100 * np.mean(upper - lower),
+        "bias": 100 * error.mean(),
         "rmse": 100 * np.sqrt(np.mean(error**2)),
-    }  # fmt: skip
+    }
 
 
 def fixed_samples(calibration, new, replications):
@@ -217,27 +229,44 @@ def sessions(calibration, new, replications, n_draws):
         same_bets, of_wsr = (reached(curve, our_width[k]) / n for curve in curves)
         betting |= {"ess": same_bets, "ess_wsr": of_wsr}
         rows += [betting, normal]
-        rows.append(summary("plain, same bets", plain.lower[:, k], plain.upper[:, k],
-                            plain.score[:, k], plain_truth, n))  # fmt: skip
+        rows.append(
+            summary(
+                "plain, same bets",
+                plain.lower[:, k],
+                plain.upper[:, k],
+                plain.score[:, k],
+                plain_truth,
+                n,
+            )
+        )
         ends = plain.normal_lower[:, k], plain.normal_upper[:, k]
         rows.append(summary("plain, design-based", *ends, plain.score[:, k], plain_truth, n))
-        rows.append(summary("plain, WSR 2020", wsr[0][:, k], wsr[1][:, k], plain.score[:, k],
-                            plain_truth, n))  # fmt: skip
+        rows.append(
+            summary(
+                "plain, WSR 2020", wsr[0][:, k], wsr[1][:, k], plain.score[:, k], plain_truth, n
+            )
+        )
     for half in HALF_WIDTHS:
         for method, ends, target in (
-            ("guaranteed", ours, truth), ("plain, same bets", plain, plain_truth),
-        ):  # fmt: skip
+            ("guaranteed", ours, truth),
+            ("plain, same bets", plain, plain_truth),
+        ):
             is_short = ends.upper - ends.lower <= 2 * half
             is_over = is_short.any(axis=1)
             at = np.where(is_over, is_short.argmax(axis=1), is_short.shape[1] - 1)
             pick = np.arange(len(at)), at
             covered = (ends.lower[pick] <= target + 1e-9) & (ends.upper[pick] >= target - 1e-9)
             normal = (ends.normal_lower[pick] <= target) & (ends.normal_upper[pick] >= target)
-            stops.append({
-                "method": method, "half_width": half, "stopped": is_over.mean(),
-                "items": np.mean(at + 1), "coverage": covered.mean(),
-                "normal_coverage": normal.mean(),
-            })  # fmt: skip
+            stops.append(
+                {
+                    "method": method,
+                    "half_width": half,
+                    "stopped": is_over.mean(),
+                    "items": np.mean(at + 1),
+                    "coverage": covered.mean(),
+                    "normal_coverage": normal.mean(),
+                }
+            )
     return {"table": rows, "stopping": stops}
 
 

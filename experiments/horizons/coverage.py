@@ -43,8 +43,10 @@ def simulated(rng, error, cell):
     family = np.repeat(np.arange(N_FAMILIES), rng.choice([1, 2, 4, 9], N_FAMILIES))
     n = len(family)
     length = 0.5 * rng.normal(4, 2.5, N_FAMILIES)[family] + 0.5 * 4 + 2.2 * rng.normal(size=n)
-    w = SD * (np.sqrt(SHARE) * rng.normal(size=N_FAMILIES)[family]
-              + np.sqrt(1 - SHARE) * rng.normal(size=n))  # fmt: skip
+    w = SD * (
+        np.sqrt(SHARE) * rng.normal(size=N_FAMILIES)[family]
+        + np.sqrt(1 - SHARE) * rng.normal(size=n)
+    )
     years = np.sort(rng.uniform(0, 4, N_MODELS))
     log2_horizon = 1 + GROWTH * years + RESIDUAL * rng.normal(size=N_MODELS)
     eta = SLOPE * (log2_horizon[:, None] - length) - w + cell * rng.normal(size=(N_MODELS, n))
@@ -116,9 +118,11 @@ def of_irtcat(right, length, family, years, error):
     """Horizons for p = .5 and .8 and the trend, each with its interval, on the log2 scale."""
     ids = [f"t{i}" for i in range(len(length))]
     r = irtcat.Responses.from_counts(
-        right.sum(axis=2), ATTEMPTS, item_ids=ids,
+        right.sum(axis=2),
+        ATTEMPTS,
+        item_ids=ids,
         items=pd.DataFrame({"minutes": 2.0**length, "family": family}, index=ids),
-    )  # fmt: skip
+    )
     fit = irtcat.horizon(r, "minutes", clusters="family", length_sd=error)
     with np.errstate(divide="ignore"):
         tables = [np.log2(fit.at(p).to_frame()[["horizon", "lower", "upper"]]) for p in (0.5, 0.8)]
@@ -130,10 +134,15 @@ def of_irtcat(right, length, family, years, error):
 def rows_of(scenario, method, quantity, truth, estimate, lower, upper):
     """A row for each interval."""
     return pd.DataFrame(
-        {"scenario": scenario, "method": method, "quantity": quantity,
-         "error": estimate - truth, "covered": (lower <= truth) & (truth <= upper),
-         "width": upper - lower}
-    )  # fmt: skip
+        {
+            "scenario": scenario,
+            "method": method,
+            "quantity": quantity,
+            "error": estimate - truth,
+            "covered": (lower <= truth) & (truth <= upper),
+            "width": upper - lower,
+        }
+    )
 
 
 def main():
@@ -165,11 +174,19 @@ def main():
     keys = ["scenario", "quantity", "method"]
     grouped = rows[rows["finite"]].groupby(keys, sort=False)
     table = grouped.agg(
-        intervals=("covered", "size"), coverage=("covered", "mean"), bias=("error", "mean"),
-        rmse=("error", lambda e: float(np.sqrt(np.mean(e**2)))), median_width=("width", "median"),
-    ).round(3)  # fmt: skip
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True,
-                            cwd=HERE, check=False).stdout.strip()  # fmt: skip
+        intervals=("covered", "size"),
+        coverage=("covered", "mean"),
+        bias=("error", "mean"),
+        rmse=("error", lambda e: float(np.sqrt(np.mean(e**2)))),
+        median_width=("width", "median"),
+    ).round(3)
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        capture_output=True,
+        text=True,
+        cwd=HERE,
+        check=False,
+    ).stdout.strip()
     table = table.reset_index().assign(
         replications=args.replications, seconds=round(time.process_time() - start), commit=commit
     )

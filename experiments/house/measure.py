@@ -139,8 +139,16 @@ def n_arguments(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 def cyclomatic(node: ast.AST) -> int:
     """Cyclomatic complexity (McCabe, 1976): one more than the number of decisions."""
-    decisions = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.IfExp, ast.ExceptHandler,
-                 ast.comprehension, ast.Assert)  # fmt: skip
+    decisions = (
+        ast.If,
+        ast.For,
+        ast.AsyncFor,
+        ast.While,
+        ast.IfExp,
+        ast.ExceptHandler,
+        ast.comprehension,
+        ast.Assert,
+    )
     total = 1
     stack = list(ast.iter_child_nodes(node))
     while stack:
@@ -180,10 +188,7 @@ def compares_dims(node: ast.AST) -> bool:
         return node.attr == "axis" and isinstance(node.ctx, ast.Load)
     return isinstance(node, ast.Call) and getattr(
         node.func, "attr", getattr(node.func, "id", "")
-    ) in (
-        "one_ability",
-        "is_unidimensional",
-    )
+    ) in ("one_ability", "is_unidimensional")
 
 
 def asks_class(node: ast.AST) -> bool:

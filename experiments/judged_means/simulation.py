@@ -59,21 +59,37 @@ def main():
                 chosen = judged_mean(f, np.where(rng.random(N) < p, y, np.nan), probabilities=p)
                 plain = judged_mean(f, even)
                 half = (plain.upper - plain.lower) / 2 / plain.se * plain.labels_alone_se
-                results.append((
-                    abs(plain.labels_alone - mean) < half, 2 * half,
-                    plain.lower < mean < plain.upper, plain.upper - plain.lower,
-                    chosen.lower < mean < chosen.upper, chosen.upper - chosen.lower,
-                ))  # fmt: skip
+                results.append(
+                    (
+                        abs(plain.labels_alone - mean) < half,
+                        2 * half,
+                        plain.lower < mean < plain.upper,
+                        plain.upper - plain.lower,
+                        chosen.lower < mean < chosen.upper,
+                        chosen.upper - chosen.lower,
+                    )
+                )
             values = np.array(results, float).mean(axis=0)
             methods = ("labels alone", "PPI++ (even)", "chosen")
             for k, method in enumerate(methods):
-                rows.append({
-                    "labels": labels, "judge": judge, "method": method, "coverage": values[2 * k],
-                    "width": values[2 * k + 1], "of labels alone": values[2 * k + 1] / values[1],
-                    "of PPI++": values[2 * k + 1] / values[3],
-                })  # fmt: skip
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True,
-                            cwd=HERE, check=False).stdout.strip()  # fmt: skip
+                rows.append(
+                    {
+                        "labels": labels,
+                        "judge": judge,
+                        "method": method,
+                        "coverage": values[2 * k],
+                        "width": values[2 * k + 1],
+                        "of labels alone": values[2 * k + 1] / values[1],
+                        "of PPI++": values[2 * k + 1] / values[3],
+                    }
+                )
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        capture_output=True,
+        text=True,
+        cwd=HERE,
+        check=False,
+    ).stdout.strip()
     table = pd.DataFrame(rows).round(3).assign(replications=args.replications, commit=commit)
     print(table.to_string())
     table.to_csv(HERE / "simulation.csv", index=False)

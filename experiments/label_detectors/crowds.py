@@ -146,9 +146,14 @@ def build(setting, kind, share, draw, members):
     X, y = make(rng)
     labels, wrong = flip(X, y, kind, share, rng)
     found = crowd.build(
-        learner, (X, labels), members, size=(0.05, 0.5), label_noise=(0.0, 0.3), seed=draw,
+        learner,
+        (X, labels),
+        members,
+        size=(0.05, 0.5),
+        label_noise=(0.0, 0.3),
+        seed=draw,
         probabilities="all",
-    )  # fmt: skip
+    )
     return {
         "probabilities": found.probabilities.astype(np.float16),
         "trained_on": found.trained_on,

@@ -66,9 +66,16 @@ def without_answers(found, seed, no_check):
     if no_check:
         return table, None, None
     check = check_by_planting(
-        share_of, responses, table["p_other_class"].to_numpy(), orders,
-        predictions=predictions, model=model, prior=(1.0, 0.0), alternatives=None, seed=seed,
-    )  # fmt: skip
+        share_of,
+        responses,
+        table["p_other_class"].to_numpy(),
+        orders,
+        predictions=predictions,
+        model=model,
+        prior=(1.0, 0.0),
+        alternatives=None,
+        seed=seed,
+    )
     by, checks = choose(check, "classes", float(table["p_other_class"].mean()))
     return table, by, checks
 
@@ -78,9 +85,16 @@ def from_shares(found, seed):
     responses = found.responses()
     table = share_of(responses)
     check = check_by_planting(
-        share_of, responses, np.zeros(len(table)), ["share"], predictions=None, model=None,
-        prior=(1.0, 0.0), alternatives=len(found.classes), seed=seed,
-    )  # fmt: skip
+        share_of,
+        responses,
+        np.zeros(len(table)),
+        ["share"],
+        predictions=None,
+        model=None,
+        prior=(1.0, 0.0),
+        alternatives=len(found.classes),
+        seed=seed,
+    )
     at = check.position["share"].to_numpy()
     rank = (table["share"].rank().to_numpy() - 0.5) / len(table)
     return posterior(at, len(table), rank), share_wrong(at, len(table))

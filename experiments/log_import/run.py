@@ -48,10 +48,21 @@ def documents(task):
         doc = {"question": f"Question {i} of {task}: " + "what is it? " * 8, "gold": i % 4}
         digest = hashlib.sha256(json.dumps(doc, indent=2).encode()).hexdigest()
         arguments = {"gen_args_0": {"arg_0": doc["question"], "arg_1": " yes"}}
-        out.append({"doc_id": i, "doc": doc, "target": str(i % 4), "arguments": arguments,
-                    "resps": [[["-1.25", "False"]]], "filtered_resps": [["-1.25", "False"]],
-                    "filter": "none", "metrics": ["acc"], "doc_hash": digest,
-                    "prompt_hash": digest, "target_hash": digest})  # fmt: skip
+        out.append(
+            {
+                "doc_id": i,
+                "doc": doc,
+                "target": str(i % 4),
+                "arguments": arguments,
+                "resps": [[["-1.25", "False"]]],
+                "filtered_resps": [["-1.25", "False"]],
+                "filter": "none",
+                "metrics": ["acc"],
+                "doc_hash": digest,
+                "prompt_hash": digest,
+                "target_hash": digest,
+            }
+        )
     return out
 
 
@@ -75,8 +86,13 @@ def write_tree(folder, n_files):
             results[task] = {"acc,none": float(acc.mean()), "sample_len": DOCUMENTS}
             total, size = total + acc.sum(), size + len(text)
         listed = {t: {"metric_list": [{"metric": "acc", "aggregation": "mean"}]} for t in tasks}
-        document = {"results": results, "configs": listed, "model_name": f"org/model-{model}",
-                    "date": 1795219242.0 + model, "lm_eval_version": "0.4.13"}  # fmt: skip
+        document = {
+            "results": results,
+            "configs": listed,
+            "model_name": f"org/model-{model}",
+            "date": 1795219242.0 + model,
+            "lm_eval_version": "0.4.13",
+        }
         (here / f"results_{stamp}.json").write_text(json.dumps(document))
     return total / (n_files * DOCUMENTS), size
 

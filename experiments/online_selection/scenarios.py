@@ -72,21 +72,10 @@ SCENARIOS = (
     Scenario(name="learns, features", policy="learns", prior="features"),
     Scenario(name="learns, hard prompts", policy="learns", mean=2.0),
     Scenario(name="learns, extremes", policy="learns", difficulty="extremes", sd=1.5),
-    Scenario(
-        name="forgets, cold",
-        policy="forgets",
-        topics=5,
-        topic_sd=0.7,
-        forget=0.01,
-    ),
+    Scenario(name="forgets, cold", policy="forgets", topics=5, topic_sd=0.7, forget=0.01),
     Scenario(name="reload, cold", policy="reload"),
     Scenario(
-        name="learns, 100,000",
-        policy="learns",
-        n_prompts=100_000,
-        batch=1024,
-        steps=300,
-        rate=0.02,
+        name="learns, 100,000", policy="learns", n_prompts=100_000, batch=1024, steps=300, rate=0.02
     ),
 )
 

@@ -85,8 +85,9 @@ def main():
     def row(run, built, seconds, counted, **more):
         carrying = None if counted is None else counted.carrying
         equal = same(built, alone) if isinstance(built, crowd.Crowd) else None
-        rows.append({"run": run, "seconds": round(seconds, 1), "data sent": carrying,
-                     "same": equal, **more})  # fmt: skip
+        rows.append(
+            {"run": run, "seconds": round(seconds, 1), "data sent": carrying, "same": equal, **more}
+        )
         print(rows[-1], flush=True)
 
     def cluster():
@@ -107,8 +108,10 @@ def main():
                     os.kill(pids[0], signal.SIGKILL)
 
             path = Path(folder, "killed")
-            row("Dask, a worker killed",
-                *build(data, given.members, client, folder=path, progress=kill))  # fmt: skip
+            row(
+                "Dask, a worker killed",
+                *build(data, given.members, client, folder=path, progress=kill),
+            )
         path = Path(folder, "lost")
         with cluster() as local, Client(local) as client:
 
@@ -122,8 +125,13 @@ def main():
             row("Dask, the cluster lost", *lost, kept=kept)
         trained = []
         with cluster() as local, Client(local) as client:
-            resumed = build(data, given.members, client, folder=path,
-                            progress=lambda *step: trained.append(step))  # fmt: skip
+            resumed = build(
+                data,
+                given.members,
+                client,
+                folder=path,
+                progress=lambda *step: trained.append(step),
+            )
             row("resumed", *resumed, trained=len(trained))
     command = ["git", "-C", str(HERE), "describe", "--always", "--dirty"]
     commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

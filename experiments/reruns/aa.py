@@ -36,10 +36,22 @@ SIZES = (1, 2, 3, 5, 8, 12, 20, 40)
 """Sizes of clusters, in turn."""
 
 DEFAULTS = {
-    "k": 300, "trials": 1, "numbered": False, "subset": "random", "known": False, "rate": None,
-    "icc": None, "clusters": 0, "shared": 0.0, "run_sd": 0.0, "reruns": "",
-    "estimand": "model", "margin": 0.0, "points": 0.0, "item_sd": 0.0,
-}  # fmt: skip
+    "k": 300,
+    "trials": 1,
+    "numbered": False,
+    "subset": "random",
+    "known": False,
+    "rate": None,
+    "icc": None,
+    "clusters": 0,
+    "shared": 0.0,
+    "run_sd": 0.0,
+    "reruns": "",
+    "estimand": "model",
+    "margin": 0.0,
+    "points": 0.0,
+    "item_sd": 0.0,
+}
 """A cell: the items run, what the models and their runs are like, and how they are compared."""
 
 
@@ -88,8 +100,9 @@ class World:
             config = Config(max_items=k, min_items=k)
             return list(self.ids[replay(self.bank, answers, config).items])
         seeds = range(len(made)) if kind == "neyman" else [0]
-        chosen = [select(self.bank, k, strategy=kind, calibration=self.calibration, seed=s)
-                  for s in seeds]  # fmt: skip
+        chosen = [
+            select(self.bank, k, strategy=kind, calibration=self.calibration, seed=s) for s in seeds
+        ]
         return chosen if kind == "neyman" else chosen * len(made)
 
     def random_subset(self, rng, k):
@@ -188,9 +201,16 @@ def run_cell(world, cell, pairs, seed):
         elif c["reruns"] == "icc":
             reruns = float(icc_of(p_old))
         result = compare(
-            world.calibration, subset, responses, "new", "old", clusters=groups_of,
-            reruns=reruns, estimand=c["estimand"], margin=c["margin"],
-        )  # fmt: skip
+            world.calibration,
+            subset,
+            responses,
+            "new",
+            "old",
+            clusters=groups_of,
+            reruns=reruns,
+            estimand=c["estimand"],
+            margin=c["margin"],
+        )
         true = (p_new - p_old).mean()
         inside, width = result.lower <= true <= result.upper, result.upper - result.lower
         rows.append((result.verdict, inside, width, result.p_rerun, *figures(made[:, at])))
@@ -220,16 +240,18 @@ def row_of(c, pairs, rows):
         "decided": decided.mean(),
         "worse": (verdicts == "worse").mean(),
         "p_binomial": stats.binomtest(int(decided.sum()), pairs, LEVEL, "greater").pvalue
-        if same and c["estimand"] != "run" else np.nan,
+        if same and c["estimand"] != "run"
+        else np.nan,
         "coverage": numbers[:, 0].mean(),
         "p_covers": stats.binomtest(int(numbers[:, 0].sum()), pairs, 1 - LEVEL, "less").pvalue
-        if c["estimand"] != "run" else np.nan,
+        if c["estimand"] != "run"
+        else np.nan,
         "width": 100 * numbers[:, 1].mean(),
         "p_rerun": numbers[:, 2].mean(),
         "unpaired_z": (2 * stats.norm.sf(numbers[:, 3]) < LEVEL).mean(),
         "paired_t": (2 * stats.t.sf(numbers[:, 4], c["k"] - 1) < LEVEL).mean(),
         "mcnemar": (2 * stats.binom.cdf(numbers[:, 5], numbers[:, 6], 0.5) < LEVEL).mean(),
-    }  # fmt: skip
+    }
 
 
 TRIALS = (1, 3, 5, 10)

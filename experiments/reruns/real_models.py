@@ -142,8 +142,9 @@ def compared(counts, trials, n_all, at, ids, others=None, old_known=None):
         both = np.array([old_known, new])
         r = np.where(np.isnan(both), 0, trials)
         data = Responses.from_counts(both, r, item_ids=ids, subject_ids=["old", "new"])
-    drawn = Subset(ids[at], np.full(k, 1 / k), np.full(k, k / n_all), np.zeros(k), "random", 0,
-                   reach=n_all)  # fmt: skip
+    drawn = Subset(
+        ids[at], np.full(k, 1 / k), np.full(k, k / n_all), np.zeros(k), "random", 0, reach=n_all
+    )
     complete = others[~np.isnan(others).any(axis=1)]
     return compare(Responses.from_counts(complete, SAMPLES, item_ids=ids), drawn, data)
 
@@ -175,20 +176,31 @@ def run_case(counts, k, trials, pairs, seed):
             for name, c in found.items()
         }
         for name, (centre, se, quantile) in {
-            **estimates, **tests_in_use(used[:, at], trials, others, at, used[0])
-        }.items():  # fmt: skip
+            **estimates,
+            **tests_in_use(used[:, at], trials, others, at, used[0]),
+        }.items():
             half = quantile * np.sqrt(se**2 + again)
             decided = abs(centre) > quantile * se
             reversed_sign = decided and centre * truth < 0 and abs(truth) > Z * np.sqrt(again)
-            rows.append((name, abs(centre - truth) <= half, reversed_sign, 2 * quantile * se,
-                         decided, corr, se))  # fmt: skip
+            rows.append(
+                (
+                    name,
+                    abs(centre - truth) <= half,
+                    reversed_sign,
+                    2 * quantile * se,
+                    decided,
+                    corr,
+                    se,
+                )
+            )
         right = rng.random((2, len(at))) < used[:, at] / trials  # one of the samples
         counted = ((right[1] & ~right[0]).sum(), (right[0] & ~right[1]).sum())
         p_value = 2 * stats.binom.cdf(min(counted), sum(counted), 0.5)
         wrong = p_value < 1 - LEVEL and (counted[0] - counted[1]) * truth < 0
         wrong = wrong and abs(truth) > Z * np.sqrt(again)
-        rows.append(("McNemar, one sample", np.nan, wrong, np.nan, p_value < 1 - LEVEL, corr,
-                     np.nan))  # fmt: skip
+        rows.append(
+            ("McNemar, one sample", np.nan, wrong, np.nan, p_value < 1 - LEVEL, corr, np.nan)
+        )
     columns = ["method", "coverage", "wrong", "width", "power", "correlation", "se"]
     frame = pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[1:], float))
     variance = frame["se"].pow(2).groupby(frame["method"]).mean()
@@ -262,11 +274,25 @@ def main():
     print(regressions.describe().round(3).to_string())
     met = (regressions["share"] <= regressions["goal"]).mean()
     print(f"goal met in {met:.3f} of {len(regressions)} pairs")
-    tables = [run_case(counts, k, trials, options.pairs, seed)
-              for seed, (k, trials) in enumerate(CASES)]  # fmt: skip
+    tables = [
+        run_case(counts, k, trials, options.pairs, seed) for seed, (k, trials) in enumerate(CASES)
+    ]
     table = pd.concat(tables, ignore_index=True)
-    table = table[["items", "trials", "pairs", "method", "coverage", "p_covers", "wrong", "power",
-                   "width", "answers", "correlation"]]  # fmt: skip
+    table = table[
+        [
+            "items",
+            "trials",
+            "pairs",
+            "method",
+            "coverage",
+            "p_covers",
+            "wrong",
+            "power",
+            "width",
+            "answers",
+            "correlation",
+        ]
+    ]
     table.round(4).to_csv(options.out / "real_models.csv", index=False)
     print(table.round(3).to_string())
 

@@ -39,9 +39,18 @@ ERROR, FUTILITY = 0.025, 0.2
 N_BANK = 10_000
 Z = stats.norm.ppf
 DEFAULTS = {
-    "n": N_BANK, "points": 0.0, "aim": "worse", "margin": 0.0, "futility": FUTILITY, "trials": 1,
-    "theta": None, "item_sd": 0.0, "sharpness": 1.0, "run_sd": 0.0, "closing": True,
-}  # fmt: skip
+    "n": N_BANK,
+    "points": 0.0,
+    "aim": "worse",
+    "margin": 0.0,
+    "futility": FUTILITY,
+    "trials": 1,
+    "theta": None,
+    "item_sd": 0.0,
+    "sharpness": 1.0,
+    "run_sd": 0.0,
+    "closing": True,
+}
 """A cell: items, how much worse the new model is, what is settled, and what the models are like."""
 
 CHECKED = 5
@@ -55,13 +64,7 @@ BISECTIONS, BLOCK = 16, 2_000_000
 NO_CLOSING = 1e-9
 """Share of the error that is left for the interval of all items in cells without `closing`."""
 
-MAIN = [
-    {},
-    {"points": 2.0},
-    {"points": 4.0},
-    {"points": 10.0},
-    {"aim": "verdict", "margin": 0.02},
-]
+MAIN = [{}, {"points": 2.0}, {"points": 4.0}, {"points": 10.0}, {"aim": "verdict", "margin": 0.02}]
 """The cells of the goals: A/A, losses, and equivalence of equal models."""
 
 
@@ -222,16 +225,24 @@ def ended(pairs, c, final):
         settled, given_up = worse, np.minimum(futile, above)
     stop = np.minimum(np.minimum(settled, given_up), n)
     outcome = np.select([settled <= stop, given_up <= stop], ["settled", "futile"], "all items")
-    verdict = np.select([worse <= stop, better <= stop, equal <= stop],
-                        ["worse", "better", "equivalent"], "cannot tell")  # fmt: skip
+    verdict = np.select(
+        [worse <= stop, better <= stop, equal <= stop],
+        ["worse", "better", "equivalent"],
+        "cannot tell",
+    )
     lower, upper = closing_of(pairs.counts, r, final)
     last = outcome == "all items"
     over, under = (above <= n) | (lower > -margin), (below <= n) | (upper < margin)
-    closed = np.select([lower > margin, upper < -margin, over & under & (margin > 0)],
-                       ["better", "worse", "equivalent"], "cannot tell")  # fmt: skip
+    closed = np.select(
+        [lower > margin, upper < -margin, over & under & (margin > 0)],
+        ["better", "worse", "equivalent"],
+        "cannot tell",
+    )
     verdict = np.where(last, closed, verdict)
-    inside = np.minimum(bets.reached(pairs.true, 1, capital),
-                        bets.reached(pairs.true, -1, capital)) > stop  # fmt: skip
+    inside = (
+        np.minimum(bets.reached(pairs.true, 1, capital), bets.reached(pairs.true, -1, capital))
+        > stop
+    )
     inside &= ~last | ((lower <= pairs.true) & (pairs.true <= upper))
     outcome = np.where(last & (closed != "cannot tell"), "settled", outcome)
     width = np.nan
@@ -240,17 +251,31 @@ def ended(pairs, c, final):
         ends = np.array([bets.end(1, capital), bets.end(-1, capital)])
         ends = np.where(last, [np.maximum(ends[0], lower), np.minimum(ends[1], upper)], ends)
         width = ends[1] - ends[0]
-    return pd.DataFrame({"verdict": verdict, "outcome": outcome, "items": stop.astype(int),
-                         "inside": inside, "width": width})  # fmt: skip
+    return pd.DataFrame(
+        {
+            "verdict": verdict,
+            "outcome": outcome,
+            "items": stop.astype(int),
+            "inside": inside,
+            "width": width,
+        }
+    )
 
 
 def by_library(responses, c, final, true, **order):
     """The same for one run by `compare_sequential`."""
     with patch.object(sequential, "FINAL", final):
         found = compare_sequential(
-            None, None, responses, "new", "old", aim=c["aim"], margin=c["margin"],
-            futility=c["futility"], **order,
-        )  # fmt: skip
+            None,
+            None,
+            responses,
+            "new",
+            "old",
+            aim=c["aim"],
+            margin=c["margin"],
+            futility=c["futility"],
+            **order,
+        )
     inside = found.lower - 1e-9 <= true <= found.upper + 1e-9
     return found.verdict, found.outcome, found.n_items, inside, found.upper - found.lower
 
@@ -299,22 +324,32 @@ def run_cell(world, c, runs, seed):
             parts.append((frame, pairs.true, pairs.variance))
         frames, trues, variances = zip(*parts, strict=True)
         frame, true, variance = (
-            pd.concat(frames, ignore_index=True), np.concatenate(trues), np.concatenate(variances)
-        )  # fmt: skip
+            pd.concat(frames, ignore_index=True),
+            np.concatenate(trues),
+            np.concatenate(variances),
+        )
     power = Z(0.9) if c["aim"] == "verdict" else Z(0.8)
     fixed = (variance * ((Z(0.975) + power) / 0.02) ** 2).mean()
     null = frame[true >= -c["margin"] - 1e-9]
     false, items = int((null["verdict"] == "worse").sum()), frame["items"].mean()
     row = {name: (frame["verdict"] == name).mean() for name in ("worse", "better", "equivalent")}
     return {
-        **c, "runs": runs, **row, "false_worse": false / max(len(null), 1),
-        "futile": (frame["outcome"] == "futile").mean(), "items": items, "fixed": fixed,
-        "ratio": items / fixed, "ratio_all": items / c["n"], "coverage": frame["inside"].mean(),
+        **c,
+        "runs": runs,
+        **row,
+        "false_worse": false / max(len(null), 1),
+        "futile": (frame["outcome"] == "futile").mean(),
+        "items": items,
+        "fixed": fixed,
+        "ratio": items / fixed,
+        "ratio_all": items / c["n"],
+        "coverage": frame["inside"].mean(),
         "width": 100 * frame["width"].mean(),
         "p_binomial": stats.binomtest(false, len(null), ERROR, "greater").pvalue
-        if len(null) else np.nan,
+        if len(null)
+        else np.nan,
         "p_covers": stats.binomtest(int(frame["inside"].sum()), runs, 0.95, "less").pvalue,
-    }  # fmt: skip
+    }
 
 
 def main():

@@ -494,9 +494,13 @@ def main() -> None:
     names = [each.strip() for each in given.readers.split(",") if each] or list(module.READERS)
     begun = time.monotonic()
     results = run(
-        shares(module, given.mutants, names), processes=given.processes, base=given.seed,
-        first=given.first, keep=given.keep, progress=True,
-    )  # fmt: skip
+        shares(module, given.mutants, names),
+        processes=given.processes,
+        base=given.seed,
+        first=given.first,
+        keep=given.keep,
+        progress=True,
+    )
     rows = tabulate(results)
     print(" ".join(f"{name:>10}" for name in rows[0]))
     for row in rows:

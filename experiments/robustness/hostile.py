@@ -236,12 +236,35 @@ def few_patterns(rng: Rng) -> np.ndarray:
 
 
 KINDS: dict[Callable[[Rng], np.ndarray], float] = {
-    constant_columns: 1, constant_rows: 1, constant: 0.3, copies: 1, identical_rows: 1, guttman: 1,
-    nearly_empty: 1, separated: 1, disconnected: 1, empty_column: 1, empty_row: 1,
-    answered_once: 1, extreme: 1, reversed_items: 1, unused: 1.5, bimodal: 1, noise: 1,
-    guessing: 1.5, steep: 1, spread_out: 1, two_abilities: 1, missing_by_answer: 1,
-    two_by_two: 0.6, one_item: 0.5, one_subject: 0.1, wide: 0.5, tall: 0.5, few_patterns: 0.5,
-}  # fmt: skip
+    constant_columns: 1,
+    constant_rows: 1,
+    constant: 0.3,
+    copies: 1,
+    identical_rows: 1,
+    guttman: 1,
+    nearly_empty: 1,
+    separated: 1,
+    disconnected: 1,
+    empty_column: 1,
+    empty_row: 1,
+    answered_once: 1,
+    extreme: 1,
+    reversed_items: 1,
+    unused: 1.5,
+    bimodal: 1,
+    noise: 1,
+    guessing: 1.5,
+    steep: 1,
+    spread_out: 1,
+    two_abilities: 1,
+    missing_by_answer: 1,
+    two_by_two: 0.6,
+    one_item: 0.5,
+    one_subject: 0.1,
+    wide: 0.5,
+    tall: 0.5,
+    few_patterns: 0.5,
+}
 """Generators, and how often each comes; to add a kind, add a row."""
 
 
@@ -527,11 +550,16 @@ def tabulate(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         own = [row for row in rows if row["model"] == model]
         fitted = [row for row in own if not row["refused"]]
         total = {name: sum(row[name] for row in own) for name in (*FAULTS, "higher")}
-        table.append({
-            "model": model, "matrices": len(own), "refused": len(own) - len(fitted),
-            "not_converged": sum(not row["converged"] for row in fitted), **total,
-            "seconds": round(sum(row["seconds"] for row in own)),
-        })  # fmt: skip
+        table.append(
+            {
+                "model": model,
+                "matrices": len(own),
+                "refused": len(own) - len(fitted),
+                "not_converged": sum(not row["converged"] for row in fitted),
+                **total,
+                "seconds": round(sum(row["seconds"] for row in own)),
+            }
+        )
     return table
 
 

@@ -124,9 +124,15 @@ def crowd(home: Path) -> bytes:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2))
     made = crowds.build(
-        slow_learner, (X, (X.sum(axis=1) > 0).astype(int)), 40, size=(6, 30),
-        label_noise=(0.0, 0.3), seed=1, workers=2, folder=home / "crowd",
-    )  # fmt: skip
+        slow_learner,
+        (X, (X.sum(axis=1) > 0).astype(int)),
+        40,
+        size=(6, 30),
+        label_noise=(0.0, 0.3),
+        seed=1,
+        workers=2,
+        folder=home / "crowd",
+    )
     parts = [made.predictions, made.trained_on, made.gold, made.members.to_numpy(str)]
     return b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
 
@@ -268,15 +274,22 @@ def spawn(what: str, home: Path) -> subprocess.Popen[str]:
     home.mkdir(parents=True, exist_ok=True)
     cache = home.parent / "cache"
     settings = {
-        "JAX_COMPILATION_CACHE_DIR": str(cache), "OPENBLAS_NUM_THREADS": "1",
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "HF_HOME": str(cache / "hf"),
-        "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1",
-    }  # fmt: skip
+        "JAX_COMPILATION_CACHE_DIR": str(cache),
+        "OPENBLAS_NUM_THREADS": "1",
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "HF_HOME": str(cache / "hf"),
+        "HF_HUB_OFFLINE": "1",
+        "HF_DATASETS_OFFLINE": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+    }
     process = subprocess.Popen(
         [sys.executable, str(HERE / "interrupts.py"), "--child", what, str(home)],
-        stdout=subprocess.PIPE, stderr=(home / "errors.txt").open("a"), text=True,
-        env={**os.environ, **settings}, start_new_session=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=(home / "errors.txt").open("a"),
+        text=True,
+        env={**os.environ, **settings},
+        start_new_session=True,
+    )
     assert process.stdout is not None
     if process.stdout.readline() != "ready\n":
         raise RuntimeError(f"{what} did not begin: {_errors(home)}")

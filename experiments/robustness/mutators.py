@@ -138,15 +138,19 @@ def _npy(data: bytes) -> tuple[dict[str, Any], bytes, tuple[int, int]]:
     file = io.BytesIO(data)
     try:
         version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else (
-            np.lib.format.read_array_header_2_0
-        )  # fmt: skip
+        read = (
+            np.lib.format.read_array_header_1_0
+            if version == (1, 0)
+            else (np.lib.format.read_array_header_2_0)
+        )
         shape, fortran, dtype = read(file)
     except Exception:  # a header made so by an earlier mutator
         raise NotApplicableError from None
     header = {
-        "descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": fortran, "shape": shape,
-    }  # fmt: skip
+        "descr": np.lib.format.dtype_to_descr(dtype),
+        "fortran_order": fortran,
+        "shape": shape,
+    }
     return header, file.read(), version
 
 
@@ -524,34 +528,49 @@ MUTATORS: dict[str, dict[str, Mutator]] = {
     "": BYTES,
     "text": {**BYTES, **TEXT},
     "csv": {
-        **BYTES, **TEXT, "csv_cell": csv_cell, "csv_cell_2": csv_cell,
-        "csv_raw_cell": csv_raw_cell, "csv_shape": csv_shape, "csv_shape_2": csv_shape,
+        **BYTES,
+        **TEXT,
+        "csv_cell": csv_cell,
+        "csv_cell_2": csv_cell,
+        "csv_raw_cell": csv_raw_cell,
+        "csv_shape": csv_shape,
+        "csv_shape_2": csv_shape,
         "csv_delimiter": csv_delimiter,
     },
-    "json": {
-        **BYTES, **TEXT, **dict.fromkeys((f"json_{k}" for k in range(14)), json_document),
-    },
+    "json": {**BYTES, **TEXT, **dict.fromkeys((f"json_{k}" for k in range(14)), json_document)},
     "jsonl": {**BYTES, **TEXT, **dict.fromkeys((f"json_line_{k}" for k in range(14)), json_line)},
     "npy": {**BYTES, **NPY, "npy_json": npy_json, "npy_json_2": npy_json, "npy_json_3": npy_json},
     "zip": {
-        **BYTES, **dict.fromkeys((f"zip_content_{k}" for k in range(9)), zip_content),
-        "zip_names": zip_names, "zip_names_2": zip_names, "zip_headers": zip_headers,
-        "zip_repack": zip_repack, "zip_bomb": zip_bomb,
+        **BYTES,
+        **dict.fromkeys((f"zip_content_{k}" for k in range(9)), zip_content),
+        "zip_names": zip_names,
+        "zip_names_2": zip_names,
+        "zip_headers": zip_headers,
+        "zip_repack": zip_repack,
+        "zip_bomb": zip_bomb,
     },
     "db": {
-        **BYTES, **dict.fromkeys((f"sqlite_rows_{k}" for k in range(14)), sqlite_rows),
+        **BYTES,
+        **dict.fromkeys((f"sqlite_rows_{k}" for k in range(14)), sqlite_rows),
         "sqlite_schema": sqlite_schema,
     },
-    "parquet": {
-        **BYTES, **dict.fromkeys((f"parquet_table_{k}" for k in range(8)), parquet_table),
-    },
-}  # fmt: skip
+    "parquet": {**BYTES, **dict.fromkeys((f"parquet_table_{k}" for k in range(8)), parquet_table)},
+}
 """Mutators by kind of file; one that is listed several times is drawn more often."""
 
 KINDS = {
-    "csv": "csv", "tsv": "csv", "tab": "csv", "json": "json", "jsonl": "jsonl", "npy": "npy",
-    "npz": "zip", "eval": "zip", "db": "db", "parquet": "parquet", "txt": "text",
-}  # fmt: skip
+    "csv": "csv",
+    "tsv": "csv",
+    "tab": "csv",
+    "json": "json",
+    "jsonl": "jsonl",
+    "npy": "npy",
+    "npz": "zip",
+    "eval": "zip",
+    "db": "db",
+    "parquet": "parquet",
+    "txt": "text",
+}
 
 
 def kind_of(name: str) -> str:

@@ -25,15 +25,7 @@ import readings as plain
 
 import irtcat
 from irtcat import ItemBank, Population, Responses
-from irtcat.cat import (
-    Config,
-    ExposureParameters,
-    Session,
-    Store,
-    calibrate_exposure,
-    part,
-    prepare,
-)
+from irtcat.cat import Config, ExposureParameters, Session, Store, calibrate_exposure, part, prepare
 from irtcat.io import open_source, read_logs, read_responses
 from irtcat.training import crowd, filters
 
@@ -120,8 +112,9 @@ def wide_seeds(folder: Path) -> list[Path]:
     return [
         place(folder, ("responses.csv", frame.to_csv())),
         place(folder, ("responses.tsv", frame.iloc[:5].to_csv(sep="\t"))),
-        place(folder, ("graded.csv", graded)), place(folder, ("share.csv", share)),
-    ]  # fmt: skip
+        place(folder, ("graded.csv", graded)),
+        place(folder, ("share.csv", share)),
+    ]
 
 
 def long_seeds(folder: Path) -> list[Path]:
@@ -170,9 +163,9 @@ def parquet_seeds(folder: Path) -> list[Path]:
     frame = answers().to_frame()
     frame.columns.name = None
     wide = frame.astype(float).reset_index()
-    long = frame.iloc[:4].rename_axis(columns="item").melt(
-        ignore_index=False, value_name="response"
-    )  # fmt: skip
+    long = (
+        frame.iloc[:4].rename_axis(columns="item").melt(ignore_index=False, value_name="response")
+    )
     long = long.reset_index().dropna()
     long["response"] = long["response"].astype(int)
     return [_parquet(folder, wide), _parquet(folder, long)]
@@ -192,20 +185,23 @@ def _parquet(folder: Path, frame: pd.DataFrame) -> Path:
 
 def parquet_truth(path: Path, missing: float | None = None) -> list[Any]:
     """The table by pyarrow, wide and long."""
-    return [each for some in plain.readings(lambda: plain.parquet_table(path, missing))
-            for each in some]  # fmt: skip
+    return [
+        each for some in plain.readings(lambda: plain.parquet_table(path, missing)) for each in some
+    ]
 
 
 def pyirt_seeds(folder: Path) -> list[Path]:
     """py-irt's lines."""
     rows = answers().to_frame().iloc[:6]
     lines = [
-        json.dumps({
-            "subject_id": name,
-            "responses": {i: None if np.isnan(v) else int(v) for i, v in row.items()},
-        })
+        json.dumps(
+            {
+                "subject_id": name,
+                "responses": {i: None if np.isnan(v) else int(v) for i, v in row.items()},
+            }
+        )
         for name, row in rows.iterrows()
-    ]  # fmt: skip
+    ]
     odd = '{"subject_id": "é", "responses": {"q1": true, "q2": 0.5}}\n\n{"subject_id": 7, "responses": {"q2": 1.0}}'  # noqa: E501
     return [place(folder, ("r.jsonl", "\n".join(lines) + "\n")), place(folder, ("o.jsonl", odd))]
 
@@ -344,17 +340,20 @@ def inspect_truth(path: Path) -> list[Any]:
 def helm_seeds(folder: Path) -> list[Path]:
     """A run folder, with its totals and without."""
     files = {
-        name.rsplit("/", 1)[1]: data for name, data in logs().items()
+        name.rsplit("/", 1)[1]: data
+        for name, data in logs().items()
         if name.startswith("helm/") and "sim-0" in name
-    }  # fmt: skip
+    }
     instances = json.loads(files["per_instance_stats.json"])
     kept = ("exact_match", "quasi_exact_match")
     for each in instances:
         each["stats"] = [stat for stat in each["stats"] if stat["name"]["name"] in kept]
     main = ("per_instance_stats.json", json.dumps(instances))
     rest = [(n, files[n]) for n in ("run_spec.json", "scenario_state.json")]
-    return [place(folder, main, *rest, ("stats.json", files["stats.json"])),
-            place(folder, main, rest[0])]  # fmt: skip
+    return [
+        place(folder, main, *rest, ("stats.json", files["stats.json"])),
+        place(folder, main, rest[0]),
+    ]
 
 
 def read_helm(path: Path) -> Any:
@@ -431,12 +430,14 @@ def plain_bank(made: ItemBank) -> Any:
     """Ids, numbers, population and metadata."""
     population = made.reference
     return {
-        "items": made.item_ids.tolist(), "parameters": made.parameters(),
+        "items": made.item_ids.tolist(),
+        "parameters": made.parameters(),
         "model": made.model.key,
         "population": [float(np.ravel(value)[0]) for value in (population.mean, population.sd)],
-        "covariance": made.covariance, "correlations": population.correlations,
+        "covariance": made.covariance,
+        "correlations": population.correlations,
         "metadata": {str(k): list(v) for k, v in made.items.items()},
-    }  # fmt: skip
+    }
 
 
 def read_bank(path: Path) -> Any:
@@ -458,11 +459,16 @@ def bank_truth(path: Path) -> list[Any]:
         if not sound or len(set(ids)) != len(ids) or np.isnan(matrix).any():
             raise plain.UnsoundError("bank")
         return {
-            "items": ids, "parameters": matrix, "model": meta["model"], "population": [mean, sd],
-            "covariance": arrays.get("covariance"), "correlations": population.get("correlations"),
-            "metadata": {k: [np.nan if v is None else v for v in c]
-                         for k, c in meta["items"].items()},
-        }  # fmt: skip
+            "items": ids,
+            "parameters": matrix,
+            "model": meta["model"],
+            "population": [mean, sd],
+            "covariance": arrays.get("covariance"),
+            "correlations": population.get("correlations"),
+            "metadata": {
+                k: [np.nan if v is None else v for v in c] for k, c in meta["items"].items()
+            },
+        }
 
     return plain.readings(reading)
 
@@ -487,9 +493,13 @@ def plain_session(session: Session) -> Any:
     """Answers, what is asked, what is known, and the log."""
     frame = session.to_frame()
     return {
-        "id": session.id, "items": frame.index.tolist(), "answers": frame["answer"].tolist(),
-        "asked": session.asked, "reason": session.reason, "known": session.estimate(),
-    }  # fmt: skip
+        "id": session.id,
+        "items": frame.index.tolist(),
+        "answers": frame["answer"].tolist(),
+        "asked": session.asked,
+        "reason": session.reason,
+        "known": session.estimate(),
+    }
 
 
 def read_session(path: Path) -> Any:
@@ -594,9 +604,10 @@ def read_predictions(path: Path) -> Any:
     """`crowd.from_predictions` of one file."""
     made = crowd.from_predictions([path], LABELS[:8])
     return {
-        "predictions": made.predictions[0], "trained": made.in_sample()[0],
+        "predictions": made.predictions[0],
+        "trained": made.in_sample()[0],
         "gold": None if made.gold is None else made.gold[0],
-    }  # fmt: skip
+    }
 
 
 def prediction_truth(path: Path) -> list[Any]:
@@ -619,8 +630,11 @@ def prediction_truth(path: Path) -> list[Any]:
             raise plain.UnsoundError("probabilities")
         codes = np.where(absent, -1, np.nan_to_num(found).argmax(axis=1))
         gold = np.where(absent, np.nan, found[np.arange(8), labels])
-        return {"predictions": codes, "trained": np.zeros(8, bool),
-                "gold": None if absent.all() else gold}  # fmt: skip
+        return {
+            "predictions": codes,
+            "trained": np.zeros(8, bool),
+            "gold": None if absent.all() else gold,
+        }
 
     def table() -> Any:
         header, *rows = plain.records(path.read_bytes(), ",")
@@ -640,8 +654,11 @@ def prediction_truth(path: Path) -> list[Any]:
                 if told not in (0, 1) and told == told:
                     raise plain.UnsoundError(told)
                 trained[at] = told == 1
-        return {"predictions": codes, "trained": trained,
-                "gold": None if np.isnan(gold).all() else gold}  # fmt: skip
+        return {
+            "predictions": codes,
+            "trained": trained,
+            "gold": None if np.isnan(gold).all() else gold,
+        }
 
     return plain.readings(table if path.suffix == ".csv" else array)
 
@@ -661,8 +678,10 @@ def filtered() -> Any:
 
 def rows_seeds(folder: Path) -> list[Path]:
     """Training data by id."""
-    rows = [{"id": name, "text": f'row "{name}", é', "label": k % 2}
-            for k, name in enumerate(bank().item_ids)]  # fmt: skip
+    rows = [
+        {"id": name, "text": f'row "{name}", é', "label": k % 2}
+        for k, name in enumerate(bank().item_ids)
+    ]
     frame = pd.DataFrame(rows)
     return [
         place(folder, ("train.csv", frame.to_csv(index=False))),
@@ -718,8 +737,10 @@ def subset_seeds(folder: Path) -> list[Path]:
         .to_frame()
         .reset_index()
     )
-    return [place(folder, ("items.csv", chosen.to_csv(index=False))),
-            place(folder, ("items.csv", "item,weight\nq1,0.5\nNA,0.25\nq7,0.25\n"))]  # fmt: skip
+    return [
+        place(folder, ("items.csv", chosen.to_csv(index=False))),
+        place(folder, ("items.csv", "item,weight\nq1,0.5\nNA,0.25\nq7,0.25\n")),
+    ]
 
 
 def read_subset(path: Path) -> Any:
@@ -750,8 +771,10 @@ def subset_truth(path: Path) -> list[Any]:
 
 def table_seeds(folder: Path) -> list[Path]:
     """A table of items with numbers."""
-    return [place(folder, ("fixed.csv", "item,a,c\nq1,1.0,0.2\nq2,0.8,\nNA,1.5,0.25\n")),
-            place(folder, ("fixed.csv", "item,b\nq0,0\nq3,-1e-1\n"))]  # fmt: skip
+    return [
+        place(folder, ("fixed.csv", "item,a,c\nq1,1.0,0.2\nq2,0.8,\nNA,1.5,0.25\n")),
+        place(folder, ("fixed.csv", "item,b\nq0,0\nq3,-1e-1\n")),
+    ]
 
 
 def parameter_seeds(folder: Path) -> list[Path]:
@@ -766,8 +789,11 @@ def read_exposure(path: Path) -> Any:
     """`ExposureParameters.load`."""
     made = ExposureParameters.load(path)
     names = ("limit", "bank", "greatest_rate", "n_subjects")
-    return {"items": made.item_ids.tolist(), "config": made.config.to_json(),
-            **{name: getattr(made, name) for name in names}}  # fmt: skip
+    return {
+        "items": made.item_ids.tolist(),
+        "config": made.config.to_json(),
+        **{name: getattr(made, name) for name in names},
+    }
 
 
 def exposure_truth(path: Path) -> list[Any]:
@@ -802,10 +828,13 @@ def fixed_truth(path: Path) -> list[Any]:
             raise plain.UnsoundError("twice")
         found = [[plain.number(cell) for cell in row[1:]] for row in rows]
         return {
-            name: {plain.text_id(row[0]): each[j] for row, each in zip(rows, found, strict=True)
-                   if each[j] == each[j]}
+            name: {
+                plain.text_id(row[0]): each[j]
+                for row, each in zip(rows, found, strict=True)
+                if each[j] == each[j]
+            }
             for j, name in enumerate(header[1:])
-        }  # fmt: skip
+        }
 
     return plain.readings(reading)
 
@@ -813,13 +842,26 @@ def fixed_truth(path: Path) -> list[Any]:
 def config_seeds(folder: Path) -> list[Path]:
     """Configurations of many rules."""
     rich = Config(
-        criterion="mepv", stopping="se<0.3 or n>=20", method="map", max_items=20, batch=2,
-        exposure=part("restricted", rate=0.3), content=("bounds",), group="topic",
-        targets={"algebra": (0.2, 0.6), "reading": (0.3, 0.8)}, enemies=(("q1", "q2"),),
-        theta_bounds=(-4, 4), nodes=81, first=("q3",), sampled=0.25, seconds="cost",
-    )  # fmt: skip
-    return [place(folder, ("config.json", json.dumps(each.to_json())))
-            for each in (rich, CONFIG, Config())]  # fmt: skip
+        criterion="mepv",
+        stopping="se<0.3 or n>=20",
+        method="map",
+        max_items=20,
+        batch=2,
+        exposure=part("restricted", rate=0.3),
+        content=("bounds",),
+        group="topic",
+        targets={"algebra": (0.2, 0.6), "reading": (0.3, 0.8)},
+        enemies=(("q1", "q2"),),
+        theta_bounds=(-4, 4),
+        nodes=81,
+        first=("q3",),
+        sampled=0.25,
+        seconds="cost",
+    )
+    return [
+        place(folder, ("config.json", json.dumps(each.to_json())))
+        for each in (rich, CONFIG, Config())
+    ]
 
 
 def read_config(path: Path) -> Any:
@@ -877,9 +919,13 @@ def simulation_seeds(folder: Path) -> list[Path]:
     from irtcat.cat import simulate
 
     report = simulate(bank(), np.linspace(-1, 1, 20), CONFIG, seed=1)
-    tables = {"summary": pd.DataFrame([report.summary()]), "sessions": report.to_frame(),
-              "by_theta": report.by_theta(), "by_length": report.by_length(),
-              "exposure": report.exposure()}  # fmt: skip
+    tables = {
+        "summary": pd.DataFrame([report.summary()]),
+        "sessions": report.to_frame(),
+        "by_theta": report.by_theta(),
+        "by_length": report.by_length(),
+        "exposure": report.exposure(),
+    }
     files = [(f"run/{n}.csv", t.to_csv(index=t.index.name is not None)) for n, t in tables.items()]
     return [place(folder, *files).parent]
 
@@ -889,10 +935,11 @@ def scale_seeds(folder: Path) -> list[Path]:
     decisions = "scale,round,item,statistic,p,criterion,action\nall,1,q11,12.5,0.001,s_x2,drop\n"
     items = [f"all,{name},retained,0.5" for name in bank().item_ids]
     main = place(
-        folder, ("scales/decisions.csv", decisions),
+        folder,
+        ("scales/decisions.csv", decisions),
         ("scales/scales.csv", "scale,items,retained,status\nall,13,12,ok\n"),
         ("scales/items.csv", "\n".join(["scale,item,status,proportion_correct", *items]) + "\n"),
-    )  # fmt: skip
+    )
     bank().save(main.with_name("all.npz"))
     return [main.parent]
 
@@ -985,7 +1032,7 @@ READERS: dict[str, Reader] = {
     "report of a simulation": Reader(simulation_seeds, read_report, None, 0.4),
     "report of scales": Reader(scale_seeds, read_report, None, 0.3),
     "report of an evaluation": Reader(evaluation_seeds, read_report, None, 0.3),
-}  # fmt: skip
+}
 """All readers by name; to fuzz another, add a row."""
 
 

@@ -49,11 +49,19 @@ __all__ = [
 MISSING = ("", "na", "nan", "null")
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 STEMS = {
-    "subject": {"subject", "model", "user", "person", "student", "respondent", "participant",
-                "examinee"},
+    "subject": {
+        "subject",
+        "model",
+        "user",
+        "person",
+        "student",
+        "respondent",
+        "participant",
+        "examinee",
+    },
     "item": {"item", "question", "problem", "sample", "example", "instance", "doc"},
     "response": {"response", "score", "correct", "value", "outcome", "result", "is_correct"},
-}  # fmt: skip
+}
 NEAR = 1e-6
 
 
@@ -125,8 +133,9 @@ def text_id(value: Any) -> str:
 def matrix(subjects: Iterable[Any], items: Iterable[Any], rows: Any) -> dict[str, Any]:
     """Responses: ids, and numbers of which none is infinite or negative."""
     found = {
-        "subjects": [text_id(each) for each in subjects], "items": [text_id(each) for each in items]
-    }  # fmt: skip
+        "subjects": [text_id(each) for each in subjects],
+        "items": [text_id(each) for each in items],
+    }
     X = np.asarray(rows, float)
     known = X[~np.isnan(X)]
     if X.shape != (len(found["subjects"]), len(found["items"])) or not X.size or not known.size:
@@ -158,9 +167,10 @@ def wide_table(data: bytes, mark: str) -> dict[str, Any]:
     """One row per subject."""
     header, *rows = records(data, mark)
     return matrix(
-        [_known(row[0]) for row in rows], header[1:],
+        [_known(row[0]) for row in rows],
+        header[1:],
         [[number(cell) for cell in row[1:]] for row in rows],
-    )  # fmt: skip
+    )
 
 
 def _known(text: str) -> str:

@@ -136,9 +136,11 @@ def encodings(data: bytes, rng: random.Random) -> bytes:
     """Another encoding, or a byte order mark."""
     text = _text(data)
     name = rng.choice(("utf-8-sig", "utf-16", "utf-32", "latin-1", "cp1252", "utf-7"))
-    return text.replace("a", "ä", 1).encode(name, "replace") if name != "utf-8-sig" else (
-        text.encode(name)
-    )  # fmt: skip
+    return (
+        text.replace("a", "ä", 1).encode(name, "replace")
+        if name != "utf-8-sig"
+        else (text.encode(name))
+    )
 
 
 def control_characters(data: bytes, rng: random.Random) -> bytes:

@@ -155,9 +155,11 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run(
                 [sys.executable, "-W", "ignore", __file__, "--row", name],
-                env=os.environ | {"IRTCAT_CACHE": folder}, capture_output=True, text=True,
+                env=os.environ | {"IRTCAT_CACHE": folder},
+                capture_output=True,
+                text=True,
                 check=True,
-            )  # fmt: skip
+            )
         rows.append(json.loads(done.stdout.splitlines()[-1]))
         print(pd.Series(rows[-1]).to_string(), flush=True)
     if arguments.out:

@@ -48,8 +48,10 @@ def split(r: irtcat.Responses, kind: str, seed: int) -> tuple[irtcat.Responses, 
     else:
         order = np.argsort(r.to_numpy().mean(axis=1) + 1e-9 * rng.normal(size=r.n_subjects))
         weaker, best = order[: int(0.7 * len(order))], order[int(0.8 * len(order)) :]
-        parts = (rng.choice(part, size, replace=False)
-                 for part, size in ((weaker, N_CALIBRATED), (best, N_NEW)))  # fmt: skip
+        parts = (
+            rng.choice(part, size, replace=False)
+            for part, size in ((weaker, N_CALIBRATED), (best, N_NEW))
+        )
     calibrated, new = (r.subset(subjects=np.sort(part)) for part in parts)
     return calibrated, new
 
@@ -93,13 +95,20 @@ def rows_of(r: irtcat.Responses, kind: str, seed: int) -> list[dict]:
         score, t = np.asarray(score), truth[b]
         inside = (np.asarray(lower) <= t) & (t <= np.asarray(upper))
         has_interval = bool(np.isfinite(lower).all())
-        out.append({
-            "split": kind, "task": task, "method": method, "benchmark": b, "draw": seed,
-            "error": 100 * np.abs(score - t).mean(),
-            "coverage": inside.mean() if has_interval else np.nan,
-            "width": 100 * np.mean(np.subtract(upper, lower)) if has_interval else np.nan,
-            "structure": joint.structure, "fit_s": seconds,
-        })  # fmt: skip
+        out.append(
+            {
+                "split": kind,
+                "task": task,
+                "method": method,
+                "benchmark": b,
+                "draw": seed,
+                "error": 100 * np.abs(score - t).mean(),
+                "coverage": inside.mean() if has_interval else np.nan,
+                "width": 100 * np.mean(np.subtract(upper, lower)) if has_interval else np.nan,
+                "structure": joint.structure,
+                "fit_s": seconds,
+            }
+        )
 
     def add_group(task: str, method: str, b: str, table: pd.DataFrame, label: str) -> None:
         part = table[table["group"] == label]

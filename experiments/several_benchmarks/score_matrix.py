@@ -189,8 +189,15 @@ def random_cells(data, n_seeds):
         if "covered" not in folds[0]:
             folds = constant_intervals(folds)
         for units in ("percent", "all", "other"):
-            rows.append({"protocol": "cells at random", "method": name, "units": units,
-                         "seeds": f"{seeds[0]}-{seeds[-1]}", **summary(folds, units)})  # fmt: skip
+            rows.append(
+                {
+                    "protocol": "cells at random",
+                    "method": name,
+                    "units": units,
+                    "seeds": f"{seeds[0]}-{seeds[-1]}",
+                    **summary(folds, units),
+                }
+            )
         print(
             pd.DataFrame(rows[-3:-1])[["method", "units", "median_error", "within_5", "coverage"]]
         )
@@ -205,8 +212,11 @@ def new_model(data, train, model, known, predict):
     prediction = [part.loc[[model]] for part in predict(table)]
     hidden = truth.notna() & row.isna() & prediction[0].notna()
     about = pd.concat([data.scores.drop(model), truth])  # for the SDs of other units
-    made = cells([p.reindex(about.index) for p in prediction], about,
-                 hidden.reindex(about.index, fill_value=False))  # fmt: skip
+    made = cells(
+        [p.reindex(about.index) for p in prediction],
+        about,
+        hidden.reindex(about.index, fill_value=False),
+    )
     n_percent = (row.notna() & ~row.columns.isin(list(UNITS))).to_numpy().sum()
     return made, int(n_percent)
 
@@ -291,23 +301,37 @@ def probes(data, n_seeds):
         return list(rng.permutation(known.columns[known.notna().mean() >= 1 / 3])[:N_PROBES])
 
     variants = {
-        "probe, a third run; complete with features":
-            (lambda train, rng: choose_probes(data, train, 1 / 3), with_features),
-        "probe, a third run; complete":
-            (lambda train, rng: choose_probes(data, train, 1 / 3), plain),
-        "probe, half run; complete with features":
-            (lambda train, rng: choose_probes(data, train, 1 / 2), with_features),
-        "probe, any; complete with features":
-            (lambda train, rng: choose_probes(data, train, 0), with_features),
+        "probe, a third run; complete with features": (
+            lambda train, rng: choose_probes(data, train, 1 / 3),
+            with_features,
+        ),
+        "probe, a third run; complete": (
+            lambda train, rng: choose_probes(data, train, 1 / 3),
+            plain,
+        ),
+        "probe, half run; complete with features": (
+            lambda train, rng: choose_probes(data, train, 1 / 2),
+            with_features,
+        ),
+        "probe, any; complete with features": (
+            lambda train, rng: choose_probes(data, train, 0),
+            with_features,
+        ),
         "BenchPress, rebuilt": (lambda train, rng: choose_by_error(data, train), benchpress),
-        "probes of BenchPress; complete with features":
-            (lambda train, rng: choose_by_error(data, train), with_features),
+        "probes of BenchPress; complete with features": (
+            lambda train, rng: choose_by_error(data, train),
+            with_features,
+        ),
         "at random, a third run; complete with features": (at_random, with_features),
-        "published probes (not held out); BenchPress, rebuilt":
-            (lambda train, rng: PUBLISHED_PROBES, benchpress),
-        "published probes (not held out); complete with features":
-            (lambda train, rng: PUBLISHED_PROBES, with_features),
-    }  # fmt: skip
+        "published probes (not held out); BenchPress, rebuilt": (
+            lambda train, rng: PUBLISHED_PROBES,
+            benchpress,
+        ),
+        "published probes (not held out); complete with features": (
+            lambda train, rng: PUBLISHED_PROBES,
+            with_features,
+        ),
+    }
     rows = []
     for name, (choose, predict) in variants.items():
         parts = []
@@ -356,8 +380,13 @@ def settings(data, n_seeds):
 
 def save(rows, path):
     """Write a table with the commit that made it."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True,
-                            text=True, check=True).stdout.strip()  # fmt: skip
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=HERE,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
     frame = pd.DataFrame(rows).round(4).assign(commit=commit)
     frame.to_csv(path, index=False)
     print(frame.drop(columns="commit").to_string(index=False), f"\n-> {path}")

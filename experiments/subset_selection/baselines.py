@@ -53,10 +53,18 @@ def mrmr(x, y, k):
 def kernel_ridge(x, y, new, seed):
     """Kernel ridge regression; kernel and penalties by five-fold cross-validation."""
     k, mean = x.shape[1], y.mean()
-    radial = {"kernel": ["rbf"], "gamma": [g / k for g in (0.03, 0.1, 0.3, 1)],
-              "alpha": [0.01, 0.1, 0.3, 1, 3]}  # fmt: skip
-    polynomial = {"kernel": ["poly"], "degree": [2, 3], "gamma": [1 / k], "coef0": [1],
-                  "alpha": [0.003, 0.01, 0.03, 0.1, 0.3, 1]}  # fmt: skip
+    radial = {
+        "kernel": ["rbf"],
+        "gamma": [g / k for g in (0.03, 0.1, 0.3, 1)],
+        "alpha": [0.01, 0.1, 0.3, 1, 3],
+    }
+    polynomial = {
+        "kernel": ["poly"],
+        "degree": [2, 3],
+        "gamma": [1 / k],
+        "coef0": [1],
+        "alpha": [0.003, 0.01, 0.03, 0.1, 0.3, 1],
+    }
     folds = KFold(5, shuffle=True, random_state=seed)
     search = GridSearchCV(
         KernelRidge(), [radial, polynomial], cv=folds, scoring="neg_mean_squared_error"

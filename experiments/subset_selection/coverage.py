@@ -31,9 +31,14 @@ def main():
         ks = [k for k in SETS[name][1] if 30 <= k <= data.n_items]
         for split, label in (("random", "interp"), ("ability", "extrap")):
             board = leaderboard.evaluate(
-                data, ["balanced"], ks, split, range(arguments.splits),
-                estimators=["auto"], level=0.9,
-            )  # fmt: skip
+                data,
+                ["balanced"],
+                ks,
+                split,
+                range(arguments.splits),
+                estimators=["auto"],
+                level=0.9,
+            )
             for k, part in board.to_frame().groupby("n_items"):
                 own = part["coverage"]
                 rows.append(

@@ -40,10 +40,18 @@ BASELINES = (
     ("score-optimal", "ridge"),
     ("kmeans-correctness", "ridge"),
 )
-OURS = {"interp": (None, "similar"), "stronger": (None, "stronger"), "weaker": (None, "weaker"),
-        "date": (None, "similar", "stronger")}  # fmt: skip
-REGRESSIONS = (("score-optimal", "ridge"), ("kmeans-correctness", "ridge"),
-               ("mRMR", "kernel ridge"), ("SparseEval", "SparseEval"))  # fmt: skip
+OURS = {
+    "interp": (None, "similar"),
+    "stronger": (None, "stronger"),
+    "weaker": (None, "weaker"),
+    "date": (None, "similar", "stronger"),
+}
+REGRESSIONS = (
+    ("score-optimal", "ridge"),
+    ("kmeans-correctness", "ridge"),
+    ("mRMR", "kernel ridge"),
+    ("SparseEval", "SparseEval"),
+)
 
 
 def load(folder, name):
@@ -97,12 +105,21 @@ def draw(folder, with_baselines, task):
     def record(k, strategy, estimator, expect, score, interval=None):
         covered = None if interval is None else (interval[0] <= truth) & (truth <= interval[1])
         width = np.nan if interval is None else 100 * np.nanmean(interval[1] - interval[0])
-        rows.append({
-            "data": name, "split": kind, "n_items": k, "strategy": strategy,
-            "estimator": estimator, "expect": expect or "-", "seed": seed,
-            "error": 100 * np.abs(score - truth), "covered": covered, "width": width,
-            "subjects": np.asarray(new.subject_ids, str),
-        })  # fmt: skip
+        rows.append(
+            {
+                "data": name,
+                "split": kind,
+                "n_items": k,
+                "strategy": strategy,
+                "estimator": estimator,
+                "expect": expect or "-",
+                "seed": seed,
+                "error": 100 * np.abs(score - truth),
+                "covered": covered,
+                "width": width,
+                "subjects": np.asarray(new.subject_ids, str),
+            }
+        )
 
     for k in KS:
         if k > calibration.n_items // 2:
@@ -142,8 +159,11 @@ def summarised(rows):
             subjects = np.concatenate(group["subjects"].tolist())
             by_subject = pd.Series(covered.astype(float)).groupby(subjects).mean()
             error = by_subject.std() / np.sqrt(len(by_subject))
-            row |= {"coverage": covered.mean(), "n_subjects": len(by_subject),
-                    "below_.90": by_subject.mean() + 2.326 * error < 0.9}  # fmt: skip
+            row |= {
+                "coverage": covered.mean(),
+                "n_subjects": len(by_subject),
+                "below_.90": by_subject.mean() + 2.326 * error < 0.9,
+            }
         out.append(row)
     return pd.DataFrame(out)
 
@@ -195,13 +215,22 @@ def report(rows, out):
         for n_items, part in [*cells.groupby("n_items"), ("all", cells)]:
             of = mine if n_items == "all" else mine[mine["n_items"] == n_items]
             against = "the best" if len(others) > 1 else " + ".join(others[0])
-            ratios.append({
-                "split": kind, "expect": ours[2], "against": against, "n_items": n_items,
-                "cells": len(part), "ratio": np.exp(np.log(part["ratio"]).mean()), "goal": goal,
-                "worst": part["ratio"].max(), "above_1.15": int((part["low"] > 1.15).sum()),
-                "coverage": of["coverage"].mean(), "least_coverage": of["coverage"].min(),
-                "below_.90": int(of["below_.90"].sum()),
-            })  # fmt: skip
+            ratios.append(
+                {
+                    "split": kind,
+                    "expect": ours[2],
+                    "against": against,
+                    "n_items": n_items,
+                    "cells": len(part),
+                    "ratio": np.exp(np.log(part["ratio"]).mean()),
+                    "goal": goal,
+                    "worst": part["ratio"].max(),
+                    "above_1.15": int((part["low"] > 1.15).sum()),
+                    "coverage": of["coverage"].mean(),
+                    "least_coverage": of["coverage"].min(),
+                    "below_.90": int(of["below_.90"].sum()),
+                }
+            )
     ratios = pd.DataFrame(ratios).round(3)
     ratios.to_csv(out / "ratios.csv", index=False)
     print(ratios.to_string(index=False))
@@ -216,8 +245,9 @@ def main():
     parser.add_argument("--draws", type=int, default=8)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--errors", default="errors.pkl", help="file of the errors of all draws")
-    parser.add_argument("--update", action="store_true",
-                        help="run irtcat's own methods again; baselines as saved")  # fmt: skip
+    parser.add_argument(
+        "--update", action="store_true", help="run irtcat's own methods again; baselines as saved"
+    )
     parser.add_argument("--report", action="store_true", help="only report the saved errors")
     parser.add_argument("--out", type=Path, default=HERE)
     arguments = parser.parse_args()

@@ -34,18 +34,37 @@ SETS = {
     "alpaca": ("alpaca_eval/responses.npz", (30, 100)),
 }
 SMALL = [
-    ("random", "mean"), ("stratified", "mean"), ("stratified", "auto"), ("stratified", "aipw"),
-    ("balanced", "auto"), ("balanced", "auto-pooled"), ("balanced", "weighted"),
-    ("score-optimal", "ridge"), ("score-optimal", "auto"), ("robust", "aipw"),
-    ("anchor-points", "weighted"), ("kmeans-correctness", "ridge"),
-]  # fmt: skip
+    ("random", "mean"),
+    ("stratified", "mean"),
+    ("stratified", "auto"),
+    ("stratified", "aipw"),
+    ("balanced", "auto"),
+    ("balanced", "auto-pooled"),
+    ("balanced", "weighted"),
+    ("score-optimal", "ridge"),
+    ("score-optimal", "auto"),
+    ("robust", "aipw"),
+    ("anchor-points", "weighted"),
+    ("kmeans-correctness", "ridge"),
+]
 LARGE = [
-    *SMALL, ("rank-optimal", "ridge"), ("stratified", "ridge"), ("stratified", "gp"),
-    ("disagreement", "ridge"), ("pcub", "mean"), ("kmeans-correctness", "weighted"),
-    ("kmeans-irt", "gpirt"), ("fisher", "irt"), ("stratified", "irt"), ("stratified", "pirt"),
-    ("anchor-points", "gpirt"), ("balanced", "irt"), ("discrimination", "ridge"), ("avi", "mean"),
+    *SMALL,
+    ("rank-optimal", "ridge"),
+    ("stratified", "ridge"),
+    ("stratified", "gp"),
+    ("disagreement", "ridge"),
+    ("pcub", "mean"),
+    ("kmeans-correctness", "weighted"),
+    ("kmeans-irt", "gpirt"),
+    ("fisher", "irt"),
+    ("stratified", "irt"),
+    ("stratified", "pirt"),
+    ("anchor-points", "gpirt"),
+    ("balanced", "irt"),
+    ("discrimination", "ridge"),
+    ("avi", "mean"),
     ("minimax", "irt"),
-]  # fmt: skip
+]
 METRICS = ["kendall", "mae", "coverage"]
 
 
@@ -105,9 +124,13 @@ def two_stage(data, ks, split, seeds):
 
 
 SHOWN = [
-    ("random", "mean"), ("stratified", "mean"), ("score-optimal", "ridge"),
-    ("kmeans-correctness", "ridge"), ("balanced", "auto"), ("balanced", "auto-pooled"),
-]  # fmt: skip
+    ("random", "mean"),
+    ("stratified", "mean"),
+    ("score-optimal", "ridge"),
+    ("kmeans-correctness", "ridge"),
+    ("balanced", "auto"),
+    ("balanced", "auto-pooled"),
+]
 
 
 def draw(table, path):
@@ -152,8 +175,12 @@ def main():
             table.insert(0, "split", label)
             table.insert(0, "data", name)
             parts.append(table)
-            wide = table.pivot_table(index=["strategy", "estimator"], columns="n_items", sort=False,
-                                     values=["kendall", "mae", "coverage"])  # fmt: skip
+            wide = table.pivot_table(
+                index=["strategy", "estimator"],
+                columns="n_items",
+                sort=False,
+                values=["kendall", "mae", "coverage"],
+            )
             print(f"\n{name} {data.n_subjects} x {data.n_items}, {label}")
             print(wide.round(3).to_string())
             whole = pd.concat(parts).round(4)

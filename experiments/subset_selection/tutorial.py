@@ -98,8 +98,9 @@ def main():
         part = part.rename(columns={"mean": "kendall"})
         part.insert(0, "data", name)
         parts.append(part)
-        wide = part.pivot_table(index=["start", "by", "strategy"], columns="k", values="kendall",
-                                sort=False)  # fmt: skip
+        wide = part.pivot_table(
+            index=["start", "by", "strategy"], columns="k", values="kendall", sort=False
+        )
         print(f"\n{name}\n{wide.round(3).to_string()}")
     table = pd.concat(parts).round(4)
     table.to_csv(arguments.out, index=False)

@@ -19,9 +19,26 @@ import pyarrow as pa
 from pyarrow import parquet
 
 WORDS = np.array(
-    ["the", "of", "a", "learner", "answers", "question", "solves", "equation", "long", "text",
-     "about", "data", "models", "training", "with", "some", "words"]
-)  # fmt: skip
+    [
+        "the",
+        "of",
+        "a",
+        "learner",
+        "answers",
+        "question",
+        "solves",
+        "equation",
+        "long",
+        "text",
+        "about",
+        "data",
+        "models",
+        "training",
+        "with",
+        "some",
+        "words",
+    ]
+)
 BLOCK = 100_000
 FORMATS = ("jsonl", "csv", "parquet", "arrow")
 
@@ -57,8 +74,9 @@ def generate(n: int, folder: Path) -> None:
 def measure(arguments: list[str]) -> tuple[float, float, float]:
     """Seconds of wall time and of processor time, and peak memory in MB, of a command."""
     start = time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-m", "irtcat", *arguments],
-                               stdout=subprocess.DEVNULL)  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-m", "irtcat", *arguments], stdout=subprocess.DEVNULL
+    )
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         raise SystemExit(f"failed: {arguments}")
@@ -92,11 +110,15 @@ def main() -> None:
             command += ["--key", match] if match else []
             wall, processor, memory = measure([*command, "--out", str(out)])
             row = {
-                "commit": commit, "rows": options.rows, "format": name,
+                "commit": commit,
+                "rows": options.rows,
+                "format": name,
                 "matched by": "" if name == "ids only" else match or "position",
-                "seconds": round(wall, 1), "processor seconds": round(processor, 1),
-                "peak MB": round(memory), "load": round(os.getloadavg()[0], 1),
-            }  # fmt: skip
+                "seconds": round(wall, 1),
+                "processor seconds": round(processor, 1),
+                "peak MB": round(memory),
+                "load": round(os.getloadavg()[0], 1),
+            }
             print(row, flush=True)
             pd.DataFrame([row]).to_csv(
                 options.table, mode="a", header=not options.table.exists(), index=False

@@ -87,9 +87,11 @@ def csv_bytes(frame: pd.DataFrame, separator: str = ",") -> bytes:
     # Python 3.11's csv module does not quote a carriage return, which readers take as a line end.
     quoted = any("\r" in text for text in texts)
     text = table.to_csv(
-        index=False, sep=separator, lineterminator="\n",
+        index=False,
+        sep=separator,
+        lineterminator="\n",
         quoting=csv.QUOTE_NONNUMERIC if quoted else csv.QUOTE_MINIMAL,
-    )  # fmt: skip
+    )
     return text.encode("utf-8")
 
 

@@ -100,23 +100,27 @@ class Classification:
         for k in range(1, len(self.confusion)):
             (_, false_positive), (false_negative, _) = confusion = _dichotomised(self.confusion, k)
             repeated = _dichotomised(self.repeated, k)
-            rows.append({
-                "accuracy": np.trace(confusion),
-                "false_positive": false_positive,
-                "false_negative": false_negative,
-                "consistency": np.trace(repeated),
-                "kappa": _kappa(repeated),
-                "above": confusion[:, 1].sum(),
-            })  # fmt: skip
+            rows.append(
+                {
+                    "accuracy": np.trace(confusion),
+                    "false_positive": false_positive,
+                    "false_negative": false_negative,
+                    "consistency": np.trace(repeated),
+                    "kappa": _kappa(repeated),
+                    "above": confusion[:, 1].sum(),
+                }
+            )
         higher = np.triu(self.confusion, 1).sum()
-        rows.append({
-            "accuracy": self.accuracy,
-            "false_positive": higher,
-            "false_negative": 1 - self.accuracy - higher,
-            "consistency": self.consistency,
-            "kappa": self.kappa,
-            "above": np.nan,
-        })  # fmt: skip
+        rows.append(
+            {
+                "accuracy": self.accuracy,
+                "false_positive": higher,
+                "false_negative": 1 - self.accuracy - higher,
+                "consistency": self.consistency,
+                "kappa": self.kappa,
+                "above": np.nan,
+            }
+        )
         index = pd.Index([*self.cuts.tolist(), "all"], dtype=object, name="cut")
         return pd.DataFrame(rows, index=index).astype(float)
 

@@ -74,12 +74,7 @@ def accuracy(gold: Any, system: Any = None, *, labels: Any = None, weights: Any 
 
 
 def conditioned_accuracies(
-    gold: Any,
-    system: Any = None,
-    *,
-    given: str = "gold",
-    labels: Any = None,
-    weights: Any = None,
+    gold: Any, system: Any = None, *, given: str = "gold", labels: Any = None, weights: Any = None
 ) -> pd.Series:
     """Accuracy among the observations of each label: ``P(L = g | G = g)``.
 
@@ -117,12 +112,7 @@ def conditioned_accuracies(
 
 
 def balanced_accuracy(
-    gold: Any,
-    system: Any = None,
-    *,
-    given: str = "gold",
-    labels: Any = None,
-    weights: Any = None,
+    gold: Any, system: Any = None, *, given: str = "gold", labels: Any = None, weights: Any = None
 ) -> float:
     """Mean of the `conditioned_accuracies`: all labels that occur have the same weight.
 

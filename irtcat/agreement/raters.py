@@ -57,12 +57,7 @@ class Kappa:
 
 
 def cohen_kappa(
-    x: Any,
-    y: Any = None,
-    *,
-    distance: Any = "nominal",
-    labels: Any = None,
-    weights: Any = None,
+    x: Any, y: Any = None, *, distance: Any = "nominal", labels: Any = None, weights: Any = None
 ) -> float:
     """Cohen's kappa: agreement of two raters beyond that of independent raters.
 

@@ -155,9 +155,14 @@ def read_bank_table(path: Path, max_bytes: int) -> BankTable:
         items = item_frame(fields["items"], ids)
         statistics = checked_states(item_frame(fields["statistics"], ids))
         check_loaded(
-            ids, matrix, names, settings,
-            covariance=covariance, full_covariance=full, statistics=statistics,
-        )  # fmt: skip
+            ids,
+            matrix,
+            names,
+            settings,
+            covariance=covariance,
+            full_covariance=full,
+            statistics=statistics,
+        )
         published, models = arrays["published"], arrays.get("models")
         if published.shape != (len(matrix), len(meta["published"])) or published.dtype.kind != "f":
             raise ValueError("published parameters")

@@ -687,9 +687,11 @@ class ItemBank:
         check_choice("unknown", unknown, ("refuse", "hold"))
         if self.covariance is None:
             raise argument_error(
-                "bank", "one with a covariance of its estimates", "none",
+                "bank",
+                "one with a covariance of its estimates",
+                "none",
                 'Fit it with standard_errors other than "none".',
-            )  # fmt: skip
+            )
         bad = self.has("singular")
         if bad.any() and unknown == "refuse":
             raise argument_error(

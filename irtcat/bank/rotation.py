@@ -171,13 +171,7 @@ def _promax(loadings: FloatArray, power: float, n_starts: int, seed: int) -> Flo
     return np.linalg.inv(rotation @ fitted).T
 
 
-ROTATIONS = {
-    "varimax": False,
-    "quartimax": False,
-    "oblimin": True,
-    "promax": True,
-    "target": True,
-}
+ROTATIONS = {"varimax": False, "quartimax": False, "oblimin": True, "promax": True, "target": True}
 """Rotation -> whether its factors may correlate by default."""
 
 

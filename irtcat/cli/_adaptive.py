@@ -42,22 +42,34 @@ _rule = partial(option, source=CONFIG, default=None)
 """An option that sets a field of the configuration; without it the file or the default does."""
 
 CRITERION = _rule(
-    "criterion", names="irtcat.cat.CRITERIA",
+    "criterion",
+    names="irtcat.cat.CRITERIA",
     help="{names}; by default mfi; required for multidimensional banks.",
-)  # fmt: skip
+)
 STOP = _rule("stop", of="stopping", help='Such as "se<0.3 or n>=30"; by default after 30 items.')
 METHOD = _rule("method", names="irtcat.cat.METHODS", help="{names}; by default eap.")
 EXPOSURE = _rule(
-    "exposure", parse=read_part, names="irtcat.cat.EXPOSURE",
+    "exposure",
+    parse=read_part,
+    names="irtcat.cat.EXPOSURE",
     help="{names}; with options as in randomesque:k=5 or restricted:rate=0.2.",
-)  # fmt: skip
+)
 LENGTHS = (_rule("max_items", min=1), _rule("min_items", min=0), _rule("batch", min=1))
 FILES = (
-    option("config", source="", type=Path,
-           help="JSON file with the fields of irtcat.cat.Config; options override it."),
-    option("exposure_parameters", source="", type=Path, read=read_exposure,
-           help="File written by simulate --calibrate-exposure; required by sympson-hetter."),
-)  # fmt: skip
+    option(
+        "config",
+        source="",
+        type=Path,
+        help="JSON file with the fields of irtcat.cat.Config; options override it.",
+    ),
+    option(
+        "exposure_parameters",
+        source="",
+        type=Path,
+        read=read_exposure,
+        help="File written by simulate --calibrate-exposure; required by sympson-hetter.",
+    ),
+)
 RULES = group("Rules of the test", CRITERION, STOP, METHOD, EXPOSURE, *LENGTHS, *FILES)
 
 

@@ -32,14 +32,7 @@ PANELS = {
     ),
     "Adaptive tests and live models": ("evaluate", "export", "session", "simulate"),
     "Adaptive tests for people": ("serve", "service"),
-    "Items, scales and training data": (
-        "describe",
-        "diagnose",
-        "audit",
-        "filter",
-        "link",
-        "scale",
-    ),
+    "Items, scales and training data": ("describe", "diagnose", "audit", "filter", "link", "scale"),
     "Further": ("plot", "demo"),
 }
 """The names of the commands by their title in the help."""

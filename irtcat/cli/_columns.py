@@ -109,10 +109,7 @@ COLUMNS = {
 }
 """Columns by name, but those whose name is a heading."""
 
-VALUES = {
-    "estimator": "irtcat.ESTIMATORS",
-    "strategy": "irtcat.STRATEGIES",
-}
+VALUES = {"estimator": "irtcat.ESTIMATORS", "strategy": "irtcat.STRATEGIES"}
 """Columns with names of rules, whose rows say what they are."""
 
 

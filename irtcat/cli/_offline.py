@@ -16,11 +16,13 @@ HTML = output(
     help="Write the test to this HTML file, which runs in a browser, offline and without a server.",
 )
 PAGE = (
-    output("module",
-           help="Write the test to this JavaScript module (.js), for jsPsych and other pages."),
+    output(
+        "module",
+        help="Write the test to this JavaScript module (.js), for jsPsych and other pages.",
+    ),
     option("title", source=LIBRARY),
     option("post", source=LIBRARY, default=None),
-)  # fmt: skip
+)
 
 
 def write_test(o: Options, bank: "ItemBank", config: "Config", **options: Any) -> Output:
@@ -38,8 +40,13 @@ def write_test(o: Options, bank: "ItemBank", config: "Config", **options: Any) -
     shown = sum(name != question["prompt"] for name, question in test.questions.items())
     text = [f"A test of at most {asked}, {shown} of them with texts", KEYS_IN_PAGE]
     document = {
-        "html": o.html, "module": o.module, "n_items": len(test.questions), "with_texts": shown,
-        "max_items": test.document["max_items"], "bank": test.document["bank"],
-        "config": config.to_json(), "warning": KEYS_IN_PAGE,
-    }  # fmt: skip
+        "html": o.html,
+        "module": o.module,
+        "n_items": len(test.questions),
+        "with_texts": shown,
+        "max_items": test.document["max_items"],
+        "bank": test.document["bank"],
+        "config": config.to_json(),
+        "warning": KEYS_IN_PAGE,
+    }
     return Output(document, text)

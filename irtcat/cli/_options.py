@@ -26,9 +26,7 @@ from irtcat.cli._library import REQUIRED, load
 
 OUTPUT, READING_FILES = "Output", "Reading responses"
 """Titles of groups of options."""
-VALUES: dict[Any, str] = {
-    bool: "", int: "N", float: "X", Path: "FILE", tuple[float, float]: "X X"
-}  # fmt: skip
+VALUES: dict[Any, str] = {bool: "", int: "N", float: "X", Path: "FILE", tuple[float, float]: "X X"}
 """What the help calls values of a type."""
 STORY_ITEMS = 100
 """Items in the next command that `irtcat fit` names; half of the items of a small bank."""
@@ -293,11 +291,19 @@ CALIBRATION = argument("calibration", read=read, help=RESPONSES_HELP)
 BANK = argument("bank", read=read_bank, help="Bank written by irtcat fit.")
 SUBSET = argument("subset", read=read_subset, help="Output of irtcat select, or a CSV with item.")
 FIGURE = output("figure", writes=check_figure, help="Draw it to this file (.png, .svg, .pdf).")
-ITEMS = option("items", of="items_table", source="", type=Path,
-               help="CSV table of the items (ids first) with their columns.")  # fmt: skip
+ITEMS = option(
+    "items",
+    of="items_table",
+    source="",
+    type=Path,
+    help="CSV table of the items (ids first) with their columns.",
+)
 MODEL = option("model", choices="irtcat.models.MODELS")
-EXPECT = option("expect", choices="irtcat.selection.EXPECTATIONS",
-                help="What is known of the new subjects: {names}; by default nothing.")  # fmt: skip
+EXPECT = option(
+    "expect",
+    choices="irtcat.selection.EXPECTATIONS",
+    help="What is known of the new subjects: {names}; by default nothing.",
+)
 SCORES = argument(
     "scores",
     read=read_scores,
@@ -317,22 +323,30 @@ MODEL_FEATURES = option(
 )
 SEED = option("seed", min=0)
 SHORT_FORM = option(
-    "short_form", source="", read=read_form,
+    "short_form",
+    source="",
+    read=read_form,
     help="Output of irtcat short-form, or one that is shipped, such as swebench-verified:60.",
-)  # fmt: skip
+)
 MISMATCH = option(
-    "mismatch", choices="irtcat.responses._conditions.MISMATCH",
+    "mismatch",
+    choices="irtcat.responses._conditions.MISMATCH",
     help="Answers under other conditions than those that were calibrated (metric, filter, number "
     "of examples, version and hash of the data): {names}.",
-)  # fmt: skip
+)
 RERUNS = option(
-    "reruns", type=str, default=None, read=read_reruns,
+    "reruns",
+    type=str,
+    default=None,
+    read=read_reruns,
     help="What is known of reruns: a file of a second run, a correlation (ICC) or deterministic.",
-)  # fmt: skip
+)
 KEY_FILE = option(
-    "key_file", source="", type=Path,
+    "key_file",
+    source="",
+    type=Path,
     help="File with the key of the store; or set IRTCAT_STORE_KEY to the key.",
-)  # fmt: skip
+)
 _flag = partial(option, source="", type=bool, default=False, group=OUTPUT)
 JSON = _flag("as_json", "--json", help="Print one JSON document and nothing else.")
 CSV = _flag("as_csv", "--csv", help="Print the table as CSV and nothing else.")
@@ -341,29 +355,73 @@ _reader = partial(option, source="irtcat.read_responses", group=READING_FILES)
 READING = (
     *map(_reader, ("format", "subject", "item", "response", "trial")),
     _reader("duplicates", choices="irtcat._common.checks.DUPLICATES"),
-    _reader("ignore", type=str, default=None, parse=split_texts,
-            help="Leave these columns of a table out: names, comma-separated."),
-    _reader("subject_columns", type=str, default=None, parse=split_texts,
-            help="Columns of a table with what is known of the subjects: names, comma-separated."),
-    _reader("facets", type=str, default=None, parse=split_texts,
-            help="Columns of a long table with what else a response depends on, such as judge: "
-            "names, comma-separated. irtcat fit estimates their severities (--model rasch or "
-            "rsm)."),
-    _reader("codes", type=str, default=None, parse=split_codes,
-            help="Labels from the lowest to the highest (never,often,always), their numbers "
-                 "(no=0,yes=1), all codes (1,2,3), or a CSV table, labels first, column code."),
-    _reader("missing", type=str, default=None, parse=split_texts,
-            help="Cells without a response besides empty ones and NA, comma-separated: -99,."),
-    _reader("key", type=Path, default=None,
-            help="Right answers of choices: CSV with columns item, key and perhaps credit, or one "
-                 "row below the items."),
-    _reader("encoding", type=str, default=None,
-            help="Of a file of text: utf-8, cp1252, ...; recognised by default."),
+    _reader(
+        "ignore",
+        type=str,
+        default=None,
+        parse=split_texts,
+        help="Leave these columns of a table out: names, comma-separated.",
+    ),
+    _reader(
+        "subject_columns",
+        type=str,
+        default=None,
+        parse=split_texts,
+        help="Columns of a table with what is known of the subjects: names, comma-separated.",
+    ),
+    _reader(
+        "facets",
+        type=str,
+        default=None,
+        parse=split_texts,
+        help="Columns of a long table with what else a response depends on, such as judge: "
+        "names, comma-separated. irtcat fit estimates their severities (--model rasch or "
+        "rsm).",
+    ),
+    _reader(
+        "codes",
+        type=str,
+        default=None,
+        parse=split_codes,
+        help="Labels from the lowest to the highest (never,often,always), their numbers "
+        "(no=0,yes=1), all codes (1,2,3), or a CSV table, labels first, column code.",
+    ),
+    _reader(
+        "missing",
+        type=str,
+        default=None,
+        parse=split_texts,
+        help="Cells without a response besides empty ones and NA, comma-separated: -99,.",
+    ),
+    _reader(
+        "key",
+        type=Path,
+        default=None,
+        help="Right answers of choices: CSV with columns item, key and perhaps credit, or one "
+        "row below the items.",
+    ),
+    _reader(
+        "encoding",
+        type=str,
+        default=None,
+        help="Of a file of text: utf-8, cp1252, ...; recognised by default.",
+    ),
     _reader("sheet", type=str, default=None, help="Sheet of an Excel workbook."),
-    _reader("records", type=str, default=None, metavar="PATH",
-            help="Where the records of other JSON are, as 'results[*]'; the columns are then paths "
-            "in a record, as vars.id."),
-    option("trials", source="", type=int, min=1, group=READING_FILES,
-           help="Number of trials of every response (binomial model)."),
-)  # fmt: skip
+    _reader(
+        "records",
+        type=str,
+        default=None,
+        metavar="PATH",
+        help="Where the records of other JSON are, as 'results[*]'; the columns are then paths "
+        "in a record, as vars.id.",
+    ),
+    option(
+        "trials",
+        source="",
+        type=int,
+        min=1,
+        group=READING_FILES,
+        help="Number of trials of every response (binomial model).",
+    ),
+)
 """How response files are read: the options of `read`."""

@@ -179,9 +179,12 @@ def _print_fitted(columns: dict[str, list[str]]) -> list[str]:
     from rich.console import Console
 
     console = Console(
-        file=sys.stdout, markup=False, highlight=False, emoji=False,
+        file=sys.stdout,
+        markup=False,
+        highlight=False,
+        emoji=False,
         color_system="auto" if _has_style(sys.stdout) else None,
-    )  # fmt: skip
+    )
     console.width = max(console.width, NARROWEST)
     left_out = _fit(columns, console.width)
     console.print(_printable(columns))

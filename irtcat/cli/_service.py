@@ -17,23 +17,44 @@ ADDRESS = argument(
     "address", help="SQLite file of the service, or postgresql://user@host/database.", type=str
 )
 URL = option(
-    "url", source="", type=str, default=None,
+    "url",
+    source="",
+    type=str,
+    default=None,
     help="Public address of the service, such as https://tests.example.org, of all links, whatever "
     "host a request names; by default that of this machine.",
-)  # fmt: skip
+)
 ITEMS_OF_TEST = group(
     "Test to publish",
-    option("test", source="", type=Path,
-           help="Definition of a test (TOML) or its folder, published unless it is."),
-    option("bank", source="", read=lambda path: part("operations.provision").read_bank(path),
-           needs="test FILE",
-           help="Bank of the test, or a table of item parameters; by default the file that the "
-           "definition names."),
-    option("items", source="", type=Path, needs="test FILE",
-           help="Its items: a folder, a CSV table or a QTI package; by default as named there."),
-    option("example", source="", type=bool, default=False,
-           help="Publish the example that is shipped: 30 items in mathematics."),
-)  # fmt: skip
+    option(
+        "test",
+        source="",
+        type=Path,
+        help="Definition of a test (TOML) or its folder, published unless it is.",
+    ),
+    option(
+        "bank",
+        source="",
+        read=lambda path: part("operations.provision").read_bank(path),
+        needs="test FILE",
+        help="Bank of the test, or a table of item parameters; by default the file that the "
+        "definition names.",
+    ),
+    option(
+        "items",
+        source="",
+        type=Path,
+        needs="test FILE",
+        help="Its items: a folder, a CSV table or a QTI package; by default as named there.",
+    ),
+    option(
+        "example",
+        source="",
+        type=bool,
+        default=False,
+        help="Publish the example that is shipped: 30 items in mathematics.",
+    ),
+)
 SETTINGS = (ADDRESS, *ITEMS_OF_TEST, URL, KEY_FILE)
 
 

@@ -29,56 +29,101 @@ NEEDS = {"confidence": "--dynamics FILE", "feasibility": "--feasibility"}
 OF_CROWD = ("classes", "margin", "aum")
 """Orders by the predicted classes of a crowd."""
 
-SHOWN = ["suspicion", "label", "suggested", "p_wrong_key", "reasons", "share", "n", "a",
-         "feasibility", "confidence", "variability", "forgotten", "aum"]  # fmt: skip
+SHOWN = [
+    "suspicion",
+    "label",
+    "suggested",
+    "p_wrong_key",
+    "reasons",
+    "share",
+    "n",
+    "a",
+    "feasibility",
+    "confidence",
+    "variability",
+    "forgotten",
+    "aum",
+]
 
 
 @command_of(
     "irtcat.diagnose.labels.rank",
-    argument("responses", read=_input.read,
-             help=f"{RESPONSES_HELP} Or a crowd (Crowd.save), with --labels the probabilities of "
-             "the classes, or training dynamics: a long table of epochs (columns epoch, item and "
-             "loss or probability) or the folder of Dataset Cartography."),
-    option("labels", source="", type=Path,
-           help="CSV of the items' labels (ids first, column label), or .npy in the order of the "
-           "items: RESPONSES is then a table of out-of-sample probabilities (.csv: ids first, a "
-           "column for each class; .npy: items x classes, or members x items x classes), or the "
-           "folder of a crowd's predictions, a file for each member (.csv with item, prediction "
-           "and optionally probability and trained; .npy of probabilities)."),
-    option("unit", source="irtcat.training.crowd.from_checkpoints", default=None,
-           choices="irtcat.training.checkpoint_values.UNITS",
-           help="RESPONSES is a log of epochs (a row for each, a column for each item; or a long "
-           "table) of this unit: {names}."),
+    argument(
+        "responses",
+        read=_input.read,
+        help=f"{RESPONSES_HELP} Or a crowd (Crowd.save), with --labels the probabilities of "
+        "the classes, or training dynamics: a long table of epochs (columns epoch, item and "
+        "loss or probability) or the folder of Dataset Cartography.",
+    ),
+    option(
+        "labels",
+        source="",
+        type=Path,
+        help="CSV of the items' labels (ids first, column label), or .npy in the order of the "
+        "items: RESPONSES is then a table of out-of-sample probabilities (.csv: ids first, a "
+        "column for each class; .npy: items x classes, or members x items x classes), or the "
+        "folder of a crowd's predictions, a file for each member (.csv with item, prediction "
+        "and optionally probability and trained; .npy of probabilities).",
+    ),
+    option(
+        "unit",
+        source="irtcat.training.crowd.from_checkpoints",
+        default=None,
+        choices="irtcat.training.checkpoint_values.UNITS",
+        help="RESPONSES is a log of epochs (a row for each, a column for each item; or a long "
+        "table) of this unit: {names}.",
+    ),
     option("bank", type=Path, read=_input.read_bank),
     MISMATCH,
     option("by", choices="auto irtcat.diagnose.labels.ORDERS all"),
     option("feasibility", type=bool, help="Fit the feasibility model as well."),
-    option("dynamics", type=Path, read=_input.items_table,
-           help="CSV table of the items, ids first, with a column confidence."),
+    option(
+        "dynamics",
+        type=Path,
+        read=_input.items_table,
+        help="CSV table of the items, ids first, with a column confidence.",
+    ),
     option("wrong", type=float, default=0.05, help="Prior share of wrong labels."),
-    option("unrelated", type=float, default=0.05,
-           help="Prior share of items unrelated to ability."),
-    option("known", type=Path, read=_input.read_lines,
-           help="File of items known to be wrong, one id per line, to report recall."),
-    option("alternatives", type=int, min=2,
-           help="Number of answers to choose from, for the wrong keys that the check plants."),
+    option(
+        "unrelated", type=float, default=0.05, help="Prior share of items unrelated to ability."
+    ),
+    option(
+        "known",
+        type=Path,
+        read=_input.read_lines,
+        help="File of items known to be wrong, one id per line, to report recall.",
+    ),
+    option(
+        "alternatives",
+        type=int,
+        min=2,
+        help="Number of answers to choose from, for the wrong keys that the check plants.",
+    ),
     option("seed", type=int, min=0),
     option("first", type=int, default=20, min=1, help="Number of suspects to print."),
     *group(
         "Drift and contamination",
-        option("dates", source=DRIFT, default=None,
-               help="Column of the subjects' dates, in --subjects or the metadata: test whether "
-               "items become easier for later subjects of the same ability."),
-        option("item_dates", source=DRIFT, needs="dates COLUMN",
-               help="Column of the items' dates, in --items or the metadata: test also whether "
-               "subjects are better on items from before their date."),
+        option(
+            "dates",
+            source=DRIFT,
+            default=None,
+            help="Column of the subjects' dates, in --subjects or the metadata: test whether "
+            "items become easier for later subjects of the same ability.",
+        ),
+        option(
+            "item_dates",
+            source=DRIFT,
+            needs="dates COLUMN",
+            help="Column of the items' dates, in --items or the metadata: test also whether "
+            "subjects are better on items from before their date.",
+        ),
         option("subjects", source="", type=Path, help="CSV of the subjects, ids first."),
         ITEMS,
         output("drift", help="Write the tests of the items (CSV)."),
         output("contamination", help="Write the tests of the subjects (CSV)."),
     ),
     result("suspects.csv"),
-)  # fmt: skip
+)
 def command(o: Options) -> Output:
     """Rank items by how suspect their labels are.
 
@@ -161,8 +206,7 @@ def _drift(o: Options, responses: Any) -> tuple[list[Any], dict[str, Any]]:
     result = find_drift(bank, responses, o.dates, item_dates, mismatch=o.mismatch)
     text: list[Any] = [str(result)]
     document: dict[str, Any] = {"trend": result.trend, "drift": records(result.items)}
-    tables = (("drift", result.items, "drifts"),
-              ("contamination", result.subjects, "contaminated"))  # fmt: skip
+    tables = (("drift", result.items, "drifts"), ("contamination", result.subjects, "contaminated"))
     for name, table, verdict in tables:
         if table is None:
             continue

@@ -11,15 +11,18 @@ EXAMPLE = ("irtcat best dataset:digits_crowd",)
 @command_of(
     "irtcat.leaderboard.best",
     RESPONSES,
-    option("estimand", choices="irtcat.leaderboard.best_of.BEST_OF",
-           help="Whose scores: {names} (the models over reruns, items like these)."),
+    option(
+        "estimand",
+        choices="irtcat.leaderboard.best_of.BEST_OF",
+        help="Whose scores: {names} (the models over reruns, items like these).",
+    ),
     option("clusters", help="Column of the items' metadata: items of one group depend on others."),
     RERUNS,
     "level",
     SEED,
     result("best.csv"),
     compiles=False,
-)  # fmt: skip
+)
 def command(o: Options) -> Output:
     """Estimate the score of the best of several models, corrected for the choice.
 

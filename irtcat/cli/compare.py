@@ -45,41 +45,66 @@ POINTS = 100
     replace(RESPONSES, default=None),
     "new",
     "old",
-    option("estimand", choices="irtcat.leaderboard.comparison.COMPARED",
-           help="Whose scores: {names} (these runs, the models over reruns, items like these, "
-           "recipes over training seeds)."),
+    option(
+        "estimand",
+        choices="irtcat.leaderboard.comparison.COMPARED",
+        help="Whose scores: {names} (these runs, the models over reruns, items like these, "
+        "recipes over training seeds).",
+    ),
     option("recipe", help="Column of the subjects' metadata: models of one recipe differ by seed."),
     option("method", choices="irtcat.leaderboard.comparison.METHODS"),
-    option("scale", choices="irtcat.leaderboard.comparison.SCALES",
-           help="What is compared: {names} (in points, or in percent of the old score)."),
+    option(
+        "scale",
+        choices="irtcat.leaderboard.comparison.SCALES",
+        help="What is compared: {names} (in points, or in percent of the old score).",
+    ),
     option("strata", help="Column of the items' metadata whose shares of the benchmark are used."),
     option("clusters", help="Column of the items' metadata: items of one group depend on others."),
-    option("judges", help="Column of long CSV tables that says who judged: the judgements of an "
-           "item are a cluster, and other judges count as part of the noise."),
+    option(
+        "judges",
+        help="Column of long CSV tables that says who judged: the judgements of an "
+        "item are a cluster, and other judges count as part of the noise.",
+    ),
     RERUNS,
-    option("margin", type=float, default=0.0, parse=points,
-           help="The difference that does not matter, in points, or percent with --scale ratio."),
+    option(
+        "margin",
+        type=float,
+        default=0.0,
+        parse=points,
+        help="The difference that does not matter, in points, or percent with --scale ratio.",
+    ),
     "level",
     MISMATCH,
     *group(
         "In CI",
-        option("gate", type=bool, default=False,
-               help=f"Exit with {WORSE} if the verdict is worse."),
+        option(
+            "gate", type=bool, default=False, help=f"Exit with {WORSE} if the verdict is worse."
+        ),
         output("junit", help="Write a JUnit XML report, which fails if the verdict is worse."),
         output("summary", help="Write a summary in Markdown to this file."),
     ),
     *group(
         "Item by item",
-        option("sequential", type=bool, default=False,
-               help="Use the items in a random order and stop when it is settled."),
-        option("detect", source=SEQUENTIAL, type=float, default=None, parse=points,
-               help="The loss that is not to be missed, in points; by default 2 above the margin."),
+        option(
+            "sequential",
+            type=bool,
+            default=False,
+            help="Use the items in a random order and stop when it is settled.",
+        ),
+        option(
+            "detect",
+            source=SEQUENTIAL,
+            type=float,
+            default=None,
+            parse=points,
+            help="The loss that is not to be missed, in points; by default 2 above the margin.",
+        ),
         option("futility", source=SEQUENTIAL),
         replace(SEED, source=SEQUENTIAL),
     ),
     result("comparison.csv"),
     compiles=False,
-)  # fmt: skip
+)
 def command(o: Options) -> Output:
     """Test whether a new model is better or worse than an old one.
 

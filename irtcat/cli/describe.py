@@ -14,18 +14,10 @@ if TYPE_CHECKING:
     from irtcat import Responses
     from irtcat.bank._table import BankTable
 
-EXAMPLE = (
-    "irtcat describe dataset:lsat7",
-    "irtcat fit dataset:lsat7",
-    "irtcat describe bank.npz",
-)
+EXAMPLE = ("irtcat describe dataset:lsat7", "irtcat fit dataset:lsat7", "irtcat describe bank.npz")
 
 
-@command_of(
-    "",
-    argument("source", "RESPONSES|BANK", help=f"{RESPONSES_HELP} Or a bank."),
-    *READING,
-)
+@command_of("", argument("source", "RESPONSES|BANK", help=f"{RESPONSES_HELP} Or a bank."), *READING)
 def command(o: Options) -> Output:
     """Describe a response file or a bank."""
     if _input.is_bank(o.source):

@@ -43,16 +43,24 @@ def _whole_numbers(text: str) -> tuple[int, ...]:
     "irtcat.diagnose.reruns",
     RESPONSES,
     JUDGE,
-    option("k", "-k", "--k", type=str, default=None, parse=_whole_numbers,
-           help="Numbers of trials for pass@k and pass^k, comma-separated; by default 1, 2, ..."),
+    option(
+        "k",
+        "-k",
+        "--k",
+        type=str,
+        default=None,
+        parse=_whole_numbers,
+        help="Numbers of trials for pass@k and pass^k, comma-separated; by default 1, 2, ...",
+    ),
     option("n", type=int, min=2),
     option("seed", type=int, min=0),
     "level",
-    option("first", source="", type=int, default=20, min=1,
-           help="Number of items that flip to print."),
+    option(
+        "first", source="", type=int, default=20, min=1, help="Number of items that flip to print."
+    ),
     result("reruns.csv"),
     compiles=False,
-)  # fmt: skip
+)
 def reruns(o: Options) -> Output:
     """Show what a rerun would change: noise of scores, items that flip, pass@k and pass^k."""
     source = o.unread["responses"]
@@ -66,8 +74,12 @@ def reruns(o: Options) -> Output:
             warn(f"{flag[:1].upper()}{flag[1:]}.")
     flipping = found.items[found.items["n_flipping"] > 0]
     names = ("icc", "icc_interval", "flip_rate", "flip_rate_interval", "noise_floor", "p_run")
-    tables = {"components": found.components, "subjects": frame, "passes": found.passes,
-              "items": flipping}  # fmt: skip
+    tables = {
+        "components": found.components,
+        "subjects": frame,
+        "passes": found.passes,
+        "items": flipping,
+    }
     document = {name: getattr(found, name) for name in (*names, "level", "flags")}
     document |= {name: records(table) for name, table in tables.items()}
     text = [
@@ -87,15 +99,18 @@ def reruns(o: Options) -> Output:
     "irtcat.diagnose.judges",
     RESPONSES,
     JUDGE,
-    option("repeats", choices="irtcat.responses.judgements.REPEATS",
-           help="What trials of one judgement are: other answers of the model, or repeated "
-           "judgements of one answer ({names})."),
+    option(
+        "repeats",
+        choices="irtcat.responses.judgements.REPEATS",
+        help="What trials of one judgement are: other answers of the model, or repeated "
+        "judgements of one answer ({names}).",
+    ),
     option("n", type=int, min=2),
     option("seed", type=int, min=0),
     "level",
     result("judges.csv"),
     compiles=False,
-)  # fmt: skip
+)
 def judges(o: Options) -> Output:
     """Show what other judges would change: noise of scores, severity, agreement."""
     from irtcat._common.checks import InputError
@@ -116,8 +131,13 @@ def judges(o: Options) -> Output:
             place = place_of(source, judge, name)
             warn(f"{place}: {name!r} shares {n} with other judges: its severity is not known.")
     components = found.components.dropna(subset="variance")
-    tables = {"components": found.components, "judges": frame, "pairs": found.pairs,
-              "noise": found.noise, "votes": found.votes}  # fmt: skip
+    tables = {
+        "components": found.components,
+        "judges": frame,
+        "pairs": found.pairs,
+        "noise": found.noise,
+        "votes": found.votes,
+    }
     document = {name: getattr(found, name) for name in ("alpha", "n_items", "level", "flags")}
     document |= {name: records(table) for name, table in tables.items()}
     text = [

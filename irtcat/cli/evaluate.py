@@ -47,12 +47,22 @@ SEQUENTIAL = "irtcat.leaderboard.compare_sequential"
 
 HARNESSES_OF = {
     **dict.fromkeys(
-        ("num_fewshot", "no_fewshot_as_multiturn", "apply_chat_template", "chat_template",
-         "system_instruction", "batch_size", "max_batch_size", "device",
-         "confirm_run_unsafe_code"), ("lm-eval",)),
+        (
+            "num_fewshot",
+            "no_fewshot_as_multiturn",
+            "apply_chat_template",
+            "chat_template",
+            "system_instruction",
+            "batch_size",
+            "max_batch_size",
+            "device",
+            "confirm_run_unsafe_code",
+        ),
+        ("lm-eval",),
+    ),
     **dict.fromkeys(("solver", "model_base_url", "max_connections"), ("inspect",)),
     **dict.fromkeys(("task_args", "gen_kwargs", "set"), ("lm-eval", "inspect")),
-}  # fmt: skip
+}
 """The harnesses that take an option, most as an argument of the same name."""
 
 
@@ -104,100 +114,188 @@ def _batch_size(text: str) -> int | str:
 
 @command_of(
     "irtcat.harness.evaluate",
-    replace(BANK, default=None,
-            help="Bank written by irtcat fit; not with --short-form or --against."),
+    replace(
+        BANK, default=None, help="Bank written by irtcat fit; not with --short-form or --against."
+    ),
     SHORT_FORM,
-    folder(source=None, default=REQUIRED,
-           help="Folder of the run; a run started in it continues."),
+    folder(source=None, default=REQUIRED, help="Folder of the run; a run started in it continues."),
     *group(
         "The model and the harness",
-        option("harness", choices="irtcat.harness.HARNESSES",
-               help="{names}; by default command with --command."),
-        option("model", source="",
-               help="The model (lm-eval: its kind, such as hf), or FILE.py@NAME, a class or "
-               "function in a file that returns a model of the harness."),
-        option("model_args", source=LM_EVAL, default="", parse=_model_args,
-               help="The model's arguments: NAME=VALUE,... or a JSON object."),
-        option("task_args", source="", parse=_pairs,
-               help="Inspect: the task's arguments, as --model-args; lm-eval: metadata of the "
-               "tasks."),
-        option("gen_kwargs", source="", parse=_pairs,
-               help="Arguments of generation, as NAME=VALUE,...: temperature, max_tokens (lm-eval: "
-               "max_gen_toks)."),
-        option("set", source="", of="options", type=list[str],
-               help="Any other argument of lm-eval's simple_evaluate or of Inspect's eval: "
-               "NAME=VALUE; may be repeated."),
+        option(
+            "harness",
+            choices="irtcat.harness.HARNESSES",
+            help="{names}; by default command with --command.",
+        ),
+        option(
+            "model",
+            source="",
+            help="The model (lm-eval: its kind, such as hf), or FILE.py@NAME, a class or "
+            "function in a file that returns a model of the harness.",
+        ),
+        option(
+            "model_args",
+            source=LM_EVAL,
+            default="",
+            parse=_model_args,
+            help="The model's arguments: NAME=VALUE,... or a JSON object.",
+        ),
+        option(
+            "task_args",
+            source="",
+            parse=_pairs,
+            help="Inspect: the task's arguments, as --model-args; lm-eval: metadata of the tasks.",
+        ),
+        option(
+            "gen_kwargs",
+            source="",
+            parse=_pairs,
+            help="Arguments of generation, as NAME=VALUE,...: temperature, max_tokens (lm-eval: "
+            "max_gen_toks).",
+        ),
+        option(
+            "set",
+            source="",
+            of="options",
+            type=list[str],
+            help="Any other argument of lm-eval's simple_evaluate or of Inspect's eval: "
+            "NAME=VALUE; may be repeated.",
+        ),
         option("task", help="The task; for Inspect FILE, FILE@NAME or a registered name."),
-        option("shell", "--command",
-               help="Shell command: items on stdin, answers on stdout (JSONL)."),
-        option("persistent", source="", type=bool, default=False, needs="shell COMMAND",
-               help="Start --command once, and send it the items of every batch."),
+        option(
+            "shell", "--command", help="Shell command: items on stdin, answers on stdout (JSONL)."
+        ),
+        option(
+            "persistent",
+            source="",
+            type=bool,
+            default=False,
+            needs="shell COMMAND",
+            help="Start --command once, and send it the items of every batch.",
+        ),
         option("name", default=None, help="The model's name in the results; by default --model."),
-        option("metric",
-               help="lm-eval's metric, or Inspect's scorer (or scorer.part); by default that of "
-               "the calibration."),
+        option(
+            "metric",
+            help="lm-eval's metric, or Inspect's scorer (or scorer.part); by default that of "
+            "the calibration.",
+        ),
         option("filter", source=LM_EVAL),
         option("include_path", type=Path, help="lm-eval: folder of further task files."),
         option("threshold", source=COMMAND),
-        option("offline", type=bool, default=False,
-               help="Download no data sets: use local copies."),
+        option(
+            "offline", type=bool, default=False, help="Download no data sets: use local copies."
+        ),
     ),
     *group(
         "Arguments of lm-eval",
         option("num_fewshot", source="", type=int, min=0, help="Number of examples."),
-        option("no_fewshot_as_multiturn", source="", type=bool, default=False,
-               help="Give the examples in one message, not as turns of a conversation."),
-        option("apply_chat_template", source="", type=bool, default=False,
-               help="Apply the model's chat template."),
+        option(
+            "no_fewshot_as_multiturn",
+            source="",
+            type=bool,
+            default=False,
+            help="Give the examples in one message, not as turns of a conversation.",
+        ),
+        option(
+            "apply_chat_template",
+            source="",
+            type=bool,
+            default=False,
+            help="Apply the model's chat template.",
+        ),
         option("chat_template", source="", help="Apply the chat template of this name."),
         option("system_instruction", source="", help="The system prompt."),
-        option("batch_size", source="", parse=_batch_size,
-               help="Requests at a time: a number, auto or auto:N."),
+        option(
+            "batch_size",
+            source="",
+            parse=_batch_size,
+            help="Requests at a time: a number, auto or auto:N.",
+        ),
         option("max_batch_size", source="", type=int, min=1, help="The most that auto tries."),
         option("device", source="", help="The device, such as cuda:0."),
-        option("confirm_run_unsafe_code", source="", type=bool, default=False,
-               help="Run tasks that execute what the model writes."),
+        option(
+            "confirm_run_unsafe_code",
+            source="",
+            type=bool,
+            default=False,
+            help="Run tasks that execute what the model writes.",
+        ),
     ),
     *group(
         "Arguments of Inspect",
         option("solver", source="", help="FILE.py@NAME or a registered solver."),
         option("model_base_url", source="", help="Address of the model's server."),
-        option("max_connections", source="", type=int, min=1,
-               help="Connections to the model at a time."),
+        option(
+            "max_connections",
+            source="",
+            type=int,
+            min=1,
+            help="Connections to the model at a time.",
+        ),
     ),
     option("responses", of="calibration", read=_input.read_plain, help=RESPONSES_HELP),
     TASKS,
     option("costs", help="Column of each item's cost, in --items or the metadata."),
-    option("criterion", source=_adaptive.CONFIG, default=None,
-           help="As for simulate; by default a fixed subset and then what suits the model (see "
-           "plan_evaluation), or without --responses score-optimal, with half of the items "
-           "sampled."),
-    option("stop", source=_adaptive.CONFIG, of="stopping", default=None,
-           help='Such as "se<0.3 or n>=30"; by default after a number of items that fits the bank: '
-           "100 of very many, 84 of 500, 51 of 100."),
-    option("half_width", source="", type=float, min=0,
-           help="Draw every item at random, for an interval of the score that holds whatever the "
-           "bank is, and stop when its half-width is at most this (0 to 1); 0: do not stop by it."),
+    option(
+        "criterion",
+        source=_adaptive.CONFIG,
+        default=None,
+        help="As for simulate; by default a fixed subset and then what suits the model (see "
+        "plan_evaluation), or without --responses score-optimal, with half of the items "
+        "sampled.",
+    ),
+    option(
+        "stop",
+        source=_adaptive.CONFIG,
+        of="stopping",
+        default=None,
+        help='Such as "se<0.3 or n>=30"; by default after a number of items that fits the bank: '
+        "100 of very many, 84 of 500, 51 of 100.",
+    ),
+    option(
+        "half_width",
+        source="",
+        type=float,
+        min=0,
+        help="Draw every item at random, for an interval of the score that holds whatever the "
+        "bank is, and stop when its half-width is at most this (0 to 1); 0: do not stop by it.",
+    ),
     *_adaptive.LENGTHS,
     *_adaptive.FILES,
-    option("estimator", choices="irtcat.ESTIMATORS",
-           help="Estimator of the full score: {names}."),
+    option("estimator", choices="irtcat.ESTIMATORS", help="Estimator of the full score: {names}."),
     EXPECT,
-    option("estimand", choices="irtcat.prediction.estimands.ESTIMANDS",
-           help="Whose score and rank: {names}; by default the score is of this run, the rank of "
-           "the model over reruns."),
+    option(
+        "estimand",
+        choices="irtcat.prediction.estimands.ESTIMANDS",
+        help="Whose score and rank: {names}; by default the score is of this run, the rank of "
+        "the model over reruns.",
+    ),
     RERUNS,
     MISMATCH,
     "level",
     *group(
         "Against an old model",
-        option("against", source="", read=_input.read_plain,
-               help="Responses of the old model: run its items in a random order until the new "
-               f"model is worse (then exit with {WORSE}), or hardly is."),
-        option("margin", source="", type=float, default=0.0, parse=points,
-               help="The difference that does not matter, in points."),
-        option("detect", source="", type=float, parse=points,
-               help="The loss that is not to be missed, in points; by default 2 above the margin."),
+        option(
+            "against",
+            source="",
+            read=_input.read_plain,
+            help="Responses of the old model: run its items in a random order until the new "
+            f"model is worse (then exit with {WORSE}), or hardly is.",
+        ),
+        option(
+            "margin",
+            source="",
+            type=float,
+            default=0.0,
+            parse=points,
+            help="The difference that does not matter, in points.",
+        ),
+        option(
+            "detect",
+            source="",
+            type=float,
+            parse=points,
+            help="The loss that is not to be missed, in points; by default 2 above the margin.",
+        ),
         option("futility", source=SEQUENTIAL),
     ),
     option("timeout", source=COMMAND, min=0.001),
@@ -205,7 +303,7 @@ def _batch_size(text: str) -> int | str:
     option("on_error", source=COMMAND, choices="irtcat.harness.answers.ON_ERROR"),
     SEED,
     csv=False,
-)  # fmt: skip
+)
 def command(o: Options) -> Output:
     """Evaluate a live model adaptively.
 
@@ -242,9 +340,12 @@ def command(o: Options) -> Output:
     o.kept = KEPT.format(out=o.out)
     result = o.call(
         bank=bank if o.short_form is None else o.short_form,
-        model=_harness(o, name), config=config, costs=costs, name=_label(o, name),
+        model=_harness(o, name),
+        config=config,
+        costs=costs,
+        name=_label(o, name),
         counts=o.exposure_parameters,
-    )  # fmt: skip
+    )
     n_saved = result.n_bank - result.n_items
     saved = f"Saved {n_saved} of {result.n_bank} answers ({n_saved / result.n_bank:.1%})."
     lines = [*result.sentences(), saved, f"Wrote result.json, items.csv and sessions.db to {o.out}"]
@@ -265,11 +366,21 @@ def _against(o: Options, name: str) -> Output:
 
     o.kept = KEPT.format(out=o.out)
     found = compare_live(
-        o.against, _harness(o, name), items=o.items, task=o.task, out=o.out,
-        name=_label(o, name) or "new", batch=o.batch or DEFAULT_BATCH, seed=o.seed,
-        margin=o.margin / 100, detect=None if o.detect is None else o.detect / 100,
-        futility=o.futility, level=o.level, mismatch=o.mismatch, progress=o.progress,
-    )  # fmt: skip
+        o.against,
+        _harness(o, name),
+        items=o.items,
+        task=o.task,
+        out=o.out,
+        name=_label(o, name) or "new",
+        batch=o.batch or DEFAULT_BATCH,
+        seed=o.seed,
+        margin=o.margin / 100,
+        detect=None if o.detect is None else o.detect / 100,
+        futility=o.futility,
+        level=o.level,
+        mismatch=o.mismatch,
+        progress=o.progress,
+    )
     lines = [str(found), *found.flags, f"Wrote result.json, items.csv and sessions.db to {o.out}"]
     document = records(found.to_frame().drop(columns="flag"))[0]
     code = WORSE if found.verdict == "worse" else 0
@@ -286,8 +397,16 @@ def _check_form(o: Options) -> None:
             raise typer.BadParameter("needs --against.", param_hint=f"--{name}")
     if o.unread["bank"] is not None:
         return
-    fixed = ["responses", "criterion", "stop", "max_items", "min_items", "config",
-             "exposure_parameters", "half_width"]  # fmt: skip
+    fixed = [
+        "responses",
+        "criterion",
+        "stop",
+        "max_items",
+        "min_items",
+        "config",
+        "exposure_parameters",
+        "half_width",
+    ]
     source = "--short-form"
     if o.unread["against"] is not None:
         source, fixed = "--against", [*fixed, "costs", "estimator", "expect", "estimand", "reruns"]

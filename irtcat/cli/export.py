@@ -22,33 +22,47 @@ EXAMPLE = (
 )
 
 TASKS = option(
-    "items", type=Path, read=_input.items_table,
+    "items",
+    type=Path,
+    read=_input.items_table,
     help="CSV table of the items (ids first) with task and sample_id or doc_id; with --html with "
     "their texts: prompt, A, B, ..., and key (one letter) or points (A=2|B=1).",
-)  # fmt: skip
+)
 
 
 @command_of(
     "irtcat.harness.export",
-    replace(SUBSET, read=_input.read_chosen,
-            help="Output of irtcat select or short-form, or a CSV with item; or a bank, whose item "
-            "parameters are written."),
-    option("to", choices="irtcat.harness.EXPORTS irtcat.io.DIALECTS",
-           help="{names}: the harness for a subset, the tool for a bank."),
-    option("responses", read=_input.read_plain,
-           help="Output of irtcat import, with tasks and samples of items."),
-    option("bank", read=_input.read_bank,
-           help="A bank fitted to such responses, instead of them."),
+    replace(
+        SUBSET,
+        read=_input.read_chosen,
+        help="Output of irtcat select or short-form, or a CSV with item; or a bank, whose item "
+        "parameters are written.",
+    ),
+    option(
+        "to",
+        choices="irtcat.harness.EXPORTS irtcat.io.DIALECTS",
+        help="{names}: the harness for a subset, the tool for a bank.",
+    ),
+    option(
+        "responses",
+        read=_input.read_plain,
+        help="Output of irtcat import, with tasks and samples of items.",
+    ),
+    option("bank", read=_input.read_bank, help="A bank fitted to such responses, instead of them."),
     TASKS,
     "task",
     option("model", default="MODEL", help="The model named in the printed command."),
-    output("out", "--out", "-o",
-           help="Write to this file; by default samples.json (lm-eval), sample_ids.txt (inspect), "
-           "ids.txt or samples.jsonl (every-eval-ever), and into a pipe to stdout."),
+    output(
+        "out",
+        "--out",
+        "-o",
+        help="Write to this file; by default samples.json (lm-eval), sample_ids.txt (inspect), "
+        "ids.txt or samples.jsonl (every-eval-ever), and into a pipe to stdout.",
+    ),
     *group("A test in a page", HTML, *PAGE),
     *RULES,
     compiles=False,
-)  # fmt: skip
+)
 def command(o: Options) -> Output:
     """Write a subset for a harness, a bank's item parameters, or a test in a page.
 

@@ -53,29 +53,58 @@ def _bounds(text: str) -> tuple[float, float]:
 
 @command_of(
     "irtcat.training.filters.apply",
-    argument("bank", of="items", read=_items,
-             help="Bank, or CSV table of items (ids first) with a column b or pc (the share right; "
-             "also pass_rate), or any other with --column."),
-    option("rule", choices="irtcat.training.filters.RULES random",
-           help="What to keep. {lines}; random: a random sample, for comparison."),
+    argument(
+        "bank",
+        of="items",
+        read=_items,
+        help="Bank, or CSV table of items (ids first) with a column b or pc (the share right; "
+        "also pass_rate), or any other with --column.",
+    ),
+    option(
+        "rule",
+        choices="irtcat.training.filters.RULES random",
+        help="What to keep. {lines}; random: a random sample, for comparison.",
+    ),
     option("tau", help="Threshold of |b|, b or pc."),
-    option("keep", type=str, parse=_amount,
-           help="Number (500) or share (0.25, 25%) of items to keep, instead of --tau."),
-    option("between", type=str, metavar="LOW,HIGH", parse=_bounds,
-           help="Keep the items whose pc is from LOW to HIGH, such as .2,.8, instead of a rule."),
+    option(
+        "keep",
+        type=str,
+        parse=_amount,
+        help="Number (500) or share (0.25, 25%) of items to keep, instead of --tau.",
+    ),
+    option(
+        "between",
+        type=str,
+        metavar="LOW,HIGH",
+        parse=_bounds,
+        help="Keep the items whose pc is from LOW to HIGH, such as .2,.8, instead of a rule.",
+    ),
     option("column", help="Column to compare instead of b or pc, such as length."),
-    option("balanced_by",
-           help="Keep equally many per class: its column in --items or the metadata."),
-    option("items", of="items_table", source="", type=Path, needs="balanced_by COLUMN",
-           help="CSV table of the items (ids in the first column) with their classes."),
-    option("rows", type=Path, needs="out FILE",
-           help="Data file (CSV, TSV, JSONL, Parquet, Arrow); --out gets the kept items' rows."),
-    option("key", needs="rows FILE",
-           help="Column of --rows with the items' ids; default: row k is item k."),
+    option(
+        "balanced_by", help="Keep equally many per class: its column in --items or the metadata."
+    ),
+    option(
+        "items",
+        of="items_table",
+        source="",
+        type=Path,
+        needs="balanced_by COLUMN",
+        help="CSV table of the items (ids in the first column) with their classes.",
+    ),
+    option(
+        "rows",
+        type=Path,
+        needs="out FILE",
+        help="Data file (CSV, TSV, JSONL, Parquet, Arrow); --out gets the kept items' rows.",
+    ),
+    option(
+        "key",
+        needs="rows FILE",
+        help="Column of --rows with the items' ids; default: row k is item k.",
+    ),
     SEED,
-    result("kept.csv",
-           help="Ids of the kept items (.csv, .jsonl, .parquet, .txt), or rows."),
-)  # fmt: skip
+    result("kept.csv", help="Ids of the kept items (.csv, .jsonl, .parquet, .txt), or rows."),
+)
 def command(o: Options) -> Output:
     """Filter training examples by their difficulty.
 
@@ -101,12 +130,18 @@ def command(o: Options) -> Output:
 
     def document() -> dict[str, Any]:  # of millions of items it takes gigabytes
         return {
-            "rule": selection.rule, "tau": selection.tau, "between": o.between,
-            "column": o.column, "kept": len(selection),
-            "of": len(selection.table), "seed": o.seed, "out": o.out,
+            "rule": selection.rule,
+            "tau": selection.tau,
+            "between": o.between,
+            "column": o.column,
+            "kept": len(selection),
+            "of": len(selection.table),
+            "seed": o.seed,
+            "out": o.out,
             "rows": None if written is None else written._asdict(),
-            "bounds": records(selection.bounds), "items": records(kept),
-        }  # fmt: skip
+            "bounds": records(selection.bounds),
+            "items": records(kept),
+        }
 
     text = [str(selection), Table(kept, rows=SUMMARY_ROWS)]
     text += [] if o.balanced_by is None else [selection.bounds]

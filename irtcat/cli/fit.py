@@ -61,21 +61,39 @@ def _pattern(path: Path) -> Any:
         "Scale",
         option("groups", help="Column of the subjects' table with their groups (see --subjects)."),
         option("reference", needs="groups COLUMN"),
-        option("subjects", type=Path, needs="groups COLUMN",
-               help="CSV table of subjects, ids first; default: that in RESPONSES (npz)."),
-        option("anchors", type=Path, read=_input.read_bank,
-               help="Bank of fixed items, which define the scale of the others."),
+        option(
+            "subjects",
+            type=Path,
+            needs="groups COLUMN",
+            help="CSV table of subjects, ids first; default: that in RESPONSES (npz).",
+        ),
+        option(
+            "anchors",
+            type=Path,
+            read=_input.read_bank,
+            help="Bank of fixed items, which define the scale of the others.",
+        ),
         MISMATCH,
-        option("theta", type=Path, read=_theta,
-               help="CSV table of subjects, ids first, with a column theta (as of irtcat score)."),
+        option(
+            "theta",
+            type=Path,
+            read=_theta,
+            help="CSV table of subjects, ids first, with a column theta (as of irtcat score).",
+        ),
         "density",
     ),
     *group(
         "Item parameters",
-        option("models", type=Path,
-               help="CSV table of items, ids first, column model; --model for the others."),
-        option("fixed", read=_input.fixed_parameters,
-               help="Fixed parameters: NAME=NUMBER,... or a CSV table of items, ids first."),
+        option(
+            "models",
+            type=Path,
+            help="CSV table of items, ids first, column model; --model for the others.",
+        ),
+        option(
+            "fixed",
+            read=_input.fixed_parameters,
+            help="Fixed parameters: NAME=NUMBER,... or a CSV table of items, ids first.",
+        ),
         option("equal", type=list[str], help="A parameter that all items share, such as slope."),
         "positive",
         "weak_priors",
@@ -84,20 +102,35 @@ def _pattern(path: Path) -> Any:
     *group(
         "Several abilities",
         option("dims", min=1),
-        option("pattern", type=Path, read=_pattern,
-               help="CSV table of items, ids first, a column of 0 and 1 for each ability."),
+        option(
+            "pattern",
+            type=Path,
+            read=_pattern,
+            help="CSV table of items, ids first, a column of 0 and 1 for each ability.",
+        ),
         "correlated",
         option("structure", choices="irtcat.fitting.STRUCTURES", needs="pattern FILE"),
     ),
     *group(
         "Features",
-        option("subject_features", type=Path, read=_input.feature_table("subjects"),
-               help="CSV table of subjects, ids first, a column for each feature."),
-        option("item_features", type=Path, read=_input.feature_table("items"),
-               help="CSV table of items, ids first, a column for each feature."),
+        option(
+            "subject_features",
+            type=Path,
+            read=_input.feature_table("subjects"),
+            help="CSV table of subjects, ids first, a column for each feature.",
+        ),
+        option(
+            "item_features",
+            type=Path,
+            read=_input.feature_table("items"),
+            help="CSV table of items, ids first, a column for each feature.",
+        ),
         "item_residual",
-        output("predicted", needs="item_features FILE",
-               help="Bank of the items of --item-features that nobody answered."),
+        output(
+            "predicted",
+            needs="item_features FILE",
+            help="Bank of the items of --item-features that nobody answered.",
+        ),
     ),
     *group(
         "Every solver",
@@ -123,12 +156,13 @@ def _pattern(path: Path) -> Any:
     ),
     *group(
         "Reading",
-        option("stream", type=bool, default=False,
-               help="Read a .npy or wide Parquet file in passes."),
+        option(
+            "stream", type=bool, default=False, help="Read a .npy or wide Parquet file in passes."
+        ),
     ),
     result("bank.npz", writes=check_archive, help="Write the bank here."),
     output("table", help="Write the items to this CSV file."),
-)  # fmt: skip
+)
 def command(o: Options) -> Output:
     """Calibrate items on the responses of many subjects."""
     from irtcat.io import open_source

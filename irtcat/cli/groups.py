@@ -13,8 +13,11 @@ SHARES = ("score", "lower", "upper")
 @command_of(
     "irtcat.leaderboard.groups",
     RESPONSES,
-    option("estimand", choices="irtcat.prediction.estimands.ESTIMANDS",
-           help="Whose scores: {names} (these runs, the models over reruns, items like these)."),
+    option(
+        "estimand",
+        choices="irtcat.prediction.estimands.ESTIMANDS",
+        help="Whose scores: {names} (these runs, the models over reruns, items like these).",
+    ),
     option("adjust", choices="irtcat.leaderboard.grouping.ADJUSTMENTS"),
     option("clusters", help="Column of the items' metadata: items of one group depend on others."),
     RERUNS,
@@ -22,7 +25,7 @@ SHARES = ("score", "lower", "upper")
     SEED,
     result("groups.csv"),
     compiles=False,
-)  # fmt: skip
+)
 def command(o: Options) -> Output:
     """Find which models of a leaderboard cannot be distinguished.
 

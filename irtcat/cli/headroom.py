@@ -11,10 +11,7 @@ from irtcat.cli._output import records
 
 SHOWN = ("n_items", "headroom", "se", "expected_score", "information", "flag", "theta")
 
-EXAMPLE = (
-    "irtcat fit dataset:lsat7",
-    "irtcat headroom bank.npz --responses dataset:lsat7",
-)
+EXAMPLE = ("irtcat fit dataset:lsat7", "irtcat headroom bank.npz --responses dataset:lsat7")
 
 
 @command_of(

@@ -18,10 +18,7 @@ if TYPE_CHECKING:
     from irtcat import ItemBank, Responses
     from irtcat.io import Logs
 
-EXAMPLE = (
-    "irtcat import logs",
-    "irtcat fit responses.npz",
-)
+EXAMPLE = ("irtcat import logs", "irtcat fit responses.npz")
 LOGS, PARAMETERS = "irtcat.io.read_logs", "irtcat.io.read_parameters"
 SHOWN = 5
 """Skipped files that are listed in warnings."""
@@ -38,69 +35,142 @@ BY_PATHS = {
 }
 """The options of reading that say where JSON of another format has what."""
 
-OF_LOGS = ("tasks", "metric", "filter", "scorer", "num_fewshot", "runs", "incomplete", "mismatch",
-           "log_format", "unscored", "ranges", "lower_is_better", "graded", "report")  # fmt: skip
+OF_LOGS = (
+    "tasks",
+    "metric",
+    "filter",
+    "scorer",
+    "num_fewshot",
+    "runs",
+    "incomplete",
+    "mismatch",
+    "log_format",
+    "unscored",
+    "ranges",
+    "lower_is_better",
+    "graded",
+    "report",
+)
 
 
 @command_of(
     LOGS,
-    argument("logs", of="path", type=Path,
-             help="(1) a log of lm-eval, Inspect, HELM, lighteval, EvalScope, SWE-bench, ... (see "
-             "--format), or a folder of them; (2) item parameters (CSV, py-irt's JSON, flexMIRT's "
-             "-prm.txt); (3) other JSON, with --records."),
+    argument(
+        "logs",
+        of="path",
+        type=Path,
+        help="(1) a log of lm-eval, Inspect, HELM, lighteval, EvalScope, SWE-bench, ... (see "
+        "--format), or a folder of them; (2) item parameters (CSV, py-irt's JSON, flexMIRT's "
+        "-prm.txt); (3) other JSON, with --records.",
+    ),
     option("tasks", parse=_input.split_texts, help="Only these tasks, comma-separated."),
-    option("metric", parse=_input.split_texts,
-           help="Metric; several, comma-separated, in order of preference."),
+    option(
+        "metric",
+        parse=_input.split_texts,
+        help="Metric; several, comma-separated, in order of preference.",
+    ),
     option("filter", parse=_input.split_texts),
     option("scorer", parse=_input.split_texts),
-    option("num_fewshot", type=int, min=0,
-           help="Only runs with this number of examples in the prompt."),
-    option("runs", choices="irtcat.io.logs.RUNS",
-           help="For models run more than once: {names}."),
-    option("incomplete", choices="irtcat.io.logs.INCOMPLETE",
-           help="Logs of runs that did not end: {names}."),
-    option("mismatch", choices="irtcat.io.logs.MISMATCH",
-           help="Runs under other conditions (filter, number of examples, version) than most runs "
-           "with the same items: {names}."),
-    option("log_format", "--format", of="format",
-           choices="auto irtcat.io.LOG_FORMATS"),
+    option(
+        "num_fewshot", type=int, min=0, help="Only runs with this number of examples in the prompt."
+    ),
+    option("runs", choices="irtcat.io.logs.RUNS", help="For models run more than once: {names}."),
+    option(
+        "incomplete",
+        choices="irtcat.io.logs.INCOMPLETE",
+        help="Logs of runs that did not end: {names}.",
+    ),
+    option(
+        "mismatch",
+        choices="irtcat.io.logs.MISMATCH",
+        help="Runs under other conditions (filter, number of examples, version) than most runs "
+        "with the same items: {names}.",
+    ),
+    option("log_format", "--format", of="format", choices="auto irtcat.io.LOG_FORMATS"),
     *group(
         "Scores",
-        option("unscored", choices="irtcat.io.logs.UNSCORED",
-               help="Samples without a score, such as after an error: {names} (they count 0)."),
-        option("ranges", "--range", parse=_input.split_ranges,
-               help="Scores not from 0 to 1, rescaled: bleu=0:100,judge=1:10."),
-        option("lower_is_better", parse=_input.split_texts,
-               help="Metrics for which lower is better, comma-separated: they are reversed."),
-        option("graded", "--graded/--no-graded", type=bool,
-               help="Keep whole scores of a range as categories; by default those of judges from "
-               "1 to 10 (MT-bench, WildBench)."),
+        option(
+            "unscored",
+            choices="irtcat.io.logs.UNSCORED",
+            help="Samples without a score, such as after an error: {names} (they count 0).",
+        ),
+        option(
+            "ranges",
+            "--range",
+            parse=_input.split_ranges,
+            help="Scores not from 0 to 1, rescaled: bleu=0:100,judge=1:10.",
+        ),
+        option(
+            "lower_is_better",
+            parse=_input.split_texts,
+            help="Metrics for which lower is better, comma-separated: they are reversed.",
+        ),
+        option(
+            "graded",
+            "--graded/--no-graded",
+            type=bool,
+            help="Keep whole scores of a range as categories; by default those of judges from "
+            "1 to 10 (MT-bench, WildBench).",
+        ),
     ),
     *group(
         "Item parameters",
-        option("dialect", source=PARAMETERS, choices="auto irtcat.io.DIALECTS",
-               help="Whose parameters they are: {names}."),
-        option("model", source=PARAMETERS, type=str, default=None,
-               choices="irtcat.io.parameters.reading.CATEGORY_MODELS",
-               help="Of items with several categories, where the file does not say it: {names}."),
-        option("scaling", source=PARAMETERS, type=float, default=1.0,
-               help="The constant D of P = sigmoid(D a (theta - b)): 1 or 1.7 are usual."),
-        option("population", of="populations", source=PARAMETERS, type=str, default=None,
-               parse=_input.read_population,
-               help="Mean and SD of the calibrated subjects on the scale of the file, such as "
-               "0,1.3; by default those in the file, else 0,1."),
-        option("columns", source=PARAMETERS, type=str, default=None, parse=_input.split_pairs,
-               help="What columns hold, such as slope=HEADER,difficulty=HEADER; a wrong name lists "
-               "all that they may hold."),
+        option(
+            "dialect",
+            source=PARAMETERS,
+            choices="auto irtcat.io.DIALECTS",
+            help="Whose parameters they are: {names}.",
+        ),
+        option(
+            "model",
+            source=PARAMETERS,
+            type=str,
+            default=None,
+            choices="irtcat.io.parameters.reading.CATEGORY_MODELS",
+            help="Of items with several categories, where the file does not say it: {names}.",
+        ),
+        option(
+            "scaling",
+            source=PARAMETERS,
+            type=float,
+            default=1.0,
+            help="The constant D of P = sigmoid(D a (theta - b)): 1 or 1.7 are usual.",
+        ),
+        option(
+            "population",
+            of="populations",
+            source=PARAMETERS,
+            type=str,
+            default=None,
+            parse=_input.read_population,
+            help="Mean and SD of the calibrated subjects on the scale of the file, such as "
+            "0,1.3; by default those in the file, else 0,1.",
+        ),
+        option(
+            "columns",
+            source=PARAMETERS,
+            type=str,
+            default=None,
+            parse=_input.split_pairs,
+            help="What columns hold, such as slope=HEADER,difficulty=HEADER; a wrong name lists "
+            "all that they may hold.",
+        ),
     ),
-    *(replace(row, group="Other JSON, by paths", help=BY_PATHS[row.name])
-      for row in READING if row.name in BY_PATHS),
-    output("out", "--out", "-o", writes=check_archive,
-           help="Save the responses or the bank here (.npz); by default responses.npz or "
-           "bank.npz."),
+    *(
+        replace(row, group="Other JSON, by paths", help=BY_PATHS[row.name])
+        for row in READING
+        if row.name in BY_PATHS
+    ),
+    output(
+        "out",
+        "--out",
+        "-o",
+        writes=check_archive,
+        help="Save the responses or the bank here (.npz); by default responses.npz or bank.npz.",
+    ),
     output("report", help="Write a table of all files and why some are unused (CSV)."),
     compiles=False,
-)  # fmt: skip
+)
 def command(o: Options) -> Output:
     """Read what other programs wrote: logs into responses, or item parameters into a bank.
 

@@ -32,18 +32,34 @@ def _split(text: str) -> str:
 @command_of(
     "irtcat.leaderboard.evaluate",
     RESPONSES,
-    option("strategies", choices="all", listed="irtcat.STRATEGIES",
-           help="Comma-separated, such as balanced,stratified,random (the default), or all; one "
-           "by one: {names}."),
+    option(
+        "strategies",
+        choices="all",
+        listed="irtcat.STRATEGIES",
+        help="Comma-separated, such as balanced,stratified,random (the default), or all; one "
+        "by one: {names}.",
+    ),
     EXPECT,
-    option("n_items", "-k", "--n-items", parse=_input.split_counts,
-           help="Comma-separated numbers of items."),
-    option("split", parse=_split,
-           help="Subjects to hold out: random, the best (ability), or by a subject column: groups "
-           "(metadata:COLUMN), the latest (before:COLUMN), each group in turn (leave-out:COLUMN)."),
+    option(
+        "n_items",
+        "-k",
+        "--n-items",
+        parse=_input.split_counts,
+        help="Comma-separated numbers of items.",
+    ),
+    option(
+        "split",
+        parse=_split,
+        help="Subjects to hold out: random, the best (ability), or by a subject column: groups "
+        "(metadata:COLUMN), the latest (before:COLUMN), each group in turn (leave-out:COLUMN).",
+    ),
     option("seeds", type=int, default=5, min=1, help="Number of seeds: 0, 1, …."),
-    option("estimators", choices="all", listed="irtcat.ESTIMATORS",
-           help="all, or comma-separated: {names}."),
+    option(
+        "estimators",
+        choices="all",
+        listed="irtcat.ESTIMATORS",
+        help="all, or comma-separated: {names}.",
+    ),
     MODEL,
     "share",
     "tau",
@@ -51,15 +67,21 @@ def _split(text: str) -> str:
     option("top", min=1),
     option("confidence", source="irtcat.leaderboard.reliable_gaps"),
     option("error", source="irtcat.leaderboard.recommend", min=0.01),
-    option("bootstrap", choices="subjects items both",
-           help="Add bootstrap intervals over {names} to the summary."),
-    option("metric", default="kendall", choices="irtcat.leaderboard.METRICS gap",
-           help="Metric of the figure: {names}."),
-    option("subjects", type=Path,
-           help="CSV of the subjects, ids first, with the split's column."),
+    option(
+        "bootstrap",
+        choices="subjects items both",
+        help="Add bootstrap intervals over {names} to the summary.",
+    ),
+    option(
+        "metric",
+        default="kendall",
+        choices="irtcat.leaderboard.METRICS gap",
+        help="Metric of the figure: {names}.",
+    ),
+    option("subjects", type=Path, help="CSV of the subjects, ids first, with the split's column."),
     result("leaderboard.csv"),
     FIGURE,
-)  # fmt: skip
+)
 def command(o: Options) -> Output:
     """Measure how well a few items reproduce the full ranking.
 

@@ -40,26 +40,46 @@ def _costs(text: str) -> tuple[float, ...]:
     option(
         "designs", listed="irtcat.leaderboard.planning.DESIGNS", help="Comma-separated: {names}."
     ),
-    option("aim", choices="irtcat.leaderboard.planning.AIMS",
-           help="What --confidence is the probability of: {names} (order: the two are ranked "
-           "right; verdict: a 95 % interval of the difference lies on the right side of 0)."),
+    option(
+        "aim",
+        choices="irtcat.leaderboard.planning.AIMS",
+        help="What --confidence is the probability of: {names} (order: the two are ranked "
+        "right; verdict: a 95 % interval of the difference lies on the right side of 0).",
+    ),
     EXPECT,
-    option("estimand", choices="irtcat.prediction.estimands.ESTIMANDS",
-           help="Whose scores the gap is of: {names} (these runs, the models over reruns, items "
-           "like these); by default model with --reruns, else run."),
-    option("reruns", type=str,
-           help="Noise of reruns: a file of responses with repeated trials, or an ICC from 0 to 1 "
-           "(the correlation of two runs over items; 1: deterministic)."),
-    option("costs", type=str, default=None, parse=_costs, metavar="ITEM,TRIAL", needs="reruns",
-           help="Cost of an item, whatever its number of trials, and of a trial of it; by default "
-           "0,1."),
-    option("budget", type=float, needs="reruns",
-           help="What each subject may cost; no limit by default."),
+    option(
+        "estimand",
+        choices="irtcat.prediction.estimands.ESTIMANDS",
+        help="Whose scores the gap is of: {names} (these runs, the models over reruns, items "
+        "like these); by default model with --reruns, else run.",
+    ),
+    option(
+        "reruns",
+        type=str,
+        help="Noise of reruns: a file of responses with repeated trials, or an ICC from 0 to 1 "
+        "(the correlation of two runs over items; 1: deterministic).",
+    ),
+    option(
+        "costs",
+        type=str,
+        default=None,
+        parse=_costs,
+        metavar="ITEM,TRIAL",
+        needs="reruns",
+        help="Cost of an item, whatever its number of trials, and of a trial of it; by default "
+        "0,1.",
+    ),
+    option(
+        "budget",
+        type=float,
+        needs="reruns",
+        help="What each subject may cost; no limit by default.",
+    ),
     option("max_trials", type=int, min=1),
     SEED,
     result("plan.csv"),
     compiles=False,
-)  # fmt: skip
+)
 def command(o: Options) -> Output:
     """Estimate the items needed to rank two subjects reliably."""
     from irtcat._common.numbers import number_in

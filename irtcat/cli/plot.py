@@ -48,21 +48,28 @@ def _read(path: str) -> "Result":
 
 @command_of(
     "",
-    argument("result", read=_read,
-             help="A bank, a table of irtcat score, predict, groups, leaderboard or headroom, or a "
-             "folder of irtcat scale."),
+    argument(
+        "result",
+        read=_read,
+        help="A bank, a table of irtcat score, predict, groups, leaderboard or headroom, or a "
+        "folder of irtcat scale.",
+    ),
     result("figure.svg", writes=check_figure, help="File to write (.png, .svg or .pdf)."),
-    option("what",
-           help="For a bank curves or information; for scales information, curves, retained, "
-           "removed or abilities; for tables ranked, ranking, gaps or headroom."),
+    option(
+        "what",
+        help="For a bank curves or information; for scales information, curves, retained, "
+        "removed or abilities; for tables ranked, ranking, gaps or headroom.",
+    ),
     option("items", parse=split_texts, help="Plot only these items: comma-separated ids."),
-    option("metric",
-           help="Metric to plot against k: a column of irtcat leaderboard's table; by default "
-           "kendall."),
+    option(
+        "metric",
+        help="Metric to plot against k: a column of irtcat leaderboard's table; by default "
+        "kendall.",
+    ),
     option("estimator", help="Plot only this estimator."),
     option("scale", help="Scale of the folder to plot; by default the first."),
     csv=False,
-)  # fmt: skip
+)
 def command(o: Options) -> Output:
     """Plot a saved result."""
     from irtcat import plot, report

@@ -54,26 +54,37 @@ def _group_weights(text: str) -> dict[str, float] | str:
     option("bank", read=_input.read_bank),
     option("estimator", choices="irtcat.ESTIMATORS"),
     EXPECT,
-    option("prior", type=Path, read=_input.feature_table("subjects"),
-           help="CSV table of subjects, ids first, columns mean and sd: what else is known."),
+    option(
+        "prior",
+        type=Path,
+        read=_input.feature_table("subjects"),
+        help="CSV table of subjects, ids first, columns mean and sd: what else is known.",
+    ),
     "level",
-    option("estimand", choices="irtcat.prediction.estimands.ESTIMANDS",
-           help="Whose scores and ranks: {names} (these runs, the models over reruns, items like "
-                "these); by default scores of these runs and ranks of the models."),
+    option(
+        "estimand",
+        choices="irtcat.prediction.estimands.ESTIMANDS",
+        help="Whose scores and ranks: {names} (these runs, the models over reruns, items like "
+        "these); by default scores of these runs and ranks of the models.",
+    ),
     RERUNS,
     MISMATCH,
     *group(
         "Groups of items",
         ITEMS,
-        option("groups",
-               help="Column of item groups, in --items or the metadata: adds their scores."),
-        option("weights", parse=_group_weights,
-               help="Weight of each group in the score: algebra=2,reading=1; or equal. Without it "
-                    "every item counts the same."),
+        option(
+            "groups", help="Column of item groups, in --items or the metadata: adds their scores."
+        ),
+        option(
+            "weights",
+            parse=_group_weights,
+            help="Weight of each group in the score: algebra=2,reading=1; or equal. Without it "
+            "every item counts the same.",
+        ),
     ),
     result("predictions.csv"),
     output("beats", help="Write the probabilities of beating each calibrated subject (CSV)."),
-)  # fmt: skip
+)
 def command(o: Options) -> Output:
     """Predict full scores and ranks from the items that were run.
 
@@ -90,10 +101,15 @@ def command(o: Options) -> Output:
     if o.beats is not None:
         o.write("beats", prediction.beats(), "probabilities")
     document = {
-        "estimator": o.estimator, "expect": o.expect, "level": o.level,
-        **whose, "out": o.out, "beats": o.beats,
-        "subjects": records(frame), "groups": None if groups is None else records(groups),
-    }  # fmt: skip
+        "estimator": o.estimator,
+        "expect": o.expect,
+        "level": o.level,
+        **whose,
+        "out": o.out,
+        "beats": o.beats,
+        "subjects": records(frame),
+        "groups": None if groups is None else records(groups),
+    }
     best = frame.sort_values("score", ascending=False, kind="stable")
     columns = ["rank", *SHARES, "rank_lower", "rank_upper", "flag", "estimator"]
     text = [

@@ -16,17 +16,23 @@ EXAMPLE = (
     "irtcat.leaderboard.probe",
     SCORES,
     option("n_benchmarks", "-k", "--n-benchmarks", type=int, min=1),
-    option("costs", read=_input.named_numbers("cost"),
-           help="Costs as BENCHMARK=COST,... or a CSV table, benchmarks first, column cost."),
+    option(
+        "costs",
+        read=_input.named_numbers("cost"),
+        help="Costs as BENCHMARK=COST,... or a CSV table, benchmarks first, column cost.",
+    ),
     "budget",
     "model",
-    option("candidates", parse=_input.split_texts,
-           help="Comma-separated benchmarks that can be run; by default all."),
+    option(
+        "candidates",
+        parse=_input.split_texts,
+        help="Comma-separated benchmarks that can be run; by default all.",
+    ),
     UNITS,
     MODEL_FEATURES,
     result("probes.csv"),
     compiles=False,
-)  # fmt: skip
+)
 def command(o: Options) -> Output:
     """Choose the benchmarks to run next: those that say most about all others."""
     plan = o.call()

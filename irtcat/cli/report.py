@@ -26,18 +26,26 @@ def _read(paths: list[str]) -> list[Any]:
 
 @command_of(
     "irtcat.report.write",
-    argument("results", "RESULTS...", type=list[str], read=_read,
-             help="Banks, tables, folders and stores written by the other commands."),
+    argument(
+        "results",
+        "RESULTS...",
+        type=list[str],
+        read=_read,
+        help="Banks, tables, folders and stores written by the other commands.",
+    ),
     result("report.html", help="File to write (.html)."),
     "title",
     RESPONSES_OPTION,
     MISMATCH,
-    option("estimand", choices="irtcat.prediction.estimands.ESTIMANDS",
-           help="Whose scores those of sessions, and the groups of the responses, are: {names}; by "
-           "default the models' over reruns where models are evaluated, else on items like these."),
+    option(
+        "estimand",
+        choices="irtcat.prediction.estimands.ESTIMANDS",
+        help="Whose scores those of sessions, and the groups of the responses, are: {names}; by "
+        "default the models' over reruns where models are evaluated, else on items like these.",
+    ),
     KEY_FILE,
     csv=False,
-)  # fmt: skip
+)
 def command(o: Options) -> Output:
     """Write a report of results as one HTML file.
 
@@ -54,13 +62,19 @@ def command(o: Options) -> Output:
 
         results = [
             replace(result, value=Store(result.value, create=False, key=key))
-            if result.kind == "sessions" else result
+            if result.kind == "sessions"
+            else result
             for result in results
-        ]  # fmt: skip
+        ]
     report.write(
-        results, o.out, title=o.title, responses=o.responses, mismatch=o.mismatch,
-        estimand=o.estimand, progress=o.progress,
-    )  # fmt: skip
+        results,
+        o.out,
+        title=o.title,
+        responses=o.responses,
+        mismatch=o.mismatch,
+        estimand=o.estimand,
+        progress=o.progress,
+    )
     size = o.out.stat().st_size
     kinds = [{"name": r.name, "kind": r.kind, "path": r.path} for r in results]
     lines = [f"{result.path}: {report.KINDS[result.kind]}" for result in results]

@@ -34,7 +34,7 @@ EXAMPLE = ("irtcat scale dataset:lsat7 --two-factors skip",)
     ),
     option("figures", type=bool, default=True, help="Draw figures (needs matplotlib)."),
     SEED,
-)  # fmt: skip
+)
 def command(o: Options) -> Output:
     """Build evaluation scales: split, test, drop, refit."""
     from irtcat import plot

@@ -18,16 +18,28 @@ EXAMPLE = (
     BANK,
     RESPONSES,
     option("method", choices="irtcat.scoring.METHODS"),
-    option("prior", type=Path, read=_input.feature_table("subjects"),
-           help="CSV table of subjects, ids first, columns mean and sd: what else is known."),
-    option("groups", help="Column of the subjects with the groups of the bank: each group's "
-           "population is the prior. In --subjects or the metadata."),
-    option("subjects", source="", type=Path, needs="groups COLUMN",
-           help="CSV table of the subjects, ids first."),
+    option(
+        "prior",
+        type=Path,
+        read=_input.feature_table("subjects"),
+        help="CSV table of subjects, ids first, columns mean and sd: what else is known.",
+    ),
+    option(
+        "groups",
+        help="Column of the subjects with the groups of the bank: each group's "
+        "population is the prior. In --subjects or the metadata.",
+    ),
+    option(
+        "subjects",
+        source="",
+        type=Path,
+        needs="groups COLUMN",
+        help="CSV table of the subjects, ids first.",
+    ),
     "level",
     MISMATCH,
     result("scores.csv"),
-)  # fmt: skip
+)
 def command(o: Options) -> Output:
     """Estimate abilities, with standard errors and intervals."""
     groups = o.groups

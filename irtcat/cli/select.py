@@ -26,41 +26,53 @@ if TYPE_CHECKING:
 
     from irtcat import Subset
 
-EXAMPLE = (
-    "irtcat fit dataset:lsat7",
-    "irtcat select bank.npz -k 3 --responses dataset:lsat7",
-)
+EXAMPLE = ("irtcat fit dataset:lsat7", "irtcat select bank.npz -k 3 --responses dataset:lsat7")
 
 
 @command_of(
     "irtcat.select",
-    argument("bank", default=None, read=_input.read_bank,
-             help="Bank written by irtcat fit; optional with --responses, except for kmeans-irt, "
-             "fisher, information, minimax, d-optimal, discrimination, avi, avo, ub and lb."),
+    argument(
+        "bank",
+        default=None,
+        read=_input.read_bank,
+        help="Bank written by irtcat fit; optional with --responses, except for kmeans-irt, "
+        "fisher, information, minimax, d-optimal, discrimination, avi, avo, ub and lb.",
+    ),
     option("n_items", "-k", "--n-items", min=1),
-    option("strategy", choices="irtcat.STRATEGIES",
-           help="balanced (the default with --responses), score-optimal (for similar subjects), "
-           "neyman (for stronger or weaker ones), stratified or random (samples), fisher (the "
-           "default with a bank alone). All: {names}."),
+    option(
+        "strategy",
+        choices="irtcat.STRATEGIES",
+        help="balanced (the default with --responses), score-optimal (for similar subjects), "
+        "neyman (for stronger or weaker ones), stratified or random (samples), fisher (the "
+        "default with a bank alone). All: {names}.",
+    ),
     option("responses", of="calibration", read=_input.read, help=RESPONSES_HELP),
     EXPECT,
     MISMATCH,
     SEED,
-    *group("Options of single strategies", "theta", "theta_range", "tau",
-           option("share", min=0, max=1)),
+    *group(
+        "Options of single strategies", "theta", "theta_range", "tau", option("share", min=0, max=1)
+    ),
     *group(
         "Constraints",
-        option("allowed", type=Path, read=_input.read_lines,
-               help="File of the items allowed, one id per line."),
+        option(
+            "allowed",
+            type=Path,
+            read=_input.read_lines,
+            help="File of the items allowed, one id per line.",
+        ),
         ITEMS,
         option("groups", help="Column of each item's group, in --items or the metadata."),
-        option("quotas", parse=_input.split_quotas,
-               help="Items of each group: algebra=3,reading=2:5 (a number, or FEWEST:MOST)."),
+        option(
+            "quotas",
+            parse=_input.split_quotas,
+            help="Items of each group: algebra=3,reading=2:5 (a number, or FEWEST:MOST).",
+        ),
         option("costs", help="Column of each item's cost, in --items or the metadata."),
         option("budget", help="Maximum total cost; -k is then the maximum number of items."),
     ),
     result("items.csv"),
-)  # fmt: skip
+)
 def command(o: Options) -> Output:
     """Select the items to run."""
     if o.unread["bank"] is None and o.unread["responses"] is None:
@@ -76,8 +88,20 @@ def command(o: Options) -> Output:
     if subset.in_turn:
         stored = stored.assign(draw=range(1, len(subset) + 1))
     o.write("out", stored, "items")
-    names = ("n_items", "expect", "seed", "theta", "tau", "theta_range", "share", "groups",
-             "quotas", "costs", "budget", "out")  # fmt: skip
+    names = (
+        "n_items",
+        "expect",
+        "seed",
+        "theta",
+        "tau",
+        "theta_range",
+        "share",
+        "groups",
+        "quotas",
+        "costs",
+        "budget",
+        "out",
+    )
     document = {"strategy": subset.strategy, **{name: getattr(o, name) for name in names}}
     calibration = o.unread["responses"] or "RESPONSES"
     after = ("predict", calibration, o.out, "NEW", *o.reading_words)

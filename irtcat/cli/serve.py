@@ -26,29 +26,68 @@ def _is_local(host: str) -> bool:
     *SETTINGS,
     *group(
         "Server",
-        option("port", source="", type=int, default=8080, min=1, max=65535,
-               help="Port of the server."),
-        option("host", source="", type=str, default="127.0.0.1",
-               help="Network interface: 127.0.0.1 for this machine only, 0.0.0.0 for all."),
-        option("workers", source="", type=int, default=1, min=1, max=64,
-               help="Number of processes; several of them need PostgreSQL to gain much."),
-        option("proxies", source="", type=str, default="127.0.0.1",
-               help="Addresses of reverse proxies whose X-Forwarded headers are believed, "
-               "separated by commas."),
-        option("insecure_cookies", source="", type=bool, default=False,
-               help="Send cookies also without HTTPS, on a network that you trust. Always so at "
-               "127.0.0.1 without a --url with https."),
-        option("private_webhooks", source="", type=bool, default=False,
-               help="Deliver webhooks also to private addresses and without HTTPS."),
-        option("limited", "--limits", source="", type=bool, default=True,
-               help="Limit the rates of requests and of failed sign-ins."),
-        option("check", source="", type=bool, default=False,
-               help="Start at a free port, ask the server whether it is ready, and stop."),
+        option(
+            "port", source="", type=int, default=8080, min=1, max=65535, help="Port of the server."
+        ),
+        option(
+            "host",
+            source="",
+            type=str,
+            default="127.0.0.1",
+            help="Network interface: 127.0.0.1 for this machine only, 0.0.0.0 for all.",
+        ),
+        option(
+            "workers",
+            source="",
+            type=int,
+            default=1,
+            min=1,
+            max=64,
+            help="Number of processes; several of them need PostgreSQL to gain much.",
+        ),
+        option(
+            "proxies",
+            source="",
+            type=str,
+            default="127.0.0.1",
+            help="Addresses of reverse proxies whose X-Forwarded headers are believed, "
+            "separated by commas.",
+        ),
+        option(
+            "insecure_cookies",
+            source="",
+            type=bool,
+            default=False,
+            help="Send cookies also without HTTPS, on a network that you trust. Always so at "
+            "127.0.0.1 without a --url with https.",
+        ),
+        option(
+            "private_webhooks",
+            source="",
+            type=bool,
+            default=False,
+            help="Deliver webhooks also to private addresses and without HTTPS.",
+        ),
+        option(
+            "limited",
+            "--limits",
+            source="",
+            type=bool,
+            default=True,
+            help="Limit the rates of requests and of failed sign-ins.",
+        ),
+        option(
+            "check",
+            source="",
+            type=bool,
+            default=False,
+            help="Start at a free port, ask the server whether it is ready, and stop.",
+        ),
     ),
     json=False,
     csv=False,
     shows_progress=False,
-)  # fmt: skip
+)
 def command(o: Options) -> Output:
     """Serve adaptive tests that people take in a browser.
 
@@ -87,8 +126,11 @@ def command(o: Options) -> Output:
     )
     if o.check:
         seconds = server.check_start(settings, workers=o.workers)
-        return Output({}, [f"Ready after {seconds:.1f} s; stopped."],
-                      next=("serve", o.address, "--port", o.port))  # fmt: skip
+        return Output(
+            {},
+            [f"Ready after {seconds:.1f} s; stopped."],
+            next=("serve", o.address, "--port", o.port),
+        )
     say("Ctrl-C stops it.")
     sys.stdout.flush()
     server.serve(settings, host=o.host, port=o.port, workers=o.workers, proxies=o.proxies)

@@ -50,9 +50,7 @@ def new(o: Options) -> Output:
 
 
 @command_of(
-    "",
-    argument("path", type=Path, help="Folder of a test, or its definition (TOML)."),
-    csv=False,
+    "", argument("path", type=Path, help="Folder of a test, or its definition (TOML)."), csv=False
 )
 def validate(o: Options) -> Output:
     """Check the files of a test, and list all faults.
@@ -107,23 +105,49 @@ def tests(o: Options) -> Output:
     "",
     ADDRESS,
     TEST,
-    option("count", "--count", "-n", source="", type=int, default=1, min=1, max=10_000,
-           help="Number of tickets, each for a new person without a name."),
+    option(
+        "count",
+        "--count",
+        "-n",
+        source="",
+        type=int,
+        default=1,
+        min=1,
+        max=10_000,
+        help="Number of tickets, each for a new person without a name.",
+    ),
     option("person", source="", type=str, help="Id of the person of one ticket."),
     option("name", source="", type=str, help="Name of a new person."),
-    option("external", source="", type=str,
-           help="Id of the person in another system; a known one must have the same name."),
-    option("accommodations", source="", type=str,
-           help="Names separated by commas, such as extra_time_25,pause."),
-    option("opens", source="", type=str, parse=_time,
-           help="From when it is valid, such as 2026-11-30T09:00."),
-    option("expires", source="", type=str, parse=_time,
-           help="Until when the test may be begun."),
-    option("dry_run", source="", type=bool, default=False,
-           help="Check all, print whether people are new or known, and store nothing."),
+    option(
+        "external",
+        source="",
+        type=str,
+        help="Id of the person in another system; a known one must have the same name.",
+    ),
+    option(
+        "accommodations",
+        source="",
+        type=str,
+        help="Names separated by commas, such as extra_time_25,pause.",
+    ),
+    option(
+        "opens",
+        source="",
+        type=str,
+        parse=_time,
+        help="From when it is valid, such as 2026-11-30T09:00.",
+    ),
+    option("expires", source="", type=str, parse=_time, help="Until when the test may be begun."),
+    option(
+        "dry_run",
+        source="",
+        type=bool,
+        default=False,
+        help="Check all, print whether people are new or known, and store nothing.",
+    ),
     URL,
     KEY_FILE,
-)  # fmt: skip
+)
 def ticket(o: Options) -> Output:
     """Issue tickets: each is a link with which one person takes a test once.
 
@@ -179,11 +203,17 @@ def _transaction(service: Any, dry_run: bool) -> Any:
     "",
     ADDRESS,
     TEST,
-    option("names", "--names", source="", type=bool, default=True,
-           help="Columns with the names and external ids of the people."),
+    option(
+        "names",
+        "--names",
+        source="",
+        type=bool,
+        default=True,
+        help="Columns with the names and external ids of the people.",
+    ),
     result("results.csv"),
     KEY_FILE,
-)  # fmt: skip
+)
 def export(o: Options) -> Output:
     """Export the results of a test: a row for each finished attempt."""
     with opened(o) as service:
@@ -200,11 +230,16 @@ def export(o: Options) -> Output:
 @command_of(
     "",
     ADDRESS,
-    output("out", "--out", "-o", default=Path("backup.db"),
-           help="File of the backup: a database (SQLite), or an archive of pg_dump."),
+    output(
+        "out",
+        "--out",
+        "-o",
+        default=Path("backup.db"),
+        help="File of the backup: a database (SQLite), or an archive of pg_dump.",
+    ),
     KEY_FILE,
     csv=False,
-)  # fmt: skip
+)
 def backup(o: Options) -> Output:
     """Write a verified copy of the database to one file, while the service runs."""
     with opened(o) as service:
@@ -217,11 +252,12 @@ def backup(o: Options) -> Output:
 @command_of(
     "",
     ADDRESS,
-    option("anchor", source="", type=Path,
-           help="Also compare with this file of irtcat service anchor."),
+    option(
+        "anchor", source="", type=Path, help="Also compare with this file of irtcat service anchor."
+    ),
     KEY_FILE,
     csv=False,
-)  # fmt: skip
+)
 def check(o: Options) -> Output:
     """Verify all digests, and that tables and logs agree; exit 1 if something is wrong."""
     from dataclasses import asdict
@@ -282,14 +318,23 @@ def erase(o: Options) -> Output:
     "",
     ADDRESS,
     argument("name", help="Name of the account."),
-    option("roles", source="", type=str,
-           help="Roles of a new account, separated by commas: author, psychometrician, proctor, "
-           "scorer, auditor, admin."),
-    option("subject", source="", type=str, default="",
-           help="Identity of OpenID Connect (issuer and subject) instead of a password."),
+    option(
+        "roles",
+        source="",
+        type=str,
+        help="Roles of a new account, separated by commas: author, psychometrician, proctor, "
+        "scorer, auditor, admin.",
+    ),
+    option(
+        "subject",
+        source="",
+        type=str,
+        default="",
+        help="Identity of OpenID Connect (issuer and subject) instead of a password.",
+    ),
     KEY_FILE,
     csv=False,
-)  # fmt: skip
+)
 def account(o: Options) -> Output:
     """Add an account of staff, or give one a new password; print the password once."""
     accounts = part("accounts.accounts")
@@ -302,9 +347,13 @@ def account(o: Options) -> Output:
         else:
             roles = [text.strip() for text in o.roles.split(",") if text.strip()]
             accounts.add_account(
-                service, o.name, password=password or "", roles=roles, actor=ACTOR,
+                service,
+                o.name,
+                password=password or "",
+                roles=roles,
+                actor=ACTOR,
                 subject=o.subject,
-            )  # fmt: skip
+            )
     lines = [f"Account {o.name}"]
     if password is not None:
         lines = [f"Account {o.name}, password {password} (shown this once)"]
@@ -339,27 +388,61 @@ def copy(o: Options) -> Output:
     "",
     ADDRESS,
     option("name", source="", type=str, help="Name of a platform to register, for the staff."),
-    option("issuer", source="", type=str, needs="name TEXT",
-           help="Who signs its messages (also platform ID), such as https://moodle.example.org."),
-    option("client_id", source="", type=str, needs="name TEXT",
-           help="Id of this service at the platform."),
-    option("deployments", source="", type=str, needs="name TEXT",
-           help="Ids of its deployments there, separated by commas."),
-    option("kind", source="", type=str, needs="name TEXT",
-           help="Its addresses are those of moodle or canvas."),
-    option("auth_url", source="", type=str, needs="name TEXT",
-           help="Authentication request URL, if it is of another kind."),
+    option(
+        "issuer",
+        source="",
+        type=str,
+        needs="name TEXT",
+        help="Who signs its messages (also platform ID), such as https://moodle.example.org.",
+    ),
+    option(
+        "client_id",
+        source="",
+        type=str,
+        needs="name TEXT",
+        help="Id of this service at the platform.",
+    ),
+    option(
+        "deployments",
+        source="",
+        type=str,
+        needs="name TEXT",
+        help="Ids of its deployments there, separated by commas.",
+    ),
+    option(
+        "kind",
+        source="",
+        type=str,
+        needs="name TEXT",
+        help="Its addresses are those of moodle or canvas.",
+    ),
+    option(
+        "auth_url",
+        source="",
+        type=str,
+        needs="name TEXT",
+        help="Authentication request URL, if it is of another kind.",
+    ),
     option("token_url", source="", type=str, needs="name TEXT", help="Access token URL."),
     option("jwks_url", source="", type=str, needs="name TEXT", help="Public keyset URL."),
-    option("origin", source="", type=str, needs="name TEXT",
-           help="Origin of its pages, if they may embed those of tests; by default tests open in a "
-           "window of their own."),
+    option(
+        "origin",
+        source="",
+        type=str,
+        needs="name TEXT",
+        help="Origin of its pages, if they may embed those of tests; by default tests open in a "
+        "window of their own.",
+    ),
     option("close", source="", type=str, help="Id of a platform that opens no more tests."),
-    option("send_again", source="", type=str,
-           help="Id of a platform that gets its failed grades once more."),
+    option(
+        "send_again",
+        source="",
+        type=str,
+        help="Id of a platform that gets its failed grades once more.",
+    ),
     URL,
     KEY_FILE,
-)  # fmt: skip
+)
 def lti(o: Options) -> Output:
     """List the learning platforms that open tests, or register one (LTI 1.3).
 
@@ -399,8 +482,17 @@ def lti(o: Options) -> Output:
     table["deployments"] = table["deployments"].map(", ".join)
     base = (o.url or "http://127.0.0.1:8080").rstrip("/")
     addresses = part("lti.configuration").tool_addresses(base)
-    shown = ["id", "name", "issuer", "client_id", "deployments", "status", "attempts", "waiting",
-             "failed"]  # fmt: skip
+    shown = [
+        "id",
+        "name",
+        "issuer",
+        "client_id",
+        "deployments",
+        "status",
+        "attempts",
+        "waiting",
+        "failed",
+    ]
     lines += [f"{name}: {url}" for name, url in addresses.items()]
     return Output(
         {"platforms": records(table), "addresses": addresses}, [*lines, table[shown]], table=table
@@ -408,8 +500,18 @@ def lti(o: Options) -> Output:
 
 
 COMMANDS = {
-    "new": new, "validate": validate, "init": init, "tests": tests, "ticket": ticket,
-    "export": export, "account": account,
-    "backup": backup, "check": check, "anchor": anchor, "copy": copy, "erase": erase, "lti": lti,
-}  # fmt: skip
+    "new": new,
+    "validate": validate,
+    "init": init,
+    "tests": tests,
+    "ticket": ticket,
+    "export": export,
+    "account": account,
+    "backup": backup,
+    "check": check,
+    "anchor": anchor,
+    "copy": copy,
+    "erase": erase,
+    "lti": lti,
+}
 """Actions by name."""

@@ -130,11 +130,12 @@ def _answer(text: str) -> int | str:
     argument("item", help="An item waiting for an answer."),
     argument("value", parse=_answer, help="The answer (0 or 1, a category), or skip."),
     STORE,
-    option("seconds", type=float, min=0,
-           help="Response time; by default since the item was presented."),
+    option(
+        "seconds", type=float, min=0, help="Response time; by default since the item was presented."
+    ),
     KEY_FILE,
     csv=False,
-)  # fmt: skip
+)
 def answer(o: Options) -> Output:
     """Record an answer; print the next items. Repeating an answer changes nothing."""
     with _store(o) as opened:
@@ -148,17 +149,26 @@ def answer(o: Options) -> Output:
     "",
     SESSION,
     STORE,
-    option("responses", of="calibration", source="", read=read_plain,
-           help="Responses of the calibrated subjects to all items, to predict the full score as "
-           "predict does; by default the score is read off the bank's curves."),
-    option("estimand", source="irtcat.predict", needs="responses",
-           choices="irtcat.prediction.estimands.ESTIMANDS",
-           help="Whose score and rank: {names}; by default the score is of this run, the rank of "
-           "the model over reruns."),
+    option(
+        "responses",
+        of="calibration",
+        source="",
+        read=read_plain,
+        help="Responses of the calibrated subjects to all items, to predict the full score as "
+        "predict does; by default the score is read off the bank's curves.",
+    ),
+    option(
+        "estimand",
+        source="irtcat.predict",
+        needs="responses",
+        choices="irtcat.prediction.estimands.ESTIMANDS",
+        help="Whose score and rank: {names}; by default the score is of this run, the rank of "
+        "the model over reruns.",
+    ),
     replace(RERUNS, source="irtcat.predict", needs="responses"),
     replace(MISMATCH, source="irtcat.predict"),
     KEY_FILE,
-)  # fmt: skip
+)
 def status(o: Options) -> Output:
     """Print the estimate, the answers and the pending items."""
     from dataclasses import asdict

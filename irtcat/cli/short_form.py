@@ -18,21 +18,36 @@ EXAMPLE = (
     "irtcat.short_form",
     CALIBRATION,
     option("n_items", "-k", "--n-items", min=1),
-    option("subset", read=read_subset,
-           help="Take these items: output of irtcat select with the same responses."),
-    option("strategy", choices="irtcat.STRATEGIES",
-           help="How the items are chosen: {names}; by default as irtcat select."),
+    option(
+        "subset",
+        read=read_subset,
+        help="Take these items: output of irtcat select with the same responses.",
+    ),
+    option(
+        "strategy",
+        choices="irtcat.STRATEGIES",
+        help="How the items are chosen: {names}; by default as irtcat select.",
+    ),
     EXPECT,
     SEED,
     "name",
     "renew",
-    option("about", type=str, default=None, parse=split_pairs,
-           help="What readers should know, such as licence=MIT,source=ADDRESS."),
-    output("out", "--out", "-o", default_file="form.json",
-           help="Write the form to this JSON file."),
-    replace(HTML, help="Also write a test of all its items to this HTML file, which runs in a "
-            "browser, offline and without a server (irtcat export FORM --html has its options)."),
-)  # fmt: skip
+    option(
+        "about",
+        type=str,
+        default=None,
+        parse=split_pairs,
+        help="What readers should know, such as licence=MIT,source=ADDRESS.",
+    ),
+    output(
+        "out", "--out", "-o", default_file="form.json", help="Write the form to this JSON file."
+    ),
+    replace(
+        HTML,
+        help="Also write a test of all its items to this HTML file, which runs in a "
+        "browser, offline and without a server (irtcat export FORM --html has its options).",
+    ),
+)
 def command(o: Options) -> Output:
     """Make a short form: items and all that predicts full scores, without the responses.
 
@@ -42,12 +57,20 @@ def command(o: Options) -> Output:
     o.write("out", form, "short form")
     frame = form.to_frame()
     document = {
-        "name": form.name, "n_items": len(form), "all_items": form.n_items,
-        "n_subjects": form.norms.n_subjects, "strategy": form.strategy, "expect": form.expect,
-        "seed": form.seed, "made": form.made, "renew": form.renew, "out": o.out,
-        "about": dict(form.about), "checksum": form.checksum,
+        "name": form.name,
+        "n_items": len(form),
+        "all_items": form.n_items,
+        "n_subjects": form.norms.n_subjects,
+        "strategy": form.strategy,
+        "expect": form.expect,
+        "seed": form.seed,
+        "made": form.made,
+        "renew": form.renew,
+        "out": o.out,
+        "about": dict(form.about),
+        "checksum": form.checksum,
         "items": records(frame),
-    }  # fmt: skip
+    }
     text = [
         f"{len(form)} of {form.n_items} items by {form.strategy}, "
         f"with the norms of {form.norms.n_subjects} subjects",

@@ -24,14 +24,16 @@ TABLES = ("sessions", "by_theta", "by_length", "exposure", "summary", "content")
     BANK,
     option("n", type=int, default=1000, min=1, help="Subjects, drawn from the bank's population."),
     *RULES,
-    output("calibrate_exposure",
-           help="First calibrate the parameters of sympson-hetter on --n subjects, and write them "
-           "to this file."),
+    output(
+        "calibrate_exposure",
+        help="First calibrate the parameters of sympson-hetter on --n subjects, and write them "
+        "to this file.",
+    ),
     RESPONSES_OPTION,
     replace(MISMATCH, source="irtcat.cat.replay"),
     SEED,
     folder(default_file="simulated", help="Write the tables to this folder."),
-)  # fmt: skip
+)
 def command(o: Options) -> Output:
     """Simulate an adaptive test with simulated or real subjects."""
     import pandas as pd
@@ -66,8 +68,14 @@ def command(o: Options) -> Output:
         theta = drawn_abilities(bank, o.n, seed + calibrate)
         report = o.call(theta=theta, config=config, seed=seed + calibrate, **shared)
     summary = report.summary()
-    frames = (report.to_frame(), report.by_theta(), report.by_length(), report.exposure(),
-              pd.DataFrame([summary]), report.content())  # fmt: skip
+    frames = (
+        report.to_frame(),
+        report.by_theta(),
+        report.by_length(),
+        report.exposure(),
+        pd.DataFrame([summary]),
+        report.content(),
+    )
     tables = dict(zip(TABLES, frames, strict=True))
     content = tables["content"] if report.plan is not None else tables.pop("content")
     files = [f"{name}.csv" for name in tables]
@@ -77,9 +85,14 @@ def command(o: Options) -> Output:
                 file.write(csv_bytes(table))
     ended = report.reasons()
     document = {
-        "config": config.to_json(), "seed": seed, "out": o.out, "summary": summary,
-        "ended_by": dict(ended), "flags": report.flags(), "content": records(content),
-    }  # fmt: skip
+        "config": config.to_json(),
+        "seed": seed,
+        "out": o.out,
+        "summary": summary,
+        "ended_by": dict(ended),
+        "flags": report.flags(),
+        "content": records(content),
+    }
     text = [
         figures(summary),
         Table(tables["by_theta"], "By true ability"),

@@ -17,13 +17,7 @@ from irtcat.io.convert import as_responses_like
 from irtcat.models import as_points, filled, item_categories, probabilities
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
-from irtcat.scoring import (
-    group_labels,
-    match,
-    mixture_note,
-    refuse_versions,
-    with_versions,
-)
+from irtcat.scoring import group_labels, match, mixture_note, refuse_versions, with_versions
 
 
 class Group(NamedTuple):

@@ -314,12 +314,7 @@ def q3(
     flags = np.where(few, "fewer than 4 in common", np.where(np.isnan(value), "constant", ""))
     value = np.where(few, np.nan, value)
     mean = float(np.nanmean(value)) if np.isfinite(value).any() else np.nan
-    columns = {
-        "n": n.astype(int),
-        "q3": value,
-        "q3_star": value - mean,
-        "flag": flags,
-    }
+    columns = {"n": n.astype(int), "q3": value, "q3_star": value - mean, "flag": flags}
     return _pairs(data, columns, "q3")
 
 

@@ -288,9 +288,16 @@ def find_dif(
         table, n_rounds, settled = plan.round(base), 1, True
     table = table.set_index(np.array(kept)[table.index.to_numpy(int)])
     return _result(
-        plan, table, base, responses, reasons, scheme=scheme, correction=correction,
-        n_rounds=n_rounds, settled=settled,
-    )  # fmt: skip
+        plan,
+        table,
+        base,
+        responses,
+        reasons,
+        scheme=scheme,
+        correction=correction,
+        n_rounds=n_rounds,
+        settled=settled,
+    )
 
 
 def prepared(responses: Any, groups: Any, reference: Any) -> tuple[Responses, Grouping]:

@@ -273,9 +273,13 @@ def _cells(
 
 
 def _item_tests(
-    bank: ItemBank, responses: Responses, released: FloatArray, ability: Ability,
-    correction: str, alpha: float,
-) -> pd.DataFrame:  # fmt: skip
+    bank: ItemBank,
+    responses: Responses,
+    released: FloatArray,
+    ability: Ability,
+    correction: str,
+    alpha: float,
+) -> pd.DataFrame:
     """The tests of the items."""
     n_items, theta = responses.n_items, np.asarray(ability.theta, float)
     used = np.isfinite(released) & np.isfinite(theta)
@@ -317,9 +321,14 @@ def _item_tests(
 
 
 def _subject_tests(
-    bank: ItemBank, responses: Responses, released: FloatArray, published: FloatArray,
-    ability: Ability, correction: str, alpha: float,
-) -> pd.DataFrame:  # fmt: skip
+    bank: ItemBank,
+    responses: Responses,
+    released: FloatArray,
+    published: FloatArray,
+    ability: Ability,
+    correction: str,
+    alpha: float,
+) -> pd.DataFrame:
     """The tests of the subjects."""
     dated = np.isfinite(published)
     used = np.isfinite(released) & np.isfinite(np.asarray(ability.theta, float))

@@ -6,12 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import betaincinv, expit, ndtri
 
-from irtcat._common.checks import (
-    check_choice,
-    check_count,
-    check_interval,
-    check_positive,
-)
+from irtcat._common.checks import check_choice, check_count, check_interval, check_positive
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.bank import ItemBank, one_ability
 from irtcat.diagnose.ability_groups import ability_groups
@@ -202,8 +197,10 @@ def _spline(
         variance = np.einsum("pd,de,pe->p", design_points, covariance, design_points)
         se = np.sqrt(variance)
         curve[:, k], band[0, :, k], band[1, :, k] = (
-            expit(line), expit(line - z * se), expit(line + z * se),
-        )  # fmt: skip
+            expit(line),
+            expit(line - z * se),
+            expit(line + z * se),
+        )
     return points, np.full(len(points), float(len(theta))), curve, band
 
 

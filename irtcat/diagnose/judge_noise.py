@@ -263,9 +263,7 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
 """The factors that define the levels of each source; none for what is left."""
 
 
-def _identified(
-    judgements: Judgements,
-) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+def _identified(judgements: Judgements) -> tuple[dict[str, tuple[str, ...]], list[str]]:
     """The sources that these judgements distinguish, and flags of the others."""
     n_trials = int(judgements.levels["trial"].max()) + 1
     sources: dict[str, tuple[str, ...]] = {}

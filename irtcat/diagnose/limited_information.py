@@ -324,9 +324,7 @@ def _shift(name: str, unit: FloatArray) -> Callable[[Population, float], Populat
     return change
 
 
-def _correlation_changes(
-    population: Population,
-) -> list[Callable[[Population, float], Population]]:
+def _correlation_changes(population: Population) -> list[Callable[[Population, float], Population]]:
     """The population as a function of a change in each of its correlations."""
 
     def at(i: int, j: int) -> Callable[[Population, float], Population]:

@@ -9,13 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import (
-    argument_error,
-    brief,
-    check_choice,
-    check_count,
-    check_interval,
-)
+from irtcat._common.checks import argument_error, brief, check_choice, check_count, check_interval
 from irtcat._common.per_item import column_error
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.agreement.corrections import CORRECTIONS, adjust
@@ -37,9 +31,17 @@ MIN_MATCHING = 2
 """Fewest items of a matching score, without the tested one."""
 
 EFFECTS = (
-    "n_reference", "n_group", "statistic", "p", "odds_ratio", "delta", "se_delta", "ets",
-    "std_p_dif", "se_std_p_dif",
-)  # fmt: skip
+    "n_reference",
+    "n_group",
+    "statistic",
+    "p",
+    "odds_ratio",
+    "delta",
+    "se_delta",
+    "ets",
+    "std_p_dif",
+    "se_std_p_dif",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -415,10 +417,12 @@ def _cross(
     """Covariance of N (R - ratio S) at two cuts j < k, in every stratum."""
     a, b, c, d = sums
     is_above = np.arange(counts.shape[2]) > np.array([[j], [k]])
-    of_reference = [np.where(is_above[i], d[:, [cut]], -ratio * c[:, [cut]])
-                    for i, cut in enumerate((j, k))]  # fmt: skip
-    of_group = [np.where(is_above[i], -ratio * b[:, [cut]], a[:, [cut]])
-                for i, cut in enumerate((j, k))]  # fmt: skip
+    of_reference = [
+        np.where(is_above[i], d[:, [cut]], -ratio * c[:, [cut]]) for i, cut in enumerate((j, k))
+    ]
+    of_group = [
+        np.where(is_above[i], -ratio * b[:, [cut]], a[:, [cut]]) for i, cut in enumerate((j, k))
+    ]
     shared = (counts[:, 0] * of_reference[0] * of_reference[1]).sum(axis=1)
     shared += (counts[:, 1] * of_group[0] * of_group[1]).sum(axis=1)
     return shared - a[:, k] * d[:, j] - ratio**2 * b[:, j] * c[:, k]

@@ -178,10 +178,12 @@ def _weighted(banks: list[ItemBank], usable: BoolArray) -> float:
     frames = [bank.to_frame()[usable] for bank in banks]
     b, errors = (np.stack([f[name].to_numpy(float) for f in frames]) for name in ("b", "se_b"))
     if np.isnan(errors).any():
-        errors = np.stack([
-            usual_errors(x, _slopes(frame), bank.population.mean, bank.population.sd)
-            for x, frame, bank in zip(b, frames, banks, strict=True)
-        ])  # fmt: skip
+        errors = np.stack(
+            [
+                usual_errors(x, _slopes(frame), bank.population.mean, bank.population.sd)
+                for x, frame, bank in zip(b, frames, banks, strict=True)
+            ]
+        )
     w = weights_of((errors**2).sum(axis=0), np.ones(b.shape[1], bool))
     off = b - ((b @ w) / w.sum())[:, None]
     (xx, xy), (_, yy) = (off * w) @ off.T

@@ -450,8 +450,9 @@ def _subjects(cells: Cells, whole: float, data: Responses) -> pd.DataFrame:
 
     def mean(values: FloatArray, mask: BoolArray) -> FloatArray:
         total = np.sum(values, axis=1, where=mask)
-        return np.divide(total, mask.sum(axis=1), out=np.full(len(rows), np.nan),
-                         where=mask.any(axis=1))  # fmt: skip
+        return np.divide(
+            total, mask.sum(axis=1), out=np.full(len(rows), np.nan), where=mask.any(axis=1)
+        )
 
     within = mean(cells.variance, repeated)
     square, score = mean(cells.square, known), mean(cells.mean, known)
@@ -537,8 +538,14 @@ def _passes(
 ) -> pd.DataFrame:
     """The table of pass@k and pass^k."""
     rows = []
-    names = ("pass_at_k", "pass_at_k_lower", "pass_at_k_upper",
-             "pass_hat_k", "pass_hat_k_lower", "pass_hat_k_upper")  # fmt: skip
+    names = (
+        "pass_at_k",
+        "pass_at_k_lower",
+        "pass_at_k_upper",
+        "pass_hat_k",
+        "pass_hat_k_lower",
+        "pass_hat_k_upper",
+    )
     for m, subject in enumerate(data.subject_ids if data.is_counted else ()):
         known = cells.n[m] > 0
         if not known.any():

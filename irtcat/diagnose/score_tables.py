@@ -96,11 +96,7 @@ def expected_shares(p: FloatArray, weights: FloatArray, categories: IntArray) ->
 
 
 def score_information(
-    values: np.ndarray,
-    p: FloatArray,
-    slopes: FloatArray,
-    weights: FloatArray,
-    categories: IntArray,
+    values: np.ndarray, p: FloatArray, slopes: FloatArray, weights: FloatArray, categories: IntArray
 ) -> FloatArray:
     """Information of the tables by total score on the parameters of their own item.
 

@@ -30,12 +30,7 @@ _expected_responses = jit(jax.vmap(expected_responses))
 
 
 def equate_banks(
-    x: ItemBank,
-    y: ItemBank,
-    method: str = "true-score",
-    *,
-    n_draws: int = 200,
-    seed: int = 0,
+    x: ItemBank, y: ItemBank, method: str = "true-score", *, n_draws: int = 200, seed: int = 0
 ) -> Equated:
     """Express sum scores on form X as sum scores on form Y, from the item parameters of both.
 

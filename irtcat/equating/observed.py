@@ -158,27 +158,61 @@ KOLEN_BRENNAN = "Kolen & Brennan (2014), Test Equating, Scaling, and Linking, 3r
 METHODS = {
     row.name: row
     for row in (
-        EquatingMethod("mean", mean_equated, "Equal differences from the means.",
-                       reference=f"{KOLEN_BRENNAN}, chapter 2"),
-        EquatingMethod("linear", linear_equated, "Equal standard scores.",
-                       reference=f"{KOLEN_BRENNAN}, chapter 2"),
-        EquatingMethod("equipercentile", equipercentile_equated, "Equal percentile ranks.",
-                       reference=f"{KOLEN_BRENNAN}, chapter 2"),
-        EquatingMethod("tucker", tucker_equated, "Linear, by regressions on the anchor.", True,
-                       f"{KOLEN_BRENNAN}, chapter 4"),
-        EquatingMethod("braun-holland", braun_holland_equated,
-                       "Linear, by distributions given the anchor.", True,
-                       f"{KOLEN_BRENNAN}, chapter 5"),
-        EquatingMethod("chained-linear", chained_linear_equated,
-                       "Linear, through the anchor.", True, f"{KOLEN_BRENNAN}, chapter 4"),
-        EquatingMethod("frequency-estimation", frequency_estimated,
-                       "Equipercentile, by distributions given the anchor.", True,
-                       f"{KOLEN_BRENNAN}, chapter 5"),
-        EquatingMethod("chained-equipercentile", chained_equipercentile_equated,
-                       "Equipercentile, through the anchor.", True,
-                       f"{KOLEN_BRENNAN}, chapter 5"),
+        EquatingMethod(
+            "mean",
+            mean_equated,
+            "Equal differences from the means.",
+            reference=f"{KOLEN_BRENNAN}, chapter 2",
+        ),
+        EquatingMethod(
+            "linear",
+            linear_equated,
+            "Equal standard scores.",
+            reference=f"{KOLEN_BRENNAN}, chapter 2",
+        ),
+        EquatingMethod(
+            "equipercentile",
+            equipercentile_equated,
+            "Equal percentile ranks.",
+            reference=f"{KOLEN_BRENNAN}, chapter 2",
+        ),
+        EquatingMethod(
+            "tucker",
+            tucker_equated,
+            "Linear, by regressions on the anchor.",
+            True,
+            f"{KOLEN_BRENNAN}, chapter 4",
+        ),
+        EquatingMethod(
+            "braun-holland",
+            braun_holland_equated,
+            "Linear, by distributions given the anchor.",
+            True,
+            f"{KOLEN_BRENNAN}, chapter 5",
+        ),
+        EquatingMethod(
+            "chained-linear",
+            chained_linear_equated,
+            "Linear, through the anchor.",
+            True,
+            f"{KOLEN_BRENNAN}, chapter 4",
+        ),
+        EquatingMethod(
+            "frequency-estimation",
+            frequency_estimated,
+            "Equipercentile, by distributions given the anchor.",
+            True,
+            f"{KOLEN_BRENNAN}, chapter 5",
+        ),
+        EquatingMethod(
+            "chained-equipercentile",
+            chained_equipercentile_equated,
+            "Equipercentile, through the anchor.",
+            True,
+            f"{KOLEN_BRENNAN}, chapter 5",
+        ),
     )
-}  # fmt: skip
+}
 """Methods of `equate` by name."""
 
 
@@ -316,10 +350,7 @@ def _tables(
 
 
 def _bootstrap(
-    equated: Callable[[list[FloatArray]], FloatArray],
-    tables: list[FloatArray],
-    n: int,
-    seed: int,
+    equated: Callable[[list[FloatArray]], FloatArray], tables: list[FloatArray], n: int, seed: int
 ) -> FloatArray:
     """SDs over samples of the subjects; a sample that cannot be equated is left out."""
     rng = np.random.default_rng(seed)

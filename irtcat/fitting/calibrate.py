@@ -5,13 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from irtcat._common.checks import (
-    InputError,
-    argument_error,
-    check_choice,
-    check_count,
-    shorten,
-)
+from irtcat._common.checks import InputError, argument_error, check_choice, check_count, shorten
 from irtcat._common.progress import FitProgress, ProgressOption, with_progress
 from irtcat._common.registry import documented
 from irtcat.bank import ItemBank, as_bank
@@ -19,12 +13,7 @@ from irtcat.fitting.em.checkpoint import check_checkpoint
 from irtcat.fitting.em.directions import MIN_GAIN, REPORTED_GAIN
 from irtcat.fitting.em.invariance import Versions, versions_of, with_version_columns
 from irtcat.fitting.em.priors import check_priors
-from irtcat.fitting.features.columns import (
-    Features,
-    check_alone,
-    facet_features,
-    features_of,
-)
+from irtcat.fitting.features.columns import Features, check_alone, facet_features, features_of
 from irtcat.fitting.fit_notes import with_notes
 from irtcat.fitting.fixed_theta import fit_fixed_theta
 from irtcat.fitting.joint import fit_joint
@@ -41,14 +30,7 @@ from irtcat.fitting.vi.variational import fit_vi
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.io.source import ResponseSource, as_source
 from irtcat.latent import density_of
-from irtcat.models import (
-    ALIASES,
-    MODELS,
-    ItemModel,
-    fitted_form,
-    parameter_names,
-    tied_parameters,
-)
+from irtcat.models import ALIASES, MODELS, ItemModel, fitted_form, parameter_names, tied_parameters
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 from irtcat.responses._summary import rare_cells
@@ -134,10 +116,7 @@ def _checked(data: Any, cls: type[ItemModel], devices: Any) -> Responses | Respo
     source = as_source(data)
     if source is None:
         raise argument_error(
-            "responses",
-            "Responses",
-            type(data).__name__,
-            "Build them with Responses.from_array.",
+            "responses", "Responses", type(data).__name__, "Build them with Responses.from_array."
         )
     if devices is not None:
         raise argument_error(

@@ -19,14 +19,7 @@ from irtcat.fitting.outcome import Ending
 from irtcat.fitting.result import Fit
 from irtcat.fitting.specification import Specification
 from irtcat.latent import LayoutPlan, e_step, rows_on_device
-from irtcat.models import (
-    Design,
-    ItemModel,
-    field_columns,
-    fitted_form,
-    in_precision,
-    unpack,
-)
+from irtcat.models import Design, ItemModel, field_columns, fitted_form, in_precision, unpack
 from irtcat.responses import Responses
 from irtcat.scoring import changes_too_fast, row_blocks
 

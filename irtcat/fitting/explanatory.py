@@ -156,9 +156,14 @@ class _Rounds:
     """The rounds of a fit with features."""
 
     def __init__(
-        self, problem: Problem, ended: Ended, features: Features,
-        group: IntArray, share: float, free_scale: bool,
-    ):  # fmt: skip
+        self,
+        problem: Problem,
+        ended: Ended,
+        features: Features,
+        group: IntArray,
+        share: float,
+        free_scale: bool,
+    ):
         self.features, self.share = features, share
         self.free_scale = free_scale
         self.names = column_names(problem.template)
@@ -267,10 +272,14 @@ class _Rounds:
         """The regression of a parameter of the items on their features."""
         assert self.features.item is not None
         return regress(
-            self.features.item[1], self.pseudo_data[name], self.item_layouts[name],
-            residual=self.features.has_residual, start=self.items.get(name),
-            wide=self.wide, has_covariance=has_covariance,
-        )  # fmt: skip
+            self.features.item[1],
+            self.pseudo_data[name],
+            self.item_layouts[name],
+            residual=self.features.has_residual,
+            start=self.items.get(name),
+            wide=self.wide,
+            has_covariance=has_covariance,
+        )
 
     def move_items(self, old: Constraints) -> None:
         """Move the items to the mode under their new priors, by one step of Newton's method.
@@ -450,9 +459,12 @@ def explain(
         description[name] = f"regression on features, residual SD {regression.residual_sd:.3g}"
     if features.item is not None:
         prior = prior._replace(
-            constraints=rounds.problem.constraints, sparse=no_items, aside=no_items,
-            scaled=False, description=description,
-        )  # fmt: skip
+            constraints=rounds.problem.constraints,
+            sparse=no_items,
+            aside=no_items,
+            scaled=False,
+            description=description,
+        )
     moments, standard = (rounds.mean, rounds.sd), (0.0, 1.0)
     (mean, sd), (centre, unit) = (standard, moments) if free_scale else (moments, standard)
     n_parameters = 0

@@ -35,13 +35,7 @@ from irtcat.fitting.solvers import EM
 from irtcat.fitting.specification import Specification
 from irtcat.latent import item_curves
 from irtcat.latent.line import STENCIL
-from irtcat.models import (
-    STANDARD_FORM,
-    ItemModel,
-    field_columns,
-    pack,
-    unpack,
-)
+from irtcat.models import STANDARD_FORM, ItemModel, field_columns, pack, unpack
 from irtcat.responses import Responses
 from irtcat.scoring import Ability
 
@@ -105,9 +99,11 @@ def fixed_theta(responses: Responses, theta: Any) -> FloatArray:
     if not np.isfinite(values).all():
         at = int(np.isfinite(values).argmin())
         raise argument_error(
-            "theta", "finite", f"{values[at]} for {str(ids[at])!r}",
+            "theta",
+            "finite",
+            f"{values[at]} for {str(ids[at])!r}",
             "Leave such subjects out with responses.subset.",
-        )  # fmt: skip
+        )
     return values
 
 
@@ -200,9 +196,16 @@ def _climb(regression: _Regression, params: Array, specification: Specification[
     def take() -> tuple[float, float]:
         nonlocal params, likelihood
         moved = _m_step(
-            template, params, counts, totals, constraints, everyone,
-            tied=tied, n_steps=jnp.int32(STEPS), nodes=nodes,
-        )  # fmt: skip
+            template,
+            params,
+            counts,
+            totals,
+            constraints,
+            everyone,
+            tied=tied,
+            n_steps=jnp.int32(STEPS),
+            nodes=nodes,
+        )
         params = moved.params
         likelihood, posterior = map(float, _values(regression, params))
         return posterior, float(moved.step)

@@ -147,13 +147,7 @@ def _rescaled(point: JointPoint, penalty: Penalty) -> JointPoint:
 
 @functools.partial(jit, static_argnames=("has_missing", "tied"))
 def joint_step(
-    point: JointPoint,
-    x: Array,
-    blocks: Array,
-    penalty: Penalty,
-    *,
-    has_missing: bool,
-    tied: bool,
+    point: JointPoint, x: Array, blocks: Array, penalty: Penalty, *, has_missing: bool, tied: bool
 ) -> tuple[JointPoint, Float[Array, ""], Float[Array, ""]]:
     """One cycle over subjects, items and scale.
 
@@ -229,9 +223,15 @@ def _bound_curvature(
 
 
 def _run(
-    point: JointPoint, x: Array, blocks: Array, penalty: Penalty, has_missing: bool, tied: bool,
-    tolerance: float, specification: Specification[Joint],
-) -> tuple[JointPoint, Ending]:  # fmt: skip
+    point: JointPoint,
+    x: Array,
+    blocks: Array,
+    penalty: Penalty,
+    has_missing: bool,
+    tied: bool,
+    tolerance: float,
+    specification: Specification[Joint],
+) -> tuple[JointPoint, Ending]:
     """Run cycles until the longest step is within the tolerance."""
 
     def take() -> tuple[float, float]:
@@ -305,8 +305,11 @@ def fit_joint(
     _check(cls)
     prepared = prepare(responses, cls, specification)
     x, blocks, has_missing, tied = (
-        prepared.x, prepared.blocks, prepared.has_missing, bool(prepared.tied)
-    )  # fmt: skip
+        prepared.x,
+        prepared.blocks,
+        prepared.has_missing,
+        bool(prepared.tied),
+    )
     tolerance = specification.solver.tolerance
     tolerance = TOLERANCE[prepared.precision] if tolerance is None else tolerance
     with precision(prepared.precision) as dtype:

@@ -17,11 +17,7 @@ from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import ItemBank, one_ability
 from irtcat.bank._difficulty import usual_errors, weights_of
-from irtcat.models import (
-    ItemModel,
-    expected_responses,
-    probabilities,
-)
+from irtcat.models import ItemModel, expected_responses, probabilities
 from irtcat.responses._conditions import check_conditions
 
 NODES, REACH = 81, 4.0
@@ -309,11 +305,14 @@ def _by_curves(
             pass
         solutions = [
             minimize(
-                loss, start[1:] if task.fixed_unit else start, jac=True, method="BFGS",
+                loss,
+                start[1:] if task.fixed_unit else start,
+                jac=True,
+                method="BFGS",
                 options={"gtol": 1e-10},
             )
             for start in starts
-        ]  # fmt: skip
+        ]
     best = min(solutions, key=lambda f: f.fun)
     log_unit, shift = np.r_[0.0, best.x] if task.fixed_unit else best.x
     return float(np.exp(log_unit)), float(shift), float(best.fun)

@@ -44,14 +44,7 @@ from irtcat.latent import (
     posterior_modes,
     row_chunks,
 )
-from irtcat.models import (
-    ItemModel,
-    field_columns,
-    fitted_form,
-    pack,
-    parameter_names,
-    unpack,
-)
+from irtcat.models import ItemModel, field_columns, fitted_form, pack, parameter_names, unpack
 from irtcat.responses import Responses
 
 CHECK_WORK = 4e9
@@ -164,17 +157,12 @@ def _identified(
     params[:, columns] = (slopes * sign[:, None]).reshape(len(params), -1)
     mean, covariance = mean @ turn, turn.T @ covariance @ turn
     root = np.linalg.cholesky(covariance)  # numpy: used outside of the precision too
-    return (
-        params,
-        Populations(mean, root),
-        pattern.reshape(len(params), -1),
-    )
+    return (params, Populations(mean, root), pattern.reshape(len(params), -1))
 
 
 def _at_identified(
-    work: Workspace, problem: Problem, params: FloatArray, populations: Populations,
-    ended: Ended,
-) -> Ended:  # fmt: skip
+    work: Workspace, problem: Problem, params: FloatArray, populations: Populations, ended: Ended
+) -> Ended:
     """The E-step at the identified parameters with all items, including those set aside."""
     dtype = problem.weights.dtype
     mean, covariance = (

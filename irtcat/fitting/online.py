@@ -118,8 +118,9 @@ def update_items(
         nodes, log_prior = nodes[held], np.log(weights[held])[None, :]
 
     answered = is_predicted[at] & ~np.isnan(x).all(axis=0)
-    columns = np.array([*field_columns(bank.model, ["slope"])[:1],
-                        *field_columns(bank.model, ["intercept"])[:1]])  # fmt: skip
+    columns = np.array(
+        [*field_columns(bank.model, ["slope"])[:1], *field_columns(bank.model, ["intercept"])[:1]]
+    )
     now = bank
     for _ in range(ROUNDS):
         curves = _log_curves(now, nodes)
@@ -204,9 +205,14 @@ def _updated(
 
 @jit
 def _modes(
-    mean: jax.Array, covariance: jax.Array, weights: jax.Array, answers: jax.Array,
-    nodes: jax.Array, lower: jax.Array, upper: jax.Array,
-) -> tuple[jax.Array, jax.Array]:  # fmt: skip
+    mean: jax.Array,
+    covariance: jax.Array,
+    weights: jax.Array,
+    answers: jax.Array,
+    nodes: jax.Array,
+    lower: jax.Array,
+    upper: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
     """Modes of the posteriors, items x (slope, intercept), and the inverse curvature there.
 
     The coordinates are the prior's standardised ones, u with xi = m + L u and L L' = C: a

@@ -121,9 +121,11 @@ class Fit:
         """
         if not self.facets:
             raise argument_error(
-                "facets", "those of a fit with facets", "a fit without",
+                "facets",
+                "those of a fit with facets",
+                "a fit without",
                 "Pass facets to irtcat.fit.",
-            )  # fmt: skip
+            )
         regression = next(iter(self.item_regressions.values()))  # of the intercept or location
         frame = regression.to_frame()
         observed = (~np.isnan(self.responses.to_numpy())).sum(axis=0)
@@ -134,8 +136,10 @@ class Fit:
             for level in regression.design.levels[facet]:
                 estimate = frame.loc[f"{facet}={level}"]
                 rows[facet, level] = {
-                    "severity": -estimate["estimate"], "se": estimate["se"], "n": int(n[level])
-                }  # fmt: skip
+                    "severity": -estimate["estimate"],
+                    "se": estimate["se"],
+                    "n": int(n[level]),
+                }
         table = pd.DataFrame.from_dict(rows, orient="index")
         return table.rename_axis(["facet", "level"])
 
@@ -171,9 +175,11 @@ class Fit:
         """
         if self.subject_regression is None:
             raise argument_error(
-                "features", "of a fit with subject_features", "a fit without",
+                "features",
+                "of a fit with subject_features",
+                "a fit without",
                 "Pass subject_features to irtcat.fit.",
-            )  # fmt: skip
+            )
         table = check_features(features, "features", "subject")
         mean, variance = self.subject_regression.predict(table)
         return pd.DataFrame({"mean": mean, "sd": np.sqrt(variance)}, index=table.index)
@@ -216,13 +222,18 @@ class Fit:
         """
         if not self.item_regressions:
             raise argument_error(
-                "features", "of a fit with item_features", "a fit without",
+                "features",
+                "of a fit with item_features",
+                "a fit without",
                 "Pass item_features to irtcat.fit.",
-            )  # fmt: skip
+            )
         return predicted_bank(
-            self.bank, self.item_regressions, self.priors,
-            check_features(features, "features", "item"), categories,
-        )  # fmt: skip
+            self.bank,
+            self.item_regressions,
+            self.priors,
+            check_features(features, "features", "item"),
+            categories,
+        )
 
     def bank_of(self, group: Any) -> ItemBank:
         """The items of a group and its population, after a fit with groups.

@@ -50,14 +50,7 @@ from irtcat.fitting.specification import Specification
 from irtcat.io.source import ResponseSource
 from irtcat.latent import LIMIT, LayoutPlan, LineQuadrature, PopulationDesign, RowBlock
 from irtcat.latent.line import N_NODES
-from irtcat.models import (
-    STANDARD_FORM,
-    Binomial,
-    ItemModel,
-    field_columns,
-    pack,
-    unpack,
-)
+from irtcat.models import STANDARD_FORM, Binomial, ItemModel, field_columns, pack, unpack
 from irtcat.responses import Responses
 
 POPULATION_ROUNDS, CLOSE = 30, 1e-4
@@ -339,12 +332,7 @@ def _iterate(data: FitData, setup: FitSetup, begun: _Begun, share: float) -> _Re
     is_free = setup.anchors is not None or not (prior.scaled or begun.fixes_scale)
     best = Latent(*best_latent(problem, ended)) if is_free else Latent(np.nan, np.nan)
     return _Reached(
-        problem=problem,
-        ended=ended,
-        prior=prior,
-        latent=Latent(),
-        best=best,
-        explained=None,
+        problem=problem, ended=ended, prior=prior, latent=Latent(), best=best, explained=None
     )
 
 

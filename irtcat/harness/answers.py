@@ -58,9 +58,12 @@ class Harness(Protocol):
         ...
 
     def drive(
-        self, session: Session, items: Mapping[str, Item], folder: OutputFolder | None,
+        self,
+        session: Session,
+        items: Mapping[str, Item],
+        folder: OutputFolder | None,
         progress: Progress | None,
-    ) -> list[str]:  # fmt: skip
+    ) -> list[str]:
         """Ask until the session is over; return messages about ambiguous settings.
 
         Files are written to ``folder.file(NAME)`` or ``folder.folder(NAME)``, which add them to the
@@ -103,12 +106,16 @@ class Calls:
             raise argument_error("model", "a harness or a function", self.function)
 
     def drive(
-        self, session: Session, items: Mapping[str, Item], folder: OutputFolder | None,
+        self,
+        session: Session,
+        items: Mapping[str, Item],
+        folder: OutputFolder | None,
         progress: Progress | None,
-    ) -> list[str]:  # fmt: skip
+    ) -> list[str]:
         """Ask the function until the session is over."""
-        return ask_until_over(session, items, self._ask, progress, self.retries, self.on_error,
-                              self.threshold)  # fmt: skip
+        return ask_until_over(
+            session, items, self._ask, progress, self.retries, self.on_error, self.threshold
+        )
 
     def _ask(self, items: list[Item]) -> Iterable[Answer]:
         answers = self.function(items)

@@ -96,9 +96,14 @@ class Command:
         process = _PersistentProcess(self) if self.persistent else None
         try:
             return ask_until_over(
-                session, items, self.ask if process is None else process.ask, progress,
-                self.retries, self.on_error, self.threshold,
-            )  # fmt: skip
+                session,
+                items,
+                self.ask if process is None else process.ask,
+                progress,
+                self.retries,
+                self.on_error,
+                self.threshold,
+            )
         finally:
             if process is not None:
                 process.end()
@@ -115,9 +120,13 @@ class Command:
             stdin.write(lines)
             stdin.seek(0)
             process = subprocess.Popen(
-                self.command, shell=True, stdin=stdin, stdout=subprocess.PIPE, stderr=errors,
+                self.command,
+                shell=True,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=errors,
                 start_new_session=True,
-            )  # fmt: skip
+            )
             try:
                 yield from self._answers(process, waiting, errors)
             except BaseException:
@@ -211,9 +220,13 @@ class _PersistentProcess:
         """Start the command."""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  open as long as the process
         self._process = subprocess.Popen(
-            self._settings.command, shell=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=self._errors, start_new_session=True,
-        )  # fmt: skip
+            self._settings.command,
+            shell=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            start_new_session=True,
+        )
         self._lines, self._n_lines = _read_lines(self._process), 0
         return self._process
 

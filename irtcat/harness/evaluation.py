@@ -270,8 +270,12 @@ def evaluate(
         must = '"run" without responses of calibrated models (calibration)'
         raise argument_error("estimand", must, estimand)
     settings = {
-        "seed": seed, "prior": prior, "subject": name, "session_id": SESSION, "counts": counts,
-    }  # fmt: skip
+        "seed": seed,
+        "prior": prior,
+        "subject": name,
+        "session_id": SESSION,
+        "counts": counts,
+    }
     if out is None:
         session = begin(bank, rules, None, **settings)
         _compile(session)
@@ -347,15 +351,22 @@ def _check_calibration(bank: ItemBank, calibration: Responses) -> None:
         raise argument_error("calibration", "Responses", type(calibration).__name__)
     missing = sorted(set(bank.item_ids.tolist()) - set(map(str, calibration.item_ids)))
     if missing:
-        raise argument_error("calibration", "responses to all items of the bank",
-                             f"none to {missing[0]}")  # fmt: skip
+        raise argument_error(
+            "calibration", "responses to all items of the bank", f"none to {missing[0]}"
+        )
 
 
 def _evaluation(
-    session: Session, items_by_id: dict[str, Item], source: Responses | ShortForm | None,
-    estimator: str | None, level: float, prices: dict[str, float] | None, notes: list[str],
-    mismatch: str, whose: dict[str, Any],
-) -> Evaluation:  # fmt: skip
+    session: Session,
+    items_by_id: dict[str, Item],
+    source: Responses | ShortForm | None,
+    estimator: str | None,
+    level: float,
+    prices: dict[str, float] | None,
+    notes: list[str],
+    mismatch: str,
+    whose: dict[str, Any],
+) -> Evaluation:
     """The results of a session that is over; the full score by the calibration or the form."""
     if isinstance(source, ShortForm):
         outcome, n_bank = score_by_form(session, source, level, **whose), source.n_items
@@ -372,16 +383,29 @@ def _evaluation(
         model=session.head["subject"],
         theta=tuple(theta) if isinstance(theta, list) else theta,
         se=tuple(se) if isinstance(se, list) else se,
-        score=outcome.score, lower=outcome.lower, upper=outcome.upper, level=level,
-        estimator=outcome.estimator, rank=outcome.rank, rank_lower=outcome.rank_lower,
-        rank_upper=outcome.rank_upper, n_calibrated=outcome.n_calibrated,
-        n_items=int(estimates["n_items"]), n_bank=n_bank, reason=session.reason,
-        seconds=float(table["seconds"].sum()), cost=cost, full_cost=full_cost, lz_star=lz_star,
-        unlike=unlike_warning(outcome, p, lz_star), estimand=outcome.estimand,
-        ranks_of=outcome.ranks_of, noise_source=outcome.noise_source,
+        score=outcome.score,
+        lower=outcome.lower,
+        upper=outcome.upper,
+        level=level,
+        estimator=outcome.estimator,
+        rank=outcome.rank,
+        rank_lower=outcome.rank_lower,
+        rank_upper=outcome.rank_upper,
+        n_calibrated=outcome.n_calibrated,
+        n_items=int(estimates["n_items"]),
+        n_bank=n_bank,
+        reason=session.reason,
+        seconds=float(table["seconds"].sum()),
+        cost=cost,
+        full_cost=full_cost,
+        lz_star=lz_star,
+        unlike=unlike_warning(outcome, p, lz_star),
+        estimand=outcome.estimand,
+        ranks_of=outcome.ranks_of,
+        noise_source=outcome.noise_source,
         notes=(*notes, *session.flags(), *(f"Predicted score: {text}." for text in outcome.notes)),
         items=table,
-    )  # fmt: skip
+    )
 
 
 def _write(evaluation: Evaluation, folder: OutputFolder) -> None:

@@ -145,16 +145,21 @@ def _by_task(items: tuple[Item, ...], to: str) -> dict[str, list[Item]]:
 
 def _to_lm_eval(items: tuple[Item, ...]) -> tuple[str, str]:
     """JSON of the document numbers of each task."""
-    samples = {task: sorted(item.index for item in members)
-               for task, members in _by_task(items, "lm-eval").items()}  # fmt: skip
+    samples = {
+        task: sorted(item.index for item in members)
+        for task, members in _by_task(items, "lm-eval").items()
+    }
     for task, numbers in samples.items():
         if any(c in task for c in ",*?[") or task != task.strip():
             must = "tasks without commas, wildcards (* ? [) and blanks at the ends"
             raise argument_error("items", f"{must}, which lm-eval reads as other tasks", task)
         if len(set(numbers)) < len(numbers):  # "7" and "07"
             repeated = next(n for n, after in pairwise(numbers) if n == after)
-            raise argument_error("items", "a table with a different sample for every item",
-                                 f"document {repeated} of task {task} twice")  # fmt: skip
+            raise argument_error(
+                "items",
+                "a table with a different sample for every item",
+                f"document {repeated} of task {task} twice",
+            )
     return json.dumps(samples), "samples.json"
 
 
@@ -206,8 +211,10 @@ def _to_inspect(items: tuple[Item, ...]) -> tuple[str, str]:
         if any(c in task for c in "*?["):
             must = "tasks without wildcards (* ? [), which Inspect expands to several files"
             raise argument_error("items", must, task)
-    lines = [",".join(sorted((inspect_selector(item.sample) for item in members), key=_natural))
-             for members in _by_task(items, "inspect").values()]  # fmt: skip
+    lines = [
+        ",".join(sorted((inspect_selector(item.sample) for item in members), key=_natural))
+        for members in _by_task(items, "inspect").values()
+    ]
     return "\n".join(lines) + "\n", "sample_ids.txt"
 
 

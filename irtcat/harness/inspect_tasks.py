@@ -122,8 +122,11 @@ class Adaptive:
     def check_samples(self, sample_ids: set[str]) -> None:
         """Raise unless every unanswered item is among the samples."""
         answered = {e["item"] for e in self.session.events if e["kind"] == "answer"}
-        missing = [sample for sample, item in self._item_of.items()
-                   if item not in answered and sample not in sample_ids]  # fmt: skip
+        missing = [
+            sample
+            for sample, item in self._item_of.items()
+            if item not in answered and sample not in sample_ids
+        ]
         if missing:
             must = f"a task with all samples of the bank (it has {len(sample_ids)})"
             raise argument_error("task", must, f"none with the id {shorten(missing[0])}")
@@ -182,8 +185,12 @@ class Adaptive:
         """The results of the session for the log."""
         estimates = self.session.estimate()
         names = ("theta", "se", "n_items", "score", "score_sd")
-        return {"session": self.session.id, "reason": self.session.reason, "estimator": "bank",
-                **{name: estimates[name] for name in names}}  # fmt: skip
+        return {
+            "session": self.session.id,
+            "reason": self.session.reason,
+            "estimator": "bank",
+            **{name: estimates[name] for name in names},
+        }
 
     def _release(self) -> None:
         """Release the samples that are asked; all of them once the session is over."""
@@ -264,8 +271,17 @@ class Inspect:
     def __post_init__(self) -> None:
         """Check the settings."""
         check_choice("mismatch", self.mismatch, MISMATCH)
-        reserved = {"tasks", "model", "log_dir", "epochs", "sample_id", "limit", "max_samples",
-               "fail_on_error", "sample_shuffle"} & set(self.options)  # fmt: skip
+        reserved = {
+            "tasks",
+            "model",
+            "log_dir",
+            "epochs",
+            "sample_id",
+            "limit",
+            "max_samples",
+            "fail_on_error",
+            "sample_shuffle",
+        } & set(self.options)
         if reserved:
             raise argument_error(
                 "options", "options that irtcat does not set itself", sorted(reserved)
@@ -276,18 +292,27 @@ class Inspect:
         task = self.task if isinstance(self.task, str) else getattr(self.task, "name", "")
         options = {key: shorten(value, 200) for key, value in sorted(self.options.items())}
         arguments = {key: shorten(value, 200) for key, value in sorted(self.task_args.items())}
-        return {"harness": "inspect", "task": str(task), "lm": str(self.model),
-                "metric": self.metric, "task_args": arguments, "options": options,
-                "threshold": self.threshold}  # fmt: skip
+        return {
+            "harness": "inspect",
+            "task": str(task),
+            "lm": str(self.model),
+            "metric": self.metric,
+            "task_args": arguments,
+            "options": options,
+            "threshold": self.threshold,
+        }
 
     def check(self, items: Mapping[str, Item]) -> None:
         """Raise if Inspect AI is not installed."""
         imported("inspect_ai", "Inspect AI")
 
     def drive(
-        self, session: Session, items: Mapping[str, Item], folder: OutputFolder | None,
+        self,
+        session: Session,
+        items: Mapping[str, Item],
+        folder: OutputFolder | None,
         progress: Progress | None,
-    ) -> list[str]:  # fmt: skip
+    ) -> list[str]:
         """Run the task until the session is over."""
         if session.is_over:
             return []
@@ -311,11 +336,14 @@ class Inspect:
         model, options = self._model_and_options()
         try:
             logs = inspect_ai.eval(
-                task, model=model, epochs=1,
+                task,
+                model=model,
+                epochs=1,
                 sample_id=[inspect_selector(item.sample) for item in remaining],
-                max_samples=max(len(remaining), 1), fail_on_error=True,
+                max_samples=max(len(remaining), 1),
+                fail_on_error=True,
                 **{"display": "none", **settings, **options},
-            )  # fmt: skip
+            )
         except Exception as error:  # such as an unknown model, task or option
             cause = f"{type(error).__name__}: {one_line(error)}"
             raise manager.error or InputError(f"Inspect could not run: {cause}") from error

@@ -193,5 +193,8 @@ def _check_samples(items: list[Item]) -> None:
         first = item_of.setdefault((item.task, item.sample), item.id)
         if first != item.id:
             sample = f"sample {item.sample}" + (f" of task {item.task}" if item.task else "")
-            raise argument_error("items", "a table with a different sample for every item",
-                                 f"{sample} for both {first} and {item.id}")  # fmt: skip
+            raise argument_error(
+                "items",
+                "a table with a different sample for every item",
+                f"{sample} for both {first} and {item.id}",
+            )

@@ -84,8 +84,17 @@ class LmEval:
         check_choice("mismatch", self.mismatch, MISMATCH)
         check_count("retries", self.retries, 0)
         check_choice("on_error", self.on_error, ON_ERROR)
-        reserved = {"model", "model_args", "tasks", "samples", "limit", "task_manager",
-                    "log_samples", "bootstrap_iters", "use_cache"} & set(self.options)  # fmt: skip
+        reserved = {
+            "model",
+            "model_args",
+            "tasks",
+            "samples",
+            "limit",
+            "task_manager",
+            "log_samples",
+            "bootstrap_iters",
+            "use_cache",
+        } & set(self.options)
         if reserved:
             raise argument_error(
                 "options", "options that irtcat does not set itself", sorted(reserved)
@@ -96,8 +105,15 @@ class LmEval:
         name = self.model if isinstance(self.model, str) else type(self.model).__qualname__
         args = self.model_args if isinstance(self.model_args, str) else dict(self.model_args)
         options = {key: shorten(value, 200) for key, value in sorted(self.options.items())}
-        return {"harness": "lm-eval", "lm": name, "model_args": args, "metric": self.metric,
-                "filter": self.filter, "options": options, "threshold": self.threshold}  # fmt: skip
+        return {
+            "harness": "lm-eval",
+            "lm": name,
+            "model_args": args,
+            "metric": self.metric,
+            "filter": self.filter,
+            "options": options,
+            "threshold": self.threshold,
+        }
 
     def check(self, items: Mapping[str, Item]) -> None:
         """Raise if lm-eval is not installed, or an item has no task or number."""
@@ -115,9 +131,12 @@ class LmEval:
             item.index  # noqa: B018  raises if it is not a number
 
     def drive(
-        self, session: Session, items: Mapping[str, Item], folder: OutputFolder | None,
+        self,
+        session: Session,
+        items: Mapping[str, Item],
+        folder: OutputFolder | None,
         progress: Progress | None,
-    ) -> list[str]:  # fmt: skip
+    ) -> list[str]:
         """Run batches of documents until the session is over."""
         if session.is_over:
             return []
@@ -125,8 +144,9 @@ class LmEval:
         self._check_requested(conditions)
         running = _Running(self, folder, conditions)
         running.forget_samples(session, items)
-        skipped = ask_until_over(session, items, running.ask, progress, self.retries, self.on_error,
-                                 self.threshold)  # fmt: skip
+        skipped = ask_until_over(
+            session, items, running.ask, progress, self.retries, self.on_error, self.threshold
+        )
         return [*running.notes.values(), *skipped]
 
     def _check_requested(self, known: pd.DataFrame) -> None:
@@ -183,9 +203,14 @@ class _Running:
         samples = {task: sorted(numbered) for task, numbered in items_of.items()}
         with nullcontext() if self.replies is None else self.replies.cached(self.model):
             results = self.lm_eval.simple_evaluate(
-                model=self.model, tasks=list(samples), task_manager=self.tasks, samples=samples,
-                bootstrap_iters=0, log_samples=True, **self.harness.options,
-            )  # fmt: skip
+                model=self.model,
+                tasks=list(samples),
+                task_manager=self.tasks,
+                samples=samples,
+                bootstrap_iters=0,
+                log_samples=True,
+                **self.harness.options,
+            )
         seconds = (time.monotonic() - started) / len(items)
         logged = results["samples"]
         self._store_samples(logged)
@@ -195,8 +220,9 @@ class _Running:
                 must = f"documents {shorten(samples[task])} of {brief(task)}"
                 raise InputError(f"lm-eval was asked to run {must}. Got {shorten(sorted(rows))}.")
             metrics = {item.id: self._metric(item, rows[index]) for index, item in numbered.items()}
-            self._check(results, task, {item.id: rows[index] for index, item in numbered.items()},
-                        metrics)  # fmt: skip
+            self._check(
+                results, task, {item.id: rows[index] for index, item in numbered.items()}, metrics
+            )
             for index, item in numbered.items():
                 yield Answer(item.id, rows[index][metrics[item.id]], seconds)
 

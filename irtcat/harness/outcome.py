@@ -72,18 +72,24 @@ def item_table(session: Session, items: Mapping[str, Item]) -> pd.DataFrame:
     positions = {name: i for i, name in enumerate(session.bank.item_ids.tolist())}
     ids = table.index.tolist()
     choice_columns = pd.DataFrame([reasons[name] for name in ids], index=table.index)
-    return pd.concat([
-        pd.DataFrame({
-            "task": [items[name].task for name in ids],
-            "sample": [items[name].sample for name in ids],
-            "batch": choice_columns.pop("batch") if len(choice_columns) else [],
-            "answer": table.pop("answer"),
-            "seconds": [answered[name]["seconds"] for name in ids],
-        }, index=table.index),
-        table,
-        pd.DataFrame({"chance": [chances[positions[name]] for name in ids]}, index=table.index),
-        choice_columns,
-    ], axis=1)  # fmt: skip
+    return pd.concat(
+        [
+            pd.DataFrame(
+                {
+                    "task": [items[name].task for name in ids],
+                    "sample": [items[name].sample for name in ids],
+                    "batch": choice_columns.pop("batch") if len(choice_columns) else [],
+                    "answer": table.pop("answer"),
+                    "seconds": [answered[name]["seconds"] for name in ids],
+                },
+                index=table.index,
+            ),
+            table,
+            pd.DataFrame({"chance": [chances[positions[name]] for name in ids]}, index=table.index),
+            choice_columns,
+        ],
+        axis=1,
+    )
 
 
 def _reasons(session: Session) -> dict[str, dict[str, Any]]:
@@ -94,8 +100,11 @@ def _reasons(session: Session) -> dict[str, dict[str, Any]]:
             np.asarray(getattr(session_then.state, name), float)[None] for name in ("theta", "se")
         )
         columns = zip(("theta_before", "se_before"), pair, strict=True)
-        estimates_before = {name: float(value[0]) for column, values in columns
-                 for name, value in numbered(column, values).items()}  # fmt: skip
+        estimates_before = {
+            name: float(value[0])
+            for column, values in columns
+            for name, value in numbered(column, values).items()
+        }
         for item in event["items"]:
             value = float(candidates.loc[item, "value"])
             why = in_words(session_then, candidates, item)

@@ -296,9 +296,13 @@ def _empty(rows: int, columns: int) -> np.ndarray:
 
 
 def _fill(
-    table: ArrowTable, out: np.ndarray, rows: np.ndarray, columns: np.ndarray, codes: np.ndarray,
+    table: ArrowTable,
+    out: np.ndarray,
+    rows: np.ndarray,
+    columns: np.ndarray,
+    codes: np.ndarray,
     names: tuple[np.ndarray, list[str], int],
-) -> None:  # fmt: skip
+) -> None:
     """Write responses to a block; raises if a pair occurs with different ones."""
     is_answered = codes != -1
     rows, columns, codes = rows[is_answered], columns[is_answered], codes[is_answered]

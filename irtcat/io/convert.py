@@ -10,12 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import (
-    DUPLICATES,
-    InputError,
-    argument_error,
-    check_choice,
-)
+from irtcat._common.checks import DUPLICATES, InputError, argument_error, check_choice
 from irtcat.io.arrow import is_dataset
 from irtcat.io.files import read_responses
 from irtcat.io.frames import (
@@ -32,10 +27,7 @@ from irtcat.io.source import ResponseSource, as_source, open_source
 from irtcat.responses import Responses, frame_table, long_responses
 from irtcat.responses._cells import cell_number
 from irtcat.responses._frames import as_pandas, dataset_advice, frame_kind
-from irtcat.responses._table import (
-    Options,
-    names_of,
-)
+from irtcat.responses._table import Options, names_of
 from irtcat.responses._words import declared_codes, missing_texts
 
 ResponsesLike: TypeAlias = Any
@@ -152,11 +144,23 @@ are ids |
         return data
     if isinstance(data, (str, os.PathLike)):
         responses = read_responses(
-            data, format, subject=subject, item=item, response=response, trial=trial,
-            duplicates=duplicates, ignore=ignore, subject_columns=subject_columns,
-            facets=facets, records=records, codes=codes, missing=missing, key=key,
-            encoding=encoding, sheet=sheet,
-        )  # fmt: skip
+            data,
+            format,
+            subject=subject,
+            item=item,
+            response=response,
+            trial=trial,
+            duplicates=duplicates,
+            ignore=ignore,
+            subject_columns=subject_columns,
+            facets=facets,
+            records=records,
+            codes=codes,
+            missing=missing,
+            key=key,
+            encoding=encoding,
+            sheet=sheet,
+        )
         return replace(responses, origin=": ".join(filter(None, [str(data), responses.origin])))
     if format is not None:
         check_choice("format", format, ("wide", "long"))
@@ -268,10 +272,7 @@ def _converted(
     if _is_triples(data):
         table = pd.DataFrame(list(data), columns=["subject", "item", "response"])
         return long_responses(
-            frame_table("list of triples", table),
-            table,
-            _usual(options),
-            codes=codes,
+            frame_table("list of triples", table), table, _usual(options), codes=codes
         )
     return _from_array(data, options, codes, ids, name)
 
@@ -322,10 +323,7 @@ def _from_series(data: pd.Series, options: Options, codes: Any) -> Responses:
         table = table.rename(columns={"subject": "item", "item": "subject"})
         levels = levels[::-1]
     responses = long_responses(
-        frame_table("pandas Series", table),
-        table,
-        _usual(options),
-        codes=codes,
+        frame_table("pandas Series", table), table, _usual(options), codes=codes
     )
     origin = f"pandas Series; subject = level {levels[0]}, item = level {levels[1]}"
     return replace(responses, origin=origin)

@@ -73,11 +73,20 @@ def write_every_eval_ever(
             mask = ~np.isnan(values[row]) & np.array([task == name for task in tasks])
             if mask.any():
                 columns = np.flatnonzero(mask)
-                written += _write(responses, row, columns, root, {
-                    "task": name, "model": subject, "now": f"{now:.6f}",
-                    "organization": organization, "values": values[row],
-                    **_conditions(responses.items.iloc[columns], metric),
-                })  # fmt: skip
+                written += _write(
+                    responses,
+                    row,
+                    columns,
+                    root,
+                    {
+                        "task": name,
+                        "model": subject,
+                        "now": f"{now:.6f}",
+                        "organization": organization,
+                        "values": values[row],
+                        **_conditions(responses.items.iloc[columns], metric),
+                    },
+                )
     return written
 
 
@@ -188,10 +197,7 @@ def _document(
             "name": model,
             "id": model,
             "developer": developer,
-            "additional_details": {
-                "deployment_type": "unknown",
-                "model_availability": "unknown",
-            },
+            "additional_details": {"deployment_type": "unknown", "model_availability": "unknown"},
         },
         "evaluation_results": [result],
     }

@@ -137,9 +137,14 @@ def _sheets(path: Path, max_bytes: int) -> dict[str, Sheet]:
         if size > most:
             raise too_large(f"{path}: the workbook", most)
         found = pd.read_excel(
-            path, sheet_name=None, header=None, dtype=object, engine="openpyxl",
-            keep_default_na=False, na_values=[""],
-        )  # fmt: skip
+            path,
+            sheet_name=None,
+            header=None,
+            dtype=object,
+            engine="openpyxl",
+            keep_default_na=False,
+            na_values=[""],
+        )
     except InputError:
         raise
     except Exception:  # openpyxl raises whatever a damaged or encrypted file leads to

@@ -191,8 +191,14 @@ class _Columns:
         import pyarrow as pa
 
         types = pa.types
-        accepted = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal,
-                 types.is_null, is_text)  # fmt: skip
+        accepted = (
+            types.is_integer,
+            types.is_floating,
+            types.is_boolean,
+            types.is_decimal,
+            types.is_null,
+            is_text,
+        )
         for column in columns:
             kind = self._types[column]
             kind = kind.value_type if types.is_dictionary(kind) else kind

@@ -373,9 +373,18 @@ def sums_of_block(
         n_cells *= len(item_weights) * ARRAYS_PER_CONTRAST * (template.n_categories - 1)
         node_moments = nodes
     return e_step(
-        params, population, template, block.x, block.weights, item_weights, rule, *node_moments,
-        group_chunks(block, design.n_groups, n_cells), design=design, has_missing=has_missing,
-    )  # fmt: skip
+        params,
+        population,
+        template,
+        block.x,
+        block.weights,
+        item_weights,
+        rule,
+        *node_moments,
+        group_chunks(block, design.n_groups, n_cells),
+        design=design,
+        has_missing=has_missing,
+    )
 
 
 _E_STEPS: dict[Any, Any] = {

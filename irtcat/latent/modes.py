@@ -105,7 +105,5 @@ def posterior_modes(
 
     mode, covariance, gradient = jax.lax.scan(block, None, chunks)[1]
     return Modes(
-        mode.reshape(-1, dims)[:n],
-        covariance.reshape(-1, dims, dims)[:n],
-        gradient.reshape(-1)[:n],
+        mode.reshape(-1, dims)[:n], covariance.reshape(-1, dims, dims)[:n], gradient.reshape(-1)[:n]
     )

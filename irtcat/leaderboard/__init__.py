@@ -20,11 +20,7 @@ if TYPE_CHECKING:
     from irtcat.leaderboard.planning import Plan, design_gaps, plan
     from irtcat.leaderboard.protocol import ALL, Progress, evaluate
     from irtcat.leaderboard.recommendation import Recommendation, recommend
-    from irtcat.leaderboard.sequential import (
-        SequentialComparison,
-        compare_sequential,
-        random_order,
-    )
+    from irtcat.leaderboard.sequential import SequentialComparison, compare_sequential, random_order
     from irtcat.leaderboard.sets import headroom
     from irtcat.leaderboard.splits import split_subjects
     from irtcat.leaderboard.trends import Trend

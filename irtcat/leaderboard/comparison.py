@@ -415,17 +415,7 @@ def compare(
         raise argument_error("recipe", must, recipe)
     calibration, responses = as_compared(calibration, subset, responses)
     names, pair, runs, sampled, flags = read_models(
-        calibration,
-        subset,
-        responses,
-        new,
-        old,
-        mismatch,
-        clusters,
-        reruns,
-        strata,
-        recipe,
-        judges,
+        calibration, subset, responses, new, old, mismatch, clusters, reruns, strata, recipe, judges
     )
     shares = _shares_right(pair)
     columns = _covariates(pair, shares)
@@ -577,12 +567,7 @@ def _parts(
 
 
 def _combined(
-    pair: _Pair,
-    runs: _Runs,
-    residuals: _Residuals,
-    parts: _Parts,
-    share: float,
-    widening: float,
+    pair: _Pair, runs: _Runs, residuals: _Residuals, parts: _Parts, share: float, widening: float
 ) -> _Estimate:
     """The difference with the standard error of the estimand."""
     effective = 1 / float(pair.weights @ pair.weights)

@@ -11,13 +11,7 @@ from irtcat._common.checks import argument_error, check_choice
 from irtcat._common.types import FloatArray
 from irtcat.agreement import holm
 from irtcat.io.convert import as_responses_like
-from irtcat.leaderboard.comparison import (
-    Comparison,
-    compare,
-    p_values,
-    t_quantile,
-    verdict_of,
-)
+from irtcat.leaderboard.comparison import Comparison, compare, p_values, t_quantile, verdict_of
 from irtcat.prediction.clustered import Variance, total_of
 
 ADJUSTMENTS = ("holm", "none")
@@ -220,6 +214,12 @@ def _total(parts: list[Comparison], shares: FloatArray) -> dict[str, Any]:
     p_value, p_equivalent = p_values(centre, difference, se, variance.df, one.margin)
     verdict = verdict_of(lower, upper, one.margin)
     return {
-        "difference": difference, "lower": lower, "upper": upper, "se": se, "df": variance.df,
-        "p_value": p_value, "verdict": verdict, "p_decision": min(p_value, 2 * p_equivalent),
-    }  # fmt: skip
+        "difference": difference,
+        "lower": lower,
+        "upper": upper,
+        "se": se,
+        "df": variance.df,
+        "p_value": p_value,
+        "verdict": verdict,
+        "p_decision": min(p_value, 2 * p_equivalent),
+    }

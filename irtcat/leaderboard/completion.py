@@ -278,11 +278,7 @@ def probe(
     weights = _weights(table, known)
     chosen, errors = _greedy(_Probing(table, factors, row), n_benchmarks, cost, limit, weights)
     frame = pd.DataFrame(
-        {
-            "cost": cost[chosen],
-            "total_cost": np.cumsum(cost[chosen]),
-            "expected_error": errors[1:],
-        },
+        {"cost": cost[chosen], "total_cost": np.cumsum(cost[chosen]), "expected_error": errors[1:]},
         index=pd.Index(table.benchmarks[chosen], name="benchmark", dtype=object),
     )
     return ProbePlan(frame, errors[0], table.flags)

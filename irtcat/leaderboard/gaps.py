@@ -19,11 +19,7 @@ MOST_PAIRS = 40_000
 
 
 def reliable_gaps(
-    board: Leaderboard,
-    confidence: float = 0.8,
-    n: int = 200,
-    seed: int = 0,
-    level: float = 0.9,
+    board: Leaderboard, confidence: float = 0.8, n: int = 200, seed: int = 0, level: float = 0.9
 ) -> pd.DataFrame:
     """The minimum detectable difference: the smallest gap that is ranked right often enough.
 

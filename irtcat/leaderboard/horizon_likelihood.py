@@ -135,10 +135,15 @@ def fit_horizons(tasks: Tasks, tail: float = 0.025) -> HorizonFit:
         data = tuple(
             jnp.asarray(value)
             for value in (
-                tasks.right.T, tasks.trials.T, tasks.slopes, tasks.lengths - centre, variances,
-                which, np.arange(len(which)) if tasks.families is None else families,
+                tasks.right.T,
+                tasks.trials.T,
+                tasks.slopes,
+                tasks.lengths - centre,
+                variances,
+                which,
+                np.arange(len(which)) if tasks.families is None else families,
             )
-        )  # fmt: skip
+        )
         solved, tried = tasks.right.sum(axis=1), tasks.trials.sum(axis=1)
         extreme = np.where(solved == tried, 1, np.where(solved == 0, -1, 0))
         start, bounds = _start(tasks, extreme, present)
@@ -148,9 +153,13 @@ def fit_horizons(tasks: Tasks, tail: float = 0.025) -> HorizonFit:
             return float(value), np.asarray(gradient)
 
         found = minimize(
-            evaluate, start, jac=True, method="L-BFGS-B", bounds=bounds,
+            evaluate,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
             options={"maxiter": 500, "ftol": 1e-11, "gtol": 1e-5, "maxcor": 20},
-        )  # fmt: skip
+        )
         x = found.x
         low, high = np.array(bounds).T
         inside = (x > low + 1e-6) & (x < high - 1e-6)
@@ -229,9 +238,11 @@ def _start(
         for sign, value in zip(extreme, abilities.tolist(), strict=True)
     ]
     usual = {
-        "slope": USUAL_SLOPE / scale, "log_sd": np.log(USUAL_SD / scale), "logit_share": -0.5,
+        "slope": USUAL_SLOPE / scale,
+        "log_sd": np.log(USUAL_SD / scale),
+        "logit_share": -0.5,
         "log_agreement": np.log(0.1),
-    }  # fmt: skip
+    }
     for name in present:
         low, high = BOUNDS[name]
         if name == "slope":
@@ -243,9 +254,12 @@ def _start(
 
 
 def _limit(
-    x: FloatArray, row: int, tail: float, data: tuple[Array, ...],
+    x: FloatArray,
+    row: int,
+    tail: float,
+    data: tuple[Array, ...],
     static: tuple[int, bool, int, int],
-) -> float:  # fmt: skip
+) -> float:
     """The ability of a subject with which its answers have this probability, given all others'."""
 
     def excess(ability: float) -> float:
@@ -259,9 +273,15 @@ def _limit(
 
 
 def _negative_log_likelihood(
-    x: Array, first: Array, second: Array, data: tuple[Array, ...],
-    n_families: int, has_families: bool, most: int, n_nodes: int,
-) -> Array:  # fmt: skip
+    x: Array,
+    first: Array,
+    second: Array,
+    data: tuple[Array, ...],
+    n_families: int,
+    has_families: bool,
+    most: int,
+    n_nodes: int,
+) -> Array:
     """Minus the log-likelihood.
 
     ``first`` and ``second`` (tasks) are 0: the derivatives in them are minus the posterior means of
@@ -325,9 +345,8 @@ STATIC = ("n_families", "has_families", "most", "n_nodes")
 
 @partial(jit, static_argnames=STATIC)
 def _value_and_gradient(
-    x: Array, data: tuple[Array, ...],
-    n_families: int, has_families: bool, most: int, n_nodes: int,
-) -> tuple[Array, tuple[Array, Array, Array]]:  # fmt: skip
+    x: Array, data: tuple[Array, ...], n_families: int, has_families: bool, most: int, n_nodes: int
+) -> tuple[Array, tuple[Array, Array, Array]]:
     """Minus the log-likelihood, its gradient, and minus the posterior means of w and its square."""
     zeros = jnp.zeros(len(data[0]))
     static = (n_families, has_families, most, n_nodes)

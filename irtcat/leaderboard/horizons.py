@@ -8,13 +8,7 @@ import pandas as pd
 from scipy.optimize import brentq
 from scipy.special import expit, logit, roots_hermitenorm
 
-from irtcat._common.checks import (
-    argument_error,
-    brief,
-    check_interval,
-    is_number,
-    shorten,
-)
+from irtcat._common.checks import argument_error, brief, check_interval, is_number, shorten
 from irtcat._common.dates import as_years
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import ItemBank
@@ -207,10 +201,16 @@ class Horizons:
         # Abilities in logits, as the slope is a factor of all horizons.
         scale = Scale(self.slope, self.covariance[at, n] / self.slope, self.relative_variance)
         trend = fit_trend(
-            self.abilities[at], self.covariance[np.ix_(at, at)], years[at], labels,
-            scale=scale, unit="doublings",
-            level=self.level, change=change, seed=seed,
-        )  # fmt: skip
+            self.abilities[at],
+            self.covariance[np.ix_(at, at)],
+            years[at],
+            labels,
+            scale=scale,
+            unit="doublings",
+            level=self.level,
+            change=change,
+            seed=seed,
+        )
         flags = trend.flags
         if not use.all():
             left = shorten(self.subject_ids[~use])
@@ -224,10 +224,11 @@ def _with_doubling_times(table: pd.DataFrame) -> pd.DataFrame:
         months = {
             name: np.where(table[end] > 0, MONTHS / table[end].where(table[end] > 0, 1.0), np.inf)
             for name, end in (
-                ("doubling_months", "per_year"), ("doubling_lower", "upper"),
+                ("doubling_months", "per_year"),
+                ("doubling_lower", "upper"),
                 ("doubling_upper", "lower"),
             )
-        }  # fmt: skip
+        }
     return table.assign(**months)
 
 
@@ -372,11 +373,12 @@ def horizon(
         scores=(right.sum(axis=1) / np.maximum(trials.sum(axis=1), 1))[answered],
         n_tasks=(trials > 0).sum(axis=1)[answered],
         length_range=(float(length[known].min()), float(length[known].max())),
-        lengths=_lengths(length, expected, variance, use, fitted.mean, fitted.variance,
-                         slope, sd, level, ids),
+        lengths=_lengths(
+            length, expected, variance, use, fitted.mean, fitted.variance, slope, sd, level, ids
+        ),
         df=max(units - 2, 1),
         flags=tuple(flags),
-    )  # fmt: skip
+    )
 
 
 def _ability_needed(p: float, slopes: FloatArray, sd: float) -> float:
@@ -507,10 +509,17 @@ def _calibrated(
 
 
 def _lengths(
-    length: FloatArray, expected: FloatArray, variance: FloatArray, use: BoolArray,
-    mean: FloatArray, residual_variance: FloatArray,
-    slope: float, sd: float, level: float, ids: pd.Index,
-) -> pd.DataFrame:  # fmt: skip
+    length: FloatArray,
+    expected: FloatArray,
+    variance: FloatArray,
+    use: BoolArray,
+    mean: FloatArray,
+    residual_variance: FloatArray,
+    slope: float,
+    sd: float,
+    level: float,
+    ids: pd.Index,
+) -> pd.DataFrame:
     """The lengths of the tasks: as observed, and given the answers too.
 
     Of a difficulty w above the expected one, ``slope V / (sd^2 + slope^2 V)`` is due to a length

@@ -77,9 +77,11 @@ class Index:
         """
         lower, upper = _ends(self.draws[:, 0], self.level)
         columns: dict[str, Any] = {
-            "index": self.value[0], "lower": lower, "upper": upper,
+            "index": self.value[0],
+            "lower": lower,
+            "upper": upper,
             "n_scores": self.completion.observed.sum(axis=1),
-        }  # fmt: skip
+        }
         columns |= dict(zip(self.domains[1:], self.value[1:], strict=True))
         frame = pd.DataFrame(columns, index=pd.Index(self.models, name="model", dtype=object))
         return frame.sort_values("index", ascending=False, kind="stable")
@@ -147,10 +149,16 @@ class Index:
             labels = pd.factorize(own.to_numpy()[at])[0]
         spread = float(np.var(np.log(np.abs(self.unit_draws))))
         trend = fit_trend(
-            estimate[at], covariance[np.ix_(at, at)], years[at], labels,
-            scale=Scale(self.unit, cross[at], spread), unit="points",
-            level=self.level, change=change, seed=seed,
-        )  # fmt: skip
+            estimate[at],
+            covariance[np.ix_(at, at)],
+            years[at],
+            labels,
+            scale=Scale(self.unit, cross[at], spread),
+            unit="points",
+            level=self.level,
+            change=change,
+            seed=seed,
+        )
         if use.all():
             return trend
         left = f"left out, without a date or with hardly any score: {shorten(self.models[~use])}"

@@ -129,10 +129,11 @@ def recommend(board: Leaderboard, error: float = ERROR) -> Recommendation:
     pairs = sorted(errors, key=lambda pair: float(np.mean(errors[pair])))
     coverage = board.to_frame().groupby(KEYS[:2])["coverage"].mean()
     honest = [
-        pair for pair in pairs
+        pair
+        for pair in pairs
         if coverage.loc[pair] >= board.level - SHORTFALL
         and _is_small(errors[pair] - errors[pairs[0]])
-    ]  # fmt: skip
+    ]
     best = (honest or pairs)[0]
     alternatives = []
     for pair in [pair for pair in pairs if pair != best]:

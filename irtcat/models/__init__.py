@@ -36,15 +36,7 @@ from irtcat.models.continuous import EDGES, Beta
 from irtcat.models.counts import Binomial, pack_counts, unpack_counts
 from irtcat.models.graded import Graded
 from irtcat.models.links import CUMULATIVE, SOFTMAX, Asymptotes, GradedModel, Link, LinkModel
-from irtcat.models.logistic import (
-    BinaryModel,
-    Feasibility,
-    FourPL,
-    OnePL,
-    Rasch,
-    ThreePL,
-    TwoPL,
-)
+from irtcat.models.logistic import BinaryModel, Feasibility, FourPL, OnePL, Rasch, ThreePL, TwoPL
 from irtcat.models.mixed import (
     MIXABLE,
     Mixed,
@@ -56,12 +48,7 @@ from irtcat.models.mixed import (
 )
 from irtcat.models.nominal import Nominal
 from irtcat.models.padding import filled
-from irtcat.models.partial_credit import (
-    GPCM,
-    GeneralisedRatingScale,
-    PartialCredit,
-    RatingScale,
-)
+from irtcat.models.partial_credit import GPCM, GeneralisedRatingScale, PartialCredit, RatingScale
 from irtcat.models.published import (
     binary_items,
     categorical_items,

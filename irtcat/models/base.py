@@ -269,9 +269,7 @@ class ItemModel(eqx.Module):
         return self, parameter_mask(self)
 
     def drop_unused(
-        self,
-        table: dict[str, FloatArray],
-        unused: Bool[np.ndarray, "items categories"],
+        self, table: dict[str, FloatArray], unused: Bool[np.ndarray, "items categories"]
     ) -> dict[str, FloatArray]:
         """The published parameters of stacked items, NaN where they depend on unused categories.
 

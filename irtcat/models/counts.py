@@ -61,10 +61,7 @@ class Binomial(ItemModel):
     n_categories: ClassVar[int] = 2
     dims: ClassVar[int] = 1
     fixed: ClassVar[tuple[str, ...]] = ("trials",)
-    parameters: ClassVar[Mapping[str, Parameter]] = {
-        "slope": SLOPE,
-        "intercept": INTERCEPT,
-    }
+    parameters: ClassVar[Mapping[str, Parameter]] = {"slope": SLOPE, "intercept": INTERCEPT}
 
     def natural(self, theta: Float[Array, " dims"]) -> Float[Array, " one_and_contrasts"]:
         """``n log(1 - P)`` and ``n logit P``; the statistic is the share k / n."""

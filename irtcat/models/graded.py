@@ -42,11 +42,7 @@ def thresholds(intercepts: list[Param], slope: Param, categories: PerItem) -> di
 
 
 def published_steps(
-    slope: Slopes,
-    dims: int,
-    intercepts: list[Param],
-    cumulative: list[Param],
-    categories: PerItem,
+    slope: Slopes, dims: int, intercepts: list[Param], cumulative: list[Param], categories: PerItem
 ) -> dict[str, Param]:
     """Published parameters of items with one slope (vector) and several intercepts.
 

@@ -140,9 +140,11 @@ class BinaryModel(LinkModel):
         """A = slope, b = -intercept / slope, asymptotes c and d; Reckase's of several abilities."""
         lower, upper = self._asymptotes()
         return published_on_axes(
-            self.slope, self.dims, {"intercept": self.intercept},
+            self.slope,
+            self.dims,
+            {"intercept": self.intercept},
             lambda a: irt_parameters_of(a, self.intercept, lower, upper),
-        )  # fmt: skip
+        )
 
     def rescale(self, mean: Any, sd: Any) -> "BinaryModel":
         """Slope times ``sd``; the intercept takes up the mean; the asymptotes stay."""

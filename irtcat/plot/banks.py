@@ -138,13 +138,21 @@ def _draw_bands(
     falling = np.flatnonzero(~rises)
     steepest = falling[np.argsort(curves[falling, -1] - curves[falling, 0], kind="stable")]
     for number, row in enumerate(steepest[:FALLING_NAMED]):
-        axes.plot(at, curves[row], color=COLOURS[1], linewidth=1.2,
-                  linestyle=("--", ":", "-.", (0, (8, 2)))[number],
-                  label=f"falling: {plain(bank.item_ids[row])}")  # fmt: skip
+        axes.plot(
+            at,
+            curves[row],
+            color=COLOURS[1],
+            linewidth=1.2,
+            linestyle=("--", ":", "-.", (0, (8, 2)))[number],
+            label=f"falling: {plain(bank.item_ids[row])}",
+        )
     if len(falling) > FALLING_NAMED:
         axes.plot([], [], " ", label=f"and {len(falling) - FALLING_NAMED:,} more that fall")
-    figure.legend(loc="outside right upper", frameon=False,
-                  title="Median and middle 80 %\nof the curves, by difficulty")  # fmt: skip
+    figure.legend(
+        loc="outside right upper",
+        frameon=False,
+        title="Median and middle 80 %\nof the curves, by difficulty",
+    )
 
 
 def _within(difficulty: float, place: float) -> str:

@@ -67,15 +67,17 @@ def ranked(table: pd.DataFrame) -> "Figure":
     if is_grouped and has_labels:
         names = [f"{name}  {letters}" for name, letters in zip(names, rows["letters"], strict=True)]
     if has_labels:
-        axes.hlines(rank[finite], low[finite], high[finite], color=COLOURS[0], linewidth=1.5,
-                    alpha=0.5)  # fmt: skip
+        axes.hlines(
+            rank[finite], low[finite], high[finite], color=COLOURS[0], linewidth=1.5, alpha=0.5
+        )
         axes.plot(middle, rank, "o", color=COLOURS[0], markersize=5)
         axes.set_yticks(rank, names)
         axes.set_ylim(n + 0.5, 0.5)
         _show_ranks(axes, rank, rows)
     else:
-        axes.fill_betweenx(rank[finite], low[finite], high[finite], color=COLOURS[0], alpha=0.25,
-                           linewidth=0)  # fmt: skip
+        axes.fill_betweenx(
+            rank[finite], low[finite], high[finite], color=COLOURS[0], alpha=0.25, linewidth=0
+        )
         axes.plot(middle, rank, color=COLOURS[0], linewidth=2)
         _name_some(axes, rank, low, high, names)
     measure = "predicted score" if key == "score" else "ability"
@@ -127,9 +129,16 @@ def _name_some(
         room_left, room_right = low[row] - lowest, highest - high[row]
         side = -1 if room_left > room_right else 1
         at = low[row] if side < 0 else high[row]
-        axes.annotate(names[row], (at, rank[row]), xytext=(6 * side, 0),
-                      textcoords="offset points", ha="right" if side < 0 else "left", va="center",
-                      fontsize="small", color=GREY)  # fmt: skip
+        axes.annotate(
+            names[row],
+            (at, rank[row]),
+            xytext=(6 * side, 0),
+            textcoords="offset points",
+            ha="right" if side < 0 else "left",
+            va="center",
+            fontsize="small",
+            color=GREY,
+        )
 
 
 def _ends(rows: pd.DataFrame, middle: FloatArray, has_ends: bool) -> tuple[FloatArray, FloatArray]:

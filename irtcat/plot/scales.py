@@ -68,9 +68,13 @@ def empirical_curves(table: pd.DataFrame, items: Any = None) -> "Figure":
     figure.supxlabel("Ability θ", y=0.05 / height, va="bottom", fontsize=10)
     figure.supylabel("Probability of a right answer", x=0.05 / width, ha="left", fontsize=10)
     figure.subplots_adjust(
-        left=0.65 / width, right=1 - 0.1 / width, bottom=0.55 / height, top=1 - 0.7 / height,
-        wspace=0.12, hspace=0.3,
-    )  # fmt: skip
+        left=0.65 / width,
+        right=1 - 0.1 / width,
+        bottom=0.55 / height,
+        top=1 - 0.7 / height,
+        wspace=0.12,
+        hspace=0.3,
+    )
     title = "Item curves: the model (line) and the answers (dotted, with a band)"
     place = {"x": 0.1 / width, "y": 1 - 0.1 / height, "ha": "left", "va": "top"}
     figure.suptitle(title, fontsize="large", **place)

@@ -85,9 +85,15 @@ def score_distribution(scores: pd.Series, cuts: Mapping[str, float] | None = Non
     for label, score in (cuts or {}).items():
         axes.axvline(score, color="#333333", linewidth=1, linestyle="--")
         axes.annotate(
-            plain(label), (score, 1), xycoords=("data", "axes fraction"), xytext=(3, -2),
-            textcoords="offset points", va="top", rotation=90, fontsize=8,
-        )  # fmt: skip
+            plain(label),
+            (score, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(3, -2),
+            textcoords="offset points",
+            va="top",
+            rotation=90,
+            fontsize=8,
+        )
     axes.locator_params(axis="y", integer=True)
     axes.set(xlabel="Score", ylabel="Number of attempts")
     add_title(figure, f"Scores of {len(values):,} attempts")

@@ -163,8 +163,10 @@ def as_prediction(
         own[known] = field.index.get_indexer(pd.Index(np.asarray(subject_ids)[known]))
     at_score = np.where(np.isnan(score), np.nan, 0.0)
     ranks = [_rank_of(score, at_score, full, np.zeros(len(full)), own, 1)]
-    for end, more, others, side in ((upper, reach[1], noise.calibrated[0], 1),
-                                    (lower, reach[0], noise.calibrated[1], -1)):  # fmt: skip
+    for end, more, others, side in (
+        (upper, reach[1], noise.calibrated[0], 1),
+        (lower, reach[0], noise.calibrated[1], -1),
+    ):
         start = np.where(np.isnan(score), end, score)
         ranks.append(_rank_of(start, np.hypot(end - start, more), full, others, own, side))
     return Prediction(

@@ -381,9 +381,13 @@ def _learn(
     answers = calibrated.subjects.x[:, run.items]
     intercept, slopes = ridge_path(answers, y, np.array([penalty]))
     learnt = Blend(
-        intercept=float(intercept[0]), slopes=slopes[:, 0], weight=w, range=calibrated_range,
-        errors=errors, factor_weight=v,
-    )  # fmt: skip
+        intercept=float(intercept[0]),
+        slopes=slopes[:, 0],
+        weight=w,
+        range=calibrated_range,
+        errors=errors,
+        factor_weight=v,
+    )
     factors = None
     if v > 0:
         factors = FactorScores(calibrated.subjects.factors(), run.items, task.item_weights)

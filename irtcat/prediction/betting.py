@@ -192,9 +192,15 @@ def recalibrated(predicted: Any, tuning: Any) -> Any:
 
 
 def draw_of(
-    weights: Any, predicted: Any, chances: Any, is_open: Any, lower: Any, upper: Any, item: Any,
+    weights: Any,
+    predicted: Any,
+    chances: Any,
+    is_open: Any,
+    lower: Any,
+    upper: Any,
+    item: Any,
     tuning: Any,
-) -> Draw:  # fmt: skip
+) -> Draw:
     """The draw of one of the open items.
 
     Args:

@@ -91,8 +91,9 @@ def leftover(data: Responses, counts: BoolArray, totals: FloatArray, *, own: boo
         x = np.where(seen, values, 0) / top
         n = seen.sum(axis=1).astype(float)
         others = n_total - seen if own else np.broadcast_to(n_total, x.shape)
-        share = np.divide(total - x if own else total, others, out=np.full(x.shape, 0.5),
-                          where=others > 0)  # fmt: skip
+        share = np.divide(
+            total - x if own else total, others, out=np.full(x.shape, 0.5), where=others > 0
+        )
         size = np.maximum(n, 1)[:, None]
         x = np.where(seen, x - x.sum(axis=1, keepdims=True) / size, 0)
         share = np.where(seen, share, 0)
@@ -150,9 +151,9 @@ def noise_halves(
         x = np.where(seen, data.values[block], 0) / top
         size = np.maximum(seen.sum(axis=1), 1)
         mean = x.sum(axis=1) / size
-        moments.append((
-            seen @ weights, seen @ weights**2, mean, (x**2).sum(axis=1) / size - mean**2
-        ))  # fmt: skip
+        moments.append(
+            (seen @ weights, seen @ weights**2, mean, (x**2).sum(axis=1) / size - mean**2)
+        )
     total, squares, mean, spread = map(np.concatenate, zip(*moments, strict=True))
     own = np.divide(squares, total**2, out=np.ones(n), where=total > 0)
     every = own if square is None else np.full(n, square)

@@ -261,9 +261,15 @@ class ShortForm:
         """The noise of the runs of new and calibrated subjects, by the items' curves."""
         score = np.nan_to_num(score)
         new, source = noise_halves(
-            answers, score, np.full(len(self), 1 / self.n_items), self._variance(score),
-            estimand=estimand, level=level, reruns=reruns, square=1 / self.n_items,
-        )  # fmt: skip
+            answers,
+            score,
+            np.full(len(self), 1 / self.n_items),
+            self._variance(score),
+            estimand=estimand,
+            level=level,
+            reruns=reruns,
+            square=1 / self.n_items,
+        )
         variance: FloatArray = norms * (1 - norms)
         if estimand == "model":
             variance = self._variance(norms) if reruns is None else variance * (1 - reruns.icc)

@@ -470,9 +470,15 @@ def _noise(
         (calibrated, field, weights, old_bound, None),
     ):
         half, source = noise_halves(
-            data, scores, t, bound, estimand=estimand, level=task.level, reruns=reruns,
+            data,
+            scores,
+            t,
+            bound,
+            estimand=estimand,
+            level=task.level,
+            reruns=reruns,
             square=square,
-        )  # fmt: skip
+        )
         halves.append(half)
         sources.add(source)
     return RunNoise(halves[0], halves[1], worst_source(sources))

@@ -203,9 +203,5 @@ def _reasons(new: Estimates, below: FloatArray, calibrated: Range, q: FloatArray
     """Why subjects are more likely out of range than not; empty for the others."""
     is_best = (new.equated > calibrated.at[-1]) | (below > 1 - EXTREME)
     is_weakest = (new.equated < calibrated.at[0]) | (below < EXTREME)
-    reasons = np.select(
-        [~(q > 0.5), is_best, is_weakest],
-        ["", BEST, WEAKEST],
-        OTHER_ANSWERS,
-    )
+    reasons = np.select([~(q > 0.5), is_best, is_weakest], ["", BEST, WEAKEST], OTHER_ANSWERS)
     return reasons.astype(object)

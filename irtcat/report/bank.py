@@ -111,9 +111,12 @@ def _about(bank: ItemBank) -> str:
 
 def _facts(bank: ItemBank, frame: pd.DataFrame) -> dict[str, str]:
     facts = {"Items": f"{bank.n_items:,}", "Model": bank.model.key}
-    for name, label in (("n_subjects", "Subjects"), ("method", "Method"),
-                        ("n_iterations", "Iterations"),
-                        ("log_likelihood", "Log-likelihood")):  # fmt: skip
+    for name, label in (
+        ("n_subjects", "Subjects"),
+        ("method", "Method"),
+        ("n_iterations", "Iterations"),
+        ("log_likelihood", "Log-likelihood"),
+    ):
         value = bank.provenance.get(name)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             facts[label] = f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
@@ -186,12 +189,24 @@ def information_figures(bank: ItemBank, subset: Any = None) -> list[Block]:
             f"Information is greatest at ability {best:.2f}, where it is {height} "
             f"(standard error {top**-0.5:.3f})."
         )
-    first = lines("Test information", "Ability θ", "Information",
-                  [line(name, theta, value) for name, value in information.items()], description,
-                  ylim=[0, None], **share)  # fmt: skip
-    second = lines("Standard error of ability", "Ability θ", "Standard error",
-                   [line(name, theta, value) for name, value in errors.items()],
-                   "One over the square root of the information.", logy=1, **share)  # fmt: skip
+    first = lines(
+        "Test information",
+        "Ability θ",
+        "Information",
+        [line(name, theta, value) for name, value in information.items()],
+        description,
+        ylim=[0, None],
+        **share,
+    )
+    second = lines(
+        "Standard error of ability",
+        "Ability θ",
+        "Standard error",
+        [line(name, theta, value) for name, value in errors.items()],
+        "One over the square root of the information.",
+        logy=1,
+        **share,
+    )
     return [row(first, second)]
 
 
@@ -214,9 +229,14 @@ def _map(frame: pd.DataFrame, bank: ItemBank) -> Block:
     flagged = frame["flag"].fillna("").astype(str).ne("") if "flag" in frame else None
     x, y = location_names(bank)
     figure = points(
-        "Difficulty and discrimination", words(x), words(y), ((), ()), (), description,
+        "Difficulty and discrimination",
+        words(x),
+        words(y),
+        ((), ()),
+        (),
+        description,
         opens="items",
-    )  # fmt: skip
+    )
     if flagged is not None:
         figure["flagged"] = np.flatnonzero(flagged.to_numpy()).tolist()
     # The script reads the coordinates from the table of items that follows.
@@ -237,12 +257,16 @@ def item_table(
     columns += _metadata(bank.items, {c["k"] for c in columns})
     curve_data = _sharing_columns(item_curves(bank, frame, curves), columns)
     filters = [c["k"] for c in columns if 1 < len(c.get("levels", ())) <= MOST_LEVELS]
-    ranges = [n for n in ("b", "a", "proportion_correct", "information")
-              if any(c["k"] == n for c in columns)]  # fmt: skip
+    ranges = [
+        n
+        for n in ("b", "a", "proportion_correct", "information")
+        if any(c["k"] == n for c in columns)
+    ]
     texts = next((c["k"] for c in columns if c.get("long") and TEXTS.match(c["label"])), None)
     named = {"texts": texts} if texts is not None and are_hashes(frame.index) else {}
-    return table("Items", columns, filters=filters, ranges=ranges, name="items",
-                 curves=curve_data, **named)  # fmt: skip
+    return table(
+        "Items", columns, filters=filters, ranges=ranges, name="items", curves=curve_data, **named
+    )
 
 
 def _parameter_columns(bank: ItemBank, frame: pd.DataFrame) -> list[Block]:
@@ -280,8 +304,15 @@ def _computed_columns(bank: ItemBank, subset: Any) -> list[Block]:
 def _sharing_columns(curve_data: Block, columns: list[Block]) -> Block:
     """The data of the curves, with names of columns in place of equal values."""
     numeric = {c["k"]: c["v"] for c in columns if c.get("kind") == "num"}
-    for key, name in (("a", "a"), ("b", "b"), ("c", "c"), ("d", "d"), ("a", "mdisc"),
-                      ("b", "mdiff"), ("times", "trials")):  # fmt: skip
+    for key, name in (
+        ("a", "a"),
+        ("b", "b"),
+        ("c", "c"),
+        ("d", "d"),
+        ("a", "mdisc"),
+        ("b", "mdiff"),
+        ("times", "trials"),
+    ):
         if name in numeric and curve_data.get(key) == numeric[name]:
             curve_data[key] = name  # the script reads the values from the table's column
     return curve_data

@@ -132,10 +132,18 @@ def _short(value: float) -> float | int | None:
 
 
 def column(
-    key: str, values: Any, label: str | None = None, *, minor: bool = False, long: bool = False,
-    percent: bool = False, main: bool = False, plain: bool = False, hidden: bool = False,
+    key: str,
+    values: Any,
+    label: str | None = None,
+    *,
+    minor: bool = False,
+    long: bool = False,
+    percent: bool = False,
+    main: bool = False,
+    plain: bool = False,
+    hidden: bool = False,
     printed: bool = False,
-) -> Block:  # fmt: skip
+) -> Block:
     """A column of a table.
 
     Args:
@@ -172,14 +180,25 @@ def column(
 
 def bar(lower: str, middle: str, upper: str, label: str, mark: str | None = None) -> Block:
     """A column that draws intervals from three other columns, and a mark at a fourth."""
-    return {"k": f"bar-{middle}", "label": label, "kind": "bar", "of": [lower, middle, upper],
-            "mark": mark}  # fmt: skip
+    return {
+        "k": f"bar-{middle}",
+        "label": label,
+        "kind": "bar",
+        "of": [lower, middle, upper],
+        "mark": mark,
+    }
 
 
 def table(
-    caption: str, columns: Sequence[Block], *, sort: tuple[str, int] | None = None,
-    filters: Iterable[str] = (), ranges: Iterable[str] = (), page: int = PAGE, **more: Any,
-) -> Block:  # fmt: skip
+    caption: str,
+    columns: Sequence[Block],
+    *,
+    sort: tuple[str, int] | None = None,
+    filters: Iterable[str] = (),
+    ranges: Iterable[str] = (),
+    page: int = PAGE,
+    **more: Any,
+) -> Block:
     """A table that the reader can sort, search and page.
 
     Args:
@@ -193,14 +212,29 @@ def table(
             column of long texts that names the rows, where the ids are hashes).
     """
     n = max((len(c["v"]) for c in columns if "v" in c), default=0)
-    return {"t": "table", "caption": caption, "cols": list(columns), "n": n, "sort": sort,
-            "filters": list(filters), "ranges": list(ranges), "page": page, **more}  # fmt: skip
+    return {
+        "t": "table",
+        "caption": caption,
+        "cols": list(columns),
+        "n": n,
+        "sort": sort,
+        "filters": list(filters),
+        "ranges": list(ranges),
+        "page": page,
+        **more,
+    }
 
 
 def table_of(
-    frame: pd.DataFrame, caption: str, *, minor: Iterable[str] = (), long: Iterable[str] = (),
-    percent: Iterable[str] = (), main: Iterable[str] = (), **more: Any,
-) -> Block:  # fmt: skip
+    frame: pd.DataFrame,
+    caption: str,
+    *,
+    minor: Iterable[str] = (),
+    long: Iterable[str] = (),
+    percent: Iterable[str] = (),
+    main: Iterable[str] = (),
+    **more: Any,
+) -> Block:
     """A table of all columns of a data frame that are not empty; see `column`."""
     minor, long, percent, main = set(minor), set(long), set(percent), set(main)
     columns = []
@@ -242,8 +276,15 @@ def lines(title: str, x: str, y: str, series: Sequence[Block], describe: str, **
         more: ``logx``, ``logy``, ``marks`` (dots at the points), ``shade`` (two abilities),
             ``ylim``, ``whole`` (whole numbers along the horizontal axis).
     """
-    return {"t": "lines", "title": title, "x": x, "y": y, "series": list(series),
-            "describe": describe, **more}  # fmt: skip
+    return {
+        "t": "lines",
+        "title": title,
+        "x": x,
+        "y": y,
+        "series": list(series),
+        "describe": describe,
+        **more,
+    }
 
 
 def points(
@@ -253,9 +294,17 @@ def points(
     for name in ("low", "high"):
         if name in more:
             more[name] = numbers(more[name])
-    return {"t": "points", "title": title, "x": x, "y": y, "px": numbers(at[0]),
-            "py": numbers(at[1]), "names": [str(name) for name in names], "describe": describe,
-            **more}  # fmt: skip
+    return {
+        "t": "points",
+        "title": title,
+        "x": x,
+        "y": y,
+        "px": numbers(at[0]),
+        "py": numbers(at[1]),
+        "names": [str(name) for name in names],
+        "describe": describe,
+        **more,
+    }
 
 
 def row(*blocks: Block) -> Block:

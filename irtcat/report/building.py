@@ -39,9 +39,28 @@ LIMIT = 1_000_000
 """Size limit in bytes, enough for a page of 5,000 items unless their ids are very long: long texts
 are truncated, and columns of long tables omitted, until the page fits."""
 
-ORDER = ("evaluation", "comparison", "best", "predictions", "groups", "scores", "board", "gaps",
-         "plan", "headroom", "sessions", "simulation", "scale", "labels", "drift", "contamination",
-         "link", "kept", "bank", "subset")  # fmt: skip
+ORDER = (
+    "evaluation",
+    "comparison",
+    "best",
+    "predictions",
+    "groups",
+    "scores",
+    "board",
+    "gaps",
+    "plan",
+    "headroom",
+    "sessions",
+    "simulation",
+    "scale",
+    "labels",
+    "drift",
+    "contamination",
+    "link",
+    "kept",
+    "bank",
+    "subset",
+)
 SUSPECT = 0.5
 """Items above this suspicion are more likely mislabelled or ambiguous than not."""
 MANY_RESPONSES = 3_000_000
@@ -50,10 +69,15 @@ MANY_RESPONSES = 3_000_000
 
 @with_progress("Building the report")
 def build(
-    results: Any, *, title: str = "Evaluation report", responses: Responses | None = None,
-    day: date | None = None, mismatch: str = "refuse", estimand: str | None = None,
+    results: Any,
+    *,
+    title: str = "Evaluation report",
+    responses: Responses | None = None,
+    day: date | None = None,
+    mismatch: str = "refuse",
+    estimand: str | None = None,
     progress: ProgressOption = None,
-) -> str:  # fmt: skip
+) -> str:
     """Build one self-contained HTML page of results.
 
     The page loads nothing and sends nothing: it contains text, style, script and data, and its
@@ -172,10 +196,16 @@ def _score_text(ranking: Ranking | None, reference: Reference) -> Callable[["Ses
 
 
 def write(
-    results: Any, path: str | os.PathLike[str], *, title: str = "Evaluation report",
-    responses: Responses | None = None, day: date | None = None,
-    mismatch: str = "refuse", estimand: str | None = None, progress: ProgressOption = None,
-) -> Path:  # fmt: skip
+    results: Any,
+    path: str | os.PathLike[str],
+    *,
+    title: str = "Evaluation report",
+    responses: Responses | None = None,
+    day: date | None = None,
+    mismatch: str = "refuse",
+    estimand: str | None = None,
+    progress: ProgressOption = None,
+) -> Path:
     """Write the page of `build` to a file atomically.
 
     Args:
@@ -196,9 +226,14 @@ def write(
     """
     check_target(path)
     text = build(
-        results, title=title, responses=responses, day=day, mismatch=mismatch, estimand=estimand,
+        results,
+        title=title,
+        responses=responses,
+        day=day,
+        mismatch=mismatch,
+        estimand=estimand,
         progress=progress,
-    )  # fmt: skip
+    )
     with replacing(path) as file:
         file.write(text.encode("utf-8"))
     return Path(path)
@@ -349,17 +384,20 @@ def _truth(responses: Responses) -> pd.Series:
 
 
 def _data(
-    responses: Responses, results: list[Result], names: Mapping[str, str],
-    progress: Progress | None,
-) -> Section:  # fmt: skip
+    responses: Responses, results: list[Result], names: Mapping[str, str], progress: Progress | None
+) -> Section:
     """The section of the responses and their possible problems."""
     summary = responses.summary()
     notes = [Note(f"{flag}.", "Data") for flag in summary.flags]
     if responses.has_missing:
         notes.append(Note(f"{summary.share_missing:.1%} of the responses are missing.", "Data"))
-    facts = {"Subjects": f"{summary.n_subjects:,}", "Items": f"{summary.n_items:,}",
-             "Responses": f"{summary.n_responses:,}", "Kind": summary.kind,
-             "Mean": f"{summary.mean:.3f}"}  # fmt: skip
+    facts = {
+        "Subjects": f"{summary.n_subjects:,}",
+        "Items": f"{summary.n_items:,}",
+        "Responses": f"{summary.n_responses:,}",
+        "Kind": summary.kind,
+        "Mean": f"{summary.mean:.3f}",
+    }
     blocks = []
     suspects = _suspects(responses, results, progress)
     if suspects is not None and len(suspects):
@@ -370,11 +408,19 @@ def _data(
         named = {}
         if any(texts):
             shown, named = shown.assign(question=texts), {"texts": "question"}
-        blocks.append(_tables.table_of(shown, "Items with suspect labels",
-                                       long=("reasons", "question"), opens=1,
-                                       main=("suspicion", "share"), minor=("n", "a"),
-                                       percent=("share",), sort=("suspicion", -1),
-                                       **named))  # fmt: skip
+        blocks.append(
+            _tables.table_of(
+                shown,
+                "Items with suspect labels",
+                long=("reasons", "question"),
+                opens=1,
+                main=("suspicion", "share"),
+                minor=("n", "a"),
+                percent=("share",),
+                sort=("suspicion", -1),
+                **named,
+            )
+        )
     return Section("The data", (), facts, blocks, tuple(notes))
 
 

@@ -58,8 +58,11 @@ def item_curves(bank: ItemBank, frame: pd.DataFrame, observed: Any = None) -> Bl
     one letter in large banks.
     """
     mean, sd = axis_of(bank)
-    block: Block = {"mean": numbers([mean])[0], "sd": numbers([sd])[0],
-                    "label": CURVES[bank.model.takes]}  # fmt: skip
+    block: Block = {
+        "mean": numbers([mean])[0],
+        "sd": numbers([sd])[0],
+        "label": CURVES[bank.model.takes],
+    }
     model = bank.model
     by_formula = model.has_logistic_link or model.closed_form.startswith("logistic")
     if by_formula or bank.axis is None:
@@ -80,8 +83,9 @@ def item_curves(bank: ItemBank, frame: pd.DataFrame, observed: Any = None) -> Bl
             level = bank.subset(flat).probability(theta)[:, 0]
             block["flat"] = {str(i): numbers([p])[0] for i, p in zip(flat, level, strict=True)}
     else:
-        block |= _at_nodes(bank, mean + sd * np.linspace(-4, 4, FINE_NODES if len(bank) <= MANY
-                                                         else NODES))  # fmt: skip
+        block |= _at_nodes(
+            bank, mean + sd * np.linspace(-4, 4, FINE_NODES if len(bank) <= MANY else NODES)
+        )
     if observed is not None and len(observed):
         block["observed"] = _observed(observed, frame.index)
     return block

@@ -24,19 +24,32 @@ def scale(name: str, contents: dict[str, Any]) -> list[Section]:
     for key, names in ids.items():
         for column_name in set(names) & set(tables[key]):
             tables[key][column_name] = tables[key][column_name].fillna("")
-    facts = {"Scales": str(len(scales)), "Items offered": f"{int(scales['items'].sum()):,}",
-             "Items retained": f"{int(scales['retained'].sum()):,}"}  # fmt: skip
-    blocks = [table_of(scales, "Scales", long=()),
-              table_of(decisions, "Decisions, in order",
-                       filters=[c for c in ("scale", "action") if len(set(decisions[c])) > 1],
-                       minor=("df",))]  # fmt: skip
+    facts = {
+        "Scales": str(len(scales)),
+        "Items offered": f"{int(scales['items'].sum()):,}",
+        "Items retained": f"{int(scales['retained'].sum()):,}",
+    }
+    blocks = [
+        table_of(scales, "Scales", long=()),
+        table_of(
+            decisions,
+            "Decisions, in order",
+            filters=[c for c in ("scale", "action") if len(set(decisions[c])) > 1],
+            minor=("df",),
+        ),
+    ]
     if "items" in tables:
         shown = tables["items"].drop(columns=[c for c in ("se_c",) if c in tables["items"]])
         first = ["item", *[c for c in shown.columns if c != "item"]]
-        blocks.append(table_of(shown[first], "All items, retained and removed",
-                               filters=[c for c in ("scale", "status") if c in shown],
-                               percent=("proportion_correct",),
-                               minor=("se_a", "se_b", "df", "communality", "s_x2")))  # fmt: skip
+        blocks.append(
+            table_of(
+                shown[first],
+                "All items, retained and removed",
+                filters=[c for c in ("scale", "status") if c in shown],
+                percent=("proportion_correct",),
+                minor=("se_a", "se_b", "df", "communality", "s_x2"),
+            )
+        )
     status = scales.loc[scales["status"].astype(str) != "ok", ["scale", "status"]]
     notes = tuple(Note(f"Scale {row.scale}: {row.status}.", "Items") for row in status.itertuples())
     dropped = (decisions["action"] == "drop").sum()
@@ -73,8 +86,10 @@ def evaluation(
         for store in contents["stores"]
     ]
     if not facts:
-        return [Section(f"Adaptive evaluation: {name}", notes=tuple(notes)),
-                *(replace(one, title=f"{one.title} of {name}") for one in traced)]  # fmt: skip
+        return [
+            Section(f"Adaptive evaluation: {name}", notes=tuple(notes)),
+            *(replace(one, title=f"{one.title} of {name}") for one in traced),
+        ]
     blocks = [block for one in traced for block in one.blocks]
     for stem, frame in tables.items():
         if len(frame) and not (traced and "item" in frame):  # the steps of the session have them

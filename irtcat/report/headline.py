@@ -43,10 +43,7 @@ def day_text(day: date) -> str:
 
 
 def headline(
-    results: Sequence[Result],
-    responses: Responses | None,
-    ranking: Ranking | None,
-    day: date,
+    results: Sequence[Result], responses: Responses | None, ranking: Ranking | None, day: date
 ) -> Headline:
     """The opening of the page.
 

@@ -498,8 +498,9 @@ def ranking_section(ranking: Ranking, word: str, truth: pd.Series | None) -> Sec
     """
     rows = ranking.rows
     _, percent = MEASURES[ranking.by]
-    ends = {name: np.array([getattr(row, name) for row in rows], float)
-            for name in ("lower", "upper")}  # fmt: skip
+    ends = {
+        name: np.array([getattr(row, name) for row in rows], float) for name in ("lower", "upper")
+    }
     columns = [
         *_score_columns(ranking, word),
         *_truth_columns(ranking, truth),
@@ -509,11 +510,17 @@ def ranking_section(ranking: Ranking, word: str, truth: pd.Series | None) -> Sec
             for name, values in ends.items()
         ),
     ]
-    shown = table(f"{word}s in order", columns, sort=("place", 1), name="ranking",
-                  page=25 if len(rows) > 30 else 50)  # fmt: skip
+    shown = table(
+        f"{word}s in order",
+        columns,
+        sort=("place", 1),
+        name="ranking",
+        page=25 if len(rows) > 30 else 50,
+    )
     figures = [_figure(ranking, word, **ends)] if len(rows) > MANY else []
-    return Section("Ranking", (_what(ranking, word),), {}, [shown, *figures],
-                   tuple(_notes(ranking, word)))  # fmt: skip
+    return Section(
+        "Ranking", (_what(ranking, word),), {}, [shown, *figures], tuple(_notes(ranking, word))
+    )
 
 
 def _score_columns(ranking: Ranking, word: str) -> list[Block]:
@@ -528,10 +535,15 @@ def _score_columns(ranking: Ranking, word: str) -> list[Block]:
         column("subject", [row.name for row in rows], word),
         column("place", place, "Rank"),
         column("score", score, label, percent=percent, main=True),
-        column("interval", [_interval(row, percent) for row in rows],
-               interval[:1].upper() + interval[1:], main=True, plain=True),
+        column(
+            "interval",
+            [_interval(row, percent) for row in rows],
+            interval[:1].upper() + interval[1:],
+            main=True,
+            plain=True,
+        ),
         bar("lower", "score", "upper", "As a picture"),
-    ]  # fmt: skip
+    ]
 
 
 def _truth_columns(ranking: Ranking, truth: pd.Series | None) -> list[Block]:
@@ -561,8 +573,9 @@ def _origin_columns(rows: Sequence[Standing]) -> list[Block]:
         columns.append(column("among", ranks, title, minor=True, plain=True))
     methods = [row.estimator for row in rows]
     if any(methods):
-        columns.append(column("estimator", methods, "Estimated by", minor=True,
-                              hidden=len(set(methods)) == 1))  # fmt: skip
+        columns.append(
+            column("estimator", methods, "Estimated by", minor=True, hidden=len(set(methods)) == 1)
+        )
     common = _common_flags(rows)
     flags = ["; ".join(flag for flag in row.flags if flag not in common) for row in rows]
     if any(flags):
@@ -578,8 +591,19 @@ def _figure(ranking: Ranking, word: str, lower: np.ndarray, upper: np.ndarray) -
     description = f"{len(rows):,} {word.lower()}s in order, each with its interval."
     percents = {"percent": "y"} if percent else {}
     at = np.arange(1, len(rows) + 1), np.array([row.score for row in rows])
-    return points(f"{label} in order", "Rank", label, at, [row.name for row in rows], description,
-                  low=low, high=high, opens="ranking", whole=1, **percents)  # fmt: skip
+    return points(
+        f"{label} in order",
+        "Rank",
+        label,
+        at,
+        [row.name for row in rows],
+        description,
+        low=low,
+        high=high,
+        opens="ranking",
+        whole=1,
+        **percents,
+    )
 
 
 def _what(ranking: Ranking, word: str) -> str:

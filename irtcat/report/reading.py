@@ -60,10 +60,32 @@ TABLES = {
 """Columns by which the kind of a table is detected; the first match is used."""
 
 NUMBERS = frozenset(
-    {*METRICS, *(f"{name}_sd" for name in METRICS), "theta", "se", "lower", "upper", "percentile",
-     "score", "rank", "rank_lower", "rank_upper", "gap", "n_items", "truth", "full_score",
-     "score_sd", "items", "rmse", "bias", "rate", "suspicion", "retained", "observed"}
-)  # fmt: skip
+    {
+        *METRICS,
+        *(f"{name}_sd" for name in METRICS),
+        "theta",
+        "se",
+        "lower",
+        "upper",
+        "percentile",
+        "score",
+        "rank",
+        "rank_lower",
+        "rank_upper",
+        "gap",
+        "n_items",
+        "truth",
+        "full_score",
+        "score_sd",
+        "items",
+        "rmse",
+        "bias",
+        "rate",
+        "suspicion",
+        "retained",
+        "observed",
+    }
+)
 """Columns that must be numeric in all tables, because the report computes with them."""
 
 REQUIRED = frozenset({"n_items", "items", "rate", "retained"})
@@ -148,8 +170,19 @@ def read(source: Any) -> Result:
 def read_csv(path: Path) -> pd.DataFrame:
     """Read a table written by the commands; ids remain text."""
     # As text, because an id may be "NA", and an empty cell means no flags.
-    texts = ("subject", "item", "model", "flag", "reasons", "undefined", "new", "old", "letters",
-             "estimand", "ranks_of")  # fmt: skip
+    texts = (
+        "subject",
+        "item",
+        "model",
+        "flag",
+        "reasons",
+        "undefined",
+        "new",
+        "old",
+        "letters",
+        "estimand",
+        "ranks_of",
+    )
     return _with_numbers(read_table(path, texts), str(path))
 
 
@@ -337,10 +370,13 @@ def _from_model(source: Any) -> Result | None:
     if isinstance(source, (Session, Store)):
         return Result("sessions", "sessions", source)
     if isinstance(source, Report):
-        tables = {"sessions": source.to_frame().reset_index(), "by_theta": source.by_theta(),
-                  "by_length": source.by_length().reset_index(),
-                  "exposure": source.exposure().reset_index(),
-                  "summary": pd.DataFrame([source.summary()])}  # fmt: skip
+        tables = {
+            "sessions": source.to_frame().reset_index(),
+            "by_theta": source.by_theta(),
+            "by_length": source.by_length().reset_index(),
+            "exposure": source.exposure().reset_index(),
+            "summary": pd.DataFrame([source.summary()]),
+        }
         return Result("simulation", "simulation", tables)
     if isinstance(source, Scales):
         return Result("scale", "scales", _scale_contents(source, file_names(source.scales)))
@@ -349,8 +385,11 @@ def _from_model(source: Any) -> Result | None:
 
 def _scale_contents(scales: Any, stems: dict[str, str]) -> dict[str, Any]:
     """The tables and banks of `Scales`, by the stems of the files of `Scales.save`."""
-    tables = {"decisions": scales.decisions, "items": scales.items().reset_index(),
-              "scales": scales.to_frame().reset_index()}  # fmt: skip
+    tables = {
+        "decisions": scales.decisions,
+        "items": scales.items().reset_index(),
+        "scales": scales.to_frame().reset_index(),
+    }
     banks = {}
     for name, scale in scales.scales.items():
         if scale.bank is None:

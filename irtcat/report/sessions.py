@@ -120,8 +120,12 @@ def session_blocks(
     theta = np.atleast_1d(estimates["theta"])
     se = np.atleast_1d(estimates["se"])
     final = ", ".join(f"{t:.3f} ± {s:.3f}" for t, s in zip(theta, se, strict=True))
-    facts = {"Status": status, "Ability ± SE": final, "Items": str(estimates["n_items"]),
-             "Full score": score or str(session.full_score())}  # fmt: skip
+    facts = {
+        "Status": status,
+        "Ability ± SE": final,
+        "Items": str(estimates["n_items"]),
+        "Full score": score or str(session.full_score()),
+    }
     blocks: list[Block] = [{"t": "facts", "facts": facts}]
     series = []
     for name in [c for c in frame.columns if c.startswith("theta")]:
@@ -129,13 +133,26 @@ def session_blocks(
         label = "ability" if name == "theta" else f"ability {name.removeprefix('theta_')}"
         series.append(line(label, at, values, values - error, values + error))
     if len(frame):
-        blocks.append(lines("Ability after each answer", "Items answered", "Ability θ", series,
-                            f"Ends at {final}; the band is ±1.96 standard errors.", marks=1,
-                            whole=1))  # fmt: skip
-    answers = ["skipped" if value is None or value != value else f"{value:g}"
-               for value in frame["answer"].astype(object)]  # fmt: skip
-    columns = [column("item", frame.index), column("step", at, "Step"),
-               column("answer", answers, "Answer", plain=True, main=True)]  # fmt: skip
+        blocks.append(
+            lines(
+                "Ability after each answer",
+                "Items answered",
+                "Ability θ",
+                series,
+                f"Ends at {final}; the band is ±1.96 standard errors.",
+                marks=1,
+                whole=1,
+            )
+        )
+    answers = [
+        "skipped" if value is None or value != value else f"{value:g}"
+        for value in frame["answer"].astype(object)
+    ]
+    columns = [
+        column("item", frame.index),
+        column("step", at, "Step"),
+        column("answer", answers, "Answer", plain=True, main=True),
+    ]
     columns += [
         column(c, frame[c], minor=c.startswith("se"), main=c == "theta")
         for c in frame.columns
@@ -148,8 +165,16 @@ def session_blocks(
     if any(texts):
         columns.append(column("question", texts, "Question", long=True))
         named = {"texts": "question"}
-    blocks.append(table("Steps", columns, sort=("step", 1), page=10,
-                        why=[r.get("candidates") for r in reason], **named))  # fmt: skip
+    blocks.append(
+        table(
+            "Steps",
+            columns,
+            sort=("step", 1),
+            page=10,
+            why=[r.get("candidates") for r in reason],
+            **named,
+        )
+    )
     return blocks
 
 
@@ -162,8 +187,10 @@ def _reasons(session: "Session") -> dict[str, dict[str, Any]]:
         passed = ~shown["asked"] & (shown["rank"] < worst) & (shown["excluded_by"] == "")
         shown = shown.assign(excluded_by=shown["excluded_by"].mask(passed, CHANCE))
         for item in event["items"]:
-            out[str(item)] = {"said": cat.in_words(then, ranking, str(item)),
-                              "candidates": _candidates(shown)}  # fmt: skip
+            out[str(item)] = {
+                "said": cat.in_words(then, ranking, str(item)),
+                "candidates": _candidates(shown),
+            }
     return out
 
 

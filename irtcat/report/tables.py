@@ -77,19 +77,25 @@ def scores(name: str, table_: pd.DataFrame, ranked: bool = False) -> Section:
     description = f"{len(frame):,} subjects from {last:.2f} to {first:.2f}, each with its interval."
     figure = _caterpillar("Abilities, ranked", "Ability θ", frame, "theta", description)
     keys = [k for k in ("percentile", "n_items", "flag") if k in frame and _has_values(frame[k])]
-    columns = [column("subject", frame["subject"]), column("place", frame["place"], "Rank"),
-               column("theta", frame["theta"], main=True),
-               bar("lower", "theta", "upper", "Ability with interval"),
-               column("se", frame["se"], main=True),
-               column("lower", frame["lower"]), column("upper", frame["upper"]),
-               *(column(k, frame[k], minor=k != "flag") for k in keys)]  # fmt: skip
+    columns = [
+        column("subject", frame["subject"]),
+        column("place", frame["place"], "Rank"),
+        column("theta", frame["theta"], main=True),
+        bar("lower", "theta", "upper", "Ability with interval"),
+        column("se", frame["se"], main=True),
+        column("lower", frame["lower"]),
+        column("upper", frame["upper"]),
+        *(column(k, frame[k], minor=k != "flag") for k in keys),
+    ]
     shown = table("Subjects by ability", columns, sort=("place", 1), name="subjects")
-    facts = {"Subjects": f"{len(frame):,}", "Mean ability": f"{frame['theta'].mean():.3f}",
-             "SD": f"{frame['theta'].std():.3f}",
-             "Median SE": f"{frame['se'].replace(np.inf, np.nan).median():.3f}"}  # fmt: skip
+    facts = {
+        "Subjects": f"{len(frame):,}",
+        "Mean ability": f"{frame['theta'].mean():.3f}",
+        "SD": f"{frame['theta'].std():.3f}",
+        "Median SE": f"{frame['se'].replace(np.inf, np.nan).median():.3f}",
+    }
     intro = "If the intervals of two subjects overlap, their true order may be reversed."
-    return Section(f"Ranking by ability: {name}", (intro,), facts, [figure, shown],
-                   notes)  # fmt: skip
+    return Section(f"Ranking by ability: {name}", (intro,), facts, [figure, shown], notes)
 
 
 def _has_values(values: pd.Series) -> bool:
@@ -102,9 +108,19 @@ def _caterpillar(
 ) -> Block:
     """A figure of all subjects in order, with the finite ends of their intervals."""
     ends = {name: frame[name].replace([np.inf, -np.inf], np.nan) for name in ("lower", "upper")}
-    return points(title, "Rank", label, (np.arange(1, len(frame) + 1), frame[key]),
-                  frame["subject"], description, low=ends["lower"], high=ends["upper"],
-                  opens="subjects", whole=1, **more)  # fmt: skip
+    return points(
+        title,
+        "Rank",
+        label,
+        (np.arange(1, len(frame) + 1), frame[key]),
+        frame["subject"],
+        description,
+        low=ends["lower"],
+        high=ends["upper"],
+        opens="subjects",
+        whole=1,
+        **more,
+    )
 
 
 def predictions(name: str, table_: pd.DataFrame, truth: pd.Series | None = None) -> Section:
@@ -116,9 +132,11 @@ def predictions(name: str, table_: pd.DataFrame, truth: pd.Series | None = None)
         best, worst = frame["rank_lower"], frame["rank_upper"]
         columns.append(column("rank_lower", best, "Best rank", minor=True))
         columns.append(column("rank_upper", worst, "Worst rank", minor=True))
-    columns += [column("score", frame["score"], "Predicted score", percent=True, main=True),
-                column("lower", frame["lower"], percent=True),
-                column("upper", frame["upper"], percent=True)]  # fmt: skip
+    columns += [
+        column("score", frame["score"], "Predicted score", percent=True, main=True),
+        column("lower", frame["lower"], percent=True),
+        column("upper", frame["upper"], percent=True),
+    ]
     facts = {"Subjects": f"{len(frame):,}"}
     blocks: list[Block] = []
     notes: list[Note] = []
@@ -143,16 +161,22 @@ def predictions(name: str, table_: pd.DataFrame, truth: pd.Series | None = None)
         if key in frame and _has_values(frame[key]):
             columns.append(column(key, frame[key], minor=key == "estimator"))
     description = "Predicted full scores in order, each with its interval."
-    ranked = _caterpillar("Predicted scores, ranked", "Predicted score", frame, "score",
-                          description, percent="y")  # fmt: skip
+    ranked = _caterpillar(
+        "Predicted scores, ranked", "Predicted score", frame, "score", description, percent="y"
+    )
     shown = table("Subjects by predicted score", columns, sort=("rank", 1), name="subjects")
     intro = (
         "A score is the share of points on the full benchmark, predicted from the items run; its "
         "rank is among the calibration subjects. Predictions of subjects in the calibration data "
         "are more accurate than those of new subjects."
     )
-    return Section(f"Predicted scores and ranks: {name}", (intro,), facts, [*blocks, ranked, shown],
-                   tuple(notes))  # fmt: skip
+    return Section(
+        f"Predicted scores and ranks: {name}",
+        (intro,),
+        facts,
+        [*blocks, ranked, shown],
+        tuple(notes),
+    )
 
 
 def _against_truth(
@@ -161,18 +185,30 @@ def _against_truth(
     """The figure of predicted against true scores, accuracy facts, and what to check."""
     score, low, high = (frame[name].to_numpy(float) for name in ("score", "lower", "upper"))
     metrics, flags = compare_scores(score, low, high, true, TOP)
-    facts = {"Mean absolute error": f"{metrics['mae']:.2f} points",
-             "Kendall's tau-b with the true ranking": f"{metrics['kendall']:.3f}",
-             "True scores within their interval": f"{metrics['coverage']:.1%}"}  # fmt: skip
+    facts = {
+        "Mean absolute error": f"{metrics['mae']:.2f} points",
+        "Kendall's tau-b with the true ranking": f"{metrics['kendall']:.3f}",
+        "True scores within their interval": f"{metrics['coverage']:.1%}",
+    }
     within = facts["True scores within their interval"]
     n = int(np.isfinite(true).sum())
     description = (
         f"{n:,} subjects. {within} of the true scores lie within their interval; the mean absolute "
         f"error is {metrics['mae']:.2f} percentage points."
     )
-    figure = points("Predicted against true scores", "True score", "Predicted score", (true, score),
-                    frame["subject"], description, low=low, high=high, diagonal=1, percent="xy",
-                    opens="subjects")  # fmt: skip
+    figure = points(
+        "Predicted against true scores",
+        "True score",
+        "Predicted score",
+        (true, score),
+        frame["subject"],
+        description,
+        low=low,
+        high=high,
+        diagonal=1,
+        percent="xy",
+        opens="subjects",
+    )
     notes = [Note(f"Predicted against true: {flag}.", "Scores", serious=True) for flag in flags]
     return figure, facts, notes
 
@@ -205,15 +241,27 @@ def board(name: str, table_: pd.DataFrame, flags: tuple[str, ...] = ()) -> Secti
         + best_of_board(table_)
         + band
     )
-    facts = {"Strategies": str(table_["strategy"].nunique()),
-             "Estimators": str(table_["estimator"].nunique()),
-             "Items run": ", ".join(f"{k:g}" for k in sorted(table_["n_items"].unique())),
-             "Seeds": str(n)}  # fmt: skip
-    shown = table_of(mean.reset_index(), "Means over seeds", sort=("kendall", -1),
-                     filters=[f for f in ("strategy", "estimator") if len(set(table_[f])) > 1],
-                     main=("n_items", metrics[0] if metrics else ""),
-                     minor=("pearson", "rmse", "spearman", "pairwise_under_2", "pairwise_2_to_5",
-                            "pairwise_over_5"))  # fmt: skip
+    facts = {
+        "Strategies": str(table_["strategy"].nunique()),
+        "Estimators": str(table_["estimator"].nunique()),
+        "Items run": ", ".join(f"{k:g}" for k in sorted(table_["n_items"].unique())),
+        "Seeds": str(n),
+    }
+    shown = table_of(
+        mean.reset_index(),
+        "Means over seeds",
+        sort=("kendall", -1),
+        filters=[f for f in ("strategy", "estimator") if len(set(table_[f])) > 1],
+        main=("n_items", metrics[0] if metrics else ""),
+        minor=(
+            "pearson",
+            "rmse",
+            "spearman",
+            "pairwise_under_2",
+            "pairwise_2_to_5",
+            "pairwise_over_5",
+        ),
+    )
     blocks = [choice("Measure", options), shown] if options else [shown]
     notes = (*(Note(flag, "Runs") for flag in flags), *table_flag_notes(table_, "rows"))
     return Section(f"Leaderboard of subsets: {name}", (intro,), facts, blocks, notes)
@@ -254,8 +302,12 @@ def _chart(metric: str, table_: pd.DataFrame) -> Block:
         band = (low, high) if (spread > 0).any() else (None, None)
         last = float(rows["mean"].iloc[-1])
         error = abs(last - BEST_VALUE[metric]) if metric in BEST_VALUE else last
-        lines_.append((error if np.isfinite(error) else np.inf,
-                       line(name, rows["n_items"], rows["mean"], *band)))  # fmt: skip
+        lines_.append(
+            (
+                error if np.isfinite(error) else np.inf,
+                line(name, rows["n_items"], rows["mean"], *band),
+            )
+        )
     order = sorted(range(len(lines_)), key=lambda i: lines_[i][0])
     named = [lines_[i][1] for i in order[:MOST_NAMED]]
     # Drawn first, so that the named lines lie above them; without bands, which would cover all.
@@ -271,26 +323,50 @@ def _chart(metric: str, table_: pd.DataFrame) -> Block:
     if others:
         description += f" The best {len(named)} lines are named; the other {len(others)} are grey."
     label = METRIC_NAMES.get(metric, metric)
-    return lines(label, "Items run, k", label, [*named, *others], description, marks=1,
-                 logx=int(most / max(table_["n_items"].min(), 1) > 8), height=340)  # fmt: skip
+    return lines(
+        label,
+        "Items run, k",
+        label,
+        [*named, *others],
+        description,
+        marks=1,
+        logx=int(most / max(table_["n_items"].min(), 1) > 8),
+        height=340,
+    )
 
 
 def gaps(name: str, table_: pd.DataFrame) -> Section:
     """The section of the smallest gap that k items rank right."""
     finite = table_[np.isfinite(table_["gap"])]
     groups = finite.sort_values("n_items").groupby(["strategy", "estimator"], sort=False)
-    series = [line(" + ".join(map(str, key)), rows["n_items"], rows["gap"], rows["lower"],
-                   rows["upper"]) for key, rows in groups]  # fmt: skip
+    series = [
+        line(" + ".join(map(str, key)), rows["n_items"], rows["gap"], rows["lower"], rows["upper"])
+        for key, rows in groups
+    ]
     series.sort(key=lambda one: one["y"][-1])
     if len(series) > MOST_BANDS:  # bands would cover each other
         series = [{key: one[key] for key in ("name", "x", "y")} for one in series]
     series = [one if i < MOST_NAMED else {**one, "dim": 1} for i, one in enumerate(series)]
     bands = "Bands are bootstrap intervals." if len(series) <= MOST_BANDS else ""
-    chart = lines("Smallest gap ranked right", "Items run, k", "Smallest gap ranked right (points)",
-                  series, bands, marks=1, logx=1, logy=1, height=340)  # fmt: skip
+    chart = lines(
+        "Smallest gap ranked right",
+        "Items run, k",
+        "Smallest gap ranked right (points)",
+        series,
+        bands,
+        marks=1,
+        logx=1,
+        logy=1,
+        height=340,
+    )
     listed = table_of(table_, "Smallest gaps ranked right", sort=("n_items", 1))
-    return Section(f"Smallest gaps ranked right: {name}", (), {},
-                   [chart, listed], table_flag_notes(table_, "rows"))  # fmt: skip
+    return Section(
+        f"Smallest gaps ranked right: {name}",
+        (),
+        {},
+        [chart, listed],
+        table_flag_notes(table_, "rows"),
+    )
 
 
 def subset(name: str, table_: pd.DataFrame) -> Section:
@@ -306,8 +382,13 @@ def plain(name: str, title: str, table_: pd.DataFrame, intro: str, caption: str)
     """The section of a table without figures."""
     unnamed = [c for c in table_.columns if str(c).startswith("Unnamed")]
     frame = table_.rename(columns={c: "name" for c in unnamed[:1]}).drop(columns=unnamed[1:])
-    return Section(f"{title}: {name}", (intro,), {}, [table_of(frame, caption, long=("reasons",))],
-                   table_flag_notes(table_, "rows"))  # fmt: skip
+    return Section(
+        f"{title}: {name}",
+        (intro,),
+        {},
+        [table_of(frame, caption, long=("reasons",))],
+        table_flag_notes(table_, "rows"),
+    )
 
 
 def simulation(name: str, result: Any) -> Section:
@@ -326,36 +407,61 @@ def simulation(name: str, result: Any) -> Section:
             f"{len(sessions):,} sessions; root mean squared error {facts['RMSE of ability']}."
         )
         half = Z * sessions["se"].replace(np.inf, np.nan)
-        blocks.append(points(
-            "Estimated against true ability", "True ability", "Estimated ability",
-            (sessions["truth"], sessions["theta"]), sessions["subject"], description, diagonal=1,
-            low=sessions["theta"] - half, high=sessions["theta"] + half, opens="subjects",
-        ))  # fmt: skip
+        blocks.append(
+            points(
+                "Estimated against true ability",
+                "True ability",
+                "Estimated ability",
+                (sessions["truth"], sessions["theta"]),
+                sessions["subject"],
+                description,
+                diagonal=1,
+                low=sessions["theta"] - half,
+                high=sessions["theta"] + half,
+                opens="subjects",
+            )
+        )
     if {"score", "full_score"} <= set(sessions):
         tau = agreement.kendall_tau_b(sessions["score"], sessions["full_score"])
         mae = 100 * agreement.mean_absolute_error(sessions["score"], sessions["full_score"])
         facts["Error of the full score"] = f"{mae:.2f} points"
         half = Z * sessions["score_sd"]
-        blocks.append(points(
-            "Predicted against actual full score", "Actual score", "Predicted score",
-            (sessions["full_score"], sessions["score"]), sessions["subject"],
-            f"Kendall's tau-b {tau:.3f}; mean absolute error {mae:.2f} points.",
-            low=sessions["score"] - half, high=sessions["score"] + half, diagonal=1,
-            percent="xy", opens="subjects",
-        ))  # fmt: skip
+        blocks.append(
+            points(
+                "Predicted against actual full score",
+                "Actual score",
+                "Predicted score",
+                (sessions["full_score"], sessions["score"]),
+                sessions["subject"],
+                f"Kendall's tau-b {tau:.3f}; mean absolute error {mae:.2f} points.",
+                low=sessions["score"] - half,
+                high=sessions["score"] + half,
+                diagonal=1,
+                percent="xy",
+                opens="subjects",
+            )
+        )
     blocks = [row(*blocks)] if len(blocks) == 2 else blocks
     curves = [f for f in (_by_length(tables), _by_theta(tables)) if f]
     blocks += [row(*curves)] if curves else []
     ended = [c for c in ("stop",) if c in sessions and len(set(sessions[c])) > 1]
-    blocks.append(table_of(sessions, "Sessions", filters=ended, name="subjects",
-                           main=("theta", "n_items"),
-                           percent=("score", "full_score", "score_sd")))  # fmt: skip
+    blocks.append(
+        table_of(
+            sessions,
+            "Sessions",
+            filters=ended,
+            name="subjects",
+            main=("theta", "n_items"),
+            percent=("score", "full_score", "score_sd"),
+        )
+    )
     if "exposure" in tables:
         exposure = tables["exposure"].sort_values("rate", ascending=False)
         facts["Items never administered"] = f"{(exposure['rate'] == 0).mean():.1%}"
         facts["Most exposed item"] = f"{exposure['rate'].max():.1%} of sessions"
-        blocks.append(table_of(exposure, "Exposure of each item", sort=("rate", -1),
-                               percent=("rate",)))  # fmt: skip
+        blocks.append(
+            table_of(exposure, "Exposure of each item", sort=("rate", -1), percent=("rate",))
+        )
     intro = "The length and accuracy that an adaptive test would have."
     return Section(f"Adaptive tests, simulated: {name}", (intro,), facts, blocks)
 
@@ -373,8 +479,15 @@ def _by_length(tables: dict[str, pd.DataFrame]) -> Block | None:
     description += (
         f"{table_['items'].iloc[-1]:g}; sessions that ended earlier are not in the later points."
     )
-    return lines("Error as items are answered", "Items answered", "Error of ability", series,
-                 description, ylim=[0, None], whole=1)  # fmt: skip
+    return lines(
+        "Error as items are answered",
+        "Items answered",
+        "Error of ability",
+        series,
+        description,
+        ylim=[0, None],
+        whole=1,
+    )
 
 
 def _by_theta(tables: dict[str, pd.DataFrame]) -> Block | None:
@@ -391,8 +504,14 @@ def _by_theta(tables: dict[str, pd.DataFrame]) -> Block | None:
     series = [
         line(text, table_["theta"], table_[key]) for key, text in names.items() if key in table_
     ]
-    return lines("Error by true ability", "True ability θ", "Error of ability", series,
-                 "Sessions in groups of equal size by their true ability.", marks=1)  # fmt: skip
+    return lines(
+        "Error by true ability",
+        "True ability θ",
+        "Error of ability",
+        series,
+        "Sessions in groups of equal size by their true ability.",
+        marks=1,
+    )
 
 
 def facts_of(document: dict[str, Any]) -> dict[str, str]:

@@ -93,8 +93,10 @@ logs), or pass mismatch="accept".
     check_choice("mismatch", mismatch, MISMATCH)
     if mismatch == "accept" or not len(known.columns) or not len(new.columns):
         return
-    pairs = {condition: (_column(known, names), _column(new, names))
-             for condition, names in CONDITIONS.items()}  # fmt: skip
+    pairs = {
+        condition: (_column(known, names), _column(new, names))
+        for condition, names in CONDITIONS.items()
+    }
     pairs = {condition: pair for condition, pair in pairs.items() if None not in pair}
     if not pairs:
         return

@@ -18,9 +18,23 @@ TIME = re.compile(
 EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 OUT_OF = re.compile(r"\d+(\.\d+)?\s*/\s*\d+(\.\d+)?")
 
-IDS = ("student_id", "respondent_id", "response_id", "responseid", "record_id", "subject_id",
-       "participant_id", "user_id", "id_number", "username", "student", "respondent", "subject",
-       "participant", "id")  # fmt: skip
+IDS = (
+    "student_id",
+    "respondent_id",
+    "response_id",
+    "responseid",
+    "record_id",
+    "subject_id",
+    "participant_id",
+    "user_id",
+    "id_number",
+    "username",
+    "student",
+    "respondent",
+    "subject",
+    "participant",
+    "id",
+)
 """Names of columns of ids, the most certain first."""
 
 _OTHERS = """

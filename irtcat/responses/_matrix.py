@@ -137,9 +137,11 @@ def _totals(X: np.ndarray) -> dict[int, str]:
         is_above = top > np.where(items & (top == first), second, first)
         spread = np.ptp(np.where(known & items, numbers, mean), axis=1)
         varied = np.count_nonzero(spread > 0.02) >= LEAST_ROWS
-        forms = {"the sum": (others, 1e-6, is_above),
-                 "the percentage": (100 * mean, 0.51, is_above),
-                 "the mean": (mean, 0.006, np.full(len(top), varied))}  # fmt: skip
+        forms = {
+            "the sum": (others, 1e-6, is_above),
+            "the percentage": (100 * mean, 0.51, is_above),
+            "the mean": (mean, 0.006, np.full(len(top), varied)),
+        }
         for what, (expected, rounding, possible) in forms.items():
             is_same = (np.abs(values - expected) <= rounding) | ~known
             for j in np.flatnonzero(is_same.all(axis=0) & possible & (answered >= LEAST_ROWS)):

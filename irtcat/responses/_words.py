@@ -15,10 +15,20 @@ from irtcat.responses._cells import EXPECTED, cell_number
 from irtcat.responses._matrix import check_codes
 
 PAIRS = (
-    "no, yes", "n, y", "false, true", "wrong|incorrect, right|correct", "fail|failed, pass|passed",
-    "unsolved, solved", "unresolved, resolved", "✗|✘, ✓|✔", "nein, ja", "falsch, richtig",
-    "non, oui", "faux, vrai", "no, sí|si",
-)  # fmt: skip
+    "no, yes",
+    "n, y",
+    "false, true",
+    "wrong|incorrect, right|correct",
+    "fail|failed, pass|passed",
+    "unsolved, solved",
+    "unresolved, resolved",
+    "✗|✘, ✓|✔",
+    "nein, ja",
+    "falsch, richtig",
+    "non, oui",
+    "faux, vrai",
+    "no, sí|si",
+)
 """Words of wrong and right answers. Not T and F, which may as well be the answers themselves."""
 
 _NEUTRAL = "neutral|neither agree nor disagree|neither|undecided"

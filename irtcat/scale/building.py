@@ -220,9 +220,16 @@ def _build_scale(
         guessing, table = items_with_guessing(calibrator, all_items, rules.alpha_guessing)
     for item, row in table[table["needed"].astype(bool)].iterrows():
         record.add(
-            name, 0, str(item), "LR of c = 0", row["x2"], 1, row["p_holm"],
-            f"Holm p < {rules.alpha_guessing:g}", "keep c",
-        )  # fmt: skip
+            name,
+            0,
+            str(item),
+            "LR of c = 0",
+            row["x2"],
+            1,
+            row["p_holm"],
+            f"Holm p < {rules.alpha_guessing:g}",
+            "keep c",
+        )
     outcome = reduce_items(calibrator, all_items, guessing, rules, record, name)
     kept, rounds, reasons, status = outcome
     if kept.sum() < rules.least_items:
@@ -232,9 +239,16 @@ def _build_scale(
     if share < rules.least_share:
         status = f"more than {1 - rules.least_share:.0%} of the items had to be dropped"
         record.add(
-            name, rounds, "", "share of the items left", share, np.nan, np.nan,
-            f"< {rules.least_share:g}", "refuse",
-        )  # fmt: skip
+            name,
+            rounds,
+            "",
+            "share of the items left",
+            share,
+            np.nan,
+            np.nan,
+            f"< {rules.least_share:g}",
+            "refuse",
+        )
         return _refused(responses, name, status, factors, reasons, rounds, table)
     return _finished(calibrator, name, factors, better, guessing, table, outcome, rules)
 
@@ -257,9 +271,16 @@ def _two_factors(
     better = gain > 0
     action = ("refuse" if rules.two_factors == "refuse" else "flag") if better else "note"
     record.add(
-        name, 0, "", f"{rules.criterion} of one less two abilities", gain,
-        table["df"].loc[2], table["p"].loc[2], "> 0: two are better", action,
-    )  # fmt: skip
+        name,
+        0,
+        "",
+        f"{rules.criterion} of one less two abilities",
+        gain,
+        table["df"].loc[2],
+        table["p"].loc[2],
+        "> 0: two are better",
+        action,
+    )
     return table, better
 
 

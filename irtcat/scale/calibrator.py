@@ -60,10 +60,11 @@ class Calibrator:
         """The calibration of the kept items, and its log-likelihood without the other items."""
         if not self.right_wrong:
             result = fit(
-                self.responses.subset(items=np.flatnonzero(kept)), "graded",
+                self.responses.subset(items=np.flatnonzero(kept)),
+                "graded",
                 solver=EM(tolerance=tolerance),
                 standard_errors=errors,
-            )  # fmt: skip
+            )
             return result, result.log_likelihood
         return self._three_pl(kept, guessing, {"c": None}, errors, tolerance)
 

@@ -107,9 +107,13 @@ class Likelihood:
         by_c = np.where(guessing, q / p, 0.0)
         wrong_c = np.broadcast_to(np.where(guessing, -1 / (1 - c), 0.0), z.shape)
         return _Terms(
-            log_p=log_p, log_q=log_q + np.log1p(-c), right=share * q, wrong=-s,
-            right_c=by_c, wrong_c=wrong_c,
-        )  # fmt: skip
+            log_p=log_p,
+            log_q=log_q + np.log1p(-c),
+            right=share * q,
+            wrong=-s,
+            right_c=by_c,
+            wrong_c=wrong_c,
+        )
 
     def _posterior(self, terms: _Terms, block: slice) -> tuple[FloatArray, FloatArray]:
         """Weights of the nodes, and the marginal log-likelihood of each row."""

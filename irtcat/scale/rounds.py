@@ -110,9 +110,16 @@ def _worst_violation(
         return []
     worst = min(violations, key=lambda row: (row["p"], -row["excess"]))
     record.add(
-        scale, round_, worst["item"], worst["statistic"], worst["value"], worst["df"], worst["p"],
-        worst["criterion"], "drop",
-    )  # fmt: skip
+        scale,
+        round_,
+        worst["item"],
+        worst["statistic"],
+        worst["value"],
+        worst["df"],
+        worst["p"],
+        worst["criterion"],
+        "drop",
+    )
     return [(worst["item"], worst["statistic"])]
 
 
@@ -129,10 +136,14 @@ def _item_violation(bank: ItemBank, data, rules: Rules) -> dict | None:
     position = _worst_position(table["p_holm"], excess, table.index.astype(str), last=True)
     row = table.iloc[position]
     return {
-        "item": str(table.index[position]), "statistic": "S-X2", "value": row["s_x2"],
-        "df": row["df"], "p": row["p_holm"], "excess": excess[position],
+        "item": str(table.index[position]),
+        "statistic": "S-X2",
+        "value": row["s_x2"],
+        "df": row["df"],
+        "p": row["p_holm"],
+        "excess": excess[position],
         "criterion": f"Holm p < {rules.alpha_fit:g}",
-    }  # fmt: skip
+    }
 
 
 def _pair_violation(bank: ItemBank, data, rules: Rules) -> dict | None:
@@ -153,10 +164,14 @@ def _pair_violation(bank: ItemBank, data, rules: Rules) -> dict | None:
     item = second if tied or shares[second] < shares[first] else first
     other = first if item == second else second
     return {
-        "item": item, "statistic": f"LD-X2 with {other}", "value": row["x2"], "df": row["df"],
-        "p": row["p_holm"], "excess": float(excess[position]),
+        "item": item,
+        "statistic": f"LD-X2 with {other}",
+        "value": row["x2"],
+        "df": row["df"],
+        "p": row["p_holm"],
+        "excess": float(excess[position]),
         "criterion": f"Holm p < {rules.alpha_dependence:g}; lower communality of the two",
-    }  # fmt: skip
+    }
 
 
 def _worst_position(p: pd.Series, excess: FloatArray, names: Any, last: bool = False) -> int:

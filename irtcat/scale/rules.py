@@ -11,9 +11,13 @@ from irtcat._common.checks import argument_error, check_choice, check_count, che
 TWO_FACTORS = ("flag", "refuse", "skip")
 CRITERIA = ("aic", "bic", "sabic", "caic")
 SHARES = (
-    "alpha_guessing", "alpha_fit", "alpha_dependence", "least_communality", "least_dependence",
+    "alpha_guessing",
+    "alpha_fit",
+    "alpha_dependence",
+    "least_communality",
+    "least_dependence",
     "least_share",
-)  # fmt: skip
+)
 COLUMNS = ["scale", "round", "item", "statistic", "value", "df", "p", "criterion", "action"]
 
 

@@ -71,9 +71,16 @@ def split_items(
         n_factors = analysis.n_factors
         first = float(analysis.to_frame()["eigenvalue"].iloc[0])
         record.add(
-            "", 0, "", "factors by parallel analysis", n_factors, np.nan, np.nan,
-            f"eigenvalues above the 95th percentile of shuffled data (largest {first:.2f})", "note",
-        )  # fmt: skip
+            "",
+            0,
+            "",
+            "factors by parallel analysis",
+            n_factors,
+            np.nan,
+            np.nan,
+            f"eigenvalues above the 95th percentile of shuffled data (largest {first:.2f})",
+            "note",
+        )
     if groups is not None:
         labels = item_labels(responses, groups)
         items_by_scale = {
@@ -99,8 +106,15 @@ def split_items(
     for item, number in zip(table.index, strongest, strict=True):
         value = float(table.loc[item, names[number]])
         record.add(
-            names[number], 0, str(item), "loading", value, np.nan, np.nan,
-            f"largest of {n_factors} ({rotation})", "assign",
-        )  # fmt: skip
+            names[number],
+            0,
+            str(item),
+            "loading",
+            value,
+            np.nan,
+            np.nan,
+            f"largest of {n_factors} ({rotation})",
+            "assign",
+        )
     items_by_scale = {name: items for name, items in items_by_scale.items() if len(items)}
     return Split(items_by_scale, n_factors, analysis, table, "factors")

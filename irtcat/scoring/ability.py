@@ -93,6 +93,18 @@ def joined_abilities(parts: Sequence[Ability], rows: Sequence[IntArray]) -> Abil
             return None  # posteriors on grids of several sizes
         return np.concatenate(values)[order]
 
-    names = ("subject_ids", "theta", "se", "lower", "upper", "percentile", "n_items", "flag",
-             "nodes", "weights", "covariance", "at_bound")  # fmt: skip
+    names = (
+        "subject_ids",
+        "theta",
+        "se",
+        "lower",
+        "upper",
+        "percentile",
+        "n_items",
+        "flag",
+        "nodes",
+        "weights",
+        "covariance",
+        "at_bound",
+    )
     return replace(first, **{name: column(name) for name in names})

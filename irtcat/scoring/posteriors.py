@@ -349,9 +349,8 @@ def posterior(
     else:
         rows = jax.device_put(row_blocks(n_rows, max(n_items, N_NODES), dtype.itemsize))
         result = _posterior(
-            items, answers, rows, has_missing=has_missing, like=np.zeros((), dtype),
-            prior=priors,
-        )  # fmt: skip
+            items, answers, rows, has_missing=has_missing, like=np.zeros((), dtype), prior=priors
+        )
         out = Posterior(*(np.array(array)[:n_rows] for array in result))
         if out.beyond.any():
             which = np.flatnonzero(out.beyond)

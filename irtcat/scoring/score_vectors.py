@@ -131,11 +131,7 @@ def _map(bank: ItemBank, responses: Responses, dtype_name: str) -> VectorPosteri
 
 
 def score_multidimensional(
-    bank: ItemBank,
-    responses: Responses,
-    method: str,
-    level: float,
-    dtype_name: str,
+    bank: ItemBank, responses: Responses, method: str, level: float, dtype_name: str
 ) -> Ability:
     """Abilities on a multidimensional bank (see `score`)."""
     if method not in MULTI_METHODS:

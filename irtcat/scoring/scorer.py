@@ -37,8 +37,17 @@ CHUNK_CELLS = 2**26
 
 UNUSED_CATEGORY = "used a category that nobody used in calibration"
 
-PER_SUBJECT = ["subject_ids", "theta", "se", "lower", "upper", "percentile", "n_items", "flag",
-               "at_bound"]  # fmt: skip
+PER_SUBJECT = [
+    "subject_ids",
+    "theta",
+    "se",
+    "lower",
+    "upper",
+    "percentile",
+    "n_items",
+    "flag",
+    "at_bound",
+]
 
 
 class _Task(NamedTuple):
@@ -436,11 +445,16 @@ def score(
         members = members_of_groups(bank, responses, groups)
         parts = [
             score(
-                part.bank, part.responses, method, level=level, theta_bounds=theta_bounds,
-                precision=precision, mismatch="accept",
+                part.bank,
+                part.responses,
+                method,
+                level=level,
+                theta_bounds=theta_bounds,
+                precision=precision,
+                mismatch="accept",
             )
             for part in members
-        ]  # fmt: skip
+        ]
         return joined_abilities(parts, [part.rows for part in members])
     refuse_versions(bank, responses)
     bank, matched = match(bank, responses)

@@ -183,9 +183,10 @@ def _cells(task: Task, n_items: int) -> tuple[IntArray, IntArray]:
         pieces = np.array_split(order, min(n_strata, len(order)))
         if n_parts > 1:
             pieces = [
-                half for piece in pieces
+                half
+                for piece in pieces
                 for half in np.array_split(piece[np.argsort(slope[piece], kind="stable")], n_parts)
-            ]  # fmt: skip
+            ]
         sizes = np.array([len(piece) for piece in pieces])
         # Whole numbers near the shares of the pieces, with the same sum.
         edges = np.floor(np.cumsum(n * sizes / sizes.sum()) + 0.5 + 1e-9)

@@ -35,11 +35,7 @@ def read_allowed(item_ids: np.ndarray, allowed: Any) -> BoolArray:
 
 
 def item_values(
-    name: str,
-    value: Any,
-    item_ids: np.ndarray,
-    bank: ItemBank | None,
-    responses: Responses | None,
+    name: str, value: Any, item_ids: np.ndarray, bank: ItemBank | None, responses: Responses | None
 ) -> np.ndarray:
     """One value per item (see `per_item`), a column being one of the responses or the bank."""
     tables = [holder.items for holder in (responses, bank) if holder is not None]
@@ -110,12 +106,7 @@ def read_constraints(
         group, names = groups
         lower, upper = _limits(quotas, names, np.bincount(group, minlength=len(names)))
     limits = Constraints(
-        n_items=n_items,
-        allowed=allowed,
-        group=group,
-        names=tuple(names),
-        lower=lower,
-        upper=upper,
+        n_items=n_items, allowed=allowed, group=group, names=tuple(names), lower=lower, upper=upper
     )
     if costs is not None and budget is not None:
         limits = replace(limits, costs=_costs(costs), budget=float(budget))

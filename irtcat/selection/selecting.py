@@ -331,9 +331,13 @@ def rechoose(request: Request, calibration: Responses) -> Subset:
     strategy, n_items, seed, task = request.strategy, request.n_items, request.seed, request.task
     if task is None:
         return select(
-            None, n_items, strategy=strategy, calibration=calibration, expect=request.expect,
+            None,
+            n_items,
+            strategy=strategy,
+            calibration=calibration,
+            expect=request.expect,
             seed=seed,
-        )  # fmt: skip
+        )
     if not np.array_equal(task.item_ids, np.asarray(calibration.item_ids, str)):
         calibration = calibration.subset(items=task.item_ids)
     first = request.first

@@ -22,9 +22,18 @@ from irtcat.service.middleware.public_url import checked_url
 from irtcat.service.middleware.stack import middleware
 from irtcat.service.storage.context import Service
 
-ROUTERS = ("api.take", "api.media", "api.oauth", "api.sign_in", "api.staff", "api.cat",
-           "pages", "pages.taker", "pages.staff",
-           "lti.routes")  # fmt: skip
+ROUTERS = (
+    "api.take",
+    "api.media",
+    "api.oauth",
+    "api.sign_in",
+    "api.staff",
+    "api.cat",
+    "pages",
+    "pages.taker",
+    "pages.staff",
+    "lti.routes",
+)
 """Modules under `irtcat.service` with a ``router`` each."""
 
 PROGRAMS = ("/api/", "/ims/", "/oauth/")

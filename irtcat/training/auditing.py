@@ -155,8 +155,9 @@ def _classes(labels: np.ndarray, columns: pd.Index | None, n: int) -> Any:
         if not pd.Index(labels).isin(columns).all():
             names = shorten(list(columns))
             got = shorten(pd.Index(labels)[~pd.Index(labels).isin(columns)][0])
-            raise argument_error("labels", f"names of the columns of `pred_probs` ({names})", got,
-                                 advice)  # fmt: skip
+            raise argument_error(
+                "labels", f"names of the columns of `pred_probs` ({names})", got, advice
+            )
         return columns.to_numpy()
     present = pd.unique(pd.Series(labels))
     if len(present) == n:
@@ -169,5 +170,6 @@ def _classes(labels: np.ndarray, columns: pd.Index | None, n: int) -> Any:
                 f"classes=range(1, {n + 1})."
             )
         return np.arange(n)
-    raise argument_error("pred_probs", f"of {len(present)} classes, as there are labels",
-                         f"{n} columns", advice)  # fmt: skip
+    raise argument_error(
+        "pred_probs", f"of {len(present)} classes, as there are labels", f"{n} columns", advice
+    )

@@ -53,28 +53,46 @@ class Unit(NamedTuple):
 
 UNITS: dict[str, Unit] = {
     "probability": Unit(
-        logs=lambda p: np.log(np.clip(p, FLOOR, 1)), low=0.0, high=1.0,
-        must="a probability from 0 to 1", sums=False,
+        logs=lambda p: np.log(np.clip(p, FLOOR, 1)),
+        low=0.0,
+        high=1.0,
+        must="a probability from 0 to 1",
+        sums=False,
         names=("probability", "prob", "p", "confidence", "probability_of_label"),
     ),
     "loss": Unit(
-        logs=lambda loss: -loss, low=0.0, high=np.inf, must="a loss of at least 0", sums=True,
+        logs=lambda loss: -loss,
+        low=0.0,
+        high=np.inf,
+        must="a loss of at least 0",
+        sums=True,
         names=("loss", "nll", "cross_entropy", "ce"),
     ),
     "bits": Unit(
-        logs=lambda bits: -np.log(2.0) * bits, low=0.0, high=np.inf,
-        must="a loss of at least 0 bits", sums=True, names=("bits", "loss_bits"),
+        logs=lambda bits: -np.log(2.0) * bits,
+        low=0.0,
+        high=np.inf,
+        must="a loss of at least 0 bits",
+        sums=True,
+        names=("bits", "loss_bits"),
     ),
     "log-likelihood": Unit(
-        logs=lambda logs: logs, low=-np.inf, high=0.0, must="a log-likelihood of at most 0",
+        logs=lambda logs: logs,
+        low=-np.inf,
+        high=0.0,
+        must="a log-likelihood of at most 0",
         sums=True,
         names=("log_likelihood", "loglikelihood", "log_prob", "logprob", "log_probability", "ll"),
     ),
     "perplexity": Unit(
-        logs=lambda perplexity: -np.log(np.maximum(perplexity, 1)), low=1.0, high=np.inf,
-        must="a perplexity of at least 1", sums=False, names=("perplexity", "ppl"),
+        logs=lambda perplexity: -np.log(np.maximum(perplexity, 1)),
+        low=1.0,
+        high=np.inf,
+        must="a perplexity of at least 1",
+        sums=False,
+        names=("perplexity", "ppl"),
     ),
-}  # fmt: skip
+}
 """Units by name."""
 
 NAMES = {
@@ -161,8 +179,10 @@ def read_checkpoints(
     check_choice("unit", unit, UNITS)
     raw = _read(source, unit, columns)
     for name, passed, has in (
-        ("steps", steps, raw.steps), ("runs", runs, raw.runs), ("item_ids", item_ids, raw.item_ids)
-    ):  # fmt: skip
+        ("steps", steps, raw.steps),
+        ("runs", runs, raw.runs),
+        ("item_ids", item_ids, raw.item_ids),
+    ):
         if passed is not None and has is not None:
             raise argument_error(name, "None for values that have their own", passed)
     n, n_items = raw.values.shape

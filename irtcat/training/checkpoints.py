@@ -349,10 +349,15 @@ def from_checkpoints(
     loss = np.full(len(logs), np.nan)
     loss[n > 0] = -np.nanmean(logs[n > 0].astype(float), axis=1)
     table = pd.DataFrame(
-        {"run": read.runs, "step": read.steps, "n": n, "loss": loss,
-         "flag": np.where(n > 0, "", "no values").astype(object)},
+        {
+            "run": read.runs,
+            "step": read.steps,
+            "n": n,
+            "loss": loss,
+            "flag": np.where(n > 0, "", "no values").astype(object),
+        },
         index=pd.Index(read.ids, dtype=object, name="subject"),
-    )  # fmt: skip
+    )
     metadata = align_metadata("items", items, read.item_ids)
     metadata.index = pd.Index(read.item_ids, dtype=object, name="item")
     return Checkpoints(read.item_ids, logs, table, metadata)

@@ -349,12 +349,7 @@ def from_probabilities(
 
 
 def from_logits(
-    logits: Any,
-    labels: Any,
-    correct: Any = None,
-    item_ids: Any = None,
-    *,
-    early: int | None = None,
+    logits: Any, labels: Any, correct: Any = None, item_ids: Any = None, *, early: int | None = None
 ) -> Dynamics:
     """The same statistics as `from_probabilities`, from logits.
 

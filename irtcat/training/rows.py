@@ -147,8 +147,9 @@ def columns_of(data: Any, wanted: tuple[str, ...]) -> pd.DataFrame | None:
     if kind is None:
         return as_pandas(data)
     names = [name for name in kind.names(data) if name in wanted]
-    return pd.DataFrame({name: kind.column(data, name) for name in names},
-                        index=pd.RangeIndex(kind.length(data)))  # fmt: skip
+    return pd.DataFrame(
+        {name: kind.column(data, name) for name in names}, index=pd.RangeIndex(kind.length(data))
+    )
 
 
 def rows_at(data: Any, items: pd.Index, key: str | None) -> tuple[Kind, IntArray]:

@@ -11,13 +11,7 @@ from scipy import stats
 from irtcat import agreement
 from irtcat._common.checks import InputError
 
-NAMES = [
-    "kendall_tau_b",
-    "spearman",
-    "pearson",
-    "mean_absolute_error",
-    "root_mean_squared_error",
-]
+NAMES = ["kendall_tau_b", "spearman", "pearson", "mean_absolute_error", "root_mean_squared_error"]
 CORRELATIONS = NAMES[:3]
 ERRORS = NAMES[3:]
 

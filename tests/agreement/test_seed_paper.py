@@ -7,8 +7,7 @@ from irtcat import agreement
 
 
 @pytest.mark.parametrize(
-    ("group", "majority", "supermajority", "kappa"),
-    [(4, 95.6, 61.1, 0.43), (5, 96.7, 82.2, 0.60)],
+    ("group", "majority", "supermajority", "kappa"), [(4, 95.6, 61.1, 0.43), (5, 96.7, 82.2, 0.60)]
 )
 def test_tables_2_and_3(shared, group, majority, supermajority, kappa):
     file = shared / "data" / "lalor_snli_human" / f"irt_file_{group}.csv"

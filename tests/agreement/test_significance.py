@@ -13,11 +13,7 @@ from irtcat import agreement
 from irtcat._common.checks import InputError
 
 few = settings(max_examples=50, deadline=None)
-METHODS = {
-    "kendall": stats.kendalltau,
-    "spearman": stats.spearmanr,
-    "pearson": stats.pearsonr,
-}
+METHODS = {"kendall": stats.kendalltau, "spearman": stats.spearmanr, "pearson": stats.pearsonr}
 
 # Lalor, Wu, Munkhdalai & Yu (2018), Table 2: ability percentiles on five scales, and accuracy.
 SYSTEMS = pd.DataFrame(

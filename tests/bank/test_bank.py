@@ -390,10 +390,7 @@ def test_graded_banks_of_different_numbers_of_categories_join(tmp_path):
 
 def test_graded_banks_in_different_codes_do_not_join():
     one, two = (
-        replace(
-            ItemBank.from_thresholds(b=[[0.0, 1.0]], item_ids=[name]),
-            codes=codes,
-        )
+        replace(ItemBank.from_thresholds(b=[[0.0, 1.0]], item_ids=[name]), codes=codes)
         for name, codes in (("x", (0, 1, 2)), ("y", (1, 2, 3)))
     )
     with pytest.raises(InputError, match="codes from 0 on"):

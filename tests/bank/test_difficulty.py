@@ -34,9 +34,10 @@ def bank_of(slope, intercept, share, se=0.2, n=16):
 def flat():
     """A hard and an easy item of the issue with slopes of 0, and three sound items."""
     return bank_of(
-        [-1.7e-17, 1.7e-17, 1.0, 1.2, 0.9], [-1.9, 1.9, 1.0, 0.0, -1.2],
+        [-1.7e-17, 1.7e-17, 1.0, 1.2, 0.9],
+        [-1.9, 1.9, 1.0, 0.0, -1.2],
         [2 / 16, 14 / 16, 0.7, 0.5, 0.25],
-    )  # fmt: skip
+    )
 
 
 def test_the_interval_of_the_slope_decides():
@@ -54,8 +55,10 @@ def test_without_standard_errors_difficulties_are_bounded():
 
 
 def test_rasch_items_are_determined():
-    rasch = replace(fit(Responses.from_array(np.eye(4, 3).repeat(9, 0)), "rasch").bank,
-                    populations=Population(0.0, 0.01))  # fmt: skip
+    rasch = replace(
+        fit(Responses.from_array(np.eye(4, 3).repeat(9, 0)), "rasch").bank,
+        populations=Population(0.0, 0.01),
+    )
     assert rasch.determined.all()
     assert rasch.to_frame()["b"].notna().all()
 
@@ -115,9 +118,10 @@ def test_determined_items_keep_their_b(flat):
 @pytest.mark.parametrize("scale", [(1.0, 0.0), (2.0, 5.0)])
 def test_banks_without_shares_rank_by_those_that_their_parameters_imply(scale):
     """Of slopes near 0, the intercept says which are easy; figures by the plain integral."""
-    a, intercept = np.array([1.3, 1.3, 1.3, 1e-9, 1e-9, 0.02, -0.05, -1.0]), np.array(
-        [0.0, 1.0, -1.0, 1.5, -1.5, -3.0, 2.0, 0.5]
-    )  # fmt: skip
+    a, intercept = (
+        np.array([1.3, 1.3, 1.3, 1e-9, 1e-9, 0.02, -0.05, -1.0]),
+        np.array([0.0, 1.0, -1.0, 1.5, -1.5, -3.0, 2.0, 0.5]),
+    )
     bank = ItemBank.from_parameters(a, -intercept / a).rescale(*scale)
     theta = np.linspace(-7, 7, 2001)
     weight = np.exp(-0.5 * theta**2) / np.exp(-0.5 * theta**2).sum()

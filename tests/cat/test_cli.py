@@ -164,9 +164,12 @@ def test_an_interrupted_simulation_leaves_nothing(call, tmp_path, when):
     for out in ("new/deep", "old"):
         line = ["simulate", "bank.npz", "--n", "5000", "--stop", "n>=3", "--out", out]
         done = subprocess.run(
-            [sys.executable, "-c", INTERRUPTED, when, *line], capture_output=True, text=True,
-            cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )  # fmt: skip
+            [sys.executable, "-c", INTERRUPTED, when, *line],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
         kept = "Nothing was written; repeat the command to start again."
         assert (done.returncode, done.stdout) == (130, "")
         assert done.stderr == f"Interrupted. {kept}\n"

@@ -45,8 +45,9 @@ def test_bins_of_continuous_truth():
     )
     edges = conditional_errors(report, [-1, 0, 1])
     assert edges.sessions.tolist() == [
-        int(((theta >= -1) & (theta < 0)).sum()), int(((theta >= 0) & (theta < 1)).sum()),
-    ]  # fmt: skip
+        int(((theta >= -1) & (theta < 0)).sum()),
+        int(((theta >= 0) & (theta < 1)).sum()),
+    ]
 
 
 def test_the_last_edge_belongs_to_the_last_bin(report):

@@ -26,8 +26,9 @@ def bank_of(sizes, seed=0, names=GROUPS):
 
 
 def config_of(targets, **rules):
-    return Config(**({"max_items": 20, "content": "shadow", "group": "group"} | rules),
-                  targets=targets)  # fmt: skip
+    return Config(
+        **({"max_items": 20, "content": "shadow", "group": "group"} | rules), targets=targets
+    )
 
 
 def counts_by_group(bank, items, names=GROUPS):
@@ -84,7 +85,7 @@ def test_the_rest_is_left_to_the_other_groups():
             r"the target of 'alg' \(at least 3 items; the bank has 3\); the enemies i1, i2\.",
         ),
     ],
-)  # fmt: skip
+)
 def test_conflicts_are_named(sizes, targets, rules, says):
     bank = bank_of(sizes)
     bank.items["group"] = np.repeat(GROUPS[: len(sizes)], sizes)
@@ -261,8 +262,9 @@ def test_testlets_stay_whole_in_the_best_form():
         values = rng.normal(size=9)
         testlet = np.array([0, 0, 0, 1, 1, -1, -1, -1, -1])
         group = rng.integers(0, 2, 9)
-        rules = Rules(5, group, np.array([1.0, 1.0]), np.array([4.0, 4.0]),
-                      np.zeros((9, 0), bool), testlet)  # fmt: skip
+        rules = Rules(
+            5, group, np.array([1.0, 1.0]), np.array([4.0, 4.0]), np.zeros((9, 0), bool), testlet
+        )
         best = -np.inf
         for items in itertools.combinations(range(9), 5):
             chosen = np.isin(np.arange(9), items)
@@ -278,8 +280,9 @@ def check_sessions(bank, config, report):
     """Every rule holds in every session of full length."""
     frame = report.plan.to_frame() if report.plan is not None else None
     assert (report.relaxed == 0).all(), config
-    assert report.flags() == ([str(report.plan)] if frame is not None
-                              and report.plan.rounded.any() else [])  # fmt: skip
+    assert report.flags() == (
+        [str(report.plan)] if frame is not None and report.plan.rounded.any() else []
+    )
     for items in report.items:
         items = items[items >= 0]
         assert len(items) == config.full_length
@@ -300,8 +303,16 @@ def check_sessions(bank, config, report):
             assert (counts <= frame["most"]).all()
 
 
-CONTENTS = ("bounds", "kingsbury-zara", "penalties", ("bounds", "testlets"), "shadow",
-            ("kingsbury-zara", "testlets"), ("shadow", "testlets"), "testlets")  # fmt: skip
+CONTENTS = (
+    "bounds",
+    "kingsbury-zara",
+    "penalties",
+    ("bounds", "testlets"),
+    "shadow",
+    ("kingsbury-zara", "testlets"),
+    ("shadow", "testlets"),
+    "testlets",
+)
 
 
 def random_sessions(seed):
@@ -312,14 +323,20 @@ def random_sessions(seed):
     bank = bank_of([1] * n, seed, names=tuple(rng.choice(names, n)))
     passages = np.repeat(["p1", "p2", "p3", None], [3, 2, 4, n - 9])
     bank.items["passage"] = rng.permutation(passages)
-    rules["targets"] = {k: v for k, v in rules["targets"].items()
-                        if (bank.items["group"] == k).any()}  # fmt: skip
+    rules["targets"] = {
+        k: v for k, v in rules["targets"].items() if (bank.items["group"] == k).any()
+    }
     content = CONTENTS[seed % len(CONTENTS)]
     if not rules["targets"]:
         content = ()
-    config = Config(max_items=int(rng.integers(5, 12)), content=content, **rules,
-                    batch=int(rng.integers(1, 3)), sampled=float(rng.choice([0, 0.5])),
-                    exposure=str(rng.choice(["none", "randomesque"])))  # fmt: skip
+    config = Config(
+        max_items=int(rng.integers(5, 12)),
+        content=content,
+        **rules,
+        batch=int(rng.integers(1, 3)),
+        sampled=float(rng.choice([0, 0.5])),
+        exposure=str(rng.choice(["none", "randomesque"])),
+    )
     try:
         report = simulate(bank, rng.normal(size=8), config, seed=seed)
     except InputError as error:
@@ -352,8 +369,13 @@ def test_sets_of_enemies_that_span_groups():
     bank = bank_of((3, 3, 4))
     bank.items["group"] = np.repeat(GROUPS[:3], (3, 3, 4))
     enemies = [["i1", "i4"], ["i1", "i5"], ["i1", "i6"], ["i2", "i7"]]
-    config = Config(max_items=6, content="bounds", group="group", enemies=enemies,
-                    targets={"alg": 2 / 6, "geo": 2 / 6, "num": 2 / 6})  # fmt: skip
+    config = Config(
+        max_items=6,
+        content="bounds",
+        group="group",
+        enemies=enemies,
+        targets={"alg": 2 / 6, "geo": 2 / 6, "num": 2 / 6},
+    )
     report = simulate(bank, np.linspace(-2, 2, 6), config)
     check_sessions(bank, config, report)
     assert not (report.items == 0).any()  # with i1 no item of geo is left

@@ -148,8 +148,10 @@ def test_steps_that_no_exposure_rule_lets_through_are_flagged():
     session = Session.begin(BANK, config, counts=counts)
     last = session.events[-1]
     assert (last["kind"], last["items"], last["rules"]) == (
-        "infeasible", session.asked, ["exposure"],
-    )  # fmt: skip
+        "infeasible",
+        session.asked,
+        ["exposure"],
+    )
 
 
 def test_commands(tmp_path, monkeypatch):

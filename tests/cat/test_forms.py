@@ -32,9 +32,14 @@ def test_one_form_is_the_best_of_all():
 
 def test_parallel_forms_keep_the_rules():
     made = assemble(
-        BANK, 4, forms=3, theta=AT, group="topic", bounds={"x": 2, "y": (1, 2)},
+        BANK,
+        4,
+        forms=3,
+        theta=AT,
+        group="topic",
+        bounds={"x": 2, "y": (1, 2)},
         enemies=[["i1", "i2"]],
-    )  # fmt: skip
+    )
     table = made.to_frame()
     assert not table["item"].duplicated().any()
     topics = BANK.items["topic"].loc[table["item"]].to_numpy()

@@ -72,8 +72,9 @@ def test_report_session_and_status_agree(tmp_path):
         status = SessionStatus.from_text(json.dumps(json.loads(session.status().to_text())))
     report = session.to_report()
     for estimator, names in (
-        ("guaranteed", ("lower", "upper")), ("design-based", ("normal_lower", "normal_upper")),
-    ):  # fmt: skip
+        ("guaranteed", ("lower", "upper")),
+        ("design-based", ("normal_lower", "normal_upper")),
+    ):
         alone = session.full_score(estimator=estimator, level=0.9)
         ranked = session.full_score(OLD, estimator=estimator, level=0.9)
         result = report.intervals(BANK, 0.9)

@@ -80,12 +80,18 @@ CASES = {
     "posterior, skipped": (BINARY, Config("mpwi", "se<0.5 and n>=4", max_items=8), True),
     "content": (
         BINARY,
-        Config(max_items=10, group="topic", targets=TOPICS, enemies=(IN_X,), first=("i7",),
-               content=("kingsbury-zara", "penalties")),
+        Config(
+            max_items=10,
+            group="topic",
+            targets=TOPICS,
+            enemies=(IN_X,),
+            first=("i7",),
+            content=("kingsbury-zara", "penalties"),
+        ),
         False,
     ),
     "mixed": (mixed(), Config(stopping="information<0.3 or n>=9"), False),
-}  # fmt: skip
+}
 
 
 @needs_node
@@ -120,8 +126,13 @@ def test_all_rules_that_a_page_lacks_are_named_with_what_to_do():
     config = Config("progressive", "pser", exposure="randomesque", batch=2, max_items=9)
     with pytest.raises(InputError) as caught:
         offline_test(BINARY, config)
-    for text in ("criterion progressive (draws at random;", "stopping pser (a page takes length",
-                 "exposure randomesque (draws at random;", "batch 2", "irtcat serve"):  # fmt: skip
+    for text in (
+        "criterion progressive (draws at random;",
+        "stopping pser (a page takes length",
+        "exposure randomesque (draws at random;",
+        "batch 2",
+        "irtcat serve",
+    ):
         assert text in str(caught.value)
     tied = Config(max_items=6, group="topic", targets=TOPICS, enemies=(("i1", "i2"), ("i2", "i3")))
     with pytest.raises(InputError, match="integer programs"):
@@ -137,10 +148,15 @@ def test_all_rules_that_a_page_lacks_are_named_with_what_to_do():
 def test_choices_have_the_responses_of_their_keys():
     bank = mixed().subset(["b0", "g1", "p0"])
     table = pd.DataFrame(
-        {"prompt": ["2 + 2?", None, "Why?"], "A": ["3", None, "No"], "B": ["4", None, "Half"],
-         "C": [None, None, "All"], "key": ["B", None, None]},
+        {
+            "prompt": ["2 + 2?", None, "Why?"],
+            "A": ["3", None, "No"],
+            "B": ["4", None, "Half"],
+            "C": [None, None, "All"],
+            "key": ["B", None, None],
+        },
         index=["b0", "g1", "p0"],
-    )  # fmt: skip
+    )
     questions = offline_test(bank, Config(max_items=2), items=table).questions
     responses = {
         name: {choice["label"]: choice["response"] for choice in question["choices"]}

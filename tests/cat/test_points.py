@@ -98,10 +98,12 @@ def test_estimates_are_the_global_maxima(method, upper):
         method=method, constant="bound", theta_bounds=(LOW, HIGH), max_items=N_ITEMS, nodes=161
     )
     theta, _ = estimates(bank, config, items, answers)
-    wanted = np.array([
-        maximum_by_hand(slope_by_hand(bank, method, *pattern))
-        for pattern in zip(items, answers, strict=True)
-    ])  # fmt: skip
+    wanted = np.array(
+        [
+            maximum_by_hand(slope_by_hand(bank, method, *pattern))
+            for pattern in zip(items, answers, strict=True)
+        ]
+    )
     np.testing.assert_allclose(theta, wanted, rtol=0, atol=1e-9)
     single, _ = estimates(bank, config, items, answers, "float32")
     near = np.abs(single - wanted) < 1e-3

@@ -150,10 +150,7 @@ def test_traces(reference, bank30):
 def test_the_engine_follows_the_traces(reference, bank30, criterion, method):
     document = reference("catr_traces")
     config = ref.catr_config(
-        criterion=ref.CRITERIA[criterion],
-        method=ref.METHODS[method],
-        max_items=12,
-        first=("i11",),
+        criterion=ref.CRITERIA[criterion], method=ref.METHODS[method], max_items=12, first=("i11",)
     )
     pool = prepare(bank30(), config)
     for name, how, who, items, thetas, ses in document["traces"]:

@@ -130,9 +130,10 @@ def test_stopping_like_catr(rules, bank30):
         }
         rule = any_of(*(made[n](float(x)) for n, x in zip(names, limits, strict=True)))
         state = empty._replace(
-            theta=jnp.asarray(float(case["th"])), se=jnp.asarray(case["se"]),
+            theta=jnp.asarray(float(case["th"])),
+            se=jnp.asarray(case["se"]),
             scored=jnp.asarray(case["N"]),
-        )  # fmt: skip
+        )
         over, which = stops(engine.context_of(pool, config, state), rule)
         assert bool(over) == case["decision"]
         if over:
@@ -166,10 +167,7 @@ def test_rules_combine(bank30):
     short, precise = part("length", at=10), part("se", below=0.3)
     assert [
         bool(stops(context, r)[0]) for r in (any_of(short, precise), all_of(short, precise))
-    ] == [
-        True,
-        False,
-    ]
+    ] == [True, False]
     assert int(stops(context, any_of(short, precise))[1]) == 2
     nested = parse_stopping("se<0.3 and n>=5 or n>=30")
     assert nested == any_of(all_of(precise, part("length", at=5)), part("length", at=30))
@@ -211,9 +209,7 @@ def test_constant_patterns(rules, bank30):
         if case["constantPatt"] == "fixed7" or (mixed and case["constantPatt"] != "fixed4"):
             continue  # the same rule, or the same ML estimate whatever the rule
         config = ref.catr_config(
-            method="ml",
-            constant=names[case["constantPatt"]],
-            constant_step=0.4,
+            method="ml", constant=names[case["constantPatt"]], constant_step=0.4
         )
 
         def after(pool, items, answers, theta, config=config):
@@ -484,18 +480,27 @@ def test_kullback_leibler_between_two_points(rules, bank30):
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ({"targets": 5, "group": "g"}, "targets"), ({"targets": [True], "group": "g"}, "targets"),
+        ({"targets": 5, "group": "g"}, "targets"),
+        ({"targets": [True], "group": "g"}, "targets"),
         ({"targets": [["a", 0.1, 0.2, 0.3]], "group": "g"}, "one share for each group"),
         ({"targets": [["a", True]], "group": "g"}, "one share for each group"),
         ({"targets": [[["a"], 0.5]], "group": "g"}, "names of groups"),
-        ({"enemies": 0.5}, "enemies"), ({"enemies": [1]}, "enemies"),
-        ({"enemies": [["a", ["b"]]]}, "as text, not empty"), ({"first": 3}, "first"),
-        ({"first": {"q1": 1}}, "first"), ({"first": "q1"}, "first"), ({"first": [""]}, "first"),
-        ({"pretest_at": [[1]], "pretest": "p"}, "pretest_at"), ({"group": 5}, "group"),
-        ({"seconds": ["s"]}, "seconds"), ({"strata": []}, "strata"),
-        ({"theta_bounds": 3}, "theta_bounds"), ({"theta_bounds": [True, 4]}, "theta_bounds"),
+        ({"enemies": 0.5}, "enemies"),
+        ({"enemies": [1]}, "enemies"),
+        ({"enemies": [["a", ["b"]]]}, "as text, not empty"),
+        ({"first": 3}, "first"),
+        ({"first": {"q1": 1}}, "first"),
+        ({"first": "q1"}, "first"),
+        ({"first": [""]}, "first"),
+        ({"pretest_at": [[1]], "pretest": "p"}, "pretest_at"),
+        ({"group": 5}, "group"),
+        ({"seconds": ["s"]}, "seconds"),
+        ({"strata": []}, "strata"),
+        ({"theta_bounds": 3}, "theta_bounds"),
+        ({"theta_bounds": [True, 4]}, "theta_bounds"),
         ({"theta_bounds": [["a"], [4]]}, "theta_bounds"),
-        ({"constant_step": 10**400}, "constant_step"), ({"criterion": ["mfi"]}, "criterion"),
+        ({"constant_step": 10**400}, "constant_step"),
+        ({"criterion": ["mfi"]}, "criterion"),
         ({"stopping": {"name": "any-of", "rules": 5}}, "any-of of a list of rules"),
         ({"stopping": {"name": "any-of", "rules": []}}, "any-of of a list of rules"),
         ({"stopping": {"name": "all-of", "rules": ["se"], "x": 1}}, "all-of of a list of rules"),
@@ -507,7 +512,7 @@ def test_kullback_leibler_between_two_points(rules, bank30):
         ({"method": {"name": "robust", "weight": 2}}, "weight a text"),
         ("deep", "few levels of nested rules"),
     ],
-)  # fmt: skip
+)
 def test_a_document_that_is_no_configuration_is_refused(document, said):
     if document == "deep":
         document = {"stopping": "se"}

@@ -244,9 +244,11 @@ def test_killed_at_any_moment(tmp_path):
     for kill in range(2):
         worker = subprocess.Popen(
             [sys.executable, "-c", WORKER, str(path), str(bank), str(kill)],
-            stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": os.getcwd()},
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.getcwd()},
             cwd=Path(__file__).parents[2],
-        )  # fmt: skip
+        )
         assert worker.stdout.readline() == "ready\n"
         lines = [worker.stdout.readline() for _ in range(4)]
         time.sleep(RNG.uniform(0, 0.05))
@@ -449,9 +451,12 @@ def test_a_disk_that_fills_up(tmp_path):
     path, bank = tmp_path / "s.db", BANK.save(tmp_path / "bank.npz")
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, str(path), str(bank), "200000"],
-        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": os.getcwd()},
-        cwd=Path(__file__).parents[2], check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+        cwd=Path(__file__).parents[2],
+        check=True,
+    )
     *lines, last = done.stdout.splitlines()
     assert re.match(r"StoreError .*s\.db: .*Nothing was acknowledged. Free some space", last)
     assert len(lines) > 5

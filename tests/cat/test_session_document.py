@@ -193,11 +193,21 @@ def test_what_is_no_session():
     for _ in range(100_000):
         deep = [deep]
     for wrong in (
-        None, 5, "text", [], {}, {"format": "irtcat-session"}, {**document, "version": "2"},
-        {**document, "version": 99}, {**document, "version": True}, {**document, "events": {}},
-        {**document, "digest": 5}, {**document, "digest": "é"}, {**document, "prior": {1, 2}},
+        None,
+        5,
+        "text",
+        [],
+        {},
+        {"format": "irtcat-session"},
+        {**document, "version": "2"},
+        {**document, "version": 99},
+        {**document, "version": True},
+        {**document, "events": {}},
+        {**document, "digest": 5},
+        {**document, "digest": "é"},
+        {**document, "prior": {1, 2}},
         {**document, "prior": deep},
-    ):  # fmt: skip
+    ):
         with pytest.raises(InputError, match="The `document` argument must be"):
             load(wrong)
 

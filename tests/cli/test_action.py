@@ -63,8 +63,11 @@ def run_action(action, folder, **inputs):
         environment |= {"PATH": f"{programs}:{os.environ['PATH']}", "IRTCAT_PROGRESS": "0"}
         done = subprocess.run(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
-            cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True,
-        )  # fmt: skip
+            cwd=folder,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+        )
         code = done.returncode
         if code:
             break

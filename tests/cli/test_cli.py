@@ -109,8 +109,14 @@ def test_help_lists_the_commands():
 def test_options_are_in_groups_with_their_defaults():
     text = run_ok("select", "--help")
     titles = re.findall(r"^╭─ (.+?) ─", text, re.M)
-    assert titles == ["Arguments", "Options", "Options of single strategies", "Constraints",
-                      "Output", "Reading responses"]  # fmt: skip
+    assert titles == [
+        "Arguments",
+        "Options",
+        "Options of single strategies",
+        "Constraints",
+        "Output",
+        "Reading responses",
+    ]
     output = text.split("─ Output ─")[1].split("╰")[0]
     assert "[default: (items.csv)]" in output
     assert all(name in output for name in ("--json", "--csv", "--force"))
@@ -164,8 +170,12 @@ def write_scores():
 def write_runs():
     """A table of three models, each run four times on ten items."""
     rng = np.random.default_rng(0)
-    rows = [(f"m{m}", f"q{i}", t, int(rng.random() < (i + m) / 12))
-            for m in range(3) for i in range(10) for t in range(4)]  # fmt: skip
+    rows = [
+        (f"m{m}", f"q{i}", t, int(rng.random() < (i + m) / 12))
+        for m in range(3)
+        for i in range(10)
+        for t in range(4)
+    ]
     table = pd.DataFrame(rows, columns=["model", "question", "epoch", "correct"])
     table.to_csv("runs.csv", index=False)
     table.rename(columns={"epoch": "judge"}).to_csv("judged.csv", index=False)
@@ -735,14 +745,22 @@ def test_import_says_where_the_score_stands_that_samples_have_none():
         os.makedirs(f"logs/{model}")
         for task, metric in (("quiz", "acc"), ("wiki", "word_perplexity")):
             lines = [
-                {"doc_id": i, "doc": {"q": f"{task} {i}"}, "metrics": [metric], "filter": "none",
-                 metric: score if task == "quiz" else 10.0 + i}
+                {
+                    "doc_id": i,
+                    "doc": {"q": f"{task} {i}"},
+                    "metrics": [metric],
+                    "filter": "none",
+                    metric: score if task == "quiz" else 10.0 + i,
+                }
                 for i, score in enumerate(scores)
-            ]  # fmt: skip
+            ]
             name = f"logs/{model}/samples_{task}_2026-11-21T00-00-43.298874.jsonl"
             Path(name).write_text("\n".join(map(json.dumps, lines)))
-        results = {"results": {}, "model_name": model,
-                   "higher_is_better": {"wiki": {"word_perplexity": False}}}  # fmt: skip
+        results = {
+            "results": {},
+            "model_name": model,
+            "higher_is_better": {"wiki": {"word_perplexity": False}},
+        }
         path = Path(f"logs/{model}/results_2026-11-21T00-00-43.298874.json")
         path.write_text(json.dumps(results))
     result = run("import", "logs")
@@ -976,8 +994,11 @@ def test_priors_are_printed_as_they_are():
         )
     ]
     assert printed == [
-        "intercept ~ N(0, 3)", "slope ~ LogNormal(0, 0.5)", "c ~ Beta(5, 17)", "slope by item (3)",
-    ]  # fmt: skip
+        "intercept ~ N(0, 3)",
+        "slope ~ LogNormal(0, 0.5)",
+        "c ~ Beta(5, 17)",
+        "slope by item (3)",
+    ]
 
 
 # --- exit codes ------------------------------------------------------------------------------
@@ -1180,12 +1201,15 @@ def test_wrong_usage_is_exit_2(line):
 @pytest.mark.parametrize(
     "line",
     [
-        "score bank.npz r.csv --out r.csv", "score bank.npz r.csv --out ./bank.npz",
-        "fit r.csv --out new.npz --table new.npz", "fit r.csv --checkpoint s --out s",
-        "report scores.csv --out scores.csv", "select bank.npz -k 1 --allowed r.csv --out r.csv",
+        "score bank.npz r.csv --out r.csv",
+        "score bank.npz r.csv --out ./bank.npz",
+        "fit r.csv --out new.npz --table new.npz",
+        "fit r.csv --checkpoint s --out s",
+        "report scores.csv --out scores.csv",
+        "select bank.npz -k 1 --allowed r.csv --out r.csv",
         "filter bank.npz --rule random --rows r.csv --key item --out link.csv",
     ],
-)  # fmt: skip
+)
 def test_a_file_that_is_read_is_never_written(line, bank, bank_file):
     Path("r.csv").write_text("subject,q1,q2\na,1,0\nb,0,1\n")
     Path("scores.csv").write_text("subject,theta,se\na,0,1\n")
@@ -1559,8 +1583,10 @@ def test_judges_on_the_command_line():
     right = rng.random((2, 60)) < 0.6
     rows = [
         (f"m{m}", f"q{i}", f"judge {j}", int(right[m, i] ^ (rng.random() < 0.1)))
-        for m in range(2) for i in range(60) for j in range(3)
-    ]  # fmt: skip
+        for m in range(2)
+        for i in range(60)
+        for j in range(3)
+    ]
     table = pd.DataFrame(rows, columns=["model", "item", "judge", "score"])
     table.to_csv("judged.csv", index=False)
     data = irtcat.Responses.from_long(table, facets=["judge"])
@@ -1587,8 +1613,11 @@ def test_reruns_and_judges_of_one_table():
     right = rng.random((2, 30, 3)) < rng.random((2, 30, 1))
     rows = [
         (f"m{m}", f"q{i}", t + 1, f"r{j}", int(right[m, i, t] ^ (rng.random() < 0.1)))
-        for m in range(2) for i in range(30) for t in range(3) for j in range(2)
-    ]  # fmt: skip
+        for m in range(2)
+        for i in range(30)
+        for t in range(3)
+        for j in range(2)
+    ]
     table = pd.DataFrame(rows, columns=["model", "item", "epoch", "rater", "score"])
     table.to_csv("both.csv", index=False)
     data = irtcat.Responses.from_long(table, facets="rater")
@@ -1610,32 +1639,46 @@ def test_reruns_and_judges_of_one_table():
 
 
 JUDGED = pd.DataFrame(
-    [(f"m{m}", f"q{i}", f"j{j}", (m + i + j * (i > 3)) % 2) for m in range(2) for i in range(6)
-     for j in range(2)],
+    [
+        (f"m{m}", f"q{i}", f"j{j}", (m + i + j * (i > 3)) % 2)
+        for m in range(2)
+        for i in range(6)
+        for j in range(2)
+    ],
     columns=["model", "item", "judge", "score"],
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(
     ("table", "sentence"),
     [
-        (JUDGED[JUDGED["judge"] == "j0"],
-         "bad.csv, line 2, column 3 ('judge'): The RESPONSES argument must be judgements by two "
-         "judges or more. Got 'j0 alone'."),
-        (JUDGED[(JUDGED["judge"] == "j0") == JUDGED["item"].isin(["q0", "q1", "q2"])],
-         "bad.csv, line 2, column 3 ('judge'): The RESPONSES argument must be judgements of the "
-         "same answers by two judges. Got 'j0 and the others, who judged different answers'."),
-        (pd.concat([JUDGED, JUDGED[:1].assign(score=1 - JUDGED["score"][0])]),
-         "line 26, column 4 ('score'): expected the same response as before."),
-        (JUDGED.assign(score=JUDGED["score"].where(JUDGED["score"] < 1, 7.5)),
-         "column 4 ('score'): expected fractions within [0, 1], or of integer codes only. Got "
-         "'7.5'."),
-        (JUDGED.drop(columns="judge"),
-         "bad.csv: expected a column that says who judged. Name it with --judge."),
+        (
+            JUDGED[JUDGED["judge"] == "j0"],
+            "bad.csv, line 2, column 3 ('judge'): The RESPONSES argument must be judgements by two "
+            "judges or more. Got 'j0 alone'.",
+        ),
+        (
+            JUDGED[(JUDGED["judge"] == "j0") == JUDGED["item"].isin(["q0", "q1", "q2"])],
+            "bad.csv, line 2, column 3 ('judge'): The RESPONSES argument must be judgements of the "
+            "same answers by two judges. Got 'j0 and the others, who judged different answers'.",
+        ),
+        (
+            pd.concat([JUDGED, JUDGED[:1].assign(score=1 - JUDGED["score"][0])]),
+            "line 26, column 4 ('score'): expected the same response as before.",
+        ),
+        (
+            JUDGED.assign(score=JUDGED["score"].where(JUDGED["score"] < 1, 7.5)),
+            "column 4 ('score'): expected fractions within [0, 1], or of integer codes only. Got "
+            "'7.5'.",
+        ),
+        (
+            JUDGED.drop(columns="judge"),
+            "bad.csv: expected a column that says who judged. Name it with --judge.",
+        ),
         (JUDGED.replace({"judge": {"j1": None}}), "line 3, column 3 ('judge'): expected an id"),
     ],
     ids=["one judge", "other items", "twice", "range", "no judge", "unknown judge"],
-)  # fmt: skip
+)
 def test_judgements_that_say_nothing(table, sentence):
     table.to_csv("bad.csv", index=False)
     refused = run("diagnose", "judges", "bad.csv", "--force")

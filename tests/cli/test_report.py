@@ -22,8 +22,15 @@ def _results(tmp_path, monkeypatch):
     rows = [("random", "mean", k, 0.5 + k / 100) for k in (10, 30)]
     board = pd.DataFrame(rows, columns=["strategy", "estimator", "n_items", "kendall"])
     board.assign(seed=0).to_csv("board.csv", index=False)
-    groups = {"subject": ["x", "y"], "score": [0.7, 0.6], "lower": 0.5, "upper": 0.8,
-              "rank_lower": 1, "rank_upper": 2, "letters": "a"}  # fmt: skip
+    groups = {
+        "subject": ["x", "y"],
+        "score": [0.7, 0.6],
+        "lower": 0.5,
+        "upper": 0.8,
+        "rank_lower": 1,
+        "rank_upper": 2,
+        "letters": "a",
+    }
     pd.DataFrame(groups).to_csv("groups.csv", index=False)
 
 

@@ -177,8 +177,10 @@ def test_a_default_that_is_also_read_is_refused():
 SCORES = "model,maths,code\ns,20,30\nm,40,\nl,60,70\n"
 RUNS = "model,item,trial,score\n" + "".join(
     f"m{m},i{i},{t},{(3 * m + 5 * i + t * (i % 2)) % 7 % 2}\n"
-    for m in range(3) for i in range(6) for t in range(3)
-)  # fmt: skip
+    for m in range(3)
+    for i in range(6)
+    for t in range(3)
+)
 
 TABLES = {
     "complete scores.csv": "observed",
@@ -202,7 +204,7 @@ TABLES = {
     "session next --store tests.db --id anna": "item",
     "session next --store tests.db --id anna --why": "value",
     "session status --store tests.db --id anna": "answer",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("line", TABLES)
@@ -267,6 +269,7 @@ def test_an_interruption_between_two_files_names_the_first(monkeypatch):
 
 # --- the next command ------------------------------------------------------------------------
 
+LEADERBOARD = f"leaderboard {LSAT7} --strategies {{}} --estimators mean -k 2 --seeds 1"
 NEXT = {
     "complete scores.csv --units code=percent": "probe scores.csv -k 1 --units code=percent",
     "probe scores.csv -k 1": "complete scores.csv",
@@ -280,14 +283,12 @@ NEXT = {
     "filter bank.npz --rule avi --tau 2 -o kept.txt": "describe bank.npz",
     "plot bank.npz": "report bank.npz",
     "report bank.npz": "plot bank.npz",
-    f"leaderboard {LSAT7} --strategies random --estimators mean -k 2 --seeds 1":
-        f"select -k 2 --strategy random --responses {LSAT7}",
-    f"leaderboard {LSAT7} --strategies fisher --estimators mean -k 2 --seeds 1":
-        f"select BANK -k 2 --strategy fisher --responses {LSAT7}",
+    LEADERBOARD.format("random"): f"select -k 2 --strategy random --responses {LSAT7}",
+    LEADERBOARD.format("fisher"): f"select BANK -k 2 --strategy fisher --responses {LSAT7}",
     "diagnose reruns runs.csv": "plan runs.csv --reruns runs.csv",
     "session list --store tests.db": "session status --store tests.db --id anna",
     "export few.csv --out ids.txt": "predict RESPONSES few.csv NEW",
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -327,8 +328,12 @@ def test_default_files_are_protected(name):
     assert len(pd.read_csv(name))
 
 
-EXPORTED = {"ids": "ids.txt", "lm-eval": "samples.json", "inspect": "sample_ids.txt",
-            "every-eval-ever": "samples.jsonl"}  # fmt: skip
+EXPORTED = {
+    "ids": "ids.txt",
+    "lm-eval": "samples.json",
+    "inspect": "sample_ids.txt",
+    "every-eval-ever": "samples.jsonl",
+}
 
 
 @pytest.mark.parametrize("to", EXPORTED)

@@ -132,8 +132,14 @@ def test_colour_only_on_a_terminal_that_wants_it(monkeypatch):
 
 
 def test_messages_name_options():
-    labels = {"max_iterations": "--max-iterations", "level": "--level", "bank": "BANK",
-              "duplicates": "--duplicates", "stopping": "--stop", "n_items": "-k"}  # fmt: skip
+    labels = {
+        "max_iterations": "--max-iterations",
+        "level": "--level",
+        "bank": "BANK",
+        "duplicates": "--duplicates",
+        "stopping": "--stop",
+        "n_items": "-k",
+    }
     token = _session.LABELS.set(labels)
     cases = {
         "The `level` argument must be less. Got 2.": "The --level option must be less. Got 2.",

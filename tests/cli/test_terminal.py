@@ -15,8 +15,20 @@ from irtcat._common.checks import brief, shorten, visible
 from irtcat._files.csv import read_csv, write_csv
 from irtcat.cli._app import app
 
-IDS = ["\x1b[31mred", "\x9b31mred", "a\u202eb", "two\nlines", "\x07bell\r", "[bold]x[/bold]",
-       ":smile:", "\u2066iso\u2069", "q\x7f", "=1+1", "x" * 500, "plain"]  # fmt: skip
+IDS = [
+    "\x1b[31mred",
+    "\x9b31mred",
+    "a\u202eb",
+    "two\nlines",
+    "\x07bell\r",
+    "[bold]x[/bold]",
+    ":smile:",
+    "\u2066iso\u2069",
+    "q\x7f",
+    "=1+1",
+    "x" * 500,
+    "plain",
+]
 OBEYED = "\x1b\x9b\u202e\u2066\u2069\x07\r\x7f"
 
 runner = CliRunner()
@@ -79,8 +91,13 @@ def test_errors_name_ids_in_at_most_80_characters(bad):
 
 def test_usage_errors_and_file_names_are_visible_too():
     bad = "\x1b[31m"
-    for line in ((bad,), (f"--{bad}",), ("fit", "r.npz", f"--{bad}", "2"), ("fit", "r.npz", bad),
-                 ("export", "all.csv", "--to", bad)):  # fmt: skip
+    for line in (
+        (bad,),
+        (f"--{bad}",),
+        ("fit", "r.npz", f"--{bad}", "2"),
+        ("fit", "r.npz", bad),
+        ("export", "all.csv", "--to", bad),
+    ):
         assert run(*line).exit_code == 2, line
     result = run("fit", f"no{bad}file.csv")
     assert result.exit_code == 1
@@ -92,8 +109,12 @@ def test_spreadsheets_run_nothing_that_select_wrote():
     assert run(*line, "few.csv").exit_code == 0
     assert '"=1+1"' not in Path("few.csv").read_text()
     assert set(read_csv("few.csv", dtype={"item": str})["item"]) == set(IDS)
-    assert runner.invoke(app, ["export", "few.csv", "--to", "every-eval-ever", "--task",
-                               "t"]).exit_code == 0  # fmt: skip
+    assert (
+        runner.invoke(
+            app, ["export", "few.csv", "--to", "every-eval-ever", "--task", "t"]
+        ).exit_code
+        == 0
+    )
     assert run("--no-csv-escape", *line, "raw.csv").exit_code == 0
     assert '"=1+1"' in Path("raw.csv").read_text()
     assert run(*line, "again.csv").exit_code == 0  # the option is of one call
@@ -103,8 +124,10 @@ def test_spreadsheets_run_nothing_that_select_wrote():
 def test_a_folder_with_files_of_somebody_else_is_refused(monkeypatch):
     irtcat.ItemBank.from_parameters(b=[0.0, 1.0]).save("bank.npz")
     os.mkdir("out")
-    for command, name in ((("simulate", "bank.npz"), "summary.csv"),
-                          (("scale", "r.npz", "--two-factors", "skip"), "items.csv")):  # fmt: skip
+    for command, name in (
+        (("simulate", "bank.npz"), "summary.csv"),
+        (("scale", "r.npz", "--two-factors", "skip"), "items.csv"),
+    ):
         Path(f"out/{name}").write_text("mine")
         result = run(*command, "--out", "out")
         assert (result.exit_code, os.listdir("out")) == (1, [name])

@@ -27,8 +27,11 @@ DATED = Responses.from_array(
 CONFIG = cat.Config(max_items=6)
 RESTRICTED = cat.Config(max_items=6, exposure=cat.part("sympson-hetter", rate=0.5))
 BOARD = {
-    "strategies": ["random", "fisher"], "n_items": [5, 10], "seeds": range(2), "estimators": ["irt"]
-}  # fmt: skip
+    "strategies": ["random", "fisher"],
+    "n_items": [5, 10],
+    "seeds": range(2),
+    "estimators": ["irt"],
+}
 
 
 def crowd_of(executor, progress):

@@ -160,10 +160,13 @@ def test_a_fit_of_a_second_process_is_equal_and_traces_next_to_nothing(tmp_path)
     runs = [
         subprocess.run(
             [sys.executable, "-W", "ignore", "-c", FACTORISES],
-            env=environment, capture_output=True, text=True, check=True,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout.split()
         for _ in range(2)
-    ]  # fmt: skip
+    ]
     (first, value), (second, same) = runs
     assert value == same
     assert int(first) >= 9

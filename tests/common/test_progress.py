@@ -59,21 +59,25 @@ CALLS = {
         20,
     ),
     "select under a budget": (
-        lambda **o: select(None, 20, calibration=DATA, strategy="score-optimal",
-                           costs=np.arange(60) + 1, budget=300, **o),
+        lambda **o: select(
+            None,
+            20,
+            calibration=DATA,
+            strategy="score-optimal",
+            costs=np.arange(60) + 1,
+            budget=300,
+            **o,
+        ),
         2,
     ),
-    "compare": (
-        lambda **o: compare(DATA, CHOSEN, DATA, "s1", "s2", **o),
-        600,
-    ),
+    "compare": (lambda **o: compare(DATA, CHOSEN, DATA, "s1", "s2", **o), 600),
     "plan": (lambda **o: plan(DATA, 0.1, **o), 120),
     "labels": (lambda **o: labels.rank(DATA, **o), 2),
     "labels with a bank": (lambda **o: labels.rank(DATA, BANK, **o), 1),
     "labels with feasibility": (lambda **o: labels.rank(DATA, BANK, feasibility=True, **o), 2),
     "labels of few subjects": (lambda **o: labels.rank(Responses.from_array(CODES), **o), 4),
     "report": (lambda **o: build([BANK], responses=DATA, **o), 3),
-}  # fmt: skip
+}
 
 
 def same(value, other):

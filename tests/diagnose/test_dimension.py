@@ -72,9 +72,11 @@ def test_right_wrong_by_brute_force(seed):
     found = correlate_tables(table[None])
     start = [ndtri(table[0].sum() / table.sum()), ndtri(table[:, 0].sum() / table.sum()), 0.0]
     best = minimize(
-        lambda x: deviance(table, x[0], x[1], np.tanh(x[2])), start, method="Nelder-Mead",
+        lambda x: deviance(table, x[0], x[1], np.tanh(x[2])),
+        start,
+        method="Nelder-Mead",
         options={"xatol": 1e-7, "fatol": 1e-9},
-    )  # fmt: skip
+    )
     assert found.r[0] == pytest.approx(np.tanh(best.x[2]), abs=1e-5)
 
 
@@ -85,9 +87,11 @@ def test_categories_by_brute_force():
     table = pair_tables(codes, np.array([0]), np.array([1]), 4)
     h, k = (ndtri(np.cumsum(table[0].sum(axis=axis))[:-1] / 400) for axis in (1, 0))
     best = minimize_scalar(
-        lambda r: deviance(table[0], h, k, r), bounds=(0.3, 0.9), method="bounded",
+        lambda r: deviance(table[0], h, k, r),
+        bounds=(0.3, 0.9),
+        method="bounded",
         options={"xatol": 1e-8},
-    )  # fmt: skip
+    )
     assert correlate_tables(table).r[0] == pytest.approx(best.x, abs=1e-5)
 
 

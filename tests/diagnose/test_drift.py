@@ -176,10 +176,24 @@ def test_on_the_command_line_and_in_the_report(tmp_path):
     responses.items.to_csv(tmp_path / "items.csv")
     table, tests = tmp_path / "drift.csv", tmp_path / "contamination.csv"
     arguments = (
-        "audit", tmp_path / "answers.csv", "--dates", "date", "--subjects",
-        tmp_path / "subjects.csv", "--item-dates", "date", "--items", tmp_path / "items.csv",
-        "--drift", table, "--contamination", tests, "--out", tmp_path / "suspects.csv", "--json",
-    )  # fmt: skip
+        "audit",
+        tmp_path / "answers.csv",
+        "--dates",
+        "date",
+        "--subjects",
+        tmp_path / "subjects.csv",
+        "--item-dates",
+        "date",
+        "--items",
+        tmp_path / "items.csv",
+        "--drift",
+        table,
+        "--contamination",
+        tests,
+        "--out",
+        tmp_path / "suspects.csv",
+        "--json",
+    )
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)

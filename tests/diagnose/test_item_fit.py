@@ -9,14 +9,7 @@ import pytest
 
 from irtcat import ItemBank, Responses, fit, score
 from irtcat._common.checks import InputError
-from irtcat.diagnose import (
-    grouped_fit,
-    grouped_fit_table,
-    infit_outfit,
-    item_fit,
-    s_x2,
-    s_x2_table,
-)
+from irtcat.diagnose import grouped_fit, grouped_fit_table, infit_outfit, item_fit, s_x2, s_x2_table
 from irtcat.diagnose.estimated_parameters import free_of
 
 LSAT = [(data, model) for data in ("lsat6", "lsat7") for model in ("rasch", "1pl", "2pl", "3pl")]

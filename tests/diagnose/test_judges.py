@@ -12,8 +12,15 @@ from irtcat.diagnose.judge_noise import variance_components
 from irtcat.leaderboard import compare
 from irtcat.responses import combine_judges
 
-SDS = {"subject": 0.1, "item": 0.12, "judge": 0.06, "subject x judge": 0.03, "item x judge": 0.04,
-       "subject x item": 0.08, "judgement": 0.07}  # fmt: skip
+SDS = {
+    "subject": 0.1,
+    "item": 0.12,
+    "judge": 0.06,
+    "subject x judge": 0.03,
+    "item x judge": 0.04,
+    "subject x item": 0.08,
+    "judgement": 0.07,
+}
 
 
 def table_of(scores):
@@ -37,17 +44,25 @@ def judged(scores):
 def drawn(rng, shape, sds=SDS):
     """Scores with these components, subjects x items x judges."""
     m, i, j = shape
-    sizes = {"subject": (m, 1, 1), "item": (1, i, 1), "judge": (1, 1, j),
-             "subject x judge": (m, 1, j), "item x judge": (1, i, j),
-             "subject x item": (m, i, 1), "judgement": shape}  # fmt: skip
+    sizes = {
+        "subject": (m, 1, 1),
+        "item": (1, i, 1),
+        "judge": (1, 1, j),
+        "subject x judge": (m, 1, j),
+        "item x judge": (1, i, j),
+        "subject x item": (m, i, 1),
+        "judgement": shape,
+    }
     return 0.5 + sum(sds[name] * rng.normal(size=size) for name, size in sizes.items())
 
 
 def anova(x):
     """Estimates from the mean squares of a crossed design without repeats (Brennan 2001, 3.4)."""
     m, i, j = x.shape
-    mean = {axes: x.mean(axis=axes, keepdims=True)
-            for axes in ((0, 1, 2), (1, 2), (0, 2), (0, 1), (2,), (1,), (0,))}  # fmt: skip
+    mean = {
+        axes: x.mean(axis=axes, keepdims=True)
+        for axes in ((0, 1, 2), (1, 2), (0, 2), (0, 1), (2,), (1,), (0,))
+    }
     grand, s, q, r = mean[0, 1, 2], mean[1, 2], mean[0, 2], mean[0, 1]
     sq, sr, qr = mean[2,], mean[1,], mean[0,]
     squares = {
@@ -111,8 +126,14 @@ def test_answers_and_judgements_are_distinguished():
     assert variance["answer"] == pytest.approx(0.01, rel=0.2)
     assert variance["judgement"] == pytest.approx(0.0025, rel=0.2)
     assert np.isfinite(variance["run"])
-    twice = np.clip(0.5 + 0.1 * rng.normal(size=(6, 80, 1, 1)) + 0.04 * rng.normal(
-        size=(6, 80, 3, 1)) + 0.05 * rng.normal(size=(6, 80, 3, 2)), 0, 1)  # fmt: skip
+    twice = np.clip(
+        0.5
+        + 0.1 * rng.normal(size=(6, 80, 1, 1))
+        + 0.04 * rng.normal(size=(6, 80, 3, 1))
+        + 0.05 * rng.normal(size=(6, 80, 3, 2)),
+        0,
+        1,
+    )
     again = judges(judged(twice), repeats="judgements").components["variance"]
     assert np.isnan(again["answer"])
     assert again["subject x item x judge"] == pytest.approx(0.0016, rel=0.25)
@@ -155,8 +176,16 @@ def test_comparisons_count_the_judgements_of_an_item_as_one_cluster():
     items = Responses.from_array(scores.mean(axis=2))
     assert any("cluster" in flag for flag in found.flags)
     assert found.se == pytest.approx(compare(None, None, items).se, rel=0.05)
-    assert found.se > 1.3 * compare(None, None, data, clusters={"none": 1} | {
-        str(item): n for n, item in enumerate(data.item_ids)}).se  # fmt: skip
+    assert (
+        found.se
+        > 1.3
+        * compare(
+            None,
+            None,
+            data,
+            clusters={"none": 1} | {str(item): n for n, item in enumerate(data.item_ids)},
+        ).se
+    )
 
 
 def test_judges_that_prefer_a_model_do_not_give_a_verdict():
@@ -243,8 +272,10 @@ def test_pairs_of_judges():
     scores[0, :5, 2] = np.nan
     found = judges(judged(scores), n=2).pairs
     assert found[["judge", "other", "n"]].to_numpy().tolist() == [
-        ["j0", "j1", 80], ["j0", "j2", 75], ["j1", "j2", 75]
-    ]  # fmt: skip
+        ["j0", "j1", 80],
+        ["j0", "j2", 75],
+        ["j1", "j2", 75],
+    ]
     x, y = scores[:, :, 0].ravel(), scores[:, :, 1].ravel()
     assert found["kappa"][0] == pytest.approx(cohen_kappa(x.tolist(), y.tolist()))
     assert found["agreement"][0] == (x == y).mean()

@@ -79,8 +79,9 @@ def brute(x):
             diff[np.diag_indices(t)] = NAN
             if not np.isfinite(diff).any():
                 continue
-        shares = ("cell" if a == b else "subject" if a[0] == b[0] else "item" if a[1] == b[1]
-                  else "other")  # fmt: skip
+        shares = (
+            "cell" if a == b else "subject" if a[0] == b[0] else "item" if a[1] == b[1] else "other"
+        )
         sums.setdefault(shares, []).append(np.nanmean(diff))
     total = scale = same = 0.0
     pairs = 0
@@ -136,10 +137,12 @@ def test_a_resample_is_a_smaller_benchmark():
 
 def test_components_are_recovered():
     sds = (0.03, 0.06, 0.04, 0.02, 0.05)
-    x = np.stack([
-        reruns(Responses.from_trials(simulated(sds=sds, seed=seed)), n=2).components["variance"]
-        for seed in range(12)
-    ])  # fmt: skip
+    x = np.stack(
+        [
+            reruns(Responses.from_trials(simulated(sds=sds, seed=seed)), n=2).components["variance"]
+            for seed in range(12)
+        ]
+    )
     errors = x.std(axis=0, ddof=1) / np.sqrt(len(x))
     assert (np.abs(x.mean(axis=0) - np.square(sds)) < 4 * errors).all()
 
@@ -178,8 +181,9 @@ def test_icc_is_the_correlation_of_two_runs_over_items():
     rng = np.random.default_rng(4)
     p = rng.beta(0.5, 0.7, (1, 4000))
     r = Responses.from_trials(rng.random((1, 4000, 3)) < p[:, :, None])
-    correlations = [np.corrcoef(r.trial_values[0, :, [a, b]])[0, 1]
-                    for a, b in combinations(range(3), 2)]  # fmt: skip
+    correlations = [
+        np.corrcoef(r.trial_values[0, :, [a, b]])[0, 1] for a, b in combinations(range(3), 2)
+    ]
     result = reruns(r)
     assert result.icc == pytest.approx(np.mean(correlations), abs=0.002)
     assert result.to_frame()["icc"].iloc[0] == pytest.approx(result.icc, abs=0.002)

@@ -73,9 +73,13 @@ def ran(tmp_path_factory):
     root = str(FOLDER.parent)
     environment = {**os.environ, "PYTHONPATH": root, "MPLBACKEND": "agg", "PYTHONWARNINGS": "error"}
     run = subprocess.run(
-        [sys.executable, "-c", RUN, *map(str, TEXTS)], cwd=folder, env=environment,
-        capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
+        [sys.executable, "-c", RUN, *map(str, TEXTS)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout), folder
 

@@ -36,7 +36,9 @@ def test_descriptions_end_with_their_section():
 
 def test_types_and_defaults():
     assert parameter("irtcat.score", "level") == {
-        "help": "Probability of the interval, in (0, 1).", "type": "float", "default": 0.95,
-    }  # fmt: skip
+        "help": "Probability of the interval, in (0, 1).",
+        "type": "float",
+        "default": 0.95,
+    }
     assert "default" not in parameter("irtcat.score", "bank")
     assert parameter("irtcat.score", "nothing") is None

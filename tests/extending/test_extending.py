@@ -75,8 +75,9 @@ def test_a_strategy(rows, data):
     groups, quotas = ["a", "b"] * 15, {"b": 3}
     kept = select(bank, 4, strategy="alphabetical", groups=groups, quotas=quotas).item_ids
     assert kept.tolist() == ["i1", "i10", "i12", "i14"]
-    told = predict(responses, select(None, 4, strategy="alphabetical", calibration=responses),
-                   responses)  # fmt: skip
+    told = predict(
+        responses, select(None, 4, strategy="alphabetical", calibration=responses), responses
+    )
     assert np.isfinite(told.score).all()
 
 

@@ -12,8 +12,27 @@ from irtcat._files.csv import MARK, csv_bytes, read_csv, write_csv
 from irtcat.report.reading import read_csv as read_report_csv
 from irtcat.training import filters
 
-IDS = ["=cmd()", "+1", "-1", "@x", "\tx", "\rx", "\nx", "＝x", "'", "'tis", "''", "'=x", "a\rb",
-       'c,"d"', "a\r\nb", " =x", "NA", "007", "plain"]  # fmt: skip
+IDS = [
+    "=cmd()",
+    "+1",
+    "-1",
+    "@x",
+    "\tx",
+    "\rx",
+    "\nx",
+    "＝x",
+    "'",
+    "'tis",
+    "''",
+    "'=x",
+    "a\rb",
+    'c,"d"',
+    "a\r\nb",
+    " =x",
+    "NA",
+    "007",
+    "plain",
+]
 DANGEROUS = tuple("=+-@\t\r\n＝")
 
 
@@ -85,8 +104,12 @@ def test_a_filter_writes_and_reads_them(tmp_path):
     kept = filters.apply(items, "ub", tau=0.0)
     for name in ("kept.csv", "kept.tsv"):
         path = kept.save(tmp_path / name)
-        table = read_csv(path, sep="," if name == "kept.csv" else "\t", dtype={"item": str},
-                         keep_default_na=False)  # fmt: skip
+        table = read_csv(
+            path,
+            sep="," if name == "kept.csv" else "\t",
+            dtype={"item": str},
+            keep_default_na=False,
+        )
         assert table["item"].tolist() == IDS[: len(table)]
     write_csv(items, tmp_path / "rows.csv")
     done = kept.save_rows(tmp_path / "rows.csv", tmp_path / "out.csv", key="item")

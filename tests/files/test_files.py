@@ -69,11 +69,14 @@ def test_names_that_no_file_can_have(name, tmp_path, monkeypatch):
     responses = Responses.from_array([[0, 1], [1, 0]])
     bank = ItemBank.from_parameters(b=[0.0, 1.0])
     for write in (
-        check_target, responses.save, bank.save,
+        check_target,
+        responses.save,
+        bank.save,
         lambda path: fit(responses, solver=EM(checkpoint=path or "")),
-        lambda path: OutputFolder(path, "scale"), lambda path: report.write(bank, path),
+        lambda path: OutputFolder(path, "scale"),
+        lambda path: report.write(bank, path),
         lambda path: write_csv(bank.items, path),
-    ):  # fmt: skip
+    ):
         with pytest.raises(InputError):
             write(name)
     assert os.listdir() == []

@@ -137,10 +137,21 @@ def selector_state(folder, version):
 
 
 READERS = (
-    bank_file, responses_file, crowd_file, crowd_folder, checkpoint, short_form_file,
-    exposure_parameters, run_folder, results_folder, store_file, session_of_a_store,
-    session_document, curriculum_state, selector_state,
-)  # fmt: skip
+    bank_file,
+    responses_file,
+    crowd_file,
+    crowd_folder,
+    checkpoint,
+    short_form_file,
+    exposure_parameters,
+    run_folder,
+    results_folder,
+    store_file,
+    session_of_a_store,
+    session_document,
+    curriculum_state,
+    selector_state,
+)
 
 
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)

@@ -74,9 +74,16 @@ def test_the_m_step_solves_for_the_other_parameters_along_a_bound():
 
         def run(params, n_steps):
             return m_step(
-                template, jnp.array([params]), counts, totals, constraints, jnp.ones(1), (),
-                n_steps, nodes[:, None],
-            )  # fmt: skip
+                template,
+                jnp.array([params]),
+                counts,
+                totals,
+                constraints,
+                jnp.ones(1),
+                (),
+                n_steps,
+                nodes[:, None],
+            )
 
         far = run([0.8, -1.0], 8)
         assert far.params[0, 0] == 1.0

@@ -181,9 +181,11 @@ def test_an_edited_checkpoint_is_refused(interrupted, responses):
     with np.load(interrupted) as file:
         arrays = {name: file[name] for name in file.files}
     for name in ("array_0", "meta"):
-        changed = arrays[name] + 1.0 if name == "array_0" else np.array(
-            str(arrays[name]).replace('"iteration": 2', '"iteration": -2')
-        )  # fmt: skip
+        changed = (
+            arrays[name] + 1.0
+            if name == "array_0"
+            else np.array(str(arrays[name]).replace('"iteration": 2', '"iteration": -2'))
+        )
         np.savez(interrupted, **{**arrays, name: changed})
         with pytest.raises(InputError, match="changed or damaged"):
             run(responses, **go_on)

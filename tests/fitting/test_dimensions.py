@@ -55,9 +55,11 @@ FITS = {
     "graded_2d_nominal": ("graded_2d", "nominal", {"pattern": PATTERN, "correlated": True}),
     "mixed_2d": ("mixed_2d", TWO, {"pattern": PATTERN, "correlated": True}),
     "bifactor_graded": (
-        "bifactor_graded", "graded", {"pattern": list("aaaabbbbcccc"), "structure": "bifactor"},
+        "bifactor_graded",
+        "graded",
+        {"pattern": list("aaaabbbbcccc"), "structure": "bifactor"},
     ),
-}  # fmt: skip
+}
 SLOW = ("graded_2d_graded", "graded_2d_gpcm", "graded_2d_nominal", "mixed_2d")
 
 
@@ -131,9 +133,11 @@ def test_partial_invariance_is_mirts(mirt):
         expected = [[item["a1"], item["d"]] for item in group["items"]]
         np.testing.assert_allclose(ours, expected, atol=2e-3)
     assert result.bank_of("B").population.mean == pytest.approx(
-        theirs["groups"]["B"]["means"][0] if isinstance(theirs["groups"]["B"]["means"], list)
-        else theirs["groups"]["B"]["means"], abs=1e-3
-    )  # fmt: skip
+        theirs["groups"]["B"]["means"][0]
+        if isinstance(theirs["groups"]["B"]["means"], list)
+        else theirs["groups"]["B"]["means"],
+        abs=1e-3,
+    )
     named = fit(
         responses, "2pl", groups=groups, invariance=[f"i{j}" for j in range(1, 7)], **NO_ERRORS
     )
@@ -227,11 +231,9 @@ HALF = np.repeat(np.eye(2), 4, axis=0)
         ("pcm", {"pattern": HALF, "correlated": True}),
         pytest.param("rsm", {"pattern": HALF, "correlated": True}, marks=pytest.mark.slow),
         pytest.param("nominal", {"dims": 2}, marks=pytest.mark.slow),
-        pytest.param(
-            ["graded"] * 4 + ["nominal"] * 4, {"pattern": HALF}, marks=pytest.mark.slow
-        ),
+        pytest.param(["graded"] * 4 + ["nominal"] * 4, {"pattern": HALF}, marks=pytest.mark.slow),
     ],
-)  # fmt: skip
+)
 def test_the_likelihood_is_the_plain_integral_at_its_top(graded, model, arguments):
     _, responses = graded
     result = fit(responses, model, EM(tolerance=1e-5), **arguments)
@@ -307,9 +309,13 @@ def test_anchors_keep_their_parameters_and_groups_their_populations(graded):
 def test_fixed_and_equal_parameters(graded):
     _, responses = graded
     result = fit(
-        responses, "graded", pattern=HALF, equal=["slope"], fixed={"intercept": {"i1": 0.5}},
+        responses,
+        "graded",
+        pattern=HALF,
+        equal=["slope"],
+        fixed={"intercept": {"i1": 0.5}},
         **NO_ERRORS,
-    )  # fmt: skip
+    )
     assert result.converged
     slope = np.asarray(result.bank.model.slope)
     for d in range(2):
@@ -355,8 +361,11 @@ def test_what_cannot_be_is_refused_by_name(model, arguments, words):
     with pytest.raises(InputError, match=words):
         fit(Responses.from_array(X), model, **arguments)
     with pytest.raises(InputError, match="one item at least"):
-        fit(Responses.from_array(X), groups=["a", "b"] * 20, invariance=dict.fromkeys(
-            [f"i{j}" for j in range(1, 7)], "none"))  # fmt: skip
+        fit(
+            Responses.from_array(X),
+            groups=["a", "b"] * 20,
+            invariance=dict.fromkeys([f"i{j}" for j in range(1, 7)], "none"),
+        )
 
 
 def test_a_histogram_with_empty_nodes_divides_by_nothing():

@@ -207,9 +207,12 @@ def test_intervals_of_new_items_and_subjects_cover():
         r, subjects, items, theta, d = simulated(seed, n=240, n_items=50)
         some = r.subset(subjects=np.arange(200), items=np.arange(40))
         f = fit(
-            some, "rasch", subject_features=subjects.iloc[:200], item_features=items.iloc[:40],
+            some,
+            "rasch",
+            subject_features=subjects.iloc[:200],
+            item_features=items.iloc[:40],
             **NO_ERRORS,
-        )  # fmt: skip
+        )
         shift = theta[:200].mean()  # the scale's origin is the mean of the calibration subjects
         new = f.predict_items(items.iloc[40:])
         off = new.parameters()[:, 0] - (d[40:] + shift)
@@ -391,9 +394,13 @@ def test_a_leaderboard_measures_what_features_are_worth():
     errors = {}
     for features in (None, subjects):
         board = evaluate(
-            r, ["stratified"], [4], seeds=range(3), estimators=["auto", "mean"],
+            r,
+            ["stratified"],
+            [4],
+            seeds=range(3),
+            estimators=["auto", "mean"],
             subject_features=features,
-        )  # fmt: skip
+        )
         errors[features is None] = board.summary().groupby("estimator")["mae"].mean()
     assert errors[False]["auto"] < 0.97 * errors[True]["auto"]
     assert errors[False]["mean"] == errors[True]["mean"]

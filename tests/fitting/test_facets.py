@@ -72,8 +72,9 @@ def test_it_is_the_maximum_of_the_written_out_likelihood():
 def test_intervals_of_severities_hold():
     inside = []
     for seed in range(25):
-        f = fit(Responses.from_long(table(seed, n=150), facets=["judge"]), "rasch",
-                facets=["judge"])  # fmt: skip
+        f = fit(
+            Responses.from_long(table(seed, n=150), facets=["judge"]), "rasch", facets=["judge"]
+        )
         found = f.severities()
         inside += (np.abs(found["severity"] - SEVERITIES) < 1.96 * found["se"]).tolist()
     assert 0.87 <= np.mean(inside) <= 1.0
@@ -147,8 +148,9 @@ def test_tables_that_are_refused():
     ):
         with pytest.raises(InputError, match=words):
             Responses.from_long(data, facets=facets)
-    alone = Responses.from_long(data.assign(judge="j0").drop_duplicates(["subject", "item"]),
-                                facets=["judge"])  # fmt: skip
+    alone = Responses.from_long(
+        data.assign(judge="j0").drop_duplicates(["subject", "item"]), facets=["judge"]
+    )
     with pytest.raises(InputError, match="of at least two levels each"):
         fit(alone, "rasch", facets=["judge"])
     data["judge"] = data["judge"].astype(object)
@@ -156,8 +158,12 @@ def test_tables_that_are_refused():
     with pytest.raises(InputError, match=r"row 4, column 3 \('judge'\): expected an id"):
         Responses.from_long(data, facets=["judge"])
     with pytest.raises(InputError, match="those of a fit with facets"):
-        fit(Responses.from_long(table(n=30).drop(columns="judge").drop_duplicates(
-            ["subject", "item"])), "rasch").severities()  # fmt: skip
+        fit(
+            Responses.from_long(
+                table(n=30).drop(columns="judge").drop_duplicates(["subject", "item"])
+            ),
+            "rasch",
+        ).severities()
 
 
 def test_judges_of_a_single_item_are_items():

@@ -90,9 +90,15 @@ def test_brute_force(data, oracle):
     _, X, group = data
     priors = {"slope": (1.2, 0.5)}
     result = fit(
-        Responses.from_array(X), "2pl", groups=group, reference="old", priors=priors,
-        weak_priors=False, standard_errors="full", **EXACT,
-    )  # fmt: skip
+        Responses.from_array(X),
+        "2pl",
+        groups=group,
+        reference="old",
+        priors=priors,
+        weak_priors=False,
+        standard_errors="full",
+        **EXACT,
+    )
     ours = result.bank.parameters()
     mean, sd = result.groups.loc["new", ["mean", "sd"]]
 

@@ -122,10 +122,7 @@ def numerical_hessian(function, x, step=1e-3):
     return out
 
 
-TINY = {
-    "2pl": {"slope": (1.0, 0.5)},
-    "3pl": {"slope": (1.0, 0.5), "logit_lower": (-1.1, 0.5)},
-}
+TINY = {"2pl": {"slope": (1.0, 0.5)}, "3pl": {"slope": (1.0, 0.5), "logit_lower": (-1.1, 0.5)}}
 
 
 @pytest.mark.parametrize("key", TINY)

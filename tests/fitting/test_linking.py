@@ -18,9 +18,11 @@ every_method = pytest.mark.parametrize("method", LINKS)
 def make(n=12, seed=0, c=0.2, start=0):
     rng = np.random.default_rng(seed)
     return ItemBank.from_parameters(
-        a=rng.uniform(0.7, 2, n), b=rng.normal(0, 1, n), c=c,
+        a=rng.uniform(0.7, 2, n),
+        b=rng.normal(0, 1, n),
+        c=c,
         item_ids=[f"q{i + start}" for i in range(n)],
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +64,10 @@ def noisy():
     rng = np.random.default_rng(3)
     table = reference.to_frame()
     other = ItemBank.from_parameters(
-        a=table["a"] * np.exp(rng.normal(0, 0.1, 12)), b=table["b"] + rng.normal(0, 0.1, 12),
+        a=table["a"] * np.exp(rng.normal(0, 0.1, 12)),
+        b=table["b"] + rng.normal(0, 0.1, 12),
         item_ids=reference.item_ids,
-    )  # fmt: skip
+    )
     return other.rescale(1 / A, -B / A), reference
 
 
@@ -88,9 +91,11 @@ def test_the_criterion_is_at_its_least(method):
     bank, reference = noisy()
     found = link(bank, reference, method)
     least = minimize(
-        lambda v: criterion(method, bank, reference, np.exp(v[0]), v[1]), [0.3, -0.3],
-        method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-14, "maxiter": 4000},
-    )  # fmt: skip
+        lambda v: criterion(method, bank, reference, np.exp(v[0]), v[1]),
+        [0.3, -0.3],
+        method="Nelder-Mead",
+        options={"xatol": 1e-9, "fatol": 1e-14, "maxiter": 4000},
+    )
     assert found.criterion == pytest.approx(least.fun, rel=1e-6)
     np.testing.assert_allclose([np.log(found.A), found.B], least.x, atol=1e-4)
 
@@ -102,9 +107,12 @@ def test_drifted_items_are_flagged_and_left_out(method):
     intercept = intercept.copy()
     intercept[4] -= 2.5
     drifted = ItemBank.from_parameters(
-        a=slope, b=-intercept / slope, item_ids=bank.item_ids,
-        population_mean=bank.population.mean, population_sd=bank.population.sd,
-    )  # fmt: skip
+        a=slope,
+        b=-intercept / slope,
+        item_ids=bank.item_ids,
+        population_mean=bank.population.mean,
+        population_sd=bank.population.sd,
+    )
     plain, robust = (link(drifted, reference, method, drop_outliers=d) for d in (False, True))
     assert plain.items["outlier"]["q4"]
     assert plain.items["used"].all()
@@ -124,9 +132,7 @@ def with_one_more(a, b, name="bad", seed=None):
         rng = np.random.default_rng(seed)
         slopes, places = slopes * np.exp(rng.normal(0, 0.1, 15)), places + rng.normal(0, 0.1, 15)
     ids = [*(f"q{i}" for i in range(15)), name]
-    return ItemBank.from_parameters(
-        a=np.append(slopes, a), b=np.append(places, b), item_ids=ids
-    )  # fmt: skip
+    return ItemBank.from_parameters(a=np.append(slopes, a), b=np.append(places, b), item_ids=ids)
 
 
 @pytest.mark.parametrize("drop", [False, True])
@@ -225,10 +231,7 @@ def test_rescaled_covariance(lsat):
     np.testing.assert_allclose(back.full_covariance, lsat.full_covariance, atol=1e-12)
 
 
-WRONG = {
-    "nothing shared": (make(start=50), "shares"),
-    "no bank": (3, "ItemBank"),
-}
+WRONG = {"nothing shared": (make(start=50), "shares"), "no bank": (3, "ItemBank")}
 
 
 @pytest.mark.parametrize("case", WRONG)

@@ -61,8 +61,12 @@ def test_one_item_has_the_posterior_of_brute_force_integration():
     post = np.exp(log_post - log_post.max())
     post /= post.sum()
     mean = np.array([(post.sum(axis=1) * a).sum(), (post.sum(axis=0) * d).sum()])
-    sd = np.sqrt([(post.sum(axis=1) * (a - mean[0]) ** 2).sum(),
-                  (post.sum(axis=0) * (d - mean[1]) ** 2).sum()])  # fmt: skip
+    sd = np.sqrt(
+        [
+            (post.sum(axis=1) * (a - mean[0]) ** 2).sum(),
+            (post.sum(axis=0) * (d - mean[1]) ** 2).sum(),
+        ]
+    )
     found = np.sqrt(np.diagonal(np.array(new.covariance)[item]))
     # The mode and the curvature there, against the mean and the SD.
     assert np.abs(new.parameters()[item] - mean).max() < 0.12 * SDS.max()
@@ -166,8 +170,9 @@ def test_after_a_fit_with_features():
     bank = f.bank.join(f.predict_items(table.loc[new_items]), same_scale=True)
     late = r.subset(subjects=r.subject_ids[300:])
     updated = update_items(bank, late)
-    error = [np.abs(b.to_frame()["b"].to_numpy()[35:] + easiness[35:]).mean()
-             for b in (bank, updated)]  # fmt: skip
+    error = [
+        np.abs(b.to_frame()["b"].to_numpy()[35:] + easiness[35:]).mean() for b in (bank, updated)
+    ]
     assert error[1] < 0.75 * error[0]
     assert (updated.to_frame()["b"].iloc[:35] == bank.to_frame()["b"].iloc[:35]).all()
     assert np.isfinite(score(updated, late).theta).all()

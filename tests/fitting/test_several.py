@@ -530,9 +530,12 @@ def test_odd_items_and_subjects():
     assert flags.iloc[4].startswith("no responses; weak prior")
     assert result.n_sparse == 2
     others = fit(
-        Responses.from_array(X[:-1, [1, 2, 3, 5, 6, 7]]), "m2pl",
-        pattern=pattern[[1, 2, 3, 5, 6, 7]], correlated=True, **NO_ERRORS,
-    )  # fmt: skip
+        Responses.from_array(X[:-1, [1, 2, 3, 5, 6, 7]]),
+        "m2pl",
+        pattern=pattern[[1, 2, 3, 5, 6, 7]],
+        correlated=True,
+        **NO_ERRORS,
+    )
     rest = result.bank.parameters()[[1, 2, 3, 5, 6, 7]]
     np.testing.assert_allclose(rest, others.bank.parameters(), atol=1e-3)
     abilities = result.abilities

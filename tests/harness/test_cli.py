@@ -44,8 +44,18 @@ def files(bank, old_models):
 
 
 def test_export(files):
-    text = run_ok("export", "items.csv", "--to", "lm-eval", "--responses", "old.npz",
-                  "--out", "few.json", "--model", "hf")  # fmt: skip
+    text = run_ok(
+        "export",
+        "items.csv",
+        "--to",
+        "lm-eval",
+        "--responses",
+        "old.npz",
+        "--out",
+        "few.json",
+        "--model",
+        "hf",
+    )
     assert json.loads(Path("few.json").read_text()) == {"quiz": [3, 7]}
     assert "lm_eval --model hf --tasks quiz --samples few.json --log_samples" in text
     assert run_ok("export", "items.csv") == "quiz/7\nquiz/3\n"
@@ -55,12 +65,14 @@ def test_export(files):
     pd.DataFrame({"item": ["quiz/7", "quiz/3"], "sample": ["q:7", "q:3"]}).to_csv(
         "places.csv", index=False
     )
-    patterns = run_ok("export", "items.csv", "--to", "inspect", "--items", "places.csv",
-                      "--task", "quiz.py")  # fmt: skip
+    patterns = run_ok(
+        "export", "items.csv", "--to", "inspect", "--items", "places.csv", "--task", "quiz.py"
+    )
     assert patterns.startswith("q[:]3,q[:]7\n")
     assert "Inspect may warn that ids with brackets" in patterns
-    document = json.loads(run_ok("export", "items.csv", "--to", "lm-eval", "--bank", "bank.npz",
-                                 "--json"))  # fmt: skip
+    document = json.loads(
+        run_ok("export", "items.csv", "--to", "lm-eval", "--bank", "bank.npz", "--json")
+    )
     assert document["tasks"] == ["quiz"]
     assert len(document["commands"]) == 1
 
@@ -94,9 +106,24 @@ def test_export_names_what_is_wrong(files):
 
 def test_evaluate_by_a_command(files):
     command = "sed 's/}$/, \"answer\": 1}/'"
-    arguments = ("evaluate", "bank.npz", "--command", command, "--max-items", 12, "--batch", 4,
-                 "--responses", "old.npz", "--costs", "cost", "--out", "run", "--name",
-                 "yes")  # fmt: skip
+    arguments = (
+        "evaluate",
+        "bank.npz",
+        "--command",
+        command,
+        "--max-items",
+        12,
+        "--batch",
+        4,
+        "--responses",
+        "old.npz",
+        "--costs",
+        "cost",
+        "--out",
+        "run",
+        "--name",
+        "yes",
+    )
     text = run_ok(*arguments)
     assert "yes: ability" in text
     assert text.endswith("\nNext: irtcat report bank.npz run\n")
@@ -115,8 +142,17 @@ def test_evaluate_by_a_command(files):
 
 def test_evaluate_against_an_old_model(files, old_models):
     old_models.subset(subjects=["old/39"]).save("best.npz")
-    wrong = ("evaluate", "--against", "best.npz", "--out", "run", "--command",
-             "sed 's/}$/, \"answer\": 0}/'", "--batch", 5)  # fmt: skip
+    wrong = (
+        "evaluate",
+        "--against",
+        "best.npz",
+        "--out",
+        "run",
+        "--command",
+        "sed 's/}$/, \"answer\": 0}/'",
+        "--batch",
+        5,
+    )
     result = run(*wrong)
     assert result.exit_code == 3, result.output
     assert "new against old/39: -" in result.stdout
@@ -135,8 +171,20 @@ def test_evaluate_against_an_old_model(files, old_models):
 
 def test_evaluate_with_a_guaranteed_interval(files):
     command = "sed 's/}$/, \"answer\": 1}/'"
-    arguments = ("evaluate", "bank.npz", "--command", command, "--half-width", 0.25, "--batch", 4,
-                 "--level", 0.9, "--out", "run")  # fmt: skip
+    arguments = (
+        "evaluate",
+        "bank.npz",
+        "--command",
+        command,
+        "--half-width",
+        0.25,
+        "--batch",
+        4,
+        "--level",
+        0.9,
+        "--out",
+        "run",
+    )
     text = run_ok(*arguments, "--responses", "old.npz")
     assert "ended by: guaranteed" in text
     assert "by guaranteed: finite-sample" in text
@@ -155,9 +203,24 @@ def test_evaluate_with_a_guaranteed_interval(files):
 
 def test_evaluate_with_lm_evals_own_program(files, quiz):
     pytest.importorskip("lm_eval", reason="needs the extra: pip install irtcat[harness]")
-    result = run("evaluate", "bank.npz", "--harness", "lm-eval", "--model", "dummy", "--max-items",
-                 12, "--batch", 4, "--include-path", quiz, "--offline", "--out", "run",
-                 "--json")  # fmt: skip
+    result = run(
+        "evaluate",
+        "bank.npz",
+        "--harness",
+        "lm-eval",
+        "--model",
+        "dummy",
+        "--max-items",
+        12,
+        "--batch",
+        4,
+        "--include-path",
+        quiz,
+        "--offline",
+        "--out",
+        "run",
+        "--json",
+    )
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
     assert document["n_items"] == 12
@@ -166,9 +229,14 @@ def test_evaluate_with_lm_evals_own_program(files, quiz):
 
 
 def test_wrong_usage(files):
-    for more in ((), ("--harness", "helm"), ("--harness", "lm-eval"), ("--harness", "inspect"),
-                 ("--harness", "inspect", "--command", "cat"),
-                 ("--command", "cat", "--on-error", "cry")):  # fmt: skip
+    for more in (
+        (),
+        ("--harness", "helm"),
+        ("--harness", "lm-eval"),
+        ("--harness", "inspect"),
+        ("--harness", "inspect", "--command", "cat"),
+        ("--command", "cat", "--on-error", "cry"),
+    ):
         assert run("evaluate", "bank.npz", "--out", "run", *more).exit_code == 2, more
     assert sorted(HARNESSES) == ["command", "inspect", "lm-eval"]
 
@@ -203,13 +271,37 @@ def test_options_of_lm_eval_reach_it(files, quiz):
     """Few-shot examples, system prompt, chat template, generation and model arguments."""
     pytest.importorskip("lm_eval", reason="needs the extra: pip install irtcat[harness]")
     Path("mine.py").write_text(LM_FILE)
-    arguments = ("evaluate", "bank.npz", "--harness", "lm-eval", "--model", "mine.py@Mine",
-                 "--model-args", "answer=yes", "--max-items", 2, "--include-path", quiz,
-                 "--offline")  # fmt: skip
-    more = ("--num-fewshot", 2, "--gen-kwargs", "temperature=0.5,max_gen_toks=7", "--batch-size",
-            "auto:4", "--device", "cpu", "--system-instruction", "Be brief.",
-            "--apply-chat-template", "--no-fewshot-as-multiturn",
-            "--set", "fewshot_random_seed=5")  # fmt: skip
+    arguments = (
+        "evaluate",
+        "bank.npz",
+        "--harness",
+        "lm-eval",
+        "--model",
+        "mine.py@Mine",
+        "--model-args",
+        "answer=yes",
+        "--max-items",
+        2,
+        "--include-path",
+        quiz,
+        "--offline",
+    )
+    more = (
+        "--num-fewshot",
+        2,
+        "--gen-kwargs",
+        "temperature=0.5,max_gen_toks=7",
+        "--batch-size",
+        "auto:4",
+        "--device",
+        "cpu",
+        "--system-instruction",
+        "Be brief.",
+        "--apply-chat-template",
+        "--no-fewshot-as-multiturn",
+        "--set",
+        "fewshot_random_seed=5",
+    )
     result = run(*arguments, *more, "--out", "run")
     assert result.exit_code == 0, result.output
     calls = [json.loads(line) for line in Path("calls.jsonl").read_text().splitlines()]
@@ -269,12 +361,38 @@ def test_options_of_inspect_reach_it(files, quiz):
     """A model of the user's, its arguments, those of task and generation, and a solver."""
     pytest.importorskip("inspect_ai", reason="needs the extra: pip install irtcat[harness]")
     Path("task.py").write_text(INSPECT_FILE.format(file=str(quiz / "quiz.jsonl")))
-    arguments = ("evaluate", "bank.npz", "--harness", "inspect", "--model", "task.py@mine",
-                 "--model-args", "answer=yes", "--task", "task.py@asked", "--max-items", 2,
-                 "--offline", "--set", "score_display=false", "--set", "log_realtime=false",
-                 "--out", "run")  # fmt: skip
-    result = run(*arguments, "--task-args", "prefix=Q", "--gen-kwargs", "temperature=0.5",
-                 "--solver", "task.py@twice", "--max-connections", 3)  # fmt: skip
+    arguments = (
+        "evaluate",
+        "bank.npz",
+        "--harness",
+        "inspect",
+        "--model",
+        "task.py@mine",
+        "--model-args",
+        "answer=yes",
+        "--task",
+        "task.py@asked",
+        "--max-items",
+        2,
+        "--offline",
+        "--set",
+        "score_display=false",
+        "--set",
+        "log_realtime=false",
+        "--out",
+        "run",
+    )
+    result = run(
+        *arguments,
+        "--task-args",
+        "prefix=Q",
+        "--gen-kwargs",
+        "temperature=0.5",
+        "--solver",
+        "task.py@twice",
+        "--max-connections",
+        3,
+    )
     assert result.exit_code == 0, result.output
     calls = [json.loads(line) for line in Path("calls.jsonl").read_text().splitlines()]
     assert len(calls) == 4  # the solver asks twice
@@ -328,17 +446,25 @@ def mine(answer):
 def test_options_of_another_harness_are_usage_errors(files):
     arguments = ("evaluate", "bank.npz", "--out", "run", "--max-items", 2)
     inspect = ("--harness", "inspect", "--model", "m", "--task", "t.py")
-    for more in (("--command", "cat", "--num-fewshot", 0), ("--command", "cat", "--set", "a=1"),
-                 ("--command", "cat", "--gen-kwargs", "a=1"), (*inspect, "--batch-size", 4),
-                 (*inspect, "--no-fewshot-as-multiturn"),
-                 ("--harness", "lm-eval", "--model", "hf", "--solver", "s")):  # fmt: skip
+    for more in (
+        ("--command", "cat", "--num-fewshot", 0),
+        ("--command", "cat", "--set", "a=1"),
+        ("--command", "cat", "--gen-kwargs", "a=1"),
+        (*inspect, "--batch-size", 4),
+        (*inspect, "--no-fewshot-as-multiturn"),
+        ("--harness", "lm-eval", "--model", "hf", "--solver", "s"),
+    ):
         result = run(*arguments, *more)
         assert result.exit_code == 2, more
         option = next(word for word in more[::-1] if str(word).startswith("--"))
         assert option in result.stderr
         assert "not with --harness" in result.stderr
-    for more in (("--gen-kwargs", "temperature"), ("--gen-kwargs", "{1}"), ("--batch-size", "big"),
-                 ("--model-args", "={}")):  # fmt: skip
+    for more in (
+        ("--gen-kwargs", "temperature"),
+        ("--gen-kwargs", "{1}"),
+        ("--batch-size", "big"),
+        ("--model-args", "={}"),
+    ):
         assert run(*arguments, "--harness", "lm-eval", "--model", "hf", *more).exit_code == 2
     result = run(*arguments, "--harness", "lm-eval", "--model", "hf", "--set", "limit=3")
     assert result.exit_code == 1
@@ -361,8 +487,17 @@ def test_a_persistent_command_starts_once(files):
     program = Path("program.py")
     program.write_text(SERVER)
     command = f"{shlex.quote(sys.executable)} {program}"
-    arguments = ("--command", command, "--persistent", "--max-items", 8, "--batch", 2,
-                 "--timeout", 60)  # fmt: skip
+    arguments = (
+        "--command",
+        command,
+        "--persistent",
+        "--max-items",
+        8,
+        "--batch",
+        2,
+        "--timeout",
+        60,
+    )
     text = run_ok("evaluate", "bank.npz", *arguments, "--out", "run")
     assert "after 8 of 40 items" in text
     assert Path("starts").read_text() == "started\n"
@@ -405,8 +540,19 @@ def test_failing_persistent_commands_are_named_and_restarted(files, reply, messa
         "    print(json.dumps({'item': json.loads(line)['item'], 'answer': 1}), flush=True)\n"
     )
     command = f"{shlex.quote(sys.executable)} program.py"
-    arguments = ("evaluate", "bank.npz", "--command", command, "--persistent", "--max-items", 4,
-                 "--batch", 2, "--timeout", 2)  # fmt: skip
+    arguments = (
+        "evaluate",
+        "bank.npz",
+        "--command",
+        command,
+        "--persistent",
+        "--max-items",
+        4,
+        "--batch",
+        2,
+        "--timeout",
+        2,
+    )
     text = run_ok(*arguments, "--retries", 1, "--out", "run")
     assert "after 4 of 40 items" in text
     assert Path("starts").read_text() == "xx"
@@ -446,10 +592,7 @@ def test_short_forms_on_the_command_line(files):
         (("predict", "--short-form", "none.json", "old.npz"), "swebench-verified:60"),
         (("predict", "--short-form", "old.npz", "old.npz"), "old.npz"),
         (("predict", "--short-form", "swebench-verified:50", "old.npz"), "one of 30, 60, 100"),
-        (
-            ("evaluate", "--out", "run", "--command", "cat"),
-            "a BANK, --short-form or --against",
-        ),
+        (("evaluate", "--out", "run", "--command", "cat"), "a BANK, --short-form or --against"),
         (
             ("evaluate", "bank.npz", "--short-form", "form.json", "--out", "run"),
             "a BANK, --short-form or --against",

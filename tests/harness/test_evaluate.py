@@ -220,8 +220,13 @@ def test_a_run_that_never_began_gives_way(bank, tmp_path):
         evaluate(bank, Command("exit 3"), RULES, out=tmp_path)
 
 
-OTHERS = ("samples_mine.jsonl", "sessions.db-copy", "lm_eval_cache_rank0.db", "notes/a.txt",
-          "inspect_logs/old.eval")  # fmt: skip
+OTHERS = (
+    "samples_mine.jsonl",
+    "sessions.db-copy",
+    "lm_eval_cache_rank0.db",
+    "notes/a.txt",
+    "inspect_logs/old.eval",
+)
 
 
 def write_others(folder):
@@ -322,9 +327,12 @@ def test_retries_and_skips(bank):
 
 def test_all_items_skipped(bank, old_models, tmp_path):
     found = evaluate(
-        bank, lambda items: [(item.id, None) for item in items], RULES, calibration=old_models,
+        bank,
+        lambda items: [(item.id, None) for item in items],
+        RULES,
+        calibration=old_models,
         out=tmp_path / "run",
-    )  # fmt: skip
+    )
     assert np.isnan(found.score)
     assert found.rank is None
     assert found.lz_star is None
@@ -437,8 +445,9 @@ def test_what_a_command_is_told(tmp_path):
     rows = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     told = {"item": "i1", "task": "t", "sample": "i1", "text": "größer?"}
     assert sorted(rows, key=lambda row: row["item"]) == [
-        told, {"item": "i2", "task": "t", "sample": "i2"},
-    ]  # fmt: skip
+        told,
+        {"item": "i2", "task": "t", "sample": "i2"},
+    ]
 
 
 @pytest.mark.parametrize(

@@ -102,8 +102,11 @@ def test_plain_ids_and_every_eval_ever():
     lines = export(PLACES.index, "every-eval-ever", PLACES).text.splitlines()
     rows = [json.loads(line) for line in lines]
     assert [(row["evaluation_name"], row["sample_id"]) for row in rows] == [
-        ("arc", "12"), ("arc", "3"), ("arc", "30"), ("boolq", "7"),
-    ]  # fmt: skip
+        ("arc", "12"),
+        ("arc", "3"),
+        ("arc", "30"),
+        ("boolq", "7"),
+    ]
     assert rows[0]["metadata"] == {"doc_hash": "a" * 64}
 
 
@@ -158,8 +161,15 @@ def test_words_that_begin_with_a_hyphen_are_no_options():
     table = pd.DataFrame({"task": "-quiz", "sample": ["-3", "-5"]}, index=["x", "y"])
     (command,) = export(["x", "y"], "inspect", table).commands(model="-m")
     assert shlex.split(command) == [
-        "inspect", "eval", "--model=-m", "--log-dir", "new", "--sample-id=-5,-3", "--", "-quiz",
-    ]  # fmt: skip
+        "inspect",
+        "eval",
+        "--model=-m",
+        "--log-dir",
+        "new",
+        "--sample-id=-5,-3",
+        "--",
+        "-quiz",
+    ]
     (command,) = export(["7"], "lm-eval", task="-quiz").commands("-few.json", "-m")
     assert shlex.split(command)[1:4] == ["--model=-m", "--tasks=-quiz", "--samples=-few.json"]
 

@@ -10,15 +10,7 @@ import pytest
 import irtcat
 from irtcat import InputError
 from irtcat.cat import Config, Session
-from irtcat.harness import (
-    Adaptive,
-    Inspect,
-    Item,
-    compare_live,
-    evaluate,
-    export,
-    inspect_tasks,
-)
+from irtcat.harness import Adaptive, Inspect, Item, compare_live, evaluate, export, inspect_tasks
 from irtcat.io.logs import read_logs
 from tests.harness.conftest import QUESTIONS, N, is_right
 

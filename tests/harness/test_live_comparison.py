@@ -46,8 +46,10 @@ def test_it_stops_where_recorded_answers_do(models, tmp_path):
     found = compare_live(old, model, out=tmp_path / "run", batch=10, seed=4)
     assert found.verdict == "worse"
     assert (found.n_items, found.lower, found.upper) == (
-        recorded.n_items, recorded.lower, recorded.upper
-    )  # fmt: skip
+        recorded.n_items,
+        recorded.lower,
+        recorded.upper,
+    )
     assert model.asked == random_order(models.item_ids, 4)[: len(model.asked)].tolist()
     assert found.n_items <= len(model.asked) < found.n_items + 10
     assert found.flags == ()

@@ -61,10 +61,13 @@ def run_whole(lm_eval, model, quiz, out, tasks=("quiz",), samples=None):
 
     tracker = EvaluationTracker(output_path=str(out))
     found = lm_eval.simple_evaluate(
-        model=model, tasks=list(tasks), samples=samples, bootstrap_iters=0,
+        model=model,
+        tasks=list(tasks),
+        samples=samples,
+        bootstrap_iters=0,
         task_manager=TaskManager(include_path=str(quiz), include_defaults=False),
         evaluation_tracker=tracker,
-    )  # fmt: skip
+    )
     tracker.general_config_tracker.model_name = model.name
     tracker.general_config_tracker.model_name_sanitized = model.name.replace("/", "__")
     logged = found.pop("samples")
@@ -83,9 +86,8 @@ def calibrated(lm_eval, simulated, quiz, tmp_path_factory):
     logs = read_logs(out)
     bank = irtcat.fit(logs.responses, "rasch").bank
     return logs.responses, irtcat.ItemBank(
-        bank.model, bank.item_ids, bank.populations,
-        items=logs.responses.items,
-    )  # fmt: skip
+        bank.model, bank.item_ids, bank.populations, items=logs.responses.items
+    )
 
 
 def test_full_runs_are_what_the_models_answer(calibrated):
@@ -126,9 +128,12 @@ def test_the_printed_command_runs(calibrated, quiz, tmp_path):
     words = shlex.split(command)
     program = [sys.executable, "-m", "lm_eval"]
     subprocess.run(
-        [*program, *words[1:], "--include_path", str(quiz)], cwd=tmp_path, check=True,
-        capture_output=True, timeout=300,
-    )  # fmt: skip
+        [*program, *words[1:], "--include_path", str(quiz)],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        timeout=300,
+    )
     logs = read_logs(tmp_path / "new")
     assert set(logs.responses.item_ids) == {str(responses.item_ids[i]) for i in (3, 17, 30)}
 
@@ -154,9 +159,14 @@ def test_adaptive_drive(lm_eval, simulated, calibrated, quiz, tmp_path):
     logged = read_logs(tmp_path / "run").responses
     assert set(logged.item_ids) == set(found.items.index)
     again = evaluate(
-        bank, LmEval(model, include_path=str(quiz)), RULES, calibration=responses,
-        out=tmp_path / "run", name="sim/new", seed=2,
-    )  # fmt: skip
+        bank,
+        LmEval(model, include_path=str(quiz)),
+        RULES,
+        calibration=responses,
+        out=tmp_path / "run",
+        name="sim/new",
+        seed=2,
+    )
     assert len(model.asked) == 12
     assert again.to_json() == found.to_json()
 
@@ -300,9 +310,12 @@ def test_several_tasks_of_one_data_set(simulated, calibrated, quiz):
     """
     ids = [f"{task}/{n}" for n in range(N // 2) for task in ("quiz", "other_quiz")]
     table = pd.DataFrame(
-        {"task": [each.split("/")[0] for each in ids],
-         "doc_id": [int(each.split("/")[1]) for each in ids]}, index=ids,
-    )  # fmt: skip
+        {
+            "task": [each.split("/")[0] for each in ids],
+            "doc_id": [int(each.split("/")[1]) for each in ids],
+        },
+        index=ids,
+    )
     bank = irtcat.ItemBank.from_parameters(b=np.linspace(-1, 1, N), item_ids=ids)
     model = simulated(0.0, "sim/x")
     found = evaluate(bank, LmEval(model, include_path=str(quiz)), RULES, items=table).items
@@ -320,9 +333,12 @@ def test_trap_unsorted_and_empty_lists(lm_eval, simulated, quiz):
     def run(samples, tasks=("quiz",)):
         model = simulated(0.0, "sim/x")
         found = lm_eval.simple_evaluate(
-            model=model, tasks=list(tasks), samples=samples, bootstrap_iters=0,
+            model=model,
+            tasks=list(tasks),
+            samples=samples,
+            bootstrap_iters=0,
             task_manager=TaskManager(include_path=str(quiz), include_defaults=False),
-        )  # fmt: skip
+        )
         return model.asked, [row["doc_id"] for row in found["samples"][tasks[-1]]]
 
     asked, logged = run({"quiz": [9, 2]})

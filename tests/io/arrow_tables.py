@@ -40,7 +40,13 @@ def write_parts(folder, table, filesystem=None, **options):
     """Hive partitions of consecutive rows, each of several files."""
     part = np.arange(len(table)) * 3 // len(table)
     ds.write_dataset(
-        table.append_column("part", pa.array(part)), folder, format="parquet",
-        partitioning=["part"], partitioning_flavor="hive", filesystem=filesystem,
-        max_rows_per_file=15, max_rows_per_group=15, **options,
-    )  # fmt: skip
+        table.append_column("part", pa.array(part)),
+        folder,
+        format="parquet",
+        partitioning=["part"],
+        partitioning_flavor="hive",
+        filesystem=filesystem,
+        max_rows_per_file=15,
+        max_rows_per_group=15,
+        **options,
+    )

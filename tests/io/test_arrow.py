@@ -72,9 +72,9 @@ def test_other_datasets(tmp_path, form):
     elif form == "union":
         write_parts(tmp_path / "a", wide(X[:50], SUBJECTS[:50]))
         ds.write_dataset(wide(X[50:], SUBJECTS[50:]), tmp_path / "b", format="parquet")
-        dataset = ds.dataset([
-            ds.dataset(tmp_path / "a", partitioning="hive"), ds.dataset(tmp_path / "b")
-        ])  # fmt: skip
+        dataset = ds.dataset(
+            [ds.dataset(tmp_path / "a", partitioning="hive"), ds.dataset(tmp_path / "b")]
+        )
     else:
         ds.write_dataset(wide(), tmp_path / "x", format=form)
         dataset = ds.dataset(tmp_path / "x", format=form)
@@ -114,9 +114,13 @@ def test_subjects_by_folder(tmp_path):
     """The partition is the subject of a long table."""
     table = long()
     ds.write_dataset(
-        table, tmp_path, format="parquet", partitioning=["model"], partitioning_flavor="hive",
+        table,
+        tmp_path,
+        format="parquet",
+        partitioning=["model"],
+        partitioning_flavor="hive",
         max_partitions=200,
-    )  # fmt: skip
+    )
     source = open_source(tmp_path)
     at = [SUBJECTS.index(name) for name in source.subject_ids]
     np.testing.assert_array_equal(rows(source), X[at])

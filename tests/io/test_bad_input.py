@@ -35,8 +35,12 @@ FILES = [
     ("subject second", "a.csv", "n,subject_id,q1\n1,a,0\n", r"column 2 is named 'subject_id'"),
     ("text cell", "a.csv", "subject,q1,q2\na,1,0\nb,1,x\n", r"line 3, column 3 \('q2'\).*Got 'x'"),
     ("T and F", "a.csv", "subject,q1\na,T\nb,F\n", r"line 2, column 2 \('q1'\).*Got 'T'.*key="),
-    ("part of a scale", "a.csv", "subject,q1\na,agree\nb,disagree\n",
-     r"line 2, column 2.*Got 'agree'.*from the lowest to the highest with codes="),
+    (
+        "part of a scale",
+        "a.csv",
+        "subject,q1\na,agree\nb,disagree\n",
+        r"line 2, column 2.*Got 'agree'.*from the lowest to the highest with codes=",
+    ),
     ("decimal comma", "a.csv", 'subject,q1\na,"2,5"\n', r"line 2, column 2.*Got '2,5'"),
     ("percent", "a.csv", "subject,q1\na,150%\n", r"line 2, column 2.*Got '150%'"),
     ("underscore", "a.csv", "subject,q1\na,1_0\n", r"line 2, column 2.*Got '1_0'"),
@@ -64,19 +68,31 @@ FILES = [
     ("short quoted row", "a.csv", 'subject,q1\n"a,b",1\n"c"\n', r"line 3: expected 2.*1 cell\."),
     ("open quote", "a.csv", 'subject,q1\n"a,1\nb,0\n', r"line 2: the quotes of a cell"),
     ("text after a quote", "a.csv", 'subject,q1\n"a"b,1\n', r"line 2: the quotes"),
-    ("cyrillic", "a.csv", "subject,q1\nИван,1\n".encode("cp1251"),
-     r"line 2: expected UTF-8.*0xc8.*with encoding="),
+    (
+        "cyrillic",
+        "a.csv",
+        "subject,q1\nИван,1\n".encode("cp1251"),
+        r"line 2: expected UTF-8.*0xc8.*with encoding=",
+    ),
     ("cut utf-16", "a.csv", "subject,q1\na,1\n".encode("utf-16")[:-1], r"expected text in utf-16"),
     ("zero byte", "a.csv", b"subject,q1\na,\x001\n", r"line 2: expected text\. Got a zero byte"),
-    ("long, pair twice", "a.csv", "subject,item,response\na,q,1\nb,q,1\na,q,0\n",
-     r"line 4, column 3.*Got '0'.*subject 'a' and item 'q' have '1' in line 2"),
+    (
+        "long, pair twice",
+        "a.csv",
+        "subject,item,response\na,q,1\nb,q,1\na,q,0\n",
+        r"line 4, column 3.*Got '0'.*subject 'a' and item 'q' have '1' in line 2",
+    ),
     ("long, text", "a.csv", "response,item,subject\n1,q,a\nx,q,b\n", r"line 3, column 1.*Got 'x'"),
     ("long, empty item", "a.csv", "subject,item,response\na,,1\n", r"line 2, column 2 \('item'\)"),
     ("long, empty subject", "a.csv", "subject,item,response\nNA,q,1\n", r"line 2, column 1.*'NA'"),
     ("long, range", "a.csv", "subject,item,response\na,q,.5\nb,q,2\n", r"line 3, column 3.*'2'"),
     ("long, no subject", "a.csv", "item,score\nq,1\n", r"needs a column for the subject.*subject="),
-    ("long, two subjects", "a.csv", "model,user,item,score\na,b,q,1\n",
-     r"'model' and 'user' could all be the subject column"),
+    (
+        "long, two subjects",
+        "a.csv",
+        "model,user,item,score\na,b,q,1\n",
+        r"'model' and 'user' could all be the subject column",
+    ),
     ("npz of noise", "a.npz", b"PK\x03\x04 noise", r"a\.npz: the archive is damaged"),
     ("npz of text", "a.npz", "subject,q1\na,1\n", r"a\.npz: the archive is damaged"),
     ("pickle", "a.pkl", pickle.dumps([1]), r"a\.pkl: pickles run code"),
@@ -87,40 +103,93 @@ FILES = [
     ("old spreadsheet", "a.xls", b"\xd0\xcf", r"Save it as \.xlsx"),
     ("gzip", "a.csv", b"\x1f\x8b\x08", r"compressed\. Unpack it first"),
     ("parquet of noise", "a.parquet", b"PAR1 noise", r"the Parquet file is damaged"),
-    ("jsonl, no JSON", "a.jsonl", '{"subject_id": "a", "responses": {"q": 1}}\n{oops\n',
-     r"line 2: expected JSON"),
+    (
+        "jsonl, no JSON",
+        "a.jsonl",
+        '{"subject_id": "a", "responses": {"q": 1}}\n{oops\n',
+        r"line 2: expected JSON",
+    ),
     ("jsonl, a list", "a.jsonl", "[1, 2]\n", r"record 1: expected an object with columns\. Got 1"),
-    ("jsonl, other lines", "a.jsonl", '{"model": "m", "item": "q", "score": 1}\n[2]\n',
-     r"line 2: expected an object with columns"),
-    ("jsonl, list as id", "a.jsonl", '{"model": "m", "item": [2], "score": 1}\n',
-     r"line 1, column 2 \('item'\): expected an id, a text or a number\. Got '\[2\]'"),
-    ("jsonl, text cell", "a.jsonl", '{"model": "m", "item": "q", "score": "x"}\n',
-     r"line 1, column 3 \('score'\).*Got 'x'"),
-    ("long, unknown columns", "a.csv", "llm,qid,hit\nm,q1,1\nm,q2,0\n",
-     r"line 2, column 2.*name its columns with subject=, item= and response="),
-    ("long, id of what", "a.csv", "model,id,score\nm,q1,1\n",
-     r"a column for the item\. Got the columns model, id, score\. Name them with subject="),
+    (
+        "jsonl, other lines",
+        "a.jsonl",
+        '{"model": "m", "item": "q", "score": 1}\n[2]\n',
+        r"line 2: expected an object with columns",
+    ),
+    (
+        "jsonl, list as id",
+        "a.jsonl",
+        '{"model": "m", "item": [2], "score": 1}\n',
+        r"line 1, column 2 \('item'\): expected an id, a text or a number\. Got '\[2\]'",
+    ),
+    (
+        "jsonl, text cell",
+        "a.jsonl",
+        '{"model": "m", "item": "q", "score": "x"}\n',
+        r"line 1, column 3 \('score'\).*Got 'x'",
+    ),
+    (
+        "long, unknown columns",
+        "a.csv",
+        "llm,qid,hit\nm,q1,1\nm,q2,0\n",
+        r"line 2, column 2.*name its columns with subject=, item= and response=",
+    ),
+    (
+        "long, id of what",
+        "a.csv",
+        "model,id,score\nm,q1,1\n",
+        r"a column for the item\. Got the columns model, id, score\. Name them with subject=",
+    ),
     ("gradebook", "a.csv", "name,task,score\nm,1,1\n", r"a column for the subject.*format='wide'"),
-    ("long, conditions", "a.csv", "subject,item,condition,response\na,q,x,1\na,q,y,1\n",
-     r"line 3: expected one response of subject 'a' and item 'q'.*'x' \(line 2\) and 'y'.*facets="),
+    (
+        "long, conditions",
+        "a.csv",
+        "subject,item,condition,response\na,q,x,1\na,q,y,1\n",
+        r"line 3: expected one response of subject 'a' and item 'q'.*"
+        r"'x' \(line 2\) and 'y'.*facets=",
+    ),
     ("jsonl, no subject", "a.jsonl", '{"responses": {"q": 1}}\n', r"line 1.*Got responses"),
     ("jsonl, null subject", "a.jsonl", '{"subject_id": null, "responses": {"q": 1}}', r"Got None"),
-    ("jsonl, list of responses", "a.jsonl", '{"subject_id": "a", "responses": [1]}',
-     r"line 1: expected responses by item"),
-    ("jsonl, text", "a.jsonl", '{"subject_id": "a", "responses": {"q": "1"}}',
-     r"line 1, item 'q': expected a number or null\. Got '1'"),
-    ("jsonl, range", "a.jsonl", '{"subject_id": "a", "responses": {"q": 0.5, "r": 7}}',
-     r"line 1, item 'r'.*Got 7"),
-    ("jsonl, infinite", "a.jsonl", '{"subject_id": "a", "responses": {"q": Infinity}}',
-     r"line 1, item 'q'.*finite"),
-    ("jsonl, item twice", "a.jsonl", '{"subject_id": "a", "responses": {"q": 1, "q": 0}}',
-     r"line 1: 'q' comes twice"),
-    ("jsonl, subject twice", "a.jsonl", '{"subject_id": "a", "responses": {"q": 1}}\n' * 2,
-     r"line 2: the subject id 'a' is in line 1"),
+    (
+        "jsonl, list of responses",
+        "a.jsonl",
+        '{"subject_id": "a", "responses": [1]}',
+        r"line 1: expected responses by item",
+    ),
+    (
+        "jsonl, text",
+        "a.jsonl",
+        '{"subject_id": "a", "responses": {"q": "1"}}',
+        r"line 1, item 'q': expected a number or null\. Got '1'",
+    ),
+    (
+        "jsonl, range",
+        "a.jsonl",
+        '{"subject_id": "a", "responses": {"q": 0.5, "r": 7}}',
+        r"line 1, item 'r'.*Got 7",
+    ),
+    (
+        "jsonl, infinite",
+        "a.jsonl",
+        '{"subject_id": "a", "responses": {"q": Infinity}}',
+        r"line 1, item 'q'.*finite",
+    ),
+    (
+        "jsonl, item twice",
+        "a.jsonl",
+        '{"subject_id": "a", "responses": {"q": 1, "q": 0}}',
+        r"line 1: 'q' comes twice",
+    ),
+    (
+        "jsonl, subject twice",
+        "a.jsonl",
+        '{"subject_id": "a", "responses": {"q": 1}}\n' * 2,
+        r"line 2: the subject id 'a' is in line 1",
+    ),
     ("jsonl, no items", "a.jsonl", '{"subject_id": "a", "responses": {}}', r"Got none in any line"),
     ("jsonl, empty", "a.jsonl", "\n", r"Got an empty file"),
     ("jsonl, latin-1", "a.jsonl", b'{"subject_id": "\xe9"}', r"line 1: expected UTF-8"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
@@ -169,13 +238,22 @@ ARCHIVES = [
     ("all missing", {"X": np.full((2, 2), -1)}, r"at least one of them observed"),
     ("damaged metadata", {"codes": [0, 1], "metadata": "{"}, r"its metadata is not JSON"),
     ("metadata of numbers", {"codes": [0, 1], "metadata": 3}, r"its metadata is not text"),
-    ("codes do not fit", {"codes": [0, 2], "metadata": json.dumps(
-        {**SAVED.head, "subjects": {}, "items": {}})},
-     r"X, codes and ids are inconsistent"),
-    ("short metadata", {"codes": [0, 1], "metadata": json.dumps(
-        {**SAVED.head, "subjects": {"size": {"type": "int64", "cells": [1]}}, "items": {}})},
-     r"are damaged"),
-]  # fmt: skip
+    (
+        "codes do not fit",
+        {"codes": [0, 2], "metadata": json.dumps({**SAVED.head, "subjects": {}, "items": {}})},
+        r"X, codes and ids are inconsistent",
+    ),
+    (
+        "short metadata",
+        {
+            "codes": [0, 1],
+            "metadata": json.dumps(
+                {**SAVED.head, "subjects": {"size": {"type": "int64", "cells": [1]}}, "items": {}}
+            ),
+        },
+        r"are damaged",
+    ),
+]
 
 
 @pytest.mark.parametrize(
@@ -256,11 +334,19 @@ ARRAYS = [
     ("bad choice", FRAME, {"duplicates": "drop"}, r"`duplicates` argument must be one of refuse"),
     ("metadata list", FRAME, {"items": [1, 2]}, r"`items` argument must be a pandas DataFrame"),
     ("metadata id", FRAME, {"items": pd.DataFrame(index=["q"])}, r"`items`.*Got no row for r"),
-    ("metadata twice", FRAME, {"subjects": pd.DataFrame(index=["a", "b", "b"])},
-     r"`subjects` argument must have unique index\. Got repeats of b"),
-    ("metadata columns", FRAME, {"items": pd.DataFrame([[1, 2]] * 2, ["q", "r"], ["x", "x"])},
-     r"unique columns\. Got repeats of x"),
-]  # fmt: skip
+    (
+        "metadata twice",
+        FRAME,
+        {"subjects": pd.DataFrame(index=["a", "b", "b"])},
+        r"`subjects` argument must have unique index\. Got repeats of b",
+    ),
+    (
+        "metadata columns",
+        FRAME,
+        {"items": pd.DataFrame([[1, 2]] * 2, ["q", "r"], ["x", "x"])},
+        r"unique columns\. Got repeats of x",
+    ),
+]
 
 
 @pytest.mark.parametrize(

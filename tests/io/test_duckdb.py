@@ -71,8 +71,10 @@ def test_duckdb_errors(connection):
     connection.sql("insert into log values ('b', 'q', 1)")
     with pytest.raises(InputError, match="the rows must be the same in every pass"):
         rows(source)
-    for lost in ("insert into log values ('b', 'r', 1); delete from log where item = 'q'",
-                 "delete from log where model = 'b'"):  # fmt: skip
+    for lost in (
+        "insert into log values ('b', 'r', 1); delete from log where item = 'q'",
+        "delete from log where model = 'b'",
+    ):
         source = open_source(connection.sql("from log order by model"))
         connection.sql(lost)
         with pytest.raises(InputError, match="the rows must be the same in every pass"):

@@ -63,8 +63,11 @@ def test_long_tables_by_usual_names(tmp_path, header):
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
     one_list = [dict(zip(names, map(str, row), strict=True)) for row in rows]
     (tmp_path / "a.json").write_text(json.dumps(one_list))
-    for path in (write_rows(tmp_path / "a.csv", names, rows), tmp_path / "a.jsonl",
-                 tmp_path / "a.json"):  # fmt: skip
+    for path in (
+        write_rows(tmp_path / "a.csv", names, rows),
+        tmp_path / "a.jsonl",
+        tmp_path / "a.json",
+    ):
         responses = irtcat.read_responses(path)
         assert answers(responses) == expected, path.name
         assert f"item = {names[1]}" in responses.origin
@@ -97,8 +100,11 @@ def test_trials_of_a_table_with_conditions_are_counted(tmp_path):
 
 
 def test_long_tables_in_doubt_are_refused(tmp_path):
-    rows = [[p, q, letter, x] for p, *row in student_rows(CHOSEN)
-            for q, letter, x in zip(ITEMS, row, KEYED[PEOPLE.index(p)], strict=True)]  # fmt: skip
+    rows = [
+        [p, q, letter, x]
+        for p, *row in student_rows(CHOSEN)
+        for q, letter, x in zip(ITEMS, row, KEYED[PEOPLE.index(p)], strict=True)
+    ]
     header = ["student", "item", "response", "correct"]
     path = write_rows(tmp_path / "a.csv", header, rows)
     refused(path, "'response' and 'correct' could all be the response column", "response=")
@@ -129,16 +135,18 @@ WORDS = [
 ]
 
 
-@pytest.mark.parametrize(("words", "values", "said"), [row[1:] for row in WORDS],
-                         ids=[row[0] for row in WORDS])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "values", "said"), [row[1:] for row in WORDS], ids=[row[0] for row in WORDS]
+)
 @pytest.mark.parametrize("layout", ["wide", "long"])
 def test_words_without_doubt_are_read_and_said(tmp_path, layout, words, values, said):
     if said is None:  # a point where both are 1
         values, said = np.where(values == 2, 2, values), ". = missing"
     table = [[PEOPLE[s], *(words[v] for v in row)] for s, row in enumerate(values)]
     if layout == "long":
-        table = [[row[0], item, cell] for row in table for item, cell in zip(ITEMS, row[1:],
-                 strict=True)]  # fmt: skip
+        table = [
+            [row[0], item, cell] for row in table for item, cell in zip(ITEMS, row[1:], strict=True)
+        ]
     header = ["student", *ITEMS] if layout == "wide" else ["student", "question", "response"]
     path = write_rows(tmp_path / "a.csv", header, table, separator=";")
     with pytest.warns(UserWarning, match="cells were read as") as caught:
@@ -157,10 +165,12 @@ def test_words_without_doubt_are_read_and_said(tmp_path, layout, words, values, 
 
 
 def test_words_in_doubt_are_declared(tmp_path):
-    rows = [[p, *(LIKERT[v] for v in row if v != 2)][:4] for p, row in zip(PEOPLE, ANSWERS,
-            strict=True)]  # fmt: skip
-    path = write_rows(tmp_path / "a.csv", ["student", "q1", "q2", "q3"], [r for r in rows if
-                      len(r) == 4])  # fmt: skip
+    rows = [
+        [p, *(LIKERT[v] for v in row if v != 2)][:4] for p, row in zip(PEOPLE, ANSWERS, strict=True)
+    ]
+    path = write_rows(
+        tmp_path / "a.csv", ["student", "q1", "q2", "q3"], [r for r in rows if len(r) == 4]
+    )
     refused(path, "from the lowest to the highest with codes=")  # was there a middle?
     responses = irtcat.read_responses(path, codes=LIKERT)
     assert responses.codes == (0, 1, 2, 3, 4)
@@ -173,8 +183,11 @@ def test_words_in_doubt_are_declared(tmp_path):
 def test_missing_codes_are_declared(tmp_path):
     cells = RIGHT.copy()
     cells[3, 2], cells[5, 0], cells[7, 1] = -99, 9, -99
-    path = write_rows(tmp_path / "a.csv", ["id", *ITEMS], [[p, *row] for p, row in zip(PEOPLE,
-                      cells, strict=True)])  # fmt: skip
+    path = write_rows(
+        tmp_path / "a.csv",
+        ["id", *ITEMS],
+        [[p, *row] for p, row in zip(PEOPLE, cells, strict=True)],
+    )
     refused(path, "Got '-99'", "missing=")
     for missing in ("-99, 9", [-99, 9]):
         responses = irtcat.read_responses(path, missing=missing)
@@ -266,8 +279,15 @@ def test_choices_are_scored_and_kept(tmp_path, shape):
 def test_several_keys_and_partial_credit(tmp_path):
     long = [[p, q, c] for p, *row in student_rows(CHOSEN) for q, c in zip(ITEMS, row, strict=True)]
     path = write_rows(tmp_path / "a.csv", ["student", "question", "response"], long)
-    rows = [["q0", "A|B", 1], ["q1", "A", 1], ["q1", "C", 0.5], ["q2", "D", 1], ["q3", "D", 1],
-            ["q4", "A", 1], ["q5", "B", 1]]  # fmt: skip
+    rows = [
+        ["q0", "A|B", 1],
+        ["q1", "A", 1],
+        ["q1", "C", 0.5],
+        ["q2", "D", 1],
+        ["q3", "D", 1],
+        ["q4", "A", 1],
+        ["q5", "B", 1],
+    ]
     key = write_rows(tmp_path / "key.csv", ["item", "key", "credit"], rows)
     credit = {(q, letter): c for q, cell, c in rows for letter in cell.split("|")}
     expected = {(p, q): credit.get((q, letter), 0) for p, q, letter in long}
@@ -279,9 +299,13 @@ def test_several_keys_and_partial_credit(tmp_path):
 
 def test_spellings_of_choices(tmp_path):
     """Letters before choices, numbers in other forms, and several ticked at once."""
-    table = {"student": list("abcde"), "q1": ["B) 12 km", "(b) 12", "b.", "A) 7 km", None],
-             "q2": ["B", "b", "C", "A", "B"], "q3": ["0.50", ".5", "1/2", "5", "0.5"],
-             "q4": ["A, C", "A", "C", "A, C", "B"]}  # fmt: skip
+    table = {
+        "student": list("abcde"),
+        "q1": ["B) 12 km", "(b) 12", "b.", "A) 7 km", None],
+        "q2": ["B", "b", "C", "A", "B"],
+        "q3": ["0.50", ".5", "1/2", "5", "0.5"],
+        "q4": ["A, C", "A", "C", "A, C", "B"],
+    }
     key = {"q1": "B", "q2": "b) second", "q3": 0.5, "q4": "A, C"}
     responses = irtcat.as_responses(pd.DataFrame(table), key=key)
     expected = [[1, 1, 1, 1], [1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 1], [-1, 1, 1, 0]]
@@ -289,8 +313,12 @@ def test_spellings_of_choices(tmp_path):
     with pytest.warns(UserWarning, match=r"nobody chose the key of q2 .*written as in A\|C"):
         wrong = irtcat.as_responses(pd.DataFrame(table), key={**key, "q2": "A,C"})
     assert wrong.values[:, 1].tolist() == [0] * 5
-    judged = {"student": list("aabb"), "item": list("xxxx"), "judge": list("1212"),
-              "response": list("ABAA")}  # fmt: skip
+    judged = {
+        "student": list("aabb"),
+        "item": list("xxxx"),
+        "judge": list("1212"),
+        "response": list("ABAA"),
+    }
     scored = irtcat.as_responses(pd.DataFrame(judged), key={"x": "A"}, facets="judge")
     assert scored.values.tolist() == [[1, 0], [1, 1]]
     either = irtcat.as_responses(pd.DataFrame(table), key={**key, "q2": "A or C"})
@@ -303,8 +331,11 @@ def test_keys_that_do_not_fit_are_refused(tmp_path):
     refused(path, "must have each item. Got none for q2, q3, q4, q5", "ignore=", key=short)
     refused(path, "5 for 6 items", key=KEY[:5])
     refused(path, "No choice is right: correct the key", key=dict.fromkeys(ITEMS, "3"))
-    refused(write_rows(tmp_path / "key.csv", ["a", "b"], [[1, 2], [3, 4]]), "columns item and key",
-            key=tmp_path / "key.csv")  # fmt: skip
+    refused(
+        write_rows(tmp_path / "key.csv", ["a", "b"], [[1, 2], [3, 4]]),
+        "columns item and key",
+        key=tmp_path / "key.csv",
+    )
     for bad in ({}, {"q0": ""}, {"q0": {"A": -1}}, 7):
         with pytest.raises(InputError, match="`key` argument must be"):
             irtcat.as_responses(pd.read_csv(path), key=bad)
@@ -325,18 +356,32 @@ def form_rows(kind):
     mails = [f"{p}@example.org" for p in PEOPLE]
     if kind == "google":
         header = ["Timestamp", "Email Address", "Score", *QUESTIONS]
-        start = [[f"2026/03/{n + 1:02} 9:12:33 AM GMT+1", mail, f"{n} / 6"]
-                 for n, mail in enumerate(mails)]  # fmt: skip
+        start = [
+            [f"2026/03/{n + 1:02} 9:12:33 AM GMT+1", mail, f"{n} / 6"]
+            for n, mail in enumerate(mails)
+        ]
     elif kind == "microsoft":
         header = ["ID", "Start time", "Completion time", "Email", "Name", "Total points"]
         header += QUESTIONS
-        start = [[n + 1, f"3/{n + 1}/2026 9:12:33", f"3/{n + 1}/2026 9:20:01", "anonymous", "", 3]
-                 for n in range(12)]  # fmt: skip
+        start = [
+            [n + 1, f"3/{n + 1}/2026 9:12:33", f"3/{n + 1}/2026 9:20:01", "anonymous", "", 3]
+            for n in range(12)
+        ]
     else:
-        header = ["Last name", "First name", "Email address", "State", "Started on", "Time taken",
-                  "Grade/10.00", *QUESTIONS]  # fmt: skip
-        start = [["Doe", "Jo", mail, "Finished", f"{n + 1} March 2026, 9:12 AM", "7 mins", "6.67"]
-                 for n, mail in enumerate(mails)]  # fmt: skip
+        header = [
+            "Last name",
+            "First name",
+            "Email address",
+            "State",
+            "Started on",
+            "Time taken",
+            "Grade/10.00",
+            *QUESTIONS,
+        ]
+        start = [
+            ["Doe", "Jo", mail, "Finished", f"{n + 1} March 2026, 9:12 AM", "7 mins", "6.67"]
+            for n, mail in enumerate(mails)
+        ]
     return header, [[*a, *b] for a, b in zip(start, picked, strict=True)]
 
 
@@ -371,8 +416,10 @@ def test_rows_of_headings_are_left_out(tmp_path):
     assert responses.subject_ids[0] == "500"
     header = ["StartDate", "Progress", "Finished", "ResponseId", *ITEMS]
     rows = [[times[n], 100, 1, f"R_{n}", *row] for n, row in enumerate(cells)]
-    below = [["Start Date", "Progress", "Finished", "Response ID", *ITEMS],
-             [json.dumps({"ImportId": name}) for name in header]]  # fmt: skip
+    below = [
+        ["Start Date", "Progress", "Finished", "Response ID", *ITEMS],
+        [json.dumps({"ImportId": name}) for name in header],
+    ]
     write_rows(path, header, below + rows)
     with pytest.warns(UserWarning, match="2 rows of headings were left out"):
         responses = irtcat.read_responses(path)
@@ -412,8 +459,11 @@ def workbook(path, **sheets):
 def test_workbooks(tmp_path, kind):
     path, options = tmp_path / "a.xlsx", {}
     if kind == "numbers":
-        rows = [[], ["Student", None, *ITEMS], *([101 + n, None, *row] for n, row in
-                enumerate(RIGHT.tolist()))]  # fmt: skip
+        rows = [
+            [],
+            ["Student", None, *ITEMS],
+            *([101 + n, None, *row] for n, row in enumerate(RIGHT.tolist())),
+        ]
         workbook(path, Sheet1=rows, Sheet2=[])
         responses, values = irtcat.read_responses(path), RIGHT
         assert responses.subject_ids[0] == "101"
@@ -425,8 +475,9 @@ def test_workbooks(tmp_path, kind):
         options = {"key": tmp_path / "key.xlsx", "sheet": "Answers"}
         assert irtcat.read_responses(path, **options) == responses
     elif kind == "long":
-        cells = [[p, q, x] for p, *row in student_rows(RIGHT) for q, x in
-                 zip(ITEMS, row, strict=True)]  # fmt: skip
+        cells = [
+            [p, q, x] for p, *row in student_rows(RIGHT) for q, x in zip(ITEMS, row, strict=True)
+        ]
         workbook(path, a=[["model", "question", "score"], *cells])
         responses, values = irtcat.read_responses(path), RIGHT
         assert "model" in responses.origin
@@ -488,8 +539,11 @@ def test_files_of_statistics_programs(tmp_path, kind):
     np.testing.assert_array_equal(responses.values, expected)
     codes = 1 + np.searchsorted(LETTERS, CHOSEN)
     labels = {item: dict(enumerate("ABCD", 1)) for item in ITEMS}
-    write(pd.DataFrame(codes, columns=ITEMS).assign(id=frame["id"]), path,
-          variable_value_labels=labels)  # fmt: skip
+    write(
+        pd.DataFrame(codes, columns=ITEMS).assign(id=frame["id"]),
+        path,
+        variable_value_labels=labels,
+    )
     with pytest.warns(UserWarning, match="not by their labels"):
         assert irtcat.read_responses(path).codes == (1, 2, 3, 4)
     keyed = irtcat.read_responses(path, key=KEY)

@@ -103,8 +103,10 @@ def test_lighteval_0_11(unpacked):
         assert report.runs["mean"].tolist() == [total]
         assert not report.notes
     assert read_logs(folder).responses.items["task"].unique().tolist() == [
-        "custom|tiny_both|0", "custom|tiny_gen|0", "custom|tiny_mc:sum|0",
-    ]  # fmt: skip
+        "custom|tiny_both|0",
+        "custom|tiny_gen|0",
+        "custom|tiny_mc:sum|0",
+    ]
 
 
 def test_row_by_row(real):
@@ -140,8 +142,9 @@ def test_metadata_of_subjects_and_items(real):
     items = read.items[read.items["task"] == MC]
     assert items["sample"].tolist() == [str(i) for i in range(12)]
     assert items.loc[f"{MC}/9", ["text", "target"]].tolist() == [
-        "What is 24 + 85?\nAnswer:", " 109",
-    ]  # fmt: skip
+        "What is 24 + 85?\nAnswer:",
+        " 109",
+    ]
 
 
 def test_what_was_taken_is_said(real):

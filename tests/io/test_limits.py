@@ -185,8 +185,14 @@ def test_pipes_are_read_once_or_refused(tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"/p, line 4, column 2"):
         read_responses(tmp_path / "p")
     writer.join()
-    for read in (read_responses, ItemBank.load, open_source, read_result, read_logs,
-                 lambda path: _input.read_table(path, "items")):  # fmt: skip
+    for read in (
+        read_responses,
+        ItemBank.load,
+        open_source,
+        read_result,
+        read_logs,
+        lambda path: _input.read_table(path, "items"),
+    ):
         with pytest.raises(InputError):  # nobody writes
             read(tmp_path / "p")
     with pytest.raises(InputError, match="at most 1 MiB"):
@@ -279,8 +285,11 @@ def test_tables_of_commands_are_as_strict(tmp_path):
 @pytest.mark.parametrize("text", ["1_0", "\uff11", "nan", "inf"])
 def test_numbers_of_the_command_line(tmp_path, text):
     (tmp_path / "a.csv").write_text(TABLE)
-    for command in (["fit", "a.csv", "--max-iterations", text], ["demo", "--seed", text],
-                    ["select", "a.csv", "-k", "1", "--tau", text]):  # fmt: skip
+    for command in (
+        ["fit", "a.csv", "--max-iterations", text],
+        ["demo", "--seed", text],
+        ["select", "a.csv", "-k", "1", "--tau", text],
+    ):
         result = CliRunner().invoke(app, command)
         assert result.exit_code == 2
     for split in (_input.split_counts, _input.split_quotas, _input.split_numbers):
@@ -308,8 +317,13 @@ def test_banks_of_impossible_numbers_are_refused(tmp_path):
     assert (
         ItemBank.load(bank.save(tmp_path / "b.npz")).n_items == 2
     )  # logits of 0 and 1 are infinite
-    for name, value in (("slope", np.inf), ("intercept", np.nan), ("logit_lower", np.inf),
-                        ("logit_upper", -np.inf), ("logit_lower", 5.0)):  # fmt: skip
+    for name, value in (
+        ("slope", np.inf),
+        ("intercept", np.nan),
+        ("logit_lower", np.inf),
+        ("logit_upper", -np.inf),
+        ("logit_lower", 5.0),
+    ):
         wrong = np.array(getattr(bank.model, name))
         wrong[1] = value
         path = edited(bank, tmp_path, model=dataclasses.replace(bank.model, **{name: wrong}))

@@ -42,9 +42,20 @@ def real(logs):
 
 
 def write_run(
-    real, folder, model, ability, *, filters=FILTERS, shots=0, version=1.0, day=1, args=None,
-    shuffle=None, results=True, declared=FILTERS,
-):  # fmt: skip
+    real,
+    folder,
+    model,
+    ability,
+    *,
+    filters=FILTERS,
+    shots=0,
+    version=1.0,
+    day=1,
+    args=None,
+    shuffle=None,
+    results=True,
+    declared=FILTERS,
+):
     """A run of a model: right by chance under the strict filter, more often under the other."""
     lines, document = real
     draw = np.random.default_rng([len(model), sum(map(ord, model)), round(100 * ability) + 1000])
@@ -122,9 +133,15 @@ def users(calibration):
 
 
 CALLS = (
-    "predict", "predict with bank", "compare", "score", "score on a subset", "plausible values",
-    "short form", "replay",
-)  # fmt: skip
+    "predict",
+    "predict with bank",
+    "compare",
+    "score",
+    "score on a subset",
+    "plausible values",
+    "short form",
+    "replay",
+)
 
 
 @pytest.fixture(scope="module")
@@ -135,8 +152,13 @@ def calls(strict):
 
 
 def test_conditions_stay_with_the_items(strict, tmp_path):
-    wanted = {"task": "tiny_gen", "metric": "exact_match", "filter": "strict-match",
-              "num_fewshot": 0, "version": "1"}  # fmt: skip
+    wanted = {
+        "task": "tiny_gen",
+        "metric": "exact_match",
+        "filter": "strict-match",
+        "num_fewshot": 0,
+        "version": "1",
+    }
 
     def check(items):
         assert {name: items[name].unique().tolist() for name in wanted} == {
@@ -253,9 +275,18 @@ def checks(bank, responses):
     d = irtcat.diagnose
     dates = dict(zip(responses.subject_ids, np.arange(len(ABILITIES)) % 4 + 2020.0, strict=True))
     of_both = (
-        d.model_fit, d.item_fit, d.s_x2, d.s_x2_table, d.grouped_fit, d.grouped_fit_table,
-        d.infit_outfit, d.ld_statistics, d.q3, d.person_fit, d.empirical_curves,
-    )  # fmt: skip
+        d.model_fit,
+        d.item_fit,
+        d.s_x2,
+        d.s_x2_table,
+        d.grouped_fit,
+        d.grouped_fit_table,
+        d.infit_outfit,
+        d.ld_statistics,
+        d.q3,
+        d.person_fit,
+        d.empirical_curves,
+    )
     return {
         **{call.__name__: partial(call, bank, responses) for call in of_both},
         "find_drift": partial(d.find_drift, bank, responses, dates),
@@ -360,8 +391,10 @@ def test_runs_with_other_examples_are_skipped_by_name(real, tmp_path):
     assert read.responses.items["num_fewshot"].unique().tolist() == [0]
     reasons = [skipped.reason for skipped in read.report.skipped]
     assert len(reasons) == 2
-    assert all("expected num_fewshot 0, as other runs with these items have. Got 2." in reason
-               for reason in reasons)  # fmt: skip
+    assert all(
+        "expected num_fewshot 0, as other runs with these items have. Got 2." in reason
+        for reason in reasons
+    )
     assert "tiny_gen (lm-eval): num_fewshot 0 (not 2)" in map(str, read.report.choices)
     two = read_logs(tmp_path, num_fewshot=2).responses
     assert two.subject_ids.tolist() == ["a", "d"]
@@ -402,8 +435,11 @@ def test_checkpoints_of_one_model_are_subjects(real, tmp_path):
     write_run(real, tmp_path, "org/m", 0.0, args="pretrained=org/m", day=4)
     write_run(real, tmp_path, "org/m", 0.0, args="pretrained=org/m,revision=main,dtype=half", day=5)
     assert read_logs(tmp_path).responses.subject_ids.tolist() == [
-        "org/m@revision=step100", "org/m@revision=step200", "org/m", "org/m@dtype=half",
-    ]  # fmt: skip
+        "org/m@revision=step100",
+        "org/m@revision=step200",
+        "org/m",
+        "org/m@dtype=half",
+    ]
 
 
 def test_one_checkpoint_has_the_name_of_its_model(real, tmp_path):
@@ -419,16 +455,26 @@ def inspect_log(folder, name, scores, *, version=0, revision=None, text="What is
         "version": 2,
         "status": "success",
         "eval": {
-            "run_id": name, "created": "2026-11-21T00:01:50+00:00", "task": "quiz",
-            "task_version": version, "model": "org/m", "model_args": {"revision": revision},
-            "config": {}, "scorers": [{"name": "match"}, {"name": "includes"}],
+            "run_id": name,
+            "created": "2026-11-21T00:01:50+00:00",
+            "task": "quiz",
+            "task_version": version,
+            "model": "org/m",
+            "model_args": {"revision": revision},
+            "config": {},
+            "scorers": [{"name": "match"}, {"name": "includes"}],
         },
         "samples": [
-            {"id": f"q{k}", "epoch": 1, "input": f"{text} {k}", "target": "2",
-             "scores": {each: {"value": "C" if right else "I"} for each, right in pair.items()}}
+            {
+                "id": f"q{k}",
+                "epoch": 1,
+                "input": f"{text} {k}",
+                "target": "2",
+                "scores": {each: {"value": "C" if right else "I"} for each, right in pair.items()},
+            }
             for k, pair in enumerate(scores)
         ],
-    }  # fmt: skip
+    }
     (folder / f"{name}.json").write_text(json.dumps(document))
     return read_logs(folder / f"{name}.json").responses
 
@@ -453,8 +499,9 @@ def test_inspect_keeps_scorer_version_and_hashes_of_its_texts(tmp_path):
     for name in ("step1", "step2"):
         inspect_log(tmp_path / "e", name, scores, revision=name)
     assert read_logs(tmp_path / "e").responses.subject_ids.tolist() == [
-        "org/m@revision=step1", "org/m@revision=step2",
-    ]  # fmt: skip
+        "org/m@revision=step1",
+        "org/m@revision=step2",
+    ]
 
 
 def test_messages_are_compared_by_their_texts(tmp_path):

@@ -68,10 +68,15 @@ def test_evalscope(tmp_path):
 
 def test_evalscope_before_version_1(tmp_path):
     lines = [
-        {"index": i, "model": "m", "raw_input": {"question": f"{i}?"}, "review_id": f"r{i}",
-         "choices": [{"index": 0, "review": {"gold": "1", "pred": "2", "result": i > 1}}]}
+        {
+            "index": i,
+            "model": "m",
+            "raw_input": {"question": f"{i}?"},
+            "review_id": f"r{i}",
+            "choices": [{"index": 0, "review": {"gold": "1", "pred": "2", "result": i > 1}}],
+        }
         for i in range(5)
-    ]  # fmt: skip
+    ]
     path = write(tmp_path / "20250117_154119" / "reviews" / "m" / "gsm8k_main.jsonl", lines)
     assert irtcat.read_responses(path).values.sum() == right(path, r'"result": true') == 3
 
@@ -94,8 +99,10 @@ def test_opencompass(tmp_path):
     read = read_logs(tmp_path)
     assert read.responses.values.sum(axis=1).tolist() == [2, right(path, r'"correct": true')]
     assert read.responses.item_ids.tolist() == ["ARC-c/0", "ARC-c/1", "ARC-c/2"]
-    entries = [{"example_abbr": "aime_0", "pred": ["1", "2"], "correct": [True, False]},
-               {"example_abbr": "aime_1", "pred": ["1", "1"], "correct": [True, True]}]  # fmt: skip
+    entries = [
+        {"example_abbr": "aime_0", "pred": ["1", "2"], "correct": [True, False]},
+        {"example_abbr": "aime_1", "pred": ["1", "1"], "correct": [True, True]},
+    ]
     path = opencompass(tmp_path / "results" / "m" / "aime.json", [[1, 0], [1, 1]], entries)
     assert irtcat.read_responses(path).trial_values.tolist() == [[[1, 0], [1, 1]]]
 
@@ -122,8 +129,10 @@ def test_evalplus(tmp_path):
     read = read_logs(path)
     assert read.responses.values.tolist() == [[1, 0, 0, 0]]
     assert read.report.runs.loc[0, ["model", "task", "metric"]].tolist() == [
-        "org/m", "humaneval", "pass@1 (filter plus)"
-    ]  # fmt: skip
+        "org/m",
+        "humaneval",
+        "pass@1 (filter plus)",
+    ]
     base = read_logs(path, filter="base").responses
     assert base.values.sum() == right(path, r'"base_status": "pass"') == 2
     several = evalplus(
@@ -154,10 +163,16 @@ def test_bigcodebench(tmp_path):
 
 def livecodebench(graded, **more):
     return {
-        "question_title": "t", "question_content": "q", "platform": "leetcode",
-        "question_id": "2777", "difficulty": "easy", "code_list": [""] * len(graded),
-        "graded_list": graded, "pass@1": sum(graded) / len(graded), **more,
-    }  # fmt: skip
+        "question_title": "t",
+        "question_content": "q",
+        "platform": "leetcode",
+        "question_id": "2777",
+        "difficulty": "easy",
+        "code_list": [""] * len(graded),
+        "graded_list": graded,
+        "pass@1": sum(graded) / len(graded),
+        **more,
+    }
 
 
 def test_livecodebench(tmp_path):
@@ -167,8 +182,9 @@ def test_livecodebench(tmp_path):
     read = read_logs(tmp_path)
     assert read.responses.subject_ids.tolist() == ["Model-7B"]
     assert read.responses.item_ids.tolist() == [
-        "livecodebench-codegeneration/2777", "livecodebench-codegeneration/2778"
-    ]  # fmt: skip
+        "livecodebench-codegeneration/2777",
+        "livecodebench-codegeneration/2778",
+    ]
     listed = re.findall(r'"graded_list": \[(.*?)\]', path.read_text())
     assert read.responses.trial_values.sum() == ",".join(listed).count("true") == 3
 
@@ -182,9 +198,14 @@ def report(path, total=6, **lists):
 def test_swe_bench_reports(tmp_path):
     report(
         tmp_path / "org__m1.run1.json",
-        completed=[1, 2, 3], resolved=[1], unresolved=[2, 3], empty_patch=[4], error=[5],
-        incomplete=[6], submitted=[1, 2, 3, 4, 5],
-    )  # fmt: skip
+        completed=[1, 2, 3],
+        resolved=[1],
+        unresolved=[2, 3],
+        empty_patch=[4],
+        error=[5],
+        incomplete=[6],
+        submitted=[1, 2, 3, 4, 5],
+    )
     report(tmp_path / "m2.run1.json", resolved=[1, 6, 5], unresolved=[2, 3, 4])
     read = read_logs(tmp_path)
     responses = read.responses
@@ -233,11 +254,19 @@ def test_terminal_bench(tmp_path):
 
 def alpaca(preferences, model="m", **more):
     return [
-        {"instruction": f"Do {n}", "output_1": "a", "generator_1": "gpt4_1106_preview",
-         "dataset": "koala", "output_2": "b", "generator_2": model, "annotator": "weighted_gpt4",
-         "preference": preference, **more}
+        {
+            "instruction": f"Do {n}",
+            "output_1": "a",
+            "generator_1": "gpt4_1106_preview",
+            "dataset": "koala",
+            "output_2": "b",
+            "generator_2": model,
+            "annotator": "weighted_gpt4",
+            "preference": preference,
+            **more,
+        }
         for n, preference in enumerate(preferences)
-    ]  # fmt: skip
+    ]
 
 
 def test_alpaca_eval(tmp_path):
@@ -255,11 +284,19 @@ def test_alpaca_eval(tmp_path):
 
 def mt_bench(scores, model="m", judge="gpt-4"):
     return [
-        {"question_id": 81 + n, "model": model, "judge": [judge, "single-v1"], "judgment": "Good.",
-         "user_prompt": "", "score": score, "turn": turn, "tstamp": 1700000000.5}
+        {
+            "question_id": 81 + n,
+            "model": model,
+            "judge": [judge, "single-v1"],
+            "judgment": "Good.",
+            "user_prompt": "",
+            "score": score,
+            "turn": turn,
+            "tstamp": 1700000000.5,
+        }
         for n, both in enumerate(scores)
         for turn, score in enumerate(both, start=1)
-    ]  # fmt: skip
+    ]
 
 
 def test_mt_bench(tmp_path):
@@ -308,10 +345,15 @@ def test_half_points_of_a_judge_are_shares(tmp_path):
 
 def test_wildbench(tmp_path):
     rows = [
-        {"session_id": f"s{n}", "parsed_result": {"strengths": "", "score": score},
-         "model_test": "org/m", "score": score, "model_output": ""}
+        {
+            "session_id": f"s{n}",
+            "parsed_result": {"strengths": "", "score": score},
+            "model_test": "org/m",
+            "score": score,
+            "model_output": "",
+        }
         for n, score in enumerate(("4", "10", "1", "N/A"))
-    ]  # fmt: skip
+    ]
     write(tmp_path / "score.v2" / "eval=gpt-4o" / "m.json", rows)
     read = read_logs(tmp_path)
     assert np.nansum(read.responses.to_frame()) == 4 + 10 + 1
@@ -323,10 +365,17 @@ def lmms(folder, metrics):
     """Samples and results of lmms-eval; a line has the metrics that are given for it."""
     write(folder / "20260101_120000_results.json", {"model_name": "org/m", "n-shot": {"mme": 0}})
     lines = [
-        {"doc_id": n, "target": "Yes", "resps": ["Yes"], "filtered_resps": ["Yes"],
-         "doc_hash": "0" * 64, "input": f"<image> {n}?", **entry}
+        {
+            "doc_id": n,
+            "target": "Yes",
+            "resps": ["Yes"],
+            "filtered_resps": ["Yes"],
+            "doc_hash": "0" * 64,
+            "input": f"<image> {n}?",
+            **entry,
+        }
         for n, entry in enumerate(metrics)
-    ]  # fmt: skip
+    ]
     return write(folder / "20260101_120000_samples_mme.jsonl", lines)
 
 
@@ -347,14 +396,19 @@ WILD = {"session_id": "s", "parsed_result": {}, "model_A": "a", "model_B": "b", 
 NO_SCORE = {"mmmu_acc": {"id": "q1", "answer": "A", "parsed_pred": "A"}}
 REFUSED = {
     "another mean of evalscope": (
-        lambda f: (evalscope(f, "m", [1.0, 0.0]), evalscope(f, "m", [1.0, 1.0]),
-                   evalscope(f / "x", "m", [1.0, 0.0]).replace(
-                       f / "20260117_154119" / "reviews" / "m" / "iquiz_IQ.jsonl"))[2],
+        lambda f: (
+            evalscope(f, "m", [1.0, 0.0]),
+            evalscope(f, "m", [1.0, 1.0]),
+            evalscope(f / "x", "m", [1.0, 0.0]).replace(
+                f / "20260117_154119" / "reviews" / "m" / "iquiz_IQ.jsonl"
+            ),
+        )[2],
         r"expected a mean acc of 1, as stated in .*iquiz\.json\. Got 0\.5",
     ),
     "another accuracy of opencompass": (
-        lambda f: opencompass(f / "results" / "m" / "a.json", [True, False],
-                              [{"correct": True}, {"correct": True}]),
+        lambda f: opencompass(
+            f / "results" / "m" / "a.json", [True, False], [{"correct": True}, {"correct": True}]
+        ),
         "expected an accuracy of 50, as stated. Got 100",
     ),
     "opencompass without details that say right": (
@@ -364,13 +418,16 @@ REFUSED = {
     "pairs of mt-bench": (lambda f: write(f / "p.jsonl", [PAIR]), "compare two models.*single"),
     "pairs of wildbench": (lambda f: write(f / "p.json", [WILD]), "compare two models.*score.v2"),
     "a preference of 3": (
-        lambda f: write(f / "a.json", alpaca([3])), "annotation 1: expected a preference from 1"
+        lambda f: write(f / "a.json", alpaca([3])),
+        "annotation 1: expected a preference from 1",
     ),
     "an instruction twice": (
-        lambda f: write(f / "a.json", alpaca([1]) + alpaca([2])), "annotation 2: .*occurs twice"
+        lambda f: write(f / "a.json", alpaca([1]) + alpaca([2])),
+        "annotation 2: .*occurs twice",
     ),
     "a rating of 11": (
-        lambda f: write(f / "m.jsonl", mt_bench([(11, 1)])), "rating to be a score from 1 to 10"
+        lambda f: write(f / "m.jsonl", mt_bench([(11, 1)])),
+        "rating to be a score from 1 to 10",
     ),
     "another pass@1": (
         lambda f: write(f / "a_eval_all.json", [{**livecodebench([True]), "pass@1": 0.5}]),
@@ -385,14 +442,22 @@ REFUSED = {
         "org__repo-1 is resolved and not resolved",
     ),
     "a metric of lmms-eval without a score": (
-        lambda f: lmms(f, [NO_SCORE]), "mmmu_acc has id, answer, parsed_pred"
+        lambda f: lmms(f, [NO_SCORE]),
+        "mmmu_acc has id, answer, parsed_pred",
     ),
     "a log of inspect without samples": (
-        lambda f: write(f / "i.json", {"version": 2, "status": "success", "samples": [],
-                                       "eval": {"task": "t", "model": "m", "run_id": "r"}}),
+        lambda f: write(
+            f / "i.json",
+            {
+                "version": 2,
+                "status": "success",
+                "samples": [],
+                "eval": {"task": "t", "model": "m", "run_id": "r"},
+            },
+        ),
         "the log has totals but no samples",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -125,12 +125,19 @@ LM_EVAL = [
     ("filter is another", line(3, "filter", value="strict"), "expected 60 documents.*Got"),
     ("a line is lost", lambda data: data.split(b"\n", 1)[1], "expected 60 documents.*Got 59"),
     ("half is lost", lambda data: b"".join(data.splitlines(True)[:30]), "60 documents.*Got 30"),
-    ("a line says otherwise", lambda data: data + json.dumps(
-        {**json.loads(data.splitlines()[0]), "acc": 1.0}).encode() + b"\n",
-        "line 61: document 0 is in line 1 with other scores"),
-    ("nothing to know a document by", lambda data: line(3, "doc_hash")(line(3, "doc")(
-        line(3, "doc_id")(data))), "line 3: expected doc_hash, doc or doc_id"),
-]  # fmt: skip
+    (
+        "a line says otherwise",
+        lambda data: (
+            data + json.dumps({**json.loads(data.splitlines()[0]), "acc": 1.0}).encode() + b"\n"
+        ),
+        "line 61: document 0 is in line 1 with other scores",
+    ),
+    (
+        "nothing to know a document by",
+        lambda data: line(3, "doc_hash")(line(3, "doc")(line(3, "doc_id")(data))),
+        "line 3: expected doc_hash, doc or doc_id",
+    ),
+]
 HARMLESS_LM_EVAL = [
     ("no hash", line(3, "doc_hash")),
     ("no doc", line(3, "doc")),
@@ -181,9 +188,12 @@ EEE = [
     ("score is 7", line(3, "evaluation", "score", value=7), "line 3: expected acc.*Got 7"),
     ("score is another", line(3, "evaluation", "score", value=0.5), 'expected a mean "acc"'),
     ("a row is lost", lambda data: data.split(b"\n", 1)[1], "expected 120 rows.*Got 119"),
-    ("a row is another", lambda data: data + line(1, "evaluation", "score", value=1.0)(
-        data).splitlines()[0] + b"\n", r"line 121: sample '0' has another score in line 1"),
-]  # fmt: skip
+    (
+        "a row is another",
+        lambda data: data + line(1, "evaluation", "score", value=1.0)(data).splitlines()[0] + b"\n",
+        r"line 121: sample '0' has another score in line 1",
+    ),
+]
 INSPECT = [
     ("no eval", whole("eval"), "expected eval to be an object"),
     ("no model", whole("eval", "model"), "expected eval.model to be a name"),
@@ -201,16 +211,28 @@ INSPECT = [
     ("epoch is 0", whole("samples", 2, "epoch", value=0), "sample 3: expected epoch"),
     ("scores is a list", whole("samples", 2, "scores", value=[1]), "sample 3: expected scores"),
     ("score is text", whole("samples", 2, "scores", "match", value="C"), "sample 3: expected the"),
-    ("value is a word", whole("samples", 2, "scores", "match", "value", value="X"),
-     "sample 3: expected match to be a score.*'X'"),
-    ("value is a list", whole("samples", 2, "scores", "match", "value", value=["C"]),
-     "sample 3: expected match to be a score"),
-    ("value is huge", whole("samples", 2, "scores", "match", "value", value=HUGE),
-     "sample 3: expected match to be a score"),
-    ("value is another", whole("samples", 1, "scores", "match", "value", value="C"),
-     "expected a mean match of"),
+    (
+        "value is a word",
+        whole("samples", 2, "scores", "match", "value", value="X"),
+        "sample 3: expected match to be a score.*'X'",
+    ),
+    (
+        "value is a list",
+        whole("samples", 2, "scores", "match", "value", value=["C"]),
+        "sample 3: expected match to be a score",
+    ),
+    (
+        "value is huge",
+        whole("samples", 2, "scores", "match", "value", value=HUGE),
+        "sample 3: expected match to be a score",
+    ),
+    (
+        "value is another",
+        whole("samples", 1, "scores", "match", "value", value="C"),
+        "expected a mean match of",
+    ),
     ("a sample is lost", whole("samples", 2), "expected 6 samples.*Got 5"),
-]  # fmt: skip
+]
 HARMLESS_INSPECT = [
     ("no config", whole("eval", "config", value=None)),
     ("plan is a list", whole("plan", value=[1])),
@@ -227,10 +249,13 @@ HELM = [
     ("stats is text", whole(2, "stats", value="x"), "instance 3: expected stats to be a list"),
     ("stat is a number", whole(2, "stats", value=[1]), "instance 3: expected a statistic"),
     ("no name", whole(2, "stats", value=[{"mean": 1}]), "instance 3: expected the name"),
-    ("instance twice", lambda data: json.dumps(json.loads(data) + json.loads(data)[:1]).encode(),
-     "occurs twice in train trial 0"),
+    (
+        "instance twice",
+        lambda data: json.dumps(json.loads(data) + json.loads(data)[:1]).encode(),
+        "occurs twice in train trial 0",
+    ),
     ("an instance is lost", whole(2), None),
-]  # fmt: skip
+]
 
 
 def check(path, message, root=None):
@@ -307,19 +332,29 @@ def test_every_eval_ever(name, mutate, message, logs, tmp_path):
 def inspect_log_of(values="CIINCI"):
     numbers = [{"C": 1, "I": 0, "P": 0.5, "N": 0}[value] for value in values]
     samples = [
-        {"id": f"q{i}", "epoch": 1, "input": "Q", "target": "A",
-         "scores": {"match": {"value": value}}}
+        {
+            "id": f"q{i}",
+            "epoch": 1,
+            "input": "Q",
+            "target": "A",
+            "scores": {"match": {"value": value}},
+        }
         for i, value in enumerate(values)
-    ]  # fmt: skip
+    ]
     score = {"name": "match", "metrics": {"accuracy": {"value": float(np.mean(numbers))}}}
     return {
         "version": 2,
         "status": "success",
-        "eval": {"task": "quiz", "model": "m", "created": "2026-11-21T00:00:00+00:00",
-                 "config": {}, "packages": {"inspect_ai": "0.3.285"}},
+        "eval": {
+            "task": "quiz",
+            "model": "m",
+            "created": "2026-11-21T00:00:00+00:00",
+            "config": {},
+            "packages": {"inspect_ai": "0.3.285"},
+        },
         "results": {"completed_samples": len(values), "scores": [score]},
         "samples": samples,
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(("name", "mutate", "message"), [*ANY, *INSPECT], ids=names(ANY + INSPECT))

@@ -21,10 +21,16 @@ def write(folder, task, model, metric, values, lower=False, **more):
     """A run of lm-eval with one metric."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [
-        {"doc_id": i, "doc": {"question": f"{task} {i}"}, "metrics": [metric], metric: value,
-         "filter": "none", **more}
+        {
+            "doc_id": i,
+            "doc": {"question": f"{task} {i}"},
+            "metrics": [metric],
+            metric: value,
+            "filter": "none",
+            **more,
+        }
         for i, value in enumerate(values)
-    ]  # fmt: skip
+    ]
     (folder / f"samples_{task}_{STAMP}.jsonl").write_text("\n".join(map(json.dumps, lines)))
     path = folder / f"results_{STAMP}.json"
     results = json.loads(path.read_text()) if path.exists() else {"results": {}}
@@ -52,8 +58,10 @@ def of_task(read, task):
 def test_one_task_of_another_direction_or_range_does_not_end_the_import(tree):
     read = read_logs(tree)
     assert read.report.runs["task"].unique().tolist() == ["quiz"]
-    reasons = {skipped.file.split("samples_")[1].split("_")[0]: skipped.reason
-               for skipped in read.report.skipped}  # fmt: skip
+    reasons = {
+        skipped.file.split("samples_")[1].split("_")[0]: skipped.reason
+        for skipped in read.report.skipped
+    }
     assert reasons.keys() == {"wiki", "translate", "judged"}
     assert "lower is better for all metrics of task wiki" in reasons["wiki"]
     assert (
@@ -130,16 +138,31 @@ def test_half_points_are_no_categories(tmp_path):
 def inspect_log(crashed, epochs=1):
     """A log of Inspect, of 20 samples, of which some ended in an error."""
     samples = [
-        {"id": f"q{i}", "epoch": e + 1, "input": f"Q{i}", "target": "A",
-         "scores": None if (i, e) in crashed else {"match": {"value": "C" if i % 2 else "I"}},
-         "error": "Timeout" if (i, e) in crashed else None}
-        for e in range(epochs) for i in range(20)
-    ]  # fmt: skip
-    about = {"task": "quiz", "model": "org/m", "created": "2026-11-21T00:00:00+00:00",
-             "run_id": "r1"}  # fmt: skip
+        {
+            "id": f"q{i}",
+            "epoch": e + 1,
+            "input": f"Q{i}",
+            "target": "A",
+            "scores": None if (i, e) in crashed else {"match": {"value": "C" if i % 2 else "I"}},
+            "error": "Timeout" if (i, e) in crashed else None,
+        }
+        for e in range(epochs)
+        for i in range(20)
+    ]
+    about = {
+        "task": "quiz",
+        "model": "org/m",
+        "created": "2026-11-21T00:00:00+00:00",
+        "run_id": "r1",
+    }
     results = {"total_samples": len(samples), "completed_samples": len(samples) - len(crashed)}
-    return {"version": 2, "status": "success", "eval": about, "results": results,
-            "samples": samples}  # fmt: skip
+    return {
+        "version": 2,
+        "status": "success",
+        "eval": about,
+        "results": results,
+        "samples": samples,
+    }
 
 
 def test_crashed_samples_are_counted_where_the_score_stands(tmp_path):
@@ -168,8 +191,10 @@ def test_a_crashed_epoch_is_a_wrong_trial(tmp_path):
     path = tmp_path / "log.json"
     path.write_text(json.dumps(inspect_log({(1, 0), (3, 0), (3, 1)}, epochs=2)))
     read, wrong = read_logs(path), read_logs(path, unscored="wrong")
-    scores = [dict(zip(r.item_ids, r.to_numpy()[0], strict=True))
-              for r in (read.responses, wrong.responses)]  # fmt: skip
+    scores = [
+        dict(zip(r.item_ids, r.to_numpy()[0], strict=True))
+        for r in (read.responses, wrong.responses)
+    ]
     assert scores[0]["quiz/q1"] == 1
     assert "quiz/q3" not in scores[0]
     assert (scores[1]["quiz/q1"], scores[1]["quiz/q3"], scores[1]["quiz/q5"]) == (0.5, 0, 1)
@@ -262,8 +287,10 @@ def test_compressed_files_and_links_are_named(tmp_path):
     (tree / "linked").symlink_to(tmp_path / "out" / "one", target_is_directory=True)
     (tree / "lost.json").symlink_to(tmp_path / "nowhere.json")
     write(tree / "two", "quiz", "two", "acc", [1, 0])
-    reasons = {skipped.file.rpartition("/")[2]: skipped.reason
-               for skipped in read_logs(tree).report.skipped}  # fmt: skip
+    reasons = {
+        skipped.file.rpartition("/")[2]: skipped.reason
+        for skipped in read_logs(tree).report.skipped
+    }
     assert "compressed" in reasons["old.tar.gz"]
     assert f"Import {tmp_path / 'out' / 'one'} by itself" in reasons["linked"]
     assert f"a link to {tmp_path / 'nowhere.json'}, which does not exist" in reasons["lost.json"]

@@ -199,8 +199,10 @@ def test_a_results_file_of_another_name_is_found(real, tmp_path):
 
 def test_one_model_run_twice(real, tmp_path):
     lines, results = real[0]["tiny_mc"], real[1]
-    later = [{**line, "acc": 1.0 - line["acc"] if line["doc_id"] < 20 else line["acc"]}
-             for line in lines[:40]]  # fmt: skip
+    later = [
+        {**line, "acc": 1.0 - line["acc"] if line["doc_id"] < 20 else line["acc"]}
+        for line in lines[:40]
+    ]
     write_run(tmp_path / "m", lines, results)
     document = totals_of(results, later, date=results["date"] + 86400)
     write_run(tmp_path / "m", later, document, stamp="2026-11-22T00-00-00.5")
@@ -216,8 +218,9 @@ def test_one_model_run_twice(real, tmp_path):
     np.testing.assert_array_equal(mean.to_numpy()[0], expected)
     apart = read_logs(tmp_path, runs="separate").responses
     assert apart.subject_ids.tolist() == [
-        "simorg/sim-0@2026-11-21T00:00:42.299957", "simorg/sim-0@2026-11-22T00:00:42.299957",
-    ]  # fmt: skip
+        "simorg/sim-0@2026-11-21T00:00:42.299957",
+        "simorg/sim-0@2026-11-22T00:00:42.299957",
+    ]
     assert apart.is_binary
     assert apart.n_missing == 20
 
@@ -297,10 +300,15 @@ def test_scores_that_are_none(real, tmp_path):
 def test_metrics_that_are_no_scores_are_passed_over_or_refused(real, tmp_path):
     lines, results = real[0]["tiny_mc"], real[1]
     more = [
-        {**line, "metrics": ["word_perplexity", "bleu", "mcc"], "word_perplexity": [-3.2, 7],
-         "bleu": 43.0, "mcc": 0.5}
+        {
+            **line,
+            "metrics": ["word_perplexity", "bleu", "mcc"],
+            "word_perplexity": [-3.2, 7],
+            "bleu": 43.0,
+            "mcc": 0.5,
+        }
         for line in lines
-    ]  # fmt: skip
+    ]
     path = write_run(tmp_path / "m", more, results)
     assert str(read_logs(path).report.choices[0]).startswith("tiny_mc (lm-eval): metric mcc")
     assert read_logs(path).responses.is_fractional
@@ -321,8 +329,13 @@ def inspect_log(samples, scorer="match", total=None, **more):
     if total is not None:
         metrics = {"accuracy": {"name": "accuracy", "value": total}}
         results["scores"].append({"name": scorer, "scorer": scorer, "metrics": metrics})
-    about = {"task": "quiz", "model": "org/m", "created": "2026-11-21T00:00:00+00:00",
-             "run_id": "r1", "packages": {"inspect_ai": "0.3.285"}}  # fmt: skip
+    about = {
+        "task": "quiz",
+        "model": "org/m",
+        "created": "2026-11-21T00:00:00+00:00",
+        "run_id": "r1",
+        "packages": {"inspect_ai": "0.3.285"},
+    }
     log = {"version": 2, "status": "success", "eval": about, "results": results}
     return {**log, "samples": samples, **more}
 
@@ -464,18 +477,24 @@ def test_a_sample_that_was_tried_again_counts_once(tmp_path):
 
 def test_scorers_and_parts_of_scores(tmp_path):
     samples = [
-        {**sample(i, "C"), "scores": {"match": {"value": "CI"[i]},
-                                      "judge": {"value": {"style": 1 - i, "fact": 0.5}}}}
+        {
+            **sample(i, "C"),
+            "scores": {
+                "match": {"value": "CI"[i]},
+                "judge": {"value": {"style": 1 - i, "fact": 0.5}},
+            },
+        }
         for i in range(2)
-    ]  # fmt: skip
+    ]
     path = write_json(tmp_path, inspect_log(samples))
     read = read_logs(path)
     assert str(read.report.choices[0]) == (
         "quiz (inspect): metric match (not judge.style, judge.fact)"
     )
     assert read_logs(path, scorer="judge", metric="fact").responses.to_numpy()[0].tolist() == [
-        0.5, 0.5,
-    ]  # fmt: skip
+        0.5,
+        0.5,
+    ]
     assert read_logs(path, scorer="judge").report.choices[0].taken == "judge.style"
     with pytest.raises(InputError, match=r"`scorer` argument.*match, judge\.style"):
         read_logs(path, scorer="model_graded")

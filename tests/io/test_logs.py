@@ -287,8 +287,9 @@ def test_pickles_are_refused_with_advice(tmp_path, logs):
     (tmp_path / "matrix.jsonl").write_text('{"subject_id": "a", "responses": {"q": 1}}')
     report = read_logs(tmp_path).report
     assert [Path(each.file).name for each in report.skipped] == [
-        "matrix.jsonl", "tinyBenchmarks.pkl",
-    ]  # fmt: skip
+        "matrix.jsonl",
+        "tinyBenchmarks.pkl",
+    ]
     assert report.others == 1
 
 
@@ -306,11 +307,22 @@ def test_every_file_of_a_mixed_tree_is_told(logs, tmp_path, monkeypatch):
         shutil.copy(spec.with_name(name), tree / "cut_helm" / name)
     shutil.copy(evaluation, tree / "cut_eee")
     (tree / "linked").symlink_to(logs / "helm", target_is_directory=True)
-    plain = {"README.md": "hello", ".gitignore": "*", ".DS_Store": "1", "a.png": "PNG",
-             "odd.json": "{}", "words.jsonl": "none", "half.json": '{"a":',
-             "stats.json": "[]"}  # fmt: skip
-    broken = {"empty.json": "", "empty.eval": "", "samples_quiz_2026-11-21T00-00-43.jsonl": "",
-              "results_2026-11-21T00-00-44.json": "{}"}  # fmt: skip
+    plain = {
+        "README.md": "hello",
+        ".gitignore": "*",
+        ".DS_Store": "1",
+        "a.png": "PNG",
+        "odd.json": "{}",
+        "words.jsonl": "none",
+        "half.json": '{"a":',
+        "stats.json": "[]",
+    }
+    broken = {
+        "empty.json": "",
+        "empty.eval": "",
+        "samples_quiz_2026-11-21T00-00-43.jsonl": "",
+        "results_2026-11-21T00-00-44.json": "{}",
+    }
     for name, text in (plain | broken).items():
         (tree / name).write_text(text)
     os.mkfifo(tree / "pipe.json")
@@ -326,10 +338,14 @@ def test_every_file_of_a_mixed_tree_is_told(logs, tmp_path, monkeypatch):
     assert {Path(each).name for each in report.no_logs} == {*plain, "pipe.json"}
     gone = {Path(each.file).name: each.reason for each in report.skipped}
     assert gone.keys() == {*broken, evaluation.name, "run_spec.json", "linked", "closed"}
-    for name, reason in (("empty.json", "is empty"), ("linked", "not followed"),
-                         ("closed", "Permission denied"), (evaluation.name, "totals only"),
-                         ("run_spec.json", "has not ended"),
-                         ("empty.eval", "damaged")):  # fmt: skip
+    for name, reason in (
+        ("empty.json", "is empty"),
+        ("linked", "not followed"),
+        ("closed", "Permission denied"),
+        (evaluation.name, "totals only"),
+        ("run_spec.json", "has not ended"),
+        ("empty.eval", "damaged"),
+    ):
         assert reason in gone[name]
     used = set(report.runs["file"])
     assert used <= known

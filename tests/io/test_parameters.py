@@ -238,10 +238,14 @@ def test_flexmirt(tmp_path):
 
 def test_py_irt(tmp_path):
     document = {
-        "ability": [-1.0, 0.5, 2.0], "diff": [0.3, -0.7], "disc": [1.4, 0.6],
-        "lambdas": [0.9, 0.75], "irt_model": "4pl",
-        "item_ids": {"0": "q1", "1": "007"}, "subject_ids": {"0": "a", "1": "b", "2": "c"},
-    }  # fmt: skip
+        "ability": [-1.0, 0.5, 2.0],
+        "diff": [0.3, -0.7],
+        "disc": [1.4, 0.6],
+        "lambdas": [0.9, 0.75],
+        "irt_model": "4pl",
+        "item_ids": {"0": "q1", "1": "007"},
+        "subject_ids": {"0": "a", "1": "b", "2": "c"},
+    }
     bank = read_parameters(written(tmp_path, json.dumps(document), "best_parameters.json"))
     # As py-irt predicts with its 4PL.
     expected = 0.75 / (1 + np.exp(-0.6 * (THETA + 0.7)))
@@ -259,23 +263,38 @@ def test_py_irt(tmp_path):
     ("text", "dialect", "curve"),
     [
         # ATLAS and mirt; Fluid Benchmarking; HELM reeval, whose z is an easiness.
-        ('"X","a1","d","g","u"\n"X1",3.7,2.7,0.2,1\n', "mirt",
-         lambda t: 0.2 + 0.8 * sigmoid(3.7 * t + 2.7)),
+        (
+            '"X","a1","d","g","u"\n"X1",3.7,2.7,0.2,1\n',
+            "mirt",
+            lambda t: 0.2 + 0.8 * sigmoid(3.7 * t + 2.7),
+        ),
         (",a,b\narc_1,1.5,-0.4\n", "irt", lambda t: sigmoid(1.5 * (t + 0.4))),
         ("request.prompt,z\nWhat is 1+1?,1.25\n", "reeval", lambda t: sigmoid(t + 1.25)),
-        ("item,discrimination,difficulty,guessing,slipping\nq,1.1,0.2,0.1,0.95\n", "jscat",
-         lambda t: 0.1 + 0.85 * sigmoid(1.1 * (t - 0.2))),
-        ("item,a,b,c,d\nq,1.1,0.2,0.1,0.95\n", "irt",
-         lambda t: 0.1 + 0.85 * sigmoid(1.1 * (t - 0.2))),
-        ('"","Gussng","Dffclt","Dscrmn"\n"q",0.1,0.2,1.1\n', "ltm",
-         lambda t: 0.1 + 0.9 * sigmoid(1.1 * (t - 0.2))),
+        (
+            "item,discrimination,difficulty,guessing,slipping\nq,1.1,0.2,0.1,0.95\n",
+            "jscat",
+            lambda t: 0.1 + 0.85 * sigmoid(1.1 * (t - 0.2)),
+        ),
+        (
+            "item,a,b,c,d\nq,1.1,0.2,0.1,0.95\n",
+            "irt",
+            lambda t: 0.1 + 0.85 * sigmoid(1.1 * (t - 0.2)),
+        ),
+        (
+            '"","Gussng","Dffclt","Dscrmn"\n"q",0.1,0.2,1.1\n',
+            "ltm",
+            lambda t: 0.1 + 0.9 * sigmoid(1.1 * (t - 0.2)),
+        ),
         ("itemID,a,CB1,NCAT\nq,2.5,0.7,2\n", "promis", lambda t: sigmoid(2.5 * (t - 0.7))),
         ("item,b\nq,0.7\n", "irt", lambda t: sigmoid(t - 0.7)),
-        ('{"Discrimination": [1.2], "Difficulty": [0.4]}', "irt",
-         lambda t: sigmoid(1.2 * (t - 0.4))),
+        (
+            '{"Discrimination": [1.2], "Difficulty": [0.4]}',
+            "irt",
+            lambda t: sigmoid(1.2 * (t - 0.4)),
+        ),
         ('[{"item": "q", "a": 1.2, "b": 0.4}]', "irt", lambda t: sigmoid(1.2 * (t - 0.4))),
     ],
-)  # fmt: skip
+)
 def test_right_wrong_items(text, dialect, curve, tmp_path):
     bank = read_parameters(written(tmp_path, text))
     assert bank.provenance["dialect"] == dialect
@@ -369,8 +388,11 @@ def banks():
     n = 5
     ids = [f"q{i}" for i in range(n)]
     a, b, c, d = (
-        rng.lognormal(0, 0.4, n), rng.normal(size=n), rng.uniform(0, 0.3, n), rng.uniform(0.6, 1, n)
-    )  # fmt: skip
+        rng.lognormal(0, 0.4, n),
+        rng.normal(size=n),
+        rng.uniform(0, 0.3, n),
+        rng.uniform(0.6, 1, n),
+    )
     c[0] = 0.0
     steps = np.sort(rng.normal(size=(n, 3)), axis=1)
     steps[1, 2] = steps[2, 1:] = np.nan
@@ -415,19 +437,38 @@ WRITTEN = {
     "irt": set(BANKS),
     "mirt": set(BANKS) - {"nominal of two"},
     "flexmirt": set(BANKS) - {"4pl", "feasibility", "gpcm of two", "nominal of two"},
-    "tam": {"rasch", "1pl", "2pl", "2pl with a slope of 0", "3pl", "gpcm", "pcm", "nominal",
-            "2pl of two", "3pl of two", "gpcm of two", "nominal of two"},
+    "tam": {
+        "rasch",
+        "1pl",
+        "2pl",
+        "2pl with a slope of 0",
+        "3pl",
+        "gpcm",
+        "pcm",
+        "nominal",
+        "2pl of two",
+        "3pl of two",
+        "gpcm of two",
+        "nominal of two",
+    },
     "mirt-irt": {"rasch", "1pl", "2pl", "3pl", "4pl", "feasibility", "nominal"},
     "tam-irt": {"rasch", "1pl", "2pl", "gpcm", "pcm"},
     "catr": {"rasch", "1pl", "2pl", "graded", "gpcm", "pcm", "nominal"},
     "promis": {"graded"},
     "py-irt": {"rasch", "1pl", "2pl", "3pl", "feasibility"},
-    "girth": {"rasch", "1pl", "2pl", "2pl with a slope of 0", "graded", "2pl of two",
-              "graded of two"},
+    "girth": {
+        "rasch",
+        "1pl",
+        "2pl",
+        "2pl with a slope of 0",
+        "graded",
+        "2pl of two",
+        "graded of two",
+    },
     "ltm": {"rasch", "1pl", "2pl", "3pl", "graded"},
     "jscat": {"rasch", "1pl", "2pl", "3pl", "4pl", "feasibility"},
     "reeval": {"rasch"},
-}  # fmt: skip
+}
 """The banks that each tool has columns for."""
 
 

@@ -130,17 +130,25 @@ def test_lines_with_usual_names_trials_and_records_without_a_response(tmp_path):
 
 def test_a_run_of_agents_with_trials(tmp_path):
     simulations = [
-        {"id": f"{task}{trial}", "task_id": str(task), "trial": trial, "messages": [],
-         "reward_info": {"reward": float((task + trial) % 2)}}
+        {
+            "id": f"{task}{trial}",
+            "task_id": str(task),
+            "trial": trial,
+            "messages": [],
+            "reward_info": {"reward": float((task + trial) % 2)},
+        }
         for task in range(3)
         for trial in range(4)
-    ]  # fmt: skip
+    ]
     document = {"info": {"agent_info": {"llm": "org/m"}}, "simulations": simulations}
     path = write(tmp_path / "run.json", document)
     responses = irtcat.read_responses(
-        path, records="simulations", subject="$.info.agent_info.llm", item="task_id",
+        path,
+        records="simulations",
+        subject="$.info.agent_info.llm",
+        item="task_id",
         response="reward_info.reward",
-    )  # fmt: skip
+    )
     assert responses.trial_values.shape == (1, 3, 4)
     assert responses.trial_values.sum() == path.read_text().count('"reward": 1.0')
     assert responses.subject_ids.tolist() == ["org/m"]

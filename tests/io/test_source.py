@@ -86,9 +86,11 @@ BAD = {
     "columns": (lambda: iter([X[:, :3]]), "of 7 columns"),
     "type": (lambda: iter([X.astype(float)]), "int8 matrices"),
     "no arrays": (lambda: iter(["abc"]), "int8 matrices"),
-    "code": (lambda: iter([np.where(np.arange(103)[:, None] == 40, 5, X).astype(np.int8)]),
-             r"row 41 \(s41\), column 1 \(i1\)"),
-}  # fmt: skip
+    "code": (
+        lambda: iter([np.where(np.arange(103)[:, None] == 40, 5, X).astype(np.int8)]),
+        r"row 41 \(s41\), column 1 \(i1\)",
+    ),
+}
 
 
 @pytest.mark.parametrize("kind", BAD)

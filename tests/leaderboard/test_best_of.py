@@ -18,8 +18,9 @@ def spread(covariance, df=np.inf):
 
 def test_a_model_far_ahead_has_wilsons_interval_or_the_wider_usual_one():
     covariance = np.eye(3) * 0.01**2
-    found = hybrid(np.array([0.2, 0.8, 0.3]), np.array([0.2, 0.8, 0.3]), spread(covariance), 1,
-                   0.95, 5000, 0)  # fmt: skip
+    found = hybrid(
+        np.array([0.2, 0.8, 0.3]), np.array([0.2, 0.8, 0.3]), spread(covariance), 1, 0.95, 5000, 0
+    )
     level = 1 - (0.05 - 0.005) / (1 - 0.005)
     ends = binomtest(1280, 1600).proportion_ci(level, "wilson")  # .8 (1 - .8) / .01^2 = 1600
     usual = 0.8 + norm.ppf(0.5 + level / 2) * 0.01

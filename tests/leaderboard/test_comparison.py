@@ -183,8 +183,9 @@ def test_few_calibrated_models_widen_as_their_pairs_need(bank, calibration, both
     at = np.argsort(-bank.to_frame()["b"].to_numpy())[:60]  # the hardest items
     ids = list(calibration.item_ids[at])
     one_pair = calibration.subset(subjects=["s3", "s9"])
-    drawn = Subset(np.array(ids, str), np.full(60, 1 / 60), np.full(60, 60 / ITEMS),
-                   np.zeros(60), "random", 0)  # fmt: skip
+    drawn = Subset(
+        np.array(ids, str), np.full(60, 1 / 60), np.full(60, 60 / ITEMS), np.zeros(60), "random", 0
+    )
     renamed = Responses.from_array(both.to_numpy(), ["old", "new"], both.item_ids)
     plain = compare(one_pair, drawn, renamed, estimand="run", method="paired")
     known = compare(
@@ -214,8 +215,9 @@ def test_pairs_that_lack_a_few_answers_widen_like_complete_ones(bank, calibratio
     complete, found = (factor_of(compare(r, ids, renamed)) for r in (calibration, holes))
     assert complete > 1.1
     assert found == pytest.approx(complete, rel=0.1)
-    few = [factor_of(compare(r.subset(subjects=range(12)), ids, renamed))
-           for r in (calibration, holes)]  # fmt: skip
+    few = [
+        factor_of(compare(r.subset(subjects=range(12)), ids, renamed)) for r in (calibration, holes)
+    ]
     assert min(few) > 1.1
 
 

@@ -56,8 +56,10 @@ def test_fractions_give_the_paired_t_test(fractions):
         assert found.df == pytest.approx(N - 1)
     d, margin = new - old, 0.03
     found = compare(None, None, fractions, margin=margin)
-    tost = max(stats.ttest_1samp(d, -margin, alternative="greater").pvalue,
-               stats.ttest_1samp(d, margin, alternative="less").pvalue)  # fmt: skip
+    tost = max(
+        stats.ttest_1samp(d, -margin, alternative="greater").pvalue,
+        stats.ttest_1samp(d, margin, alternative="less").pvalue,
+    )
     assert found.p_equivalent == pytest.approx(tost)
     wide = compare(None, None, fractions, margin=0.2)
     assert wide.verdict == "equivalent"
@@ -280,9 +282,11 @@ def test_one_model_with_trials_and_one_without(counts):
 @pytest.mark.parametrize("kind", ["right", "count", "fraction"])
 def test_equal_answers_never_give_certainty(estimand, kind):
     same = np.ones((2, 30))
-    made = {"right": Responses.from_array(same.astype(int), codes=[0, 1]),
-            "count": Responses.from_counts(5 * same, 5),
-            "fraction": Responses.from_array(0.7 * same)}[kind]  # fmt: skip
+    made = {
+        "right": Responses.from_array(same.astype(int), codes=[0, 1]),
+        "count": Responses.from_counts(5 * same, 5),
+        "fraction": Responses.from_array(0.7 * same),
+    }[kind]
     found = compare(None, None, made, estimand=estimand)
     assert found.se > 0.001
     assert found.verdict == "cannot tell"
@@ -336,8 +340,10 @@ def test_more_repeats_settle_what_all_items_do_not(answers):
     assert f"{found.more_repeats} more trials of each would" in str(found)
     r = 2 + found.more_repeats
     pair = np.clip(p[:1] + np.array([[0.0], [found.difference]]), 0, 1)
-    told = [compare(None, None, Responses.from_counts(rng.binomial(r, pair), r)).verdict
-            for _ in range(100)]  # fmt: skip
+    told = [
+        compare(None, None, Responses.from_counts(rng.binomial(r, pair), r)).verdict
+        for _ in range(100)
+    ]
     assert np.mean([verdict != "cannot tell" for verdict in told]) == pytest.approx(0.8, abs=0.13)
     subset = drawn(answers.item_ids[:50])
     part = compare(answers, subset, answers, "s2", "s1", method="paired")

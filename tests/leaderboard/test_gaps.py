@@ -157,11 +157,17 @@ def test_ties_and_equal_subjects_are_flagged():
 @pytest.mark.parametrize(
     "given",
     [
-        {"gap": 2}, {"gap": 0}, {"confidence": 0.5}, {"confidence": 1.0}, {"designs": ("luck",)},
-        {"designs": "random"}, {"n": 1}, {"responses": Responses.from_array([[1, 0], [1, 0]])},
+        {"gap": 2},
+        {"gap": 0},
+        {"confidence": 0.5},
+        {"confidence": 1.0},
+        {"designs": ("luck",)},
+        {"designs": "random"},
+        {"n": 1},
+        {"responses": Responses.from_array([[1, 0], [1, 0]])},
         {"responses": Responses.from_array([[1, -1], [-1, 0]])},
     ],
-)  # fmt: skip
+)
 def test_plan_refuses(responses, given):
     with pytest.raises(InputError):
         plan(**{"responses": responses, **given})

@@ -9,12 +9,7 @@ from scipy.stats import binomtest, ttest_rel
 
 from irtcat import InputError, ItemBank, Responses
 from irtcat.leaderboard import Groups, compare, groups
-from irtcat.leaderboard.grouping import (
-    letter_groups,
-    letters_of,
-    score_interval,
-    spread_of,
-)
+from irtcat.leaderboard.grouping import letter_groups, letters_of, score_interval, spread_of
 
 BANK = ItemBank.from_parameters(b=np.linspace(-2, 2, 300))
 FIVE = BANK.simulate([-1.0, 0.0, 0.1, 0.9, 1.0], seed=1)

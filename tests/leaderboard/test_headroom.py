@@ -109,10 +109,15 @@ def test_figure_of_gaps_shows_the_table():
 @pytest.mark.parametrize(
     "given",
     [
-        {}, {"theta": 1.0, "abilities": 1}, {"theta": np.nan}, {"groups": "topic", "theta": 0.0},
-        {"groups": ["x"], "theta": 0.0}, {"bank": {}, "theta": 0.0}, {"bank": 3, "theta": 0.0},
+        {},
+        {"theta": 1.0, "abilities": 1},
+        {"theta": np.nan},
+        {"groups": "topic", "theta": 0.0},
+        {"groups": ["x"], "theta": 0.0},
+        {"bank": {}, "theta": 0.0},
+        {"bank": 3, "theta": 0.0},
     ],
-)  # fmt: skip
+)
 def test_refused(bank, given):
     with pytest.raises(InputError):
         headroom(**{"bank": bank, **given})

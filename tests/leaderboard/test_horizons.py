@@ -24,11 +24,13 @@ def simulated(seed=0, n=6, n_families=12, size=4, trials=3):
     n += 2
     ids = [f"t{i}" for i in range(len(length))]
     r = Responses.from_counts(
-        right, trials, item_ids=ids,
+        right,
+        trials,
+        item_ids=ids,
         items=pd.DataFrame({"minutes": 2**length, "family": family}, index=ids),
         subjects=pd.DataFrame({"date": 2020 + np.arange(n) / 2}, index=[f"s{i}" for i in range(n)]),
         subject_ids=[f"s{i}" for i in range(n)],
-    )  # fmt: skip
+    )
     return r, log2
 
 
@@ -59,9 +61,13 @@ def test_the_likelihood_is_that_of_another_quadrature(monkeypatch):
     right = rng.binomial(trials.astype(int), expit(2 * (4 - lengths))).astype(float)
     trials[:, 0], right[:, 0] = 2, 1
     tasks = Tasks(
-        right, trials, rng.uniform(0.8, 1.2, 6), lengths, np.array([0, 0, 0.5, 0.5, 0, 0]),
+        right,
+        trials,
+        rng.uniform(0.8, 1.2, 6),
+        lengths,
+        np.array([0, 0, 0.5, 0.5, 0, 0]),
         np.array([0, 0, 1, 1, 2, 2]),
-    )  # fmt: skip
+    )
     seen = []
     original = module.minimize
 
@@ -117,9 +123,7 @@ def test_subjects_that_did_all_or_nothing_have_one_end(found):
 def test_errors_of_lengths_are_corrected_and_missing_lengths_are_estimated():
     rng = np.random.default_rng(5)
     length, w = rng.normal(4, 2, 400), rng.normal(0, 0.5, 400)
-    right = rng.random((12, 400)) < expit(
-        0.8 * (np.linspace(1, 7, 12)[:, None] - length) - w
-    )  # fmt: skip
+    right = rng.random((12, 400)) < expit(0.8 * (np.linspace(1, 7, 12)[:, None] - length) - w)
     r = Responses.from_array(right.astype(int))
     observed = dict(zip(r.item_ids, 2 ** (length + 1.5 * rng.normal(size=400)), strict=True))
     observed |= dict.fromkeys(r.item_ids[:100], np.nan)

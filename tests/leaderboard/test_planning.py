@@ -55,9 +55,10 @@ def test_the_best_split_of_a_budget_by_brute_force(runs, costs):
     pairs, n_items = _pairs_of(runs, 0.03), runs.n_items
     options = [
         (round(-by_hand(pairs, k, r, 0.03, n_items), 9), k * (costs[0] + r * costs[1]), k, r)
-        for k in range(1, n_items + 1) for r in range(1, 9)
+        for k in range(1, n_items + 1)
+        for r in range(1, 9)
         if k * (costs[0] + r * costs[1]) <= 600
-    ]  # fmt: skip
+    ]
     _, _, k, r = min(options)
     row = found.to_frame().loc["random"]
     assert (row["n_items"], row["n_trials"]) == (k, r)

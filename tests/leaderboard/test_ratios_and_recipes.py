@@ -118,8 +118,11 @@ def fieller(old, new, level=0.95):
     """Fieller's interval of a ratio of paired means (1954)."""
     n, q = len(old), stats.t.ppf(0.5 + level / 2, len(old) - 1)
     v = np.cov(new, old) / n
-    a, b, c = (old.mean() ** 2 - q**2 * v[1, 1], new.mean() * old.mean() - q**2 * v[0, 1],
-               new.mean() ** 2 - q**2 * v[0, 0])  # fmt: skip
+    a, b, c = (
+        old.mean() ** 2 - q**2 * v[1, 1],
+        new.mean() * old.mean() - q**2 * v[0, 1],
+        new.mean() ** 2 - q**2 * v[0, 0],
+    )
     root = np.sqrt(b**2 - a * c)
     return (b - root) / a, (b + root) / a
 
@@ -149,10 +152,16 @@ def test_ratios_within_a_margin(fractions, margin):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"estimand": "run"}, {"estimand": "domain"}, {"reruns": 0.6}, {"clusters": "topic"},
-     {"strata": "topic"}],
+    [
+        {},
+        {"estimand": "run"},
+        {"estimand": "domain"},
+        {"reruns": 0.6},
+        {"clusters": "topic"},
+        {"strata": "topic"},
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_the_ratio_of_counts_covers_what_the_difference_does(options):
     """With all options the verdict of the ratio is that of the difference."""
     rng = np.random.default_rng(3)

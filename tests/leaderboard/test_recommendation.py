@@ -42,8 +42,9 @@ def test_the_pair_of_least_error_and_the_items_it_takes():
     # The error falls as k to the -1/2: 4 at 10, so 3 at 10 (4 / 3)^2 = 17.8.
     assert advice.n_items == 18
     assert [(row["n_items"], row["mae"]) for row in advice.measured] == [
-        (10, pytest.approx(4.0)), (40, pytest.approx(2.0)),
-    ]  # fmt: skip
+        (10, pytest.approx(4.0)),
+        (40, pytest.approx(2.0)),
+    ]
     (other,) = advice.alternatives
     assert (other["strategy"], other["estimator"], other["as_good"]) == ("random", "mean", False)
     assert other["ratio"] == pytest.approx(2.0)

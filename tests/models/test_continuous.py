@@ -23,15 +23,7 @@ from irtcat import (
     sum_score_table,
 )
 from irtcat._common.precision import precision
-from irtcat.models import (
-    MODELS,
-    Design,
-    expected_responses,
-    pack,
-    response_variances,
-    take,
-    unpack,
-)
+from irtcat.models import MODELS, Design, expected_responses, pack, response_variances, take, unpack
 
 N_ITEMS = 6
 KEYS = ("binomial", "beta")
@@ -176,10 +168,16 @@ def test_everything_is_finite_far_out(key, dtype):
             vector = jnp.stack([getattr(item, name) for name in names])
             first, variance = jax.jacfwd(natural), lambda at: item.variance(at[None])
             return (
-                natural(t), first(t), jax.jacfwd(first)(t), jax.jacfwd(phi)(vector),
-                variance(t), jax.jacfwd(variance)(t), jax.jacfwd(jax.jacfwd(variance))(t),
-                item.mean(t[None]), item.response_variance(t[None]),
-            )  # fmt: skip
+                natural(t),
+                first(t),
+                jax.jacfwd(first)(t),
+                jax.jacfwd(phi)(vector),
+                variance(t),
+                jax.jacfwd(variance)(t),
+                jax.jacfwd(jax.jacfwd(variance))(t),
+                item.mean(t[None]),
+                item.response_variance(t[None]),
+            )
 
         names = [n for n in ("slope", "intercept", "log_precision") if hasattr(model, n)]
         out = jax.jit(jax.vmap(jax.vmap(all_of_it, (None, 0)), (0, None)))(model, theta)
@@ -193,12 +191,12 @@ def test_beta_curves_are_scipys():
     y = np.array([1e-4, 0.02, 0.5, 0.97, 1 - 1e-5])
     with precision("float64"):
         model = model_of("beta", dtype=np.dtype("float64"))
-        natural = jax.vmap(
-            jax.vmap(lambda i, t: i.natural(t[None]), (None, 0)), (0, None)
-        )(model, jnp.asarray(theta))  # fmt: skip
-        variance = jax.vmap(
-            jax.vmap(lambda i, t: i.variance(t[None]), (None, 0)), (0, None)
-        )(model, jnp.asarray(theta))  # fmt: skip
+        natural = jax.vmap(jax.vmap(lambda i, t: i.natural(t[None]), (None, 0)), (0, None))(
+            model, jnp.asarray(theta)
+        )
+        variance = jax.vmap(jax.vmap(lambda i, t: i.variance(t[None]), (None, 0)), (0, None))(
+            model, jnp.asarray(theta)
+        )
         mean = np.asarray(expected_responses(model, jnp.asarray(theta)))
         spread = np.asarray(response_variances(model, jnp.asarray(theta)))
     p, phi = log_curves("beta", params, theta), np.exp(params[:, 2:])
@@ -551,8 +549,10 @@ def test_prediction_leaderboard_and_curves(key, tmp_path):
     figure = plot.item_curves(bank, items=[0, 1])
     label = {"beta": "Expected score", "binomial": "Expected share of right trials"}[key]
     assert figure.axes[0].get_ylabel() == label
-    np.testing.assert_allclose(figure.axes[0].lines[0].get_ydata(), bank.probability(
-        figure.axes[0].lines[0].get_xdata())[0])  # fmt: skip
+    np.testing.assert_allclose(
+        figure.axes[0].lines[0].get_ydata(),
+        bank.probability(figure.axes[0].lines[0].get_xdata())[0],
+    )
 
 
 # Responses with numbers of trials ----------------------------------------------------------------

@@ -386,8 +386,11 @@ def test_anchors_of_one_model_cut_from_a_bank_of_several(fitted, responses):
     # A mixture of other models than that of the bank.
     more = [*names, "2pl-0"]
     cut = fitted.bank.subset([*names[:2], "graded-7"])
-    result = fit(responses.subset(items=[*more, "graded-7"]), {"2pl": ["2pl-0"], "gpcm": names[2:]},
-                 anchors=cut)  # fmt: skip
+    result = fit(
+        responses.subset(items=[*more, "graded-7"]),
+        {"2pl": ["2pl-0"], "gpcm": names[2:]},
+        anchors=cut,
+    )
     assert result.bank.model.key == "2pl+graded+gpcm"
     off = (result.bank.to_frame()["a"] - theirs["a"])[["2pl-0", names[2]]]
     assert (off.abs() < theirs["se_a"][off.index]).all()

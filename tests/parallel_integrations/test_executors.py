@@ -75,9 +75,14 @@ def test_a_dask_worker_is_killed(alone, tmp_path):
                 os.kill(first[0], signal.SIGKILL)
 
         found = crowd.build(
-            slow_nearest, (X, Y), MEMBERS, **SETTINGS, executor=client.get_executor(),
-            folder=tmp_path / "crowd", progress=kill,
-        )  # fmt: skip
+            slow_nearest,
+            (X, Y),
+            MEMBERS,
+            **SETTINGS,
+            executor=client.get_executor(),
+            folder=tmp_path / "crowd",
+            progress=kill,
+        )
         assert killed
         assert killed[0] not in pids(client)
     same(found, alone)
@@ -97,17 +102,27 @@ def test_the_dask_cluster_is_lost(alone, tmp_path):
         begun = time.monotonic()
         with pytest.raises(InputError, match=r"executor failed.*the same call resumes"):
             crowd.build(
-                slow_nearest, (X, Y), MEMBERS, **SETTINGS, executor=client.get_executor(),
-                folder=folder, progress=lose,
-            )  # fmt: skip
+                slow_nearest,
+                (X, Y),
+                MEMBERS,
+                **SETTINGS,
+                executor=client.get_executor(),
+                folder=folder,
+                progress=lose,
+            )
         assert time.monotonic() - begun < 60
     kept = len(list(folder.glob("member-*.npz")))
     assert 300 <= kept < MEMBERS
     with cluster() as running, Client(running) as client:
         found = crowd.build(
-            slow_nearest, (X, Y), MEMBERS, **SETTINGS, executor=client.get_executor(),
-            folder=folder, progress=lambda done, *_: steps.append(done),
-        )  # fmt: skip
+            slow_nearest,
+            (X, Y),
+            MEMBERS,
+            **SETTINGS,
+            executor=client.get_executor(),
+            folder=folder,
+            progress=lambda done, *_: steps.append(done),
+        )
     assert len(steps) == MEMBERS - kept
     same(found, alone)
 
@@ -127,9 +142,11 @@ def test_ray(alone, recipe):
     import ray
 
     ray.init(
-        num_cpus=2, include_dashboard=False, object_store_memory=10**8,
+        num_cpus=2,
+        include_dashboard=False,
+        object_store_memory=10**8,
         runtime_env={"env_vars": {"PYTHONPATH": os.environ["PYTHONPATH"]}},
-    )  # fmt: skip
+    )
     try:
         from ray_executor import RayExecutor
 
@@ -163,9 +180,14 @@ def test_a_loky_worker_is_killed(tmp_path, alone):
 
         with pytest.raises(InputError, match=r"executor failed \(TerminatedWorker.*resumes"):
             crowd.build(
-                slow_nearest, (X, Y), MEMBERS, **SETTINGS, executor=executor, folder=folder,
+                slow_nearest,
+                (X, Y),
+                MEMBERS,
+                **SETTINGS,
+                executor=executor,
+                folder=folder,
                 progress=kill,
-            )  # fmt: skip
+            )
     kept = len(list(folder.glob("member-*.npz")))
     assert 50 <= kept < MEMBERS
     with get_reusable_executor(max_workers=2) as executor:

@@ -27,23 +27,35 @@ def finish(process):
 
 def start(command, folder, **environment):
     return subprocess.Popen(
-        command, cwd=folder, env={**os.environ, **environment}, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        command,
+        cwd=folder,
+        env={**os.environ, **environment},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
 
 
 def test_slurm(recipe, responses, tmp_path):
     """The variables that srun sets for two tasks on this machine."""
     script, (_, alone) = recipe("fit_part.py"), responses
     shared = {
-        "SLURM_JOB_ID": str(os.getpid()), "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "2",
-        "SLURM_STEP_NUM_TASKS": "2", "SLURM_JOB_NUM_NODES": "1",
-    }  # fmt: skip
+        "SLURM_JOB_ID": str(os.getpid()),
+        "SLURM_STEP_NODELIST": "localhost",
+        "SLURM_NTASKS": "2",
+        "SLURM_STEP_NUM_TASKS": "2",
+        "SLURM_JOB_NUM_NODES": "1",
+    }
     processes = [
-        start([sys.executable, str(script)], tmp_path, **shared, SLURM_PROCID=str(rank),
-              SLURM_LOCALID=str(rank))
+        start(
+            [sys.executable, str(script)],
+            tmp_path,
+            **shared,
+            SLURM_PROCID=str(rank),
+            SLURM_LOCALID=str(rank),
+        )
         for rank in range(2)
-    ]  # fmt: skip
+    ]
     for process in processes:
         finish(process)
     same(irtcat.ItemBank.load(tmp_path / "bank.npz"), alone)

@@ -154,8 +154,7 @@ def test_subjects_in_order_with_their_intervals(key):
     se = np.array([0.1, np.inf, 0.1, 0.2])
     ends = {"se": se} if key == "theta" else {"lower": value - se, "upper": value + se}
     axes = plot.ranked(table.assign(**ends)).axes[0]
-    assert [text.get_text() for text in axes.get_yticklabels()] == [
-        "b" * 39 + "…", "d", r"\$a_1\$"]  # fmt: skip
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["b" * 39 + "…", "d", r"\$a_1\$"]
     np.testing.assert_array_equal(axes.lines[0].get_xdata(), [0.9, 0.5, 0.2])
     wide = 1.959964 if key == "theta" else 1.0
     drawn = [segment[:, 0] for segment in axes.collections[0].get_segments()]
@@ -179,8 +178,16 @@ def test_groups_have_letters_and_possible_ranks():
 
 
 def test_the_ranks_of_a_subject_without_a_score_are_empty():
-    table = pd.DataFrame({"subject": ["x", "y"], "score": [0.9, 0.8], "lower": 0.7, "upper": 1.0,
-                          "rank_lower": [1.0, np.nan], "rank_upper": [1200.0, np.nan]})  # fmt: skip
+    table = pd.DataFrame(
+        {
+            "subject": ["x", "y"],
+            "score": [0.9, 0.8],
+            "lower": 0.7,
+            "upper": 1.0,
+            "rank_lower": [1.0, np.nan],
+            "rank_upper": [1200.0, np.nan],
+        }
+    )
     right = plot.ranked(table).axes[0].child_axes[0]
     assert [text.get_text() for text in right.get_yticklabels()] == ["1 to 1,200", ""]
 

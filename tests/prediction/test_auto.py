@@ -135,9 +135,11 @@ def test_awkward_calibrations(kind, calibration, alike):
     else:
         X[np.random.default_rng(0).random(X.shape) < 0.4] = np.nan
     data = Responses.from_array(X, item_ids=calibration.item_ids)
-    new = alike if kind != "fractions" else Responses.from_array(
-        alike.to_numpy() * 0.9, item_ids=alike.item_ids
-    )  # fmt: skip
+    new = (
+        alike
+        if kind != "fractions"
+        else Responses.from_array(alike.to_numpy() * 0.9, item_ids=alike.item_ids)
+    )
     told = predict(data, select(None, 20, calibration=data), new)
     assert np.isfinite(told.score).all()
     assert (told.lower <= told.score).all()
@@ -312,7 +314,7 @@ def test_quotas_come_before_cells(calibration):
     groups = np.where(np.arange(N_ITEMS) < 60, "a", "b")
     subset = select(
         None, 40, strategy="balanced", calibration=calibration, groups=groups, quotas={"a": 20}
-    )  # fmt: skip
+    )
     at = np.array([int(name[1:]) - 1 for name in subset.item_ids])
     assert (at < 60).sum() == 20
     # Each of the 60 stands for 3 items in 20, each of the 240 for 12.

@@ -111,8 +111,18 @@ def plain_draws(x, order):
         is_open = drawn_at >= steps[:, None]
         same = np.broadcast_to(answers, is_open.shape)
         chances = is_open / is_open.sum(axis=1, keepdims=True)
-        rows.append(draw_of(np.full(n, 1 / n), np.full(is_open.shape, 0.5), chances, is_open, same,
-                            same, items, np.zeros((len(items), 5))))  # fmt: skip
+        rows.append(
+            draw_of(
+                np.full(n, 1 / n),
+                np.full(is_open.shape, 0.5),
+                chances,
+                is_open,
+                same,
+                same,
+                items,
+                np.zeros((len(items), 5)),
+            )
+        )
     return Draw(*(np.stack(column) for column in zip(*rows, strict=True)))
 
 

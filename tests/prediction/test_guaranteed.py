@@ -67,10 +67,11 @@ def test_items_added_later_are_no_sample():
 @pytest.mark.parametrize("estimator", ROWS)
 def test_chosen_items_are_refused(estimator):
     for subset, named in (
-        (select(BANK, 20), "fisher"), (sample(strategy="balanced"), "balanced"),
+        (select(BANK, 20), "fisher"),
+        (sample(strategy="balanced"), "balanced"),
         (list(OLD.item_ids[:20]), "ids of items"),
         (sample(allowed=list(OLD.item_ids[:30])), "random"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(InputError, match=f"known probabilities.*{named}"):
             predict(OLD, subset, NEW, estimator=estimator)
 
@@ -102,9 +103,7 @@ def test_a_subject_without_answers_has_the_whole_range():
 
 def test_few_or_useless_calibrated_subjects():
     one = OLD.subset(subjects=[0, 1])
-    coins = Responses.from_array(
-        RNG.integers(0, 2, OLD.shape), OLD.subject_ids, OLD.item_ids
-    )  # fmt: skip
+    coins = Responses.from_array(RNG.integers(0, 2, OLD.shape), OLD.subject_ids, OLD.item_ids)
     for calibration in (one, coins):
         p = predict(calibration, sample(30), NEW, estimator="guaranteed", level=0.99)
         assert ((p.lower <= TRUTH) & (p.upper >= TRUTH)).all()

@@ -299,10 +299,7 @@ def test_other_columns_and_their_order_do_not_matter(bank, calibration, new, cho
     first = predict(
         calibration, as_drawn(estimator, chosen), new, bank=bank, estimator=estimator
     ).to_frame()
-    for other in (
-        new.subset(items=chosen),
-        new.subset(items=new.item_ids[::-1]),
-    ):
+    for other in (new.subset(items=chosen), new.subset(items=new.item_ids[::-1])):
         again = predict(
             calibration, as_drawn(estimator, chosen), other, bank=bank, estimator=estimator
         ).to_frame()
@@ -481,10 +478,7 @@ def test_full_scores_of_nothing_are_nan():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (
-            {"estimator": "magic"},
-            "`estimator` argument must be one of auto, auto-pooled",
-        ),
+        ({"estimator": "magic"}, "`estimator` argument must be one of auto, auto-pooled"),
         ({"level": 1.0}, "`level` argument must be a number strictly between 0 and 1"),
         ({"level": 95}, "strictly between 0 and 1"),
         ({"subset": ["i1", "nope"]}, "Got nope"),
@@ -656,9 +650,14 @@ def test_groups_and_weights(bank, calibration, new, chosen, estimator):
     """A weighted score of groups is the weighted mean of the groups' for linear estimators."""
     labels = np.where(np.arange(N_ITEMS) < 20, "easy", "hard")
     told = predict(
-        calibration, as_drawn(estimator, chosen), new, bank=bank, estimator=estimator,
-        groups=labels, weights={"easy": 3.0, "hard": 1.0},
-    )  # fmt: skip
+        calibration,
+        as_drawn(estimator, chosen),
+        new,
+        bank=bank,
+        estimator=estimator,
+        groups=labels,
+        weights={"easy": 3.0, "hard": 1.0},
+    )
     groups = told.groups.set_index(["subject", "group"])["score"].unstack().loc[told.subject_ids]  # noqa: PD010
     assert groups.shape == (N_NEW, 2)
     assert groups.notna().all(axis=None)
@@ -666,8 +665,15 @@ def test_groups_and_weights(bank, calibration, new, chosen, estimator):
     assert (frame.lower <= frame.score).all()
     assert (frame.score <= frame.upper).all()
     all_items = as_drawn(estimator, bank.item_ids)
-    whole = predict(calibration, all_items, new, bank=bank, estimator=estimator,
-                    groups=labels, weights={"easy": 3.0, "hard": 1.0})  # fmt: skip
+    whole = predict(
+        calibration,
+        all_items,
+        new,
+        bank=bank,
+        estimator=estimator,
+        groups=labels,
+        weights={"easy": 3.0, "hard": 1.0},
+    )
     X = new.to_numpy()
     expected = 0.75 * X[:, :20].mean(1) + 0.25 * X[:, 20:].mean(1)
     np.testing.assert_allclose(whole.score, expected, atol=1e-9)

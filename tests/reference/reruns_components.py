@@ -34,8 +34,9 @@ def simulated(seed: int) -> np.ndarray:
 def reml(scores: np.ndarray) -> dict[str, float]:
     """REML estimates of the components; NaN scores are left out."""
     m, i, t = np.indices(scores.shape).reshape(3, -1)
-    frame = pd.DataFrame({"y": scores.ravel(), "m": m, "i": i, "mi": m * 1000 + i,
-                          "mt": m * 1000 + t, "all": 1}).dropna()  # fmt: skip
+    frame = pd.DataFrame(
+        {"y": scores.ravel(), "m": m, "i": i, "mi": m * 1000 + i, "mt": m * 1000 + t, "all": 1}
+    ).dropna()
     columns = {"subject": "m", "item": "i", "subject x item": "mi", "run": "mt"}
     terms = {name: f"0 + C({column})" for name, column in columns.items()}
     model = sm.MixedLM.from_formula("y ~ 1", frame, groups="all", vc_formula=terms, re_formula="0")

@@ -21,9 +21,13 @@ from irtcat.report.curves import item_curves
 N = 5000
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUIET = [
-    "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 BAD = {"serious", "critical"}
 
 
@@ -47,10 +51,12 @@ def bank():
     ids = [f"item{i:04d}" for i in range(N)]
     made = ItemBank.from_parameters(rng.lognormal(0, 0.3, N), rng.normal(size=N), 0.2, 0.98, ids)
     negative = np.arange(N) % 100 == 7
-    items = pd.DataFrame({
-        "topic": [f"topic {i % 5}" for i in range(N)],
-        "question": [f"Question {i}: which of these? <b>{'x' * 300}</b>" for i in range(N)],
-    })  # fmt: skip
+    items = pd.DataFrame(
+        {
+            "topic": [f"topic {i % 5}" for i in range(N)],
+            "question": [f"Question {i}: which of these? <b>{'x' * 300}</b>" for i in range(N)],
+        }
+    )
     return replace(made, statistics=pd.DataFrame({"negative_slope": negative}), items=items)
 
 
@@ -60,16 +66,33 @@ def path(bank, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     rng = np.random.default_rng(5)
     score = np.sort(rng.uniform(size=60))[::-1]
-    predictions = pd.DataFrame({
-        "subject": [f"model {i}" for i in range(60)], "score": score, "lower": score - 0.05,
-        "upper": score + 0.05, "rank": np.arange(1, 61), "flag": "",
-    })  # fmt: skip
+    predictions = pd.DataFrame(
+        {
+            "subject": [f"model {i}" for i in range(60)],
+            "score": score,
+            "lower": score - 0.05,
+            "upper": score + 0.05,
+            "rank": np.arange(1, 61),
+            "flag": "",
+        }
+    )
     scores = pd.DataFrame({"subject": [f"m{i}" for i in range(60)], "theta": score * 4, "se": 0.2})
-    board = pd.DataFrame([
-        {"seed": seed, "strategy": s, "estimator": e, "n_items": k,
-         "kendall": 0.5 + k / 300 + seed / 50, "mae": 9 - k / 20}
-        for seed in (0, 1) for s in ("random", "balanced")
-        for e in ("mean", "auto") for k in (10, 30, 100)])  # fmt: skip
+    board = pd.DataFrame(
+        [
+            {
+                "seed": seed,
+                "strategy": s,
+                "estimator": e,
+                "n_items": k,
+                "kendall": 0.5 + k / 300 + seed / 50,
+                "mae": 9 - k / 20,
+            }
+            for seed in (0, 1)
+            for s in ("random", "balanced")
+            for e in ("mean", "auto")
+            for k in (10, 30, 100)
+        ]
+    )
     small = bank.subset(np.arange(30))
     with Store(folder / "tests.db") as store:
         session = store.begin(small, Config(max_items=4), session_id="one", seed=1)
@@ -199,19 +222,36 @@ def test_an_item_opens(page):
 def test_curves_are_the_packages(page, model):
     rng = np.random.default_rng(6)
     made = {
-        "4pl": lambda: ItemBank.from_parameters([1.5, -1.0, 0.0], [0.3, 1.0, 0.0], [0.2, 0, 0.1],
-                                                [0.9, 1, 0.8], population_mean=0.5,
-                                                population_sd=1.3),
+        "4pl": lambda: ItemBank.from_parameters(
+            [1.5, -1.0, 0.0],
+            [0.3, 1.0, 0.0],
+            [0.2, 0, 0.1],
+            [0.9, 1, 0.8],
+            population_mean=0.5,
+            population_sd=1.3,
+        ),
         "2pl": lambda: ItemBank.from_parameters([1.5, 3.0], [0.3, -1.0]),
         "m2pl": lambda: ItemBank.from_slopes(rng.uniform(0.2, 1.5, (3, 2)), [0.0, 1.0, -0.5]),
-        "gpcm": lambda: ItemBank.from_thresholds([1.0, 1.5], [[-1, 0.5, 1.0], [0, 1, np.nan]],
-                                                 model="gpcm"),
-        "binomial": lambda: ItemBank(unpack(MODELS["binomial"].blank(Design(
-            np.full(3, 2), settings={"trials": np.array([1, 5, 20])})), np.array(
-            [[1.0, 0.2], [0.8, -1.0], [1.5, 0.0]])), ["x", "y", "z"]),
-        "beta": lambda: ItemBank(unpack(MODELS["beta"].blank(Design(np.full(2, 2))), np.array(
-            [[1.0, 0.2, 2.0], [0.8, -1.0, 1.0]])), ["x", "y"]),
-    }  # fmt: skip
+        "gpcm": lambda: ItemBank.from_thresholds(
+            [1.0, 1.5], [[-1, 0.5, 1.0], [0, 1, np.nan]], model="gpcm"
+        ),
+        "binomial": lambda: ItemBank(
+            unpack(
+                MODELS["binomial"].blank(
+                    Design(np.full(3, 2), settings={"trials": np.array([1, 5, 20])})
+                ),
+                np.array([[1.0, 0.2], [0.8, -1.0], [1.5, 0.0]]),
+            ),
+            ["x", "y", "z"],
+        ),
+        "beta": lambda: ItemBank(
+            unpack(
+                MODELS["beta"].blank(Design(np.full(2, 2))),
+                np.array([[1.0, 0.2, 2.0], [0.8, -1.0, 1.0]]),
+            ),
+            ["x", "y"],
+        ),
+    }
     bank = made[model]()
     curves = item_curves(bank, bank.to_frame())
     for i in range(len(bank)):
@@ -293,8 +333,9 @@ def test_long_ids_leave_room_on_a_phone(browser, tmp_path):
     page = context.new_page()
     page.goto(path.as_uri())
     page.wait_for_selector("figure svg")
-    steps, items = (page.locator(f"table:has(> caption:text-is('{each}'))") for each in
-                    ("Steps", "Items"))  # fmt: skip
+    steps, items = (
+        page.locator(f"table:has(> caption:text-is('{each}'))") for each in ("Steps", "Items")
+    )
     cells = items.locator("tbody > tr:not(.details) > th").all()
     boxes = [cell.bounding_box() for cell in cells]
     assert max(box["width"] for box in boxes) < 170
@@ -363,10 +404,20 @@ def test_texts_stand_for_hashes(browser, tmp_path):
 
 
 def test_the_grey_lines_are_counted(browser, tmp_path):
-    board = pd.DataFrame([
-        {"seed": 0, "strategy": f"s{s}", "estimator": e, "n_items": k,
-         "kendall": 0.5 + k / 300 + s / 99}
-        for s in range(5) for e in ("mean", "auto") for k in (10, 100)])  # fmt: skip
+    board = pd.DataFrame(
+        [
+            {
+                "seed": 0,
+                "strategy": f"s{s}",
+                "estimator": e,
+                "n_items": k,
+                "kendall": 0.5 + k / 300 + s / 99,
+            }
+            for s in range(5)
+            for e in ("mean", "auto")
+            for k in (10, 100)
+        ]
+    )
     path = report.write(board, tmp_path / "page.html")
     page = browser.new_page()
     page.goto(path.as_uri())

@@ -27,9 +27,18 @@ HASHES = [f"task:{i:012x}" for i in range(7_000_000, 7_000_010)]
 def predictions(score, half=0.02, **more):
     score = np.asarray(score, float)
     names = [f"m{i}" for i in range(len(score))]
-    return pd.DataFrame({"subject": names, "score": score, "lower": score - half,
-                         "upper": score + half, "rank": 1 + np.arange(len(score)),
-                         "estimator": "auto: regression", "flag": "", **more})  # fmt: skip
+    return pd.DataFrame(
+        {
+            "subject": names,
+            "score": score,
+            "lower": score - half,
+            "upper": score + half,
+            "rank": 1 + np.arange(len(score)),
+            "estimator": "auto: regression",
+            "flag": "",
+            **more,
+        }
+    )
 
 
 def opening(results, responses=None):
@@ -60,8 +69,12 @@ def test_a_clear_best_model():
         "It is clearly ahead of all others; the next is m1 with 70.0 % (interval 68.0 to 72.0 %).",
         "Each model answered 10 of the 40 items: 75 % of the answers were saved.",
     ]
-    assert found.facts == {"Best model": "m0", "Score": "90.0 %", "Clearly best": "yes",
-                           "Answers saved": "75 %"}  # fmt: skip
+    assert found.facts == {
+        "Best model": "m0",
+        "Score": "90.0 %",
+        "Clearly best": "yes",
+        "Answers saved": "75 %",
+    }
 
 
 def test_the_probability_of_an_interval_is_said_where_it_is_known():
@@ -111,10 +124,22 @@ def test_what_is_ranked_without_predictions():
 
 
 def test_costs_and_ranks_of_a_single_run(tmp_path):
-    result = {"model": "new", "score": 0.5, "lower": 0.4, "upper": 0.6, "level": 0.9,
-              "estimator": "auto: regression", "rank": 3, "rank_lower": 1, "rank_upper": 9,
-              "n_calibrated": 40, "n_items": 20, "n_bank": 100, "cost": 0.5,
-              "full_cost": 12.345}  # fmt: skip
+    result = {
+        "model": "new",
+        "score": 0.5,
+        "lower": 0.4,
+        "upper": 0.6,
+        "level": 0.9,
+        "estimator": "auto: regression",
+        "rank": 3,
+        "rank_lower": 1,
+        "rank_upper": 9,
+        "n_calibrated": 40,
+        "n_items": 20,
+        "n_bank": 100,
+        "cost": 0.5,
+        "full_cost": 12.345,
+    }
     (tmp_path / "result.json").write_text(json.dumps(result))
     found = opening([tmp_path])
     assert found.sentences == [
@@ -148,8 +173,9 @@ def test_notes_are_said_once_and_the_serious_first(tmp_path):
     for name in ("one", "two"):
         replace(bank, provenance={"converged": False}).save(tmp_path / f"{name}.npz")
     flags = ["", "not sure", "answers unlike those of the calibrated subjects"]
-    page = report.build([tmp_path / "one.npz", tmp_path / "two.npz",
-                         predictions([0.9, 0.5, 0.4], flag=flags)])  # fmt: skip
+    page = report.build(
+        [tmp_path / "one.npz", tmp_path / "two.npz", predictions([0.9, 0.5, 0.4], flag=flags)]
+    )
     check = page.split('<section id="check"')[1].split("</section>")[0]
     assert check.count("The calibration did not converge") == 1
     note = next(part for part in check.split("<li") if "did not converge" in part)
@@ -201,8 +227,11 @@ def test_texts_stand_for_hashes_and_for_nothing_else():
     table = tables_of(page)["Items"]
     assert table["texts"] == "question"
     assert values_of(table, "item") == HASHES
-    readable = replace(make(b=np.arange(10.0), item_ids=[f"q{i}" for i in range(10)]), items=items,
-                       statistics=statistics)  # fmt: skip
+    readable = replace(
+        make(b=np.arange(10.0), item_ids=[f"q{i}" for i in range(10)]),
+        items=items,
+        statistics=statistics,
+    )
     page = report.build(readable)
     assert "1 item is flagged “negative slope”: q0." in page
     assert "texts" not in tables_of(page)["Items"]
@@ -230,10 +259,19 @@ def test_steps_of_sessions_have_the_texts():
 @pytest.mark.parametrize("n", [1, 5])
 def test_one_chart_for_many_estimators(n):
     rows = [
-        {"seed": seed, "strategy": s, "estimator": f"e{e}", "n_items": k,
-         "kendall": 0.5 + k / 300 + e / 50 + seed / 1000, "mae": 9 - k / 20 + e}
-        for seed in (0, 1) for s in ("random", "balanced") for e in range(n) for k in (10, 100)
-    ]  # fmt: skip
+        {
+            "seed": seed,
+            "strategy": s,
+            "estimator": f"e{e}",
+            "n_items": k,
+            "kendall": 0.5 + k / 300 + e / 50 + seed / 1000,
+            "mae": 9 - k / 20 + e,
+        }
+        for seed in (0, 1)
+        for s in ("random", "balanced")
+        for e in range(n)
+        for k in (10, 100)
+    ]
     [choice, _] = board_section("board", pd.DataFrame(rows)).blocks
     for option in choice["options"]:
         [chart] = option["blocks"]
@@ -277,10 +315,16 @@ def test_predictions_say_whose_scores_they_are(estimand, tmp_path):
     path = tmp_path / "predictions.csv"
     whose = {"estimand": predicted.estimand, "ranks_of": predicted.ranks_of}
     predicted.to_frame().assign(**whose).to_csv(path)
-    texts = {"run": "these runs", "model": "the models over reruns",
-             "domain": "the models on items like these"}  # fmt: skip
-    agrees = {"run": "Whether a rerun would agree is not shown", "model": "A rerun would agree.",
-              "domain": "So it is on other items of this kind."}  # fmt: skip
+    texts = {
+        "run": "these runs",
+        "model": "the models over reruns",
+        "domain": "the models on items like these",
+    }
+    agrees = {
+        "run": "Whether a rerun would agree is not shown",
+        "model": "A rerun would agree.",
+        "domain": "So it is on other items of this kind.",
+    }
     for result in (predicted, path):
         ranking = ranking_of([read(result)], None)
         assert (ranking.estimand, ranking.ranks_of) == (estimand, estimand)
@@ -331,8 +375,17 @@ def test_complete_responses_have_letters():
 
 
 def test_a_group_named_na_is_no_missing_letter(tmp_path):
-    table = pd.DataFrame({"subject": ["x", "y"], "score": [0.6, 0.5], "lower": [0.5, 0.4],
-                          "upper": [0.7, 0.6], "rank": [1, 2], "rank_lower": [1, 1],
-                          "rank_upper": [2, 2], "letters": ["na", "a"]})  # fmt: skip
+    table = pd.DataFrame(
+        {
+            "subject": ["x", "y"],
+            "score": [0.6, 0.5],
+            "lower": [0.5, 0.4],
+            "upper": [0.7, 0.6],
+            "rank": [1, 2],
+            "rank_lower": [1, 1],
+            "rank_upper": [2, 2],
+            "letters": ["na", "a"],
+        }
+    )
     table.to_csv(tmp_path / "g.csv", index=False)
     assert [row.letters for row in ranking_of([read(tmp_path / "g.csv")], None).rows] == ["na", "a"]

@@ -40,8 +40,14 @@ def run(bank, calibration, new, tmp_path_factory):
     """The folder of the run, as irtcat evaluate leaves it."""
     folder = tmp_path_factory.mktemp("runs") / "run"
     right = dict(zip(bank.item_ids.tolist(), new.to_numpy()[0], strict=True))
-    evaluate(bank, lambda asked: [(item.id, int(right[item.id])) for item in asked], RULES,
-             calibration=calibration, out=folder, name="new")  # fmt: skip
+    evaluate(
+        bank,
+        lambda asked: [(item.id, int(right[item.id])) for item in asked],
+        RULES,
+        calibration=calibration,
+        out=folder,
+        name="new",
+    )
     return folder
 
 
@@ -68,8 +74,16 @@ def test_with_calibration_responses(bank, calibration, new, run, tmp_path, monke
     answers.save("new.npz")
     pd.DataFrame({"item": bank.item_ids}).to_csv("items.csv", index=False)
     [prediction] = command("predict", "old.npz", "items.csv", "new.npz")["subjects"]
-    status = command("session", "status", "--id", "evaluation", "--store", run / "sessions.db",
-                     "--responses", "old.npz")  # fmt: skip
+    status = command(
+        "session",
+        "status",
+        "--id",
+        "evaluation",
+        "--store",
+        run / "sessions.db",
+        "--responses",
+        "old.npz",
+    )
     whose = ("session", "status", "--id", "evaluation", "--store", run / "sessions.db")
     assert status["question"] == session.full_score(calibration).question
     assert "ranks of the models over reruns" in status["question"]
@@ -89,8 +103,13 @@ def test_with_calibration_responses(bank, calibration, new, run, tmp_path, monke
     }
     for name, values in ways.items():
         np.testing.assert_allclose(values, triple(full), rtol=0, atol=TOLERANCE, err_msg=name)
-    labels = [full.estimator, predicted.methods[0], result["estimator"], prediction["estimator"],
-              status["estimator"]]  # fmt: skip
+    labels = [
+        full.estimator,
+        predicted.methods[0],
+        result["estimator"],
+        prediction["estimator"],
+        status["estimator"],
+    ]
     assert set(labels) == {"auto: regression"}
     assert (full.rank, full.n_calibrated) == (result["rank"], 80)
 
@@ -142,8 +161,13 @@ def test_the_page_shows_that_number_everywhere(bank, calibration, run, tmp_path)
 def test_with_a_bank_alone(bank, new, tmp_path):
     """Without calibration responses every way reads the score off the bank's curves."""
     right = dict(zip(bank.item_ids.tolist(), new.to_numpy()[0], strict=True))
-    found = evaluate(bank, lambda asked: [(i.id, int(right[i.id])) for i in asked], RULES,
-                     out=tmp_path / "run", name="new")  # fmt: skip
+    found = evaluate(
+        bank,
+        lambda asked: [(i.id, int(right[i.id])) for i in asked],
+        RULES,
+        out=tmp_path / "run",
+        name="new",
+    )
     with Store(tmp_path / "run" / "sessions.db", create=False) as store:
         session = store.resume("evaluation")
     report = replay(bank, new, RULES)

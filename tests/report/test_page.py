@@ -91,21 +91,39 @@ def bank():
 def predictions():
     n = 12
     score = np.linspace(0.9, 0.2, n)
-    return pd.DataFrame({
-        "subject": [f"m{i}" for i in range(n)], "score": score, "lower": score - 0.1,
-        "upper": score + 0.1, "rank": np.arange(1, n + 1), "rank_lower": 1, "rank_upper": n,
-        "estimator": "auto", "flag": ["few responses", *[""] * (n - 1)],
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "subject": [f"m{i}" for i in range(n)],
+            "score": score,
+            "lower": score - 0.1,
+            "upper": score + 0.1,
+            "rank": np.arange(1, n + 1),
+            "rank_lower": 1,
+            "rank_upper": n,
+            "estimator": "auto",
+            "flag": ["few responses", *[""] * (n - 1)],
+        }
+    )
 
 
 @pytest.fixture(scope="module")
 def board():
     rows = [
-        {"split": "random", "seed": seed, "strategy": s, "estimator": e, "n_items": k,
-         "kendall": 0.5 + k / 300 + seed / 50, "mae": 9 - k / 20, "flag": ""}
-        for seed in (0, 1) for s in ("random", "balanced") for e in ("mean", "auto")
+        {
+            "split": "random",
+            "seed": seed,
+            "strategy": s,
+            "estimator": e,
+            "n_items": k,
+            "kendall": 0.5 + k / 300 + seed / 50,
+            "mae": 9 - k / 20,
+            "flag": "",
+        }
+        for seed in (0, 1)
+        for s in ("random", "balanced")
+        for e in ("mean", "auto")
         for k in (10, 30, 100)
-    ]  # fmt: skip
+    ]
     return pd.DataFrame(rows)
 
 
@@ -138,9 +156,12 @@ def test_the_policy_knows_script_and_style_by_hash(bank):
 
 def test_user_text_is_never_markup(predictions):
     bank = ItemBank.from_parameters(b=[0.0, 1.0], item_ids=[EVIL, "b"])
-    bank = replace(bank, items=pd.DataFrame({"question": [EVIL, "x"], EVIL: ["p", "q"]}),
-                   statistics=pd.DataFrame({"at_bound": [(EVIL,), ()]}),
-                   provenance={"method": EVIL})  # fmt: skip
+    bank = replace(
+        bank,
+        items=pd.DataFrame({"question": [EVIL, "x"], EVIL: ["p", "q"]}),
+        statistics=pd.DataFrame({"at_bound": [(EVIL,), ()]}),
+        provenance={"method": EVIL},
+    )
     mine = predictions.assign(subject=EVIL, flag=EVIL)
     html = report.build([bank, mine], title=EVIL)
     elements = Elements(html)
@@ -168,10 +189,18 @@ def test_five_thousand_items_stay_below_a_megabyte():
     words = np.array(["angle", "übung", "prime", "where", "which", "of", "the", '"quoted"', "<b>"])
     texts = [" ".join(words[rng.integers(0, 9, 150)]) for _ in range(n)]
     se = rng.uniform(0.01, 0.2, (n, 3, 3)) * np.eye(3)
-    bank = replace(bank, covariance=se, statistics=pd.DataFrame({
-        "n_responses": rng.integers(10, 5000, n), "proportion_correct": rng.uniform(size=n),
-        "weak_prior": rng.uniform(size=n) < 0.1}),
-        items=pd.DataFrame({"task": rng.choice(["a", "b", "c"], n), "text": texts}))  # fmt: skip
+    bank = replace(
+        bank,
+        covariance=se,
+        statistics=pd.DataFrame(
+            {
+                "n_responses": rng.integers(10, 5000, n),
+                "proportion_correct": rng.uniform(size=n),
+                "weak_prior": rng.uniform(size=n) < 0.1,
+            }
+        ),
+        items=pd.DataFrame({"task": rng.choice(["a", "b", "c"], n), "text": texts}),
+    )
     html = report.build(bank)
     assert 500_000 < len(html.encode()) < report.LIMIT
     assert "Long texts are truncated to" in html
@@ -357,12 +386,15 @@ def test_curves_of_items_that_are_not_logistic(monkeypatch):
     np.testing.assert_allclose(told, expected, atol=0.006)
 
 
-@pytest.mark.parametrize("make", [
-    lambda: ItemBank.from_slopes([[1.0, 0.0], [0.5, 0.8], [0.0, 0.0]], [0.0, 1.0, 0.5]),
-    lambda: ItemBank.from_parameters(a=[0.0, -1.0], b=[0.0, 1.0]),
-    lambda: ItemBank.from_thresholds(a=[[0.5, 1.0]], b=[[0.2, 0.3]], model="nominal"),
-    lambda: ItemBank.from_parameters(b=[0.0]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ItemBank.from_slopes([[1.0, 0.0], [0.5, 0.8], [0.0, 0.0]], [0.0, 1.0, 0.5]),
+        lambda: ItemBank.from_parameters(a=[0.0, -1.0], b=[0.0, 1.0]),
+        lambda: ItemBank.from_thresholds(a=[[0.5, 1.0]], b=[[0.2, 0.3]], model="nominal"),
+        lambda: ItemBank.from_parameters(b=[0.0]),
+    ],
+)
 def test_banks_of_other_kinds(make):
     bank = make()
     blocks = data_of(report.build(bank))
@@ -496,13 +528,18 @@ def test_what_is_no_result(tmp_path):
     (tmp_path / "empty.npz").write_bytes(b"")
     irtcat.Responses.from_array([[0, 1], [1, 0]]).save(tmp_path / "r.npz")
     cases = {
-        "x.csv": "not a result of irtcat", "empty.csv": "Got an empty file", "none.csv": "no rows",
-        "binary.csv": "expected text. Got a zero byte", "folder": "it is empty",
+        "x.csv": "not a result of irtcat",
+        "empty.csv": "Got an empty file",
+        "none.csv": "no rows",
+        "binary.csv": "expected text. Got a zero byte",
+        "folder": "it is empty",
         "r.npz": "--responses",
-        "several": "Pass the files in it one by one: scores.csv.", "cut.npz": "file is damaged",
+        "several": "Pass the files in it one by one: scores.csv.",
+        "cut.npz": "file is damaged",
         "scale": "decisions.csv: the table lacks the column action, item, scale",
-        "empty.npz": "Got an empty file", "missing": "no such file or folder",
-    }  # fmt: skip
+        "empty.npz": "Got an empty file",
+        "missing": "no such file or folder",
+    }
     for name, said in cases.items():
         with pytest.raises(InputError, match=re.escape(said)):
             report.read(tmp_path / name)

@@ -43,8 +43,7 @@ def test_lsat_patterns(name, known, n_patterns):
 
 
 @pytest.mark.parametrize(
-    ("name", "right"),
-    [("lsat6", [924, 709, 553, 763, 870]), ("lsat7", [828, 658, 772, 606, 843])],
+    ("name", "right"), [("lsat6", [924, 709, 553, 763, 870]), ("lsat7", [828, 658, 772, 606, 843])]
 )
 def test_lsat_items(name, right):
     assert load(name).values.sum(axis=0).tolist() == right

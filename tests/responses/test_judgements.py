@@ -9,12 +9,20 @@ from irtcat import InputError, Responses
 from irtcat.responses import combine_judges
 
 LONG = pd.DataFrame(
-    [(m, q, j, t, s) for (m, q, t), scores in {
-        ("a", "x", 1): (1, 1, 0), ("a", "x", 2): (0, 0, 0), ("a", "y", 1): (1, 0, None),
-        ("b", "x", 1): (1, 1, 1), ("b", "y", 1): (0, 0, 1), ("b", "y", 2): (0, 1, 1),
-    }.items() for j, s in zip(("j1", "j2", "j3"), scores, strict=True)],
+    [
+        (m, q, j, t, s)
+        for (m, q, t), scores in {
+            ("a", "x", 1): (1, 1, 0),
+            ("a", "x", 2): (0, 0, 0),
+            ("a", "y", 1): (1, 0, None),
+            ("b", "x", 1): (1, 1, 1),
+            ("b", "y", 1): (0, 0, 1),
+            ("b", "y", 2): (0, 1, 1),
+        }.items()
+        for j, s in zip(("j1", "j2", "j3"), scores, strict=True)
+    ],
     columns=["model", "question", "judge", "epoch", "score"],
-)  # fmt: skip
+)
 FIRST = LONG[LONG["epoch"] == 1].drop(columns="epoch")
 
 

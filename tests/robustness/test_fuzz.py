@@ -48,8 +48,10 @@ def test_planted_faults_are_found(harness, tmp_path):
     limits = fuzz.Limits(seconds=0.5, megabytes=100)
     counts = {
         **dict.fromkeys(("refuses", "accepts", "raises", "changes", "edits"), 8),
-        "hangs": 3, "dies": 2, "allocates": 2,
-    }  # fmt: skip
+        "hangs": 3,
+        "dies": 2,
+        "allocates": 2,
+    }
     found = fuzz.run(counts, table="planted", processes=1, limits=limits, keep=tmp_path)
     assert [(each.reader, each.number) for each in found] == [
         (name, number) for name, count in counts.items() for number in range(count)
@@ -114,12 +116,16 @@ def sound(tmp_path_factory):
 
     pd.DataFrame({"subject": ["a", "b"], "q1": [1, 0]}).to_parquet(parquet)
     return {
-        "": b"some bytes", "text": table, "csv": table,
+        "": b"some bytes",
+        "text": table,
+        "csv": table,
         "json": json.dumps(json.loads(lines[1]), indent=1).encode(),
-        "jsonl": "\n".join(lines).encode(), "npy": npy(np.arange(6.0).reshape(2, 3)),
-        "zip": archive(), "db": database(tmp_path_factory.mktemp("db") / "x.db"),
+        "jsonl": "\n".join(lines).encode(),
+        "npy": npy(np.arange(6.0).reshape(2, 3)),
+        "zip": archive(),
+        "db": database(tmp_path_factory.mktemp("db") / "x.db"),
         "parquet": parquet.getvalue(),
-    }  # fmt: skip
+    }
 
 
 def test_mutators(harness, sound, monkeypatch):

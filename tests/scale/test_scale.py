@@ -76,9 +76,8 @@ def test_every_drop_is_a_row_and_in_its_round(found):
     assert sorted(dropped["item"]) == sorted(own.removed)
     by_item = dropped.set_index("item")["round"]
     pd.testing.assert_series_equal(
-        own.items.loc[own.removed, "round"].astype(int), by_item[own.removed],
-        check_names=False,
-    )  # fmt: skip
+        own.items.loc[own.removed, "round"].astype(int), by_item[own.removed], check_names=False
+    )
     tests = dropped[dropped["statistic"].str.contains("X2")]
     assert (tests["p"] < 0.05).all()
     assert tests["round"].is_unique  # one at a time
@@ -221,12 +220,15 @@ def test_what_half_of_the_items_contradict_is_no_scale(theta):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"alpha_fit": 1.0}, "alpha_fit"), ({"least_communality": -1}, "least_communality"),
-        ({"two_factors": "maybe"}, "two_factors"), ({"criterion": "best"}, "criterion"),
-        ({"least_items": 2}, "least_items"), ({"n_factors": 0}, "n_factors"),
+        ({"alpha_fit": 1.0}, "alpha_fit"),
+        ({"least_communality": -1}, "least_communality"),
+        ({"two_factors": "maybe"}, "two_factors"),
+        ({"criterion": "best"}, "criterion"),
+        ({"least_items": 2}, "least_items"),
+        ({"n_factors": 0}, "n_factors"),
         ({"alpha_dependence": "x"}, "alpha_dependence"),
     ],
-)  # fmt: skip
+)
 def test_thresholds_out_of_range(responses, options, text):
     with pytest.raises(InputError, match=f"`{text}`"):
         scale.build(responses, **options)

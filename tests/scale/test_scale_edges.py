@@ -28,9 +28,12 @@ def responses():
 def test_labels_that_cannot_be_used(responses):
     twice = pd.Series(["a"] * 9, index=[IDS[0], *IDS])
     for wrong, text in (
-        (twice, "several for 'NA'"), (5, "Got 5"), ([["a"]] * 10, "one label"),
-        ({"all": "x"}, "all subjects answer alike"), ([" "] * 10, "one item has a group"),
-    ):  # fmt: skip
+        (twice, "several for 'NA'"),
+        (5, "Got 5"),
+        ([["a"]] * 10, "one label"),
+        ({"all": "x"}, "all subjects answer alike"),
+        ([" "] * 10, "one item has a group"),
+    ):
         with pytest.raises(InputError, match=text):
             scale.build(responses, wrong, **QUICK)
     with pytest.raises(InputError, match="`seed`"):

@@ -117,8 +117,9 @@ def test_ml_is_the_maximum_or_the_bound_on_its_side(bank, X, name):
     np.testing.assert_allclose(ability.theta[at], expected[at])
     assert (ability.flag[at] != "").all()
     assert (ability.flag[~known] != "").all()
-    assert np.isin(ability.flag, ["", "at the lower bound", "at the upper bound",
-                                   "flat likelihood"]).all()  # fmt: skip
+    assert np.isin(
+        ability.flag, ["", "at the lower bound", "at the upper bound", "flat likelihood"]
+    ).all()
     assert not np.isnan(np.stack([ability.theta, ability.se, ability.lower, ability.upper])).any()
 
 

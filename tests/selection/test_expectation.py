@@ -265,9 +265,13 @@ def test_the_rules_of_a_session_keep_it(bank, calibration):
 def test_leaderboards_compare_what_select_would_take(bank):
     responses = bank.simulate(np.linspace(-1.5, 2, 60), seed=9)
     board = leaderboard.evaluate(
-        responses, n_items=[20], split="ability", seeds=range(12), estimators=["auto"],
+        responses,
+        n_items=[20],
+        split="ability",
+        seeds=range(12),
+        estimators=["auto"],
         expect="stronger",
-    )  # fmt: skip
+    )
     table = board.summary()
     assert table.index.get_level_values("strategy").tolist() == ["neyman", "stratified", "random"]
     safe = leaderboard.evaluate(

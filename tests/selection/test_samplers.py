@@ -42,15 +42,16 @@ def draws(strategy, options):
         counts[at[drawn]] += 1
         if np.isfinite(said[at[drawn]]).any():
             old = said[at[drawn]]
-            np.testing.assert_allclose(np.where(np.isnan(old), subset.probabilities[drawn], old),
-                                       subset.probabilities[drawn])  # fmt: skip
+            np.testing.assert_allclose(
+                np.where(np.isnan(old), subset.probabilities[drawn], old),
+                subset.probabilities[drawn],
+            )
         said[at[drawn]] = subset.probabilities[drawn]
     return counts, said
 
 
 @pytest.mark.slow_cases(  # every case has two strategies, and every strategy the joint cases
-    "stratified(-group)?-(plain|allowed|quotas|costs)",
-    "(robust|neyman)-(allowed|quotas|costs)",
+    "stratified(-group)?-(plain|allowed|quotas|costs)", "(robust|neyman)-(allowed|quotas|costs)"
 )
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(
@@ -100,9 +101,10 @@ def test_strata_get_their_shares():
     for seed in range(30):
         subset = select(None, 10, strategy="stratified", calibration=DATA, seed=seed)
         strata = np.searchsorted(
-            np.arange(2, N, 2), [np.flatnonzero(order == index[i])[0] for i in subset.item_ids],
+            np.arange(2, N, 2),
+            [np.flatnonzero(order == index[i])[0] for i in subset.item_ids],
             side="right",
-        )  # fmt: skip
+        )
         np.testing.assert_array_equal(np.bincount(strata, minlength=10), 1)
         by_group = select(
             None, 10, strategy="stratified-group", calibration=DATA, seed=seed, groups=GROUPS

@@ -20,11 +20,7 @@ SCORE = "https://purl.imsglobal.org/spec/lti-ags/scope/score"
 ROLE = "http://purl.imsglobal.org/vocab/lis/v2/membership#"
 LINE_ITEM = f"{ISSUER}/lineitems/7?type_id=3"
 
-URLS = {
-    "auth_url": f"{ISSUER}/auth",
-    "token_url": f"{ISSUER}/token",
-    "jwks_url": f"{ISSUER}/keys",
-}
+URLS = {"auth_url": f"{ISSUER}/auth", "token_url": f"{ISSUER}/token", "jwks_url": f"{ISSUER}/keys"}
 
 
 def new_key(name="key-1"):

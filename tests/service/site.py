@@ -61,11 +61,17 @@ def content():
     items += [
         Item(PRACTICE, "choice", "<p>Practise: what is 2 + 2?</p>", _letters("3", "4", "5")),
         Item(
-            "secret-choices", "choices", "<p>Which numbers are prime?</p>",
-            _letters("2", "3", "4", "9"), max_choices=3, stimulus="secret-stimulus",
+            "secret-choices",
+            "choices",
+            "<p>Which numbers are prime?</p>",
+            _letters("2", "3", "4", "9"),
+            max_choices=3,
+            stimulus="secret-stimulus",
         ),
         Item(
-            "secret-order", "order", "<p>Put the planets in order, from the Sun outwards.</p>",
+            "secret-order",
+            "order",
+            "<p>Put the planets in order, from the Sun outwards.</p>",
             _letters("Venus", "Mars", "Mercury", "Earth"),
         ),
         Item(
@@ -77,11 +83,14 @@ def content():
         ),
         Item("secret-text", "text", "<p>How many legs do two spiders have?</p>", numeric=True),
         Item(
-            "secret-arabic", "choice", "<p>ما هي عاصمة مصر؟</p>",
-            _letters("القاهرة", "الإسكندرية", "أسوان"), language="ar",
+            "secret-arabic",
+            "choice",
+            "<p>ما هي عاصمة مصر؟</p>",
+            _letters("القاهرة", "الإسكندرية", "أسوان"),
+            language="ar",
         ),
         Item(ESSAY, "essay", "<p>Describe your way to school.</p>", expected_lines=6),
-    ]  # fmt: skip
+    ]
     keys = [Key(item=name, kind="match", correct=("keyB",)) for name in [*ADAPTIVE, PRACTICE]]
     keys += [
         Key(item="secret-choices", kind="match", correct=("keyA", "keyB")),

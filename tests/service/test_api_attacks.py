@@ -112,9 +112,18 @@ def test_a_token_of_one_kind_opens_nothing_of_another(app, http, service):
 
 
 ANY = {
-    "reason": "x", "seconds": 1, "text": "x", "name": "x", "roles": ["author"], "test": "x",
-    "definition": "x", "bank": "x", "items": "x", "item": "x", "score": 1,
-}  # fmt: skip
+    "reason": "x",
+    "seconds": 1,
+    "text": "x",
+    "name": "x",
+    "roles": ["author"],
+    "test": "x",
+    "definition": "x",
+    "bank": "x",
+    "items": "x",
+    "item": "x",
+    "score": 1,
+}
 
 
 def test_no_role_does_more_than_it_may(app, http, service):
@@ -197,16 +206,31 @@ def test_wrong_content_types(http, service, kind):
     assert reply.status_code == 415
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000, b'{"a": ' * 50_000, b"NaN",
-                                  b'{"name": "\\ud800"}', b'{"name": "\\u0000"}',
-                                  b'{"name": 1e999}', b"9" * 5000])  # fmt: skip
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"a": ' * 50_000,
+        b"NaN",
+        b'{"name": "\\ud800"}',
+        b'{"name": "\\u0000"}',
+        b'{"name": 1e999}',
+        b"9" * 5000,
+    ],
+)
 def test_bodies_that_are_no_json(http, service, body):
     headers = {**staff(service, "admin"), "Content-Type": "application/json"}
     reply = http.post("/api/v1/people", content=body, headers=headers)
     assert reply.status_code in (400, 422)
     assert reply.headers["content-type"] == "application/problem+json"
-    reply = http.post("/ims/cat/v1p0/sections", content=body, headers=client(service) | {
-        "Content-Type": "application/json"})  # fmt: skip
+    reply = http.post(
+        "/ims/cat/v1p0/sections",
+        content=body,
+        headers=client(service) | {"Content-Type": "application/json"},
+    )
     assert reply.status_code in (400, 422)
     assert reply.json()["imsx_codeMajor"] == "failure"
 

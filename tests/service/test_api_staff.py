@@ -113,8 +113,9 @@ def test_publishing_from_uploads(admin, service):
     assert admin("POST", "uploads/banks", content=data, headers=binary) == stored
     listed = admin("GET", "banks")
     assert listed == {
-        "items": [{"hash": stored["hash"], "items": 12, "model": "TwoPL"}], "next": None
-    }  # fmt: skip
+        "items": [{"hash": stored["hash"], "items": 12, "model": "TwoPL"}],
+        "next": None,
+    }
     assert admin("GET", f"banks/{stored['hash']}") == listed["items"][0]
     page = admin("GET", f"banks/{stored['hash']}/items?limit=5")
     assert [row["item"] for row in page["items"]] == [f"q{i}" for i in range(5)]
@@ -127,8 +128,12 @@ def test_publishing_from_uploads(admin, service):
     uploaded = admin("POST", "uploads/items", content=table, headers=csv)
     assert uploaded["items"] == 12
     assert [row["hash"] for row in admin("GET", "items")["items"]] == [uploaded["hash"]]
-    body = {"definition": TOML, "bank": stored["hash"], "items": uploaded["hash"],
-            "n_simulated": 20}  # fmt: skip
+    body = {
+        "definition": TOML,
+        "bank": stored["hash"],
+        "items": uploaded["hash"],
+        "n_simulated": 20,
+    }
     test = admin("POST", "tests", body)["id"]
     assert [row["id"] for row in admin("GET", "tests")["items"]] == [test]
     report = admin("GET", f"tests/{test}")
@@ -187,10 +192,19 @@ def test_a_zip_of_a_folder_of_items(admin):
         (b"x", {}, 415),
     ],
     ids=[
-        "cut", "empty", "parent", "absolute", "long", "file-and-folder", "entity", "csv", "binary",
-        "json", "no-type",
+        "cut",
+        "empty",
+        "parent",
+        "absolute",
+        "long",
+        "file-and-folder",
+        "entity",
+        "csv",
+        "binary",
+        "json",
+        "no-type",
     ],
-)  # fmt: skip
+)
 def test_uploads_that_are_no_items(admin, data, headers, status):
     problem = admin("POST", "uploads/items", content=data, headers=headers, status=status)
     assert "/tmp" not in problem["detail"]
@@ -209,15 +223,23 @@ def test_people_and_tickets(staff, service, published):
     ada = proctor("POST", "people", {"name": "Ada Lovelace", "external": "s-1"})["id"]
     assert proctor("POST", "people", {"external": "s-1"})["id"] == ada
     made = proctor(
-        "POST", "tickets",
-        {"test": published, "person": ada, "accommodations": ["extra_time_50"],
-         "opens": "2026-11-23T07:00:00Z", "expires": "2026-11-24T07:00:00+01:00"},
-    )  # fmt: skip
+        "POST",
+        "tickets",
+        {
+            "test": published,
+            "person": ada,
+            "accommodations": ["extra_time_50"],
+            "opens": "2026-11-23T07:00:00Z",
+            "expires": "2026-11-24T07:00:00+01:00",
+        },
+    )
     taking.begin(service, made["token"])
     (row,) = proctor("GET", f"tickets?test={published}")["items"]
     assert (row["id"], row["status"], row["accommodations"]) == (
-        made["id"], "used", ["extra_time_50"]
-    )  # fmt: skip
+        made["id"],
+        "used",
+        ["extra_time_50"],
+    )
     assert made["token"] not in str(proctor("GET", "tickets"))
     proctor("POST", f"tickets/{made['id']}/revoke", status=409)
     proctor("POST", "tickets/t_x/revoke", status=404)
@@ -238,8 +260,9 @@ def test_a_table_of_tickets(staff, service, published):
     proctor = staff("proctor")
     csv = {"Content-Type": "text/csv"}
     table = "external,name,accommodations\ns-1,Ada,extra_time_50|pause\ns-2,\u00c9mile,\n"
-    reply = proctor("POST", f"uploads/tickets?test={published}", content=table, headers=csv,
-                    status=200)  # fmt: skip
+    reply = proctor(
+        "POST", f"uploads/tickets?test={published}", content=table, headers=csv, status=200
+    )
     lines = reply.text.splitlines()
     assert lines[0] == "external,name,accommodations,person,ticket,token"
     assert len(lines) == 3
@@ -247,14 +270,23 @@ def test_a_table_of_tickets(staff, service, published):
     assert {row["name"] for row in proctor("GET", "people")["items"]} == {"Ada", "\u00c9mile"}
     # All or none.
     bad = "external,accommodations\ns-3,\ns-4,wings\n"
-    problem = proctor("POST", f"uploads/tickets?test={published}", content=bad, headers=csv,
-                      status=422)  # fmt: skip
+    problem = proctor(
+        "POST", f"uploads/tickets?test={published}", content=bad, headers=csv, status=422
+    )
     assert problem["detail"].startswith("Line 3: ")
     assert len(proctor("GET", "people")["items"]) == 2
-    for wrong in (b"shoe\n9", b"\xff", b"name,name\na,b", b"name\na,b", b'name\n"a', b"",
-                  b"name;email\na;b", b"external\ns-1;Ada", b"name\temail\na\tb\tc"):  # fmt: skip
-        proctor("POST", f"uploads/tickets?test={published}", content=wrong, headers=csv,
-                status=422)  # fmt: skip
+    for wrong in (
+        b"shoe\n9",
+        b"\xff",
+        b"name,name\na,b",
+        b"name\na,b",
+        b'name\n"a',
+        b"",
+        b"name;email\na;b",
+        b"external\ns-1;Ada",
+        b"name\temail\na\tb\tc",
+    ):
+        proctor("POST", f"uploads/tickets?test={published}", content=wrong, headers=csv, status=422)
 
 
 def test_a_dry_run_of_tickets_stores_nothing(staff, service, published):
@@ -288,8 +320,13 @@ def test_a_dry_run_of_tickets_stores_nothing(staff, service, published):
         other = "name,external\nEmmy,s-9\nGrace,s-1\n"
         problem = proctor("POST", address + query, content=other, headers=csv, status=409)
         assert problem["detail"] == "Line 3: The id 's-1' is known with name 'Ada'. Got 'Grace'."
-    proctor("POST", "uploads/tickets?test=test_x&dry_run=true", content=table.encode(), headers=csv,
-            status=404)  # fmt: skip
+    proctor(
+        "POST",
+        "uploads/tickets?test=test_x&dry_run=true",
+        content=table.encode(),
+        headers=csv,
+        status=404,
+    )
     assert len(people.people_table(service)) == 3
 
 
@@ -327,8 +364,12 @@ def test_conducting(staff, service, published):
         proctor("POST", f"{one}/{name}", body, status=204)
         proctor("POST", f"attempts/a_x/{name}", body, status=404)
     kinds = [event["kind"] for event in staff("auditor")("GET", f"{one}/events")["items"]]
-    assert kinds[2:] == ["pause", "resume", "extend", "note", "release", "finish", "void", "reopen",
-                         "section"][: len(kinds) - 2]  # fmt: skip
+    assert (
+        kinds[2:]
+        == ["pause", "resume", "extend", "note", "release", "finish", "void", "reopen", "section"][
+            : len(kinds) - 2
+        ]
+    )
     proctor("POST", f"{one}/resume", status=409)
     proctor("POST", f"{one}/pause", {}, status=422)
     proctor("POST", f"{one}/pause", {"reason": " "}, status=422)
@@ -444,9 +485,11 @@ def test_exposure_and_drift(staff, service, monkeypatch):
     assert hard["drift"]
     assert hard["z"] > 3
     # By hand, from the estimates and the curves.
-    thetas = [attempt_result(attempt_of(service, row)).theta
-              for row in staff("auditor")("GET", f"tests/{test}/results")["items"]
-              for row in [row["attempt"]]]  # fmt: skip
+    thetas = [
+        attempt_result(attempt_of(service, row)).theta
+        for row in staff("auditor")("GET", f"tests/{test}/results")["items"]
+        for row in [row["attempt"]]
+    ]
     p = 1 / (1 + np.exp(-1.8 * (np.array(thetas) - 1.5)))
     assert hard["expected"] == pytest.approx(p.mean(), rel=1e-5)
     assert hard["z"] == pytest.approx((1 - p).sum() / np.sqrt((p * (1 - p)).sum()), rel=1e-5)
@@ -508,8 +551,9 @@ def test_ratings(staff, service, essays):
 
     def rate(who, attempt, score, status=201):
         body = {"item": "e1", "score": score}
-        return who("POST", f"attempts/{attempt}/ratings", body, status=200 if status == 201 else
-                   status)  # fmt: skip
+        return who(
+            "POST", f"attempts/{attempt}/ratings", body, status=200 if status == 201 else status
+        )
 
     assert rate(one, agreed, 2) == {"status": "open"}
     rate(one, agreed, 2, status=409)
@@ -574,8 +618,11 @@ def test_accounts_and_clients(staff, admin, app):
     assert http.post(f"{API}/tokens", json=login).status_code == 201
     assert PASSWORD not in str(admin("GET", "accounts"))
     client = admin("POST", "clients", {"name": "TAO"})
-    data = {"grant_type": "client_credentials", "client_id": client["id"],
-            "client_secret": client["secret"]}  # fmt: skip
+    data = {
+        "grant_type": "client_credentials",
+        "client_id": client["id"],
+        "client_secret": client["secret"],
+    }
     assert http.post("/oauth/token", data=data).status_code == 200
     admin("DELETE", f"clients/{client['id']}")
     assert http.post("/oauth/token", data=data).status_code == 401
@@ -588,10 +635,7 @@ def test_formulas_in_exports_are_text(staff, service):
     item = Item(id="t1", kind="text", prompt="<p>Say it.</p>")
     plain = items()
     with_text = ItemSet([*plain.items.values(), item], plain.keys)
-    sections = [
-        {"kind": "practice", "items": ["t1"]},
-        {"kind": "fixed", "items": ["q0"]},
-    ]
+    sections = [{"kind": "practice", "items": ["t1"]}, {"kind": "fixed", "items": ["q0"]}]
     test, _ = library.publish(
         service, definition(sections=sections), bank(), with_text, actor="test", n_simulated=20
     )

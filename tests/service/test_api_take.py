@@ -69,11 +69,7 @@ class Browser:
 
     def post(self, path, body=None, status=200, key=None, **headers):
         self.count += 1
-        headers = {
-            "X-CSRF-Token": self.csrf,
-            "Idempotency-Key": key or f"r{self.count}",
-            **headers,
-        }
+        headers = {"X-CSRF-Token": self.csrf, "Idempotency-Key": key or f"r{self.count}", **headers}
         reply = self.http.post(f"{TAKE}/{path}", json=body, headers=headers)
         assert reply.status_code == status, reply.text
         if status == 200:
@@ -383,8 +379,22 @@ def test_addresses_of_media_are_signed_for_one_file_and_some_hours(browser, pict
     assert browser.http.get(address).status_code == 404
 
 
-SECRET = {"key", "correct", "theta", "se", "a", "b", "difficulty", "code", "points", "criterion",
-          "reason", "session", "seed", "bank"}  # fmt: skip
+SECRET = {
+    "key",
+    "correct",
+    "theta",
+    "se",
+    "a",
+    "b",
+    "difficulty",
+    "code",
+    "points",
+    "criterion",
+    "reason",
+    "session",
+    "seed",
+    "bank",
+}
 
 
 def names_in(value):

@@ -195,8 +195,15 @@ def test_configurations_that_cannot_be_read(client, body):
 
 
 def test_configurations_that_cannot_be_used(client, document):
-    for config in ({"max_items": 0}, {"criterion": "x"}, {"shoe": 1}, [], None, "x",
-                   {"exposure": "sympson-hetter"}):  # fmt: skip
+    for config in (
+        {"max_items": 0},
+        {"criterion": "x"},
+        {"shoe": 1},
+        [],
+        None,
+        "x",
+        {"exposure": "sympson-hetter"},
+    ):
         wrong = {**document, "config": config}
         client("POST", "/sections", {"sectionConfiguration": encoded(wrong)}, status=422)
     unknown = encoded({**document, "bank": "x\x00"})
@@ -333,8 +340,12 @@ def test_batches(client, document):
     asked = made["nextItems"]
     assert asked["stageLength"] == len(asked["itemIdentifiers"]) == 3
     path = f"/sections/{section}/sessions/{made['sessionIdentifier']}/results"
-    one = client("POST", path, results(made["sessionState"],
-                 item_result(asked["itemIdentifiers"][1], 1)), status=200)  # fmt: skip
+    one = client(
+        "POST",
+        path,
+        results(made["sessionState"], item_result(asked["itemIdentifiers"][1], 1)),
+        status=200,
+    )
     assert sorted(one["nextItems"]["itemIdentifiers"]) == sorted(
         set(asked["itemIdentifiers"]) - {asked["itemIdentifiers"][1]}
     )
@@ -402,8 +413,10 @@ def test_scopes(app, document):
 
 def test_personal_data_are_not_stored(client, service, document):
     section = client.section(document)
-    sent = {"demographics": encoded({"birthDate": "1815-12-10"}),
-            "personalNeedsAndPreferences": encoded("needs")}  # fmt: skip
+    sent = {
+        "demographics": encoded({"birthDate": "1815-12-10"}),
+        "personalNeedsAndPreferences": encoded("needs"),
+    }
     client("POST", f"/sections/{section}/sessions", sent)
     with service.database.reading():
         text = " ".join(

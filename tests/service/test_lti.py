@@ -571,8 +571,7 @@ def test_choices_that_are_refused(person, published):
     assert choosing(person, accept_types=["link"]).status_code == 403
     settings = {"deep_link_return_url": f"{ISSUER}/return", "accept_types": ["ltiResourceLink"]}
     response = person.launch(
-        message_type="LtiDeepLinkingRequest",
-        **{f"{DEEP_LINKING}deep_linking_settings": settings},
+        message_type="LtiDeepLinkingRequest", **{f"{DEEP_LINKING}deep_linking_settings": settings}
     )
     assert response.status_code == 403
 
@@ -887,8 +886,20 @@ def test_the_command_registers_lists_and_closes(address, published, database):
         assert result.exit_code == 0, result.output
         return json.loads(result.stdout)
 
-    options = ["--name", "Moodle", "--kind", "moodle", "--issuer", "https://moodle.example",
-               "--client-id", "c1", "--deployments", "1, 2", "--url", TOOL]  # fmt: skip
+    options = [
+        "--name",
+        "Moodle",
+        "--kind",
+        "moodle",
+        "--issuer",
+        "https://moodle.example",
+        "--client-id",
+        "c1",
+        "--deployments",
+        "1, 2",
+        "--url",
+        TOOL,
+    ]
     document = run(*options)
     assert document["addresses"]["Initiate login URL"] == f"{TOOL}/lti/login"
     [row] = document["platforms"]

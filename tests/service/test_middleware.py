@@ -67,9 +67,17 @@ def test_links_and_addresses_are_those_of_the_public_url_whatever_a_request_says
 
 
 @pytest.mark.parametrize(
-    "url", ["tests.example.org", "ftp://a.example", "https://a.example/tests", "https://u@a.example",
-            "https://[", "https://a.example:x", "https://a.example?x"],
-)  # fmt: skip
+    "url",
+    [
+        "tests.example.org",
+        "ftp://a.example",
+        "https://a.example/tests",
+        "https://u@a.example",
+        "https://[",
+        "https://a.example:x",
+        "https://a.example?x",
+    ],
+)
 def test_addresses_that_are_no_public_url(service, url):
     with pytest.raises(InputError, match="The `url` argument must be an address such as"):
         create_app(service, url=url)

@@ -13,12 +13,7 @@ from tests.service.helpers import HandClock, publish
 from tests.service.test_taking import Taker, to_adaptive
 
 LONG = [
-    {
-        "kind": "adaptive",
-        "title": "Part 1",
-        "config": {"max_items": 12},
-        "rapid": {"seconds": 2},
-    }
+    {"kind": "adaptive", "title": "Part 1", "config": {"max_items": 12}, "rapid": {"seconds": 2}}
 ]
 
 
@@ -106,9 +101,11 @@ def test_exposure_over_target(service):
         to_adaptive(take(service, test))
     assert monitoring.exposure_over_target(service, test).empty  # no target
     sections = [
-        {"kind": "adaptive", "config": {"max_items": 2, "exposure": {"name": "sympson-hetter",
-         "rate": 0.5}}},
-    ]  # fmt: skip
+        {
+            "kind": "adaptive",
+            "config": {"max_items": 2, "exposure": {"name": "sympson-hetter", "rate": 0.5}},
+        }
+    ]
     limited = publish(service, sections=sections)
     assert monitoring.exposure_over_target(service, limited).empty  # no session
     for _ in range(8):

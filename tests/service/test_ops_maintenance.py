@@ -128,8 +128,10 @@ def test_a_check_finds_what_was_changed(what, tmp_path):
 def test_an_anchor_is_continued_by_later_events(service):
     document = json.loads(json.dumps(anchor(service)))
     assert {kind: len(logs) for kind, logs in document["logs"].items()} == {
-        "attempts": 2, "audit": 1, "sessions": 2,
-    }  # fmt: skip
+        "attempts": 2,
+        "audit": 1,
+        "sessions": 2,
+    }
     proctoring.note(service, attempts(service)[0], actor="account:ada", text="late")
     assert check_anchor(service, document) == []
 
@@ -279,8 +281,9 @@ def rows_of(service):
     with service.database.reading():
         for name in (*tables.metadata.tables, *maintenance.STORE_TABLES):
             rows = service.database.execute(f"SELECT * FROM {name}").fetchall()
-            out[name] = sorted(repr([bytes(v) if isinstance(v, memoryview) else v for v in row])
-                               for row in rows)  # fmt: skip
+            out[name] = sorted(
+                repr([bytes(v) if isinstance(v, memoryview) else v for v in row]) for row in rows
+            )
     return out
 
 

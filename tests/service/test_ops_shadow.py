@@ -30,8 +30,13 @@ def rules():
     enemies = np.zeros((N, 2), bool)
     enemies[[0, 5], 0] = enemies[[1, 9], 1] = True
     group = rng.integers(0, 2, N)
-    return Rules(length=LENGTH, group=group, low=np.array([3.0, 3.0]), high=np.array([5.0, 5.0]),
-                 enemies=enemies)  # fmt: skip
+    return Rules(
+        length=LENGTH,
+        group=group,
+        low=np.array([3.0, 3.0]),
+        high=np.array([5.0, 5.0]),
+        enemies=enemies,
+    )
 
 
 def values(seed=0):

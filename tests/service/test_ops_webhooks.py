@@ -190,11 +190,32 @@ def test_a_message_that_another_process_has_is_left_to_it(service, clock):
 
 @pytest.mark.parametrize(
     "host",
-    ["127.0.0.1", "localhost", "10.1.2.3", "192.168.0.1", "172.16.9.9", "169.254.169.254", "::1",
-     "fd00::1", "fe80::1", "::ffff:127.0.0.1", "0.0.0.0", "100.64.0.1", "224.0.0.1", "2130706433",
-     "0x7f.1", "inner.example", "nowhere.example", "::ffff:169.254.169.254", "2002:7f00:1::",
-     "64:ff9b::a00:1", "64:ff9b:1::808:808", "::127.0.0.1", "fec0::1"],
-)  # fmt: skip
+    [
+        "127.0.0.1",
+        "localhost",
+        "10.1.2.3",
+        "192.168.0.1",
+        "172.16.9.9",
+        "169.254.169.254",
+        "::1",
+        "fd00::1",
+        "fe80::1",
+        "::ffff:127.0.0.1",
+        "0.0.0.0",
+        "100.64.0.1",
+        "224.0.0.1",
+        "2130706433",
+        "0x7f.1",
+        "inner.example",
+        "nowhere.example",
+        "::ffff:169.254.169.254",
+        "2002:7f00:1::",
+        "64:ff9b::a00:1",
+        "64:ff9b:1::808:808",
+        "::127.0.0.1",
+        "fec0::1",
+    ],
+)
 def test_private_addresses_are_refused(host):
     with pytest.raises(AddressError):
         checked_address(host, 443, private=False)

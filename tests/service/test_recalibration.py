@@ -40,8 +40,10 @@ def bank():
         b=[*np.linspace(-1.5, 0, 5), 0.0, 0.0, *np.linspace(0, 1.5, 5)],
         item_ids=names,
     )
-    marks = pd.DataFrame({"pretest": [name in PRETEST for name in names]},
-                         index=pd.Index(names, dtype=object, name="item"))  # fmt: skip
+    marks = pd.DataFrame(
+        {"pretest": [name in PRETEST for name in names]},
+        index=pd.Index(names, dtype=object, name="item"),
+    )
     return replace(parameters, items=marks)
 
 
@@ -102,9 +104,15 @@ def test_pretest_items_move_and_anchors_stay(service, published):
     assert audit_entries(service)["action"][0] == "items recalibrated"
 
     version, _ = recalibration.publish_recalibrated(
-        service, published, done.bank, version="2", actor="ada", operational=["q5"], retire=True,
+        service,
+        published,
+        done.bank,
+        version="2",
+        actor="ada",
+        operational=["q5"],
+        retire=True,
         n_simulated=20,
-    )  # fmt: skip
+    )
     again = library.published_test(service, version)
     assert recalibration.pretest_items(again) == ["q6"]
     assert again.definition.config_of(0).pretest_at == (2,)
@@ -179,8 +187,9 @@ def uneven():
 @pytest.mark.parametrize("unused", [False, True], ids=["used", "unused"])
 @pytest.mark.parametrize("several", [False, True], ids=["one-model", "several-models"])
 @pytest.mark.parametrize("fewer", [False, True], ids=["as-many-categories", "fewer-categories"])
-def test_anchors_of_all_kinds(service, example_responses, monkeypatch, uneven, fewer, several,
-                              unused):  # fmt: skip
+def test_anchors_of_all_kinds(
+    service, example_responses, monkeypatch, uneven, fewer, several, unused
+):
     """Anchors of a fit of all items stay, and the others become as in that fit."""
     kept = ["x2", "y3", "z3"][: 2 + unused] if fewer else ["w4", "y4", "z4"][: 2 + unused]
     data = uneven.subset(items=kept + NEW)

@@ -193,10 +193,16 @@ def test_every_page_for_every_role(app, service, published, taker, clock):
     to_adaptive(second)
     person = people.people_table(service)["id"][0]
     concrete = {
-        "{test}": published, "{attempt}": taker.attempt, "{section}": "3", "{person}": person,
-        "{ticket}": "t_none", "{action}": "note", "/export/{name}": "/export/results.csv",
-        "/figures/{name}.svg": "/figures/errors.svg", "/media/{name}": "/media/none.svg",
-    }  # fmt: skip
+        "{test}": published,
+        "{attempt}": taker.attempt,
+        "{section}": "3",
+        "{person}": person,
+        "{ticket}": "t_none",
+        "{action}": "note",
+        "/export/{name}": "/export/results.csv",
+        "/figures/{name}.svg": "/figures/errors.svg",
+        "/media/{name}": "/media/none.svg",
+    }
     missing = {
         "/media/",
         "/scoring/{attempt}",
@@ -228,9 +234,11 @@ def test_every_page_for_every_role(app, service, published, taker, clock):
             assert response.status_code == expected, f"{role} {method} {address}: {response.text}"
             check_page(response)
             checked += 1
-        response = stranger.client.get(address, follow_redirects=False) if method == "GET" else (
-            stranger.client.post(address, data={}, follow_redirects=False)
-        )  # fmt: skip
+        response = (
+            stranger.client.get(address, follow_redirects=False)
+            if method == "GET"
+            else (stranger.client.post(address, data={}, follow_redirects=False))
+        )
         assert response.status_code in (303, 403)
         if method == "GET":
             assert response.headers["location"].startswith("/staff/sign-in?to=")
@@ -315,9 +323,13 @@ def confirmed(browser, **fields):
 def test_tickets(app, service, published, clock):
     proctor = Browser(app, "proctor")
     answer = confirmed(
-        proctor, test=published, people="Ada, ada@example.org, s-1\nEmmy\n",
-        accommodations="extra_time_50", opens="2026-11-23T09:00", zone="Europe/Berlin",
-    )  # fmt: skip
+        proctor,
+        test=published,
+        people="Ada, ada@example.org, s-1\nEmmy\n",
+        accommodations="extra_time_50",
+        opens="2026-11-23T09:00",
+        zone="Europe/Berlin",
+    )
     links = lxml_html.fromstring(answer.text).xpath("//span[@class='link']/text()")
     assert len(links) == 2
     assert all(link.startswith("http://testserver/t/") for link in links)
@@ -621,8 +633,9 @@ def test_half_points_on_the_pages(app, service):
     tree = scorer.page(f"{page}?item={ESSAY}")
     assert tree.xpath("//input[@name='score']/@value") == ["0", "0.25", "0.5", "0.75", "1"]
     assert [text.text_content() for text in tree.xpath("//label[@class='check']")][1:3] == [
-        " 0.25", " 0.5",
-    ]  # fmt: skip
+        " 0.25",
+        " 0.5",
+    ]
     assert "0.75" in tree.xpath("//table")[0].text_content()
     scorer.post(page, 422, item=ESSAY, score="0.3")
     scorer.post(page, item=ESSAY, score="0.75")

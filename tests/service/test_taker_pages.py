@@ -566,13 +566,24 @@ def test_forms_of_other_sites_are_refused(browser, site):
     attacker = Browser(site).get("/")
     stolen = attacker.fields("/")["token"]
     for data in ({}, {"token": ""}, {"token": stolen}, {"token": "ü"}, {"token": "0" * 64}):
-        assert Browser(site).show(
-            TestClient(site.app).post(f"/t/{ticket}", data=data)
-        ).response.status_code == 403  # fmt: skip
+        assert (
+            Browser(site)
+            .show(TestClient(site.app).post(f"/t/{ticket}", data=data))
+            .response.status_code
+            == 403
+        )
     browser.to_adaptive(ticket)
     fields = {**browser.fields("/test/answer"), "response": "c1"}
-    for path in ("/test/answer", "/test/go", "/test/proceed", "/test/pause", "/test/resume",
-                 "/test/leave", "/", f"/t/{ticket}"):  # fmt: skip
+    for path in (
+        "/test/answer",
+        "/test/go",
+        "/test/proceed",
+        "/test/pause",
+        "/test/resume",
+        "/test/leave",
+        "/",
+        f"/t/{ticket}",
+    ):
         reply = browser.client.post(browser.address(path), data={**fields, "token": stolen})
         assert reply.status_code == 403
     assert len(answers_of(site)) == 1
@@ -613,8 +624,11 @@ def test_malformed_forms_make_no_server_errors(browser, site):
         assert "<script>alert" not in reply.text
     files = {"response": ("a.txt", b"x"), "token": (None, fields["token"])}
     assert browser.client.post(browser.address("/test/answer"), files=files).status_code == 409
-    reply = browser.client.post(browser.address("/test/answer"), content=b"\xff\xfe", headers={
-        "content-type": "multipart/form-data; boundary=x"})  # fmt: skip
+    reply = browser.client.post(
+        browser.address("/test/answer"),
+        content=b"\xff\xfe",
+        headers={"content-type": "multipart/form-data; boundary=x"},
+    )
     assert reply.status_code == 400
     assert browser.client.get("/language/xx").status_code == 404
     for to in ("//evil.example", "https://evil.example", "/\\evil.example", "javascript:1"):
@@ -680,8 +694,11 @@ def test_translations_are_complete(language):
         texts = entry.string if entry.pluralizable else (entry.string,)
         assert all(texts), entry.id
         for text in texts:
-            fields = {re.findall(r"%\(\w+\)[sd]|\{\w+\}", source)[0] for source in sources
-                      if "%(" in source or "{" in source}  # fmt: skip
+            fields = {
+                re.findall(r"%\(\w+\)[sd]|\{\w+\}", source)[0]
+                for source in sources
+                if "%(" in source or "{" in source
+            }
             assert all(field in text for field in fields), entry.id
         assert not list(entry.check(known))
 

@@ -82,12 +82,7 @@ def to_adaptive(taker):
 def test_a_whole_test(service, taker, clock):
     assert taker.view["page"] == "instructions"
     assert taker.view["text"] == "<p>Read <em>well</em>.</p>"
-    assert taker("proceed")["section"] == {
-        "number": 1,
-        "count": 3,
-        "kind": "practice",
-        "title": "",
-    }
+    assert taker("proceed")["section"] == {"number": 1, "count": 3, "kind": "practice", "title": ""}
     taker.answer(right=False)
     pattern = [True, False, True, True]
     for at, right in enumerate(pattern):

@@ -136,9 +136,13 @@ def test_absent_rows_and_empty_cells_are_missing(tmp_path):
 def test_runs_and_metadata():
     labels = pd.DataFrame({"label": list("xyxy")}, index=IDS[::-1])
     checkpoints = from_checkpoints(
-        LOSS[[4, 0, 3, 1, 2]], "loss", runs=["r", "q", "r", "q", "q"], steps=[2, 1, 1, 2, 3],
-        item_ids=IDS, items=labels,
-    )  # fmt: skip
+        LOSS[[4, 0, 3, 1, 2]],
+        "loss",
+        runs=["r", "q", "r", "q", "q"],
+        steps=[2, 1, 1, 2, 3],
+        item_ids=IDS,
+        items=labels,
+    )
     ids = ["r/step 1", "r/step 2", "q/step 1", "q/step 2", "q/step 3"]
     assert checkpoints.table.index.tolist() == ids
     np.testing.assert_allclose(checkpoints.probabilities(), P[[3, 4, 0, 1, 2]], rtol=1e-5)
@@ -313,8 +317,11 @@ def with_cell(column, row, value):
 
 BAD = {
     "unit": ((LOSS, "nats"), {}, "one of probability, loss"),
-    "negative": ((with_cell("loss", 6, -0.5), "loss"), {},
-                 r"at least 0.*-0.5 in row 7 \(step 20, item c\)"),
+    "negative": (
+        (with_cell("loss", 6, -0.5), "loss"),
+        {},
+        r"at least 0.*-0.5 in row 7 \(step 20, item c\)",
+    ),
     "infinite": (([[0.1, np.inf]], "loss"), {}, "inf in row 1, column 2"),
     "above 1": (([[0.1, 1.2]], "probability"), {}, "from 0 to 1, or missing. Got 1.2"),
     "logits": ((np.log(P) * -1, "log-likelihood"), {}, "at most 0"),
@@ -330,17 +337,23 @@ BAD = {
     "two ids": ((long_table(), "loss"), {"item_ids": IDS}, "have their own"),
     "text": ((with_cell("loss", 2, "low"), "loss"), {}, "row 3, column loss|row 3, column 'loss'"),
     "no id": ((with_cell("id", 3, None), "loss"), {}, "row 4: expected a value of id"),
-    "conflict": ((pd.concat([long_table(), long_table(LOSS + 1)[:1]]), "loss"), {},
-                 "another value in row 1"),
+    "conflict": (
+        (pd.concat([long_table(), long_table(LOSS + 1)[:1]]), "loss"),
+        {},
+        "another value in row 1",
+    ),
     "no column": ((long_table(), "loss"), {"value": "nll"}, "a column of pandas DataFrame"),
     "no steps": ((long_table().drop(columns="step"), "loss"), {}, "needs a column for the step"),
-    "two columns": ((long_table().assign(epoch=1).drop(columns="step").assign(global_step=1),
-                     "loss"), {}, "'epoch' and 'global_step' could all be the step"),
+    "two columns": (
+        (long_table().assign(epoch=1).drop(columns="step").assign(global_step=1), "loss"),
+        {},
+        "'epoch' and 'global_step' could all be the step",
+    ),
     "tokens": ((LOSS, "loss"), {"tokens": [1, 2, 0, 3]}, "0 for item i3"),
     "few tokens": ((LOSS, "loss"), {"tokens": [1]}, "4 whole numbers"),
     "tokens of p": ((P, "probability"), {"tokens": [1] * 4}, "loss, bits, log-likelihood"),
     "file": (("losses.xlsx", "loss"), {}, r"ends in .npy"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BAD)

@@ -213,9 +213,13 @@ def test_goes_on_after_an_interruption(built, tmp_path):
     assert len(list(folder.glob("member-*.npz"))) == 5
     trained = []
     again = crowd.build(
-        nearest, (X, Y), 12, **SETTINGS, folder=folder,
+        nearest,
+        (X, Y),
+        12,
+        **SETTINGS,
+        folder=folder,
         progress=lambda done, total, text: trained.append(done),
-    )  # fmt: skip
+    )
     assert trained == [6, 7, 8, 9, 10, 11, 12]
     same(again, built)
     assert sorted(path.suffix for path in folder.iterdir()) == [".json", *[".npz"] * 12]

@@ -125,8 +125,12 @@ def test_ids_that_repeat_as_text_are_refused():
 def test_items_of_any_library(kind):
     """A data set with difficulties: its rows are the items, or a column names them."""
     rows = {"item": IDS, "b": B, "topic": list("ababab"), "text": list("UVWXYZ")}
-    make = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table,
-            "datasets": datasets.Dataset.from_dict}[kind]  # fmt: skip
+    make = {
+        "pandas": pd.DataFrame,
+        "polars": pl.DataFrame,
+        "pyarrow": pa.table,
+        "datasets": datasets.Dataset.from_dict,
+    }[kind]
     kept = filters.apply(make(rows), "ub", keep=3)
     assert set(kept.item_ids) == EASY
     balanced = filters.apply(make(rows), "ub", keep=2, balanced_by="topic")
@@ -208,9 +212,12 @@ def test_many_ids_are_matched_as_a_dictionary_would(tmp_path):
     assert [json.loads(line)["k"] for line in path.read_text().splitlines()] == expected
     unknown = sum(row not in set(ids) for row in rows)
     assert counts == filters.RowsWritten(
-        read=6000, written=len(expected), unknown=unknown,
-        absent=len(wanted - set(rows)), repeated=6000 - unknown - len(set(rows) & set(ids)),
-    )  # fmt: skip
+        read=6000,
+        written=len(expected),
+        unknown=unknown,
+        absent=len(wanted - set(rows)),
+        repeated=6000 - unknown - len(set(rows) & set(ids)),
+    )
 
 
 def test_ids_with_the_same_hash(monkeypatch, tmp_path):

@@ -85,18 +85,22 @@ def test_reads_cartography(tmp_path):
         (['{"guid": 1, "logits_epoch_0": [1, 2], "gold": 2}'], "gold from 0 to 1. Got 2"),
         (['{"guid": 1, "logits_epoch_0": [1, 2], "gold": 1}'] * 2, "line 2: 1 occurs twice"),
         (
-            ['{"guid": 1, "logits_epoch_0": [1, 2], "gold": 1}',
-             '{"guid": 1, "logits_epoch_1": [1, 2], "gold": 0}'],
+            [
+                '{"guid": 1, "logits_epoch_0": [1, 2], "gold": 1}',
+                '{"guid": 1, "logits_epoch_1": [1, 2], "gold": 0}',
+            ],
             "line 2: gold is 0, and was 1",
         ),
         (
-            ['{"guid": 1, "logits_epoch_0": [1, 2], "gold": 1}',
-             '{"guid": 2, "logits_epoch_0": [1, 2, 3], "gold": 0}'],
+            [
+                '{"guid": 1, "logits_epoch_0": [1, 2], "gold": 1}',
+                '{"guid": 2, "logits_epoch_0": [1, 2, 3], "gold": 0}',
+            ],
             "expected 2 logits. Got '?3 of 2",
         ),
         ([], "empty file"),
     ],
-)  # fmt: skip
+)
 def test_refuses_other_lines(tmp_path, lines, words):
     file = tmp_path / "dynamics_epoch_0.jsonl"
     file.write_text("\n".join(lines))
@@ -143,12 +147,18 @@ def test_regions_are_the_extremes():
     found = dynamics.from_probabilities(P, LABELS)
     regions, table = found.regions(0.2), found.table
     assert regions.sum().tolist() == [6, 6, 6]
-    assert table.loc[regions["easy"], "confidence"].min() >= table.loc[
-        ~regions["easy"], "confidence"].max()  # fmt: skip
-    assert table.loc[regions["hard"], "confidence"].max() <= table.loc[
-        ~regions["hard"], "confidence"].min()  # fmt: skip
-    assert table.loc[regions["ambiguous"], "variability"].min() >= table.loc[
-        ~regions["ambiguous"], "variability"].max()  # fmt: skip
+    assert (
+        table.loc[regions["easy"], "confidence"].min()
+        >= table.loc[~regions["easy"], "confidence"].max()
+    )
+    assert (
+        table.loc[regions["hard"], "confidence"].max()
+        <= table.loc[~regions["hard"], "confidence"].min()
+    )
+    assert (
+        table.loc[regions["ambiguous"], "variability"].min()
+        >= table.loc[~regions["ambiguous"], "variability"].max()
+    )
     gap = dynamics.from_probabilities([[0.5, np.nan], [0.6, np.nan]]).regions(1.0)
     assert not gap.iloc[1].any()
 

@@ -155,8 +155,12 @@ def test_balanced_threshold_cuts_to_the_smallest_class():
     assert (found.bounds["kept"] == passing.min()).all()
     assert (TABLE.loc[found.item_ids, "b"].abs() < 1).all()
     with pytest.raises(InputError, match="leaves an item of class 'z'"):
-        filters.apply(TABLE.assign(b=np.where(TABLE["topic"] == "z", 2, 0)), "avi", tau=1.0,
-                      balanced_by="topic")  # fmt: skip
+        filters.apply(
+            TABLE.assign(b=np.where(TABLE["topic"] == "z", 2, 0)),
+            "avi",
+            tau=1.0,
+            balanced_by="topic",
+        )
 
 
 def test_thousands_of_classes():
@@ -229,7 +233,7 @@ def test_input_is_left_alone_and_refused():
         (bank, "pcub", {"keep": 1}, "records proportions"),
         (load("lsat7"), "ub", {"keep": 1}, "Calibrate"),
         ([1, 2], "ub", {"keep": 1}, "an ItemBank"),
-    ]:  # fmt: skip
+    ]:
         with pytest.raises(InputError, match=words):
             filters.apply(items, rule, **given)
 
@@ -312,7 +316,7 @@ def test_rows_that_do_not_fit_are_refused(found, tmp_path):
         ("d.jsonl", "{}\n", "id", "line 1"),
         ("d.xml", "", "id", "ending in"),
         ("d.parquet", "text", "id", "the Parquet file is damaged"),
-    ]:  # fmt: skip
+    ]:
         (tmp_path / name).write_text(text)
         target = out.with_suffix(source.with_name(name).suffix)
         with pytest.raises(InputError, match=words):

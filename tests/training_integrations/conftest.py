@@ -31,9 +31,13 @@ def tokenizer():
     characters = Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token="<unk>"))
     characters.decoder = decoders.Fuse()
     return PreTrainedTokenizerFast(
-        tokenizer_object=characters, padding_side="left", pad_token="<pad>", bos_token="<bos>",
-        eos_token="<eos>", unk_token="<unk>",
-    )  # fmt: skip
+        tokenizer_object=characters,
+        padding_side="left",
+        pad_token="<pad>",
+        bos_token="<bos>",
+        eos_token="<eos>",
+        unk_token="<unk>",
+    )
 
 
 @pytest.fixture
@@ -45,8 +49,15 @@ def model():
     torch.manual_seed(0)
     return LlamaForCausalLM(
         LlamaConfig(
-            vocab_size=len(SPECIAL) + len(CHARACTERS), hidden_size=16, intermediate_size=32,
-            num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, pad_token_id=0,
-            bos_token_id=1, eos_token_id=2, max_position_embeddings=64,
+            vocab_size=len(SPECIAL) + len(CHARACTERS),
+            hidden_size=16,
+            intermediate_size=32,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            num_key_value_heads=2,
+            pad_token_id=0,
+            bos_token_id=1,
+            eos_token_id=2,
+            max_position_embeddings=64,
         )
-    )  # fmt: skip
+    )

@@ -59,9 +59,13 @@ def answers(model, rows):
 def trainer(model, data, kind, folder, cls=SourceTrainer, **settings):
     settings = {"max_steps": 20, "save_strategy": "no", "logging_steps": 5, **settings}
     args = TrainingArguments(
-        output_dir=str(folder), per_device_train_batch_size=4, report_to=[], disable_tqdm=True,
-        use_cpu=True, **settings,
-    )  # fmt: skip
+        output_dir=str(folder),
+        per_device_train_batch_size=4,
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=True,
+        **settings,
+    )
     extra = {"answers": answers} if kind == "matched" else {}
     return cls(model, args, train_dataset=data, source=SOURCES[kind](), **extra)
 
@@ -104,9 +108,14 @@ def test_the_callback_alone(model, data, tmp_path):
             return sampler
 
     args = TrainingArguments(
-        output_dir=str(tmp_path), max_steps=8, per_device_train_batch_size=4, report_to=[],
-        disable_tqdm=True, use_cpu=True, save_strategy="no",
-    )  # fmt: skip
+        output_dir=str(tmp_path),
+        max_steps=8,
+        per_device_train_batch_size=4,
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=True,
+        save_strategy="no",
+    )
     run = Own(
         model, args, train_dataset=data, callbacks=[AbilityCallback(sampler, lambda m, r: r < 9)]
     )
@@ -120,8 +129,12 @@ def test_the_callback_alone(model, data, tmp_path):
 @pytest.mark.parametrize("kind", SOURCES)
 def test_resumed_from_a_checkpoint(kind, accumulate, model, data, tmp_path):
     """In the middle of an epoch, and where one ends: the same batches as without interruption."""
-    settings = {"max_steps": 12, "gradient_accumulation_steps": accumulate,
-                "save_strategy": "steps", "save_steps": 3}  # fmt: skip
+    settings = {
+        "max_steps": 12,
+        "gradient_accumulation_steps": accumulate,
+        "save_strategy": "steps",
+        "save_steps": 3,
+    }
     whole = trainer(model, data, kind, tmp_path, **settings)
     whole.train()
     for step in (3, 6, 9):

@@ -189,8 +189,7 @@ def test_stateful_dataloader(make, workers):
 
     whole, _ = load(new(), 3, loader=StatefulDataLoader, workers=workers)
     _, state = load(new(), 3, 9, loader=StatefulDataLoader, workers=workers)
-    rest, _ = load(new(), 3, loader=StatefulDataLoader, workers=workers,
-                   state=same_after(state))  # fmt: skip
+    rest, _ = load(new(), 3, loader=StatefulDataLoader, workers=workers, state=same_after(state))
     assert rest == whole[9:]
 
 

@@ -21,9 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureW
 
 N = 24
 TERMS = np.random.default_rng(0).integers(0, 9, (N, 2))
-DATA = Dataset.from_dict(
-    {"prompt": [f"{x}+{y}=" for x, y in TERMS], "number": list(range(N))}
-)  # fmt: skip
+DATA = Dataset.from_dict({"prompt": [f"{x}+{y}=" for x, y in TERMS], "number": list(range(N))})
 
 
 class SelectedTrainer(GRPOMixin, GRPOTrainer):
@@ -38,8 +36,9 @@ class Rewards:
 
     def __call__(self, prompts, completions, **columns):
         self.calls.append(columns["number"])
-        return [self.scale * float((number + k) % 4 < 2) for k, number in
-                enumerate(columns["number"])]  # fmt: skip
+        return [
+            self.scale * float((number + k) % 4 < 2) for k, number in enumerate(columns["number"])
+        ]
 
 
 def solved(prompts, completions, **columns):
@@ -53,15 +52,26 @@ async def solved_later(prompts, completions, **columns):
 def trainer(model, tokenizer, folder, reward=solved, source=None, options=None, **settings):
     settings = {"max_steps": 4, "save_strategy": "no", **settings}
     args = GRPOConfig(
-        output_dir=str(folder), per_device_train_batch_size=4, num_generations=4,
-        max_completion_length=3, report_to=[], disable_tqdm=True, logging_steps=1, use_cpu=True,
+        output_dir=str(folder),
+        per_device_train_batch_size=4,
+        num_generations=4,
+        max_completion_length=3,
+        report_to=[],
+        disable_tqdm=True,
+        logging_steps=1,
+        use_cpu=True,
         **settings,
-    )  # fmt: skip
+    )
     source = Selector(N, group_size=4, seed=1) if source is None else source
     return SelectedTrainer(
-        model=model, reward_funcs=reward, args=args, train_dataset=DATA,
-        processing_class=tokenizer, source=source, **(options or {}),
-    )  # fmt: skip
+        model=model,
+        reward_funcs=reward,
+        args=args,
+        train_dataset=DATA,
+        processing_class=tokenizer,
+        source=source,
+        **(options or {}),
+    )
 
 
 @pytest.mark.parametrize("reward", [solved, solved_later], ids=["function", "coroutine"])
@@ -72,8 +82,9 @@ def test_rewards_reach_the_selector(reward, model, tokenizer, tmp_path):
     selector = run._irt_sampler.source
     update = selector.update_rollouts
     selector.update_rollouts = lambda ids, rewards: (
-        updates.append((list(ids), list(rewards))), update(ids, rewards)
-    )  # fmt: skip
+        updates.append((list(ids), list(rewards))),
+        update(ids, rewards),
+    )
     run.train()
     assert len(updates) == 4
     for ids, rewards in updates:
@@ -100,8 +111,7 @@ def test_prompts_are_those_of_the_selector(model, tokenizer, tmp_path):
 
 def test_completions_that_are_reused(model, tokenizer, tmp_path):
     """Two iterations over generations of two steps: one update for four steps."""
-    run = trainer(model, tokenizer, tmp_path, num_iterations=2, steps_per_generation=2,
-                  max_steps=8)  # fmt: skip
+    run = trainer(model, tokenizer, tmp_path, num_iterations=2, steps_per_generation=2, max_steps=8)
     run.train()
     assert run._irt_sampler.source.step == 2
 
@@ -110,8 +120,9 @@ def test_resumed_from_a_checkpoint(model, tokenizer, tmp_path):
     rewards, again = Rewards(), Rewards()
     rewards.__name__ = again.__name__ = "rewards"
     settings = {"gradient_accumulation_steps": 2, "max_steps": 6}
-    trainer(model, tokenizer, tmp_path, rewards, save_strategy="steps", save_steps=3,
-            **settings).train()  # fmt: skip
+    trainer(
+        model, tokenizer, tmp_path, rewards, save_strategy="steps", save_steps=3, **settings
+    ).train()
     rest = trainer(model, tokenizer, tmp_path / "again", again, **settings)
     rest.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
     assert again.calls == rewards.calls[3:]

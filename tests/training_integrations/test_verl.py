@@ -57,8 +57,11 @@ class Prompts(torch.utils.data.Dataset):
 
     def __getitem__(self, row):
         found = self.rows[row]
-        return {"row": row, "data_source": found["data_source"],
-                "index": found["extra_info"]["index"]}  # fmt: skip
+        return {
+            "row": row,
+            "data_source": found["data_source"],
+            "index": found["extra_info"]["index"],
+        }
 
 
 def batch_of(rows, data, group=4, acc=False):
@@ -67,8 +70,10 @@ def batch_of(rows, data, group=4, acc=False):
     right = [(row + k) % 4 < row % 4 for row in rows for k in range(group)]
     scores = torch.zeros(len(found), 6)
     scores[:, 4] = torch.tensor(right, dtype=torch.float32)
-    texts = {"data_source": np.array([f["data_source"] for f in found], object),
-             "index": np.array([f["extra_info"]["index"] for f in found], object)}  # fmt: skip
+    texts = {
+        "data_source": np.array([f["data_source"] for f in found], object),
+        "index": np.array([f["extra_info"]["index"] for f in found], object),
+    }
     if acc:
         texts["acc"] = np.array(right, object)
         scores = scores * 5 - 3

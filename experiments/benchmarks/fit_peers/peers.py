@@ -96,11 +96,7 @@ def girth_fit(x, model, method="mml"):
 
     name = {"2pl": "twopl", "3pl": "threepl"}[model]
     found = getattr(girth, f"{name}_{method}")(x)
-    return {
-        "a": found["Discrimination"],
-        "b": found["Difficulty"],
-        "c": found.get("Guessing", 0.0),
-    }
+    return {"a": found["Discrimination"], "b": found["Difficulty"], "c": found.get("Guessing", 0.0)}
 
 
 def py_irt_data(x):

@@ -104,9 +104,13 @@ def contenders(
 
 
 def _may_be_best(
-    edges: FloatArray, length: int, a: FloatArray, intercept: FloatArray, c: FloatArray,
+    edges: FloatArray,
+    length: int,
+    a: FloatArray,
+    intercept: FloatArray,
+    c: FloatArray,
     d: FloatArray,
-) -> BoolArray:  # fmt: skip
+) -> BoolArray:
     """Which items can be the best after ``length - 1`` others are closed, cells x items."""
     rows = max(1, CHUNK // len(a))
     chunks = np.split(edges[:, None], range(rows, len(edges), rows))

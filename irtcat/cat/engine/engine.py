@@ -408,11 +408,7 @@ def lots(seed: int, n_items: int) -> np.ndarray:
 
 
 def start(
-    pool: Pool,
-    config: Config,
-    prior: Any = (0.0, 1.0),
-    allowed: Any = None,
-    seed: int = 0,
+    pool: Pool, config: Config, prior: Any = (0.0, 1.0), allowed: Any = None, seed: int = 0
 ) -> CatState:
     """Begin a session: an empty state with the first item (or batch) asked.
 
@@ -450,11 +446,7 @@ def start(
     with precision(str(pool.nodes.dtype)) as dtype:
         mask = None if allowed is None else jnp.asarray(_mask(allowed, pool.n_items))
         return start_compiled(
-            pool,
-            config,
-            jnp.asarray(row, dtype),
-            mask,
-            jnp.asarray(seed_words(seed)),
+            pool, config, jnp.asarray(row, dtype), mask, jnp.asarray(seed_words(seed))
         )
 
 

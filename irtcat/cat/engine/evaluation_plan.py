@@ -126,9 +126,12 @@ def plan_evaluation(
     is_placed = expectation is not None and expectation.direction != 0
     if is_placed or responses.n_subjects < FEWEST_SUBJECTS or len(ids) == responses.n_items:
         config = Config(
-            criterion="sequential", max_items=len(ids), expect=expect,
-            fixed=FixedItems(ids, seed=seed), **rules,
-        )  # fmt: skip
+            criterion="sequential",
+            max_items=len(ids),
+            expect=expect,
+            fixed=FixedItems(ids, seed=seed),
+            **rules,
+        )
         return EvaluationPlan(bank, config)
     within = None
     if expect is None:

@@ -22,8 +22,16 @@ EXPOSURE_PARAMETERS = FileFormat(
     "exposure parameters",
     "Give a file that `calibrate_exposure` or --calibrate-exposure wrote.",
 )
-FIELDS = {"format", "version", "bank", "config", "config_hash", "greatest_rate", "n_subjects",
-          "limit"}  # fmt: skip
+FIELDS = {
+    "format",
+    "version",
+    "bank",
+    "config",
+    "config_hash",
+    "greatest_rate",
+    "n_subjects",
+    "limit",
+}
 
 
 @dataclass(frozen=True, eq=False)

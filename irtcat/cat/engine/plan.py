@@ -196,12 +196,14 @@ def _planned(
     inner_low, inner_high = np.ceil(low - EPS), np.floor(high + EPS)
     between = inner_low <= inner_high  # otherwise one bound has to be exceeded
     one, none = identity(n_groups), csr_matrix((n_groups, n_groups))
-    matrix = vstack([
-        hstack([constraints.matrix, csr_matrix((constraints.matrix.shape[0], 4 * n_groups))]),
-        hstack([counts, -one, one, none, none]),
-        hstack([counts, none, none, one, none]),
-        hstack([counts, none, none, none, -one]),
-    ])  # fmt: skip
+    matrix = vstack(
+        [
+            hstack([constraints.matrix, csr_matrix((constraints.matrix.shape[0], 4 * n_groups))]),
+            hstack([counts, -one, one, none, none]),
+            hstack([counts, none, none, one, none]),
+            hstack([counts, none, none, none, -one]),
+        ]
+    )
     unbounded = np.full(n_groups, np.inf)
     rows = LinearConstraint(
         csr_matrix(matrix),
@@ -240,9 +242,14 @@ def _targets(low: FloatArray, high: FloatArray, length: float) -> FloatArray:
 
 
 def _conflict_error(
-    conflicting: list[tuple[str, int]], bank: ItemBank, config: Config, names: tuple[str, ...],
-    rules: Rules, supply: IntArray, items: IntArray,
-) -> InputError:  # fmt: skip
+    conflicting: list[tuple[str, int]],
+    bank: ItemBank,
+    config: Config,
+    names: tuple[str, ...],
+    rules: Rules,
+    supply: IntArray,
+    items: IntArray,
+) -> InputError:
     """The error that lists the conflicting rules."""
 
     def target(number: int, end: str, bound: float) -> str:

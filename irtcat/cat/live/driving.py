@@ -154,9 +154,16 @@ def run(
     if inspect.iscoroutinefunction(answer):
         raise argument_error("answer", "a plain function (run_async takes async ones)", answer)
     session = begin(
-        bank, config, store, resume, session_id=session_id, seed=seed, prior=prior,
-        subject=subject, counts=counts,
-    )  # fmt: skip
+        bank,
+        config,
+        store,
+        resume,
+        session_id=session_id,
+        seed=seed,
+        prior=prior,
+        subject=subject,
+        counts=counts,
+    )
     while not session.is_over:
         question = _question(session)
         _record_answers(session, question, answer(question))
@@ -164,10 +171,7 @@ def run(
 
 
 async def run_async(
-    bank: ItemBank,
-    config: Config,
-    answer: Callable[[Any], Awaitable[Any]],
-    **settings: Any,
+    bank: ItemBank, config: Config, answer: Callable[[Any], Awaitable[Any]], **settings: Any
 ) -> Session:
     """Like `run`, with an ``async`` function; many sessions may run in one event loop.
 

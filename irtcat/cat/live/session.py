@@ -443,9 +443,14 @@ class Session:
             estimates = self.estimate()
             return score_by_bank(estimates["score"], estimates["score_sd"], level)
         prediction = self.to_report().predict(
-            self.bank, calibration, estimator=estimator, level=level, mismatch=mismatch,
-            estimand=estimand, reruns=reruns,
-        )  # fmt: skip
+            self.bank,
+            calibration,
+            estimator=estimator,
+            level=level,
+            mismatch=mismatch,
+            estimand=estimand,
+            reruns=reruns,
+        )
         return score_by_prediction(prediction)
 
     def to_report(self) -> Report:
@@ -690,9 +695,16 @@ def _check_document(bank: ItemBank, document: Any, key: bytes | None) -> None:
 def _check_head(bank: ItemBank, config: Config, head: Mapping[str, Any]) -> None:
     """Raise unless the head equals the one that `head_of` makes of its fields."""
     counts = head.get("counts")
-    recomputed = head_of(bank, config, head["seed"], head["prior"], head["id"], head["subject"],
-                    None if counts is None else Counts(*counts),
-                    head["started"])  # fmt: skip
+    recomputed = head_of(
+        bank,
+        config,
+        head["seed"],
+        head["prior"],
+        head["id"],
+        head["subject"],
+        None if counts is None else Counts(*counts),
+        head["started"],
+    )
     for name in head.keys() - {"config_hash"}:  # of a text where other programs may write 1 as 1.0
         if name not in recomputed or recomputed[name] != head[name]:
             raise argument_error("document", f"a session with a valid {name}", head[name])
@@ -702,9 +714,15 @@ def _check_head(bank: ItemBank, config: Config, head: Mapping[str, Any]) -> None
 
 
 def head_of(
-    bank: ItemBank, config: Config, seed: int, prior: Any, session_id: str, subject: str,
-    counts: Counts | None, started: str,
-) -> dict[str, Any]:  # fmt: skip
+    bank: ItemBank,
+    config: Config,
+    seed: int,
+    prior: Any,
+    session_id: str,
+    subject: str,
+    counts: Counts | None,
+    started: str,
+) -> dict[str, Any]:
     """The head of a session: everything that is fixed when it begins."""
     check_count("seed", seed, 0)
     head: dict[str, Any] = {

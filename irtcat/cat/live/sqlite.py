@@ -87,8 +87,14 @@ def store_errors(label: str) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError,
-            ValueError) as error:  # fmt: skip  # from damaged contents
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:  # from damaged contents
         fault = f"{type(error).__name__}: {error}"
         advice = "The file is damaged; it was not changed. Restore a copy."
         raise StoreError(f"{label}: unreadable contents ({fault}). {advice}") from None

@@ -188,10 +188,7 @@ class StoreFile:
     """The file of a store: what can be read and checked without the rules of its tests."""
 
     def __init__(
-        self,
-        path: str | os.PathLike[str] | Database,
-        create: bool = False,
-        key: Key = None,
+        self, path: str | os.PathLike[str] | Database, create: bool = False, key: Key = None
     ):
         """Open the store (see `irtcat.cat.Store`)."""
         self._key = as_key(key)

@@ -173,9 +173,15 @@ SOLVER = Solver()
 
 
 def _solved(
-    values: Any, administered: Any, possible: Any, certain: Any, limits: Any, group: Any,
-    enemies: Any, testlet: Any,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    values: Any,
+    administered: Any,
+    possible: Any,
+    certain: Any,
+    limits: Any,
+    group: Any,
+    enemies: Any,
+    testlet: Any,
+) -> tuple[np.ndarray, np.ndarray]:
     """On the host: the certain items and, if others are possible, those of the best test."""
     certain, possible = np.asarray(certain), np.asarray(possible)
     if certain.any() and not (possible & ~certain).any():

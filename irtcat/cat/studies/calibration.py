@@ -92,9 +92,14 @@ def calibrate_exposure(
     share, averaged, settling = np.zeros(n), 0, min(SETTLING, rounds // 3)
     for number in range(rounds):
         report = simulate(
-            bank, points, config, seed + number, counts=parameters, precision=precision,
+            bank,
+            points,
+            config,
+            seed + number,
+            counts=parameters,
+            precision=precision,
             executor=executor,
-        )  # fmt: skip
+        )
         rates = report.exposure()["rate"].to_numpy()
         selected = rates / parameters.limit  # P(A) = K P(S)
         averaged = averaged + 1 if number > settling else 1

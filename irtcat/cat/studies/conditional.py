@@ -59,9 +59,13 @@ def conditional_errors(report: Report, at: Any = None, *, bins: int = BINS) -> p
 
 
 def errors_by_ability(
-    truth: FloatArray, theta: FloatArray, se: FloatArray, n_items: IntArray, at: Any = None,
+    truth: FloatArray,
+    theta: FloatArray,
+    se: FloatArray,
+    n_items: IntArray,
+    at: Any = None,
     bins: int = BINS,
-) -> pd.DataFrame:  # fmt: skip
+) -> pd.DataFrame:
     """The table of `conditional_errors` for estimates of any origin.
 
     Args:
@@ -79,15 +83,17 @@ def errors_by_ability(
         if not selected.any():
             continue
         error, errors = theta[selected] - truth[selected], se[selected]
-        rows.append({
-            "theta": truth[selected].mean(),
-            "sessions": int(selected.sum()),
-            "bias": error.mean(),
-            "csem": error.std(ddof=1) if len(error) > 1 else np.nan,
-            "rmse": np.sqrt((error**2).mean()),
-            "se": mean_of_finite(errors),
-            "items": n_items[selected].mean(),
-        })  # fmt: skip
+        rows.append(
+            {
+                "theta": truth[selected].mean(),
+                "sessions": int(selected.sum()),
+                "bias": error.mean(),
+                "csem": error.std(ddof=1) if len(error) > 1 else np.nan,
+                "rmse": np.sqrt((error**2).mean()),
+                "se": mean_of_finite(errors),
+                "items": n_items[selected].mean(),
+            }
+        )
     columns = ["theta", "sessions", "bias", "csem", "rmse", "se", "items"]
     return pd.DataFrame(rows, columns=columns)
 

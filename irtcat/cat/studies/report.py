@@ -172,11 +172,15 @@ class Report:
         thetas, ses = numbered("", self.thetas, 2), numbered("", self.ses, 2)
         return {
             name: replace(
-                self, truth=names[name], theta=theta[name], se=se[name], thetas=thetas[name],
+                self,
+                truth=names[name],
+                theta=theta[name],
+                se=se[name],
+                thetas=thetas[name],
                 ses=ses[name],
             )
             for name in names
-        }  # fmt: skip
+        }
 
     @property
     def error(self) -> FloatArray:
@@ -533,9 +537,12 @@ class Report:
         if fixed is None or fixed.seed is None:
             return None
         subset = select(
-            None, len(fixed.items), calibration=calibration, expect=self.config.expect,
+            None,
+            len(fixed.items),
+            calibration=calibration,
+            expect=self.config.expect,
             seed=fixed.seed,
-        )  # fmt: skip
+        )
         return subset if tuple(map(str, subset.item_ids)) == fixed.items else None
 
     def _known(self, bank: ItemBank) -> tuple[FloatArray, FloatArray] | None:

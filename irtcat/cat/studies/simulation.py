@@ -191,9 +191,14 @@ class _Plan:
     executor: Executor | None
 
     def run(
-        self, pool: Pool, config: Config, priors: FloatArray, allowed: BoolArray | None,
-        inputs: np.ndarray, seed: int,
-    ) -> tuple[Sessions, Counts]:  # fmt: skip
+        self,
+        pool: Pool,
+        config: Config,
+        priors: FloatArray,
+        allowed: BoolArray | None,
+        inputs: np.ndarray,
+        seed: int,
+    ) -> tuple[Sessions, Counts]:
         """Run all blocks, all of the same shape, and update the counts of exposure."""
         updates = EXPOSURE[config.exposure.name].updates
         blocks: list[Sessions] = []
@@ -273,9 +278,14 @@ def _block_size(pool: Pool, config: Config, n: int, block: int | None) -> int:
 
 
 def _plan(
-    pool: Pool, config: Config, n: int, block: int | None, program: Any,
-    progress: Progress | None, executor: Executor | None,
-) -> _Plan:  # fmt: skip
+    pool: Pool,
+    config: Config,
+    n: int,
+    block: int | None,
+    program: Any,
+    progress: Progress | None,
+    executor: Executor | None,
+) -> _Plan:
     """The plan of a simulation; raises for an executor that cannot be used."""
     check_executor(executor)
     if executor is not None and EXPOSURE[config.exposure.name].updates:
@@ -422,8 +432,9 @@ def replay(
         allowed = None if matched.observed.all() else matched.observed
         sessions, new_counts = plan.run(pool, config, priors, allowed, values, seed)
     truth = np.asarray(score(bank, matched, mismatch="accept").theta)
-    return _report(bank, config, pool, sessions, new_counts, truth, priors, matched,
-                   prior_note(bank, prior))  # fmt: skip
+    return _report(
+        bank, config, pool, sessions, new_counts, truth, priors, matched, prior_note(bank, prior)
+    )
 
 
 def _with_counts(pool: Pool, counts: Counts | None) -> Pool:
@@ -436,9 +447,16 @@ def _with_counts(pool: Pool, counts: Counts | None) -> Pool:
 
 
 def _report(
-    bank: ItemBank, config: Config, pool: Pool, sessions: Sessions, counts: Counts,
-    truth: FloatArray, priors: FloatArray, responses: Responses | None, note: str,
-) -> Report:  # fmt: skip
+    bank: ItemBank,
+    config: Config,
+    pool: Pool,
+    sessions: Sessions,
+    counts: Counts,
+    truth: FloatArray,
+    priors: FloatArray,
+    responses: Responses | None,
+    note: str,
+) -> Report:
     """The report of finished sessions."""
     top = np.maximum(np.asarray(pool.top), 1)
     full = None

@@ -214,9 +214,14 @@ def factors(
     flags = np.where(extraction.heywood, "unique variance at its bound", "")
     table = _loading_table(loadings, between, matrix.raw.index, flags)
     return _factors(
-        table, between, rmsr=extraction.residual, method=method, rotation=rotation,
-        converged=converged, excluded=matrix.excluded,
-    )  # fmt: skip
+        table,
+        between,
+        rmsr=extraction.residual,
+        method=method,
+        rotation=rotation,
+        converged=converged,
+        excluded=matrix.excluded,
+    )
 
 
 def _loading_table(
@@ -263,6 +268,12 @@ def _by_likelihood(
     flags = bank.to_frame()["flag"].to_numpy()
     table = _loading_table(loadings, between, bank.statistics.index, flags)
     return _factors(
-        table, between, rmsr=np.nan, method="mml", rotation=rotation, converged=converged,
-        excluded={}, fit=replace(result, bank=bank),
-    )  # fmt: skip
+        table,
+        between,
+        rmsr=np.nan,
+        method="mml",
+        rotation=rotation,
+        converged=converged,
+        excluded={},
+        fit=replace(result, bank=bank),
+    )

@@ -458,11 +458,7 @@ def _read(
 
 
 def _plant_after(
-    data: _Data,
-    table: pd.DataFrame,
-    alternatives: int | None,
-    seed: int,
-    progress: Progress | None,
+    data: _Data, table: pd.DataFrame, alternatives: int | None, seed: int, progress: Progress | None
 ) -> Check:
     """The check by labels that are planted in the data."""
     suspicion = table["p_other_class" if data.model is not None else "suspicion"]

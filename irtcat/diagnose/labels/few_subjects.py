@@ -67,11 +67,7 @@ def _curves(theta: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _log_joint(
-    log_p: FloatArray,
-    log_q: FloatArray,
-    right: FloatArray,
-    missed: FloatArray,
-    shares: _Shares,
+    log_p: FloatArray, log_q: FloatArray, right: FloatArray, missed: FloatArray, shares: _Shares
 ) -> FloatArray:
     """Log of weight times probability of each item's answers: values x items x grid."""
     keyed = np.full(len(KEYED), 1 / len(KEYED))

@@ -30,7 +30,9 @@ class Order(NamedTuple):
 
 ORDERS = {
     "answers": Order(
-        "log_odds", False, "",
+        "log_odds",
+        False,
+        "",
         "suspicion by the answers: the probability of a wrong key or an unrelated item",
     ),
     "wrong-key": Order(
@@ -41,29 +43,39 @@ ORDERS = {
         "feasibility", True, "feasibility=True", "upper asymptote, lowest first", True
     ),
     "confidence": Order(
-        "confidence", True, "dynamics= or a crowd with probabilities",
+        "confidence",
+        True,
+        "dynamics= or a crowd with probabilities",
         "the learners' mean probability of the label, lowest first",
     ),
     "share": Order(
-        "share", True, "",
+        "share",
+        True,
+        "",
         "share of learners that predict the label, lowest first: learners that were trained on "
         "labels rarely reproduce a wrong one",
     ),
     "classes": Order(
-        "p_other_class", False, "a crowd",
+        "p_other_class",
+        False,
+        "a crowd",
         "probability that another class is right, by the learners' predictions and the estimated "
         "confusion of the classes",
     ),
     "margin": Order(
-        "margin", True, "a crowd",
+        "margin",
+        True,
+        "a crowd",
         "difference between the learners' probability of the label and of the best other class, "
         "relative to those of all items",
     ),
     "aum": Order(
-        "aum", True, "a crowd with probabilities of all classes, or training dynamics from them",
+        "aum",
+        True,
+        "a crowd with probabilities of all classes, or training dynamics from them",
         "mean margin of the label, in probability for a crowd and in logits for training dynamics",
     ),
-}  # fmt: skip
+}
 """Orders by name."""
 
 OF_LEARNERS = {"size", "noise"}

@@ -43,11 +43,19 @@ def _confused(rng: np.random.Generator, labels: IntArray, flips: FloatArray) -> 
 
 
 CLASS_KINDS = (
-    Kind("uniform", "any other class, for any item", _any_other,
-         lambda labels, flips: np.ones(len(labels))),
-    Kind("confused", "classes confused as often as the labels are estimated to be", _confused,
-         lambda labels, flips: flips.sum(axis=1)[labels]),
-)  # fmt: skip
+    Kind(
+        "uniform",
+        "any other class, for any item",
+        _any_other,
+        lambda labels, flips: np.ones(len(labels)),
+    ),
+    Kind(
+        "confused",
+        "classes confused as often as the labels are estimated to be",
+        _confused,
+        lambda labels, flips: flips.sum(axis=1)[labels],
+    ),
+)
 """Kinds of wrong labels if predicted classes are known."""
 
 

@@ -50,10 +50,7 @@ def inverse_of_all(
 
 
 def inverse_blocks(
-    information: FloatArray,
-    free: BoolArray,
-    tied: tuple[int, ...],
-    outer: FloatArray | None = None,
+    information: FloatArray, free: BoolArray, tied: tuple[int, ...], outer: FloatArray | None = None
 ) -> FloatArray:
     """Invert each item's information over its free parameters; all items share tied ones.
 

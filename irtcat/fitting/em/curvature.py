@@ -31,12 +31,7 @@ from irtcat._common.compilation import jit
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.em.covariance import Covariance, inverse_blocks, inverse_of_all
 from irtcat.fitting.em.iteration import EMPoint, EMState, Problem
-from irtcat.fitting.em.m_step import (
-    Constraints,
-    penalised_terms,
-    prior_information,
-    prior_slopes,
-)
+from irtcat.fitting.em.m_step import Constraints, penalised_terms, prior_information, prior_slopes
 from irtcat.fitting.em.multidimensional_iteration import filled, sums_at
 from irtcat.fitting.em.shard import Sharded, all_gather
 from irtcat.fitting.em.shared_parameters import count_distinct, spread_of
@@ -512,14 +507,22 @@ class OneAbility(Curvature):
         item_weights = fill.weights(np.ones_like(params[:, 0]))
         blocks = [
             _line_sums(
-                *items, fill.items(block.x, axis=1), block.weights, item_weights,
-                layout.wide, layout.narrow,
-                None if problem.group is None else numbers, problem.group, problem.rule.transform,
+                *items,
+                fill.items(block.x, axis=1),
+                block.weights,
+                item_weights,
+                layout.wide,
+                layout.narrow,
+                None if problem.group is None else numbers,
+                problem.group,
+                problem.rule.transform,
                 window=layout.window,
-                has_missing=problem.has_missing, full=full, is_known=self.is_known,
+                has_missing=problem.has_missing,
+                full=full,
+                is_known=self.is_known,
             )
             for block, layout in problem.laid_out(*self.belief.on_line())
-        ]  # fmt: skip
+        ]
         total = _added(blocks)
         if full:
             first, second = (fill.cut_square(part, params.shape[1]) for part in total)
@@ -534,9 +537,12 @@ class OneAbility(Curvature):
         belief, problem, fill = self.belief, self.problem, self.problem.fill
         totals = belief.totals if belief.totals.ndim == 1 else fill.items(belief.totals, axis=1)
         information = complete_information(
-            *fill.items((problem.template, self.point.params)), fill.items(belief.counts, axis=2),
-            totals, fill.constraints(problem.constraints), self.nodes,
-        )  # fmt: skip
+            *fill.items((problem.template, self.point.params)),
+            fill.items(belief.counts, axis=2),
+            totals,
+            fill.constraints(problem.constraints),
+            self.nodes,
+        )
         return np.asarray(fill.cut(information))
 
     def observed(self, sandwich: bool) -> tuple[FloatArray, FloatArray | None]:
@@ -565,18 +571,25 @@ class OneAbility(Curvature):
         """Information of each item's parameters, priors included, with the others known."""
         problem, params = self.problem, self.point.params
         loss = _item_loss(
-            problem.template, params, self.belief.totals, jnp.asarray(self.share, params.dtype),
+            problem.template,
+            params,
+            self.belief.totals,
+            jnp.asarray(self.share, params.dtype),
             problem.rule.transform,
-        )  # fmt: skip
+        )
         return np.asarray(self._complete(), float) - np.asarray(loss, float)
 
     def item_gradient(self) -> FloatArray:
         """Gradient of the log-posterior by each item's parameters, by Fisher's identity."""
         problem, belief = self.problem, self.belief
         gradient = _item_gradient(
-            problem.template, self.point.params, belief.counts, belief.totals,
-            problem.constraints, self.nodes,
-        )  # fmt: skip
+            problem.template,
+            self.point.params,
+            belief.counts,
+            belief.totals,
+            problem.constraints,
+            self.nodes,
+        )
         return np.asarray(gradient, float)
 
     def _by_group(self) -> tuple[Any, FloatArray, FloatArray]:
@@ -769,8 +782,10 @@ class Multidimensional(Curvature):
         """Sums over all subjects."""
         problem, point, blocks = self.problem, self.point, []
         static: Any = {
-            "design": problem.population, "has_missing": problem.has_missing, "full": full,
-        }  # fmt: skip
+            "design": problem.population,
+            "has_missing": problem.has_missing,
+            "full": full,
+        }
         for block in problem.blocks():
             common: Any = point, problem.template, block.x, block.weights, problem.rule
             n_cells = n_nodes(problem.rule)
@@ -793,9 +808,13 @@ class Multidimensional(Curvature):
         score_covariance, outer = self._sums(full=True)
         sums = sums_at(problem, EMState.of(point, self.belief))
         complete, population = _complete_of_all(
-            point, problem.template, sums, problem.constraints,
-            design=problem.population, n_general=problem.rule.n_general,
-        )  # fmt: skip
+            point,
+            problem.template,
+            sums,
+            problem.constraints,
+            design=problem.population,
+            n_general=problem.rule.n_general,
+        )
         return _louis(complete, population, score_covariance), outer if sandwich else None
 
     def _score(self, vector: FloatArray) -> FloatArray:
@@ -806,9 +825,13 @@ class Multidimensional(Curvature):
         point = EMPoint(*map(jax.device_put, (params, population)))
         sums = sums_at(problem, EMState.of(point, self.belief))
         score = _score_of_all(
-            point, problem.template, sums, problem.constraints,
-            design=problem.population, n_general=problem.rule.n_general,
-        )  # fmt: skip
+            point,
+            problem.template,
+            sums,
+            problem.constraints,
+            design=problem.population,
+            n_general=problem.rule.n_general,
+        )
         return np.concatenate([np.asarray(part, float).ravel() for part in score])
 
     def _differenced(self) -> FloatArray:

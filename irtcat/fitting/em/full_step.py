@@ -222,9 +222,12 @@ def full_step(
         size = inner(rest, smooth)
         more = plus(smooth, size / jnp.maximum(state.size, 1e-300), state.direction)
         return State(
-            plus(state.y, length, state.direction), rest, more, size,
+            plus(state.y, length, state.direction),
+            rest,
+            more,
+            size,
             good & (size > SMALL**2 * first),
-        )  # fmt: skip
+        )
 
     begin = State(step, residual, direction, size, size > SMALL**2 * first)
     return jax.lax.while_loop(

@@ -25,14 +25,7 @@ from irtcat.fitting.outcome import Outcome
 from irtcat.fitting.problem.user_priors import FAMILIES
 from irtcat.fitting.specification import Progress
 from irtcat.latent import LIMIT, ScaleTransform
-from irtcat.models import (
-    ItemModel,
-    column_names,
-    item_categories,
-    pack,
-    tied_parameters,
-    unpack,
-)
+from irtcat.models import ItemModel, column_names, item_categories, pack, tied_parameters, unpack
 from irtcat.responses import Responses
 from irtcat.scoring import match, posterior, standardised
 
@@ -221,11 +214,7 @@ def is_covered(problem: Problem, point: EMPoint) -> bool:
 
 
 def start_on_scale(
-    problem: Problem,
-    start: Start,
-    fixed: FloatArray,
-    free_scale: bool,
-    known: ScaleMap | None,
+    problem: Problem, start: Start, fixed: FloatArray, free_scale: bool, known: ScaleMap | None
 ) -> tuple[Problem, EMState]:
     """Problem and first state on the scale of the iterations.
 

@@ -326,9 +326,16 @@ def em_update(
     """The M-step for items and populations, and the latent scale removed (traceable)."""
     nodes = None if transform is None else transformed_nodes(transform, point.params.dtype)
     new = m_step(
-        template, point.params, sums.counts, sums.totals, constraints, item_weights, tied,
-        n_steps, nodes,
-    )  # fmt: skip
+        template,
+        point.params,
+        sums.counts,
+        sums.totals,
+        constraints,
+        item_weights,
+        tied,
+        n_steps,
+        nodes,
+    )
     mean, log_sd = _latent(sums.moments)
     present = sums.moments[0] > 0
     pooled_moments = sums.moments.sum(1)
@@ -428,9 +435,18 @@ def em_map(
     everyone = None if group is None else populations_of(point.population, 1)
     model, populations = on_grid_scale(unpack(template, point.params), everyone, transform)
     belief = e_step(
-        model, x, weights, item_weights, wide, narrow, window=window, has_missing=has_missing,
-        populations=populations, group=group, condense=True,
-    )  # fmt: skip
+        model,
+        x,
+        weights,
+        item_weights,
+        wide,
+        narrow,
+        window=window,
+        has_missing=has_missing,
+        populations=populations,
+        group=group,
+        condense=True,
+    )
     sums = sums_of(belief, weights, group, held.shape[0], transform)
     update = em_update(
         point,

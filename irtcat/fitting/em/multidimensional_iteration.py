@@ -147,9 +147,17 @@ def _lengthened(
         plain.params - point.params, (plain.population - point.population)[0, pairs][: len(by_free)]
     )
     long_step = full_step(
-        step, new.information, information_free, active, scores, model.slope, mean, covariance,
-        weights, by_free,
-    )  # fmt: skip
+        step,
+        new.information,
+        information_free,
+        active,
+        scores,
+        model.slope,
+        mean,
+        covariance,
+        weights,
+        by_free,
+    )
     params = jnp.clip(point.params + long_step.params, constraints.lower, constraints.upper)
     population = plain.population
     if design.size:
@@ -224,9 +232,16 @@ def multi_update(
     if sums.gradient is None:
         belief = sums.belief
         new = m_step(
-            template, point.params, belief.counts, belief.totals, constraints, item_weights,
-            tied, n_steps, sums.theta,
-        )  # fmt: skip
+            template,
+            point.params,
+            belief.counts,
+            belief.totals,
+            constraints,
+            item_weights,
+            tied,
+            n_steps,
+            sums.theta,
+        )
     else:
         damping = jnp.where(n_steps > 2, 1.0, 0.0).astype(point.params.dtype)
         new = _newton_step(
@@ -239,9 +254,18 @@ def multi_update(
     if step_rule.lengthen:
         assert x is not None
         image = _lengthened(
-            point, plain, new, template, x, weights, sums.belief, moments, constraints, design,
+            point,
+            plain,
+            new,
+            template,
+            x,
+            weights,
+            sums.belief,
+            moments,
+            constraints,
+            design,
             has_missing,
-        )  # fmt: skip
+        )
     elif step_rule.rescale:
         image, shift = _removed_scale(
             new, template, moments, constraints, design, step_rule, specific, n_general
@@ -271,9 +295,16 @@ def sums_at(problem: Problem, state: EMState) -> ExpectedSums:
         if problem.rule.is_adaptive:
             nodes = tuple(filled(array, block, dtype) for array in (state.mean, state.covariance))
         sums = sums_of_block(
-            problem.rule, state.point.params, state.point.population, problem.template, block,
-            problem.item_weights, nodes, problem.population, problem.has_missing,
-        )  # fmt: skip
+            problem.rule,
+            state.point.params,
+            state.point.population,
+            problem.template,
+            block,
+            problem.item_weights,
+            nodes,
+            problem.population,
+            problem.has_missing,
+        )
         running.append((sums, block.rows.stop - block.rows.start))
     if len(running) == 1:
         return running[0][0]
@@ -304,9 +335,20 @@ def run_multi_e_step(
         (block,) = problem.blocks()  # only fits in memory are lengthened
         x = block.x
     update = multi_update(
-        state.point, sums, problem.template, x, problem.weights, problem.item_weights,
-        problem.constraints, problem.specific, np.int32(n_steps), np.bool_(expand),
-        design=problem.population, step_rule=problem.step_rule, n_general=problem.rule.n_general,
-        tied=problem.tied, has_missing=problem.has_missing,
-    )  # fmt: skip
+        state.point,
+        sums,
+        problem.template,
+        x,
+        problem.weights,
+        problem.item_weights,
+        problem.constraints,
+        problem.specific,
+        np.int32(n_steps),
+        np.bool_(expand),
+        design=problem.population,
+        step_rule=problem.step_rule,
+        n_general=problem.rule.n_general,
+        tied=problem.tied,
+        has_missing=problem.has_missing,
+    )
     return update, sums.belief

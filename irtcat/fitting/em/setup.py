@@ -185,14 +185,31 @@ def set_up(
         x = rows_on_device(rows.x)
         blocks = jax.device_put(row_blocks(len(rows.x), rows.x.shape[1], dtype.itemsize))
     guess = functools.partial(
-        starting_point, template, x, rows.weights, blocks, rows.has_missing, dtype, positive,
-        data.categories, data.engine, pattern=pattern,
-    )  # fmt: skip
+        starting_point,
+        template,
+        x,
+        rows.weights,
+        blocks,
+        rows.has_missing,
+        dtype,
+        positive,
+        data.categories,
+        data.engine,
+        pattern=pattern,
+    )
     start = guess()
     prior = prior_table(
-        template, start.counts, start.item_n, specification.priors, specification.weak_priors,
-        specification.positive, dtype, responses.item_ids, data.shared, _few_subjects(data),
-    )  # fmt: skip
+        template,
+        start.counts,
+        start.item_n,
+        specification.priors,
+        specification.weak_priors,
+        specification.positive,
+        dtype,
+        responses.item_ids,
+        data.shared,
+        _few_subjects(data),
+    )
     if restrict is not None:
         prior = restrict(prior, template)
     tied = field_columns(template, data.shared)

@@ -205,10 +205,13 @@ class Sharded:
         """See `irtcat.fitting.em.start.cross_sums`; per-subject sums in the order of the rows."""
         rows = row_blocks(self.per_device, self.n_items, np.asarray(left).dtype.itemsize)
         out = _cross_sums(
-            self.x, *self._replicate((top, rows)), self._rows(left),
+            self.x,
+            *self._replicate((top, rows)),
+            self._rows(left),
             *self._replicate((right, self.slots)),
-            mesh=self.mesh, has_missing=self.has_missing,
-        )  # fmt: skip
+            mesh=self.mesh,
+            has_missing=self.has_missing,
+        )
         return _local(out)
 
     def category_counts(self, weights: Any, n_categories: int) -> Any:
@@ -297,18 +300,44 @@ def _category_counts(x, weights, rows, *, mesh, n):
 
 @functools.partial(jit, static_argnames=("mesh", "tied", "window", "has_missing", "scaled"))
 def _em_map(
-    point, template, x, weights, item_weights, group, wide, narrow, constraints, held, n_steps,
-    expand, slots, *, mesh, tied, window, has_missing, scaled,
-):  # fmt: skip
+    point,
+    template,
+    x,
+    weights,
+    item_weights,
+    group,
+    wide,
+    narrow,
+    constraints,
+    held,
+    n_steps,
+    expand,
+    slots,
+    *,
+    mesh,
+    tied,
+    window,
+    has_missing,
+    scaled,
+):
     """The E-step on every device, its sums over all of them, the M-step."""
 
     def on_device(point, template, item_weights, x, weights, group, wide, narrow):
         model = unpack(template, point.params)
         populations = None if group is None else populations_of(point.population, 1)
         belief = e_step(
-            model, x, weights, item_weights, wide, narrow, window=window, has_missing=has_missing,
-            populations=populations, group=group, condense=True,
-        )  # fmt: skip
+            model,
+            x,
+            weights,
+            item_weights,
+            wide,
+            narrow,
+            window=window,
+            has_missing=has_missing,
+            populations=populations,
+            group=group,
+            condense=True,
+        )
         sums = jax.lax.psum(sums_of(belief, weights, group, held.shape[0]), AXIS)
         return sums, _gather(belief.line_moments(), 1)
 

@@ -152,18 +152,33 @@ class Streamed:
         for (at, chunk), layout in zip(self._chunks(), layouts, strict=True):
             group = None if problem.group is None else self._filled(problem.group, at)
             chunk_sums, stats_ = _chunk_sums(
-                state.point, problem.template, _on_device(chunk), self._filled(weights, at),
-                problem.item_weights, group, layout.wide, layout.narrow, problem.held,
-                window=layout.window, has_missing=self.has_missing,
-            )  # fmt: skip
+                state.point,
+                problem.template,
+                _on_device(chunk),
+                self._filled(weights, at),
+                problem.item_weights,
+                group,
+                layout.wide,
+                layout.narrow,
+                problem.held,
+                window=layout.window,
+                has_missing=self.has_missing,
+            )
             sums = chunk_sums if sums is None else _add(sums, chunk_sums)
             stats[:, at] = np.asarray(stats_)[:, : at.stop - at.start]
         assert sums is not None
         update = _update(
-            state.point, problem.template, sums, problem.item_weights, problem.constraints,
-            problem.held, jnp.int32(n_steps), jnp.asarray(expand), tied=problem.tied,
+            state.point,
+            problem.template,
+            sums,
+            problem.item_weights,
+            problem.constraints,
+            problem.held,
+            jnp.int32(n_steps),
+            jnp.asarray(expand),
+            tied=problem.tied,
             scaled=problem.step_rule.scaled,
-        )  # fmt: skip
+        )
         return update, EStep.of_line(jnp.asarray(stats), sums.counts, sums.totals)
 
     def laid_out(
@@ -191,7 +206,16 @@ def _chunk_sums(
     """The E-step of one chunk: its sums, and the moments of its subjects."""
     populations = None if group is None else populations_of(point.population, 1)
     belief = e_step(
-        unpack(template, point.params), x, weights, item_weights, wide, narrow, window=window,
-        has_missing=has_missing, populations=populations, group=group, condense=True,
-    )  # fmt: skip
+        unpack(template, point.params),
+        x,
+        weights,
+        item_weights,
+        wide,
+        narrow,
+        window=window,
+        has_missing=has_missing,
+        populations=populations,
+        group=group,
+        condense=True,
+    )
     return sums_of(belief, weights, group, held.shape[0]), belief.line_moments()

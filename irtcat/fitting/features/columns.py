@@ -24,9 +24,17 @@ from irtcat.models import (
 from irtcat.responses import BASE_ITEM, Responses
 
 NOT_WITH = (
-    "groups", "invariance", "anchors", "theta", "equal", "checkpoint", "devices", "dims", "pattern",
+    "groups",
+    "invariance",
+    "anchors",
+    "theta",
+    "equal",
+    "checkpoint",
+    "devices",
+    "dims",
+    "pattern",
     "structure",
-)  # fmt: skip
+)
 """Arguments of `irtcat.fit` that do not go with features."""
 
 

@@ -153,11 +153,7 @@ def _weights(data: NormalData, tau2: float) -> tuple[FloatArray, FloatArray]:
 
 
 def _solve(
-    z: FloatArray,
-    data: NormalData,
-    block: np.ndarray,
-    log_sd: FloatArray,
-    is_fixed: BoolArray,
+    z: FloatArray, data: NormalData, block: np.ndarray, log_sd: FloatArray, is_fixed: BoolArray
 ) -> _Solution:
     """Coefficients for these variances, and their covariance.
 
@@ -463,9 +459,13 @@ def regress(
 
         ends = np.log([LEAST_SD, LARGEST_SD])
         best = minimize(
-            objective, log_sd[estimated] / unit, jac=True, method="L-BFGS-B",
-            bounds=ends / unit[:, None], options={"ftol": 1e-11, "gtol": 1e-5},
-        )  # fmt: skip
+            objective,
+            log_sd[estimated] / unit,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=ends / unit[:, None],
+            options={"ftol": 1e-11, "gtol": 1e-5},
+        )
         log_sd[estimated] = unit * best.x
     known = np.flatnonzero(data.precision > 0)
     bases = _bases(x, layout, known if len(known) else np.arange(1))

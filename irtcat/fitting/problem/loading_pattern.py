@@ -207,6 +207,8 @@ def _count_tier(marks: FloatArray) -> int:
         if (marks[:, n_general:].sum(axis=1) <= 1).all():
             return n_general
     raise argument_error(
-        "pattern", "of two or more general factors, then specific ones, of which an item has one",
-        f"{marks.shape[1]} factors", 'For one general factor use structure="bifactor".',
-    )  # fmt: skip
+        "pattern",
+        "of two or more general factors, then specific ones, of which an item has one",
+        f"{marks.shape[1]} factors",
+        'For one general factor use structure="bifactor".',
+    )

@@ -269,9 +269,14 @@ def climb(
         nonlocal guide, average, state, rate, before
         seed, dtype = jax.random.fold_in(key, number * per_round), guide.theta.dtype
         last, mean, new_state, bound, finite = _round(
-            guide, state, *arguments, seed, jnp.asarray(rate, dtype),
-            **problem.flags, n_steps=per_round,
-        )  # fmt: skip
+            guide,
+            state,
+            *arguments,
+            seed,
+            jnp.asarray(rate, dtype),
+            **problem.flags,
+            n_steps=per_round,
+        )
         if not bool(finite):
             if rate < SMALLEST_RATE:
                 raise FloatingPointError("The evidence lower bound is not finite.")

@@ -18,11 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat._common.checks import (
-    InputError,
-    argument_error,
-    check_choice,
-)
+from irtcat._common.checks import InputError, argument_error, check_choice
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.progress import FitProgress

@@ -341,16 +341,30 @@ def assemble(
                 f"{mixed[order].sum()} items, {first} first, have several values of {name}."
             )
     binary = all(_is_binary(answers.values) for _, answers in used)
-    responses = _responses(k, n, scores, binary, grades, list(subjects), ids, notes, {
-        "subjects": _about_subjects(subjects),
-        "items": _about_items(
-            [items.all[c] for c in order], ids, {n: c[order] for n, c in conditions.items()}
-        ),
-    })  # fmt: skip
+    responses = _responses(
+        k,
+        n,
+        scores,
+        binary,
+        grades,
+        list(subjects),
+        ids,
+        notes,
+        {
+            "subjects": _about_subjects(subjects),
+            "items": _about_items(
+                [items.all[c] for c in order], ids, {n: c[order] for n, c in conditions.items()}
+            ),
+        },
+    )
     report = {
-        "choices": choices, "notes": notes, "skipped": skipped, "used": used, "columns": columns,
+        "choices": choices,
+        "notes": notes,
+        "skipped": skipped,
+        "used": used,
+        "columns": columns,
         "subjects": {id(run): name for name, pairs in subjects.items() for run, _ in pairs},
-    }  # fmt: skip
+    }
     return responses, report
 
 

@@ -66,8 +66,11 @@ def _add_sample(run: Run, record: dict[str, Any], location: str, counts: dict[st
     group = sample.get("group_id")
     key = as_text(record.get("index") if group is None else group, location, "index")
     messages = record.get("messages")
-    asked = [m for m in messages if isinstance(m, dict) and m.get("role") != "assistant"] \
-        if isinstance(messages, list) else []  # fmt: skip
+    asked = (
+        [m for m in messages if isinstance(m, dict) and m.get("role") != "assistant"]
+        if isinstance(messages, list)
+        else []
+    )
     text = message_text(asked) or record.get("input")
     item = run.item(key, sample=key, trust=2, text=text, target=record.get("target"))
     trial = sample.get("generation_index")

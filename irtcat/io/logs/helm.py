@@ -11,8 +11,15 @@ from irtcat.io.logs.format import LogFormat, Request, Run, Skipped
 from irtcat.io.logs.values import CutError, as_object, as_text, model_arguments, show_settings
 
 FILE, SPEC = "per_instance_stats.json", "run_spec.json"
-BESIDE = (SPEC, "scenario.json", "scenario_state.json", "stats.json", "instances.json",
-          "display_predictions.json", "display_requests.json")  # fmt: skip
+BESIDE = (
+    SPEC,
+    "scenario.json",
+    "scenario_state.json",
+    "stats.json",
+    "instances.json",
+    "display_predictions.json",
+    "display_requests.json",
+)
 SETTINGS = ("method", "instructions", "max_train_instances", "num_train_trials", "temperature")
 
 

@@ -130,8 +130,9 @@ class _Totals:
         for metric in metrics if isinstance(metrics, list) else []:
             if not isinstance(metric, dict):
                 continue
-            names, how, up = (metric.get(key) for key in
-                              ("metric_name", "corpus_level_fn", "higher_is_better"))  # fmt: skip
+            names, how, up = (
+                metric.get(key) for key in ("metric_name", "corpus_level_fn", "higher_is_better")
+            )
             for name in names if isinstance(names, list) else [names]:
                 values = [v.get(name) if isinstance(v, dict) else v for v in (how, up)]
                 yield str(name), values[0], values[1]

@@ -437,8 +437,11 @@ def _by_repeat(run: Run, lines: list[_Line], positions: list[int]) -> None:
     the item, or to another value (the majority's, pass@k), which is used as it is.
     """
     for column, answers in run.columns.items():
-        own = [(at, line) for at, line in zip(positions, lines, strict=True)
-               if line.filter == column[0] and column[1] in line.scores]  # fmt: skip
+        own = [
+            (at, line)
+            for at, line in zip(positions, lines, strict=True)
+            if line.filter == column[0] and column[1] in line.scores
+        ]
         repeats = [line.repeats.get(column[1], []) for _, line in own]
         if answers.flaw or not all(repeats) or len(own) != len(answers.values):
             continue

@@ -38,8 +38,9 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
         location = f"{path}, details {key}"
         detail = as_object(detail, location, "the detail")
         seen |= set(detail)
-        text, target = (next((detail[n] for n in names if detail.get(n)), None)
-                        for names in (TEXTS, TARGETS))  # fmt: skip
+        text, target = (
+            next((detail[n] for n in names if detail.get(n)), None) for names in (TEXTS, TARGETS)
+        )
         item = run.item(key, sample=key, trust=2, text=text, target=target)
         found = next((detail[name] for name in CORRECT if name in detail), None)
         for trial, value in enumerate(found if isinstance(found, list) else [found]):

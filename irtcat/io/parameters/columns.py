@@ -30,9 +30,21 @@ ROLES = {
 """What a column of a file of parameters can mean; a ``Column`` names one without its numbers."""
 
 IDS = (
-    "item", "item_id", "itemid", "items", "item_name", "name", "id", "question", "question_id",
-    "rowname", "rownames", "indicator", "variable", "",
-)  # fmt: skip
+    "item",
+    "item_id",
+    "itemid",
+    "items",
+    "item_name",
+    "name",
+    "id",
+    "question",
+    "question_id",
+    "rowname",
+    "rownames",
+    "indicator",
+    "variable",
+    "",
+)
 """Headers of a column of ids, in lower case; R writes row names under an empty header."""
 
 

@@ -34,20 +34,37 @@ Arrays = Mapping[Place, FloatArray]
 """The numbers of the columns of a file; NaN in empty cells."""
 
 KINDS = {
-    "rasch": "binary", "1pl": "binary", "2pl": "binary", "3pl": "binary", "4pl": "binary",
-    "feasibility": "binary", "graded": "graded", "gpcm": "gpcm", "pcm": "gpcm", "rsm": "gpcm",
+    "rasch": "binary",
+    "1pl": "binary",
+    "2pl": "binary",
+    "3pl": "binary",
+    "4pl": "binary",
+    "feasibility": "binary",
+    "graded": "graded",
+    "gpcm": "gpcm",
+    "pcm": "gpcm",
+    "rsm": "gpcm",
     "nominal": "nominal",
-}  # fmt: skip
+}
 """The form of the items of each model that can be in a file of parameters."""
 
 ONE_ABILITY = ("difficulty", "threshold", "offset", "fall")
 """Roles that items with several abilities do not have."""
 
 NAMES = {
-    "1plm": "1pl", "2plm": "2pl", "3plm": "3pl", "4plm": "4pl", "drm": "3pl", "dich": "4pl",
-    "grm": "graded", "gr": "graded", "gpc": "gpcm", "gpcmirt": "gpcm", "pc": "pcm",
+    "1plm": "1pl",
+    "2plm": "2pl",
+    "3plm": "3pl",
+    "4plm": "4pl",
+    "drm": "3pl",
+    "dich": "4pl",
+    "grm": "graded",
+    "gr": "graded",
+    "gpc": "gpcm",
+    "gpcmirt": "gpcm",
+    "pc": "pcm",
     "nrm": "nominal",
-}  # fmt: skip
+}
 """Other names of models, in lower case."""
 
 
@@ -214,9 +231,10 @@ class Reading:
         unknown = free & several & ~has_slopes
         if unknown.any() and not default:
             raise argument_error(
-                "model", "graded or gpcm: both have thresholds, and the file does not say which",
+                "model",
+                "graded or gpcm: both have thresholds, and the file does not say which",
                 f"none for {self.where(int(np.argmax(unknown)))}",
-            )  # fmt: skip
+            )
         kinds[free & (n_steps == 0)] = "binary"
         kinds[free & (n_steps == 1)] = default or "binary"
         kinds[free & (n_steps == 1) & has_slopes] = "binary"

@@ -191,8 +191,14 @@ def _role_text(place: Place) -> str:
 
 
 CATEGORY_ROLES = (
-    "threshold", "offset", "fall", "step", "score", "category_slope", "category_difficulty",
-)  # fmt: skip
+    "threshold",
+    "offset",
+    "fall",
+    "step",
+    "score",
+    "category_slope",
+    "category_difficulty",
+)
 
 
 def _ids(path: Any, table: pd.DataFrame, header: str | None, notes: list[str]) -> np.ndarray:

@@ -32,11 +32,7 @@ def found_parameters(path: str | os.PathLike[str], max_bytes: int = MOST_BYTES) 
 
 
 def recognised(
-    path: Any,
-    opened: Opened,
-    headers: list[str],
-    dialect: str,
-    columns: Mapping[str, str] | None,
+    path: Any, opened: Opened, headers: list[str], dialect: str, columns: Mapping[str, str] | None
 ) -> tuple[Dialect, dict[Place, str]]:
     """The tool whose columns a file has, and what its columns hold."""
     if columns:

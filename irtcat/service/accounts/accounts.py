@@ -88,9 +88,14 @@ class Account:
 
 
 def add_account(
-    service: Service, name: str, *, password: str = "", roles: Sequence[str], actor: str,
+    service: Service,
+    name: str,
+    *,
+    password: str = "",
+    roles: Sequence[str],
+    actor: str,
     subject: str = "",
-) -> Account:  # fmt: skip
+) -> Account:
     """Add an account.
 
     Args:
@@ -201,9 +206,13 @@ def account_table(service: Service) -> pd.DataFrame:
 
 
 def change_account(
-    service: Service, name: str, *, roles: Sequence[str] | None = None,
-    is_open: bool | None = None, actor: str,
-) -> None:  # fmt: skip
+    service: Service,
+    name: str,
+    *,
+    roles: Sequence[str] | None = None,
+    is_open: bool | None = None,
+    actor: str,
+) -> None:
     """Change the roles of an account, or close or reopen it; its tokens are revoked.
 
     Args:

@@ -277,9 +277,11 @@ def end_section(section: SectionId, at: OfSection) -> None:
 
 
 @router.post(
-    "/sections/{section}/sessions", status_code=201, response_model=SessionMade,
+    "/sections/{section}/sessions",
+    status_code=201,
+    response_model=SessionMade,
     responses=_errors(401, 403, 404),
-)  # fmt: skip
+)
 def create_session(section: SectionId, at: OfSession, body: SessionData | None = None) -> Any:
     """Create a session, and return its first items.
 
@@ -292,9 +294,10 @@ def create_session(section: SectionId, at: OfSession, body: SessionData | None =
 
 
 @router.post(
-    "/sections/{section}/sessions/{session}/results", response_model=ResultsTaken,
+    "/sections/{section}/sessions/{session}/results",
+    response_model=ResultsTaken,
     responses=_errors(401, 403, 404, 409),
-)  # fmt: skip
+)
 def submit_results(section: SectionId, session: SessionId, at: OfSession, body: ResultsData) -> Any:
     """Record the scores of items; return the next items and the estimates.
 

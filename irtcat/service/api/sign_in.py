@@ -93,9 +93,15 @@ def oidc_login(request: Request) -> Response:
     address, kept = start_sign_in(service, _provider(request), _redirect(request))
     response = RedirectResponse(address, status_code=303)
     # Lax: the provider sends the browser back from another site.
-    response.set_cookie(cookie_name(request, KIND), kept, max_age=OIDC_LASTS, httponly=True,
-                        samesite="lax", secure=request.app.state.secure,
-                        path="/auth/oidc")  # fmt: skip
+    response.set_cookie(
+        cookie_name(request, KIND),
+        kept,
+        max_age=OIDC_LASTS,
+        httponly=True,
+        samesite="lax",
+        secure=request.app.state.secure,
+        path="/auth/oidc",
+    )
     return response
 
 
@@ -108,9 +114,13 @@ def oidc_callback(
     """Sign in the person that the provider sent back."""
     service = service_of(request)
     account = finish_sign_in(
-        service, _provider(request), _redirect(request),
-        code=code, state=state, cookie=request.cookies.get(cookie_name(request, KIND), ""),
-    )  # fmt: skip
+        service,
+        _provider(request),
+        _redirect(request),
+        code=code,
+        state=state,
+        cookie=request.cookies.get(cookie_name(request, KIND), ""),
+    )
     token = issue_token(service, account, kind=BROWSER, label="OpenID Connect")
     # A page, not a redirect: a redirect that another site began would not send the strict cookie.
     page = HTMLResponse(

@@ -212,9 +212,14 @@ def list_banks(
     return {"items": rows, "next": names[limit - 1] if len(names) > limit else None}
 
 
-@router.post("/uploads/banks", response_model=Hash, status_code=201, tags=["library"],
-             responses=problems(401, 403, 415),
-             openapi_extra=upload("application/octet-stream"))  # fmt: skip
+@router.post(
+    "/uploads/banks",
+    response_model=Hash,
+    status_code=201,
+    tags=["library"],
+    responses=problems(401, 403, 415),
+    openapi_extra=upload("application/octet-stream"),
+)
 def upload_bank(request: Request, at: Annotated[Acting, needs("publish")], data: Data) -> Any:
     """Store a bank from its `.npz` file; one that is known is not stored again."""
     content_type(request, "application/octet-stream")
@@ -222,15 +227,20 @@ def upload_bank(request: Request, at: Annotated[Acting, needs("publish")], data:
     return {"hash": name, "items": library.stored_bank(at.service, name).n_items}
 
 
-@router.get("/banks/{bank}", response_model=Bank, responses=problems(401, 403, 404),
-            tags=["library"])  # fmt: skip
+@router.get(
+    "/banks/{bank}", response_model=Bank, responses=problems(401, 403, 404), tags=["library"]
+)
 def get_bank(bank: Id, at: Annotated[Acting, needs("parameters")]) -> Any:
     """A bank by its hash."""
     return _bank(at.service, bank)
 
 
-@router.get("/banks/{bank}/items", response_model=BankItems,
-            responses=problems(401, 403, 404), tags=["library"])  # fmt: skip
+@router.get(
+    "/banks/{bank}/items",
+    response_model=BankItems,
+    responses=problems(401, 403, 404),
+    tags=["library"],
+)
 def list_bank_items(
     bank: Id, at: Annotated[Acting, needs("parameters")], limit: Limit = 50, after: After = None
 ) -> Any:
@@ -241,8 +251,14 @@ def list_bank_items(
     return {"items": rows, "next": page["next"]}
 
 
-@router.post("/uploads/items", response_model=Hash, status_code=201, tags=["library"],
-             responses=problems(401, 403, 415), openapi_extra=upload(*ITEMS))  # fmt: skip
+@router.post(
+    "/uploads/items",
+    response_model=Hash,
+    status_code=201,
+    tags=["library"],
+    responses=problems(401, 403, 415),
+    openapi_extra=upload(*ITEMS),
+)
 def upload_items(request: Request, at: Annotated[Acting, needs("items")], data: Data) -> Any:
     """Store items with their keys: a table in CSV, a QTI 3.0 package, or a zip of a folder."""
     items = uploaded_items(data, is_table=content_type(request, *ITEMS) == TABLE)
@@ -259,17 +275,27 @@ def list_items(
     return page_of(library.item_sets_table(at.service), "hash", limit, after)
 
 
-@router.post("/tests", response_model=Made, status_code=201, responses=problems(401, 403, 404),
-             tags=["tests"])  # fmt: skip
+@router.post(
+    "/tests",
+    response_model=Made,
+    status_code=201,
+    responses=problems(401, 403, 404),
+    tags=["tests"],
+)
 def publish(at: Annotated[Acting, needs("publish")], body: PublishBody) -> Any:
     """Check a test, simulate it, and publish it; rules that cannot be kept are refused."""
     definition = parse_definition(body.definition)
     bank = library.stored_bank(at.service, body.bank)
     items = library.item_set(at.service, body.items)
     name, _ = library.publish(
-        at.service, definition, bank, items, actor=at.actor, n_simulated=body.n_simulated,
+        at.service,
+        definition,
+        bank,
+        items,
+        actor=at.actor,
+        n_simulated=body.n_simulated,
         seed=body.seed,
-    )  # fmt: skip
+    )
     return {"id": name}
 
 
@@ -281,8 +307,9 @@ def list_tests(
     return page_of(library.published_tests(at.service), "id", limit, after)
 
 
-@router.get("/tests/{test}", response_model=Report, responses=problems(401, 403, 404),
-            tags=["tests"])  # fmt: skip
+@router.get(
+    "/tests/{test}", response_model=Report, responses=problems(401, 403, 404), tags=["tests"]
+)
 def get_test(test: Id, at: Annotated[Acting, needs("parameters")]) -> Any:
     """A test with its definition and its publishing report."""
     it = library.published_test(at.service, test)
@@ -296,8 +323,9 @@ def get_test(test: Id, at: Annotated[Acting, needs("parameters")]) -> Any:
     }
 
 
-@router.post("/tests/{test}/retire", status_code=204, responses=problems(401, 403, 404, 409),
-             tags=["tests"])  # fmt: skip
+@router.post(
+    "/tests/{test}/retire", status_code=204, responses=problems(401, 403, 404, 409), tags=["tests"]
+)
 def retire(test: Id, at: Annotated[Acting, needs("publish")]) -> None:
     """Issue no more tickets for a test; attempts under way go on."""
     library.retire(at.service, test, actor=at.actor)
@@ -324,8 +352,12 @@ class ItemRows(Page):
     items: list[ItemRow]
 
 
-@router.get("/tests/{test}/items", response_model=ItemRows, responses=problems(401, 403, 404),
-            tags=["tests"])  # fmt: skip
+@router.get(
+    "/tests/{test}/items",
+    response_model=ItemRows,
+    responses=problems(401, 403, 404),
+    tags=["tests"],
+)
 def list_item_statistics(
     test: Id, at: Annotated[Acting, needs("parameters")], limit: Limit = 50, after: After = None
 ) -> Any:
@@ -360,8 +392,13 @@ class People(Page):
     items: list[Person]
 
 
-@router.post("/people", response_model=Made, status_code=201, responses=problems(401, 403, 409),
-             tags=["people"])  # fmt: skip
+@router.post(
+    "/people",
+    response_model=Made,
+    status_code=201,
+    responses=problems(401, 403, 409),
+    tags=["people"],
+)
 def add_person(at: Annotated[Acting, needs("people")], body: PersonBody) -> Any:
     """Add a person; everything else knows them by the random id.
 
@@ -378,8 +415,9 @@ def list_people(
     return page_of(people.people_table(at.service), "id", limit, after)
 
 
-@router.delete("/people/{person}", status_code=204, responses=problems(401, 403, 404),
-               tags=["people"])  # fmt: skip
+@router.delete(
+    "/people/{person}", status_code=204, responses=problems(401, 403, 404), tags=["people"]
+)
 def erase_person(person: Id, at: Annotated[Acting, needs("people")]) -> None:
     """Erase what identifies a person; attempts and results stay under the random id."""
     people.erase(at.service, person, actor=at.actor)
@@ -423,16 +461,22 @@ class Tickets(Page):
     items: list[TicketRow]
 
 
-TestFilter = Annotated[str | None, Query(max_length=128, pattern=r"^[A-Za-z0-9_-]+$",
-                                         description="Of this test only.")]  # fmt: skip
+TestFilter = Annotated[
+    str | None, Query(max_length=128, pattern=r"^[A-Za-z0-9_-]+$", description="Of this test only.")
+]
 
 
 def _issue(at: Acting, body: TicketBody) -> dict[str, str]:
     return vars(people.issue_ticket(at.service, actor=at.actor, **body.model_dump()))
 
 
-@router.post("/tickets", response_model=IssuedTicket, status_code=201,
-             responses=problems(401, 403, 404, 409), tags=["tickets"])  # fmt: skip
+@router.post(
+    "/tickets",
+    response_model=IssuedTicket,
+    status_code=201,
+    responses=problems(401, 403, 404, 409),
+    tags=["tickets"],
+)
 def issue_ticket(at: Annotated[Acting, needs("tickets")], body: TicketBody) -> Any:
     """Issue a ticket: one person may take one test once."""
     return _issue(at, body)
@@ -449,17 +493,27 @@ def list_tickets(
     return page_of(people.ticket_table(at.service, test), "id", limit, after)
 
 
-@router.post("/tickets/{ticket}/revoke", status_code=204,
-             responses=problems(401, 403, 404, 409), tags=["tickets"])  # fmt: skip
+@router.post(
+    "/tickets/{ticket}/revoke",
+    status_code=204,
+    responses=problems(401, 403, 404, 409),
+    tags=["tickets"],
+)
 def revoke_ticket(ticket: Id, at: Annotated[Acting, needs("tickets")]) -> None:
     """Make a ticket invalid; an attempt that was begun with it is not changed."""
     people.revoke_ticket(at.service, ticket, actor=at.actor)
 
 
-@router.post("/uploads/tickets", tags=["tickets"],
-             responses={**problems(401, 403, 404, 409, 415),
-                        **file_response("text/csv", "The rows with their tickets.")},
-             response_class=Response, openapi_extra=upload("text/csv"))  # fmt: skip
+@router.post(
+    "/uploads/tickets",
+    tags=["tickets"],
+    responses={
+        **problems(401, 403, 404, 409, 415),
+        **file_response("text/csv", "The rows with their tickets."),
+    },
+    response_class=Response,
+    openapi_extra=upload("text/csv"),
+)
 def upload_tickets(
     request: Request,
     at: Annotated[Acting, needs("tickets")],
@@ -587,8 +641,12 @@ def list_attempts(
     return page_of(frame, "attempt", limit, after)
 
 
-@router.get("/attempts/{attempt}/events", response_model=Events,
-            responses=problems(401, 403, 404), tags=["attempts"])  # fmt: skip
+@router.get(
+    "/attempts/{attempt}/events",
+    response_model=Events,
+    responses=problems(401, 403, 404),
+    tags=["attempts"],
+)
 def attempt_events(
     attempt: Id,
     at: Annotated[Acting, needs("parameters")],
@@ -601,8 +659,13 @@ def attempt_events(
     rows = []
     for number, event in list(enumerate(events))[start : start + limit]:
         details = {k: v for k, v in event.items() if k not in ("kind", "at", "actor")}
-        rows.append({"number": number, "details": details,
-                     **{name: event[name] for name in ("kind", "at", "actor")}})  # fmt: skip
+        rows.append(
+            {
+                "number": number,
+                "details": details,
+                **{name: event[name] for name in ("kind", "at", "actor")},
+            }
+        )
     more = start + limit < len(events)
     return {"items": rows, "next": str(start + limit - 1) if more else None}
 
@@ -620,8 +683,14 @@ def conducting(name: str, body: type[Body] | None, act: Callable[..., None], sum
         route.__annotations__["body"] = body
     used = route_without_body if body is None else route
     used.__name__, used.__doc__ = f"{name}_attempt", summary
-    router.add_api_route(f"/attempts/{{attempt}}/{name}", used, methods=["POST"],
-                         status_code=204, responses=CONDUCT, tags=["attempts"])  # fmt: skip
+    router.add_api_route(
+        f"/attempts/{{attempt}}/{name}",
+        used,
+        methods=["POST"],
+        status_code=204,
+        responses=CONDUCT,
+        tags=["attempts"],
+    )
 
 
 conducting("pause", Reason, proctoring.pause, "Stop the clock of a running attempt.")
@@ -685,8 +754,12 @@ class OneResult(Out):
     answers: list[AnswerRow]
 
 
-@router.get("/tests/{test}/results", response_model=Results, responses=problems(401, 403, 404),
-            tags=["results"])  # fmt: skip
+@router.get(
+    "/tests/{test}/results",
+    response_model=Results,
+    responses=problems(401, 403, 404),
+    tags=["results"],
+)
 def list_results(
     test: Id, at: Annotated[Acting, needs("results")], limit: Limit = 50, after: After = None
 ) -> Any:
@@ -695,8 +768,12 @@ def list_results(
     return page_of(results.result_table(at.service, test), "attempt", limit, after)
 
 
-@router.get("/attempts/{attempt}/result", response_model=OneResult,
-            responses=problems(401, 403, 404), tags=["results"])  # fmt: skip
+@router.get(
+    "/attempts/{attempt}/result",
+    response_model=OneResult,
+    responses=problems(401, 403, 404),
+    tags=["results"],
+)
 def get_result(attempt: Id, at: Annotated[Acting, needs("results")]) -> Any:
     """The result of an attempt so far, with its answers."""
     it = attempt_of(at.service, attempt)
@@ -718,8 +795,12 @@ Names = Annotated[
 ]
 
 
-@router.get("/tests/{test}/results.csv", response_class=Response, tags=["exports"],
-            responses={**EXPORT, **file_response("text/csv", "The table.")})  # fmt: skip
+@router.get(
+    "/tests/{test}/results.csv",
+    response_class=Response,
+    tags=["exports"],
+    responses={**EXPORT, **file_response("text/csv", "The table.")},
+)
 def export_results(
     test: Id, at: Annotated[Acting, needs("results")], names: Names = False
 ) -> Response:
@@ -730,8 +811,12 @@ def export_results(
     return attachment(text, "text/csv; charset=utf-8", "results.csv")
 
 
-@router.get("/tests/{test}/answers.csv", response_class=Response, tags=["exports"],
-            responses={**EXPORT, **file_response("text/csv", "The table.")})  # fmt: skip
+@router.get(
+    "/tests/{test}/answers.csv",
+    response_class=Response,
+    tags=["exports"],
+    responses={**EXPORT, **file_response("text/csv", "The table.")},
+)
 def export_answers(
     test: Id, at: Annotated[Acting, needs("results")], names: Names = False
 ) -> Response:
@@ -742,17 +827,24 @@ def export_answers(
     return attachment(text, "text/csv; charset=utf-8", "answers.csv")
 
 
-@router.get("/tests/{test}/responses.npz", response_class=Response, tags=["exports"],
-            responses={**EXPORT, **file_response("application/octet-stream", "The file.")}
-            )  # fmt: skip
+@router.get(
+    "/tests/{test}/responses.npz",
+    response_class=Response,
+    tags=["exports"],
+    responses={**EXPORT, **file_response("application/octet-stream", "The file.")},
+)
 def export_responses(test: Id, at: Annotated[Acting, needs("results")]) -> Response:
     """Responses for recalibration: `irtcat fit responses.npz --anchors bank.npz`."""
     data = exports.responses_file(at.service, test)
     return attachment(data, "application/octet-stream", "responses.npz")
 
 
-@router.get("/attempts/{attempt}/result.xml", response_class=Response, tags=["exports"],
-            responses={**EXPORT, **file_response("application/xml", "The document.")})  # fmt: skip
+@router.get(
+    "/attempts/{attempt}/result.xml",
+    response_class=Response,
+    tags=["exports"],
+    responses={**EXPORT, **file_response("application/xml", "The document.")},
+)
 def export_qti(attempt: Id, at: Annotated[Acting, needs("results")]) -> Response:
     """The result of an attempt in QTI Results Reporting 3.0."""
     return attachment(exports.qti_results(at.service, attempt), "application/xml", "result.xml")
@@ -835,8 +927,12 @@ def rating_queue(at: Annotated[Acting, needs("score")], limit: Limit = 50) -> An
     return {"items": records(ratings.rating_queue(at.service, at.account.name, limit))}
 
 
-@router.get("/attempts/{attempt}/ratings/task", response_model=RatingTask,
-            responses=problems(401, 403, 404), tags=["ratings"])  # fmt: skip
+@router.get(
+    "/attempts/{attempt}/ratings/task",
+    response_model=RatingTask,
+    responses=problems(401, 403, 404),
+    tags=["ratings"],
+)
 def rating_task(
     attempt: Id,
     at: Annotated[Acting, needs("score")],
@@ -846,19 +942,32 @@ def rating_task(
     return ratings.rating_task(at.service, attempt, item)
 
 
-@router.post("/attempts/{attempt}/ratings", response_model=Rated,
-             responses=problems(401, 403, 404, 409), tags=["ratings"])  # fmt: skip
+@router.post(
+    "/attempts/{attempt}/ratings",
+    response_model=Rated,
+    responses=problems(401, 403, 404, 409),
+    tags=["ratings"],
+)
 def rate(attempt: Id, at: Annotated[Acting, needs("score")], body: RatingBody) -> Any:
     """Rate a response; where two people differ, a third one decides."""
     status = ratings.rate(
-        at.service, attempt, body.item, body.score, rater=at.account.name, actor=at.actor,
+        at.service,
+        attempt,
+        body.item,
+        body.score,
+        rater=at.account.name,
+        actor=at.actor,
         comment=body.comment,
-    )  # fmt: skip
+    )
     return {"status": status}
 
 
-@router.get("/tests/{test}/ratings", response_model=RatingRows,
-            responses=problems(401, 403, 404), tags=["ratings"])  # fmt: skip
+@router.get(
+    "/tests/{test}/ratings",
+    response_model=RatingRows,
+    responses=problems(401, 403, 404),
+    tags=["ratings"],
+)
 def rating_statistics(test: Id, at: Annotated[Acting, needs("results")]) -> Any:
     """How far the raters of a test agree."""
     library.published_test(at.service, test)
@@ -964,19 +1073,32 @@ def list_accounts(at: Annotated[Acting, needs("accounts")]) -> Any:
     return {"items": records(accounts.account_table(at.service))}
 
 
-@router.post("/accounts", response_model=AccountRow, status_code=201,
-             responses=problems(401, 403, 409), tags=["accounts"])  # fmt: skip
+@router.post(
+    "/accounts",
+    response_model=AccountRow,
+    status_code=201,
+    responses=problems(401, 403, 409),
+    tags=["accounts"],
+)
 def add_account(at: Annotated[Acting, needs("accounts")], body: AccountBody) -> Any:
     """Add an account of staff."""
     made = accounts.add_account(
-        at.service, body.name, password=body.password, roles=body.roles, actor=at.actor,
+        at.service,
+        body.name,
+        password=body.password,
+        roles=body.roles,
+        actor=at.actor,
         subject=body.subject,
-    )  # fmt: skip
+    )
     return _account(at.service, made.name)
 
 
-@router.patch("/accounts", response_model=AccountRow, responses=problems(401, 403, 404, 409),
-              tags=["accounts"])  # fmt: skip
+@router.patch(
+    "/accounts",
+    response_model=AccountRow,
+    responses=problems(401, 403, 404, 409),
+    tags=["accounts"],
+)
 def change_account(at: Annotated[Acting, needs("accounts")], body: AccountChange) -> Any:
     """Change roles or password, close or reopen an account; it is signed out everywhere."""
     with at.service.database.writing(alone=True):
@@ -1003,16 +1125,18 @@ def list_clients(
     return page_of(clients.client_table(at.service), "id", limit, after)
 
 
-@router.post("/clients", response_model=NewClient, status_code=201, responses=STAFF,
-             tags=["accounts"])  # fmt: skip
+@router.post(
+    "/clients", response_model=NewClient, status_code=201, responses=STAFF, tags=["accounts"]
+)
 def add_client(at: Annotated[Acting, needs("accounts")], body: ClientBody) -> Any:
     """Add a client of the CAT interface."""
     name, secret = clients.add_client(at.service, body.name, actor=at.actor)
     return {"id": name, "secret": secret}
 
 
-@router.delete("/clients/{client}", status_code=204, responses=problems(401, 403, 404),
-               tags=["accounts"])  # fmt: skip
+@router.delete(
+    "/clients/{client}", status_code=204, responses=problems(401, 403, 404), tags=["accounts"]
+)
 def close_client(client: Id, at: Annotated[Acting, needs("accounts")]) -> None:
     """Refuse all requests of a client from now on."""
     clients.close_client(at.service, client, actor=at.actor)
@@ -1071,8 +1195,9 @@ def list_webhooks(
     return page_of(webhooks.webhook_table(at.service), "id", limit, after)
 
 
-@router.post("/webhooks", response_model=NewWebhook, status_code=201, responses=STAFF,
-             tags=["webhooks"])  # fmt: skip
+@router.post(
+    "/webhooks", response_model=NewWebhook, status_code=201, responses=STAFF, tags=["webhooks"]
+)
 def add_webhook(at: Annotated[Acting, needs("webhooks")], body: WebhookBody) -> Any:
     """Send messages about events to an address."""
     made = webhooks.add_webhook(
@@ -1081,8 +1206,9 @@ def add_webhook(at: Annotated[Acting, needs("webhooks")], body: WebhookBody) -> 
     return vars(made)
 
 
-@router.patch("/webhooks/{webhook}", status_code=204, responses=problems(401, 403, 404),
-              tags=["webhooks"])  # fmt: skip
+@router.patch(
+    "/webhooks/{webhook}", status_code=204, responses=problems(401, 403, 404), tags=["webhooks"]
+)
 def change_webhook(
     webhook: Id, at: Annotated[Acting, needs("webhooks")], body: WebhookChange
 ) -> None:
@@ -1093,8 +1219,9 @@ def change_webhook(
     )
 
 
-@router.delete("/webhooks/{webhook}", status_code=204, responses=problems(401, 403, 404),
-               tags=["webhooks"])  # fmt: skip
+@router.delete(
+    "/webhooks/{webhook}", status_code=204, responses=problems(401, 403, 404), tags=["webhooks"]
+)
 def remove_webhook(webhook: Id, at: Annotated[Acting, needs("webhooks")]) -> None:
     """Remove a webhook with its messages."""
     webhooks.remove_webhook(at.service, webhook, actor=at.actor)

@@ -288,9 +288,13 @@ def _locked(service: Service, name: str) -> Iterator[Session]:
 
 
 def submit(
-    service: Service, client: str, section: str, session: str,
-    scores: Sequence[tuple[str, float]], state: str | None,
-) -> Turn:  # fmt: skip
+    service: Service,
+    client: str,
+    section: str,
+    session: str,
+    scores: Sequence[tuple[str, float]],
+    state: str | None,
+) -> Turn:
     """Record scores of items, and return what to do next.
 
     Args:

@@ -12,12 +12,7 @@ from irtcat._files import FORMULAS
 from irtcat.responses import Responses
 from irtcat.service.attempts.attempt import Attempt, attempt_of
 from irtcat.service.attempts.library import published_test
-from irtcat.service.attempts.results import (
-    answer_table,
-    attempt_result,
-    result_table,
-    with_names,
-)
+from irtcat.service.attempts.results import answer_table, attempt_result, result_table, with_names
 from irtcat.service.base.errors import ConflictError
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service

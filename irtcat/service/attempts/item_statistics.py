@@ -68,8 +68,18 @@ def item_statistics(service: Service, test: str) -> pd.DataFrame:
                 "seconds": of_item["seconds"].median() if len(of_item) else np.nan,
             }
         )
-    columns = ["item", "answers", "exposure", "target", "over_target", "observed", "expected", "z",
-               "drift", "seconds"]  # fmt: skip
+    columns = [
+        "item",
+        "answers",
+        "exposure",
+        "target",
+        "over_target",
+        "observed",
+        "expected",
+        "z",
+        "drift",
+        "seconds",
+    ]
     return pd.DataFrame(rows, columns=columns)
 
 

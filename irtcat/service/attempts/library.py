@@ -250,10 +250,7 @@ def publish(
         document = definition.to_json()
         name = test_id(document, stored_bank, item_set)
         if service.row(sa.select(tables.tests.c.id).where(tables.tests.c.id == name)) is None:
-            stored = {
-                "report": report,
-                "exposure": parameters,
-            }
+            stored = {"report": report, "exposure": parameters}
             row = {
                 "id": name,
                 "title": definition.title,

@@ -226,10 +226,16 @@ def _over_target(service: Service, test: PublishedTest, at: int, section: Adapti
     if not sessions:
         return pd.DataFrame()
     over = (uses / sessions > target) & (binom.sf(uses - 1, sessions, target) <= OVER_TARGET)
-    frame = pd.DataFrame({
-        "section": at + 1, "item": pool.item_ids[over], "uses": uses[over].astype(int),
-        "sessions": int(sessions), "rate": uses[over] / sessions, "target": target,
-    })  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            "section": at + 1,
+            "item": pool.item_ids[over],
+            "uses": uses[over].astype(int),
+            "sessions": int(sessions),
+            "rate": uses[over] / sessions,
+            "target": target,
+        }
+    )
     return frame.sort_values("rate", ascending=False)
 
 

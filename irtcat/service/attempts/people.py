@@ -219,8 +219,17 @@ def revoke_ticket(service: Service, ticket: str, *, actor: str) -> None:
 
 def ticket_table(service: Service, test: str | None = None) -> pd.DataFrame:
     """Tickets, the latest first; without tokens, which are not stored."""
-    names = ["id", "test", "person", "accommodations", "opens", "expires", "created", "status",
-             "attempt"]  # fmt: skip
+    names = [
+        "id",
+        "test",
+        "person",
+        "accommodations",
+        "opens",
+        "expires",
+        "created",
+        "status",
+        "attempt",
+    ]
     statement = sa.select(*(tables.tickets.c[name] for name in names))
     if test is not None:
         statement = statement.where(tables.tickets.c.test == test)

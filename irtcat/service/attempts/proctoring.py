@@ -179,8 +179,18 @@ def board(
                 "device": bool(row.device),
             }
         )
-    columns = ["attempt", "test", "person", "status", "section", "answers", "seconds", "started",
-               "updated", "device"]  # fmt: skip
+    columns = [
+        "attempt",
+        "test",
+        "person",
+        "status",
+        "section",
+        "answers",
+        "seconds",
+        "started",
+        "updated",
+        "device",
+    ]
     return pd.DataFrame(rows, columns=columns)
 
 

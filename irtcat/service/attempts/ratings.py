@@ -100,9 +100,15 @@ def _scores(it: Attempt, item: str) -> list[float]:
 
 
 def rate(
-    service: Service, attempt: str, item: str, score: float, *, rater: str, actor: str,
+    service: Service,
+    attempt: str,
+    item: str,
+    score: float,
+    *,
+    rater: str,
+    actor: str,
     comment: str = "",
-) -> str:  # fmt: skip
+) -> str:
     """Rate a response.
 
     Args:

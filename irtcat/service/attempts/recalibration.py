@@ -17,11 +17,7 @@ from irtcat.service.attempts import library
 from irtcat.service.attempts.exports import responses_of
 from irtcat.service.attempts.library import PublishedTest, published_test
 from irtcat.service.base.events import Acted
-from irtcat.service.definition import (
-    Adaptive,
-    PublishingReport,
-    TestDefinition,
-)
+from irtcat.service.definition import Adaptive, PublishingReport, TestDefinition
 from irtcat.service.storage.context import Service
 
 LEAST_ANSWERS = 30
@@ -175,10 +171,8 @@ def _exchanged(bank: ItemBank, calibrated: ItemBank, test: str, n: int) -> ItemB
     joined = kept.join(calibrated, same_scale=True).subset(bank.item_ids.tolist())
     provenance = {
         **bank.provenance,
-        "recalibrated": {
-            "items": new, "attempts": n, "test": test, "from_bank": bank.hash(),
-        },
-    }  # fmt: skip
+        "recalibrated": {"items": new, "attempts": n, "test": test, "from_bank": bank.hash()},
+    }
     return replace(joined, provenance=provenance)
 
 

@@ -120,8 +120,23 @@ def result_table(service: Service, test: str) -> pd.DataFrame:
         )
         for row in service.rows(statement)
     ]
-    names = ["attempt", "person", "started", "finished", "reason", "seconds", "theta", "se",
-             "n_items", "score", "lower", "upper", "level", "probability", "flag"]  # fmt: skip
+    names = [
+        "attempt",
+        "person",
+        "started",
+        "finished",
+        "reason",
+        "seconds",
+        "theta",
+        "se",
+        "n_items",
+        "score",
+        "lower",
+        "upper",
+        "level",
+        "probability",
+        "flag",
+    ]
     return pd.DataFrame(rows, columns=names)
 
 

@@ -29,8 +29,14 @@ QUOTES = 'Write a name with a comma in double quotes: "Müller, Anna"'
 
 SEPARATORS = {"\t": "a tab", ";": "a semicolon"}
 
-LABELS = {"name": "name", "email": "email", "e-mail": "email", "external": "external",
-          "external id": "external", "id": "external"}  # fmt: skip
+LABELS = {
+    "name": "name",
+    "email": "email",
+    "e-mail": "email",
+    "external": "external",
+    "external id": "external",
+    "id": "external",
+}
 """Columns by the labels that a first line may have, in any order."""
 
 
@@ -243,9 +249,14 @@ def issue(
             try:
                 person, status = admit(service, **about, actor=actor)
                 ticket = issue_ticket(
-                    service, test, actor=actor, person=person, accommodations=wanted, opens=opens,
+                    service,
+                    test,
+                    actor=actor,
+                    person=person,
+                    accommodations=wanted,
+                    opens=opens,
                     expires=expires,
-                )  # fmt: skip
+                )
             except InputError as error:
                 kind = type(error) if isinstance(error, ServiceError) else ServiceError
                 raise _fault(line.number, str(error), kind) from None

@@ -213,8 +213,10 @@ def _advance(attempt: Attempt) -> dict[str, int]:
     progress, part = attempt.progress, attempt.progress.part
     done = sum(answer.section == progress.section for answer in progress.answers.values())
     if isinstance(part, Adaptive):
-        return {"done": done, "of": min(part.config.total_items, attempt.test.pools[
-            progress.section].n_items)}  # fmt: skip
+        return {
+            "done": done,
+            "of": min(part.config.total_items, attempt.test.pools[progress.section].n_items),
+        }
     if isinstance(part, (Fixed, Practice)):
         return {"done": done, "of": len(part.items)}
     return {"done": 0, "of": 0}

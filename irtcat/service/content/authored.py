@@ -15,16 +15,38 @@ from irtcat.service.content.media import MOST_MEDIA, media_type
 from irtcat.service.content.records import Choice, Item, Key, Media, Stimulus, checked_key
 
 ITEM_FIELDS = (
-    "kind", "title", "language", "direction", "time_limit", "stimulus", "shuffle", "fixed",
-    "max_choices", "min_choices", "expected_length", "expected_lines", "pattern", "numeric",
-    "labels", "media", "practice",
-)  # fmt: skip
+    "kind",
+    "title",
+    "language",
+    "direction",
+    "time_limit",
+    "stimulus",
+    "shuffle",
+    "fixed",
+    "max_choices",
+    "min_choices",
+    "expected_length",
+    "expected_lines",
+    "pattern",
+    "numeric",
+    "labels",
+    "media",
+    "practice",
+)
 """Fields of an item in front matter, and columns of a table of items."""
 
 KEY_FIELDS = (
-    "key", "points", "default", "lower", "upper", "case_sensitive", "max_score", "rubric",
-    "criteria", "unit",
-)  # fmt: skip
+    "key",
+    "points",
+    "default",
+    "lower",
+    "upper",
+    "case_sensitive",
+    "max_score",
+    "rubric",
+    "criteria",
+    "unit",
+)
 """Fields of a key in front matter, in ``keys.toml``, and columns of tables."""
 
 FIELDS = (*ITEM_FIELDS, *KEY_FIELDS)

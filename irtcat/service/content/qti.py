@@ -15,12 +15,7 @@ from irtcat.service.content.folder import MOST_ITEMS
 from irtcat.service.content.html import VOID, clean_html, media_names, plain_text
 from irtcat.service.content.media import MOST_MEDIA, media_type
 from irtcat.service.content.packages import Package, open_package
-from irtcat.service.content.qti_attributes import (
-    as_number,
-    check_attributes,
-    number_text,
-    required,
-)
+from irtcat.service.content.qti_attributes import as_number, check_attributes, number_text, required
 from irtcat.service.content.qti_names import (
     ITEM_TYPES,
     MANIFEST,
@@ -38,9 +33,12 @@ MOST_XML = 2**23
 """Largest XML file of an item or a manifest, in bytes: 8 MiB hold a manifest of 20,000 items."""
 
 ITEM_PARTS = (
-    "qti-response-declaration", "qti-outcome-declaration", "qti-assessment-stimulus-ref",
-    "qti-item-body", "qti-response-processing",
-)  # fmt: skip
+    "qti-response-declaration",
+    "qti-outcome-declaration",
+    "qti-assessment-stimulus-ref",
+    "qti-item-body",
+    "qti-response-processing",
+)
 
 LEFT_OUT = {
     "qti-stylesheet": "style sheets",
@@ -53,9 +51,12 @@ LEFT_OUT = {
 """Elements that an item does without, and what notes call them."""
 
 TEST_PARTS = (
-    "qti-assessment-test", "qti-test-part", "qti-assessment-section", "qti-assessment-item-ref",
+    "qti-assessment-test",
+    "qti-test-part",
+    "qti-assessment-section",
+    "qti-assessment-item-ref",
     "qti-time-limits",
-)  # fmt: skip
+)
 
 BLOCK = re.compile(r"<(p|div|section|table|ul|ol|dl|h[2-6]|blockquote|pre|figure|math)\b")
 
@@ -518,8 +519,9 @@ class _Body:
     def _extended_text(self, element: Element) -> str:
         self._begin(element, "expected-length expected-lines max-strings min-strings format")
         if element.get("format", "plain") != "plain":
-            raise InputError(f"{self.where}: extended text of another format than plain is not "
-                             "supported.")  # fmt: skip
+            raise InputError(
+                f"{self.where}: extended text of another format than plain is not supported."
+            )
         if self._count(element, "max-strings", 1) != 1:
             raise InputError(f"{self.where}: several texts in one interaction are not supported.")
         for child in element:

@@ -18,9 +18,11 @@ from irtcat.service.content.qti_attributes import as_number, check_attributes, r
 from irtcat.service.content.xml import local_name
 
 TEMPLATES: dict[str, str] = {
-    "match_correct": "match", "map_response": "map", "CC2_match": "match",
+    "match_correct": "match",
+    "map_response": "map",
+    "CC2_match": "match",
     "CC2_map_response": "map",
-}  # fmt: skip
+}
 """The standard templates that are read, by the name at the end of their address."""
 
 
@@ -228,10 +230,11 @@ class _Mapping:
                 self._folded.setdefault(value.casefold(), points)
         self.default = as_number(mapping.get("default-value", "0"), "default-value", where)
         self.bounds: list[float | None] = [
-            None if mapping.get(f"{name}-bound") is None
+            None
+            if mapping.get(f"{name}-bound") is None
             else as_number(mapping.get(f"{name}-bound"), f"{name}-bound", where)
             for name in ("lower", "upper")
-        ]  # fmt: skip
+        ]
 
     def __call__(self, response: Any) -> float:
         """The points of a response, within the bounds; 0 for one left out."""
@@ -324,8 +327,11 @@ def _collected(kind: type, values: list[Any]) -> Any:
 
 
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "qti-gt": operator.gt, "qti-gte": operator.ge, "qti-lt": operator.lt, "qti-lte": operator.le,
-}  # fmt: skip
+    "qti-gt": operator.gt,
+    "qti-gte": operator.ge,
+    "qti-lt": operator.lt,
+    "qti-lte": operator.le,
+}
 
 EXPRESSIONS: dict[str, Callable[[list[Any], Element], Any]] = {
     "qti-match": lambda values, _: _same(*values),

@@ -190,9 +190,11 @@ def _candidates(
             yield Key(item.id, "map", points=tuple(folded.items()), default=other)
         return
     yield Key(
-        item.id, "match", correct=(best,) if isinstance(best, str) else tuple(best),
+        item.id,
+        "match",
+        correct=(best,) if isinstance(best, str) else tuple(best),
         max_score=highest,
-    )  # fmt: skip
+    )
     if item.kind == "choice":
         yield Key(item.id, "map", points=tuple(_nonzero(dict(scores)).items()))
     elif item.kind != "order":
@@ -236,8 +238,13 @@ def _match_keys(item: Item, processing: Processing) -> Iterator[Key]:
     if score > 0:
         is_text = item.kind == "text" and not item.numeric
         for case_sensitive in (True, False) if is_text else (False,):
-            yield Key(item.id, "match", correct=tuple(texts), max_score=score,
-                      case_sensitive=case_sensitive)  # fmt: skip
+            yield Key(
+                item.id,
+                "match",
+                correct=tuple(texts),
+                max_score=score,
+                case_sensitive=case_sensitive,
+            )
 
 
 def _map_key(item: Item, processing: Processing) -> Key:

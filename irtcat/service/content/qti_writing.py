@@ -137,10 +137,7 @@ def _response(item: Item) -> dict[str, str]:
 def _add_interaction(body: Element, item: Item) -> None:
     name, attributes = INTERACTIONS[item.kind], {"response-identifier": "RESPONSE"}
     if item.kind in ("choice", "choices", "hottext"):
-        attributes |= {
-            "max-choices": str(item.max_choices),
-            "min-choices": str(item.min_choices),
-        }
+        attributes |= {"max-choices": str(item.max_choices), "min-choices": str(item.min_choices)}
     if item.kind in ("choice", "choices", "order"):
         attributes["shuffle"] = str(item.shuffle).lower()
     if item.expected_length is not None:
@@ -227,11 +224,7 @@ def _match_processing(score: float) -> Element:
 
 
 def _stimulus(stimulus: Stimulus) -> Element:
-    attributes = {
-        "xmlns": QTI,
-        "identifier": encode_name(stimulus.id),
-        "title": stimulus.title,
-    }
+    attributes = {"xmlns": QTI, "identifier": encode_name(stimulus.id), "title": stimulus.title}
     attributes |= {"xml:lang": stimulus.language} if stimulus.language else {}
     root = Element("qti-assessment-stimulus", attributes)
     _fill(SubElement(root, "qti-stimulus-body"), stimulus.content_html, blocks=True)

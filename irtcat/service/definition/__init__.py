@@ -7,12 +7,7 @@ from irtcat.service.definition.publishing import (
     exposure_parameters,
     publish_report,
 )
-from irtcat.service.definition.reading import (
-    beside,
-    named_files,
-    parse_definition,
-    read_definition,
-)
+from irtcat.service.definition.reading import beside, named_files, parse_definition, read_definition
 from irtcat.service.definition.records import (
     ACCOMMODATIONS,
     KINDS,

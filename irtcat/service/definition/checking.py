@@ -152,8 +152,11 @@ def _checked_pool(
     try:
         pool = pool_of(definition, section, bank)
     except InputError as error:
-        faults.append(Fault(f"{where}.where", str(error).replace(
-            "`where` argument", f"`{where}.where` field")))  # fmt: skip
+        faults.append(
+            Fault(
+                f"{where}.where", str(error).replace("`where` argument", f"`{where}.where` field")
+            )
+        )
         return None
     known, before = set(pool), len(faults)
     for name, ids in (("first", [section.config.first]), ("enemies", section.config.enemies)):
@@ -185,8 +188,11 @@ def _content_faults(
 ) -> list[Fault]:
     """Items of a section without content, or whose keys cannot score them."""
     ids = section.items if pool is None else tuple(pool)
-    field = f"{where}.config" if isinstance(section, Adaptive) and not section.items else (
-        f"{where}.items")  # fmt: skip
+    field = (
+        f"{where}.config"
+        if isinstance(section, Adaptive) and not section.items
+        else (f"{where}.items")
+    )
     out, known = [], set(bank)
     is_scored = isinstance(section, Adaptive) or (isinstance(section, Fixed) and section.scored)
     if is_scored:
@@ -261,8 +267,10 @@ def _warnings(
     if items is not None:
         used = {item for section in definition.sections for item in section.items}
         used |= {item for pool in pools.values() for item in pool}
-        spoken = {item: getattr(items.items[item], "language", definition.language)
-                  for item in sorted(used)}  # fmt: skip
+        spoken = {
+            item: getattr(items.items[item], "language", definition.language)
+            for item in sorted(used)
+        }
         others = [item for item, tag in spoken.items() if str(tag).split("-")[0] != language]
         if others:
             yield f"Items are not in the language of the test: {shorten(others)}."
@@ -294,8 +302,10 @@ def _scale_warnings(definition: TestDefinition, bank: ItemBank) -> Iterable[str]
             "`score.mean` is the score at theta 0, `score.sd` that of one unit of theta."
         )
     ends = [((end - scale.mean) / scale.sd - mean) / sd for end in (scale.lowest, scale.highest)]
-    for share, end, word in ((ndtr(ends[0]), scale.lowest, "below"),
-                             (ndtr(-ends[1]), scale.highest, "above")):  # fmt: skip
+    for share, end, word in (
+        (ndtr(ends[0]), scale.lowest, "below"),
+        (ndtr(-ends[1]), scale.highest, "above"),
+    ):
         if share > MOST_CLIPPED:
             yield f"{share:.0%} of the population is {word} {end:g}, and gets that score."
     if definition.cuts and "level" not in scale.show and "score" in scale.show:
@@ -323,10 +333,16 @@ def _time_warnings(definition: TestDefinition, pools: dict[int, ItemBank]) -> It
             if definition.time_limit is not None and limit > definition.time_limit:
                 yield f"Section {at} has a time limit above that of the whole test."
     total = definition.time_limit
-    if total is not None and limits and sum(limits) < total / 2 and len(limits) == sum(
-        not isinstance(section, Break) and section.kind != "instructions"
-        for section in definition.sections
-    ):  # fmt: skip
+    if (
+        total is not None
+        and limits
+        and sum(limits) < total / 2
+        and len(limits)
+        == sum(
+            not isinstance(section, Break) and section.kind != "instructions"
+            for section in definition.sections
+        )
+    ):
         yield "The sections end before half of the time limit of the whole test has passed."
     if total is not None and max(limits, default=0) <= total < sum(limits):
         yield (

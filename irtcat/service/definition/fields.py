@@ -265,8 +265,14 @@ def flag(value: Any, where: str = "", faults: Any = ()) -> bool:
     return value
 
 
-def number(least: float | None = None, most: float | None = None, *, above: float | None = None,
-           below: float | None = None, whole: bool = False) -> Reader:  # fmt: skip
+def number(
+    least: float | None = None,
+    most: float | None = None,
+    *,
+    above: float | None = None,
+    below: float | None = None,
+    whole: bool = False,
+) -> Reader:
     """Reads a finite number within limits.
 
     Args:
@@ -327,8 +333,15 @@ def ids(value: Any, where: str = "", faults: Any = ()) -> tuple[str, ...]:
     return tuple(out)
 
 
-UNITS = {"s": 1.0, "sec": 1.0, "second": 1.0, "min": 60.0, "minute": 60.0, "h": 3600.0,
-         "hour": 3600.0}  # fmt: skip
+UNITS = {
+    "s": 1.0,
+    "sec": 1.0,
+    "second": 1.0,
+    "min": 60.0,
+    "minute": 60.0,
+    "h": 3600.0,
+    "hour": 3600.0,
+}
 """Seconds of each unit of time; the plural of the long names is accepted too."""
 
 SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")

@@ -126,10 +126,7 @@ class PublishingReport:
             "response_probability": self.response_probability,
             "figures": json_value(self.figures),
             "tables": {
-                name: {
-                    "columns": list(table.columns),
-                    "rows": json_value(table.to_numpy(object)),
-                }
+                name: {"columns": list(table.columns), "rows": json_value(table.to_numpy(object))}
                 for name, table in self.tables.items()
             },
             "classifications": json_value(self.classifications),
@@ -198,8 +195,10 @@ class PublishingReport:
             lines.append(f"Ended by     section {section}: {rules}")
         content = self.tables["content"]
         for section, rows in content.groupby("section"):
-            lines.append(f"Content      section {section}: {rows['satisfied'].iloc[0]:.1%} of the "
-                         "sessions keep the plan")  # fmt: skip
+            lines.append(
+                f"Content      section {section}: {rows['satisfied'].iloc[0]:.1%} of the "
+                "sessions keep the plan"
+            )
         errors = self.tables["errors"][["theta", "score", "items", "bias", "csem", "se"]]
         lines += ["", errors.round(2).to_string(index=False)]
         levels = self.tables["levels"]
@@ -367,9 +366,12 @@ class _Simulated:
 
 
 def _simulated(
-    definition: TestDefinition, bank: ItemBank, n: int, seed: int,
+    definition: TestDefinition,
+    bank: ItemBank,
+    n: int,
+    seed: int,
     parameters: Mapping[int, ExposureParameters],
-) -> _Simulated:  # fmt: skip
+) -> _Simulated:
     drawn = drawn_abilities(bank, n, seed)
     grid = bank.population.mean + bank.population.sd * np.linspace(-3, 3, GRID)
     truth = np.concatenate([drawn, drawn, np.repeat(grid, AT_EACH)])
@@ -397,9 +399,11 @@ def _simulated(
             lengths[at] = np.full(len(truth), len(columns))
             fixed += section.items
     ability = score(
-        bank, categories_as_responses(bank, values), definition.score.method,
+        bank,
+        categories_as_responses(bank, values),
+        definition.score.method,
         level=definition.score.level,
-    )  # fmt: skip
+    )
     return _Simulated(
         n=n,
         truth=truth,
@@ -432,9 +436,21 @@ def _n_pretest(report: Report, is_pretest: BoolArray) -> IntArray:
 def _first_sessions(report: Report, n: int) -> Report:
     """The report of the first ``n`` sessions."""
     per_session = (
-        "subject_ids", "truth", "theta", "se", "n_items", "stop", "items", "answers", "thetas",
-        "ses", "score", "score_sd", "priors", "relaxed",
-    )  # fmt: skip
+        "subject_ids",
+        "truth",
+        "theta",
+        "se",
+        "n_items",
+        "stop",
+        "items",
+        "answers",
+        "thetas",
+        "ses",
+        "score",
+        "score_sd",
+        "priors",
+        "relaxed",
+    )
     arrays = {name: getattr(report, name)[:n] for name in per_session}
     unused = None if report.unused is None else report.unused[:n]
     return replace(report, **arrays, unused=unused)
@@ -479,10 +495,16 @@ def _lengths(simulated: _Simulated) -> pd.DataFrame:
     for section, lengths in [*named, ("all", simulated.total)]:
         values = lengths[simulated.population]
         quantiles = {f"q{100 * q:02.0f}": float(np.quantile(values, q)) for q in QUANTILES}
-        rows.append({
-            "section": section, "mean": values.mean(), "sd": values.std(),
-            "fewest": int(values.min()), **quantiles, "most": int(values.max()),
-        })  # fmt: skip
+        rows.append(
+            {
+                "section": section,
+                "mean": values.mean(),
+                "sd": values.std(),
+                "fewest": int(values.min()),
+                **quantiles,
+                "most": int(values.max()),
+            }
+        )
     return pd.DataFrame(rows)
 
 
@@ -499,9 +521,11 @@ def _errors(definition: TestDefinition, simulated: _Simulated) -> pd.DataFrame:
     """Errors by ability, of the takers on the grid."""
     takers = ~simulated.population & np.isfinite(simulated.theta)
     table = errors_by_ability(
-        simulated.truth[takers], simulated.theta[takers], simulated.se[takers],
+        simulated.truth[takers],
+        simulated.theta[takers],
+        simulated.se[takers],
         simulated.total[takers],
-    )  # fmt: skip
+    )
     table.insert(1, "score", definition.score.reported_score(table["theta"].to_numpy()))
     for name in ("bias", "csem", "se"):
         table[f"{name}_score"] = definition.score.sd * table[name]
@@ -512,23 +536,30 @@ def _exposure(simulated: _Simulated) -> pd.DataFrame:
     rows = []
     for at, report in simulated.reports.items():
         rate = report.exposure()["rate"]
-        rows.append({
-            "section": str(at + 1), "max_rate": rate.max(), "mean_rate": rate.mean(),
-            "never_used": (rate == 0).mean(), "overlap": report.overlap(),
-        })  # fmt: skip
+        rows.append(
+            {
+                "section": str(at + 1),
+                "max_rate": rate.max(),
+                "mean_rate": rate.mean(),
+                "never_used": (rate == 0).mean(),
+                "overlap": report.overlap(),
+            }
+        )
     columns = ["section", "max_rate", "mean_rate", "never_used", "overlap"]
     return pd.DataFrame(rows, columns=columns)
 
 
 def _item_rates(simulated: _Simulated) -> pd.DataFrame:
     frames = [
-        pd.DataFrame({
-            "section": str(at + 1),
-            "item": report.item_ids.astype(object),
-            "rate": report.exposure()["rate"].to_numpy(),
-        })
+        pd.DataFrame(
+            {
+                "section": str(at + 1),
+                "item": report.item_ids.astype(object),
+                "rate": report.exposure()["rate"].to_numpy(),
+            }
+        )
         for at, report in simulated.reports.items()
-    ]  # fmt: skip
+    ]
     blank = pd.DataFrame({"section": [], "item": [], "rate": []})
     return pd.concat(frames, ignore_index=True) if frames else blank
 
@@ -549,8 +580,20 @@ def _content(simulated: _Simulated) -> pd.DataFrame:
         frame = report.content().reset_index()
         frame.insert(0, "section", str(at + 1))
         frames.append(frame.assign(satisfied=kept.mean()))
-    columns = ["section", "group", "least_share", "most_share", "planned", "least", "most",
-               "in_bank", "mean", "fewest", "greatest", "satisfied"]  # fmt: skip
+    columns = [
+        "section",
+        "group",
+        "least_share",
+        "most_share",
+        "planned",
+        "least",
+        "most",
+        "in_bank",
+        "mean",
+        "fewest",
+        "greatest",
+        "satisfied",
+    ]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)
 
 
@@ -560,9 +603,10 @@ def _levels(definition: TestDefinition, simulated: _Simulated) -> pd.DataFrame:
     shares = {
         name: np.bincount(
             np.searchsorted(cuts, values[takers], side="right"), minlength=len(cuts) + 1
-        ) / takers.sum()
+        )
+        / takers.sum()
         for name, values in (("true", simulated.truth), ("observed", simulated.theta))
-    }  # fmt: skip
+    }
     starts = [definition.score.lowest, *(cut.from_score for cut in definition.cuts)]
     return pd.DataFrame({"level": definition.labels, "from": starts, **shares})
 
@@ -618,8 +662,17 @@ def _expected_points(form: ItemBank, theta: FloatArray) -> FloatArray:
 def _classification_table(
     definition: TestDefinition, classifications: Mapping[str, Classification]
 ) -> pd.DataFrame:
-    columns = ["method", "cut", "score", "accuracy", "false_positive", "false_negative",
-               "consistency", "kappa", "above"]  # fmt: skip
+    columns = [
+        "method",
+        "cut",
+        "score",
+        "accuracy",
+        "false_positive",
+        "false_negative",
+        "consistency",
+        "kappa",
+        "above",
+    ]
     frames = []
     for method, classification in classifications.items():
         frame = classification.to_frame().reset_index(drop=True)

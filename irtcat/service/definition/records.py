@@ -547,8 +547,9 @@ class TestDefinition(Record):
         if repeated:
             out.append(Fault.of("cuts", "levels with labels that differ", repeated))
         if "level" in scale.show and not self.cuts:
-            out.append(Fault.of("score.show", "a list without level, since there are no cuts",
-                                scale.show))  # fmt: skip
+            out.append(
+                Fault.of("score.show", "a list without level, since there are no cuts", scale.show)
+            )
         return out
 
     @property

@@ -88,8 +88,9 @@ def scaled(
     if not isinstance(theta, (int, float, np.number)) or isinstance(theta, bool):
         raise argument_error("theta", "a number", theta)
     if np.isnan(theta) or np.isnan(se):
-        return ScaledScore(score=None, lower=None, upper=None, level=None, probability=None,
-                           probabilities={})  # fmt: skip
+        return ScaledScore(
+            score=None, lower=None, upper=None, level=None, probability=None, probabilities={}
+        )
     scale, labels = definition.score, definition.labels
     half = ndtri(0.5 + scale.level / 2) * se
     lower_end, upper_end = ends if np.isinf(se) else (theta - half, theta + half)

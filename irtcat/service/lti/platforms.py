@@ -267,10 +267,15 @@ def platforms(service: Service) -> pd.DataFrame:
     ]
     statement = sa.select(tables.lti_platforms, *numbers).order_by(columns.created)
     rows = [
-        {**vars(_of_row(row)), "created": row.created, "attempts": row.attempts,
-         "waiting": row.waiting, "failed": row.failed}
+        {
+            **vars(_of_row(row)),
+            "created": row.created,
+            "attempts": row.attempts,
+            "waiting": row.waiting,
+            "failed": row.failed,
+        }
         for row in service.rows(statement)
-    ]  # fmt: skip
+    ]
     names = [*Platform.__dataclass_fields__, "created", "attempts", "waiting", "failed"]
     return pd.DataFrame(rows, columns=names)
 

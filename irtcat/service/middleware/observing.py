@@ -61,8 +61,13 @@ class Observing:
                 if status >= 500:
                     span.set_status(trace.StatusCode.ERROR)
                 if route not in QUIET:
-                    line = {"method": method, "route": route, "status": status,
-                            "ms": round(1000 * seconds, 1), "request": request_id}  # fmt: skip
+                    line = {
+                        "method": method,
+                        "route": route,
+                        "status": status,
+                        "ms": round(1000 * seconds, 1),
+                        "request": request_id,
+                    }
                     access.info("request", extra=line)
 
 

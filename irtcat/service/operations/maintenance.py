@@ -84,11 +84,7 @@ def check(service: Service) -> CheckReport:
         attempts, sessions = _check_attempts(service, faults)
         tickets = _check_tickets(service, faults)
     return CheckReport(
-        attempts=attempts,
-        sessions=sessions,
-        tickets=tickets,
-        entries=entries,
-        faults=tuple(faults),
+        attempts=attempts, sessions=sessions, tickets=tickets, entries=entries, faults=tuple(faults)
     )
 
 
@@ -236,11 +232,7 @@ def anchor(service: Service) -> dict[str, Any]:
     cannot be forged without the key; without one, by nobody who cannot read the database.
     """
     with service.database.reading(at_once=True):
-        document: dict[str, Any] = {
-            **ANCHOR.head,
-            "at": service.now(),
-            "logs": _log_ends(service),
-        }
+        document: dict[str, Any] = {**ANCHOR.head, "at": service.now(), "logs": _log_ends(service)}
     return {**document, "signature": _signed(service, document)}
 
 

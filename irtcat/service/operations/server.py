@@ -98,9 +98,14 @@ def application(settings: Settings | None = None) -> FastAPI:
 
     beside = [closing, shadowing, warming, sweeping, delivering, sending]
     app = create_app(
-        service, secure=settings.secure, observed=True, limited=settings.limited,
-        url=settings.url, private_webhooks=settings.private_webhooks, beside=beside,
-    )  # fmt: skip
+        service,
+        secure=settings.secure,
+        observed=True,
+        limited=settings.limited,
+        url=settings.url,
+        private_webhooks=settings.private_webhooks,
+        beside=beside,
+    )
     add_metrics(app, settings.metrics_token)
     return app
 
@@ -122,9 +127,13 @@ def _opened(settings: Settings) -> Service:
 
 
 def serve(
-    settings: Settings, *, host: str = "127.0.0.1", port: int = 8080, workers: int = 1,
+    settings: Settings,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    workers: int = 1,
     proxies: str = "127.0.0.1",
-) -> None:  # fmt: skip
+) -> None:
     """Serve until SIGTERM or Ctrl-C.
 
     Args:

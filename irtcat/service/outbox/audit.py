@@ -20,8 +20,11 @@ def record(service: Service, event: Acted) -> None:
     with service.database.writing(alone=True):
         number, last = service.audit_log.last(LOG) or (-1, first_digest(HEAD, service.log_key))
         entry: Event = {
-            "at": service.now(), "actor": event.actor, "action": event.action, **event.details,
-        }  # fmt: skip
+            "at": service.now(),
+            "actor": event.actor,
+            "action": event.action,
+            **event.details,
+        }
         service.audit_log.append(LOG, number + 1, last, [entry])
 
 

@@ -31,11 +31,7 @@ EVENTS = {
 """Events with what they mean. Messages hold ids only: nothing that identifies a person, no score.
 """
 
-MESSAGES = {
-    "begin": "attempt.started",
-    "finish": "attempt.finished",
-    "void": "attempt.voided",
-}
+MESSAGES = {"begin": "attempt.started", "finish": "attempt.finished", "void": "attempt.voided"}
 """Messages by kind of event of an attempt's log."""
 
 LONGEST_URL = 2000

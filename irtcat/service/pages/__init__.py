@@ -30,8 +30,20 @@ from irtcat.service.pages.translations import (
 )
 from irtcat.service.storage.context import Service, new_secret
 
-__all__ = ["TEST", "CheckedForm", "error_page", "form_secret", "form_token", "language_of",
-           "local_path", "render", "router", "service_of", "set_cookie", "static_url"]  # fmt: skip
+__all__ = [
+    "TEST",
+    "CheckedForm",
+    "error_page",
+    "form_secret",
+    "form_token",
+    "language_of",
+    "local_path",
+    "render",
+    "router",
+    "service_of",
+    "set_cookie",
+    "static_url",
+]
 
 router = APIRouter(include_in_schema=False)
 
@@ -273,9 +285,7 @@ MESSAGES = frozenset(
         message("The ticket is not valid yet."),
         message("The ticket has expired."),
         message("The test was taken with this ticket."),
-        message(
-            "The test is open on another device. Continue there, or ask for its release."
-        ),
+        message("The test is open on another device. Continue there, or ask for its release."),
         message("The test is paused."),
         message("The test is over."),
         message("This test cannot be paused."),
@@ -284,7 +294,7 @@ MESSAGES = frozenset(
         message("This item cannot be marked."),
         message("Nothing was saved. Please try again."),
     }
-)  # fmt: skip
+)
 """Messages of the service that takers may read; others can name items."""
 
 OTHER = message("What you asked for was not done. Go back to the test and try again.")

@@ -28,14 +28,7 @@ from irtcat.service.attempts.devices import (
 )
 from irtcat.service.attempts.media_access import media_urls
 from irtcat.service.base.errors import ConflictError, ServiceError, UnauthorizedError
-from irtcat.service.pages import (
-    TEST,
-    CheckedForm,
-    form_secret,
-    language_of,
-    render,
-    service_of,
-)
+from irtcat.service.pages import TEST, CheckedForm, form_secret, language_of, render, service_of
 from irtcat.service.pages.formats import clock_text, interval_text, number_text, spoken_time
 from irtcat.service.pages.toggles import with_toggles
 from irtcat.service.pages.translations import translations
@@ -371,9 +364,7 @@ def _advice(view: dict[str, Any], language: str) -> str:
             "most": most,
         }
     if item["numeric"]:
-        return texts.gettext(
-            "Enter a number without separators of thousands, such as 1500 or 0.5."
-        )  # fmt: skip
+        return texts.gettext("Enter a number without separators of thousands, such as 1500 or 0.5.")
     return texts.gettext("Enter an answer to continue. It may be too long, or have control marks.")
 
 

@@ -204,11 +204,7 @@ deliveries = sa.Table(
 """Messages to webhooks, written in the transaction of what they report."""
 
 limits = sa.Table(
-    "limits",
-    metadata,
-    key("name"),
-    sa.Column("level", sa.Float, nullable=False),
-    text("at"),
+    "limits", metadata, key("name"), sa.Column("level", sa.Float, nullable=False), text("at")
 )
 """Token buckets that all processes share; ``name`` is a digest (see `base.limits`)."""
 

@@ -270,9 +270,11 @@ def build(
                 full_name if name == full_name else f"{name}: {full_name}"
                 for name, full_name in zip(names, map(name_of, learners), strict=True)
             ],
-            "size": as_text(size), "label_noise": as_text(label_noise), "seed": int(seed),
+            "size": as_text(size),
+            "label_noise": as_text(label_noise),
+            "seed": int(seed),
             "probabilities": probabilities,
-        }  # fmt: skip
+        }
         store = Store(folder, settings)
     setup = Setup(learners, X, labels, classes, probabilities)
     with parallel as trainer:

@@ -7,13 +7,6 @@ from irtcat.training.curriculum.examples import ORDERS
 from irtcat.training.curriculum.map import map_ability
 from irtcat.training.curriculum.matched import AbilityMatched
 
-__all__ = [
-    "ORDERS",
-    "SCHEDULES",
-    "AbilityMatched",
-    "Competency",
-    "Curriculum",
-    "map_ability",
-]
+__all__ = ["ORDERS", "SCHEDULES", "AbilityMatched", "Competency", "Curriculum", "map_ability"]
 
 __dir__ = public_names(__name__)

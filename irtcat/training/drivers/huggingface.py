@@ -90,8 +90,9 @@ class AbilityCallback(TrainerCallback):
         if training:
             model.train()
         if right.shape != rows.shape:
-            raise argument_error("answers", f"a function that returns {len(rows)} numbers",
-                                 f"shape {right.shape}")  # fmt: skip
+            raise argument_error(
+                "answers", f"a function that returns {len(rows)} numbers", f"shape {right.shape}"
+            )
         self._sampler.update(right, rows)
         entries = {**ability_entries(self._sampler.source), "irt/answers": len(right)}
         if self._log is not None:

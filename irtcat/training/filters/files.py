@@ -297,9 +297,12 @@ def _parquet_rows(source: Path, data: IO[bytes], out: IO[bytes], match: _Match) 
     names = list(file.schema_arrow.names)
     with parquet.ParquetWriter(out, file.schema_arrow) as writer:
         _copy_valid(
-            parquet_batches(source, file, BATCH), source, _column(names, match, source.name),
-            match, writer.write_batch,
-        )  # fmt: skip
+            parquet_batches(source, file, BATCH),
+            source,
+            _column(names, match, source.name),
+            match,
+            writer.write_batch,
+        )
 
 
 def _arrow_rows(source: Path, data: IO[bytes], out: IO[bytes], match: _Match) -> None:

@@ -135,10 +135,7 @@ class Filtered:
         return write_ids(kept, Path(path))
 
     def save_rows(
-        self,
-        source: Any,
-        path: str | os.PathLike[str],
-        key: str | None = None,
+        self, source: Any, path: str | os.PathLike[str], key: str | None = None
     ) -> RowsWritten:
         """Write the kept rows of a data file, or of a data set in memory, with their schema.
 
@@ -362,9 +359,10 @@ def _quotas_at(
         values = items.value[usable & (items.codes == items.classes.index(empty))]
         of_class = f" of class {empty!r}" if balanced else ""
         raise argument_error(
-            limits[0], f"set so that it leaves an item{of_class}",
+            limits[0],
+            f"set so that it leaves an item{of_class}",
             f"{limits[1]}, and the values are from {values.min():.4g} to {values.max():.4g}",
-        )  # fmt: skip
+        )
     return np.where(present, passing[present].min(), 0) if balanced else passing
 
 

@@ -82,9 +82,11 @@ def _of_bank(bank: ItemBank, rule: Rule | Band, name: str, column: str | None) -
     if column is None and rule.statistic == "pc":
         if "proportion_correct" not in bank.statistics:
             raise argument_error(
-                "items", "a bank that records proportions correct", "one without",
+                "items",
+                "a bank that records proportions correct",
+                "one without",
                 "Pass the responses instead.",
-            )  # fmt: skip
+            )
         return bank.statistics["proportion_correct"].to_numpy(float)
     if "b" not in bank.to_frame():
         raise argument_error("items", "a bank whose items have a difficulty b", bank.model.key)
@@ -98,9 +100,11 @@ def _of_responses(
         return _numbers(responses.items, column)
     if rule.statistic != "pc":
         raise argument_error(
-            "items", f"a bank or a table with b for the filter {name}", "Responses",
+            "items",
+            f"a bank or a table with b for the filter {name}",
+            "Responses",
             "Calibrate them with irtcat.fit(responses).bank.",
-        )  # fmt: skip
+        )
     return share_right(responses)
 
 

@@ -237,8 +237,10 @@ def test_suggested_classes(members):
     label = dict(zip(found.item_ids, found.classes[found.labels], strict=True))
     assert len(certain) >= 3
     assert all(row["suggested"] != label[item] for item, row in certain.iterrows())
-    assert all(f"learners predict {s}" in r for s, r in zip(certain.suggested, certain.reasons,
-                                                            strict=True))  # fmt: skip
+    assert all(
+        f"learners predict {s}" in r
+        for s, r in zip(certain.suggested, certain.reasons, strict=True)
+    )
 
 
 def test_plant():

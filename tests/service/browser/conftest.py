@@ -13,9 +13,15 @@ from tests.service.site import Site
 CHROMIUM = os.environ.get("IRTCAT_CHROMIUM", "/usr/bin/chromium")
 """Debian's Chromium; Playwright's own downloads are not needed."""
 
-OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-           "--disable-background-networking", "--disable-component-update",
-           "--disable-sync"]  # fmt: skip
+OPTIONS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 def pytest_collection_modifyitems(items):

@@ -40,8 +40,7 @@ def page(served, chromium):
     opened.faults = []
     opened.on("pageerror", lambda error: opened.faults.append(str(error)))
     opened.on(
-        "console",
-        lambda entry: opened.faults.append(entry.text) if entry.type == "error" else None,
+        "console", lambda entry: opened.faults.append(entry.text) if entry.type == "error" else None
     )
     yield opened
     context.close()
@@ -205,15 +204,23 @@ def test_a_whole_test_is_administered(served, page, tmp_path):
     assert page.get_by_text("Why this item:").first.is_visible()
     check(page, "replay")
     others = {
-        "start": "/staff", "tests": "/staff/tests", "tickets": "/staff/tickets",
-        "people": "/staff/people", "attempts": "/staff/attempts", "scoring": "/staff/scoring",
-        "audit": "/staff/audit?verify=1", "accounts": "/staff/accounts",
+        "start": "/staff",
+        "tests": "/staff/tests",
+        "tickets": "/staff/tickets",
+        "people": "/staff/people",
+        "attempts": "/staff/attempts",
+        "scoring": "/staff/scoring",
+        "audit": "/staff/audit?verify=1",
+        "accounts": "/staff/accounts",
         "account": "/staff/account",
-    }  # fmt: skip
+    }
     of_test = {
-        "items": "/items", "item": "/item?id=m16", "preview": "/item/preview?id=m16",
-        "recalibration": "/recalibration", "retire": "/retire",
-    }  # fmt: skip
+        "items": "/items",
+        "item": "/item?id=m16",
+        "preview": "/item/preview?id=m16",
+        "recalibration": "/recalibration",
+        "retire": "/retire",
+    }
     addresses = {name: f"{served.url}{path}" for name, path in others.items()}
     addresses |= {name: f"{test}{path}" for name, path in of_test.items()}
     for name, address in addresses.items():
@@ -285,9 +292,7 @@ def test_recalibration_by_hand(page, tmp_path):
                 double in re.findall(r"\d+", c["content"]) for c in view["item"]["choices"]
             ]
             chosen = is_double.index(True) if right else is_double.index(False)
-            view = taking.answer(
-                *about, number=view["item"]["number"], response=f"c{chosen + 1}"
-            )  # fmt: skip
+            view = taking.answer(*about, number=view["item"]["number"], response=f"c{chosen + 1}")
     add_account(site.service, "psy", password=PASSWORD, roles=["psychometrician"], actor="test")
     sign_in(page, site, "psy")
     page.goto(f"{site.url}/staff/tests/{site.test}/recalibration")

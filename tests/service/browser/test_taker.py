@@ -386,8 +386,13 @@ def test_staff_pause_and_the_test_continues_by_itself(taker, served):
 
 def test_the_time_of_an_item_ends(chromium, tmp_path):
     """What is entered when the time is over is sent; an item without an answer is left."""
-    section = {"kind": "adaptive", "items": ADAPTIVE, "config": {"max_items": 3},
-               "item_time_limit": 4, "allow_skip": True}  # fmt: skip
+    section = {
+        "kind": "adaptive",
+        "items": ADAPTIVE,
+        "config": {"max_items": 3},
+        "item_time_limit": 4,
+        "allow_skip": True,
+    }
     sections = [{"kind": "practice", "items": [PRACTICE]}, section]
     site = Served(str(tmp_path / "tests.db"), sections=sections)
     person = Taker(chromium, site, **DESKTOP).start(site.ticket())

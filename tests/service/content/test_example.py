@@ -88,8 +88,12 @@ def test_numbers(items, name):
 
 
 def test_order(items):
-    values = {c.id: float(number_in(c.content_html)) if "mfrac" in c.content_html
-              else float(plain_text(c.content_html)) for c in items["m05"].choices}  # fmt: skip
+    values = {
+        c.id: float(number_in(c.content_html))
+        if "mfrac" in c.content_html
+        else float(plain_text(c.content_html))
+        for c in items["m05"].choices
+    }
     assert values == {"A": 1 / 2, "B": 2 / 3, "C": 3 / 8, "D": 0.6}
     assert full_score(items, "m05", sorted(values, key=values.get))
 
@@ -111,8 +115,12 @@ def test_expressions(items):
         if k > 1:
             assert [c for c, fare in fares.items() if fare == 4 + sum([1.5] * k)] == ["A"]
     assert items.keys["m15"].correct == ("A",)
-    terms = {"A": lambda x: x + 3, "B": lambda x: x + 6, "C": lambda x: 3 * x + 6,
-             "D": lambda x: 2 * x + 6}  # fmt: skip
+    terms = {
+        "A": lambda x: x + 3,
+        "B": lambda x: x + 6,
+        "C": lambda x: 3 * x + 6,
+        "D": lambda x: 2 * x + 6,
+    }
     same = [c for c, f in terms.items() if all(f(x) == 2 * (x + 3) - x for x in range(-5, 6))]
     assert items.keys["m10"].correct == tuple(same) == ("B",)
     pairs = {"A": {-2, -3}, "B": {-1, 6}, "C": {1, 6}, "D": {2, 3}}

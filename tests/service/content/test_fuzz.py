@@ -30,21 +30,67 @@ from irtcat.service.content.numerals import number_of
 ITEMS = read_items(example.folder() / "items")
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=20)
     | st.sampled_from(["A", "B", "C", "D", "450", "x" * 2000]),
     lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=5), inner),
     max_leaves=10,
-)  # fmt: skip
+)
 
 PIECES = [
-    "<p>", "</p>", "<img src=", "'x.png'", " alt=''", ">", "<script>", "</script>", "<math>",
-    "<mi>", "</math>",
-    "<style>", "<svg>", "<!--", "-->", "<![CDATA[", "]]>", "&lt;", "&#x3c;", "\x00",
+    "<p>",
+    "</p>",
+    "<img src=",
+    "'x.png'",
+    " alt=''",
+    ">",
+    "<script>",
+    "</script>",
+    "<math>",
+    "<mi>",
+    "</math>",
+    "<style>",
+    "<svg>",
+    "<!--",
+    "-->",
+    "<![CDATA[",
+    "]]>",
+    "&lt;",
+    "&#x3c;",
+    "\x00",
     "<a",
-    " href=javascript:alert(1)", " onerror=alert(1)", "<table>", "<mtext>", "<mglyph>", "</", "/>",
-    "<noscript>", "<title>", "'", '"', "`", "text", "<span data-choice='A'>", "$x$", "$$", "\\frac",
-    "- (A) x\n", "\n\n", "|a|\n|-|\n", "[x](#A)", "![x](y.png)", "<", "{", "}", "_", "*", "> ",
-]  # fmt: skip
+    " href=javascript:alert(1)",
+    " onerror=alert(1)",
+    "<table>",
+    "<mtext>",
+    "<mglyph>",
+    "</",
+    "/>",
+    "<noscript>",
+    "<title>",
+    "'",
+    '"',
+    "`",
+    "text",
+    "<span data-choice='A'>",
+    "$x$",
+    "$$",
+    "\\frac",
+    "- (A) x\n",
+    "\n\n",
+    "|a|\n|-|\n",
+    "[x](#A)",
+    "![x](y.png)",
+    "<",
+    "{",
+    "}",
+    "_",
+    "*",
+    "> ",
+]
 
 markup = st.lists(st.sampled_from(PIECES) | st.text(max_size=4), max_size=25).map("".join)
 
@@ -111,11 +157,21 @@ def test_any_document_is_a_record_or_refused(name, data):
 
 
 words = st.text("abcäλ <&\"'", min_size=1, max_size=12).filter(str.strip).map(" ".join)
-blocks = st.lists(st.sampled_from([
-    "<p>one <em>two</em> &amp; three</p>", "<ul><li>a</li><li>b</li></ul>", "<p>x<br>y</p>",
-    '<math display="block"><mfrac><mi>a</mi><mn>2</mn></mfrac></math>', '<p lang="fr">oui</p>',
-    "<table><tbody><tr><td>1</td></tr></tbody></table>", '<p dir="rtl" class="source">z</p>',
-]), min_size=1, max_size=3).map("".join)  # fmt: skip
+blocks = st.lists(
+    st.sampled_from(
+        [
+            "<p>one <em>two</em> &amp; three</p>",
+            "<ul><li>a</li><li>b</li></ul>",
+            "<p>x<br>y</p>",
+            '<math display="block"><mfrac><mi>a</mi><mn>2</mn></mfrac></math>',
+            '<p lang="fr">oui</p>',
+            "<table><tbody><tr><td>1</td></tr></tbody></table>",
+            '<p dir="rtl" class="source">z</p>',
+        ]
+    ),
+    min_size=1,
+    max_size=3,
+).map("".join)
 points = st.integers(1, 4)
 
 
@@ -123,8 +179,14 @@ points = st.integers(1, 4)
 def scored_items(draw):
     """An item of any kind with any of its fields, and a key that QTI can express."""
     kind = draw(st.sampled_from(["choice", "choices", "order", "hottext", "text", "essay"]))
-    ids = draw(st.lists(st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]{0,5}", fullmatch=True),
-                        min_size=2, max_size=5, unique=True))  # fmt: skip
+    ids = draw(
+        st.lists(
+            st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]{0,5}", fullmatch=True),
+            min_size=2,
+            max_size=5,
+            unique=True,
+        )
+    )
     fields = {
         "language": draw(st.sampled_from(["en", "de-CH", "ar"])),
         "time_limit": draw(st.none() | st.integers(1, 500).map(float)),
@@ -156,8 +218,12 @@ def scored_items(draw):
     elif kind == "order":
         key |= {"correct": tuple(draw(st.permutations(ids)))}
     elif draw(st.booleans()):
-        key = {"kind": "map", "lower": 0, "default": draw(st.sampled_from([0, -1])),
-               "points": {i: draw(points) for i in ids[:-1]}}  # fmt: skip
+        key = {
+            "kind": "map",
+            "lower": 0,
+            "default": draw(st.sampled_from([0, -1])),
+            "points": {i: draw(points) for i in ids[:-1]},
+        }
     else:
         key |= {"correct": (ids[0],), "max_score": draw(points)}
     name = draw(st.text("ab7 _-xé.", min_size=1, max_size=6).filter(str.strip))

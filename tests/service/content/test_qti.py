@@ -286,7 +286,10 @@ def test_stimulus_media_labels_and_time(package):
     }
     items = read_items(package(item_xml(extra=reference), members))
     assert (items["q1"].stimulus, items["q1"].time_limit, items["q1"].labels) == (
-        "s1", 90.0, ("sums",))  # fmt: skip
+        "s1",
+        90.0,
+        ("sums",),
+    )
     assert items.stimuli["s1"].language == "de"
     assert items.stimuli["s1"].media == tuple(items.media)
     members["test.xml"] = test.replace("<qti-time-limits", "<qti-pre-condition/><qti-time-limits")
@@ -392,33 +395,50 @@ PER_CHOICE = (
     )
 )
 EXACT = condition(
-    branch("if", f"<qti-match>{RESPONSE}<qti-correct identifier='RESPONSE'/></qti-match>",
-           outcome(f"<qti-product>{base(2)}{base(1.5)}</qti-product>")),
+    branch(
+        "if",
+        f"<qti-match>{RESPONSE}<qti-correct identifier='RESPONSE'/></qti-match>",
+        outcome(f"<qti-product>{base(2)}{base(1.5)}</qti-product>"),
+    ),
     branch("else-if", f"<qti-is-null>{RESPONSE}</qti-is-null>", "<qti-exit-response/>"),
-)  # fmt: skip
+)
 TEXTS = condition(
-    branch("if", f'<qti-string-match case-sensitive="false">{RESPONSE}{base("Bern", "string")}'
-           "</qti-string-match>", outcome(base(2))),
-    branch("else-if", f"<qti-or><qti-match>{RESPONSE}{base('Basel', 'string')}</qti-match>"
-           "</qti-or>", outcome(base(1))),
-)  # fmt: skip
+    branch(
+        "if",
+        f'<qti-string-match case-sensitive="false">{RESPONSE}{base("Bern", "string")}'
+        "</qti-string-match>",
+        outcome(base(2)),
+    ),
+    branch(
+        "else-if",
+        f"<qti-or><qti-match>{RESPONSE}{base('Basel', 'string')}</qti-match></qti-or>",
+        outcome(base(1)),
+    ),
+)
 
 RULES = {
     "partial credit for a choice": (
-        declaration("single", "identifier", ""), BODY,
-        condition(branch("if", is_choice("A"), outcome(base(0.5))),
-                  branch("else-if", is_choice("B"), outcome(base(2)))),
+        declaration("single", "identifier", ""),
+        BODY,
+        condition(
+            branch("if", is_choice("A"), outcome(base(0.5))),
+            branch("else-if", is_choice("B"), outcome(base(2))),
+        ),
         {None: 0, "A": 0.5, "B": 2},
     ),
     "a sum of points within bounds": (
-        declaration("multiple", "identifier", ""), ABC, PER_CHOICE,
+        declaration("multiple", "identifier", ""),
+        ABC,
+        PER_CHOICE,
         {("A",): 1, ("B",): 0, ("A", "B"): 0, ("A", "C"): 2, ("A", "B", "C"): 1},
     ),
     "one right set": (
-        declaration("multiple", "identifier", CORRECT_AC), ABC, EXACT,
+        declaration("multiple", "identifier", CORRECT_AC),
+        ABC,
+        EXACT,
         {("A",): 0, ("A", "C"): 3, ("A", "B", "C"): 0},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -505,9 +525,10 @@ def test_content_that_items_do_without(package):
         "</qti-modal-feedback>"
     )
     body = BODY.replace(
-        ">3<", '>3<qti-feedback-inline outcome-identifier="F" identifier="A">Wrong!'
-        "</qti-feedback-inline><"
-    )  # fmt: skip
+        ">3<",
+        '>3<qti-feedback-inline outcome-identifier="F" identifier="A">Wrong!'
+        "</qti-feedback-inline><",
+    )
     items = read_items(package(item_xml(body=body, extra=extra)))
     assert items["q1"].choices[0].content_html == "3"
     notes = " ".join(items.notes)
@@ -747,10 +768,7 @@ REFUSED = {
         item_xml(body=BODY.replace("2 + 2", '<object data="x.swf"/>')),
         "expected an <object> with a picture or a sound. Got None",
     ),
-    "script": (
-        item_xml(body=BODY.replace("2 + 2", "<script>alert(1)</script>")),
-        "Got <script>",
-    ),
+    "script": (item_xml(body=BODY.replace("2 + 2", "<script>alert(1)</script>")), "Got <script>"),
     "link": (item_xml(body=BODY.replace("2 + 2", '<a href="https://x.y">x</a>')), "Got <a>"),
     "not XML": ("<qti-assessment-item", "items/q1.xml: expected XML. Got something else"),
     "not UTF-8": (item_xml().replace("Sum", "Sümme").encode("latin-1"), "expected XML"),
@@ -759,13 +777,25 @@ REFUSED = {
         "at most 100 nested elements",
     ),
     "very deep": ("<a>" * 100_000 + "</a>" * 100_000, "at most 100 nested elements"),
-}  # fmt: skip
+}
 
 for unsupported in (
-    "associate", "match", "gap-match", "hotspot", "select-point", "graphic-order",
-    "graphic-associate", "graphic-gap-match", "media", "drawing", "upload", "end-attempt",
-    "position-object", "portable-custom", "custom",
-):  # fmt: skip
+    "associate",
+    "match",
+    "gap-match",
+    "hotspot",
+    "select-point",
+    "graphic-order",
+    "graphic-associate",
+    "graphic-gap-match",
+    "media",
+    "drawing",
+    "upload",
+    "end-attempt",
+    "position-object",
+    "portable-custom",
+    "custom",
+):
     name = f"qti-{unsupported}-interaction"
     REFUSED[name] = (
         item_xml(body=f'<qti-item-body><{name} response-identifier="RESPONSE"/></qti-item-body>'),

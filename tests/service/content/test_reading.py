@@ -66,7 +66,7 @@ def test_folder(folder):
             "stimuli/table.md": front('title = "T"', "|a|\n|-|\n|1|\n\n![A square](art/c.svg)"),
             "art/c.svg": SVG,
         }
-    )  # fmt: skip
+    )
     items = read_items(path)
     assert list(items) == ["q1", "q2", "q3", "q4", "q5", "q6"]
     first = items["q1"]
@@ -128,8 +128,12 @@ def test_table(folder):
 
 
 def test_table_and_folder_give_the_same(folder):
-    path = folder({"q1.md": front('key = "B"\nlabels = ["a", "b"]'),
-                   "items.csv": "id,prompt,A,B,key,labels\nq1,2 + 2 = ?,3,4,B,a|b\n"})  # fmt: skip
+    path = folder(
+        {
+            "q1.md": front('key = "B"\nlabels = ["a", "b"]'),
+            "items.csv": "id,prompt,A,B,key,labels\nq1,2 + 2 = ?,3,4,B,a|b\n",
+        }
+    )
     assert read_items(path).hash() == read_items(path / "items.csv").hash()
 
 
@@ -446,8 +450,13 @@ def test_unreadable_file(folder):
 
 def test_all_media_together_are_limited(folder, monkeypatch):
     monkeypatch.setattr("irtcat.service.content.authored.MOST_SET", 150)
-    path = folder({"q.md": front('key = "B"', "![x](a.svg) ![x](b.svg)" + CHOICES),
-                   "a.svg": SVG, "b.svg": SVG + b" "})  # fmt: skip
+    path = folder(
+        {
+            "q.md": front('key = "B"', "![x](a.svg) ![x](b.svg)" + CHOICES),
+            "a.svg": SVG,
+            "b.svg": SVG + b" ",
+        }
+    )
     with pytest.raises(InputError, match="expected at most 0 MiB of media"):
         read_items(path)
 
@@ -483,8 +492,9 @@ def test_records_round_trip(items):
 
 
 def test_hash_depends_on_content_only(items):
-    turned = ItemSet(*(list(getattr(items, n).values())[::-1] for n in
-                       ("items", "keys", "stimuli", "media")))  # fmt: skip
+    turned = ItemSet(
+        *(list(getattr(items, n).values())[::-1] for n in ("items", "keys", "stimuli", "media"))
+    )
     assert turned.hash() == items.hash()
     assert items.without_keys().hash() != items.hash()
 
@@ -499,7 +509,11 @@ def test_nothing_in_an_item_depends_on_its_key(items):
 def test_subset_takes_what_it_needs(items):
     second = items.subset(["q2"])
     assert (list(second), list(second.keys), dict(second.stimuli), dict(second.media)) == (
-        ["q2"], ["q2"], {}, {})  # fmt: skip
+        ["q2"],
+        ["q2"],
+        {},
+        {},
+    )
     assert items.subset(["q1"]).media == items.media
     with pytest.raises(InputError, match=r"expected ids of its items\. Got q9"):
         items.subset(["q9"])
@@ -525,32 +539,49 @@ DOCUMENTS = {
         "choices as a list",
     ),
     "choice id": (
-        {"items": [{"id": "q", "kind": "choice", "prompt": "x",
-                    "choices": [{"id": "1", "content_html": "x"}]}]},
+        {
+            "items": [
+                {
+                    "id": "q",
+                    "kind": "choice",
+                    "prompt": "x",
+                    "choices": [{"id": "1", "content_html": "x"}],
+                }
+            ]
+        },
         "id of a choice",
     ),
     "media": (
-        {"items": [{"id": "q", "kind": "text", "prompt": "x"}],
-         "media": [{"name": "x", "type": "image/png", "data": "?"}]},
+        {
+            "items": [{"id": "q", "kind": "text", "prompt": "x"}],
+            "media": [{"name": "x", "type": "image/png", "data": "?"}],
+        },
         "data in Base64",
     ),
     "hash": (
-        {"items": [{"id": "q", "kind": "text", "prompt": "x"}],
-         "media": [{"name": "x", "type": "text/vtt", "data": "V0VCVlRU"}]},
+        {
+            "items": [{"id": "q", "kind": "text", "prompt": "x"}],
+            "media": [{"name": "x", "type": "text/vtt", "data": "V0VCVlRU"}],
+        },
         "the name of its content",
     ),
     "media missing": (
-        {"items": [{"id": "q", "kind": "text",
-                    "prompt": f"<img alt='' src='media:{'0' * 64}.png'>"}]},
+        {
+            "items": [
+                {"id": "q", "kind": "text", "prompt": f"<img alt='' src='media:{'0' * 64}.png'>"}
+            ]
+        },
         "item q: expected the media file 0000",
     ),
     "twice": ({"items": [{"id": "q", "kind": "text", "prompt": "x"}] * 2}, "ids that differ"),
     "key of no item": (
-        {"items": [{"id": "q", "kind": "text", "prompt": "x"}],
-         "keys": [{"item": "p", "kind": "match", "correct": ["x"]}]},
+        {
+            "items": [{"id": "q", "kind": "text", "prompt": "x"}],
+            "keys": [{"item": "p", "kind": "match", "correct": ["x"]}],
+        },
         "the ids of items of the set. Got p",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

@@ -174,8 +174,13 @@ BAD = {
         "at most 0",
     ),
     "rapid of another item": (
-        [Adaptive(config=CALM, items=[f"i{k}" for k in range(1, 31)],
-                  rapid=Rapid(seconds=2, items={"i40": 1}))],
+        [
+            Adaptive(
+                config=CALM,
+                items=[f"i{k}" for k in range(1, 31)],
+                rapid=Rapid(seconds=2, items={"i40": 1}),
+            )
+        ],
         "sections[1].rapid.items",
         "ids of items of the section. Got i40.",
     ),
@@ -184,7 +189,7 @@ BAD = {
         "sections[2].items",
         "so that no item is in two pools (section 1 has it too)",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -249,17 +254,15 @@ def test_all_faults_of_all_sections_at_once():
     with pytest.raises(DefinitionError, match="has 5 faults") as error:
         check_definition(definition, BANK, content)
     assert [fault.field for fault in error.value.faults] == [
-        "sections[1].items", "sections[2].items", "sections[3].config.max_items",
-        "sections[3].config", "score.topics",
-    ]  # fmt: skip
+        "sections[1].items",
+        "sections[2].items",
+        "sections[3].config.max_items",
+        "sections[3].config",
+        "score.topics",
+    ]
 
 
-@pytest.mark.parametrize(
-    "bank",
-    [
-        ItemBank.from_slopes(np.eye(2)[[0, 1] * 10]),
-    ],
-)
+@pytest.mark.parametrize("bank", [ItemBank.from_slopes(np.eye(2)[[0, 1] * 10])])
 def test_banks_that_are_refused(bank):
     faults = faults_of(test_of(Adaptive(config={"max_items": 2})), bank, None)
     assert "of one ability" in faults["bank"]
@@ -304,7 +307,8 @@ WARNINGS = {
     "sum of times": (
         {
             "sections": [
-                Adaptive(config=CALM, time_limit="8 min"), Fixed(items=["i1"], time_limit="9 min")
+                Adaptive(config=CALM, time_limit="8 min"),
+                Fixed(items=["i1"], time_limit="9 min"),
             ],
             "time_limit": "12 min",
         },
@@ -333,7 +337,7 @@ WARNINGS = {
         },
         "The rule sprt of section 1 classifies at theta 1.0, and the cut scores are at -0.505.",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", WARNINGS)

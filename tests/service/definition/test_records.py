@@ -107,8 +107,12 @@ def test_every_field_of_the_format_is_read():
     assert definition.time_limit == 2700
     assert definition.time_warnings == (300.0, 30.0)
     assert [section.kind for section in definition.sections] == [
-        "instructions", "practice", "adaptive", "break", "fixed",
-    ]  # fmt: skip
+        "instructions",
+        "practice",
+        "adaptive",
+        "break",
+        "fixed",
+    ]
     practice, adaptive, pause, fixed = definition.sections[1:]
     assert practice.item_time_limit == 90
     assert (adaptive.time_limit, adaptive.item_time_limit) == (1800, 120)
@@ -161,11 +165,18 @@ def test_records_of_python_equal_those_of_toml():
 @pytest.mark.parametrize(
     ("value", "seconds"),
     [
-        (90, 90), (0.5, 0.5), ("45 min", 2700), ("1 h 30 min", 5400), ("1h30min", 5400),
-        ("90 s", 90), ("2 Hours", 7200), ("1 minute 1 second", 61), ("1.5 h", 5400),
+        (90, 90),
+        (0.5, 0.5),
+        ("45 min", 2700),
+        ("1 h 30 min", 5400),
+        ("1h30min", 5400),
+        ("90 s", 90),
+        ("2 Hours", 7200),
+        ("1 minute 1 second", 61),
+        ("1.5 h", 5400),
         ("10 mins", 600),
     ],
-)  # fmt: skip
+)
 def test_times(value, seconds):
     assert seconds_of(value) == seconds
 
@@ -173,10 +184,25 @@ def test_times(value, seconds):
 @pytest.mark.parametrize(
     "value",
     [
-        0, -1, True, None, "", "45", "min", "5 days", "1 min 1 h", "1 h 2 h", "-5 min", math.nan,
-        math.inf, "1 h, 5 min", [60], "0 min", "1e3 s",
+        0,
+        -1,
+        True,
+        None,
+        "",
+        "45",
+        "min",
+        "5 days",
+        "1 min 1 h",
+        "1 h 2 h",
+        "-5 min",
+        math.nan,
+        math.inf,
+        "1 h, 5 min",
+        [60],
+        "0 min",
+        "1e3 s",
     ],
-)  # fmt: skip
+)
 def test_times_that_are_refused(value):
     with pytest.raises(InputError, match="45 min"):
         seconds_of(value)
@@ -345,8 +371,11 @@ def test_all_faults_are_reported_at_once():
     with pytest.raises(DefinitionError) as error:
         parse_definition(source)
     assert [fault.field for fault in error.value.faults] == [
-        "sections[2].item", "sections[2].items", "version", "time_limit",
-    ]  # fmt: skip
+        "sections[2].item",
+        "sections[2].items",
+        "version",
+        "time_limit",
+    ]
     assert str(error.value).startswith("The test definition has 4 faults: (1) The `sections[2]")
 
 

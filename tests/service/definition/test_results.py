@@ -10,19 +10,18 @@ from scipy.stats import norm
 
 from irtcat import ItemBank, Responses, score
 from irtcat._common.checks import InputError
-from irtcat.service.definition import (
-    Adaptive,
-    Cut,
-    ScoreScale,
-    TestDefinition,
-    result_of,
-    scaled,
-)
+from irtcat.service.definition import Adaptive, Cut, ScoreScale, TestDefinition, result_of, scaled
 
 SCALE = ScoreScale(
-    mean=500, sd=100, lowest=200, highest=800, decimals=0, level=0.9, below="Below",
+    mean=500,
+    sd=100,
+    lowest=200,
+    highest=800,
+    decimals=0,
+    level=0.9,
+    below="Below",
     show=["score", "interval", "level", "topics"],
-)  # fmt: skip
+)
 TEST = TestDefinition(
     title="A",
     sections=[Adaptive(config={"max_items": 5})],

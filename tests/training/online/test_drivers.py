@@ -14,18 +14,22 @@ from irtcat import InputError
 from irtcat.training.online import Selector
 
 N = 12
-ROWS = {
-    "data_source": ["a"] * N,
-    "extra_info": [{"index": k} for k in range(N)],
-}
+ROWS = {"data_source": ["a"] * N, "extra_info": [{"index": k} for k in range(N)]}
 
 
 class StandInSampler:
     """What the drivers take from `torch.utils.data.Sampler`: nothing but the class."""
 
 
-MODULES = ("torch", "torch.nn", "torch.distributed", "torch.utils", "torch.utils.data",
-           "transformers", "transformers.trainer_utils")  # fmt: skip
+MODULES = (
+    "torch",
+    "torch.nn",
+    "torch.distributed",
+    "torch.utils",
+    "torch.utils.data",
+    "transformers",
+    "transformers.trainer_utils",
+)
 
 
 @pytest.fixture
@@ -105,9 +109,13 @@ def grpo_trainer():
         def __init__(self, reward_funcs, train_dataset):
             self.reward_funcs, self.train_dataset = list(reward_funcs), train_dataset
             self.args = SimpleNamespace(
-                generation_batch_size=12, data_seed=None, seed=1, steps_per_generation=1,
-                gradient_accumulation_steps=1, max_steps=9,
-            )  # fmt: skip
+                generation_batch_size=12,
+                data_seed=None,
+                seed=1,
+                steps_per_generation=1,
+                gradient_accumulation_steps=1,
+                max_steps=9,
+            )
             self.callbacks = []
 
         def add_callback(self, callback):

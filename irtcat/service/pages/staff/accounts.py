@@ -47,16 +47,25 @@ def audit_page(request: Request, account: Auditor, verify: str = "", before: int
         frame = frame[frame["number"] < before]
     shown = frame.head(SHOWN)
     rows = [
-        [str(number), Shown.moment(at), actor, action,
-         ", ".join(f"{name} {Shown.response(value)}" for name, value in details.items())]
+        [
+            str(number),
+            Shown.moment(at),
+            actor,
+            action,
+            ", ".join(f"{name} {Shown.response(value)}" for name, value in details.items()),
+        ]
         for number, at, actor, action, details in shown.to_numpy(object)
-    ]  # fmt: skip
+    ]
     columns = [("No.", True), *((label, False) for label in ("Time", "By", "Action", "Of"))]
     following = int(shown["number"].iloc[-1]) if len(frame) > SHOWN else None
     return page(
-        request, account, "audit.html", table=Table("Entries", columns, rows),
-        verified=bool(verify), following=following,
-    )  # fmt: skip
+        request,
+        account,
+        "audit.html",
+        table=Table("Entries", columns, rows),
+        verified=bool(verify),
+        following=following,
+    )
 
 
 @router.get("/accounts")
@@ -78,9 +87,13 @@ def add(request: Request, account: Admin, form: CheckedForm) -> Response:
     if not password and not subject:
         raise InputError("Enter a password, or an identity of OpenID Connect.")
     add_account(
-        service_of(request), field(form, "name"), password=password, subject=subject,
-        roles=[str(role) for role in form.getlist("roles")], actor=account.actor,
-    )  # fmt: skip
+        service_of(request),
+        field(form, "name"),
+        password=password,
+        subject=subject,
+        roles=[str(role) for role in form.getlist("roles")],
+        actor=account.actor,
+    )
     return back_to("/staff/accounts", "added")
 
 

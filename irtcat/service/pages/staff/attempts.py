@@ -61,12 +61,18 @@ def _board(request: Request, account: Account, template: str, test: str) -> Resp
         for name in ([test] if test else running)
     ]
     return page(
-        request, account, template, rows=frame.to_dict("records"), test=test, refresh=REFRESH,
+        request,
+        account,
+        template,
+        rows=frame.to_dict("records"),
+        test=test,
+        refresh=REFRESH,
         names=_names(service, account, frame["person"].tolist()),
         titles=dict(zip(tests["id"], tests["title"], strict=True)),
-        n_alarms=int(sum(len(alarms) for alarms in frame["alarms"])), now=service.now(),
+        n_alarms=int(sum(len(alarms) for alarms in frame["alarms"])),
+        now=service.now(),
         exposed=[(name, table.head(10).to_dict("records")) for name, table in over if len(table)],
-    )  # fmt: skip
+    )
 
 
 @router.get("/board")
@@ -92,11 +98,16 @@ def list_attempts(
         frame = frame[frame["status"] == status]
     tests = library.published_tests(service)
     return page(
-        request, account, "attempts.html", rows=frame.to_dict("records"), test=test,
-        state=status, statuses=STATUSES,
+        request,
+        account,
+        "attempts.html",
+        rows=frame.to_dict("records"),
+        test=test,
+        state=status,
+        statuses=STATUSES,
         titles=dict(zip(tests["id"], tests["title"], strict=True)),
         names=_names(service, account, frame["person"].tolist()),
-    )  # fmt: skip
+    )
 
 
 @router.get("/attempts/{attempt}")
@@ -111,15 +122,24 @@ def attempt_page(request: Request, account: Reader, attempt: str) -> Response:
     if account.may("results"):
         result = results.attempt_result(it)
     return page(
-        request, account, "attempt.html", attempt=it, progress=progress,
-        definition=it.test.definition, person=person,
-        name=_names(service, account, [person]).get(person, ""), remaining=it.remaining(),
-        device=_has_device(service, attempt), flags=results.flags_of(it),
+        request,
+        account,
+        "attempt.html",
+        attempt=it,
+        progress=progress,
+        definition=it.test.definition,
+        person=person,
+        name=_names(service, account, [person]).get(person, ""),
+        remaining=it.remaining(),
+        device=_has_device(service, attempt),
+        flags=results.flags_of(it),
         answers=as_table(_answers(it, account), "Answers"),
-        log=as_table(_log(events), "Log"), result=result,
-        waiting=results.waiting_items(it), replays=sorted(progress.sessions),
+        log=as_table(_log(events), "Log"),
+        result=result,
+        waiting=results.waiting_items(it),
+        replays=sorted(progress.sessions),
         actions=_actions(progress),
-    )  # fmt: skip
+    )
 
 
 def _has_device(service: Service, attempt: str) -> bool:
@@ -131,14 +151,16 @@ def _answers(attempt: Attempt, account: Account) -> pd.DataFrame:
     """Answers with what the roles may see: codes tell which answers are right."""
     frame = results.answer_table(attempt)
     rapid = set(results.rapid_answers(attempt))
-    out = pd.DataFrame({
-        "Section": frame["section"],
-        "Item": frame["item"],
-        "Response": [Shown.response(value) for value in frame["response"]],
-        "Seconds": frame["seconds"],
-        "Time": [Shown.moment(text) for text in frame["at"]],
-        "Mark": ["too fast" if name in rapid else "" for name in frame["item"]],
-    })  # fmt: skip
+    out = pd.DataFrame(
+        {
+            "Section": frame["section"],
+            "Item": frame["item"],
+            "Response": [Shown.response(value) for value in frame["response"]],
+            "Seconds": frame["seconds"],
+            "Time": [Shown.moment(text) for text in frame["at"]],
+            "Mark": ["too fast" if name in rapid else "" for name in frame["item"]],
+        }
+    )
     if account.may("results") or account.may("parameters"):
         codes = ["waits" if pd.isna(code) else str(int(code)) for code in frame["code"]]
         out.insert(3, "Category", codes)
@@ -243,20 +265,32 @@ def replay_page(request: Request, account: Analyst, attempt: str, section: int) 
         as_table(
             step.candidates.reset_index(),
             f"Best candidates for item {step.number}",
-            {"item": "Item", "value": "Value", "rank": "Rank", "asked": "Asked",
-             "excluded_by": "Excluded by"}, 3,
+            {
+                "item": "Item",
+                "value": "Value",
+                "rank": "Rank",
+                "asked": "Asked",
+                "excluded_by": "Excluded by",
+            },
+            3,
         )
         for step in replay.steps
-    ]  # fmt: skip
+    ]
     part = attempt_of(service, attempt).test.definition.sections[section - 1]
     assert isinstance(part, Adaptive)  # else there is no replay
     path = "theta" in replay.to_frame() and bool(replay.to_frame()["theta"].notna().any())
     return page(
-        request, account, "replay.html", attempt=attempt, replay=replay, section=section,
-        steps=list(zip(replay.steps, candidates, strict=True)), path=path,
+        request,
+        account,
+        "replay.html",
+        attempt=attempt,
+        replay=replay,
+        section=section,
+        steps=list(zip(replay.steps, candidates, strict=True)),
+        path=path,
         criterion=criterion_words(part.config.criterion),
         ending=ending_words(part.config, replay.reason),
-    )  # fmt: skip
+    )
 
 
 @router.get("/attempts/{attempt}/replay/{section}/path.svg")

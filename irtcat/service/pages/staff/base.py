@@ -191,10 +191,15 @@ def problem_page(request: Request, status: int, title: str, detail: str) -> Resp
     path = request.url.path
     back = path if request.method == "GET" else path.rsplit("/", 1)[0]
     return page(
-        request, account, "problem.html", status=status, title=title,
-        detail=detail, back="/staff" if request.method == "GET" else back,
+        request,
+        account,
+        "problem.html",
+        status=status,
+        title=title,
+        detail=detail,
+        back="/staff" if request.method == "GET" else back,
         request_id=getattr(request.state, "request_id", ""),
-    )  # fmt: skip
+    )
 
 
 def back_to(address: str, done: str = "") -> Response:
@@ -375,9 +380,7 @@ def svg(figure: Any) -> Response:
     # Opened by itself, it is a document: its own styles are allowed, and nothing else.
     policy = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
     return Response(
-        image.getvalue(),
-        media_type="image/svg+xml",
-        headers={"Content-Security-Policy": policy},
+        image.getvalue(), media_type="image/svg+xml", headers={"Content-Security-Policy": policy}
     )
 
 

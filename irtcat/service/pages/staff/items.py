@@ -52,11 +52,20 @@ def list_items(request: Request, account: Reader, test: str) -> Response:
             "labels": ", ".join(item.labels),
             "b": parameters["b"].get(name) if "b" in parameters else None,
             "in_bank": name in published.categories,
-            **{"answers": 0, "exposure": None, "observed": None, "expected": None, "z": None,
-               "drift": False, "over_target": False, "seconds": None, **statistics.get(name, {})},
+            **{
+                "answers": 0,
+                "exposure": None,
+                "observed": None,
+                "expected": None,
+                "z": None,
+                "drift": False,
+                "over_target": False,
+                "seconds": None,
+                **statistics.get(name, {}),
+            },
         }
         for name, item in published.items.items.items()
-    ]  # fmt: skip
+    ]
     return page(request, account, "items.html", test=published, rows=rows, kinds=KINDS)
 
 
@@ -95,12 +104,20 @@ def item_page(request: Request, account: Reader, test: str, id: str = "") -> Res
     names = list(published.items.items)
     at = names.index(id)
     return page(
-        request, account, "item.html", test=published, item=item, content=content,
-        kind=KINDS[item.kind].help, key=_key(published.items.keys.get(id), item.choice_ids),
-        rubric=getattr(published.items.keys.get(id), "rubric", ""), statistics=statistics,
-        parameters=parameters, in_bank=in_bank,
+        request,
+        account,
+        "item.html",
+        test=published,
+        item=item,
+        content=content,
+        kind=KINDS[item.kind].help,
+        key=_key(published.items.keys.get(id), item.choice_ids),
+        rubric=getattr(published.items.keys.get(id), "rubric", ""),
+        statistics=statistics,
+        parameters=parameters,
+        in_bank=in_bank,
         neighbours=(names[at - 1] if at else None, names[at + 1] if at + 1 < len(names) else None),
-    )  # fmt: skip
+    )
 
 
 def _key(key: Key | None, choices: tuple[str, ...]) -> Table | None:
@@ -137,12 +154,24 @@ def preview(request: Request, account: Reader, test: str, id: str = "") -> Respo
         "section": {"kind": "fixed", "title": "", "number": 1, "count": 1},
     }
     return page(
-        request, account, "preview.html", test=published, item=content, view=view,
-        section=view["section"], id=id,
-        prompt=with_toggles(content["prompt"], []) if hot else content["prompt"], place=None,
-        heading="Question 1", error="", response=None, entered=SimpleNamespace(),
-        section_state="", request_id_of_form="", address="/test",
-    )  # fmt: skip
+        request,
+        account,
+        "preview.html",
+        test=published,
+        item=content,
+        view=view,
+        section=view["section"],
+        id=id,
+        prompt=with_toggles(content["prompt"], []) if hot else content["prompt"],
+        place=None,
+        heading="Question 1",
+        error="",
+        response=None,
+        entered=SimpleNamespace(),
+        section_state="",
+        request_id_of_form="",
+        address="/test",
+    )
 
 
 @router.get("/tests/{test}/item/curve.svg")

@@ -32,9 +32,14 @@ Publisher = Annotated[Account, Depends(Requires("publish"))]
 
 
 def _form_page(
-    request: Request, account: Account, test: PublishedTest, *, status: int = 200, error: str = "",
+    request: Request,
+    account: Account,
+    test: PublishedTest,
+    *,
+    status: int = 200,
+    error: str = "",
     chosen: list[str] | None = None,
-) -> Response:  # fmt: skip
+) -> Response:
     frame = item_statistics(service_of(request), test.id)
     pretest = set(pretest_items(test))
     rows = [
@@ -45,9 +50,16 @@ def _form_page(
     rows.sort(key=lambda row: (not row["pretest"], not row["drift"]))
     marked = {row["item"] for row in rows if row["pretest"] or row["drift"]}
     return page(
-        request, account, "recalibration.html", status=status, test=test, rows=rows, error=error,
-        chosen=marked if chosen is None else set(chosen), least=LEAST_ANSWERS,
-    )  # fmt: skip
+        request,
+        account,
+        "recalibration.html",
+        status=status,
+        test=test,
+        rows=rows,
+        error=error,
+        chosen=marked if chosen is None else set(chosen),
+        least=LEAST_ANSWERS,
+    )
 
 
 @router.get("/tests/{test}/recalibration")
@@ -67,15 +79,29 @@ def run(request: Request, account: Publisher, form: CheckedForm, test: str) -> R
         done = recalibrate(service, test, chosen, actor=account.actor, least_answers=least)
     except InputError as error:
         return _form_page(request, account, published, status=422, error=str(error), chosen=chosen)
-    labels = {"item": "Item", "kind": "Kind", "n": "Answers", "parameter": "Parameter",
-              "old": "Old", "new": "New", "se": "SE", "change": "Change in SE"}  # fmt: skip
+    labels = {
+        "item": "Item",
+        "kind": "Kind",
+        "n": "Answers",
+        "parameter": "Parameter",
+        "old": "Old",
+        "new": "New",
+        "se": "SE",
+        "change": "Change in SE",
+    }
     fitted = list(dict.fromkeys(done.items["item"]))
     pretest = set(pretest_items(published))
     return _result_page(
-        request, account, published, bank=done.bank, n=done.n_attempts,
-        table=as_table(done.items, "Parameters", labels, 3), left=done.left,
-        warnings=done.warnings, pretest=[name for name in fitted if name in pretest],
-    )  # fmt: skip
+        request,
+        account,
+        published,
+        bank=done.bank,
+        n=done.n_attempts,
+        table=as_table(done.items, "Parameters", labels, 3),
+        left=done.left,
+        warnings=done.warnings,
+        pretest=[name for name in fitted if name in pretest],
+    )
 
 
 def _result_page(
@@ -92,14 +118,27 @@ def publish(request: Request, account: Publisher, form: CheckedForm, test: str) 
     bank, version = field(form, "bank"), field(form, "version")
     try:
         name, _ = publish_recalibrated(
-            service, test, bank, version=version, actor=account.actor,
+            service,
+            test,
+            bank,
+            version=version,
+            actor=account.actor,
             operational=[str(item) for item in form.getlist("operational")],
             retire=field(form, "retire") == "yes",
-        )  # fmt: skip
+        )
     except DefinitionError as error:
         return _result_page(
-            request, account, published_test(service, test), status=422, bank=bank, n=None,
-            table=None, left={}, warnings=(), pretest=[], version=version,
+            request,
+            account,
+            published_test(service, test),
+            status=422,
+            bank=bank,
+            n=None,
+            table=None,
+            left={},
+            warnings=(),
+            pretest=[],
+            version=version,
             faults=[(fault.field, fault.message) for fault in error.faults],
-        )  # fmt: skip
+        )
     return back_to(f"/staff/tests/{name}", "published")

@@ -37,19 +37,28 @@ def results_page(request: Request, account: Reader, test: str) -> Response:
     labels = list(published.definition.labels)
     levels = [(label, int((frame["level"] == label).sum())) for label in labels]
     return page(
-        request, account, "results.html", test=published, rows=frame.to_dict("records"),
-        names=names, levels=levels if len(labels) > 1 else [],
+        request,
+        account,
+        "results.html",
+        test=published,
+        rows=frame.to_dict("records"),
+        names=names,
+        levels=levels if len(labels) > 1 else [],
         figures=[
             ("Attempts", Shown.number(len(frame))),
             ("Mean score", Shown.number(float(scores.mean()), 1)),
             ("SD of the scores", Shown.number(float(scores.std()), 1)),
-            ("Mean standard error, points",
-             Shown.number(float(errors[np.isfinite(errors)].mean() * published.definition.score.sd), 1)),  # noqa: E501
+            (
+                "Mean standard error, points",
+                Shown.number(
+                    float(errors[np.isfinite(errors)].mean() * published.definition.score.sd), 1
+                ),
+            ),
             ("Mean number of items", Shown.number(float(frame["n_items"].astype(float).mean()), 1)),
             ("Median time", Shown.clock(float(frame["seconds"].astype(float).median()))),
         ],
         has_figure=int(scores.notna().sum()) >= LEAST_DRAWN,
-    )  # fmt: skip
+    )
 
 
 @router.get("/tests/{test}/results/scores.svg")

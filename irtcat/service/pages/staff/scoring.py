@@ -34,9 +34,15 @@ def queue_page(request: Request, account: Scorer) -> Response:
     """Responses that wait for this account, and how far the raters agree."""
     service = service_of(request)
     rows = rating_queue(service, account.name, QUEUE).to_dict("records")
-    labels = {"item": "Item", "pairs": "Pairs", "agreement": "Agreement|%", "kappa": "Kappa",
-              "weighted_kappa": "Weighted kappa", "mean": "Mean score",
-              "adjudicated": "Decided by a third"}  # fmt: skip
+    labels = {
+        "item": "Item",
+        "pairs": "Pairs",
+        "agreement": "Agreement|%",
+        "kappa": "Kappa",
+        "weighted_kappa": "Weighted kappa",
+        "mean": "Mean score",
+        "adjudicated": "Decided by a third",
+    }
     agreement: list[Table] = []
     for test in library.published_tests(service).to_dict("records"):
         frame = rating_statistics(service, test["id"])
@@ -57,9 +63,15 @@ def next_response(request: Request, account: Scorer) -> Response:
 
 
 def _task(
-    request: Request, account: Account, attempt: str, item: str, *, status: int = 200,
-    error: str = "", comment: str = "",
-) -> Response:  # fmt: skip
+    request: Request,
+    account: Account,
+    attempt: str,
+    item: str,
+    *,
+    status: int = 200,
+    error: str = "",
+    comment: str = "",
+) -> Response:
     service = service_of(request)
     task = rating_task(service, attempt, item)
     address = media_urls(service, attempt)
@@ -87,12 +99,22 @@ def score(request: Request, account: Scorer, form: CheckedForm, attempt: str) ->
             raise InputError("Score: choose one of the scores.")
         points = scores[field(form, "score")]
         rate(
-            service, attempt, item, points, rater=account.name, actor=account.actor,
+            service,
+            attempt,
+            item,
+            points,
+            rater=account.name,
+            actor=account.actor,
             comment=field(form, "comment"),
-        )  # fmt: skip
+        )
     except InputError as error:
         return _task(
-            request, account, attempt, item, status=422, error=str(error),
+            request,
+            account,
+            attempt,
+            item,
+            status=422,
+            error=str(error),
             comment=field(form, "comment"),
-        )  # fmt: skip
+        )
     return back_to("/staff/scoring/next")

@@ -26,9 +26,14 @@ def _target(text: str) -> str:
 def _sign_in_page(request: Request, to: str, status: int = 200, error: str = "") -> Response:
     provider = request.app.state.oidc
     return page(
-        request, None, "sign_in.html", status=status, to=_target(to), error=error,
+        request,
+        None,
+        "sign_in.html",
+        status=status,
+        to=_target(to),
+        error=error,
         oidc="" if provider is None else provider.name,
-    )  # fmt: skip
+    )
 
 
 @router.get("/sign-in")
@@ -83,9 +88,12 @@ def start_page(request: Request, account: Staff) -> Response:
         count = _count(service, tables.attempts, tables.attempts.c.status == "finished")
         figures.append(("finished attempts", count, "/staff/attempts?status=finished"))
     return page(
-        request, account, "start.html", figures=figures,
+        request,
+        account,
+        "start.html",
+        figures=figures,
         roles={name: ROLES[name] for name in account.roles},
-    )  # fmt: skip
+    )
 
 
 def _count(service: Any, table: sa.Table, condition: Any) -> int:

@@ -12,12 +12,7 @@ from irtcat.service.accounts.accounts import Account
 from irtcat.service.attempts import library
 from irtcat.service.attempts.library import PublishedTest, published_test
 from irtcat.service.base.errors import NotFoundError
-from irtcat.service.definition import (
-    ACCOMMODATIONS,
-    Adaptive,
-    DefinitionError,
-    PublishingReport,
-)
+from irtcat.service.definition import ACCOMMODATIONS, Adaptive, DefinitionError, PublishingReport
 from irtcat.service.pages import CheckedForm, service_of
 from irtcat.service.pages.staff.base import (
     NAVIGATION,
@@ -57,8 +52,16 @@ FIGURES = {
 TABLES: dict[str, tuple[str, dict[str, str]]] = {
     "length": (
         "Scored items of a taker",
-        {"section": "Section", "mean": "Mean", "sd": "SD", "fewest": "Fewest", "q05": "5 %",
-         "q50": "Median", "q95": "95 %", "most": "Most"},
+        {
+            "section": "Section",
+            "mean": "Mean",
+            "sd": "SD",
+            "fewest": "Fewest",
+            "q05": "5 %",
+            "q50": "Median",
+            "q95": "95 %",
+            "most": "Most",
+        },
     ),
     "endings": (
         "What ends the sessions",
@@ -70,36 +73,68 @@ TABLES: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "classification": (
         "Accuracy and consistency at each cut score",
-        {"method": "Method", "cut": "Cut", "score": "Score", "accuracy": "Accuracy",
-         "false_positive": "False positive", "false_negative": "False negative",
-         "consistency": "Consistency", "kappa": "Kappa"},
+        {
+            "method": "Method",
+            "cut": "Cut",
+            "score": "Score",
+            "accuracy": "Accuracy",
+            "false_positive": "False positive",
+            "false_negative": "False negative",
+            "consistency": "Consistency",
+            "kappa": "Kappa",
+        },
     ),
     "errors": (
         "Errors along the scale",
-        {"theta": "Ability", "score": "Score", "sessions": "Takers", "items": "Items",
-         "bias_score": "Bias", "csem_score": "Standard error", "se_score": "Reported error"},
+        {
+            "theta": "Ability",
+            "score": "Score",
+            "sessions": "Takers",
+            "items": "Items",
+            "bias_score": "Bias",
+            "csem_score": "Standard error",
+            "se_score": "Reported error",
+        },
     ),
     "exposure": (
         "Use of the items",
-        {"section": "Section", "max_rate": "Highest rate", "mean_rate": "Mean rate",
-         "never_used": "Never used|%", "overlap": "Overlap"},
+        {
+            "section": "Section",
+            "max_rate": "Highest rate",
+            "mean_rate": "Mean rate",
+            "never_used": "Never used|%",
+            "overlap": "Overlap",
+        },
     ),
     "content": (
         "Content plan",
-        {"section": "Section", "group": "Group", "planned": "Planned", "least": "At least",
-         "most": "At most", "mean": "Mean", "satisfied": "Kept|%"},
+        {
+            "section": "Section",
+            "group": "Group",
+            "planned": "Planned",
+            "least": "At least",
+            "most": "At most",
+            "mean": "Mean",
+            "satisfied": "Kept|%",
+        },
     ),
-}  # fmt: skip
+}
 """Tables of a report: caption, and the columns that are shown with their labels."""
 
 PARAMETER_TABLES: dict[str, tuple[str, dict[str, str]]] = {
     "bookmark": (
         "Items in the order of their difficulty (bookmark table)",
-        {"page": "Page", "item": "Item", "step": "Step", "theta": "Ability", "score": "Score",
-         "level": "Level"},
+        {
+            "page": "Page",
+            "item": "Item",
+            "step": "Step",
+            "theta": "Ability",
+            "score": "Score",
+            "level": "Level",
+        },
     ),
     "items": ("Expected use of each item", {"section": "Section", "item": "Item", "rate": "Rate"}),
-}  # fmt: skip
+}
 """Tables that tell which items are hard: for those who may see parameters."""
 
 
@@ -131,9 +166,13 @@ def publish(request: Request, account: Publisher, form: CheckedForm) -> Response
         content, file_name = _file(form, "items", "Items")
         items = uploaded_items(content, is_table=file_name.lower().endswith(".csv"))
         name, _ = library.publish(
-            service_of(request), definition, bank, items, actor=account.actor,
+            service_of(request),
+            definition,
+            bank,
+            items,
+            actor=account.actor,
             n_simulated=n_simulated,
-        )  # fmt: skip
+        )
     except DefinitionError as error:
         faults = [(fault.field, fault.message) for fault in error.faults]
         return page(request, account, "publish.html", status=422, faults=faults, error="")
@@ -157,12 +196,17 @@ def test_page(request: Request, account: Reader, test: str) -> Response:
     reads = any(map(account.may, ("publish", "parameters", "results")))
     report = report_of(published) if reads else None
     return page(
-        request, account, "test.html", test=published, definition=published.definition,
-        sections=_sections(published), report=report,
+        request,
+        account,
+        "test.html",
+        test=published,
+        definition=published.definition,
+        sections=_sections(published),
+        report=report,
         accommodations=[ACCOMMODATIONS[a] for a in published.definition.accommodations.allowed],
         figures=[] if report is None else _figures(report),
         tables=[] if report is None else _tables(report, account),
-    )  # fmt: skip
+    )
 
 
 def _sections(test: PublishedTest) -> Table:

@@ -46,10 +46,16 @@ def list_tickets(request: Request, account: Issuer, test: str = "", status: str 
     tests = library.published_tests(service)
     shown = frame.head(SHOWN)
     return page(
-        request, account, "tickets.html", tickets=shown.to_dict("records"), total=len(frame),
+        request,
+        account,
+        "tickets.html",
+        tickets=shown.to_dict("records"),
+        total=len(frame),
         titles=dict(zip(tests["id"], tests["title"], strict=True)),
-        names=names_of_people(service, shown["person"].tolist()), test=test, state=status,
-    )  # fmt: skip
+        names=names_of_people(service, shown["person"].tolist()),
+        test=test,
+        state=status,
+    )
 
 
 def _form_page(
@@ -64,10 +70,15 @@ def _form_page(
     }
     offered = {name for names in allowed.values() for name in names}
     return page(
-        request, account, "ticket_new.html", status=status, tests=open_tests,
+        request,
+        account,
+        "ticket_new.html",
+        status=status,
+        tests=open_tests,
         accommodations={name: text for name, text in ACCOMMODATIONS.items() if name in offered},
-        most=MOST, **{"values": {}, "error": "", "chosen": [], **context},
-    )  # fmt: skip
+        most=MOST,
+        **{"values": {}, "error": "", "chosen": [], **context},
+    )
 
 
 @router.get("/tickets/new")
@@ -116,9 +127,14 @@ def issue(request: Request, account: Issuer, form: CheckedForm) -> Response:
         (names.get(ticket.person, ""), f"{base}/t/{ticket.token}", ticket) for ticket in issued
     ]
     return page(
-        request, account, "ticket_links.html", links=links, test=test, times=times,
+        request,
+        account,
+        "ticket_links.html",
+        links=links,
+        test=test,
+        times=times,
         accommodations=[ACCOMMODATIONS[name] for name in chosen],
-    )  # fmt: skip
+    )
 
 
 def _lines(text: str) -> list[roster.Line]:
@@ -138,9 +154,14 @@ def _digest(trial: Sequence[roster.Issued], values: dict[str, str], chosen: list
 
 
 def _confirm_page(
-    request: Request, account: Account, trial: Sequence[roster.Issued], values: dict[str, str],
-    *, chosen: list[str], **context: Any,
-) -> Response:  # fmt: skip
+    request: Request,
+    account: Account,
+    trial: Sequence[roster.Issued],
+    values: dict[str, str],
+    *,
+    chosen: list[str],
+    **context: Any,
+) -> Response:
     """What will be created for each line."""
     labels = ["Line", "Person", "Name", "E-mail", "Id"]
     rows = [
@@ -149,11 +170,16 @@ def _confirm_page(
     ]
     kept = {name: value for name, value in values.items() if name not in ("token", "seen")}
     return page(
-        request, account, "ticket_confirm.html", values=kept, chosen=chosen, **context,
+        request,
+        account,
+        "ticket_confirm.html",
+        values=kept,
+        chosen=chosen,
+        **context,
         new=sum(status == roster.NEW for _, status, _ in trial),
         table=Table("People", [(label, label == "Line") for label in labels], rows),
         accommodations=[ACCOMMODATIONS[name] for name in chosen],
-    )  # fmt: skip
+    )
 
 
 def _time(text: str, zone: str) -> datetime | None:
