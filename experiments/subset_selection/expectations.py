@@ -129,6 +129,9 @@ def draw(folder, with_baselines, task):
             p = irtcat.predict(calibration, subset, new)
             name_of = "balanced" if expect is None else "default"
             record(k, name_of, "auto", expect, p.score, (p.lower, p.upper))
+            if expect is None:  # each model as if it were the only one
+                p = irtcat.predict(calibration, subset, new, pooled=False)
+                record(k, name_of, "auto, alone", expect, p.score, (p.lower, p.upper))
         if not with_baselines:
             continue
         for strategy, pairs in itertools.groupby(BASELINES, lambda pair: pair[0]):

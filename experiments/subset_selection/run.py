@@ -39,7 +39,6 @@ SMALL = [
     ("stratified", "auto"),
     ("stratified", "aipw"),
     ("balanced", "auto"),
-    ("balanced", "auto-pooled"),
     ("balanced", "weighted"),
     ("score-optimal", "ridge"),
     ("score-optimal", "auto"),
@@ -129,7 +128,6 @@ SHOWN = [
     ("score-optimal", "ridge"),
     ("kmeans-correctness", "ridge"),
     ("balanced", "auto"),
-    ("balanced", "auto-pooled"),
 ]
 
 

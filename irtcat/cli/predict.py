@@ -54,6 +54,7 @@ def _group_weights(text: str) -> dict[str, float] | str:
     option("bank", read=_input.read_bank),
     option("estimator", choices="irtcat.ESTIMATORS"),
     EXPECT,
+    "pooled",
     option(
         "prior",
         type=Path,
@@ -103,6 +104,7 @@ def command(o: Options) -> Output:
     document = {
         "estimator": o.estimator,
         "expect": o.expect,
+        "shared_priors": prediction.shared_priors,
         "level": o.level,
         **whose,
         "out": o.out,
@@ -179,6 +181,7 @@ def _by_form(o: Options) -> "Prediction":
         estimand=o.estimand,
         reruns=o.reruns,
         mismatch=o.mismatch,
+        pooled=o.pooled,
     )
     return prediction
 

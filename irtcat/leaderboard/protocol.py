@@ -401,6 +401,7 @@ def _predict(plan: _Plan, fold: _Fold, subset: Subset, estimator: str, strategy:
         prior=fold.prior if ESTIMATORS[estimator].takes_prior else None,
         level=plan.level,
         estimand="run",
+        pooled=False,
     )
     items = pd.Index(np.asarray(fold.calibration.item_ids, dtype=str)).get_indexer(
         pd.Index(np.asarray(subset.item_ids, dtype=str))

@@ -187,6 +187,7 @@ def as_prediction(
         field=field,
         how=estimate.how,
         known=known,
+        shared_priors=estimate.shared_priors,
         estimand=estimand,
         ranks_of=ranks_of,
         reach=reach,

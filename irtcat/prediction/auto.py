@@ -32,6 +32,7 @@ This module learns; `irtcat.prediction.score_rule` applies what was learnt, also
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -46,15 +47,18 @@ from irtcat.prediction.equating import Equating, full_score_curve
 from irtcat.prediction.estimate import Estimate, patterns
 from irtcat.prediction.factor_scores import FactorModel, FactorScores
 from irtcat.prediction.intervals import conformal_quantile
-from irtcat.prediction.out_of_range import (
-    Estimates,
-    Range,
-    probability_out_of_range,
-    with_shared_prior,
-)
+from irtcat.prediction.out_of_range import Estimates, Evidence, Range
 from irtcat.prediction.regression import ridge_path
 from irtcat.prediction.score_prior import ScorePrior, mixture_with_prior, normal_cells
-from irtcat.prediction.score_rule import ENDS, FEW_MISSING, Blend, Mixture, ScoreRule, end_priors
+from irtcat.prediction.score_rule import (
+    ENDS,
+    FEW_MISSING,
+    Blend,
+    Mixture,
+    ScoreRule,
+    end_priors,
+    with_shared_priors,
+)
 from irtcat.prediction.task import FOLDS, Task, filled_scores
 from irtcat.responses import Responses
 from irtcat.scoring import subject_priors
@@ -96,25 +100,46 @@ def predict_auto(task: Task) -> Estimate:
     calibrated responses then joins the blend (`irtcat.prediction.factor_scores`). With fewer
     than 8 calibrated subjects the weighted mean is returned.
 
+    Of several new subjects many may be of one kind, such as a new generation: the prior probability
+    of being out of range is then estimated from all of them (``pooled`` of `irtcat.predict`).
+
     References:
         Saerndal, Swensson & Wretman (1992), Model Assisted Survey Sampling (estimation without a
         model); Lord (1980), Applications of Item Response Theory, chapter 13 (true-score equating);
         Lei et al. (2018), JASA 113, 1094-1111 (conformal residuals).
     """
-    return _predict(task, has_shared_prior=False)
-
-
-def predict_auto_pooled(task: Task) -> Estimate:
-    """The same, with the out-of-range share estimated from all new subjects (empirical Bayes).
-
-    The prior of being out of range is estimated by EM from all new subjects, starting from that of
-    "auto", which has the weight of ten subjects. It is better if many new subjects are of one kind
-    (for example, a new generation); the score of a subject then depends on the other new subjects.
-
-    References:
-        Efron (2010), Large-Scale Inference, chapter 2.
-    """
-    return _predict(task, has_shared_prior=True)
+    if len(task.usable) < LEAST_SUBJECTS:
+        if task.prior is not None:
+            must = f"None with fewer than {LEAST_SUBJECTS} calibrated subjects"
+            raise argument_error("prior", must, f"one with {len(task.usable)}")
+        return predict_for_few(task)
+    rows, runs = _runs(task)
+    expectation = expectation_of(task.expect)
+    is_placed = expectation is not None and expectation.direction != 0
+    begin = Steps(task.progress, 1 + (0 if is_placed else FOLDS * len(runs)))
+    begin("Item curves")
+    calibrated, shared_priors = Calibrated(task), None
+    learn = partial(_learn, task, calibrated, begin=None if is_placed else begin)
+    rules = [learn(run, (task.level,)) for run in runs]
+    pairs = list(zip(rules, runs, strict=True))
+    if is_placed:
+        estimates = [rule.estimate(run.x, task.expect, task.level) for rule, run in pairs]
+    else:
+        mixtures = [rule.mixture(run.x, task.expect, task.level) for rule, run in pairs]
+        if task.pooled:
+            mixtures, shared_priors = with_shared_priors(mixtures)
+        estimates = [
+            mixture.estimate(task.level)
+            if run.prior is None
+            else _with_prior(mixture, *run.prior, task.level)
+            for mixture, run in zip(mixtures, runs, strict=True)
+        ]
+    order = np.argsort(np.concatenate(rows))
+    columns: list[Any] = [
+        None if column[0] is None else np.concatenate(column)[order]
+        for column in zip(*estimates, strict=True)
+    ]
+    return Estimate(*columns)._replace(shared_priors=shared_priors)
 
 
 class Placement:
@@ -269,19 +294,17 @@ class Run(NamedTuple):
     is_tailored: bool = False
 
 
-def _predict(task: Task, has_shared_prior: bool) -> Estimate:
-    """Both estimators of this module: the new subjects by the items that they answered."""
-    if len(task.usable) < LEAST_SUBJECTS:
-        if task.prior is not None:
-            must = f"None with fewer than {LEAST_SUBJECTS} calibrated subjects"
-            raise argument_error("prior", must, f"one with {len(task.usable)}")
-        return predict_for_few(task)
+def _runs(task: Task) -> tuple[list[IntArray], list[Run]]:
+    """The new subjects by the items that they answered: their rows, and the runs."""
     share = (~np.isnan(task.x)).mean(axis=1)
     is_partial = (share > 0) & (share < 1 - FEW_MISSING)
-    complete, partial = np.flatnonzero(~is_partial), np.flatnonzero(is_partial)
-    rows, runs = [complete], [Run(task.x[complete], task.chosen, task.weights, task.request)]
-    for is_answered, at in patterns(task.x[partial]) if len(partial) else []:
-        rows.append(partial[at])
+    complete, some = np.flatnonzero(~is_partial), np.flatnonzero(is_partial)
+    rows, runs = [], []
+    if len(complete) or not len(some):
+        rows.append(complete)
+        runs.append(Run(task.x[complete], task.chosen, task.weights, task.request))
+    for is_answered, at in patterns(task.x[some]) if len(some) else []:
+        rows.append(some[at])
         x, items = task.x[np.ix_(rows[-1], is_answered)], task.chosen[is_answered]
         runs.append(_own_run(task, x, items, task.weights[is_answered]))
     if task.prior is not None:
@@ -291,30 +314,7 @@ def _predict(task: Task, has_shared_prior: bool) -> Estimate:
             run._replace(prior=(priors[at], score_prior.population))
             for run, at in zip(runs, rows, strict=True)
         ]
-    runs = runs[0 if len(complete) else 1 :]
-    expectation = expectation_of(task.expect)
-    is_placed = expectation is not None and expectation.direction != 0
-    begin = Steps(task.progress, 1 + (0 if is_placed else FOLDS * len(runs)))
-    begin("Item curves")
-    calibrated = Calibrated(task)
-    probability = with_shared_prior if has_shared_prior else probability_out_of_range
-    estimates = []
-    for run in runs:
-        rule = _learn(task, calibrated, run, (task.level,), None if is_placed else begin)
-        if is_placed:
-            estimates.append(rule.estimate(run.x, task.expect, task.level))
-            continue
-        mixture = rule.mixture(run.x, task.expect, task.level, probability)
-        if run.prior is None:
-            estimates.append(mixture.estimate(task.level))
-        else:
-            estimates.append(_with_prior(mixture, *run.prior, task.level))
-    order = np.argsort(np.concatenate(rows))
-    columns: list[Any] = [
-        None if column[0] is None else np.concatenate(column)[order]
-        for column in zip(*estimates, strict=True)
-    ]
-    return Estimate(*columns)
+    return rows, runs
 
 
 def _own_run(task: Task, x: FloatArray, items: IntArray, weights: FloatArray) -> Run:
@@ -370,7 +370,7 @@ def _learn(
         task, calibrated, run, similar, begin
     )
     calibrated_range = Range.of(held_out)
-    q = probability_out_of_range(held_out, calibrated_range)
+    q = Evidence.of(held_out, calibrated_range).probability()
     outside = np.where(calibrated_range.below(held_out.regression) > 0.5, *by_end)
     score = (1 - q) * blend + q * outside
     error, error_of_blend = np.abs(score - y)[similar], np.abs(blend - y)[similar]
@@ -398,13 +398,12 @@ def _with_prior(
     mixture: Mixture, prior: FloatArray, population: FloatArray, level: float
 ) -> Estimate:
     """The estimate with what else is known of each subject, in place of the population."""
-    is_empty = mixture.is_empty
+    is_empty, q = mixture.is_empty, mixture.q
     in_range = normal_cells(mixture.blend, mixture.blend_sd)
     out_of_range = normal_cells(mixture.outside, mixture.outside_sd)
     in_range = np.where(is_empty[:, None], population, in_range)
     out_of_range = np.where(is_empty[:, None], 0.0, out_of_range)
-    q = np.where(is_empty, 0.0, mixture.q)
-    return mixture._replace(q=q).with_scores(
+    return mixture.with_scores(
         *mixture_with_prior(in_range, out_of_range, q, prior, population, level)
     )
 

@@ -18,6 +18,8 @@ class Estimate(NamedTuple):
         how: method used for each subject, or None if there is only one.
         unlike: how each subject is unlike the calibrated ones (see `irtcat.prediction.flags`), ""
             for the others; None where this is not estimated.
+        shared_priors: prior probabilities of being out of range, for stronger and for weaker
+            subjects, if they were estimated from all new subjects.
     """
 
     score: FloatArray
@@ -26,6 +28,7 @@ class Estimate(NamedTuple):
     flag: np.ndarray | None = None
     how: np.ndarray | None = None
     unlike: np.ndarray | None = None
+    shared_priors: tuple[float, float] | None = None
 
 
 def patterns(x: FloatArray) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -41,6 +41,12 @@ OUT_OF_RANGE = {words.flag: words.reason for words in UNLIKE.values()}
 KNOWN = "calibrated already, ranked among the others"
 """The flag of a subject whose responses are part of the calibration."""
 
+SHARED_PRIORS = (
+    "Predicted together: the prior probabilities of being out of the calibrated range are "
+    "estimated from all {n}, {strong:.2f} for strong and {weak:.2f} for weak models."
+)
+"""What to say where the predictions of several subjects depend on each other."""
+
 EXPECTED = {
     "stronger": "weaker than expected: below the median of the calibrated subjects",
     "weaker": "stronger than expected: above the median of the calibrated subjects",

@@ -188,6 +188,7 @@ class ShortForm:
         estimand: str | None = None,
         reruns: Any = None,
         mismatch: str = "refuse",
+        pooled: bool = True,
     ) -> Prediction:
         """Predict full scores and ranks of new subjects, as `irtcat.predict` with the calibration.
 
@@ -207,6 +208,7 @@ class ShortForm:
             estimand: as for `irtcat.predict`.
             reruns: as for `irtcat.predict`; responses of a second run are of the new subjects.
             mismatch: as for `irtcat.predict`.
+            pooled: as for `irtcat.predict`.
 
         Returns:
             As `irtcat.predict`.
@@ -228,7 +230,7 @@ class ShortForm:
         if expectation is None or not expectation.direction:
             self._check_answered(x, answers)
         known = read_reruns(reruns, (data,), data, mismatch)
-        estimate, norms = self.rule.estimate(x, expect, level), self.norms.to_scores()
+        estimate, norms = self.rule.estimate(x, expect, level, pooled), self.norms.to_scores()
         ranks_of = estimand or "model"
         noise = None
         if ranks_of != "run":

@@ -11,22 +11,18 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from irtcat._common.types import FloatArray, IntArray
+from irtcat._common.types import BoolArray, FloatArray, IntArray
 
 PRIOR = 0.65
 """Prior probability of an out-of-range subject. On ten data sets (ten draws, 10 to 100 items) the
 errors were, relative to those of .5: within the range +.6 %, beyond it -2 % (.8: +2 and -6 %). A
 prior learnt from the calibrated subjects, as the greatest that hardly raises their errors, was no
-better within the range (-.6 %), and beyond it intervals covered .30 in the worst cell, now .88."""
+better within the range (-.6 %), and beyond it intervals covered .30 in the worst cell, now .88.
+Half of it for weak subjects (a false alarm costs accuracy) gave errors .8 % smaller within the
+range and 7 % greater among the weakest 30 %, whose intervals covered .92 instead of .94."""
 
 ODD = 0.1
 """Probability of odd answers within the range, relative to that of being out of range."""
-
-WEAK_END = 0.5
-"""Share of the prior for subjects among the weakest: new subjects are mostly stronger than all, and
-a false alarm costs accuracy. With a tenth the errors of the weakest 30 % were 15 and 9 % greater
-(10 and 30 items) and intervals covered .76 instead of .84 with 10; within the range errors were
-.3 % smaller."""
 
 SPREAD = 4.0
 """SD of the difference E - R of an out-of-range subject, in those of the calibrated subjects."""
@@ -41,10 +37,13 @@ GROUP, MOST_GROUPS = 5, 200
 DIGITS, ROUNDING = 12, 1e-11
 """Digits of R in the table, and more than the error that they cause."""
 
-PSEUDO_SUBJECTS, ROUNDS, MOST = 10, 30, 0.85
-"""Shared prior: weight of the given prior in subjects; rounds of EM (170 more changed the scores of
-40 simulated subjects by .001 at most); upper bound, since some subject may be like the calibrated
-ones."""
+PSEUDO_SUBJECTS, MOST = 10, 0.85
+"""Shared priors: weight of `PRIOR` in subjects; upper bound, since some subject may be like the
+calibrated ones. On ten data sets (eight draws) the errors were, relative to those without sharing:
+within the range -1.7 %, among the strongest 30 % -.1 %, among the weakest -.4 %."""
+
+ROUNDS, CHANGE = 100, 1e-4
+"""Most rounds of EM, and the change of the prior at which it ends: errors of a score below 1e-4."""
 
 
 class Estimates(NamedTuple):
@@ -133,38 +132,83 @@ class Range:
         return (new.equated - new.regression - mean) / sd
 
 
-def probability_out_of_range(new: Estimates, calibrated: Range, prior: float = PRIOR) -> FloatArray:
-    """Posterior probability that subjects are unlike the calibrated ones.
+class Priors(NamedTuple):
+    """Prior probabilities of being out of range.
+
+    Attributes:
+        stronger: of subjects in the upper half of the calibrated ones.
+        weaker: of those in the lower half.
+    """
+
+    stronger: float = PRIOR
+    weaker: float = PRIOR
+
+
+ALONE = Priors()
+"""Those of a subject that is predicted alone."""
+
+
+class Evidence(NamedTuple):
+    """What the answers of new subjects say: densities in range, beyond it, and of odd answers.
 
     Two statistics are used: the share u of calibrated subjects beyond R in its nearer tail
     (doubled), and the difference z = E - R standardised by the calibrated subjects nearby.
 
     - A subject like the calibrated ones has u uniform and z ~ N(0, 1).
-    - One out of range (``prior``; half of it at the weak end) has u ~ Beta(.3, 6), and z a
-      half-normal of SD 4 outwards plus N(0, 1).
-    - An odd one (a tenth of the prior of being out of range) has u uniform and z ~ N(0, 17).
+    - One out of range has u ~ Beta(.3, 6), and z a half-normal of SD 4 outwards plus N(0, 1).
+    - An odd one has u uniform and z ~ N(0, 17).
+
+    Densities are without the factor 1 / sqrt(2 pi).
+
+    Attributes:
+        like: density in range.
+        unlike: density of the others: beyond the range or, `ODD` times as often, odd.
+        is_upper: whether the nearer tail is the upper one.
     """
-    below = calibrated.below(new.regression)
-    is_upper = below > 0.5
-    u = 2 * np.minimum(below, 1 - below)
-    share = np.where(is_upper, prior, WEAK_END * prior)
-    z = calibrated.standardised(new)
-    outwards = np.where(is_upper, z, -z)
-    sd = np.sqrt(1 + SPREAD**2)
-    # Densities without the factor 1 / sqrt(2 pi). Out of range it is a skew-normal times the Beta
-    # density, of which 1.78 is the beta function B(.3, 6); the logistic approximates the Normal.
-    like = np.exp(-0.5 * z**2) * (1 - (1 + ODD) * share)
-    odd = np.exp(-0.5 * (z / sd) ** 2) / sd
-    beyond = 2 * odd * expit(1.702 * outwards * SPREAD / sd) * u**-0.7 * (1 - u) ** 5 / 1.78
-    unlike = share * (beyond + ODD * odd)
-    return unlike / np.maximum(like + unlike, 1e-300)
+
+    like: FloatArray
+    unlike: FloatArray
+    is_upper: BoolArray
+
+    @staticmethod
+    def of(new: Estimates, calibrated: Range) -> "Evidence":
+        """That of the estimates of new subjects."""
+        below = calibrated.below(new.regression)
+        is_upper = below > 0.5
+        u = 2 * np.minimum(below, 1 - below)
+        z = calibrated.standardised(new)
+        outwards = np.where(is_upper, z, -z)
+        sd = np.sqrt(1 + SPREAD**2)
+        # Out of range it is a skew-normal times the Beta density, of which 1.78 is the beta
+        # function B(.3, 6); the logistic approximates the Normal.
+        odd = np.exp(-0.5 * (z / sd) ** 2) / sd
+        beyond = 2 * odd * expit(1.702 * outwards * SPREAD / sd) * u**-0.7 * (1 - u) ** 5 / 1.78
+        return Evidence(np.exp(-0.5 * z**2), beyond + ODD * odd, is_upper)
+
+    def probability(self, priors: Priors = ALONE) -> FloatArray:
+        """Posterior probability that subjects are unlike the calibrated ones."""
+        prior = np.where(self.is_upper, *priors)
+        unlike = prior * self.unlike
+        return unlike / np.maximum(self.like * (1 - (1 + ODD) * prior) + unlike, 1e-300)
 
 
-def with_shared_prior(new: Estimates, calibrated: Range, prior: float = PRIOR) -> FloatArray:
-    """Probabilities under a prior estimated from all new subjects by EM, from the given one on."""
-    share = prior
-    for _ in range(ROUNDS + 1):
-        outside = probability_out_of_range(new, calibrated, share)
-        total = PSEUDO_SUBJECTS * prior + outside.sum()
-        share = min(MOST, float(total / (PSEUDO_SUBJECTS + len(outside))))
-    return outside
+def shared_priors(evidence: Evidence) -> Priors:
+    """The priors estimated from all new subjects by EM, which starts at the default ones.
+
+    Args:
+        evidence: that of all new subjects with an answer.
+
+    References:
+        Efron (2010), Large-Scale Inference, chapter 2 (empirical Bayes).
+    """
+    count = np.array([evidence.is_upper.sum(), (~evidence.is_upper).sum()])
+    priors = ALONE
+    for _ in range(ROUNDS):
+        outside = evidence.probability(priors)
+        strong = outside[evidence.is_upper].sum()
+        total = np.array([strong, outside.sum() - strong]) + PSEUDO_SUBJECTS * PRIOR
+        before = priors
+        priors = Priors(*np.minimum(total / (count + PSEUDO_SUBJECTS), MOST).tolist())
+        if np.abs(np.subtract(priors, before)).max() < CHANGE:
+            break
+    return priors

@@ -15,7 +15,7 @@ from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import BankLike, ItemBank, as_bank
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.prediction.answers import align, as_prediction, within_possible
-from irtcat.prediction.auto import predict_auto, predict_auto_pooled
+from irtcat.prediction.auto import predict_auto
 from irtcat.prediction.betting import Draw
 from irtcat.prediction.curves import predict_curves
 from irtcat.prediction.design import predict_mean, predict_weighted
@@ -54,14 +54,6 @@ ESTIMATORS: Registry[Estimator] = Registry(
             predict_auto,
             "regression for subjects like the calibrated ones, else equating",
             "mixture of both",
-            takes_expect=True,
-            takes_prior=True,
-        ),
-        Estimator(
-            "auto-pooled",
-            predict_auto_pooled,
-            "the same, the share of others estimated from all new subjects",
-            "the same",
             takes_expect=True,
             takes_prior=True,
         ),
@@ -154,6 +146,7 @@ def predict(
     bank: BankLike | None = None,
     estimator: str = "auto",
     expect: str | None = None,
+    pooled: bool = True,
     prior: Any = None,
     level: float = 0.95,
     estimand: str | None = None,
@@ -199,10 +192,15 @@ def predict(
         bank: calibrated items, all those of the calibration; by default a 2PL is fitted to
             ``calibration``. Checked by all estimators, used by those whose table names it.
         estimator: one of the above.
-        expect: for auto and auto-pooled, what is known of the new subjects: "similar", "stronger"
+        expect: for auto, what is known of the new subjects: "similar", "stronger"
             or "weaker" (see `irtcat.select`); by default what ``subset`` was chosen for, if
             anything. Other estimators do not use it.
-        prior: for auto, auto-pooled, irt and pirt with a bank of one ability, what is known of each
+        pooled: for auto, whether the prior probabilities of being out of the calibrated range, for
+            strong and for weak subjects, are estimated from all new subjects, if there are several
+            and no kind is expected (empirical Bayes; both start at .65, which counts as ten
+            subjects). Errors are smaller, and a score then depends on the other new subjects;
+            ``Prediction.shared_priors`` are the estimates. False predicts each subject alone.
+        prior: for auto, irt and pirt with a bank of one ability, what is known of each
             subject besides its answers (see `irtcat.score` and `Fit.predict_subjects`). A subject
             may then have no answer at all. Not with ``expect="stronger"`` or ``"weaker"``, which
             are priors themselves.
@@ -316,6 +314,7 @@ def predict(
         progress=part_of(progress, 0, n_parts),
         prior=prior,
         expect=expect,
+        pooled=pooled,
         fixed=getattr(subset, "fixed", None),
     )
     prediction = _prediction_of(task, estimator, estimand, known)

@@ -9,7 +9,7 @@ from scipy.special import ndtr, ndtri
 
 from irtcat._common.notebook import card
 from irtcat._common.types import BoolArray, FloatArray, IntArray
-from irtcat.prediction.flags import KNOWN, UNLIKE, whose_scores
+from irtcat.prediction.flags import KNOWN, SHARED_PRIORS, UNLIKE, whose_scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +46,9 @@ class Prediction:
         groups: scores by group of items (columns subject, group, score, lower, upper, flag), or
             None if no groups were given.
         known: whether each subject is one of the calibrated ones; None if none is.
+        shared_priors: prior probabilities of being out of the calibrated range, for stronger and
+            for weaker subjects, if they were estimated from all new subjects together
+            (``pooled``); None where each was predicted alone.
     """
 
     subject_ids: np.ndarray
@@ -71,6 +74,7 @@ class Prediction:
     how: np.ndarray | None = None
     groups: pd.DataFrame | None = None
     known: BoolArray | None = None
+    shared_priors: tuple[float, float] | None = None
 
     def __len__(self) -> int:
         return len(self.subject_ids)
@@ -110,8 +114,12 @@ class Prediction:
 
     @property
     def question(self) -> str:
-        """A sentence: whose scores and ranks these are, and how the noise of runs is known."""
-        return whose_scores(self.estimand, self.ranks_of, self.noise_source, self.n_items)
+        """Whose scores and ranks these are, how the noise of runs is known, and what was pooled."""
+        text = whose_scores(self.estimand, self.ranks_of, self.noise_source, self.n_items)
+        if self.shared_priors is None:
+            return text
+        n, (strong, weak) = int(np.isfinite(self.score).sum()), self.shared_priors
+        return f"{text} {SHARED_PRIORS.format(n=n, strong=strong, weak=weak)}"
 
     def ranked_ends(self) -> tuple[FloatArray, FloatArray]:
         """The ends of intervals of the scores that the ranks are of: by default over reruns."""

@@ -5,7 +5,7 @@
 neither JAX nor a fit.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from irtcat.prediction.estimate import Estimate
 from irtcat.prediction.factor_scores import FactorScores
 from irtcat.prediction.flags import BEST, EXPECTED, OTHER_ANSWERS, WEAKEST
 from irtcat.prediction.intervals import mixture_interval
-from irtcat.prediction.out_of_range import Estimates, Range, probability_out_of_range
+from irtcat.prediction.out_of_range import ALONE, Estimates, Evidence, Priors, Range, shared_priors
 from irtcat.selection.expectation import EXPECTATIONS, ScoreSummary, expectation_of
 
 ENDS = ("stronger", "weaker")
@@ -54,24 +54,36 @@ class Mixture(NamedTuple):
         blend_sd: SD in range.
         outside: mean out of range.
         outside_sd: SD out of range.
-        q: probability of being out of range.
-        unlike: code per subject (see `irtcat.prediction.flags`), "" in range.
+        reason: how each subject is unlike the calibrated ones, if it is out of range (a code of
+            `irtcat.prediction.flags`).
         is_empty: subjects without any answer.
+        evidence: what the answers say of the range.
+        priors: prior probabilities of being out of range.
+        is_similar: whether all are expected to be in range, whatever the answers say.
     """
 
     blend: FloatArray
     blend_sd: float
     outside: FloatArray
     outside_sd: FloatArray
-    q: FloatArray
-    unlike: np.ndarray
+    reason: np.ndarray
     is_empty: BoolArray
+    evidence: Evidence
+    priors: Priors = ALONE
+    is_similar: bool = False
+
+    @property
+    def q(self) -> FloatArray:
+        """Probability of being out of range; 0 without any answer."""
+        is_within = self.is_empty | self.is_similar
+        return np.where(is_within, 0.0, self.evidence.probability(self.priors))
 
     def estimate(self, level: float) -> Estimate:
         """Mean and equal-tailed interval of each subject; NaN without any answer."""
-        score = (1 - self.q) * self.blend + self.q * self.outside
+        q = self.q
+        score = (1 - q) * self.blend + q * self.outside
         lower, upper = mixture_interval(
-            self.blend, self.blend_sd, self.outside, self.outside_sd, self.q, level
+            self.blend, self.blend_sd, self.outside, self.outside_sd, q, level
         )
         for values in (score, lower, upper):
             values[self.is_empty] = np.nan
@@ -79,13 +91,33 @@ class Mixture(NamedTuple):
 
     def with_scores(self, score: FloatArray, lower: FloatArray, upper: FloatArray) -> Estimate:
         """The estimate with these scores and intervals; a mean may be beyond the quantiles."""
+        is_unlike = ~self.is_empty & (self.evidence.probability(self.priors) > 0.5)
+        is_equated = is_unlike & (not self.is_similar)
         return Estimate(
             score=score,
             lower=np.minimum(lower, score),
             upper=np.maximum(upper, score),
-            unlike=self.unlike,
-            how=np.where(self.q > 0.5, "equating", "regression").astype(object),
+            unlike=np.where(is_unlike, self.reason, "").astype(object),
+            how=np.where(is_equated, "equating", "regression").astype(object),
         )
+
+
+def with_shared_priors(mixtures: Sequence[Mixture]) -> tuple[list[Mixture], Priors | None]:
+    """Those with the priors of being out of range estimated from the subjects of all of them.
+
+    Returns:
+        The mixtures, and the priors; the same mixtures and None for a single subject, and where no
+        subject can be out of range.
+    """
+    parts = [
+        Evidence(*(column[~one.is_empty] for column in one.evidence))
+        for one in mixtures
+        if not one.is_similar
+    ]
+    if sum(map(len, (part.like for part in parts))) < 2:
+        return list(mixtures), None
+    priors = shared_priors(Evidence(*map(np.concatenate, zip(*parts, strict=True))))
+    return [one._replace(priors=priors) for one in mixtures], priors
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,12 +160,20 @@ class ScoreRule:
     blend: Blend | None = None
     factors: FactorScores | None = None
 
-    def estimate(self, x: FloatArray, expect: str | None, level: float) -> Estimate:
-        """Estimates from answers, subjects x items; NaN where missing."""
+    def estimate(
+        self, x: FloatArray, expect: str | None, level: float, pooled: bool = False
+    ) -> Estimate:
+        """Estimates from answers, subjects x items; NaN where missing.
+
+        With ``pooled`` the priors of being out of range are estimated from all of them.
+        """
         expectation = expectation_of(expect)
         if expect is not None and expectation is not None and expectation.direction:
             return self._placed(x, expect, level)
-        return self.mixture(x, expect, level).estimate(level)
+        mixtures, priors = [self.mixture(x, expect, level)], None
+        if pooled:
+            mixtures, priors = with_shared_priors(mixtures)
+        return mixtures[0].estimate(level)._replace(shared_priors=priors)
 
     def _placed(self, x: FloatArray, expect: str, level: float) -> Estimate:
         """For subjects who are expected to be stronger, or weaker: the posterior."""
@@ -150,20 +190,13 @@ class ScoreRule:
             how=np.full(len(score), "equating", dtype=object),
         )
 
-    def mixture(
-        self,
-        x: FloatArray,
-        expect: str | None,
-        level: float,
-        probability: Callable[[Estimates, Range], FloatArray] = probability_out_of_range,
-    ) -> Mixture:
+    def mixture(self, x: FloatArray, expect: str | None, level: float) -> Mixture:
         """The distributions in range and out of range, for subjects who may be either.
 
         Args:
             x: answers, subjects x items; NaN where missing.
             expect: None, or "similar".
             level: probability of the interval, one of those of the errors.
-            probability: probability of being out of range.
         """
         blend = self.blend
         assert blend is not None
@@ -173,9 +206,7 @@ class ScoreRule:
         if is_missing.any():  # they are replaced by their expectations
             answers = np.where(is_missing, self.equating.expected(equated), x)
         new = Estimates(blend.intercept + answers @ blend.slopes, equated, equated_sd)
-        q = probability(new, blend.range)
         below = blend.range.below(new.regression)
-        unlike = _reasons(new, below, blend.range, q)
         mean = blend.weight * new.regression + (1 - blend.weight) * equated
         if self.factors is not None:
             v = blend.factor_weight
@@ -186,22 +217,22 @@ class ScoreRule:
             outside = np.where(is_upper, ends[0, 0], ends[1, 0])
             outside_sd = np.where(is_upper, ends[0, 1], ends[1, 1])
         else:  # similar subjects
-            q, outside, outside_sd = np.zeros(len(q)), mean, np.zeros(len(q))
+            outside, outside_sd = mean, np.zeros(len(mean))
         blend_sd = blend.errors[level][0 if expect is None else 1] / ndtri(0.5 + level / 2)
         return Mixture(
             blend=mean,
             blend_sd=blend_sd,
             outside=outside,
             outside_sd=np.maximum(outside_sd, blend_sd),
-            q=q,
-            unlike=unlike,
+            reason=_reasons(new, below, blend.range),
             is_empty=np.asarray(is_missing.all(axis=1)),
+            evidence=Evidence.of(new, blend.range),
+            is_similar=expect is not None,
         )
 
 
-def _reasons(new: Estimates, below: FloatArray, calibrated: Range, q: FloatArray) -> np.ndarray:
-    """Why subjects are more likely out of range than not; empty for the others."""
+def _reasons(new: Estimates, below: FloatArray, calibrated: Range) -> np.ndarray:
+    """Why subjects may be out of range."""
     is_best = (new.equated > calibrated.at[-1]) | (below > 1 - EXTREME)
     is_weakest = (new.equated < calibrated.at[0]) | (below < EXTREME)
-    reasons = np.select([~(q > 0.5), is_best, is_weakest], ["", BEST, WEAKEST], OTHER_ANSWERS)
-    return reasons.astype(object)
+    return np.select([is_best, is_weakest], [BEST, WEAKEST], OTHER_ANSWERS).astype(object)

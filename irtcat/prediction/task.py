@@ -91,6 +91,7 @@ class Task:
         progress: called with the steps done, their number and a text; or None.
         prior: prior of each subject's ability (see `irtcat.score`), or None.
         expect: what is expected of the new subjects (`irtcat.selection.EXPECTATIONS`), or None.
+        pooled: whether the share of subjects out of range is estimated from all new subjects.
         strategy: how the items were chosen; empty if not known.
         in_turn: whether the items are in the order of draws (`irtcat.selection.Subset`).
         draws: the draws of adaptive sessions, subjects x draws, or None.
@@ -112,6 +113,7 @@ class Task:
     progress: Progress | None = None
     prior: Any = None
     expect: str | None = None
+    pooled: bool = False
     strategy: str = ""
     in_turn: bool = False
     draws: Draw | None = None

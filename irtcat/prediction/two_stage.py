@@ -64,7 +64,9 @@ def select_next(
     check_count("n_items", n_items)
     if bank is not None:
         calibration = calibration.subset(items=bank.item_ids)
-    prediction = predict(calibration, subset, responses, estimand="run", mismatch=mismatch)
+    prediction = predict(
+        calibration, subset, responses, pooled=False, estimand="run", mismatch=mismatch
+    )
     assert prediction.how is not None
     has_score = ~np.isnan(prediction.score)
     if not has_score.any():

@@ -346,7 +346,7 @@ def test_predict_takes_a_prior():
         error = [np.abs(p.score[rows] - truth[rows]).mean() for p in (plain, known)]
         assert error[1] < 0.85 * error[0]
     assert np.mean((known.lower <= truth) & (truth <= known.upper)) > 0.88
-    with pytest.raises(InputError, match="left out but for auto, auto-pooled, irt, pirt"):
+    with pytest.raises(InputError, match="left out but for auto, irt, pirt"):
         predict(f, r.item_ids[:3], few, estimator="ridge", prior=predicted)
 
 

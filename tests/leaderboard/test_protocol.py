@@ -304,7 +304,7 @@ def test_calibration_that_did_not_converge_is_flagged(responses, monkeypatch):
         ({"strategies": ["luck"]}, "`strategies` argument must be one of random, stratified"),
         ({"strategies": []}, "`strategies` argument must be at least one of random"),
         ({"strategies": "random"}, 'Write ["random"].'),
-        ({"estimators": ["luck"]}, "`estimators` argument must be one of auto, auto-pooled"),
+        ({"estimators": ["luck"]}, "`estimators` argument must be one of auto, curves"),
         ({"estimators": []}, "`estimators` argument must be at least one"),
         (
             {"n_items": [10, 151]},

@@ -8,10 +8,11 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit
 from scipy.stats import norm
 
-from irtcat import InputError, ItemBank, Responses, predict, select, select_next
+from irtcat import InputError, ItemBank, Responses, predict, select, select_next, short_form
 from irtcat.prediction import auto, full_scores
 from irtcat.prediction.equating import full_score_curve
 from irtcat.prediction.intervals import mixture_interval
+from irtcat.prediction.out_of_range import Priors
 from irtcat.selection import rechoose
 from irtcat.selection.balanced import eligible_share, layout
 from irtcat.selection.curves import ScoreCurves, score_curves
@@ -228,12 +229,12 @@ def test_the_further_out_the_likelier_outside():
     score = np.array([0.4, 0.6, 0.65, 0.65, 0.65])
     gap = np.array([0.0, 0.0, 0.0, 0.1, 0.2])
     new = auto.Estimates(score, score + gap, np.full(5, 0.03))
-    outside = auto.probability_out_of_range(new, told, 0.05)
+    outside = auto.Evidence.of(new, told).probability(Priors(0.05, 0.05))
     assert (np.diff(outside) > 0).all()
     assert outside[0] < 0.05
     assert outside[-1] > 0.99
     inwards = auto.Estimates(score, score - gap, np.full(5, 0.03))
-    assert (auto.probability_out_of_range(inwards, told, 0.05)[3:] < outside[3:]).all()
+    assert (auto.Evidence.of(inwards, told).probability(Priors(0.05, 0.05))[3:] < outside[3:]).all()
 
 
 def test_the_range_is_the_distribution_of_the_estimates():
@@ -298,16 +299,41 @@ def test_cells_have_their_share(k, calibration):
         assert (set(again.item_ids) == set(subset.item_ids)) == (eligible_share(k, 120) == 1)
 
 
-def test_all_new_subjects_tell_of_each(calibration, beyond, alike):
-    """Pooled, a crowd of strangers is known for what it is from few answers."""
+def test_the_priors_out_of_range_are_estimated_from_all_new_subjects(calibration, beyond, alike):
     subset = select(None, 20, calibration=calibration)
-    told = [predict(calibration, subset, beyond, estimator=e) for e in ("auto", "auto-pooled")]
-    shares = [(t.how == "equating").mean() for t in told]
+    alone = predict(calibration, subset, beyond, pooled=False)
+    together = predict(calibration, subset, beyond)
+    shares = [(one.how == "equating").mean() for one in (alone, together)]
     assert shares[1] >= shares[0]
     assert shares[1] > 0.9
-    assert error(told[1], beyond) <= error(told[0], beyond)
-    within = predict(calibration, subset, alike, estimator="auto-pooled")
+    assert error(together, beyond) <= error(alone, beyond)
+    within = predict(calibration, subset, alike)
     assert (within.how == "regression").mean() > 0.9
+    assert max(within.shared_priors) < 0.65 < together.shared_priors[0]
+    assert together.shared_priors[1] == 0.65  # all are strong
+    assert "estimated from all" in together.question
+    assert alone.shared_priors is None
+    assert "estimated from all" not in alone.question
+
+
+def test_a_subject_alone_has_nothing_to_share(calibration, alike):
+    """One with answers beside one without, too; and a short form shares as `predict` does."""
+    subset = select(None, 20, calibration=calibration)
+    alone = predict(calibration, subset, alike, pooled=False).to_frame()
+    one = predict(calibration, subset, alike.subset(subjects=[3]))
+    assert one.shared_priors is None
+    assert one.to_frame().iloc[0].to_dict() == alone.iloc[3].to_dict()
+    answers = alike.subset(subjects=[3, 4], items=subset.item_ids).to_numpy().copy()
+    answers[1] = np.nan
+    new = Responses.from_array(answers, item_ids=subset.item_ids)
+    assert predict(calibration, subset, new).shared_priors is None
+    assert predict(calibration, subset, alike, expect="similar").shared_priors is None
+    form = short_form(calibration, subset=subset)
+    for pooled in (True, False):
+        expected = predict(calibration, subset, alike, pooled=pooled)
+        found = form.predict(alike, pooled=pooled)
+        assert found.shared_priors == expected.shared_priors
+        np.testing.assert_allclose(found.score, expected.score, atol=1e-9)
 
 
 def test_quotas_come_before_cells(calibration):

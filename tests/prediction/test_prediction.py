@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -307,19 +308,17 @@ def test_other_columns_and_their_order_do_not_matter(bank, calibration, new, cho
 
 
 def test_subjects_do_not_depend_on_each_other(bank, calibration, new, chosen, estimator):
-    if estimator == "auto-pooled":
-        pytest.skip("what it is for is that they do")
     gaps = with_gaps(new, 0.3)
-    together = predict(
-        calibration, as_drawn(estimator, chosen), gaps, bank=bank, estimator=estimator
-    ).to_frame()
-    alone = predict(
+    predicted = partial(
+        predict,
         calibration,
         as_drawn(estimator, chosen),
-        gaps.subset(subjects=[4, 1]),
         bank=bank,
         estimator=estimator,
-    ).to_frame()
+        pooled=False,
+    )
+    together = predicted(gaps).to_frame()
+    alone = predicted(gaps.subset(subjects=[4, 1])).to_frame()
     pd.testing.assert_frame_equal(together.iloc[[4, 1]], alone, atol=1e-9)
 
 
@@ -478,7 +477,7 @@ def test_full_scores_of_nothing_are_nan():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"estimator": "magic"}, "`estimator` argument must be one of auto, auto-pooled"),
+        ({"estimator": "magic"}, "`estimator` argument must be one of auto, curves"),
         ({"level": 1.0}, "`level` argument must be a number strictly between 0 and 1"),
         ({"level": 95}, "strictly between 0 and 1"),
         ({"subset": ["i1", "nope"]}, "Got nope"),

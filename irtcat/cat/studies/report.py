@@ -473,7 +473,8 @@ class Report:
         (`Config.expect`). The default is that of `irtcat.predict`; "curves" also uses the drawn
         items (`Config.sampled`). Priors of the subjects, where they are not the population's, are
         used by the estimators that take them, unless stronger or weaker subjects are expected; a
-        density or mixture counts there as the Normal with its mean and SD.
+        density or mixture counts there as the Normal with its mean and SD. Each session is
+        predicted alone, as it would be when it ends (``pooled=False``).
 
         Args:
             bank: the bank of the sessions.
@@ -526,6 +527,7 @@ class Report:
             mismatch=mismatch,
             estimand=estimand,
             reruns=reruns,
+            pooled=False,
         )
 
     def _fixed_subset(self, calibration: Responses) -> Subset | None:
