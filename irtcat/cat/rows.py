@@ -44,10 +44,13 @@ class Criterion(Rule):
     Attributes:
         needs_peaks: whether it uses the ability at which an item's information is greatest.
         needs_factors: whether it uses the factor model of the calibrated responses.
+        by_cost: what costs of the items do: "divide" its values, which are gains of at least 0; ""
+            nothing, since the order has nothing to do with values; None where values are no gains.
     """
 
     needs_peaks: bool = False
     needs_factors: bool = False
+    by_cost: str | None = None
 
 
 @dataclass(frozen=True)

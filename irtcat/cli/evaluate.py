@@ -236,6 +236,12 @@ def _batch_size(text: str) -> int | str:
     TASKS,
     option("costs", help="Column of each item's cost, in --items or the metadata."),
     option(
+        "budget",
+        source=_adaptive.CONFIG,
+        help="Ask no more items than this pays, in the unit of --costs, and those best for "
+        "their cost.",
+    ),
+    option(
         "criterion",
         source=_adaptive.CONFIG,
         default=None,
@@ -318,15 +324,21 @@ def command(o: Options) -> Output:
     from irtcat.cat import Config, plan_evaluation
     from irtcat.harness import default_length
 
-    config, bank = None, o.bank
+    config, bank, priced = None, *_priced(o)
     if o.short_form is None:
-        by_default = {"max_items": default_length(bank.n_items)}
+        by_default = {"max_items": default_length(bank.n_items), **priced}
         if o.half_width is not None:
             by_default = _guaranteed(o, by_default["max_items"])
         elif not o.criterion and o.responses is not None and o.config is None:
             rules = _adaptive.read_config(o, **by_default)
             plan = plan_evaluation(
-                bank, o.responses, rules.full_length, o.expect, seed=o.seed, mismatch=o.mismatch
+                bank,
+                o.responses,
+                rules.full_length,
+                o.expect,
+                seed=o.seed,
+                mismatch=o.mismatch,
+                **priced,
             )
             bank = plan.bank
             by_default |= {name: getattr(plan.config, name) for name in PLANNED}
@@ -351,6 +363,19 @@ def command(o: Options) -> Output:
     lines = [*result.sentences(), saved, f"Wrote result.json, items.csv and sessions.db to {o.out}"]
     after = () if o.short_form is not None else ("report", o.unread["bank"], o.out)
     return Output({**result.to_json(), "out": o.out}, lines, next=after)
+
+
+def _priced(o: Options) -> tuple[Any, dict[str, Any]]:
+    """The bank, and with a budget the fields of `Config` for it; then the bank holds the costs."""
+    if o.budget is None:
+        return o.bank, {}
+    if o.costs is None:
+        raise typer.BadParameter("needs --costs.", param_hint="--budget")
+    bank = o.bank
+    if o.items is not None and o.costs in o.items:
+        prices = o.items[o.costs].reindex(bank.item_ids.astype(str))
+        bank = replace(bank, items=bank.items.assign(**{o.costs: prices.to_numpy()}))
+    return bank, {"cost": o.costs, "budget": o.budget}
 
 
 def _label(o: Options, name: str) -> str:
@@ -406,6 +431,7 @@ def _check_form(o: Options) -> None:
         "config",
         "exposure_parameters",
         "half_width",
+        "budget",
     ]
     source = "--short-form"
     if o.unread["against"] is not None:

@@ -106,6 +106,7 @@ class Pool(NamedTuple):
         factors: intercept and loadings of each item in the factor model of the calibrated
             responses, items x (1 + dimensions); None where no criterion needs it.
         seconds: time that an answer takes on average.
+        costs: expected cost of each item, above 0; None without costs.
         counts: administrations so far.
         top: highest category of each item.
         near: the items that can be chosen, by cell of ability; None where all items are compared.
@@ -132,6 +133,7 @@ class Pool(NamedTuple):
     fixed: Array
     factors: Array | None
     seconds: Array
+    costs: Array | None
     counts: Counts
     top: Array
     near: Contenders | None

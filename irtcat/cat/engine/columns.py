@@ -11,6 +11,7 @@ from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.cat.belief.state import NONE
 from irtcat.cat.engine.config import Config
+from irtcat.selection.greedy import FREE
 
 FACTORS = "factor"
 """Columns of a bank's metadata with the factor model: ``factor_0`` is the intercept."""
@@ -62,6 +63,33 @@ def pretest_of(bank: ItemBank, config: Config) -> BoolArray:
     """
     values = column_of(bank, config.pretest, False)
     return pd.Series(values).fillna(False).astype(bool).to_numpy()
+
+
+def costs_of(bank: ItemBank, config: Config) -> FloatArray | None:
+    """Expected cost of each item, at least `FREE`; None without costs."""
+    if config.cost is None:
+        return None
+    column = column_of(bank, config.cost, None)
+    costs = np.asarray(pd.to_numeric(pd.Series(column), errors="coerce"), float)
+    bad = np.flatnonzero(~(np.isfinite(costs) & (costs >= 0)))
+    if len(bad):
+        must = f"one with a number of at least 0 for every item in the column {config.cost}"
+        raise argument_error("bank", must, f"{column[bad[0]]} for {bank.item_ids[bad[0]]}")
+    costs = np.maximum(costs, FREE)
+    if config.budget is not None:
+        least = max(costs.min(), costs[first_of(bank, config)].sum())
+        if least > config.budget:
+            must = f"at least {least:g}, the cost of the items asked first, or of the cheapest"
+            raise argument_error("budget", must, config.budget)
+    return costs
+
+
+def budget_of(bank: ItemBank, config: Config) -> dict[str, Any]:
+    """The arguments of `irtcat.select` for a subset within the budget of a session."""
+    if config.budget is None:
+        return {}
+    costs = pd.Series(costs_of(bank, config), index=bank.item_ids.astype(str))
+    return {"costs": costs, "budget": config.budget}
 
 
 def first_of(bank: ItemBank, config: Config) -> IntArray:

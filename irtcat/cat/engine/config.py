@@ -62,7 +62,7 @@ NO_OTHER_RULES: dict[str, Any] = {
 }
 """Rules with which only the criterion chooses items."""
 
-ALL_DRAWN: dict[str, Any] = {"sampled": 1.0, **NO_OTHER_RULES, "fixed": None}
+ALL_DRAWN: dict[str, Any] = {"sampled": 1.0, **NO_OTHER_RULES, "fixed": None, "budget": None}
 """Rules with which every item is drawn from all that are left."""
 
 
@@ -170,6 +170,13 @@ class Config:
         strata: number of strata of "a-stratified", or their sizes.
         acceleration: exponent of "progressive" and "proportional".
         seconds: column of the metadata with the time that an answer takes, for simulations.
+        cost: column of the metadata with the expected cost of each item (dollars, tokens, minutes).
+            The value of an item is then divided by its cost: the criterion must be a gain of at
+            least 0, such as "mfi", "score-optimal" or "score-factors", or "sequential" or "random",
+            whose order stays. A factor by which a subject is more expensive than others on all
+            items changes no choice.
+        budget: maximum total cost of the items of a session: items that cost more than is left are
+            closed. None for no limit.
         sampled: share of the items, 0 to 1, that are drawn at random instead of chosen by the
             criterion, at positions spread evenly over the test; the probability of an open item is
             proportional to the SD of its answer. They correct predicted scores where the bank does
@@ -212,6 +219,8 @@ class Config:
     strata: Any = 4
     acceleration: float = 1.0
     seconds: str | None = None
+    cost: str | None = None
+    budget: float | None = None
     sampled: float = 0.0
     uniform: float = FLOOR
     expect: str | None = None
@@ -247,6 +256,7 @@ class Config:
         if not is_number(self.uniform) or not 0 < self.uniform <= 1:
             raise argument_error("uniform", "a proportion in (0, 1]", self.uniform)
         expectation_of(self.expect)
+        self._check_costs()
         self._check_fixed()
         self._check_needs()
 
@@ -271,6 +281,15 @@ class Config:
         why = "with fixed items, which no other rule may exclude"
         self._check_rules_are({"sampled": 0.0, **NO_OTHER_RULES}, why)
 
+    def _check_costs(self) -> None:
+        if self.cost is not None and CRITERIA[self.criterion].by_cost is None:
+            able = ", ".join(name for name, row in CRITERIA.items() if row.by_cost is not None)
+            raise argument_error("criterion", f"one of {able} with costs", self.criterion)
+        if self.budget is not None:
+            check_positive("budget", self.budget)
+            if self.cost is None:
+                raise argument_error("cost", f"{COLUMN}, for a budget", None)
+
     def _check_enemies(self) -> None:
         sets = _members("enemies", "sets of ids", self.enemies)
         self._set("enemies", tuple(_ids("enemies", ids) for ids in sets))
@@ -278,7 +297,7 @@ class Config:
             raise argument_error("enemies", "sets of at least two ids each", self.enemies)
 
     def _check_columns(self) -> None:
-        for name in ("group", "testlet", "pretest", "seconds"):
+        for name in ("group", "testlet", "pretest", "seconds", "cost"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
                 raise argument_error(name, f"{COLUMN}, or None", value)

@@ -34,6 +34,9 @@ from irtcat.cat.rules.starting import START, start_theta_of
 from irtcat.cat.rules.stopping import score_moments, single_rules, stops
 from irtcat.prediction.betting import bet, no_bets
 
+SLACK = 1e-9
+"""Tolerance of sums of costs, in budgets."""
+
 BRANCHES = 16
 """Number of distinct outcomes of a batch that are tracked while its next item is chosen."""
 
@@ -176,6 +179,8 @@ def open_values(context: Context, values: Array) -> tuple[Array, dict[str, Array
         values = jnp.where(state.open, values, -jnp.inf)
     values = note("not open to this subject", values)
     values = note("asked before", jnp.where(state.administered, -jnp.inf, values))
+    if config.budget is not None:
+        values = note("beyond the budget", within_budget(context, values))
     if config.enemies:
         values = note("enemy of an item asked", without_enemies(context, values))
     scored = jnp.where(pool.pretest, -jnp.inf, values)
@@ -224,7 +229,7 @@ def _next_item(context: Context, values: Array | None = None) -> tuple[Array, Ar
         items, values = contending(context, pool.near)
     else:
         values = CRITERIA[config.criterion](context) if values is None else values
-        values, _, held = open_values(context, values)
+        values, _, held = open_values(context, per_cost(context, values))
     values = jax.lax.optimization_barrier(values)  # computed once, not in every pass over it
     item, exposed = EXPOSURE[config.exposure.name](context, values, **config.exposure.kwargs())
     relaxed = jnp.where(held, 0, CONTENT_RELAXED) + jnp.where(exposed, 0, EXPOSURE_RELAXED)
@@ -237,10 +242,25 @@ def _next_item(context: Context, values: Array | None = None) -> tuple[Array, Ar
         item, relaxed = jnp.where(is_first, first, item), jnp.where(is_first, 0, relaxed)
         return jnp.where(is_first | (values.max() > -jnp.inf), item, NONE), relaxed
     item = jnp.where(values.max() > -jnp.inf, item, NONE)
-    return item if config.fixed is None else _from_fixed(context, item), relaxed
+    return item if config.fixed is None else _from_fixed(context, item, values), relaxed
 
 
-def _from_fixed(context: Context, item: Array) -> Array:
+def per_cost(context: Context, values: Array) -> Array:
+    """Values for each unit of the items' costs, where the criterion divides by them."""
+    costs = context.pool.costs
+    divides = CRITERIA[context.config.criterion].by_cost == "divide"
+    return values if costs is None or not divides else values / costs
+
+
+def within_budget(context: Context, values: Array) -> Array:
+    """Close the items that cost more than the items asked have left of the budget."""
+    costs, budget = context.pool.costs, context.config.budget
+    assert costs is not None
+    left = budget - jnp.where(context.state.administered, costs, 0).sum()
+    return jnp.where(costs <= left + SLACK * budget, values, -jnp.inf)
+
+
+def _from_fixed(context: Context, item: Array, values: Array) -> Array:
     """The next item of the fixed subset where it is followed, else this one."""
     fixed = context.config.fixed
     follows = context.n_administered < fixed.n_core
@@ -249,7 +269,7 @@ def _from_fixed(context: Context, item: Array) -> Array:
         score, variance = score_moments(context)
         sd = jnp.sqrt(variance)
         follows = follows | (score - sd < low) | (score + sd > high)
-    is_open = context.open[context.pool.fixed]
+    is_open = (values > -jnp.inf)[context.pool.fixed]
     following = context.pool.fixed[is_open.argmax()]
     return jnp.where(follows & is_open.any(), following, item)
 

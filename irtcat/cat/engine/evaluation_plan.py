@@ -10,7 +10,7 @@ import numpy as np
 from irtcat._common.checks import argument_error, check_count
 from irtcat._common.progress import ProgressOption, with_progress
 from irtcat.bank import BankLike, ItemBank, as_bank
-from irtcat.cat.engine.columns import FACTORS
+from irtcat.cat.engine.columns import FACTORS, budget_of
 from irtcat.cat.engine.config import Config, FixedItems
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.prediction.factor_scores import FactorModel
@@ -74,6 +74,10 @@ def plan_evaluation(
 
     At its full length such a session is the fixed subset; other stopping rules may end it earlier.
 
+    With ``cost=``, a column of the bank's items, the items for the subject are those of the
+    greatest value for their cost; with ``budget=`` too the fixed subset is chosen within it, and
+    no session costs more. Give ``max_items`` as many as the budget may buy.
+
     Args:
         bank: the calibrated items, right/wrong.
         calibration: responses of the calibrated subjects to all items, of any kind that
@@ -117,10 +121,17 @@ def plan_evaluation(
     for name in sorted({"criterion", "fixed"} & rules.keys()):
         raise argument_error(name, "left out: the plan sets it", rules[name])
     # The items of a shorter subset are not the first ones of a longer.
-    length = Config(max_items=max_items, **rules).full_length
+    rules_alone = Config(max_items=max_items, **rules)
+    length, within_budget = rules_alone.full_length, budget_of(bank, rules_alone)
     expectation = expectation_of(expect)
     subset = select(
-        None, length, calibration=responses, expect=expect, seed=seed, progress=progress
+        None,
+        length,
+        calibration=responses,
+        expect=expect,
+        seed=seed,
+        progress=progress,
+        **within_budget,
     )
     ids = tuple(map(str, subset.item_ids))
     is_placed = expectation is not None and expectation.direction != 0
@@ -139,7 +150,11 @@ def plan_evaluation(
         within = float(low), float(high)
     fixed = FixedItems(ids, math.ceil(CORE[expect] * len(ids)), within, seed)
     config = Config(
-        criterion="score-factors", max_items=len(ids), expect=expect, fixed=fixed, **rules
+        criterion="score-factors",
+        max_items=max_items if within_budget else len(ids),
+        expect=expect,
+        fixed=fixed,
+        **rules,
     )
     return EvaluationPlan(_with_factors(bank, responses), config)
 

@@ -27,6 +27,7 @@ from irtcat.cat.engine.arguments import checked_bank
 from irtcat.cat.engine.columns import (
     check_pretest,
     column_of,
+    costs_of,
     enemies_of,
     factors_of,
     first_of,
@@ -93,7 +94,7 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
     column_of(bank, config.group, "")  # raises if the column is missing
     check_pretest(bank, config)
     check_exposure(config, n_scored)
-    plan = content_plan(bank, config)
+    plan, costs = content_plan(bank, config), costs_of(bank, config)
     with in_width("float64"):
         parameters, _ = bank.published()
         highest = item_categories(bank.model) - 1
@@ -130,6 +131,7 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
             first=jnp.asarray(first, jnp.int32),
             fixed=jnp.asarray(fixed_of(bank, config), jnp.int32),
             factors=_factors(bank, config, real),
+            costs=None if costs is None else real(costs),
             seconds=real(column_of(bank, config.seconds, 0.0).astype(float)),
             counts=Counts(*(count if count is None else real(count) for count in counts)),
             top=jnp.asarray(highest, jnp.int32),

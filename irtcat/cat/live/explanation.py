@@ -15,7 +15,7 @@ from irtcat.cat.belief.pool import Pool
 from irtcat.cat.belief.state import CatState
 from irtcat.cat.engine.arguments import check_prepared
 from irtcat.cat.engine.config import Config
-from irtcat.cat.engine.engine import context_of, open_values
+from irtcat.cat.engine.engine import context_of, open_values, per_cost
 from irtcat.cat.rules.criteria import CRITERIA
 
 
@@ -25,7 +25,7 @@ def _values_and_stages(
 ) -> tuple[Any, Any, dict[str, Any]]:
     """Values by the criterion, values after all rules, and the items open after each rule."""
     context = context_of(pool, config, state)
-    values = CRITERIA[config.criterion](context)
+    values = per_cost(context, CRITERIA[config.criterion](context))
     chosen_by, stages, _ = open_values(context, values)
     return values, chosen_by, stages
 
@@ -44,8 +44,9 @@ def explain(
 
     Returns:
         The ``n`` items of the greatest value, and the items asked, indexed by id: ``value`` by
-        the criterion; ``rank`` among all items, from 1; ``asked``; ``excluded_by``, the first rule
-        that excluded the item (empty if it could have been asked).
+        the criterion, for each unit of cost where items have one; ``rank`` among all items, from 1;
+        ``asked``; ``excluded_by``, the first rule that excluded the item (empty if it could have
+        been asked).
 
     Example:
         >>> from irtcat.cat import Config, prepare, start

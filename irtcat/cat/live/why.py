@@ -49,7 +49,8 @@ def in_words(then: Session, candidates: pd.DataFrame, item: str) -> str:
     n_before = then.asked.index(item)
     position = int(then.state.n) + n_before
     rank, n = int(str(row["rank"])), then.bank.n_items
-    by = f"by {config.criterion}" + (f" ({row['value']:.3g})" if np.isfinite(row["value"]) else "")
+    by = f"by {config.criterion}" + (" per cost" if config.cost is not None else "")
+    by += f" ({row['value']:.3g})" if np.isfinite(row["value"]) else ""
     if item in config.first[position : position + 1]:
         return "One of the items that are always asked first."
     if config.fixed is not None and item in config.fixed.items:

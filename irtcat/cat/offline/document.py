@@ -122,6 +122,9 @@ def check_rules(config: Config) -> None:
         if value > most:
             why = "draws at random; " if field == "sampled" else ""
             faults.append(f"{field} {value:g} ({why}a page takes {most})")
+    for field in ("fixed", "cost", "budget"):
+        if getattr(config, field) is not None:
+            faults.append(f"{field} (a page takes none)")
     if config.pretest:
         faults.append(f"pretest {config.pretest} (drawn at random; a page takes none)")
     if faults:

@@ -20,6 +20,7 @@ from irtcat.bank import ItemBank
 from irtcat.cat.belief.pool import Counts, Pool
 from irtcat.cat.belief.priors import mixture_moments, prior_rows
 from irtcat.cat.belief.state import CONTENT_RELAXED, EXPOSURE_RELAXED, CatState
+from irtcat.cat.engine.columns import budget_of
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.engine import ask, blank, context_of, record
 from irtcat.cat.engine.plan import ContentPlan
@@ -516,7 +517,7 @@ class Report:
             drawn = np.where(answers.values >= 0, self.chances(bank), np.nan)
         return predict(
             calibration,
-            SessionItems(np.asarray(self.item_ids), self._fixed_subset(calibration)),
+            SessionItems(np.asarray(self.item_ids), self._fixed_subset(bank, calibration)),
             answers,
             bank=bank,
             estimator=estimator,
@@ -530,7 +531,7 @@ class Report:
             pooled=False,
         )
 
-    def _fixed_subset(self, calibration: Responses) -> Subset | None:
+    def _fixed_subset(self, bank: ItemBank, calibration: Responses) -> Subset | None:
         """The fixed subset of the configuration, as `irtcat.select` returns it; None without one.
 
         None also where these responses lead to another choice than those of the calibration.
@@ -544,6 +545,7 @@ class Report:
             calibration=calibration,
             expect=self.config.expect,
             seed=fixed.seed,
+            **budget_of(bank, self.config),
         )
         return subset if tuple(map(str, subset.item_ids)) == fixed.items else None
 
