@@ -165,10 +165,9 @@ def _with_factors(bank: ItemBank, responses: Responses) -> ItemBank:
     model = FactorModel.fit(filled_scores(responses.subset(subjects=np.sort(rows))))
     place = {item: j for j, item in enumerate(map(str, responses.item_ids))}
     order = [place[item] for item in map(str, bank.item_ids)]
-    # Rounded, and each factor with a positive sum: sessions are continued by a bank of the same
-    # hash, and other processors differ in the last digits, and in the signs of a decomposition.
-    signs = np.where(model.loadings.sum(axis=0) < 0, -1.0, 1.0)
-    table = np.column_stack([model.intercepts, model.loadings * signs])[order].round(DIGITS)
+    # Rounded: sessions are continued by a bank of the same hash, and other processors differ in the
+    # last digits.
+    table = np.column_stack([model.intercepts, model.loadings])[order].round(DIGITS)
     old = [name for name in bank.items if re.fullmatch(rf"{FACTORS}_\d+", str(name))]
     columns = {f"{FACTORS}_{d}": table[:, d] for d in range(table.shape[1])}
     return replace(bank, items=bank.items.drop(columns=old).assign(**columns))
