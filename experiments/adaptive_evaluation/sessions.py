@@ -44,7 +44,9 @@ def results(data, split, seed):
             subset = irtcat.select(None, k, calibration=old, expect=expect, seed=seed)
             ways = {
                 "session": report.predict(plan.bank, old, estimand="run"),
-                "fixed": irtcat.predict(old, subset, new, expect=expect, estimand="run"),
+                "fixed": irtcat.predict(
+                    old, subset, new, expect=expect, pooled=False, estimand="run"
+                ),
             }
             for way, p in ways.items():
                 yield {
