@@ -32,7 +32,7 @@ scoring
 fitting
 selection
 prediction
-cat diagnose equating
+cat diagnose equating response_times
 leaderboard
 scale training harness
 plot

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from irtcat.cat.engine.plan import ContentPlan, content_plan
     from irtcat.cat.engine.preparation import prepare
     from irtcat.cat.forms.forms import Forms, assemble
+    from irtcat.cat.forms.multistage import Panel, PanelSessions, assemble_panel, panel
     from irtcat.cat.live.driving import run, run_async
     from irtcat.cat.live.explanation import explain
     from irtcat.cat.live.full_score import FullScore, score_by_prediction
@@ -78,6 +79,8 @@ __all__ = [
     "FullScore",
     "Method",
     "OfflineTest",
+    "Panel",
+    "PanelSessions",
     "Part",
     "Pool",
     "Prior",
@@ -92,6 +95,7 @@ __all__ = [
     "all_of",
     "any_of",
     "assemble",
+    "assemble_panel",
     "calibrate_exposure",
     "conditional_errors",
     "content_plan",
@@ -104,6 +108,7 @@ __all__ = [
     "in_words",
     "numbered",
     "offline_test",
+    "panel",
     "parse_stopping",
     "part",
     "plan_evaluation",

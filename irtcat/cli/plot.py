@@ -26,12 +26,13 @@ FIGURES = {
     "board": ("ranking",),
     "gaps": ("gaps",),
     "headroom": ("headroom",),
+    "options": ("options",),
     "scale": ("information", "curves", "retained", "removed", "abilities"),
 }
 """The figures of each kind of result; the first is the default."""
 
 APPLIES_TO = {
-    "items": ("curves", "information", "retained", "removed"),
+    "items": ("curves", "information", "retained", "removed", "options"),
     "metric": ("ranking",),
     "estimator": ("ranking", "gaps"),
     "scale": ("scale",),
@@ -51,14 +52,14 @@ def _read(path: str) -> "Result":
     argument(
         "result",
         read=_read,
-        help="A bank, a table of irtcat score, predict, groups, leaderboard or headroom, or a "
-        "folder of irtcat scale.",
+        help="A bank, a table of irtcat score, predict, groups, leaderboard or headroom or of "
+        "diagnose.distractors, or a folder of irtcat scale.",
     ),
     result("figure.svg", writes=check_figure, help="File to write (.png, .svg or .pdf)."),
     option(
         "what",
         help="For a bank curves or information; for scales information, curves, retained, "
-        "removed or abilities; for tables ranked, ranking, gaps or headroom.",
+        "removed or abilities; for tables ranked, ranking, gaps, headroom or options.",
     ),
     option("items", parse=split_texts, help="Plot only these items: comma-separated ids."),
     option(
@@ -98,6 +99,8 @@ def command(o: Options) -> Output:
     elif figure_name == "gaps":
         keys = ["strategy", "estimator", "n_items"]
         figure = plot.reliable_gaps(saved.value.set_index(keys), o.estimator)
+    elif figure_name == "options":
+        figure = plot.option_curves(saved.value, o.items)
     else:  # headroom, indexed by test set: the first column of the file
         figure = plot.headroom(saved.value.set_index(saved.value.columns[0]))
     o.write("out", figure)

@@ -21,6 +21,12 @@ from irtcat.diagnose.judge_noise import Judges, judges
 from irtcat.diagnose.labels import LabelRanking
 from irtcat.diagnose.limited_information import ModelFit, model_fit
 from irtcat.diagnose.matched_dif import MatchedDIF, mantel_haenszel
+from irtcat.diagnose.measurement_error import (
+    binomial_errors,
+    reliable_change,
+    sum_score_errors,
+    sum_score_reliability,
+)
 from irtcat.diagnose.person_statistics import person_fit
 from irtcat.diagnose.populations import Populations, compare_populations
 from irtcat.diagnose.reliability import (
@@ -46,6 +52,7 @@ __all__ = [
     "ParallelAnalysis",
     "Populations",
     "Reruns",
+    "binomial_errors",
     "coefficient_alpha",
     "compare_factors",
     "compare_populations",
@@ -72,9 +79,12 @@ __all__ = [
     "parallel_analysis",
     "person_fit",
     "q3",
+    "reliable_change",
     "reruns",
     "s_x2",
     "s_x2_table",
+    "sum_score_errors",
+    "sum_score_reliability",
 ]
 
 __dir__ = public_names(__name__)

@@ -13,8 +13,13 @@ if TYPE_CHECKING:
     from irtcat.plot.boards import rank_correlation, reliable_gaps
     from irtcat.plot.policies import policy_ability, prompt_usefulness
     from irtcat.plot.rankings import ranked
-    from irtcat.plot.scales import ability_against_correct, correlation_matrix, empirical_curves
-    from irtcat.plot.sessions import score_distribution, score_errors, session_path
+    from irtcat.plot.scales import (
+        ability_against_correct,
+        correlation_matrix,
+        empirical_curves,
+        option_curves,
+    )
+    from irtcat.plot.sessions import error_curves, score_distribution, score_errors, session_path
     from irtcat.plot.style import can_draw, check_figure_path, check_figures, save
 else:
     __getattr__, __dir__ = lazy_names(__name__)
@@ -26,9 +31,11 @@ __all__ = [
     "check_figures",
     "correlation_matrix",
     "empirical_curves",
+    "error_curves",
     "headroom",
     "information_curve",
     "item_curves",
+    "option_curves",
     "policy_ability",
     "prompt_usefulness",
     "rank_correlation",

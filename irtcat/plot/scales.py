@@ -1,5 +1,6 @@
 """Figures of evaluation scales: fitted and empirical curves, ability and score, correlations."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import pandas as pd
 
 from irtcat._common.checks import argument_error
 from irtcat.agreement import CorrelationMatrix
-from irtcat.plot.style import COLOURS, GREY, add_title, new_figure, plain, tidy
+from irtcat.plot.style import COLOURS, GREY, add_title, line_style, new_figure, plain, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,6 +50,71 @@ def empirical_curves(table: pd.DataFrame, items: Any = None) -> "Figure":
     required = {"item", "theta", "observed", "lower", "upper", "expected"}
     if not isinstance(table, pd.DataFrame) or not required <= set(table.columns):
         raise argument_error("table", f"one with the columns {', '.join(sorted(required))}", table)
+    title = "Item curves: the model (line) and the answers (dotted, with a band)"
+    y_label = "Probability of a right answer"
+    return _item_panels(table, items, _draw_item, title, "Ability θ", y_label)
+
+
+def option_curves(table: pd.DataFrame, items: Any = None) -> "Figure":
+    """One small panel per multiple-choice item: who chose which option.
+
+    Args:
+        table: the result of `irtcat.diagnose.distractors`.
+        items: ids of the items to plot; by default the first 40.
+
+    Returns:
+        The figure: the share of each option in the groups from the lowest to the highest score on
+        the other items; keys are thick. A key should rise, and a distractor fall.
+
+    Raises:
+        InputError: the table lacks these columns, an item is unknown, or matplotlib is not
+            installed.
+
+    Example:
+        >>> import irtcat
+        >>> answers = pd.DataFrame({"q1": list("AABBC"), "q2": list("BBBAA"), "q3": list("CCACA")})
+        >>> choices = irtcat.as_responses(answers, key={"q1": "A", "q2": "B", "q3": "C"})
+        >>> figure = option_curves(irtcat.diagnose.distractors(choices, n_groups=2), ["q1", "q3"])
+        >>> [axes.get_title() for axes in figure.axes]
+        ['q1', 'q3']
+    """
+    required = {"item", "option", "key", "group_1", "group_2"}
+    rows = table.reset_index() if isinstance(table, pd.DataFrame) else pd.DataFrame()
+    if not required <= set(rows.columns):
+        raise argument_error(
+            "table", "a result of irtcat.diagnose.distractors", type(table).__name__
+        )
+    title = "Options by score on the other items: keys (thick) and distractors"
+    x_label = "Group, from the lowest score to the highest"
+    return _item_panels(rows, items, _draw_options, title, x_label, "Share that chose the option")
+
+
+def _draw_options(axes: "Axes", rows: pd.DataFrame, name: str) -> None:
+    """Plot the options of one item."""
+    columns = [column for column in rows.columns if column.startswith("group_")]
+    groups = np.arange(1, len(columns) + 1)
+    keys = rows["key"].astype(str).str.lower() == "true"  # as text where read from a file
+    for number, (option, key, shares) in enumerate(
+        zip(rows["option"], keys, rows[columns].to_numpy(float), strict=True)
+    ):
+        style = line_style(number) | {"markersize": 3, "linewidth": 2.4 if key else 1.0}
+        axes.plot(groups, shares, label=plain(option), **style)
+    axes.legend(frameon=False, fontsize=7, handlelength=1.0, labelspacing=0.2)
+    axes.set_title(plain(name), fontsize=8)
+    axes.set_ylim(-0.02, 1.02)
+    axes.set_xticks(groups)
+    tidy(axes)
+
+
+def _item_panels(
+    table: pd.DataFrame,
+    items: Any,
+    draw: Callable[["Axes", pd.DataFrame, str], None],
+    title: str,
+    x_label: str,
+    y_label: str,
+) -> "Figure":
+    """A figure with one small panel per item of the table's column ``item``."""
     names = list(dict.fromkeys(table["item"].astype(str)))
     selected = names[:MOST_PANELS] if items is None else [str(item) for item in items]
     unknown = [name for name in selected if name not in set(names)]
@@ -60,13 +126,13 @@ def empirical_curves(table: pd.DataFrame, items: Any = None) -> "Figure":
     figure = new_figure(width, height, layout=None)
     grid = figure.subplots(n_rows, COLUMNS, sharex=True, sharey=True, squeeze=False).ravel()
     for axes, name in zip(grid, selected, strict=False):
-        _draw_item(axes, table[table["item"].astype(str) == name], name)
+        draw(axes, table[table["item"].astype(str) == name], name)
     for axes in grid[len(selected) :]:
         axes.remove()
     for axes in grid[max(len(selected) - COLUMNS, 0) : len(selected)]:  # the lowest of each column
         axes.tick_params(labelbottom=True)
-    figure.supxlabel("Ability θ", y=0.05 / height, va="bottom", fontsize=10)
-    figure.supylabel("Probability of a right answer", x=0.05 / width, ha="left", fontsize=10)
+    figure.supxlabel(x_label, y=0.05 / height, va="bottom", fontsize=10)
+    figure.supylabel(y_label, x=0.05 / width, ha="left", fontsize=10)
     figure.subplots_adjust(
         left=0.65 / width,
         right=1 - 0.1 / width,
@@ -75,7 +141,6 @@ def empirical_curves(table: pd.DataFrame, items: Any = None) -> "Figure":
         wspace=0.12,
         hspace=0.3,
     )
-    title = "Item curves: the model (line) and the answers (dotted, with a band)"
     place = {"x": 0.1 / width, "y": 1 - 0.1 / height, "ha": "left", "va": "top"}
     figure.suptitle(title, fontsize="large", **place)
     return figure

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error
-from irtcat.plot.style import COLOURS, GREY, add_title, new_figure, plain, tidy
+from irtcat.plot.style import COLOURS, GREY, add_title, line_style, new_figure, plain, tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,6 +53,49 @@ def score_errors(table: pd.DataFrame) -> "Figure":
         axes.plot(scores, values, dashes, marker=marker, markersize=4, color=colour, label=label)
     axes.axhline(0, color=GREY, linewidth=0.8)
     axes.set(xlabel="Score", ylabel="Points")
+    axes.legend(frameon=False, fontsize=9)
+    add_title(figure, "Errors along the scale")
+    tidy(axes)
+    return figure
+
+
+def error_curves(tables: Mapping[str, pd.DataFrame], column: str = "csem") -> "Figure":
+    """Errors of several tests along the ability scale, one line each.
+
+    Args:
+        tables: by the name of the test, its errors by ability: of `irtcat.cat.conditional_errors`,
+            `Panel.exact_errors` or `PanelSessions.errors`; theta is a column or the index.
+        column: what is plotted: "csem" (SD of the estimates), "rmse", "bias" or "se".
+
+    Returns:
+        The figure.
+
+    Example:
+        >>> import irtcat
+        >>> bank = irtcat.ItemBank.from_parameters(a=1.5, b=np.linspace(-2, 2, 40))
+        >>> test = irtcat.cat.assemble_panel(bank, (6, 6), (1, 2))
+        >>> figure = error_curves({"panel": test.exact_errors([-1, 0, 1])})
+        >>> [line.get_label() for line in figure.axes[0].lines]
+        ['panel']
+    """
+    labels = {
+        "csem": "SD of the estimates",
+        "rmse": "Root mean squared error",
+        "bias": "Bias",
+        "se": "Standard error (reported)",
+    }
+    if column not in labels:
+        raise argument_error("column", f"one of {', '.join(labels)}", column)
+    figure = new_figure(7.4, 3.8)
+    axes = figure.subplots()
+    for number, (name, table) in enumerate(tables.items()):
+        rows = table if "theta" in table.columns else table.reset_index()
+        if not {"theta", column} <= set(rows.columns):
+            raise argument_error("tables", f"tables of theta and {column}", list(rows.columns))
+        axes.plot(rows["theta"], rows[column], label=plain(name), **line_style(number))
+    axes.set(xlabel="Ability θ", ylabel=labels[column])
+    if column != "bias":
+        axes.set_ylim(bottom=0)
     axes.legend(frameon=False, fontsize=9)
     add_title(figure, "Errors along the scale")
     tidy(axes)

@@ -53,6 +53,7 @@ ORDER = (
     "sessions",
     "simulation",
     "scale",
+    "options",
     "labels",
     "drift",
     "contamination",
@@ -278,6 +279,7 @@ def _sections(result: Result, context: _Context) -> list[Section]:
         "comparison": lambda: _tables.plain(name, "Comparison", value, COMPARISON, "New and old"),
         "best": lambda: _tables.plain(name, "Best model", value, BEST, "The best, and its score"),
         "groups": lambda: _tables.plain(name, "Groups", value, GROUPS, "Models, the best first"),
+        "options": lambda: _tables.plain(name, "Options", value, OPTIONS, "Options of each item"),
         "labels": lambda: _labels(name, value),
         "plan": lambda: _tables.plain(name, "Items needed", value, PLAN, "Designs"),
         "link": lambda: _tables.plain(name, "Link", value, LINK, "Common items"),
@@ -289,6 +291,10 @@ def _sections(result: Result, context: _Context) -> list[Section]:
 
 
 HEADROOM = "The difficulty of each test set, and how well it still distinguishes the best subjects."
+OPTIONS = (
+    "Who chose which option of multiple-choice items: shares in groups from the lowest to the "
+    "highest score on the other items. A key should rise, and a distractor fall."
+)
 LINK = "The common items of two banks, and the differences of their parameters on one scale."
 KEPT = "Selected training examples, with the value on which the selection is based."
 WHOSE = (

@@ -25,6 +25,7 @@ KINDS = {
     "board": "a leaderboard of item subsets (irtcat leaderboard --out)",
     "gaps": "the smallest gaps ranked right (leaderboard.reliable_gaps)",
     "headroom": "the headroom of test sets (irtcat headroom --out)",
+    "options": "the options of multiple-choice items (diagnose.distractors)",
     "comparison": "a comparison of two models (irtcat compare --out)",
     "labels": "suspect labels (irtcat audit --out)",
     "drift": "items that drift with the date (irtcat audit --drift)",
@@ -49,6 +50,7 @@ TABLES = {
     "labels": {"item", "suspicion", "reasons"},
     "headroom": {"headroom", "headroom_se", "b_p50", "a_p50"},
     "comparison": {"new", "verdict", "difference"},
+    "options": {"item", "option", "key", "point_biserial", "share"},
     "scores": {"subject", "theta", "se"},
     "subset": {"item", "weight"},
     "plan": {"design", "n_items", "n_items_typical", "n_items_hard"},
@@ -173,6 +175,7 @@ def read_csv(path: Path) -> pd.DataFrame:
     texts = (
         "subject",
         "item",
+        "option",
         "model",
         "flag",
         "reasons",

@@ -62,6 +62,20 @@ def _log_score_probabilities(
     return jnp.log(share) + log_scale
 
 
+def log_score_probabilities(bank: ItemBank, theta: FloatArray, logs: bool = False) -> FloatArray:
+    """Log-probability of each sum score at each ability, scores x abilities.
+
+    Args:
+        bank: items with categories, of one ability.
+        theta: abilities.
+        logs: whether to work on logarithms: slower, but without underflow.
+    """
+    with precision("float64"):
+        log_items = log_probabilities(bank.model, theta)
+        n_scores = int((item_categories(bank.model) - 1).sum()) + 1
+        return np.asarray(_log_score_probabilities(log_items, n_scores, logs=logs))
+
+
 def check_has_sum_scores(bank: ItemBank) -> None:
     """Raise unless the bank's responses are categories, whose codes add up to a sum score."""
     if not bank.model.has_categories:
@@ -105,12 +119,9 @@ def _table(bank: ItemBank, level: float, limit: float, n_cells: int) -> dict[str
         log_prior = population.log_density(theta) + np.log(step * population.sd)
     else:
         log_prior = -0.5 * z**2 - 0.5 * np.log(2 * np.pi) + np.log(step)
-    with precision("float64"):
-        log_items = log_probabilities(bank.model, theta)
-        n_scores = int((item_categories(bank.model) - 1).sum()) + 1
-        log_p = np.asarray(_log_score_probabilities(log_items, n_scores, logs=False))
-        if _underflows(log_p, z):
-            log_p = np.asarray(_log_score_probabilities(log_items, n_scores, logs=True))
+    log_p = log_score_probabilities(bank, theta)
+    if _underflows(log_p, z):
+        log_p = log_score_probabilities(bank, theta, logs=True)
     log_joint = log_p + log_prior
     top = log_joint.max(axis=1, keepdims=True)
     weight = np.exp(log_joint - top)

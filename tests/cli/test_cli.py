@@ -657,6 +657,16 @@ def test_answers_to_a_short_form_are_called_responses():
         assert "CALIBRATION" not in result.stderr
 
 
+def test_options_of_items_have_a_figure_and_a_report():
+    answers = pd.DataFrame({"q1": list("AABBC"), "q2": list("BBBAA"), "q3": list("CCACA")})
+    choices = irtcat.as_responses(answers, key={"q1": "A", "q2": "B", "q3": "C"})
+    irtcat.diagnose.distractors(choices, n_groups=2).to_csv("options.csv")
+    run_ok("plot", "options.csv", "--items", "q1,q3", "--out", "o.svg")
+    assert os.path.getsize("o.svg") > 1000
+    run_ok("report", "options.csv", "--out", "r.html")
+    assert "Options of each item" in Path("r.html").read_text()
+
+
 def test_headroom_of_groups_and_its_figure(bank, bank_file):
     sets = ["x", "x", "y", "y", "y"]
     pd.DataFrame({"item": bank.item_ids, "set": sets}).to_csv("items.csv", index=False)

@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from irtcat import InputError, ItemBank, plot
+from irtcat import InputError, ItemBank, as_responses, plot
 from irtcat.agreement import correlation_matrix as correlate
 from irtcat.bank import expected_se, test_information
+from irtcat.diagnose import distractors
 from irtcat.leaderboard import groups
 
 GRID = np.linspace(-3, 3, 13)
@@ -361,3 +362,25 @@ def test_usefulness_of_prompts():
     np.testing.assert_allclose(tried[order], rows[["b", "usefulness"]])
     with pytest.raises(InputError, match="a Selector, or a table"):
         plot.prompt_usefulness(3)
+
+
+def test_options_are_drawn_by_group_with_thick_keys():
+    answers = pd.DataFrame({"q1": list("AABBC"), "q2": list("BBBAA"), "q3": list("CCACA")})
+    choices = as_responses(answers, key={"q1": "A", "q2": "B", "q3": "C"})
+    table = distractors(choices, n_groups=2)
+    lines = plot.option_curves(table, ["q2"]).axes[0].lines
+    shares = table.loc["q2", ["group_1", "group_2"]].to_numpy()
+    np.testing.assert_allclose([line.get_ydata() for line in lines], shares)
+    thick = [line.get_label() for line in lines if line.get_linewidth() > 2]
+    assert thick == table.loc["q2"].index[table.loc["q2", "key"]].tolist()
+    with pytest.raises(InputError, match="a result of irtcat"):
+        plot.option_curves(table.drop(columns="key"))
+
+
+def test_errors_of_several_tests_are_lines():
+    tables = {"a": pd.DataFrame({"theta": [0, 1], "bias": [0.1, 0.2]})}
+    tables["b"] = tables["a"].set_index("theta") * 2
+    lines = plot.error_curves(tables, "bias").axes[0].lines
+    assert [line.get_ydata().tolist() for line in lines] == [[0.1, 0.2], [0.2, 0.4]]
+    with pytest.raises(InputError, match="tables of theta and csem"):
+        plot.error_curves(tables)

@@ -1,5 +1,6 @@
 """`assemble`: fixed and parallel forms for an information target, by integer programming."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,8 +115,15 @@ def assemble(
     weight_values = _positive(
         "weights", np.ones(len(points)) if weights is None else weights, len(points)
     )
-    rules, names = _rules(bank, n_items, group, bounds, enemies)
-    solved = _solve(information, rules, forms, reuse, target_values, weight_values, seconds)
+    rules, names = form_rules(bank, n_items, group, bounds, enemies)
+    solved = solve_forms(
+        [information] * forms,
+        [rules] * forms,
+        reuse,
+        None if target_values is None else np.tile(target_values, forms),
+        np.tile(weight_values, forms),
+        seconds,
+    )
     if solved.x is None and solved.status != 1:  # 1: time limit
         raise _conflict_error(rules, names, forms, enemies)
     if solved.x is None:
@@ -138,7 +146,7 @@ def _positive(name: str, value: Any, n: int) -> FloatArray:
     return vector
 
 
-def _rules(
+def form_rules(
     bank: ItemBank, n_items: int, group: str | None, bounds: Any, enemies: Any
 ) -> tuple[Rules, list[str]]:
     """The rules of every form, and the names of its groups; items without bounds come last."""
@@ -190,38 +198,45 @@ def _conflict_error(rules: Rules, names: list[str], forms: int, enemies: Any) ->
     )
 
 
-def _solve(
-    information: FloatArray,
-    rules: Rules,
-    forms: int,
+def solve_forms(
+    information: Sequence[FloatArray],
+    rules: Sequence[Rules],
     reuse: int,
     target: FloatArray | None,
     weights: FloatArray,
     seconds: float,
 ) -> Any:
-    """Solve the integer program: binary variables by form and item, then y."""
-    n = len(information)
-    constraints = rules.constraints(np.arange(n))
-    zero_column = csr_matrix((forms * len(constraints.low), 1))
+    """Solve the integer program: binary variables by form and item, then y.
+
+    Args:
+        information: of each form, items x abilities of its target.
+        rules: of each form.
+        reuse: maximum number of forms with the same item.
+        target: information at the abilities of all forms, or None to maximise it.
+        weights: relative information at the abilities of all forms.
+        seconds: time limit.
+    """
+    n, forms = len(information[0]), len(information)
+    constraints = [rule.constraints(np.arange(n)) for rule in rules]
+    matrix = block_diag([rows.matrix for rows in constraints])
     linear = [
         LinearConstraint(
-            hstack([block_diag([constraints.matrix] * forms), zero_column]),
-            np.tile(constraints.low, forms),
-            np.tile(constraints.high, forms),
+            hstack([matrix, csr_matrix((matrix.shape[0], 1))]),
+            np.concatenate([rows.low for rows in constraints]),
+            np.concatenate([rows.high for rows in constraints]),
         )
     ]
     if forms > 1:
         uses = hstack([csr_matrix(np.eye(n))] * forms + [csr_matrix((n, 1))])
         linear.append(LinearConstraint(uses, 0, reuse))
-    curves = block_diag([csr_matrix(information.T)] * forms)
+    curves = block_diag([csr_matrix(form.T) for form in information])
     if target is None:
-        weighted_level = csr_matrix(np.tile(weights, forms)[:, None])
+        weighted_level = csr_matrix(weights[:, None])
         linear.append(LinearConstraint(hstack([curves, -weighted_level]), 0, np.inf))
     else:
-        targets = np.tile(target, forms)
-        ones = csr_matrix(np.ones((len(targets), 1)))
-        above = LinearConstraint(hstack([curves, ones]), targets, np.inf)
-        linear += [above, LinearConstraint(hstack([curves, -ones]), -np.inf, targets)]
+        ones = csr_matrix(np.ones((len(target), 1)))
+        above = LinearConstraint(hstack([curves, ones]), target, np.inf)
+        linear += [above, LinearConstraint(hstack([curves, -ones]), -np.inf, target)]
     cost = np.zeros(forms * n + 1)
     cost[-1] = -1.0 if target is None else 1.0
     limits = Bounds(np.zeros(forms * n + 1), np.append(np.ones(forms * n), np.inf))

@@ -525,6 +525,18 @@ class Session:
         }
         return pd.DataFrame(columns, index=pd.Index(ids, dtype=object, name="item"))
 
+    def seconds(self) -> pd.Series:
+        """The time of each answer so far, by item; NaN of skipped items.
+
+        Rows of several sessions are a table for `irtcat.response_times.fit_times`:
+        ``pd.DataFrame({session.id: session.seconds() for session in sessions}).T``.
+        """
+        answers = [event for event in self.events if event["kind"] == "answer"]
+        index = pd.Index([event["item"] for event in answers], dtype=object, name="item")
+        skipped = [event["code"] == NONE for event in answers]
+        values = np.where(skipped, np.nan, [event["seconds"] for event in answers])
+        return pd.Series(values.astype(float), index=index, name="seconds")
+
     def status(self) -> SessionStatus:
         """The estimates, answers, warnings and pending items; with a store see `Store.status`."""
         plan = self.plan
