@@ -106,9 +106,8 @@ def check_page(response):
         return
     assert len(tree.xpath("//main")) == len(tree.xpath("//h1")) == 1
     for control in tree.xpath("//input[not(@type='hidden')] | //select | //textarea"):
-        labelled = control.getparent().tag == "label" or tree.xpath(
-            f"//label[@for='{control.get('id')}']"
-        )
+        named = control.get("aria-label") or control.xpath("ancestor::label")
+        labelled = named or tree.xpath(f"//label[@for='{control.get('id')}']")
         assert labelled, lxml_html.tostring(control)
 
 

@@ -291,6 +291,8 @@ class Shown:
         """A response as text; a dash for none."""
         if value is None:
             return "–"
+        if isinstance(value, dict):
+            return "; ".join(f"{name}: {Shown.response(it)}" for name, it in value.items())
         return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
     @staticmethod
