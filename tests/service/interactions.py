@@ -138,17 +138,18 @@ def content():
     return ItemSet(items, keys, media=[media])
 
 
+def item_bank(items):
+    """A bank of items with as many categories as their keys have."""
+    n = [items.keys[name].categories - 1 for name in items]
+    steps = [[0.0, np.nan] if k == 1 else [-0.4, 0.4] for k in n]
+    return ItemBank.from_thresholds(a=np.ones(len(n)), b=steps, item_ids=list(items))
+
+
 class InteractionSite(Site):
     """A service with the test, and its application."""
 
     def __init__(self, address, **options):
         items = content()
-        n = [items.keys[name].categories - 1 for name in items]
-        bank = ItemBank.from_thresholds(
-            a=np.ones(len(n)),
-            b=[([0.0, np.nan] if k == 1 else [-0.4, 0.4]) for k in n],
-            item_ids=list(items),
-        )
         document = {
             "title": "Answers in several fields",
             "sections": [{"kind": "fixed", "title": "All", "items": list(items), "review": True}],
@@ -156,6 +157,6 @@ class InteractionSite(Site):
         self.service = open_service(address, create=True, **options)
         self.definition = TestDefinition.from_json(document)
         self.test, _ = library.publish(
-            self.service, self.definition, bank, items, actor="test", report=None
+            self.service, self.definition, item_bank(items), items, actor="test", report=None
         )
         self.app = create_app(self.service, secure=False)

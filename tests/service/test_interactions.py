@@ -3,16 +3,21 @@
 import csv
 import io
 import json
+import zipfile
+from dataclasses import replace
 
 import lxml.etree
 import pytest
 
 from irtcat.service.api.take import TakerView
-from irtcat.service.attempts import exports, taking
+from irtcat.service.attempts import exports, library, taking
 from irtcat.service.attempts.attempt import attempt_of
+from irtcat.service.content import write_qti
 from irtcat.service.pages.fields import area_shape
-from tests.service.interactions import InteractionSite
+from irtcat.service.storage.uploads import uploaded_items
+from tests.service.interactions import InteractionSite, content, item_bank
 from tests.service.site import check_no_secret
+from tests.service.test_api_staff import Client as Program
 from tests.service.test_staff_pages import Browser as Staff
 from tests.service.test_taker_pages import Browser
 
@@ -176,6 +181,36 @@ def test_staff_see_content_key_and_preview(site):
         author.page(f"{path}?id=secret-0{at}")
     assert "response processing of QTI" in author.page(f"{path}?id=secret-07").text_content()
     assert "keyA rises, keyB sets" in author.page(f"{path}?id=secret-02").text_content()
+
+
+def test_what_is_left_out_is_told_to_staff(site, tmp_path):
+    """On the page of the test, and in the reply to an upload."""
+    items = content()
+    path = write_qti(items, tmp_path / "items.zip")
+    with zipfile.ZipFile(path, "a") as archive:
+        manifest = archive.read("imsmanifest.xml").decode()
+        drawing = archive.read("items/i4.xml").decode().replace("hotspot-inter", "drawing-inter")
+        archive.writestr("items/d.xml", drawing)
+    entry = '<resource identifier="d" type="imsqti_item_xmlv3p0" href="items/d.xml"/></resources>'
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(tmp_path / "more.zip", "w") as new:
+        for name in old.namelist():
+            text = manifest.replace("</resources>", entry).encode()
+            new.writestr(name, text if name == "imsmanifest.xml" else old.read(name))
+    data = (tmp_path / "more.zip").read_bytes()
+    uploaded = uploaded_items(data, is_table=False)
+    (note,) = uploaded.notes
+    assert note.startswith("items.zip, items/d.xml: not automatic: no rule scores <qti-drawing")
+    author = Staff(site.app, "psychometrician", "author")
+    path = f"/staff/tests/{site.test}"
+    assert "Left out when" not in author.page(path).text_content()
+    definition = replace(site.definition, version="2")
+    test, _ = library.publish(
+        site.service, definition, item_bank(uploaded), uploaded, actor="test", n_simulated=20
+    )
+    assert note in author.page(f"/staff/tests/{test}").text_content()
+    program = Program(site.app, "uploads", "admin")
+    headers = {"Content-Type": "application/zip"}
+    assert program("POST", "uploads/items", content=data, headers=headers)["notes"] == [note]
 
 
 def test_shapes_of_areas():

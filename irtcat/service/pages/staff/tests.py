@@ -164,7 +164,11 @@ def publish(request: Request, account: Publisher, form: CheckedForm) -> Response
         definition = uploaded_definition(_file(form, "definition", "Test definition")[0])
         bank = ItemBank.from_bytes(_file(form, "bank", "Item bank")[0])
         content, file_name = _file(form, "items", "Items")
-        items = uploaded_items(content, is_table=file_name.lower().endswith(".csv"))
+        items = uploaded_items(
+            content,
+            is_table=file_name.lower().endswith(".csv"),
+            ignore_tests=form.get("ignore_tests") == "1",
+        )
         name, _ = library.publish(
             service_of(request),
             definition,
