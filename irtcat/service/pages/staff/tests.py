@@ -28,6 +28,7 @@ from irtcat.service.pages.staff.base import (
     svg,
     whole_number,
 )
+from irtcat.service.pages.translations import translated
 from irtcat.service.storage.uploads import uploaded_definition, uploaded_items
 
 router = part_router()
@@ -206,6 +207,7 @@ def test_page(request: Request, account: Reader, test: str) -> Response:
         test=published,
         definition=published.definition,
         sections=_sections(published),
+        pages_in_english=not translated(published.definition.language),
         report=report,
         accommodations=[ACCOMMODATIONS[a] for a in published.definition.accommodations.allowed],
         figures=[] if report is None else _figures(report),
