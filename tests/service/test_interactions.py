@@ -107,6 +107,11 @@ def test_a_whole_test_without_javascript(site, browser):
     found = {row["item"]: row["response"] for row in rows}
     assert found["secret-02"] == "keyA rises|keyB sets"
     assert found["secret-07"] == "keyA=16; keyB=eight; keyC=fly"
+    program = Program(site.app, "reader", "admin")
+    listed = program("GET", f"attempts/{attempt}/result")["answers"]
+    assert listed[-1]["response"] == {"keyA": "16", "keyB": "eight", "keyC": ["fly"]}
+    staff = Staff(site.app, "psychometrician", "auditor", "proctor")
+    assert "keyB: eight" in staff.page(f"/staff/attempts/{attempt}").text_content()
     assert exports.responses_of(site.service, site.test).values.tolist() == [
         [1, 1, 1, 1, 1, 2, 1, 2]
     ]

@@ -741,12 +741,16 @@ class Results(Page):
     items: list[ResultRow]
 
 
+GivenResponse = str | list[str] | dict[str, str | list[str]] | None
+"""A response; by the ids of parts for an item with several answer fields."""
+
+
 class AnswerRow(Out):
     """An answer."""
 
     section: int
     item: str
-    response: str | list[str] | None
+    response: GivenResponse
     code: float | None
     seconds: float
     at: str
@@ -891,7 +895,7 @@ class RatingTask(Out):
     prompt: str
     language: str
     direction: str
-    response: str | list[str] | None
+    response: GivenResponse
     rubric: str
     criteria: list[Criterion]
     scores: list[float] = Field(description="Points that the response can have.")
