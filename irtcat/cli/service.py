@@ -433,6 +433,13 @@ def copy(o: Options) -> Output:
         help="Origin of its pages, if they may embed those of tests; by default tests open in a "
         "window of their own.",
     ),
+    option(
+        "private",
+        source="",
+        type=bool,
+        needs="name TEXT",
+        help="Its addresses may be those of a private network.",
+    ),
     option("close", source="", type=str, help="Id of a platform that opens no more tests."),
     option(
         "send_again",
@@ -471,6 +478,7 @@ def lti(o: Options) -> Output:
                 **urls,
                 origin=o.origin or "",
                 actor=ACTOR,
+                private=bool(o.private),
             )
             lines.append(f"Registered {added.id}")
         if o.close is not None:

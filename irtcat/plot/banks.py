@@ -7,7 +7,16 @@ import pandas as pd
 
 from irtcat._common.checks import argument_error
 from irtcat.bank import ItemBank, expected_se, one_ability, test_information
-from irtcat.plot.style import COLOURS, GREY, add_title, line_style, new_figure, plain, tidy
+from irtcat.plot.style import (
+    COLOURS,
+    GREY,
+    add_title,
+    line_style,
+    new_figure,
+    number_text,
+    plain,
+    tidy,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -163,7 +172,7 @@ def _within(difficulty: float, place: float) -> str:
         ('0.12', 'beyond 4')
     """
     beyond = "beyond " if np.isfinite(difficulty) and difficulty != place else ""
-    return f"{beyond}{place:.2g}"
+    return f"{beyond}{number_text(place, '.2g')}"
 
 
 def information_curve(bank: ItemBank, theta: Any = None) -> "Figure":

@@ -8,7 +8,16 @@ import pandas as pd
 
 from irtcat._common.checks import argument_error
 from irtcat.agreement import CorrelationMatrix
-from irtcat.plot.style import COLOURS, GREY, add_title, line_style, new_figure, plain, tidy
+from irtcat.plot.style import (
+    COLOURS,
+    GREY,
+    add_title,
+    line_style,
+    new_figure,
+    number_text,
+    plain,
+    tidy,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -236,7 +245,9 @@ def correlation_matrix(matrix: CorrelationMatrix) -> "Figure":
     image = axes.imshow(values, vmin=-1, vmax=1, cmap="RdBu")
     for i, j in np.ndindex(*values.shape):
         colour = "white" if abs(values[i, j]) > DARK else "black"
-        axes.text(j, i, f"{values[i, j]:.2f}", ha="center", va="center", color=colour)
+        axes.text(
+            j, i, number_text(float(values[i, j]), ".2f"), ha="center", va="center", color=colour
+        )
     rows, columns = np.nonzero(~significant)
     axes.plot(columns, rows, "x", markersize=30, color="black", linewidth=0, alpha=0.3)
     ticks = range(len(names))

@@ -45,6 +45,16 @@ def plain(text: object) -> str:
     return (" " if line.startswith("_") else "") + line.replace("$", r"\$")
 
 
+def number_text(value: float, form: str) -> str:
+    """A number in a figure's text, with a minus sign as the axes have it.
+
+    Example:
+        >>> number_text(-0.5, ".2f"), number_text(3, "g")
+        ('−0.50', '3')
+    """
+    return format(value, form).replace("-", "−")
+
+
 def panels(n: int, height: float = 4.2) -> "tuple[Figure, list[Axes]]":
     """A figure of n panels, at most four per row, with a common y axis."""
     columns = min(n, COLUMNS)

@@ -82,8 +82,8 @@ def test_hundreds_of_items_are_bands_and_falling_curves():
             ends = corners[corners[:, 0] == at, 1]
             np.testing.assert_allclose([ends.min(), ends.max()], [bottom, top])
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert texts[0] == f"80 items, b beyond -3 to {b[rising][79]:.2g}"
-    assert texts[4] == f"79 items, b {b[rising][319]:.2g} to {b[-1]:.2g}"
+    assert texts[0] == f"80 items, b beyond −3 to {b[rising][79]:.2g}".replace("-", "−")
+    assert texts[4] == f"79 items, b {b[rising][319]:.2g} to {b[-1]:.2g}".replace("-", "−")
     assert texts[5:] == ["falling: i301", "falling: i8"]
     assert len(axes.lines) == 7
     falling = plot.item_curves(ItemBank.from_parameters(a=-np.ones(61)), theta=GRID).legends[0]

@@ -817,6 +817,29 @@ def test_platforms_that_are_refused(service):
     assert registered.platforms(service).empty
 
 
+@pytest.mark.parametrize("host", ["10.0.0.8", "[::ffff:10.0.0.8]", "[fec0::1]", "[64:ff9b::a00:1]"])
+def test_private_addresses_of_platforms(service, host):
+    """They are refused when they are saved, unless it is said that they may be."""
+    urls = {"jwks_url": f"https://{host}/keys"}
+    with pytest.raises(
+        InputError, match=r"`jwks_url` argument must be a public address .*--private"
+    ):
+        register(service, **urls)
+    added = register(service, **urls, private=True)
+    registered.change_platform(service, added.id, actor="test", status="closed")
+    with pytest.raises(InputError, match="`token_url` argument must be a public address"):
+        registered.change_platform(
+            service,
+            added.id,
+            actor="test",
+            token_url=f"https://{host}/t",
+            jwks_url=URLS["jwks_url"],
+        )
+    registered.change_platform(
+        service, added.id, actor="test", token_url="http://localhost:8080/t", private=True
+    )
+
+
 def test_platforms_are_listed_changed_and_removed(service, platform, published, person):
     with pytest.raises(ConflictError):
         register(service)

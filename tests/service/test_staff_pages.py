@@ -11,6 +11,7 @@ from lxml import html as lxml_html
 
 from irtcat._common.checks import InputError
 from irtcat.bank import ItemBank
+from irtcat.cat import CRITERIA
 from irtcat.service.accounts import clients
 from irtcat.service.accounts.accounts import (
     BROWSER,
@@ -30,7 +31,7 @@ from irtcat.service.content import Item, ItemSet, Key
 from irtcat.service.definition import publish_report
 from irtcat.service.outbox.audit import audit_entries
 from irtcat.service.pages.staff import PARTS
-from irtcat.service.pages.staff.base import Requires
+from irtcat.service.pages.staff.base import Requires, criterion_words
 from tests.service import helpers
 from tests.service.helpers import HandClock, definition, publish
 from tests.service.test_taking import Taker, to_adaptive
@@ -106,9 +107,8 @@ def check_page(response):
         return
     assert len(tree.xpath("//main")) == len(tree.xpath("//h1")) == 1
     for control in tree.xpath("//input[not(@type='hidden')] | //select | //textarea"):
-        labelled = control.getparent().tag == "label" or tree.xpath(
-            f"//label[@for='{control.get('id')}']"
-        )
+        named = control.get("aria-label") or control.xpath("ancestor::label")
+        labelled = named or tree.xpath(f"//label[@for='{control.get('id')}']")
         assert labelled, lxml_html.tostring(control)
 
 
@@ -553,6 +553,13 @@ def test_publish_from_files(app, service, tmp_path):
     analyst.page(f"{test}/retire")
     analyst.post(f"{test}/retire")
     assert library.published_tests(service)["status"].tolist() == ["retired"]
+
+
+def test_every_criterion_has_words():
+    words = {name: criterion_words(name) for name in CRITERIA}
+    assert words["mei-fisher"] == "expected Fisher information after the answer (mei-fisher)"
+    assert all(text.endswith(f" ({name})") for name, text in words.items())
+    assert len(set(words.values())) == len(words)
 
 
 def test_items_are_shown_as_takers_see_them(app, published):

@@ -44,7 +44,8 @@ def check_page(html):
     assert root.get("lang") in TRANSLATED
     for field in root.xpath("//input[not(@type='hidden')]|//select|//textarea"):
         labels = root.xpath(f"//label[@for='{field.get('id')}']") if field.get("id") else []
-        assert labels or field.xpath("ancestor::label"), lxml.etree.tostring(field)
+        named = labels or field.get("aria-label") or field.xpath("ancestor::label")
+        assert named, lxml.etree.tostring(field)
     for attribute in ("aria-labelledby", "aria-describedby"):
         for value in root.xpath(f"//@{attribute}"):
             assert set(value.split()) <= set(ids)

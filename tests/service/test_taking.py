@@ -152,7 +152,7 @@ def test_the_view_holds_no_secret(taker):
         text = json.dumps({**view, "item": {**(view["item"] or {}), "prompt": "", "choices": []}})
         assert '"q' not in text  # no id of an item
         for choice in (view["item"] or {"choices": []})["choices"]:
-            assert set(choice) == {"id", "content"}
+            assert set(choice) == {"id", "content", "most", "area"}
             assert choice["id"] in {"c1", "c2", "c3", "c4"}
 
 

@@ -77,7 +77,7 @@ def kl(context: Context) -> Values:
 
 
 def klp(context: Context) -> Values:
-    """The same weighted by the posterior."""
+    """Kullback-Leibler information weighted by the posterior: `kl` with the posterior."""
     return _divergence(context, context.posterior)
 
 
@@ -117,7 +117,7 @@ def gdi(context: Context) -> Values:
 
 
 def gdip(context: Context) -> Values:
-    """The same under the posterior."""
+    """Global discrimination under the posterior: `gdi` with the posterior."""
     return _discrimination(context, context.posterior)
 
 
@@ -178,7 +178,7 @@ def mei(context: Context) -> Values:
 
 
 def mei_fisher(context: Context) -> Values:
-    """The same with Fisher (expected) information."""
+    """Expected Fisher information after the answer: `mei` with the expected information."""
     return _expected_information(context, observed=False)
 
 
@@ -208,7 +208,7 @@ def mepv(context: Context) -> Values:
 
 
 def mepv_plug_in(context: Context) -> Values:
-    """The same with ``P_k(theta)`` at the estimate instead of the predictive m_k: catR's MEPV."""
+    """Minus the variance expected at the estimate: ``P_k(theta)`` in place of m_k, catR's MEPV."""
     return -expected_variance(context, plug_in=True)
 
 

@@ -143,6 +143,12 @@ class Hash(Out):
     items: int
 
 
+class StoredItems(Hash):
+    """The hash of stored items, and what was left out when they were read."""
+
+    notes: list[str]
+
+
 class ItemSetRow(Out):
     """An item set."""
 
@@ -253,18 +259,21 @@ def list_bank_items(
 
 @router.post(
     "/uploads/items",
-    response_model=Hash,
+    response_model=StoredItems,
     status_code=201,
     tags=["library"],
     responses=problems(401, 403, 415),
     openapi_extra=upload(*ITEMS),
 )
 def upload_items(request: Request, at: Annotated[Acting, needs("items")], data: Data) -> Any:
-    """Store items with their keys: a table in CSV, a QTI 3.0 package, or a zip of a folder."""
+    """Store items with their keys: a table in CSV, a QTI package, or a zip of a folder.
+
+    ``notes`` say which items and contents of the file were left out, and why.
+    """
     items = uploaded_items(data, is_table=content_type(request, *ITEMS) == TABLE)
     name = library.add_items(at.service, items)
     at.service.publish(Acted(at.actor, "items added", {"items": name}))
-    return {"hash": name, "items": len(items)}
+    return {"hash": name, "items": len(items), "notes": list(items.notes)}
 
 
 @router.get("/items", response_model=ItemSets, responses=STAFF, tags=["library"])
@@ -732,12 +741,16 @@ class Results(Page):
     items: list[ResultRow]
 
 
+GivenResponse = str | list[str] | dict[str, str | list[str]] | None
+"""A response; by the ids of parts for an item with several answer fields."""
+
+
 class AnswerRow(Out):
     """An answer."""
 
     section: int
     item: str
-    response: str | list[str] | None
+    response: GivenResponse
     code: float | None
     seconds: float
     at: str
@@ -882,7 +895,7 @@ class RatingTask(Out):
     prompt: str
     language: str
     direction: str
-    response: str | list[str] | None
+    response: GivenResponse
     rubric: str
     criteria: list[Criterion]
     scores: list[float] = Field(description="Points that the response can have.")

@@ -85,18 +85,30 @@ class ShownChoice(Out):
 
     id: str = Field(examples=["c1"])
     content: str = Field(description="Sanitised HTML; empty in hottext, whose prompt holds it.")
+    most: int = Field(description="Most pairs of a response that it may be in; 0 for no limit.")
+    area: str = Field(description="Its area on the picture.", examples=["circle 77,115,8"])
 
 
-class ShownItem(Out):
-    """The item that is shown."""
+class ShownPicture(Out):
+    """A picture of which the choices are areas."""
 
-    number: int = Field(description="Its number in this attempt.")
+    media: str = Field(description="Address of the picture.")
+    alt: str
+    width: int = Field(description="In pixels, to which the areas refer.")
+    height: int
+
+
+class ShownField(Out):
+    """An answer field: the item, or a part of one with several."""
+
     kind: str = Field(examples=["choice"])
+    part: str = Field(description="Name of the part, in the prompt of the item; empty otherwise.")
+    inline: bool = Field(description="Whether the field stands within a sentence.")
+    marked: bool = Field(description="Whether the prompt marks the choices, by `data-choice`.")
     prompt: str = Field(description="Sanitised HTML.")
     choices: list[ShownChoice]
-    stimulus: str | None = Field(description="Sanitised HTML of a text beside the item.")
-    stimulus_title: str
-    stimulus_language: str
+    options: list[ShownChoice] = Field(description="What is assigned to the choices of a match.")
+    picture: ShownPicture | None
     language: str
     direction: str
     max_choices: int | None
@@ -105,7 +117,17 @@ class ShownItem(Out):
     expected_lines: int | None
     pattern: str
     numeric: bool
-    response: str | list[str] | None
+    response: str | list[str] | dict[str, str | list[str]] | None
+
+
+class ShownItem(ShownField):
+    """The item that is shown."""
+
+    number: int = Field(description="Its number in this attempt.")
+    parts: list[ShownField] = Field(description="The answer fields of an item with several.")
+    stimulus: str | None = Field(description="Sanitised HTML of a text beside the item.")
+    stimulus_title: str
+    stimulus_language: str
     answered: bool
     flagged: bool
 
@@ -194,8 +216,14 @@ class AnswerBody(Body):
     """An answer."""
 
     number: int = Field(ge=1, le=100_000, description="Number of the item, as shown.")
-    response: Annotated[str, Field(max_length=200_000)] | list[str] | None = Field(
-        description="A choice's id, a list of them, or a text; null to leave the item out.",
+    response: (
+        Annotated[str, Field(max_length=200_000)]
+        | list[str]
+        | dict[str, Annotated[str, Field(max_length=200_000)] | list[str] | None]
+        | None
+    ) = Field(
+        description="A choice's id, a list of them or of pairs (`c1 o2`), a text, or all of these "
+        "by the names of parts; null to leave the item out.",
         examples=["c2"],
     )
 

@@ -26,7 +26,11 @@ NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 
 NO_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 
-CARDINALITY = {"choices": "multiple", "hottext": "multiple", "order": "ordered"}
+CARDINALITY = {"order": "ordered"} | dict.fromkeys(
+    ("choices", "hottext", "match", "associate"), "multiple"
+)
+
+BASE_TYPES = {"match": "directedPair", "associate": "pair"}
 
 
 def _finished(service: Service, test: str) -> list[Attempt]:
@@ -47,6 +51,8 @@ def spreadsheet_csv(frame: pd.DataFrame) -> str:
     """
 
     def text(value: Any) -> Any:
+        if isinstance(value, dict):
+            value = "; ".join(f"{name}={text(it)}" for name, it in value.items())
         value = "|".join(map(str, value)) if isinstance(value, list) else value
         if not isinstance(value, str) or NUMBER.fullmatch(value):
             return value
@@ -171,10 +177,13 @@ def qti_results(service: Service, attempt: str) -> bytes:
         )
         _response(entry, "duration", "duration", "single", [f"{answer.seconds:.3f}"])
         item = it.test.item(name)
-        given = answer.response
-        values = [] if given is None else given if isinstance(given, list) else [given]
-        base = "identifier" if item.choices else "string"
-        _response(entry, "RESPONSE", base, CARDINALITY.get(item.kind, "single"), values)
+        parts = {part.id: part for part in item.parts} or {"RESPONSE": item}
+        responses = answer.response if item.parts else {"RESPONSE": answer.response}
+        for part, field in parts.items():
+            given = (responses or {}).get(part)
+            values = [] if given is None else given if isinstance(given, list) else [given]
+            base = BASE_TYPES.get(field.kind, "identifier" if field.choices else "string")
+            _response(entry, part, base, CARDINALITY.get(field.kind, "single"), values)
         if answer.code is not None:
             key = it.test.items.keys.get(name)
             points = float(answer.code) if key is None else key.score(answer.code)

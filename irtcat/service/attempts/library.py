@@ -49,6 +49,7 @@ class PublishedTest:
         status: "open" or "retired".
         published: when, in UTC.
         report: the publishing report as a JSON document.
+        notes: sentences on what was left out when its items were read.
         exposure: parameters of the exposure rule of sections that need them, by position.
     """
 
@@ -61,6 +62,7 @@ class PublishedTest:
     status: str
     published: str
     report: dict[str, Any]
+    notes: tuple[str, ...]
     exposure: dict[int, ExposureParameters]
 
     @cached_property
@@ -250,7 +252,7 @@ def publish(
         document = definition.to_json()
         name = test_id(document, stored_bank, item_set)
         if service.row(sa.select(tables.tests.c.id).where(tables.tests.c.id == name)) is None:
-            stored = {"report": report, "exposure": parameters}
+            stored = {"report": report, "exposure": parameters, "notes": items.notes}
             row = {
                 "id": name,
                 "title": definition.title,
@@ -310,6 +312,7 @@ def _load(service: Service, name: str) -> PublishedTest:
         status=row.status,
         published=row.published,
         report=stored["report"],
+        notes=tuple(stored.get("notes", ())),
         exposure={int(at): _exposure_from_json(value) for at, value in stored["exposure"].items()},
     )
 

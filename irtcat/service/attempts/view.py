@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from irtcat.service.attempts.attempt import Attempt
-from irtcat.service.content import Item, markdown_html
+from irtcat.service.content import Choice, Item, markdown_html
 from irtcat.service.definition import Adaptive, Break, Fixed, Instructions, Practice
 
 MediaUrl = Callable[[str], str]
@@ -24,38 +24,71 @@ MEDIA = re.compile(r'(?<==")media:([0-9a-f]{64}\.[a-z0-9]{2,5})(?=")')
 
 CHOICE = re.compile(r'data-choice="([^"]*)"')
 
+PART = re.compile(r'data-part="([^"]*)"')
 
-def choice_order(item: Item, seed: int) -> list[str]:
-    """Ids of an item's choices in the order in which a person sees them.
 
-    Choices are shuffled by the seed of the attempt where the item says so; fixed ones stay.
+def choice_order(item: Item, seed: int | str, options: bool = False) -> list[str]:
+    """Ids of an item's choices, or of its options, in the order in which a person sees them.
+
+    Choices are shuffled by the seed of the attempt where the item says so; fixed ones stay. Areas
+    of a picture and gaps of a text stay where they are.
     """
-    ids = [choice.id for choice in item.choices]
-    if not item.shuffle:
+    choices = item.options if options else item.choices
+    ids = [choice.id for choice in choices]
+    in_place = not options and (item.picture is not None or item.marks_choices)
+    if not item.shuffle or in_place:
         return ids
-    free = [at for at, choice in enumerate(item.choices) if not choice.fixed]
-    drawn = random.Random(f"{seed}.{item.id}").sample(free, len(free))
+    free = [at for at, choice in enumerate(choices) if not choice.fixed]
+    seed = f"{seed}.{item.id}.options" if options else f"{seed}.{item.id}"
+    drawn = random.Random(seed).sample(free, len(free))
     out = list(ids)
     for at, other in zip(free, drawn, strict=True):
         out[at] = ids[other]
     return out
 
 
-def _places(item: Item, seed: int) -> dict[str, str]:
-    """The name of each choice in the taker's view, by its id."""
-    return {name: f"c{at}" for at, name in enumerate(choice_order(item, seed), start=1)}
+def _places(item: Item, seed: int | str) -> dict[str, str]:
+    """The name of each choice and option in the taker's view, by its id."""
+    places = {name: f"c{at}" for at, name in enumerate(choice_order(item, seed), start=1)}
+    others = enumerate(choice_order(item, seed, options=True), start=1)
+    return places | {name: f"o{at}" for at, name in others}
+
+
+def _parts(item: Item) -> dict[str, Item]:
+    """The answer fields of an item by their names in the taker's view."""
+    return {f"p{at}": part for at, part in enumerate(item.parts, start=1)}
+
+
+def _seed_of_part(item: Item, seed: int | str) -> str:
+    """The seed by which the choices of an item's parts are shuffled."""
+    return f"{seed}.{item.id}"
 
 
 def response_of(attempt: Attempt, name: str, response: Any) -> Any:
     """A response in ids of choices, from one in the taker's names of choices."""
-    item = attempt.test.item(name)
+    return _in_ids(attempt.test.item(name), attempt.head["seed"], response)
+
+
+def _in_ids(item: Item, seed: int | str, response: Any) -> Any:
+    if item.parts and isinstance(response, dict):
+        parts, inner = _parts(item), _seed_of_part(item, seed)
+        return {
+            parts[name].id if name in parts else name: (
+                _in_ids(parts[name], inner, value) if name in parts else value
+            )
+            for name, value in response.items()
+        }
     if not item.choices:
         return response
-    ids = {place: choice for choice, place in _places(item, attempt.head["seed"]).items()}
-    if isinstance(response, str):
-        return ids.get(response, response)
+    return _renamed(response, {place: name for name, place in _places(item, seed).items()})
+
+
+def _renamed(response: Any, names: dict[str, str]) -> Any:
+    """A response with other names of choices, also in pairs of them."""
     if isinstance(response, list):
-        return [ids.get(value, value) if isinstance(value, str) else value for value in response]
+        return [_renamed(value, names) if isinstance(value, str) else value for value in response]
+    if isinstance(response, str):
+        return " ".join(names.get(word, word) for word in response.split(" "))
     return response
 
 
@@ -66,28 +99,59 @@ def with_media(html: str, media_url: MediaUrl) -> str:
 
 def item_view(attempt: Attempt, name: str, media_url: MediaUrl) -> dict[str, Any]:
     """The content of an item, with the response that was given to it."""
-    item, seed = attempt.test.item(name), attempt.head["seed"]
-    places = _places(item, seed)
+    item, answer = attempt.test.item(name), attempt.progress.answers.get(name)
+    stimulus = attempt.test.items.stimuli[item.stimulus] if item.stimulus else None
+    response = None if answer is None else answer.response
+    return {
+        "number": attempt.progress.number[name],
+        **field_view(item, attempt.head["seed"], response, media_url),
+        "stimulus": None if stimulus is None else with_media(stimulus.content_html, media_url),
+        "stimulus_title": "" if stimulus is None else stimulus.title,
+        "stimulus_language": "" if stimulus is None else stimulus.language,
+        "answered": answer is not None,
+        "flagged": name in attempt.progress.flagged,
+    }
+
+
+def field_view(
+    item: Item, seed: int | str, response: Any, media_url: MediaUrl, part: str = ""
+) -> dict[str, Any]:
+    """The content of an item, or of one of its answer fields, with the response to it."""
+    places, parts = _places(item, seed), _parts(item)
+    names = {it.id: name for name, it in parts.items()}
 
     def shown(html: str) -> str:
         html = with_media(html, media_url)
+        html = PART.sub(lambda match: f'data-part="{names.get(match[1], "")}"', html)
         return CHOICE.sub(lambda match: f'data-choice="{places.get(match[1], "")}"', html)
 
-    texts = {choice.id: choice.content_html for choice in item.choices}
-    answer = attempt.progress.answers.get(name)
-    stimulus = attempt.test.items.stimuli[item.stimulus] if item.stimulus else None
-    inline = item.kind == "hottext"
+    def listed(choices: tuple[Choice, ...], order: list[str]) -> list[dict[str, Any]]:
+        found = {choice.id: choice for choice in choices}
+        inline = item.kind == "hottext"
+        return [
+            {
+                "id": places[name],
+                "content": "" if inline else shown(found[name].content_html),
+                "most": found[name].most,
+                "area": found[name].area,
+            }
+            for name in order
+        ]
+
+    inner, picture = _seed_of_part(item, seed), item.picture
+    given = response if isinstance(response, dict) else {}
     return {
-        "number": attempt.progress.number[name],
         "kind": item.kind,
+        "part": part,
+        "inline": item.inline,
+        "marked": item.marks_choices,
         "prompt": shown(item.prompt),
-        "choices": [
-            {"id": places[choice], "content": "" if inline else shown(texts[choice])}
-            for choice in choice_order(item, seed)
+        "choices": listed(item.choices, choice_order(item, seed)),
+        "options": listed(item.options, choice_order(item, seed, options=True)),
+        "picture": picture and picture.to_json() | {"media": media_url(picture.media)},
+        "parts": [
+            field_view(it, inner, given.get(it.id), media_url, name) for name, it in parts.items()
         ],
-        "stimulus": None if stimulus is None else shown(stimulus.content_html),
-        "stimulus_title": "" if stimulus is None else stimulus.title,
-        "stimulus_language": "" if stimulus is None else stimulus.language,
         "language": item.language,
         "direction": item.direction,
         "max_choices": item.max_choices,
@@ -96,18 +160,22 @@ def item_view(attempt: Attempt, name: str, media_url: MediaUrl) -> dict[str, Any
         "expected_lines": item.expected_lines,
         "pattern": item.pattern,
         "numeric": item.numeric,
-        "response": None if answer is None else _in_places(answer.response, places),
-        "answered": answer is not None,
-        "flagged": name in attempt.progress.flagged,
+        "response": _in_names(item, response, places, names, inner),
     }
 
 
-def _in_places(response: Any, places: dict[str, str]) -> Any:
-    if isinstance(response, str):
-        return places.get(response, response)
-    if isinstance(response, list):
-        return [places.get(value, value) for value in response]
-    return response
+def _in_names(
+    item: Item, response: Any, places: dict[str, str], names: dict[str, str], seed: str
+) -> Any:
+    """A stored response in the taker's names."""
+    if isinstance(response, dict):
+        parts = {part.id: part for part in item.parts}
+        return {
+            names[name]: _renamed(value, _places(parts[name], seed))
+            for name, value in response.items()
+            if name in names
+        }
+    return _renamed(response, places) if item.choices else response
 
 
 def _whole(seconds: float) -> int | None:

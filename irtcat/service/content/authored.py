@@ -1,6 +1,7 @@
 """Items as authors write them in folders and tables: named fields and Markdown, to records."""
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from html import escape
 from pathlib import Path, PurePosixPath
@@ -12,7 +13,7 @@ from irtcat._files import read_bytes
 from irtcat.service.content.fields import content_error
 from irtcat.service.content.markdown import markdown_html
 from irtcat.service.content.media import MOST_MEDIA, media_type
-from irtcat.service.content.records import Choice, Item, Key, Media, Stimulus, checked_key
+from irtcat.service.content.records import Choice, Item, Key, Media, Picture, Stimulus, checked_key
 
 ITEM_FIELDS = (
     "kind",
@@ -31,6 +32,9 @@ ITEM_FIELDS = (
     "numeric",
     "labels",
     "media",
+    "options",
+    "picture",
+    "areas",
     "practice",
 )
 """Fields of an item in front matter, and columns of a table of items."""
@@ -56,6 +60,9 @@ MOST_FILE = 2**20
 
 MOST_SET = 2**29
 """Most bytes of all media of an item set (512 MiB), which are held in memory."""
+
+
+PARAGRAPH = re.compile(r"<p>((?:(?!</?p>).)*)</p>", re.S)
 
 
 def decoded(path: Path, max_bytes: int = MOST_FILE) -> str:
@@ -159,15 +166,55 @@ def make_item(
         raise content_error(where, "practice as true or false", shorten(practice))
     if "labels" in given:
         given["labels"] = _texts(given["labels"], "labels", where)
+    if "picture" in given:
+        given["picture"] = _picture(given["picture"], files, where)
+    areas = _table(given.pop("areas", {}), "areas", where)
+    choices = choices or [(choice, "") for choice in areas]
+    if set(areas) - set(dict(choices)):
+        raise content_error(where, "areas of its choices", shorten(list(areas)))
+    kind, address_of = given.get("kind", "choice"), files.address_of(where)
+    if "options" in given:
+        given["options"] = tuple(
+            Choice(option, unwrapped(markdown_html(text, f"{where}, {option}", address_of)))
+            for option, text in _table(given["options"], "options", where).items()
+        )
+    most = 1 if kind in ("match", "associate") else 0
     try:
         return Item(
             id=name,
             prompt=prompt + shown,
-            choices=tuple(Choice(choice, html, choice in fixed) for choice, html in choices),
-            **{"kind": "choice", **given},
+            choices=tuple(
+                Choice(choice, html, choice in fixed, most, areas.get(choice, ""))
+                for choice, html in choices
+            ),
+            **{"kind": kind, **given},
         )
     except InputError as error:
         raise _located(error, where) from None
+
+
+def unwrapped(html: str) -> str:
+    """The content of a single paragraph, or the HTML itself."""
+    match = PARAGRAPH.fullmatch(html.strip())
+    return match[1] if match else html.strip()
+
+
+def _table(value: Any, name: str, where: str) -> dict[str, str]:
+    """Texts by ids."""
+    if not isinstance(value, Mapping) or not all(isinstance(v, str) for v in value.values()):
+        raise content_error(where, f'{name} as texts by ids, {{ A = "..." }}', shorten(value))
+    return dict(value)
+
+
+def _picture(value: Any, files: Files, where: str) -> Picture:
+    """The picture of which the choices are areas."""
+    must = 'picture as { file = "...", alt = "...", width = 400, height = 300 }'
+    if not isinstance(value, Mapping) or not isinstance(value.get("file"), str):
+        raise content_error(where, must, shorten(value))
+    check_names(value, ("file", "alt", "width", "height"), f"{where}, picture")
+    sizes: Any = {name: value.get(name) for name in ("alt", "width", "height")}
+    media = files.address(value["file"], where).removeprefix("media:")
+    return Picture(media, **sizes)
 
 
 def _shown(value: Any, files: Files, where: str) -> str:

@@ -117,6 +117,14 @@ def _points(cell: str, where: str) -> dict[str, float]:
     return out
 
 
+def _texts(cell: str, where: str) -> dict[str, str]:
+    """``X=Paris|Y=Rome``."""
+    pairs = [entry.partition("=") for entry in _list(cell, where)]
+    if not all(sign for _, sign, _ in pairs):
+        raise content_error(where, "texts by ids, X=Paris|Y=Rome", shorten(cell))
+    return {name.strip(): text.strip() for name, _, text in pairs}
+
+
 def _media(cell: str, where: str) -> list[dict[str, str]]:
     """``graph.svg: A bar chart|speech.mp3``."""
     out = []
@@ -141,6 +149,8 @@ PARSERS: dict[str, Callable[[str, str], Any]] = {
     "min_choices": _whole,
     "expected_length": _whole,
     "expected_lines": _whole,
+    "options": _texts,
+    "areas": _texts,
     "fixed": _list,
     "labels": _list,
     "key": _list,

@@ -57,7 +57,8 @@ ATTRIBUTES: dict[str, set[str]] = {
     "source": {"src", "type"},
     "track": {"src", "kind", "srclang", "label", "default"},
     "time": {"datetime"},
-    "span": {"data-choice"},
+    "span": {"data-choice", "data-part"},
+    "div": {"data-part"},
 }
 
 URL_ATTRIBUTES = _words(
@@ -201,6 +202,7 @@ class _Outline(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.media: dict[str, None] = {}
         self.choices: list[tuple[str, list[str]]] = []
+        self.parts: list[str] = []
         self.text: list[str] = []
         self._spans: list[bool] = []  # for each open span, whether it marks a choice
         self.feed(html)
@@ -212,6 +214,8 @@ class _Outline(HTMLParser):
             match = MEDIA_URL.fullmatch(attributes.get(name) or "")
             if match:
                 self.media[match[1]] = None
+        if "data-part" in attributes:
+            self.parts.append(attributes["data-part"] or "")
         if tag == "span":
             self._spans.append("data-choice" in attributes)
             if self._spans[-1]:
@@ -243,6 +247,11 @@ def media_names(html: str) -> tuple[str, ...]:
 def choice_spans(html: str) -> list[tuple[str, str]]:
     """Id and text of each ``<span data-choice="ID">`` of sanitised HTML."""
     return [(name, "".join(parts)) for name, parts in _Outline(html).choices]
+
+
+def part_names(html: str) -> tuple[str, ...]:
+    """Ids of the answer fields whose positions sanitised HTML marks, in order."""
+    return tuple(_Outline(html).parts)
 
 
 def plain_text(html: str) -> str:

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import struct
 from typing import NamedTuple
 
 from irtcat._common.checks import InputError, brief
@@ -46,6 +47,9 @@ SVG_TAGS = frozenset(
 )
 """Elements that draw. Not ``script``, ``foreignObject``, ``image``, ``a``, ``style`` or animations,
 which act, fetch or hold other markup."""
+
+JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+"""Markers of JPEG that the size of the picture follows."""
 
 SVG = "http://www.w3.org/2000/svg"
 
@@ -107,3 +111,23 @@ def _check_svg(data: bytes, where: str) -> None:
             if local.startswith("on") or foreign or FOREIGN.search(value):
                 got = f"{local} of <{tag}>"
                 raise InputError(f"{where}: expected a picture in SVG that only draws. Got {got}.")
+
+
+def picture_size(data: bytes) -> tuple[int, ...]:
+    """Width and height of a picture in pixels, of PNG, GIF or JPEG; empty for others.
+
+    Example:
+        >>> picture_size(b"GIF89a" + bytes([40, 1, 30, 0]))
+        (296, 30)
+    """
+    if data.startswith(b"\x89PNG"):
+        return struct.unpack(">2I", data[16:24]) if len(data) >= 24 else ()
+    if data.startswith(b"GIF8"):
+        return struct.unpack("<2H", data[6:10]) if len(data) >= 10 else ()
+    at = 2
+    while data.startswith(b"\xff\xd8") and at + 9 <= len(data) and data[at] == 0xFF:
+        if data[at + 1] in JPEG_FRAMES:
+            height, width = struct.unpack(">2H", data[at + 5 : at + 9])
+            return width, height
+        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return ()

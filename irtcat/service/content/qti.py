@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,11 @@ from irtcat._common.checks import InputError, brief, shorten
 from irtcat.service.content.authored import MOST_SET
 from irtcat.service.content.fields import content_error
 from irtcat.service.content.folder import MOST_ITEMS
-from irtcat.service.content.html import VOID, clean_html, media_names, plain_text
-from irtcat.service.content.media import MOST_MEDIA, media_type
+from irtcat.service.content.html import clean_html, media_names, plain_text
+from irtcat.service.content.media import MOST_MEDIA, media_type, picture_size
 from irtcat.service.content.packages import Package, open_package
-from irtcat.service.content.qti_attributes import as_number, check_attributes, number_text, required
+from irtcat.service.content.qti_attributes import as_number, check_attributes, required
+from irtcat.service.content.qti_body import LEFT_OUT, AuthoredChoice, Body, Field
 from irtcat.service.content.qti_names import (
     ITEM_TYPES,
     MANIFEST,
@@ -26,7 +27,16 @@ from irtcat.service.content.qti_names import (
 )
 from irtcat.service.content.qti_scoring import qti_key
 from irtcat.service.content.qti_versions import in_version_3
-from irtcat.service.content.records import Choice, Item, ItemSet, Key, Media, Stimulus, checked_key
+from irtcat.service.content.records import (
+    Choice,
+    Item,
+    ItemSet,
+    Key,
+    Media,
+    Picture,
+    Stimulus,
+    checked_key,
+)
 from irtcat.service.content.xml import local_name, namespace, parse_xml
 
 MOST_XML = 2**23
@@ -40,16 +50,6 @@ ITEM_PARTS = (
     "qti-response-processing",
 )
 
-LEFT_OUT = {
-    "qti-stylesheet": "style sheets",
-    "qti-catalog-info": "accessibility catalogues",
-    "qti-companion-materials-info": "companion materials",
-    "qti-modal-feedback": "feedback",
-    "qti-feedback-inline": "feedback",
-    "qti-feedback-block": "feedback",
-}
-"""Elements that an item does without, and what notes call them."""
-
 TEST_PARTS = (
     "qti-assessment-test",
     "qti-test-part",
@@ -57,8 +57,6 @@ TEST_PARTS = (
     "qti-assessment-item-ref",
     "qti-time-limits",
 )
-
-BLOCK = re.compile(r"<(p|div|section|table|ul|ol|dl|h[2-6]|blockquote|pre|figure|math)\b")
 
 
 def read_qti(path: str | os.PathLike[str], ignore_tests: bool = False) -> ItemSet:
@@ -189,7 +187,9 @@ class _Reader:
             bodies.append(child)
         if len(bodies) != 1:
             raise content_error(where, "one <qti-stimulus-body>", len(bodies))
-        html = _Body(where, {}).inner(bodies[0])
+        body = Body(where, {})
+        html = body.inner(bodies[0])
+        self._note_left_out(body, path)
         self.stimuli[path] = Stimulus(
             id=decode_name(required(root, "identifier", where)),
             content_html=clean_html(html, where, self._address_of(path)),
@@ -243,56 +243,124 @@ class _Reader:
         check_attributes(root, known, where)
         if root.get("adaptive", "false") != "false":
             raise InputError(f"{where}: adaptive items of QTI are not supported.")
-        for element in root.iter():
-            if local_name(element) in LEFT_OUT:
-                self.left_out.setdefault(LEFT_OUT[local_name(element)], set()).add(path)
         for child in root:
-            if local_name(child) not in (*ITEM_PARTS, *LEFT_OUT):
+            if local_name(child) in LEFT_OUT:
+                self.left_out.setdefault(LEFT_OUT[local_name(child)], set()).add(path)
+            elif local_name(child) not in ITEM_PARTS:
                 raise InputError(f"{where}: <{local_name(child)}> is not supported.")
-        declaration = _only(root, "qti-response-declaration", where)
+        declared = {
+            required(element, "identifier", where): element
+            for element in root.findall("{*}qti-response-declaration")
+        }
         body_element = _only(root, "qti-item-body", where)
-        body = _Body(where, {"cardinality": declaration.get("cardinality", "")})
+        body = Body(where, {name: it.get("cardinality", "") for name, it in declared.items()})
         html = body.inner(body_element)
-        interaction = body.interaction
-        if interaction is None:
-            raise content_error(where, "one interaction", "none")
-        if interaction.get("response-identifier") != declaration.get("identifier"):
-            got = shorten(interaction.get("response-identifier"))
-            raise content_error(where, "the interaction of the declared response", got)
-        address_of = self._address_of(path)
-        name = decode_name(required(root, "identifier", where))
-        choices = [
-            Choice(choice, clean_html(text, f"{where}, choice {brief(choice)}", address_of), fixed)
-            for choice, text, fixed in body.choices
-        ]
-        stimulus = self._stimulus_of(root, path, where)
-        prompt = LAST_BLANK.sub("", clean_html(html, where, address_of))
-        if not plain_text(prompt) and not media_names(prompt):
-            prompt = f"<p>{escape(root.get('title', ''))}</p>"  # it may be shown, says the standard
+        self._note_left_out(body, path)
+        if not body.fields:
+            raise InputError(f"{where}: it has no interaction: there is nothing to answer.")
         try:
-            item = Item(
-                id=name,
-                kind=body.kind,
-                prompt=prompt,
-                choices=tuple(choices),
-                language=_language(root),
-                direction=body_element.get("dir", "").replace("auto", ""),
-                time_limit=self.time_limits.get(path),
-                stimulus=stimulus,
-                title="" if root.get("title") == name else root.get("title", ""),
-                labels=labels,
-                numeric=body.kind == "text"
-                and declaration.get("base-type") in ("integer", "float"),
-                **body.options,
-            )
-            _check_response(declaration, item, where)
-            rubric = clean_html("".join(body.rubrics), where, address_of)
-            key = qti_key(item, root, declaration, rubric, where)
+            item = self._composed(root, body, html, path, labels)
+            parts = {part.id: part for part in item.parts} or {body.fields[0].response: item}
+            for name, part in parts.items():
+                _check_response(declared[name], part, where)
+            rubric = clean_html("".join(body.rubrics), where, self._address_of(path))
+            _turn_pairs(root, parts)
+            key = qti_key(item, parts, root, rubric, where)
             key = None if key is None else checked_key(key, item)
         except InputError as error:
             text = str(error)
             raise (error if text.startswith(where) else InputError(f"{where}: {text}")) from None
+        if key is None and any(map(len, declared.values())):
+            self.left_out.setdefault("right responses without response processing", set()).add(path)
         return item, key
+
+    def _composed(
+        self, root: Element, body: Body, html: str, path: str, labels: tuple[str, ...]
+    ) -> Item:
+        """The item of a body: of one interaction at its end, or with several answer fields."""
+        where, address_of = self._where(path), self._address_of(path)
+        numeric = {
+            declaration.get("identifier")
+            for declaration in root.findall("{*}qti-response-declaration")
+            if declaration.get("base-type") in ("integer", "float")
+        }
+        field, name = body.fields[0], decode_name(required(root, "identifier", where))
+        after = clean_html(html.partition(field.position)[2], where, address_of)
+        single = len(body.fields) == 1 and (
+            field.inline or not (plain_text(after) or media_names(after))
+        )
+        if single:
+            if not field.inline:  # blocks that hold only the interaction
+                around = re.compile(rf"<(p|div)(?: [^>]*)?>\s*{field.position}\s*</\1>")
+                while around.search(html):
+                    html = around.sub(lambda _: field.position, html)
+            html = html.replace(field.position, BLANK if field.inline else field.html)
+        prompt = clean_html(html, where, address_of)
+        prompt = LAST_BLANK.sub("", prompt) if single else prompt
+        if not plain_text(prompt) and not media_names(prompt) and single:
+            prompt = f"<p>{escape(root.get('title', ''))}</p>"  # it may be shown, says the standard
+        language, direction = _language(root), _only(root, "qti-item-body", where).get("dir", "")
+        fields: dict[str, Any] = {"language": language, "direction": direction.replace("auto", "")}
+        about: dict[str, Any] = {
+            "time_limit": self.time_limits.get(path),
+            "stimulus": self._stimulus_of(root, path, where),
+            "title": "" if root.get("title") == name else root.get("title", ""),
+            "labels": labels,
+        }
+        if single:
+            answered = self._answer(field, field.response in numeric, path)
+            return Item(id=name, prompt=prompt, **fields, **answered, **about)
+        parts = [
+            Item(
+                id=it.response,
+                prompt=clean_html(it.html, where, address_of),
+                inline=True,
+                **fields,
+                **self._answer(it, it.response in numeric, path),
+            )
+            for it in body.fields
+        ]
+        return Item(id=name, kind="several", prompt=prompt, parts=tuple(parts), **fields, **about)
+
+    def _answer(self, field: Field, numeric: bool, path: str) -> dict[str, Any]:
+        """The fields of an item that an interaction gives."""
+        where, address_of = self._where(path), self._address_of(path)
+
+        def choices(found: list[AuthoredChoice]) -> tuple[Choice, ...]:
+            return tuple(
+                Choice(
+                    it.id,
+                    clean_html(it.html, f"{where}, choice {brief(it.id)}", address_of),
+                    it.fixed,
+                    it.most,
+                    it.area,
+                )
+                for it in found
+            )
+
+        return {
+            "kind": field.kind,
+            "choices": choices(field.choices),
+            "options": choices(field.options),
+            "picture": None if field.picture is None else self._picture(field.picture, path),
+            "numeric": numeric and field.kind == "text",
+            **field.settings,
+        }
+
+    def _picture(self, found: dict[str, str], path: str) -> Picture:
+        name = self._address_of(path)(found["src"]).removeprefix("media:")
+        sizes = [found[side].removesuffix("px").strip() for side in ("width", "height")]
+        if not any(sizes):
+            data = next(media.data for media in self.media.values() if media.name == name)
+            sizes = list(map(str, picture_size(data)))
+        if len(sizes) < 2 or not all(re.fullmatch(r"\d{1,5}", size) for size in sizes):
+            must = "width and height of the picture in pixels, to which coordinates refer"
+            raise content_error(self._where(path), must, shorten(sizes))
+        return Picture(name, found["alt"], *map(int, sizes))
+
+    def _note_left_out(self, body: Body, path: str) -> None:
+        for name in body.left_out:
+            self.left_out.setdefault(name, set()).add(path)
 
     def _stimulus_of(self, root: Element, path: str, where: str) -> str | None:
         references = root.findall("{*}qti-assessment-stimulus-ref")
@@ -316,7 +384,9 @@ RESPONSES = {
     "choices": ("multiple", "identifier"),
     "order": ("ordered", "identifier"),
     "text": ("single", "string integer float"),
-    "essay": ("single", "string"),
+    "essay": ("single multiple ordered", "string"),
+    "match": ("single multiple", "directedPair identifier"),  # which some editors write
+    "associate": ("single multiple", "pair"),
 }
 """Cardinality and base types of the responses to each kind of item."""
 
@@ -328,258 +398,26 @@ def _check_response(declaration: Element, item: Item, where: str) -> None:
     got = f"{declaration.get('cardinality')} {declaration.get('base-type')}"
     if declaration.get("cardinality") == "multiple" and item.kind == "hottext":
         cardinality = "multiple"
-    if declaration.get("cardinality") != cardinality or (
+    if declaration.get("cardinality") not in cardinality.split() or (
         declaration.get("base-type") not in base_types.split()
     ):
         must = f"a response of cardinality {cardinality} and base type {base_types}"
         raise content_error(where, must, got)
 
 
-class _Body:
-    """HTML of an item body, and what its interaction says.
+def _turn_pairs(root: Element, parts: Mapping[str, Item]) -> None:
+    """Give the pairs of gap matches in the order of the items: the gap first.
 
-    Attributes:
-        interaction: the interaction; None before it is found, and in stimuli.
-        kind: kind of the item.
-        choices: id, HTML and whether it is fixed, of each choice.
-        options: further fields of the item.
-        rubrics: HTML for scorers.
+    QTI has the gap last there, and the entry of the first set first in other matches.
     """
-
-    def __init__(self, where: str, response: dict[str, str]):
-        self.where, self.response = where, response
-        self.interaction: Element | None = None
-        self.kind = ""
-        self.choices: list[tuple[str, str, bool]] = []
-        self.options: dict[str, Any] = {}
-        self.rubrics: list[str] = []
-        self._closed = False  # whether a block interaction has been read
-
-    def inner(self, element: Element) -> str:
-        """HTML of the content of an element."""
-        parts = [self._text(element.text)]
-        for child in element:
-            parts += [self._outer(child), self._text(child.tail)]
-        return "".join(parts)
-
-    def _text(self, text: str | None) -> str:
-        if self._closed and (text or "").strip():
-            raise self._content_after(shorten((text or "").strip()))
-        return escape(text or "", quote=False)
-
-    def _outer(self, element: Element) -> str:
-        """HTML of an element."""
-        name = local_name(element)
-        if name.startswith("qti-"):
-            if name in LEFT_OUT:
-                return ""
-            handler = HANDLERS.get(name)
-            if handler is None:
-                raise InputError(f"{self.where}: <{name}> is not supported.")
-            return handler(self, element)
-        if self._closed and name in ("img", "audio", "video", "math", "object", "table"):
-            raise self._content_after(f"<{name}>")
-        if name == "object":
-            name, element = _media_of(element, self.where)
-        attributes = "".join(
-            f' {key.rpartition("}")[2]}="{escape(value)}"' for key, value in element.items()
-        )
-        start = f"<{name}{attributes}>"
-        inner = self.inner(element)
-        if not inner.strip() and self.interaction is not None and name in ("p", "div"):
-            return ""  # it held only the interaction
-        return start if name in VOID else f"{start}{inner}</{name}>"
-
-    def _content_after(self, got: str) -> InputError:
-        return content_error(self.where, f"no content after the interaction ({self.kind})", got)
-
-    def _begin(self, element: Element, attributes: str) -> None:
-        if self.interaction is not None:
-            raise content_error(self.where, "one interaction", "two")
-        check_attributes(element, f"response-identifier {attributes}", self.where)
-        required(element, "response-identifier", self.where)
-        self.interaction = element
-
-    def _prompt(self, element: Element) -> str:
-        """HTML of the prompt of an interaction, as a paragraph."""
-        prompts = element.findall("{*}qti-prompt")
-        html = "".join(self.inner(prompt) for prompt in prompts)
-        if not html.strip():
-            return ""
-        return html if BLOCK.search(html) else f"<p>{html.strip()}</p>"
-
-    def _choice(self, element: Element) -> str:
-        known = "shuffle max-choices min-choices orientation"
-        self._begin(element, known)
-        html = self._prompt(element)
-        ordered = local_name(element) == "qti-order-interaction"
-        for child in element:
-            name = local_name(child)
-            if name == "qti-simple-choice":
-                check_attributes(child, "identifier fixed show-hide", self.where)
-                if child.get("show-hide", "show") != "show":
-                    raise InputError(f"{self.where}: hidden choices are not supported.")
-                identifier = required(child, "identifier", self.where)
-                choice = identifier, self.inner(child).strip(), child.get("fixed") == "true"
-                self.choices.append(choice)
-            elif name != "qti-prompt":
-                raise InputError(f"{self.where}: <{name}> in an interaction is not supported.")
-        if ordered:
-            self.kind = "order"
-            for name in ("max-choices", "min-choices"):
-                count = self._count(element, name, 0)
-                if count not in (0, len(self.choices)):
-                    must = f"{name} of all {len(self.choices)} choices in an order"
-                    raise content_error(self.where, must, count)
-        else:
-            single = self.response.get("cardinality") == "single"
-            self.kind = "choice" if single else "choices"
-            # More than there are is no limit; several editors write it.
-            most = min(self._count(element, "max-choices", 1), len(self.choices))
-            self.options["max_choices"] = 1 if single and most == 0 else most
-            self.options["min_choices"] = self._count(element, "min-choices", 0)
-        self.options["shuffle"] = element.get("shuffle", "false") == "true"
-        self._closed = True
-        return html
-
-    def _count(self, element: Element, name: str, default: int) -> int:
-        text = element.get(name, str(default)).strip()
-        if not re.fullmatch(r"\d{1,6}", text):
-            raise content_error(self.where, f"{name} as a whole number", shorten(text))
-        return int(text)
-
-    def _hottext_interaction(self, element: Element) -> str:
-        self._begin(element, "max-choices min-choices")
-        self.kind = "hottext"
-        self.options["max_choices"] = self._count(element, "max-choices", 1)
-        self.options["min_choices"] = self._count(element, "min-choices", 0)
-        html = self._prompt(element)
-        content = Element(element.tag)
-        content.text = element.text
-        content.extend(child for child in element if local_name(child) != "qti-prompt")
-        html += self.inner(content)
-        self._closed = True
-        return html
-
-    def _hottext(self, element: Element) -> str:
-        if self.kind != "hottext":
-            raise InputError(f"{self.where}: expected <qti-hottext> in its interaction.")
-        check_attributes(element, "identifier show-hide", self.where)
-        identifier = required(element, "identifier", self.where)
-        return f'<span data-choice="{escape(identifier)}">{self.inner(element)}</span>'
-
-    def _inline_choice(self, element: Element) -> str:
-        """A gap in a sentence; the choices are below the prompt."""
-        self._begin(element, "shuffle required min-choices")
-        for child in element:
-            if local_name(child) == "qti-label":
-                continue
-            if local_name(child) != "qti-inline-choice":
-                name = local_name(child)
-                raise InputError(f"{self.where}: <{name}> in an interaction is not supported.")
-            check_attributes(child, "identifier fixed show-hide", self.where)
-            identifier = required(child, "identifier", self.where)
-            choice = identifier, self.inner(child).strip(), child.get("fixed") == "true"
-            self.choices.append(choice)
-        self.kind = "choice"
-        self.options["shuffle"] = element.get("shuffle", "false") == "true"
-        return BLANK
-
-    def _slider(self, element: Element) -> str:
-        """A field for a number; the range stands below the prompt."""
-        known = "lower-bound upper-bound step step-label orientation reverse"
-        self._begin(element, known)
-        html = self._prompt(element)
-        for child in element:
-            if local_name(child) != "qti-prompt":
-                name = local_name(child)
-                raise InputError(f"{self.where}: <{name}> in an interaction is not supported.")
-        ends = [
-            number_text(as_number(element.get(name), name, self.where), self.where)
-            for name in ("lower-bound", "upper-bound")
-        ]
-        self.kind = "text"
-        self._closed = True
-        return f"{html}<p>{ends[0]} … {ends[1]}</p>"
-
-    def _text_entry(self, element: Element) -> str:
-        self._begin(element, "base expected-length pattern-mask format")
-        if element.get("base", "10") != "10" or element.get("format", "plain") != "plain":
-            raise InputError(f"{self.where}: base and format of a text entry are not supported.")
-        self.kind = "text"
-        self._entry_options(element)
-        return BLANK
-
-    def _entry_options(self, element: Element) -> None:
-        if element.get("expected-length"):
-            self.options["expected_length"] = self._count(element, "expected-length", 0)
-        if element.get("pattern-mask"):
-            self.options["pattern"] = element.get("pattern-mask", "")
-
-    def _extended_text(self, element: Element) -> str:
-        self._begin(element, "expected-length expected-lines max-strings min-strings format")
-        if element.get("format", "plain") != "plain":
-            raise InputError(
-                f"{self.where}: extended text of another format than plain is not supported."
-            )
-        if self._count(element, "max-strings", 1) != 1:
-            raise InputError(f"{self.where}: several texts in one interaction are not supported.")
-        for child in element:
-            if local_name(child) != "qti-prompt":
-                name = local_name(child)
-                raise InputError(f"{self.where}: <{name}> in an interaction is not supported.")
-        self.kind = "essay"
-        self._entry_options(element)
-        if element.get("expected-lines"):
-            self.options["expected_lines"] = self._count(element, "expected-lines", 0)
-        html = self._prompt(element)
-        self._closed = True
-        return html
-
-    def _rubric(self, element: Element) -> str:
-        """Content for test takers, or for the scorers."""
-        check_attributes(element, "view use", self.where)
-        view = required(element, "view", self.where).split()
-        if view not in (["candidate"], ["scorer"]):
-            must = "<qti-rubric-block> for the candidate or the scorer"
-            raise content_error(self.where, must, shorten(" ".join(view)))
-        bodies = element.findall("{*}qti-content-body")
-        if len(bodies) != len(element):
-            raise content_error(self.where, "<qti-content-body> in <qti-rubric-block>", "other")
-        if view == ["candidate"]:
-            return "".join(map(self.inner, bodies))
-        closed, self._closed = self._closed, False  # scorers may be addressed anywhere
-        self.rubrics += [self.inner(body).strip() for body in bodies]
-        self._closed = closed
-        return ""
-
-
-HANDLERS: dict[str, Callable[[_Body, Element], str]] = {
-    "qti-choice-interaction": _Body._choice,
-    "qti-order-interaction": _Body._choice,
-    "qti-hottext-interaction": _Body._hottext_interaction,
-    "qti-hottext": _Body._hottext,
-    "qti-inline-choice-interaction": _Body._inline_choice,
-    "qti-slider-interaction": _Body._slider,
-    "qti-text-entry-interaction": _Body._text_entry,
-    "qti-extended-text-interaction": _Body._extended_text,
-    "qti-rubric-block": _Body._rubric,
-}
-"""How the elements of QTI in an item body are read; others are refused."""
-
-
-def _media_of(element: Element, where: str) -> tuple[str, Element]:
-    """The name and element of HTML that show a picture or play a sound as an object does."""
-    kind = element.get("type", "").partition("/")[0]
-    if kind not in ("image", "audio"):
-        got = shorten(element.get("type"))
-        raise content_error(where, "an <object> with a picture or a sound", got)
-    sizes = {name: element.get(name, "") for name in ("width", "height") if element.get(name)}
-    source = {"src": required(element, "data", where)}
-    words = " ".join("".join(element.itertext()).split())
-    if kind == "image":
-        return "img", Element("img", {**source, "alt": words, **sizes})
-    return "audio", Element("audio", {**source, "controls": ""})
+    pairs = {pair for part in parts.values() if part.kind == "match" for pair in part.pairs}
+    for element in root.iter():
+        for text in (element.text, element.get("map-key")):
+            turned = " ".join(reversed((text or "").split()))
+            if turned in pairs and local_name(element) in ("qti-value", "qti-base-value"):
+                element.text = turned
+            elif turned in pairs and local_name(element) == "qti-map-entry":
+                element.set("map-key", turned)
 
 
 def _check_root(root: Element, name: str, where: str) -> None:

@@ -21,8 +21,19 @@ INTERACTIONS = {
     "hottext": "qti-hottext-interaction",
     "text": "qti-text-entry-interaction",
     "essay": "qti-extended-text-interaction",
+    "match": "qti-match-interaction",
+    "associate": "qti-associate-interaction",
 }
 """The interaction of each kind of item."""
+
+GRAPHIC = {
+    "choice": ("qti-hotspot-interaction", "qti-hotspot-choice"),
+    "choices": ("qti-hotspot-interaction", "qti-hotspot-choice"),
+    "order": ("qti-graphic-order-interaction", "qti-hotspot-choice"),
+    "match": ("qti-graphic-gap-match-interaction", "qti-associable-hotspot"),
+    "associate": ("qti-graphic-associate-interaction", "qti-associable-hotspot"),
+}
+"""The interaction of each kind of item with a picture, and the element of its areas."""
 
 ENCODED = re.compile(r"_x([0-9A-F]{4,6})_")
 

@@ -1,15 +1,15 @@
 """Response processing of QTI: a small interpreter of its rules and expressions.
 
-It gives the SCORE of one response. Values are None (NULL), numbers, texts, truth values, and
-containers: `Multiple`, whose order does not matter, and `Ordered`. Rules and expressions that are
-not in the tables below are refused by name.
+It gives the SCORE of the responses to an item. Values are None (NULL), numbers, texts, truth
+values, and containers: `Multiple`, whose order does not matter, and `Ordered`. Rules and
+expressions that are not in the tables below are refused by name.
 """
 
 import contextlib
 import math
 import operator
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 from xml.etree.ElementTree import Element
 
 from irtcat._common.checks import InputError, shorten
@@ -38,75 +38,31 @@ class _Exit(Exception):  # noqa: N818
     """The rules end here."""
 
 
-class Processing:
-    """The rules of an item with one response.
+class Declaration:
+    """The declared values of one response.
 
     Attributes:
+        identifier: its name.
+        cardinality: "single", "multiple" or "ordered".
+        base_type: of its values.
         correct: the correct response; None if none is declared.
         named: the values of the correct response and the mapping.
-        constants: these, and the values that rules name.
-        size: number of elements in the rules.
-        compares_ranges: whether rules take numbers within a range, not single ones.
+        mapping: the points of values; None if none is declared.
     """
 
-    def __init__(self, root: Element, declaration: Element, where: str):
+    def __init__(self, element: Element, where: str):
         self.where = where
-        self.response = declaration.get("identifier", "")
-        self.cardinality = declaration.get("cardinality", "single")
-        self.base_type = declaration.get("base-type", "")
-        self.outcomes = {
-            required(outcome, "identifier", where): self._default(outcome)
-            for outcome in root.findall("{*}qti-outcome-declaration")
-        }
-        correct = declaration.findall("{*}qti-correct-response/{*}qti-value")
-        values = [self._value(value.text, self.base_type) for value in correct]
+        self.identifier = required(element, "identifier", where)
+        self.cardinality = element.get("cardinality", "single")
+        self.base_type = element.get("base-type", "")
+        correct = element.findall("{*}qti-correct-response/{*}qti-value")
+        values = [value_of(value.text, self.base_type, where) for value in correct]
         if self.cardinality == "single" and len(values) > 1:
             raise content_error(where, "one correct response of a single value", shorten(values))
         self.correct = self.container(values)
-        mapping = declaration.find("{*}qti-mapping")
-        self.mapping = None if mapping is None else _Mapping(mapping, self._value, self)
-        rules = root.find("{*}qti-response-processing")
-        assert rules is not None  # the caller has found one
-        check_attributes(rules, "template template-location", where)
-        template = rules.get("template", "")
-        self.template = TEMPLATES.get(template.rpartition("/")[2].removesuffix(".xml"), "")
-        if template and (len(rules) or not self.template):
-            must = f"a template of {', '.join(TEMPLATES)}"
-            raise content_error(where, must, shorten(template))
-        if self.template == "match" and self.correct is None:
-            raise content_error(where, "a correct response for match_correct", "none")
-        self.rules = list(rules)
-        elements = list(rules.iter())
-        self.size = len(elements)
-        self._given: Any = None
+        mapping = element.find("{*}qti-mapping")
+        self.mapping = None if mapping is None else _Mapping(mapping, self.base_type, where)
         self.named = [*values, *(self.mapping.points if self.mapping else ())]
-        self.constants = self.named + [
-            self._value(element.text, element.get("base-type", ""))
-            for element in elements
-            if local_name(element) == "qti-base-value" and element.get("base-type") != "boolean"
-        ]
-        self.compares_ranges = any(
-            local_name(element) in COMPARISONS
-            or element.get("tolerance-mode", "exact") != "exact"
-            or element.get("substring", "false") == "true"
-            for element in elements
-        )
-
-    def score(self, response: Any) -> float:
-        """The SCORE of a response; None for one left out."""
-        if self.template == "match":
-            return float(_same(response, self.correct) or 0)
-        if self.template == "map":
-            return self.mapped(response)
-        outcomes, self._given = dict(self.outcomes), response
-        with contextlib.suppress(_Exit):
-            self._run(self.rules, outcomes)
-        score = outcomes.get("SCORE")
-        if score is None:
-            return 0.0
-        if isinstance(score, (str, bool, tuple)) or not math.isfinite(score):
-            raise content_error(self.where, "a SCORE that is a number", shorten(score))
-        return float(score)
 
     def container(self, values: list[Any]) -> Any:
         """Values as the response has them; None if there are none."""
@@ -116,10 +72,6 @@ class Processing:
             return values[0]
         return Ordered(values) if self.cardinality == "ordered" else Multiple(sorted(values))
 
-    def mapped(self, response: Any) -> float:
-        """The points of a response by the mapping of its declaration."""
-        return self.required_mapping(response)
-
     @property
     def required_mapping(self) -> "_Mapping":
         """The mapping of the declaration."""
@@ -127,20 +79,120 @@ class Processing:
             raise content_error(self.where, "a <qti-mapping> for map_response", "none")
         return self.mapping
 
-    def _value(self, text: str | None, base_type: str) -> Any:
-        plain = (text or "").strip()
-        if base_type in ("integer", "float"):
-            return as_number(plain, "a numeric value", self.where)
-        return plain == "true" if base_type == "boolean" else plain
+
+class _State(NamedTuple):
+    """Variables while rules are run."""
+
+    outcomes: dict[str, Any]
+    responses: Mapping[str, Any]
+
+
+class Processing:
+    """The rules of an item.
+
+    Attributes:
+        responses: the declared responses by their names.
+        constants: the values that declarations and rules name.
+        combined: the lists of values that rules name.
+        size: number of elements in the rules.
+        compares_ranges: whether rules take numbers within a range, not single ones.
+    """
+
+    def __init__(self, root: Element, where: str):
+        self.where = where
+        declared = root.findall("{*}qti-response-declaration")
+        declarations = [Declaration(element, where) for element in declared]
+        self.responses = {declaration.identifier: declaration for declaration in declarations}
+        self.outcomes: dict[str, Any] = {}
+        self._tables: dict[str, Element] = {}
+        for outcome in root.findall("{*}qti-outcome-declaration"):
+            name = required(outcome, "identifier", where)
+            self.outcomes[name] = self._default(outcome)
+            for child in outcome:
+                if local_name(child) in TABLES:
+                    self._tables[name] = child
+        rules = root.find("{*}qti-response-processing")
+        assert rules is not None  # the caller has found one
+        check_attributes(rules, "template template-location", where)
+        template = rules.get("template", "")
+        self.template = TEMPLATES.get(template.rpartition("/")[2].removesuffix(".xml"), "")
+        if template and (len(rules) or not self.template):
+            must = f"a template of {', '.join(TEMPLATES)}"
+            raise content_error(where, must, shorten(template))
+        self.rules = list(rules)
+        elements = list(rules.iter())
+        self.size = len(elements)
+        self.constants = [value for it in declarations for value in it.named] + [
+            value_of(element.text, element.get("base-type", ""), where)
+            for element in elements
+            if local_name(element) == "qti-base-value" and element.get("base-type") != "boolean"
+        ]
+        self.combined = [
+            [(child.text or "").strip() for child in element]
+            for element in elements
+            if local_name(element) in ("qti-multiple", "qti-ordered")
+            and all(local_name(child) == "qti-base-value" for child in element)
+        ]
+        self.compares_ranges = any(
+            local_name(element) in COMPARISONS
+            or element.get("tolerance-mode", "exact") != "exact"
+            or element.get("substring", "false") == "true"
+            or local_name(element) == "qti-substring"
+            for element in elements
+        )
+
+    def template_response(self) -> Declaration:
+        """The response that a template scores: RESPONSE, or the only one with a key."""
+        keyed = [it for it in self.responses.values() if it.correct is not None or it.mapping]
+        found = [it for it in self.responses.values() if it.identifier == "RESPONSE"] or keyed
+        if len(found) != 1:
+            raise content_error(self.where, "a template for one response", f"{len(found)} of them")
+        if self.template == "match" and found[0].correct is None:
+            raise content_error(self.where, "a correct response for match_correct", "none")
+        return found[0]
+
+    def score(self, responses: Mapping[str, Any]) -> float:
+        """The SCORE of responses by their names; those that are missing are left out."""
+        if self.template:
+            it = self.template_response()
+            given = responses.get(it.identifier)
+            if self.template == "match":
+                return float(_same(given, it.correct) or 0)
+            return it.required_mapping(given)
+        state = _State(dict(self.outcomes), responses)
+        with contextlib.suppress(_Exit):
+            self._run(self.rules, state)
+        score = state.outcomes.get("SCORE")
+        if score is None:
+            return 0.0
+        if isinstance(score, (str, bool, tuple)) or not math.isfinite(score):
+            raise content_error(self.where, "a SCORE that is a number", shorten(score))
+        return round(float(score), 9)
 
     def _default(self, outcome: Element) -> Any:
         value = outcome.find("{*}qti-default-value/{*}qti-value")
         base_type = outcome.get("base-type", "")
         if value is not None:
-            return self._value(value.text, base_type)
+            return value_of(value.text, base_type, self.where)
         return 0.0 if base_type in ("integer", "float") else None
 
-    def _run(self, rules: list[Element], outcomes: dict[str, Any]) -> None:
+    def _looked_up(self, name: str, value: Any) -> Any:
+        """The value of an outcome by its table."""
+        table = self._tables.get(name)
+        if table is None:
+            raise content_error(self.where, f"a table of {shorten(name)}", "none")
+        at_least = local_name(table) == "qti-interpolation-table"
+        for entry in table if value is not None else ():
+            source = as_number(entry.get("source-value"), "source-value", self.where)
+            inside = value > source or (
+                value == source and entry.get("include-boundary") != "false"
+            )
+            if inside if at_least else value == source:
+                return as_number(entry.get("target-value"), "target-value", self.where)
+        default = table.get("default-value")
+        return None if default is None else as_number(default, "default-value", self.where)
+
+    def _run(self, rules: list[Element], state: _State) -> None:
         for rule in rules:
             name = local_name(rule)
             if name == "qti-response-condition":
@@ -149,17 +201,20 @@ class Processing:
                     if local_name(branch) != "qti-response-else":
                         if not actions:
                             raise content_error(self.where, f"a condition in <{name}>", "none")
-                        if self._evaluate(actions.pop(0), outcomes) is not True:
+                        if self._evaluate(actions.pop(0), state) is not True:
                             continue
-                    self._run(actions, outcomes)
+                    self._run(actions, state)
                     break
             elif name == "qti-set-outcome-value":
                 if len(rule) != 1:
                     raise content_error(self.where, f"one expression in <{name}>", len(rule))
-                value = self._evaluate(rule[0], outcomes)
-                outcomes[required(rule, "identifier", self.where)] = value
+                value = self._evaluate(rule[0], state)
+                state.outcomes[required(rule, "identifier", self.where)] = value
+            elif name == "qti-lookup-outcome-value":
+                found = required(rule, "identifier", self.where)
+                state.outcomes[found] = self._looked_up(found, self._evaluate(rule[0], state))
             elif name == "qti-response-processing-fragment":
-                self._run(list(rule), outcomes)
+                self._run(list(rule), state)
             elif name == "qti-exit-response":
                 raise _Exit
             else:
@@ -168,36 +223,47 @@ class Processing:
     def _unsupported(self, name: str) -> InputError:
         return InputError(f"{self.where}: <{name}> in response processing is not supported.")
 
-    def _evaluate(self, element: Element, outcomes: dict[str, Any]) -> Any:
+    def _evaluate(self, element: Element, state: _State) -> Any:
         """The value of an expression."""
         name = local_name(element)
         if name == "qti-base-value":
-            return self._value(element.text, element.get("base-type", ""))
+            return value_of(element.text, element.get("base-type", ""), self.where)
         if name == "qti-null":
             return None
         if name in ("qti-variable", "qti-correct", "qti-map-response", "qti-default"):
-            return self._variable(name, required(element, "identifier", self.where), outcomes)
+            return self._variable(name, required(element, "identifier", self.where), state)
         function = EXPRESSIONS.get(name)
         if function is None:
             raise self._unsupported(name)
-        values = [self._evaluate(child, outcomes) for child in element]
+        values = [self._evaluate(child, state) for child in element]
         try:
             return function(values, element)
         except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError):
             got = shorten(values)
             raise content_error(self.where, f"values that <{name}> takes", got) from None
 
-    def _variable(self, name: str, identifier: str, outcomes: dict[str, Any]) -> Any:
-        if identifier == self.response:
+    def _variable(self, name: str, identifier: str, state: _State) -> Any:
+        if identifier in self.responses:
+            declared, given = self.responses[identifier], state.responses.get(identifier)
             if name == "qti-map-response":
-                return self.mapped(self._given)
-            return {"qti-variable": self._given, "qti-correct": self.correct}.get(name)
-        if name == "qti-variable" and identifier in outcomes:
-            return outcomes[identifier]
+                return declared.required_mapping(given)
+            return {"qti-variable": given, "qti-correct": declared.correct}.get(name)
+        if name == "qti-variable" and identifier in state.outcomes:
+            return state.outcomes[identifier]
         if name == "qti-default" and identifier in self.outcomes:
             return self.outcomes[identifier]
         got = f"{shorten(identifier)} in <{name}>"
-        raise content_error(self.where, "the declared response or an outcome", got)
+        raise content_error(self.where, "a declared response or an outcome", got)
+
+
+def value_of(text: str | None, base_type: str, where: str) -> Any:
+    """A value of QTI; pairs without a direction have their parts in alphabetical order."""
+    plain = (text or "").strip()
+    if base_type in ("integer", "float"):
+        return as_number(plain, "a numeric value", where)
+    if base_type in ("pair", "directedPair"):
+        return " ".join(sorted(plain.split()) if base_type == "pair" else plain.split())
+    return plain == "true" if base_type == "boolean" else plain
 
 
 class _Mapping:
@@ -210,8 +276,7 @@ class _Mapping:
         bounds: the least and the greatest sum; None for no limit.
     """
 
-    def __init__(self, mapping: Element, value_of: Callable[..., Any], processing: Processing):
-        where = processing.where
+    def __init__(self, mapping: Element, base_type: str, where: str):
         self.points: dict[Any, float] = {}
         self.cases = set[str]()
         self._folded: dict[str, float] = {}
@@ -219,14 +284,14 @@ class _Mapping:
             if local_name(entry) != "qti-map-entry":
                 raise InputError(f"{where}: <{local_name(entry)}> in a mapping is not supported.")
             check_attributes(entry, "map-key mapped-value case-sensitive", where)
-            value = value_of(required(entry, "map-key", where), processing.base_type)
+            value = value_of(required(entry, "map-key", where), base_type, where)
             if value in self.points:
                 raise content_error(where, "each map-key once", shorten(value))
             points = as_number(entry.get("mapped-value"), "mapped-value", where)
             self.points[value] = points
             case = entry.get("case-sensitive", "false")  # the default of QTI 3.0
             self.cases.add(case)
-            if processing.base_type == "string" and case == "false":
+            if base_type == "string" and case == "false":
                 self._folded.setdefault(value.casefold(), points)
         self.default = as_number(mapping.get("default-value", "0"), "default-value", where)
         self.bounds: list[float | None] = [
@@ -281,6 +346,20 @@ def _string_match(values: list[Any], element: Element) -> bool | None:
     return other in one if element.get("substring", "false") == "true" else one == other
 
 
+def _index(values: list[Any], element: Element) -> Any:
+    n = int(element.get("n", "1"))
+    return values[0][n - 1] if 1 <= n <= len(values[0] or ()) else None
+
+
+def _substring(values: list[Any], element: Element) -> bool | None:
+    if None in values:
+        return None
+    one, other = map(str, values)
+    if element.get("case-sensitive", "true") == "false":
+        one, other = one.casefold(), other.casefold()
+    return one in other
+
+
 def _flat(values: list[Any]) -> Iterator[Any]:
     """The values in containers too."""
     for value in values:
@@ -326,6 +405,8 @@ def _collected(kind: type, values: list[Any]) -> Any:
     return kind(sorted(found) if kind is Multiple else found) if found else None
 
 
+TABLES = ("qti-match-table", "qti-interpolation-table")
+
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "qti-gt": operator.gt,
     "qti-gte": operator.ge,
@@ -346,6 +427,8 @@ EXPRESSIONS: dict[str, Callable[[list[Any], Element], Any]] = {
     "qti-container-size": lambda values, _: float(len(values[0] or ())),
     "qti-multiple": lambda values, _: _collected(Multiple, values),
     "qti-ordered": lambda values, _: _collected(Ordered, values),
+    "qti-index": _index,
+    "qti-substring": _substring,
     "qti-sum": _numeric(sum),
     "qti-product": _numeric(math.prod),
     "qti-subtract": _numeric(lambda numbers: numbers[0] - numbers[1]),

@@ -2,22 +2,25 @@
 
 The rules are run (`Processing`) for all responses that an item can have, or for a text all that the
 rules name and some that they do not. A key that gives the same scores is the item's key: one right
-response, or points of the parts of a response. Rules that no key can express are refused.
+response, or points of the parts of a response. Otherwise, and for items with several answer fields,
+the key keeps the rules.
 """
 
 import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from random import Random
 from typing import Any
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, tostring
 
 from irtcat._common.checks import InputError, shorten
 from irtcat.service.content.fields import content_error
 from irtcat.service.content.qti_attributes import as_number, check_attributes, number_text
-from irtcat.service.content.qti_processing import Processing
-from irtcat.service.content.records import KINDS, Item, Key, checked_key
-from irtcat.service.content.scoring import scored
+from irtcat.service.content.qti_names import QTI
+from irtcat.service.content.qti_processing import Declaration, Processing
+from irtcat.service.content.records import KINDS, Item, Key, checked_key, unit_of
+from irtcat.service.content.scoring import qti_value, scored
 from irtcat.service.content.xml import local_name
 
 MOST_RESPONSES = 5_040
@@ -29,90 +32,184 @@ MOST_STEPS = 2_000_000
 TOLERANCE = 1e-6
 """Difference of scores that is rounding: points such as 1/3 have no exact decimals."""
 
+MOST_TEXTS = 100
+"""Most texts of one field that are tried."""
+
 OTHER_TEXT, OTHER_NUMBER = "none of the named texts", 0.40625
 """A text and a number that rules do not name."""
 
 
-def qti_key(item: Item, root: Element, declaration: Element, rubric: str, where: str) -> Key | None:
+Fields = dict[str, Item]
+"""The item or its parts by the names of their responses."""
+
+
+def qti_key(item: Item, fields: Fields, root: Element, rubric: str, where: str) -> Key | None:
     """The key of a QTI item; None if nothing in it says how it is scored.
 
     Args:
         item: the item.
+        fields: the item or its parts by the names of their responses.
         root: its XML.
-        declaration: its response declaration.
         rubric: HTML for the scorers.
         where: for messages.
 
     Raises:
         InputError: response processing or a declaration that is not supported.
     """
-    has_key = _check_declaration(declaration, where)
+    for declared in root.findall("{*}qti-response-declaration"):
+        _check_declaration(declared, where)
     found = root.findall("{*}qti-response-processing")
     if len(found) > 1:
         raise content_error(where, "at most one <qti-response-processing>", len(found))
-    has_rules = any(len(rules) or rules.get("template") for rules in found)
+    has_rules = has_processing(root)
     if item.kind == "essay" or (rubric and not has_rules):
         highest, unit = _scale(root, where)
         if not highest:
             return None
         return Key(item.id, "rubric", max_score=highest, rubric=rubric, unit=unit)
     if not has_rules:
-        if has_key:
-            raise content_error(where, "response processing for the correct response", "none")
         return None
-    processing = Processing(root, declaration, where)
-    if KINDS[item.kind].has_choices:
-        unknown = [name for name in processing.named if name not in item.choice_ids]
-        if unknown:
-            must = f"ids of its choices, {shorten(item.choice_ids)}"
-            raise content_error(where, must, shorten(unknown))
-    return replace(_key(item, processing, where), rubric=rubric)
+    processing = Processing(root, where)
+    for name, field in fields.items():
+        if KINDS[field.kind].has_choices:
+            named = map(field.normal_pair, map(str, processing.responses[name].named))
+            unknown = [value for value in named if value not in field.values]
+            if unknown:
+                raise content_error(
+                    where, f"ids of its choices, {shorten(field.values)}", shorten(unknown)
+                )
+    left_out = processing.score({})
+    if left_out != 0:
+        raise content_error(where, "a SCORE of 0 for a response left out", f"{left_out:g}")
+    key = None
+    if list(fields.values()) == [item]:
+        key = _key(item, processing, processing.responses[next(iter(fields))])
+    return replace(key or _rules_key(item, fields, root, processing), rubric=rubric)
 
 
-def _check_declaration(declaration: Element, where: str) -> bool:
-    """Whether a response declaration has a correct response or a mapping."""
+def has_processing(root: Element) -> bool:
+    """Whether an item says how its responses are scored."""
+    found = root.findall("{*}qti-response-processing")
+    return any(len(rules) or rules.get("template") for rules in found)
+
+
+def _check_declaration(declaration: Element, where: str) -> None:
+    """Raise at parts of a response declaration that are not supported."""
     check_attributes(declaration, "identifier cardinality base-type", where)
     known = {
         "qti-correct-response": "interpretation",
         "qti-mapping": "default-value lower-bound upper-bound",
+        "qti-default-value": "interpretation",
     }
     for child in declaration:
         name = local_name(child)
         if name not in known:
             raise InputError(f"{where}: <{name}> in a response declaration is not supported.")
         check_attributes(child, known[name], where)
-    return len(declaration) > 0
 
 
-def _key(item: Item, processing: Processing, where: str) -> Key:
-    """The key that gives the scores of the rules."""
+def _key(item: Item, processing: Processing, declared: Declaration) -> Key | None:
+    """The key, without rules, that gives the scores of the rules; None if there is none."""
+    where = processing.where
+    if processing.template and processing.template_response() is not declared:
+        raise content_error(where, "a template that scores the response", declared.identifier)
     if processing.template == "map":
-        return _map_key(item, processing)
-    if item.kind == "text" and processing.compares_ranges:
-        must = "response processing that compares a text with single values"
-        raise content_error(where, must, "a range of numbers, or a part of a text")
-    left_out = processing.score(None)
-    if left_out != 0:
-        raise content_error(where, "a SCORE of 0 for a response left out", f"{left_out:g}")
+        mapping, is_text = declared.required_mapping, declared.base_type == "string"
+        return None if is_text and len(mapping.cases) > 1 else _map_key(item, declared)
     if processing.template == "match":
-        return next(_match_keys(item, processing))
-    responses = list(_responses(item, processing))
-    if len(responses) * processing.size > MOST_STEPS:
-        must = f"rules of which all responses together take at most {MOST_STEPS:,} steps"
-        raise content_error(where, must, f"{len(responses) * processing.size:,}")
-    scores = [(response, processing.score(value)) for response, value in responses]
-    highest = max(score for _, score in scores)
-    if highest <= 0:
-        raise content_error(where, "response processing that gives points", f"{highest:g} at most")
-    for key in _candidates(item, processing, scores):
-        if _fits(key, item, scores):
-            return key
-    raise content_error(
-        where,
-        "response processing that gives points to one right response, or the sum of points of "
-        "the parts of a response",
-        "other scores",
+        return next(_match_keys(item, processing, declared))
+    if item.kind == "text" and processing.compares_ranges:
+        return None
+    responses = _all_responses(item, declared)
+    if item.kind == "text":
+        responses = _texts(item, processing)
+    if responses is None or len(responses) * processing.size > MOST_STEPS:
+        return None
+    scores = [
+        (it, processing.score({declared.identifier: qti_value(item, declared, it)}))
+        for it in responses
+    ]
+    if max(score for _, score in scores) <= 0:
+        raise content_error(where, "response processing that gives points", "none")
+    keys = _candidates(item, processing, declared, scores)
+    return next((key for key in keys if _fits(key, item, scores)), None)
+
+
+def _rules_key(item: Item, fields: Fields, root: Element, processing: Processing) -> Key:
+    """The key that keeps the rules, with the scores that they give.
+
+    Where all combinations of the responses to the fields are too many, they are changed one at a
+    time, from all right, none, and the best; and 1,000 are drawn. Sums of points, the whole right
+    response, and what is between have their highest score among these.
+    """
+    where = processing.where
+    values = {
+        name: [
+            None,
+            *(
+                qti_value(field, processing.responses[name], it)
+                for it in _tried(field, processing, name)
+            ),
+        ]
+        for name, field in fields.items()
+    }
+    totals = set[float]()
+
+    def score(given: dict[str, Any]) -> float:
+        value = processing.score(given)
+        totals.add(value)
+        return value
+
+    count = math.prod(map(len, values.values()))
+    if count * processing.size <= MOST_STEPS:
+        for combined in itertools.product(*values.values()):
+            score(dict(zip(values, combined, strict=True)))
+    else:
+        right = {name: processing.responses[name].correct for name in values}
+        best: dict[str, Any] = max(right, {}, key=score)
+        for start in (right, {}, best):
+            for name, entries in values.items():
+                scores = [score({**start, name: entry}) for entry in entries]
+                best = {**best, name: entries[scores.index(max(scores))]}
+            best = max(best, right, key=score)
+        random = Random(0)
+        for _ in range(1_000):
+            score({name: random.choice(entries) for name, entries in values.items()})
+    if max(totals) <= 0:
+        raise content_error(where, "response processing that gives points", "none")
+    if min(totals) < 0:
+        got = f"a score of {min(totals):g}"
+        raise content_error(where, "response processing with no negative score", got)
+    key = Key(
+        item.id,
+        "rules",
+        rules=_rules(root, list(fields)),
+        max_score=max(totals),
+        unit=unit_of(totals),
     )
+    odd = [total for total in sorted(totals) if key.category(total) is None]
+    if odd:
+        got = f"a score of {odd[0]:g}"
+        raise content_error(where, "scores that are multiples of a part of a point", got)
+    return key
+
+
+def _rules(root: Element, names: list[str]) -> str:
+    """The declarations and rules of an item, as XML that names no other part of it."""
+
+    def plain(element: Element) -> Element:
+        attributes = {k: v for k, v in element.attrib.items() if not k.startswith("{")}
+        copy = Element(local_name(element), attributes)
+        copy.text = (element.text or "").strip() or None
+        copy.extend(map(plain, element))
+        return copy
+
+    out = Element("qti-assessment-item", {"xmlns": QTI})
+    for kind in ("qti-response-declaration", "qti-outcome-declaration", "qti-response-processing"):
+        found = root.findall(f"{{*}}{kind}")
+        found.sort(key=lambda it: it.get("identifier") not in names)
+        out.extend(map(plain, found))
+    return tostring(out, encoding="unicode")
 
 
 def _fits(key: Key, item: Item, scores: list[tuple[Any, float]]) -> bool:
@@ -128,39 +225,72 @@ def _fits(key: Key, item: Item, scores: list[tuple[Any, float]]) -> bool:
         return False
 
 
-def _responses(item: Item, processing: Processing) -> Iterator[tuple[Any, Any]]:
-    """Responses as they are stored, and as values of QTI."""
-    ids = item.choice_ids
-    if item.kind == "text":
-        yield from _texts(item, processing)
-        return
+def _all_responses(item: Item, declared: Declaration) -> list[Any] | None:
+    """All responses that an item of choices can have; None if they are too many."""
+    names = item.values
     if item.kind == "choice":
-        yield from ((name, name) for name in ids)
-        return
+        return list(names)
+    if item.kind in ("text", "essay"):
+        return []
     if item.kind == "order":
-        count = math.factorial(len(ids))
-        lists: Iterator[tuple[str, ...]] = itertools.permutations(ids)
+        count = math.factorial(len(names))
+        lists: Iterator[tuple[str, ...]] = itertools.permutations(names)
     else:
-        sizes = range(max(item.min_choices, 1), (item.max_choices or len(ids)) + 1)
-        count = sum(math.comb(len(ids), size) for size in sizes)
-        lists = itertools.chain.from_iterable(itertools.combinations(ids, k) for k in sizes)
+        sizes = range(max(item.min_choices, 1), (item.max_choices or len(names)) + 1)
+        count = sum(math.comb(len(names), size) for size in sizes)
+        lists = itertools.chain.from_iterable(itertools.combinations(names, k) for k in sizes)
     if count > MOST_RESPONSES:
-        must = f"rules other than the templates for at most {MOST_RESPONSES:,} responses"
-        raise content_error(processing.where, must, f"{count:,}")
-    for names in lists:
-        yield list(names), processing.container(list(names))
+        return None
+    return [list(found) for found in lists if not item.pair_faults(found)]
 
 
-def _texts(item: Item, processing: Processing) -> Iterator[tuple[Any, Any]]:
+def _tried(item: Item, processing: Processing, name: str) -> list[Any]:
+    """Responses to a field that show its scores: all of them, or those near the right one."""
+    declared = processing.responses[name]
+    if item.kind in ("text", "essay"):
+        return _texts(item, processing)
+    everything = _all_responses(item, declared)
+    if everything is not None:
+        return everything
+    right = list(map(item.normal_pair, declared.correct or ()))
+    if item.kind == "order":
+        return [right or list(item.values), *(_swapped(right or list(item.values)))]
+    named = [list(map(item.normal_pair, it)) for it in processing.combined]
+    near = [it for it in named if set(it) <= set(item.values)]
+    near += [right, *([it for it in right if it != value] for value in right)]
+    near += [[value] for value in item.values]
+    near += [[*right, value] for value in item.values if value not in right]
+    for value in item.values:  # as many pairs as the limits allow
+        grown = [value]
+        for other in item.values:
+            if other not in grown and not item.pair_faults([*grown, other]):
+                grown.append(other)
+        near.append(grown)
+    most = item.max_choices or len(item.values)
+    return [it for it in near if it and len(it) <= most and not item.pair_faults(it)]
+
+
+def _swapped(names: list[str]) -> Iterator[list[str]]:
+    """Orders that differ from one in two places."""
+    for one, other in itertools.combinations(range(len(names)), 2):
+        out = list(names)
+        out[one], out[other] = out[other], out[one]
+        yield out
+
+
+def _texts(item: Item, processing: Processing) -> list[str]:
     """Texts that the rules name, the same in other cases, and others."""
     named = _named(item, processing)
     if item.numeric:
+        between = itertools.pairwise(sorted(set(named.values())))
         near = {value + step for value in named.values() for step in (-1.0, 0.125, 1.0)}
+        near |= {(low + high) / 2 for low, high in between}
         values = {*named.values(), *near, OTHER_NUMBER}
-        yield from ((number_text(value, processing.where), value) for value in sorted(values))
-        return
+        return [number_text(value, processing.where) for value in sorted(values)]
     texts = {*named, *(text.swapcase() for text in named), OTHER_TEXT}
-    yield from ((text, text) for text in sorted(texts))
+    if processing.compares_ranges:  # of parts of a text too
+        texts |= {" ".join(named), " ".join(reversed(named))}
+    return sorted(texts)[:MOST_TEXTS]
 
 
 def _named(item: Item, processing: Processing) -> dict[str, Any]:
@@ -172,16 +302,20 @@ def _named(item: Item, processing: Processing) -> dict[str, Any]:
 
 
 def _candidates(
-    item: Item, processing: Processing, scores: list[tuple[Any, float]]
+    item: Item, processing: Processing, declared: Declaration, scores: list[tuple[Any, float]]
 ) -> Iterator[Key]:
     """Keys that may give the scores of the rules."""
-    yield from _match_keys(item, processing)
-    if processing.mapping is not None:
-        yield _map_key(item, processing)
+    yield from _match_keys(item, processing, declared)
+    if declared.mapping is not None and len(declared.mapping.cases) < 2:
+        yield _map_key(item, declared)
     best, highest = max(scores, key=lambda entry: entry[1])
     if item.kind == "text":
-        named = {text: processing.score(value) for text, value in _named(item, processing).items()}
-        other = processing.score(OTHER_NUMBER if item.numeric else OTHER_TEXT)
+        named = {
+            text: processing.score({declared.identifier: value})
+            for text, value in _named(item, processing).items()
+        }
+        unnamed = OTHER_NUMBER if item.numeric else OTHER_TEXT
+        other = processing.score({declared.identifier: unnamed})
         points = {text: score for text, score in named.items() if score != other}
         if points:
             pairs = tuple(points.items())
@@ -206,7 +340,7 @@ def _candidates(
 
 def _alone(item: Item, by_set: dict[frozenset[str], float]) -> dict[str, float]:
     """Points of each choice by the score of the choice alone."""
-    return _nonzero({name: by_set.get(frozenset([name]), 0.0) for name in item.choice_ids})
+    return _nonzero({name: by_set.get(frozenset([name]), 0.0) for name in item.values})
 
 
 def _around(
@@ -214,7 +348,7 @@ def _around(
 ) -> dict[str, float]:
     """Points of each choice by what it adds to, or takes from, the best response."""
     out = {}
-    for name in item.choice_ids:
+    for name in item.values:
         change = by_set.get(best ^ {name}, highest) - highest
         out[name] = -change if name in best else change
     return _nonzero(out)
@@ -224,9 +358,9 @@ def _nonzero(points: dict[Any, float]) -> dict[Any, float]:
     return {name: value for name, value in points.items() if value} or dict(points)
 
 
-def _match_keys(item: Item, processing: Processing) -> Iterator[Key]:
+def _match_keys(item: Item, processing: Processing, declared: Declaration) -> Iterator[Key]:
     """Keys for the declared correct response."""
-    correct = processing.correct
+    correct = declared.correct
     if correct is None:
         return
     values = correct if isinstance(correct, tuple) else (correct,)
@@ -234,7 +368,7 @@ def _match_keys(item: Item, processing: Processing) -> Iterator[Key]:
         number_text(value, processing.where) if isinstance(value, float) else value
         for value in values
     ]
-    score = processing.score(correct)
+    score = processing.score({declared.identifier: correct})
     if score > 0:
         is_text = item.kind == "text" and not item.numeric
         for case_sensitive in (True, False) if is_text else (False,):
@@ -247,18 +381,15 @@ def _match_keys(item: Item, processing: Processing) -> Iterator[Key]:
             )
 
 
-def _map_key(item: Item, processing: Processing) -> Key:
+def _map_key(item: Item, declared: Declaration) -> Key:
     """The key of a mapping."""
-    mapping, where = processing.required_mapping, processing.where
+    mapping, where = declared.required_mapping, declared.where
     lower, upper = mapping.bounds
     points = {
         number_text(value, where) if isinstance(value, float) else value: number
         for value, number in mapping.points.items()
     }
     is_text = item.kind == "text" and not item.numeric
-    if is_text and len(mapping.cases) > 1:
-        got = shorten(mapping.cases)
-        raise content_error(where, "the same case-sensitive in all map entries", got)
     case_sensitive = is_text and mapping.cases == {"true"}
     same = len(set(points.values())) == 1 and min(points.values()) > 0
     if item.kind == "text" and same and mapping.default == 0 and (lower, upper) == (None, None):

@@ -4,15 +4,17 @@ import io
 import os
 import re
 import zipfile
+from collections.abc import Iterable
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from irtcat._common.checks import InputError, brief, shorten
 from irtcat._files import replacing
-from irtcat.service.content.html import VOID
+from irtcat.service.content.html import VOID, plain_text
 from irtcat.service.content.numerals import number_of
 from irtcat.service.content.qti_names import (
+    GRAPHIC,
     INTERACTIONS,
     ITEM_TYPE,
     MANIFEST,
@@ -24,7 +26,8 @@ from irtcat.service.content.qti_names import (
     TEST_TYPE,
     encode_name,
 )
-from irtcat.service.content.records import Item, ItemSet, Key, Stimulus
+from irtcat.service.content.records import Choice, Item, ItemSet, Key, Stimulus
+from irtcat.service.content.xml import local_name, parse_xml
 
 LOM = "http://ltsc.ieee.org/xsd/LOM"
 TEST_FILE = "test.xml"
@@ -95,10 +98,46 @@ def _item(item: Item, key: Key | None, stimulus_files: dict[str, str]) -> Elemen
         }
         | ({"xml:lang": item.language} if item.language else {}),
     )
-    declaration = SubElement(root, "qti-response-declaration", _response(item))
-    processing = None
-    if key is not None:
-        processing = _declare(declaration, item, key)
+    processing = _declare_all(root, item, key)
+    if item.stimulus is not None:
+        reference = {
+            "identifier": encode_name(item.stimulus),
+            "href": f"../{stimulus_files[item.stimulus]}",
+        }
+        SubElement(root, "qti-assessment-stimulus-ref", reference)
+    body = SubElement(root, "qti-item-body", {"dir": item.direction or "auto"})
+    if key is not None and key.rubric:
+        block = SubElement(body, "qti-rubric-block", {"view": "scorer", "use": "scoring"})
+        _fill(SubElement(block, "qti-content-body"), key.rubric, blocks=True)
+    _add_interactions(body, item, _declared_name(root))
+    if processing is not None:
+        root.append(processing)
+    return root
+
+
+def _declared_name(root: Element) -> str:
+    """The name of the response that an item declares first."""
+    declaration = root.find("qti-response-declaration")
+    return "RESPONSE" if declaration is None else declaration.get("identifier", "")
+
+
+def _declare_all(root: Element, item: Item, key: Key | None) -> Element | None:
+    """Write the declarations of an item; its response processing, None without."""
+    fields = {part.id: part for part in item.parts} or {"RESPONSE": item}
+    if key is not None and key.kind == "rules":
+        rules = parse_xml(key.rules.encode(), f"key of item {brief(item.id)}")
+        for element in rules.iter():
+            element.tag = local_name(element)
+            _turn_pair(element, fields.values())
+        root.extend(rules[:-1])
+        return rules[-1]
+    declarations = [
+        SubElement(root, "qti-response-declaration", _response(field, name))
+        for name, field in fields.items()
+    ]
+    processing = None if key is None else _declare(declarations[0], item, key)
+    for element in declarations[0].iter():
+        _turn_pair(element, fields.values())
     outcome = {"identifier": "SCORE", "cardinality": "single", "base-type": "float"}
     if key is not None:
         outcome["normal-maximum"] = f"{key.max_score:g}"
@@ -110,35 +149,76 @@ def _item(item: Item, key: Key | None, stimulus_files: dict[str, str]) -> Elemen
         for category in range(key.categories):
             entry = {"source-value": str(category), "target-value": f"{key.score(category):.9g}"}
             SubElement(table, "qti-match-table-entry", entry)
-    if item.stimulus is not None:
-        reference = {
-            "identifier": encode_name(item.stimulus),
-            "href": f"../{stimulus_files[item.stimulus]}",
-        }
-        SubElement(root, "qti-assessment-stimulus-ref", reference)
-    body = SubElement(root, "qti-item-body", {"dir": item.direction or "auto"})
-    if key is not None and key.rubric:
-        block = SubElement(body, "qti-rubric-block", {"view": "scorer", "use": "scoring"})
-        _fill(SubElement(block, "qti-content-body"), key.rubric, blocks=True)
-    _add_interaction(body, item)
-    if processing is not None:
-        root.append(processing)
-    return root
+    return processing
 
 
-def _response(item: Item) -> dict[str, str]:
-    cardinality = {"choices": "multiple", "order": "ordered"}.get(item.kind, "single")
+def _has_gaps(item: Item) -> bool:
+    """Whether a match is written as gaps of a text or a picture, which QTI names last in a pair."""
+    return item.kind == "match" and (item.picture is not None or item.marks_choices)
+
+
+def _turn_pair(element: Element, fields: Iterable[Item]) -> None:
+    """Write the pair of an element as QTI has it in gap matches: the gap last."""
+    pairs = {pair for field in fields if _has_gaps(field) for pair in field.pairs}
+    text = element.get("map-key") or (element.text or "").strip()
+    if text in pairs:
+        turned = " ".join(reversed(text.split(" ")))
+        if element.get("map-key"):
+            element.set("map-key", turned)
+        else:
+            element.text = turned
+
+
+def _response(item: Item, name: str) -> dict[str, str]:
+    multiple = dict.fromkeys(("choices", "match", "associate"), "multiple")
+    cardinality = (multiple | {"order": "ordered"}).get(item.kind, "single")
     if item.kind == "hottext" and item.max_choices != 1:
         cardinality = "multiple"
     base_type = "identifier" if item.choices else "float" if item.numeric else "string"
-    return {"identifier": "RESPONSE", "cardinality": cardinality, "base-type": base_type}
+    base_type = {"match": "directedPair", "associate": "pair"}.get(item.kind, base_type)
+    return {"identifier": name, "cardinality": cardinality, "base-type": base_type}
 
 
-def _add_interaction(body: Element, item: Item) -> None:
-    name, attributes = INTERACTIONS[item.kind], {"response-identifier": "RESPONSE"}
-    if item.kind in ("choice", "choices", "hottext"):
-        attributes |= {"max-choices": str(item.max_choices), "min-choices": str(item.min_choices)}
-    if item.kind in ("choice", "choices", "order"):
+def _add_interactions(body: Element, item: Item, response: str) -> None:
+    """Write the prompt and the interactions of an item into its body."""
+    if item.marks_choices:  # hottext, and gaps of a text
+        body.append(_interaction(item, response))
+        return
+    _fill(body, item.prompt, blocks=True)
+    parts = {part.id: part for part in item.parts}
+    for element in list(body.iter()):
+        if element.get("data-part") in parts:
+            part = parts[element.get("data-part", "")]
+            _become(element, _interaction(part, part.id, prompt=True))
+    if item.kind == "text":
+        gap = next((e for e in body.iter("span") if e.get("class") == "blank"), None)
+        if gap is None:
+            gap = SubElement(SubElement(body, "p"), "span")
+        _become(gap, _interaction(item, response))
+    elif not parts:
+        body.append(_interaction(item, response))
+
+
+def _become(element: Element, other: Element) -> None:
+    """Turn an element into another one in its place."""
+    element.tag, element.attrib, element.text = other.tag, other.attrib, other.text
+    element[:] = list(other)
+
+
+def _interaction(item: Item, response: str, prompt: bool = False) -> Element:
+    """The interaction of an item or a part, with the prompt of a part."""
+    name, attributes = INTERACTIONS[item.kind], {"response-identifier": response}
+    if item.inline and item.kind == "choice" and not item.prompt and not item.picture:
+        return _inline_choice(item, attributes)
+    if item.picture:
+        name = GRAPHIC[item.kind][0]
+    elif _has_gaps(item):
+        name = "qti-gap-match-interaction"
+    limits = "associations" if item.kind in ("match", "associate") else "choices"
+    if item.kind in ("choice", "choices", "hottext", "match", "associate"):
+        attributes |= {f"max-{limits}": str(item.max_choices)}
+        attributes |= {f"min-{limits}": str(item.min_choices)}
+    if item.kind in ("choice", "choices", "order", "match", "associate") and not item.picture:
         attributes["shuffle"] = str(item.shuffle).lower()
     if item.expected_length is not None:
         attributes["expected-length"] = str(item.expected_length)
@@ -146,20 +226,65 @@ def _add_interaction(body: Element, item: Item) -> None:
         attributes["expected-lines"] = str(item.expected_lines)
     if item.pattern:
         attributes["pattern-mask"] = item.pattern
-    if item.kind == "hottext":
-        _fill(SubElement(body, name, attributes), item.prompt, blocks=True)
-        return
-    _fill(body, item.prompt, blocks=True)
-    if item.kind == "text":
-        gap = next((e for e in body.iter("span") if e.get("class") == "blank"), None)
-        if gap is None:
-            gap = SubElement(SubElement(body, "p"), name)
-        gap.tag, gap.attrib = name, attributes
-        return
-    interaction = SubElement(body, name, attributes)
+    element = Element(name, attributes)
+    if not item.marks_choices and prompt and item.prompt:
+        _fill(SubElement(element, "qti-prompt"), item.prompt)
+    if item.picture:
+        sizes = {"width": str(item.picture.width), "height": str(item.picture.height)}
+        source = {"src": f"../media/{item.picture.media}", "alt": item.picture.alt}
+        SubElement(element, "img", source | sizes)
+    _add_choices(element, item)
+    if item.marks_choices:
+        _fill(element, item.prompt, blocks=True)
+        for gap in list(element.iter("qti-hottext")) if _has_gaps(item) else ():
+            gap.tag = "qti-gap"
+    return element
+
+
+def _inline_choice(item: Item, attributes: dict[str, str]) -> Element:
+    shuffle = {"shuffle": str(item.shuffle).lower()}
+    element = Element("qti-inline-choice-interaction", attributes | shuffle)
     for choice in item.choices:
-        attributes = {"identifier": choice.id, "fixed": str(choice.fixed).lower()}
-        _fill(SubElement(interaction, "qti-simple-choice", attributes), choice.content_html)
+        about = {"identifier": choice.id, "fixed": str(choice.fixed).lower()}
+        _fill(SubElement(element, "qti-inline-choice", about), choice.content_html)
+    return element
+
+
+def _add_choices(element: Element, item: Item) -> None:
+    """Write the options and choices of an item into its interaction."""
+    if item.kind == "hottext":
+        return
+    if item.kind == "match" and not _has_gaps(item):
+        for choices in (item.choices, item.options):
+            part = SubElement(element, "qti-simple-match-set")
+            for choice in choices:
+                _add_choice(part, "qti-simple-associable-choice", choice)
+        return
+    for option in item.options:
+        picture = option.content_html.startswith("<img")
+        _add_choice(element, "qti-gap-img" if picture else "qti-gap-text", option)
+    names = {"associate": "qti-simple-associable-choice"}
+    for choice in item.choices:
+        if choice.area and item.picture:
+            _add_choice(element, GRAPHIC[item.kind][1], choice)
+        elif not _has_gaps(item):
+            _add_choice(element, names.get(item.kind, "qti-simple-choice"), choice)
+
+
+def _add_choice(parent: Element, name: str, choice: Choice) -> None:
+    attributes = {"identifier": choice.id}
+    if name not in ("qti-hotspot-choice", "qti-simple-choice"):
+        attributes["match-max"] = str(choice.most)
+    if name == "qti-simple-choice":
+        attributes["fixed"] = str(choice.fixed).lower()
+    if choice.area:
+        shape, _, coordinates = choice.area.partition(" ")
+        attributes |= {"shape": shape, "coords": coordinates}
+        if choice.content_html:
+            attributes["hotspot-label"] = plain_text(choice.content_html)
+    element = SubElement(parent, name, attributes)
+    if not choice.area:
+        _fill(element, choice.content_html)
 
 
 def _declare(declaration: Element, item: Item, key: Key) -> Element | None:

@@ -36,7 +36,9 @@ def read_items(path: str | os.PathLike[str], keys: str | os.PathLike[str] | None
     ``language``, ``direction``, ``time_limit`` (seconds), ``stimulus``, ``shuffle``, ``fixed`` (ids
     of choices that are not shuffled), ``max_choices``, ``min_choices``, ``expected_length``,
     ``expected_lines``, ``pattern``, ``numeric``, ``labels``, ``media`` (files shown below the
-    prompt: names, or ``{ file = "...", alt = "..." }``), ``practice`` (true: needs no key).
+    prompt: names, or ``{ file = "...", alt = "..." }``), ``options`` (texts by ids), ``picture``
+    (``{ file = "...", alt = "...", width = 400, height = 300 }``), ``areas`` (such as ``"circle
+    77,115,8"`` by ids of choices), ``practice`` (true: needs no key).
 
     Fields of a key (of `Key`): ``key`` (the right choice, all right choices, the right order, or
     the accepted texts), or ``points`` (``{ A = 2, B = 1 }``, with ``default``, ``lower`` and

@@ -6,11 +6,14 @@ is sanitised), and convert to JSON documents and back by ``to_json`` and ``from_
 """
 
 import base64
+import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
@@ -24,7 +27,13 @@ from irtcat.service.content.fields import (
     content_error,
     record_fields,
 )
-from irtcat.service.content.html import choice_spans, clean_html, media_names, plain_text
+from irtcat.service.content.html import (
+    choice_spans,
+    clean_html,
+    media_names,
+    part_names,
+    plain_text,
+)
 from irtcat.service.content.media import check_media, media_name, media_type
 from irtcat.service.content.numerals import number_of
 
@@ -51,6 +60,19 @@ RIGHT_TO_LEFT = re.compile("ar|arc|ckb|dv|fa|he|nqo|ps|sd|syr|ug|ur|yi")
 
 LANGUAGE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*")
 
+AREA = re.compile(
+    r"default|circle \d{1,5}(,\d{1,5}){2}|(rect|ellipse) \d{1,5}(,\d{1,5}){3}"
+    r"|poly \d{1,5},\d{1,5}(,\d{1,5},\d{1,5}){2,99}"
+)
+"""The area of a choice on a picture: its shape and coordinates in pixels, as image maps of HTML
+have them; "default" is all of the picture that belongs to no other choice."""
+
+MOST_PIXELS = 10_000
+"""Largest width and height of a picture with areas."""
+
+MOST_PARTS = 50
+"""Most answer fields of an item."""
+
 CHOICE_ID = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 """Ids of choices can stand in an HTML attribute, a form field, a key in a table and in QTI."""
 
@@ -62,30 +84,38 @@ class ItemKind(NamedTuple):
         help: what a person does.
         has_choices: whether the response names choices.
         keys: kinds of `Key` that can score it.
+        in_pairs: whether the response consists of pairs, ``"A B"``.
     """
 
     help: str
     has_choices: bool
     keys: tuple[str, ...]
+    in_pairs: bool = False
 
 
 KINDS: dict[str, ItemKind] = {
-    "choice": ItemKind("selects one choice", True, ("match", "map")),
-    "choices": ItemKind("selects several choices", True, ("match", "map")),
-    "order": ItemKind("puts the choices in order", True, ("match",)),
-    "hottext": ItemKind("selects words or phrases of the text", True, ("match", "map")),
-    "text": ItemKind("enters a word or a number", False, ("match", "map", "rubric")),
+    "choice": ItemKind("selects one choice", True, ("match", "map", "rules")),
+    "choices": ItemKind("selects several choices", True, ("match", "map", "rules")),
+    "order": ItemKind("puts the choices in order", True, ("match", "rules")),
+    "hottext": ItemKind("selects words or phrases of the text", True, ("match", "map", "rules")),
+    "match": ItemKind("assigns options to the choices", True, ("match", "map", "rules"), True),
+    "associate": ItemKind("joins choices in pairs", True, ("match", "map", "rules"), True),
+    "text": ItemKind("enters a word or a number", False, ("match", "map", "rules", "rubric")),
     "essay": ItemKind("writes a text, which people score", False, ("rubric",)),
+    "several": ItemKind("answers in several fields", False, ("rules", "rubric")),
 }
 """The kinds of items."""
 
 
 ONLY_IN = {
-    "shuffle": ("choice", "choices", "order"),
+    "shuffle": ("choice", "choices", "order", "match", "associate"),
     "expected_length": ("text", "essay"),
     "expected_lines": ("essay",),
     "pattern": ("text",),
     "numeric": ("text",),
+    "options": ("match",),
+    "picture": ("choice", "choices", "order", "match", "associate"),
+    "parts": ("several",),
 }
 """The kinds of items that have a field."""
 
@@ -98,11 +128,15 @@ class Choice:
         id: letters, digits, ``_``, ``.`` and ``-``, not beginning with a digit.
         content_html: what is shown, sanitised.
         fixed: whether it keeps its position when the choices are shuffled ("none of these").
+        most: most pairs of a response that it is in; 0 for no limit.
+        area: where it is on the picture of the item, such as "circle 77,115,8"; see `AREA`.
     """
 
     id: str
     content_html: str
     fixed: bool = False
+    most: int = 0
+    area: str = ""
 
     def __post_init__(self) -> None:
         """Check the fields."""
@@ -113,15 +147,54 @@ class Choice:
         html = clean_html(checked_text(where, "content_html", self.content_html, MOST_HTML), where)
         _set(self, "content_html", html)
         _check_flag(where, "fixed", self.fixed)
+        checked_whole(where, "most", self.most, 0, MOST_CHOICES)
+        if not isinstance(self.area, str) or (self.area and not AREA.fullmatch(self.area)):
+            must = "area such as circle 77,115,8, rect 0,0,20,10 or poly 0,0,9,0,5,9"
+            raise content_error(where, must, shorten(self.area))
 
     def to_json(self) -> dict[str, Any]:
         """The choice as a JSON document."""
-        return {"id": self.id, "content_html": self.content_html, "fixed": self.fixed}
+        document = {"id": self.id, "content_html": self.content_html, "fixed": self.fixed}
+        return document | {name: v for name, v in (("most", self.most), ("area", self.area)) if v}
 
     @staticmethod
     def from_json(document: Any) -> "Choice":
         """A choice from the output of `to_json`."""
         return Choice(**record_fields(Choice, document, "choice"))
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The picture on which the choices of an item are areas.
+
+    Attributes:
+        media: name of its media file.
+        alt: what it shows, for those who do not see it.
+        width: in pixels, to which the coordinates of areas refer.
+        height: in pixels.
+    """
+
+    media: str
+    alt: str
+    width: int
+    height: int
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if not isinstance(self.media, str) or not media_type(self.media).startswith("image/"):
+            raise content_error("picture", "the name of a picture", shorten(self.media))
+        checked_text("picture", "alt", self.alt, 1000)
+        for name in ("width", "height"):
+            checked_whole("picture", name, getattr(self, name), 1, MOST_PIXELS)
+
+    def to_json(self) -> dict[str, Any]:
+        """The picture as a JSON document."""
+        return _document(self)
+
+    @staticmethod
+    def from_json(document: Any) -> "Picture":
+        """A picture from the output of `to_json`."""
+        return Picture(**record_fields(Picture, document, "picture"))
 
 
 @dataclass(frozen=True)
@@ -131,14 +204,16 @@ class Item:
     Attributes:
         id: the item's id in the bank.
         kind: a name of `KINDS`.
-        prompt: sanitised HTML. In hottext, ``<span data-choice="ID">`` marks what can be selected.
+        prompt: sanitised HTML. In hottext, ``<span data-choice="ID">`` marks what can be selected;
+            in match it is a gap of the text that a choice stands for. In several, ``<span
+            data-part="ID">`` or a ``<div>`` is the position of an answer field.
         choices: the choices in the author's order. Those of hottext are read from the prompt.
         language: BCP 47 tag of the language of the content; empty for that of the test, which
             `ItemSet.in_language` fills in when it is published.
         direction: "ltr" or "rtl"; empty derives it from the language.
         time_limit: seconds allowed for the item; None for no limit.
         stimulus: id of a stimulus that is shown beside the item, or None.
-        max_choices: most choices of a response; 0 for no limit. 1 for "choice".
+        max_choices: most choices or pairs of a response; 0 for no limit. 1 for "choice".
         min_choices: least number of choices of a response that is given.
         shuffle: whether the choices are shown in random order.
         expected_length: number of characters that the field for a text shows; None by default.
@@ -148,6 +223,10 @@ class Item:
         numeric: whether a text must be a number (``12``, ``-0.5``, ``0,5``, ``3/4``).
         title: for administrators; not shown to takers. Empty if it only repeats the id.
         labels: topics and the like, for reports.
+        options: what a "match" assigns to its choices.
+        picture: the picture of which the choices are areas.
+        parts: the answer fields of "several", items in their turn, in the order of the prompt.
+        inline: of a part, whether its field stands within a sentence.
 
     Raises:
         InputError: naming the item and the field.
@@ -180,6 +259,10 @@ class Item:
     numeric: bool = False
     title: str = ""
     labels: tuple[str, ...] = ()
+    options: tuple[Choice, ...] = ()
+    picture: Picture | None = None
+    parts: tuple["Item", ...] = ()
+    inline: bool = False
 
     def __post_init__(self) -> None:
         """Check the fields, and sanitise the HTML."""
@@ -189,16 +272,34 @@ class Item:
             raise content_error(where, f"kind as one of {', '.join(KINDS)}", shorten(self.kind))
         prompt = checked_text(where, "prompt", self.prompt, MOST_HTML)
         _set(self, "prompt", clean_html(prompt, f"{where}, prompt"))
-        if not plain_text(self.prompt) and not media_names(self.prompt):
+        _check_flag(where, "inline", self.inline)
+        self._check_parts(where)
+        empty = not plain_text(self.prompt) and not media_names(self.prompt)
+        if empty and not (self.inline or self.parts or self.picture):
             raise content_error(where, "a prompt", "an empty one")
         self._check_choices(where)
         self._check_display(where)
         self._check_entry(where)
 
+    def _check_parts(self, where: str) -> None:
+        _set(self, "parts", _records(where, "parts", self.parts, Item))
+        ids = [part.id for part in self.parts]
+        if self.kind == "several" and not 1 <= len(ids) <= MOST_PARTS:
+            raise content_error(where, f"from 1 to {MOST_PARTS} parts", len(ids))
+        marked = list(part_names(self.prompt))
+        if marked != ids or len(set(ids)) < len(ids):
+            must = "its parts in the prompt, each once and in order"
+            raise content_error(where, must, shorten(marked))
+        for part in self.parts:
+            if part.kind == "several" or part.stimulus is not None or part.time_limit is not None:
+                must = "parts without parts, stimuli and time limits of their own"
+                raise content_error(where, must, brief(part.id))
+
     def _check_choices(self, where: str) -> None:
         self._read_marked_choices(where)
         _set(self, "choices", _records(where, "choices", self.choices, Choice))
-        ids = self.choice_ids
+        _set(self, "options", _records(where, "options", self.options, Choice))
+        ids = (*self.choice_ids, *(option.id for option in self.options))
         repeated = sorted({name for name in ids if ids.count(name) > 1})
         if repeated:
             raise content_error(
@@ -206,12 +307,20 @@ class Item:
             )
         if not KINDS[self.kind].has_choices and ids:
             raise content_error(where, f"no choices in an item of the kind {self.kind}", len(ids))
-        if KINDS[self.kind].has_choices and not 2 <= len(ids) <= MOST_CHOICES:
-            raise content_error(where, f"from 2 to {MOST_CHOICES} choices", len(ids))
-        for choice in self.choices:
-            if not plain_text(choice.content_html) and not media_names(choice.content_html):
+        least = 1 if self.kind in ("match", "hottext") or self.picture else 2
+        if KINDS[self.kind].has_choices and not least <= len(self.choices) <= MOST_CHOICES:
+            raise content_error(where, f"from {least} to {MOST_CHOICES} choices", len(self.choices))
+        if self.kind == "match" and not 1 <= len(self.options) <= MOST_CHOICES:
+            raise content_error(where, f"from 1 to {MOST_CHOICES} options", len(self.options))
+        gaps = self.kind == "match" and choice_spans(self.prompt)
+        for choice in (*self.choices, *self.options):
+            html = choice.content_html
+            if choice.area and self.picture is None:
+                raise content_error(where, "areas only in an item with a picture", choice.id)
+            if not (plain_text(html) or media_names(html) or choice.area or gaps):
                 raise content_error(where, f"content of choice {choice.id}", "an empty one")
-        self._check_limits(where, len(ids))
+        n = len(self.pairs) if KINDS[self.kind].in_pairs else len(self.choices)
+        self._check_limits(where, n)
 
     def _read_marked_choices(self, where: str) -> None:
         """Take the choices of hottext from its prompt, which marks them."""
@@ -223,8 +332,13 @@ class Item:
                 must = "the choices of hottext as its prompt marks them, or none"
                 raise content_error(where, must, shorten([choice.id for choice in given]))
             _set(self, "choices", marked)
+        elif self.kind == "match" and spans:
+            if [name for name, _ in spans] != list(self.choice_ids):
+                must = "the choices as the gaps of the prompt"
+                raise content_error(where, must, shorten([name for name, _ in spans]))
         elif spans:
-            raise content_error(where, "data-choice only in items of the kind hottext", self.kind)
+            must = "data-choice only in items of the kinds hottext and match"
+            raise content_error(where, must, self.kind)
 
     def _check_limits(self, where: str, n: int) -> None:
         """Check how many of the ``n`` choices are selected."""
@@ -288,15 +402,59 @@ class Item:
         """Ids of the choices, in the author's order."""
         return tuple(choice.id for choice in self.choices)
 
+    @cached_property
+    def pairs(self) -> tuple[str, ...]:
+        """All pairs that a response can have, ``"A B"``, in the order of the choices."""
+        if self.kind == "match":
+            others = [option.id for option in self.options]
+            return tuple(f"{one} {other}" for one in self.choice_ids for other in others)
+        if self.kind == "associate":
+            return tuple(" ".join(two) for two in itertools.combinations(self.choice_ids, 2))
+        return ()
+
+    @property
+    def marks_choices(self) -> bool:
+        """Whether the prompt marks the choices: words of hottext, gaps of a match."""
+        return bool(choice_spans(self.prompt))
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """What a response can name: choices or pairs of them."""
+        return self.pairs if KINDS[self.kind].in_pairs else self.choice_ids
+
+    def normal_pair(self, value: str) -> str:
+        """A pair in the order of `pairs`; other values are returned unchanged."""
+        turned = " ".join(reversed(value.split(" ")))
+        return turned if self.kind == "associate" and turned in self.pairs else value
+
+    def pair_faults(self, pairs: Sequence[str]) -> str:
+        """Which choice or option is in more pairs than it may be; empty if none is."""
+        counts = Counter(name for pair in pairs for name in pair.split(" "))
+        for choice in (*self.choices, *self.options):
+            if choice.most and counts[choice.id] > choice.most:
+                return f"{choice.id} in {counts[choice.id]} pairs, of at most {choice.most}"
+        return ""
+
     @property
     def media(self) -> tuple[str, ...]:
-        """Names of the media files in the prompt and the choices, as ``media:NAME`` there."""
-        texts = (self.prompt, *(choice.content_html for choice in self.choices))
-        return tuple(dict.fromkeys(name for text in texts for name in media_names(text)))
+        """Names of the media files of the item, as ``media:NAME`` in its HTML."""
+        choices = (*self.choices, *self.options)
+        texts = (self.prompt, *(choice.content_html for choice in choices))
+        names = [name for text in texts for name in media_names(text)]
+        names += [self.picture.media] if self.picture else []
+        return tuple(dict.fromkeys([*names, *(name for part in self.parts for name in part.media)]))
 
     def to_json(self) -> dict[str, Any]:
         """The item as a JSON document."""
-        return _document(self) | {"choices": [choice.to_json() for choice in self.choices]}
+        document = _document(self)
+        document["choices"] = [choice.to_json() for choice in self.choices]
+        for name in ("options", "parts"):
+            document[name] = [record.to_json() for record in getattr(self, name)]
+        document["picture"] = self.picture and self.picture.to_json()
+        for name in ("options", "picture", "parts", "inline"):  # few items have them
+            if not document[name]:
+                del document[name]
+        return document
 
     @staticmethod
     def from_json(document: Any) -> "Item":
@@ -306,29 +464,45 @@ class Item:
             InputError: naming the item and the field.
         """
         values = record_fields(Item, document, "item")
-        choices = values.get("choices", ())
-        if not isinstance(choices, (list, tuple)):
-            raise content_error("item", "choices as a list", shorten(choices))
-        return Item(**values | {"choices": tuple(map(Choice.from_json, choices))})
+        readers: dict[str, Callable[[Any], Any]] = {
+            "choices": Choice.from_json,
+            "options": Choice.from_json,
+            "parts": Item.from_json,
+        }
+        for name, read in readers.items():
+            entries = values.get(name, ())
+            if not isinstance(entries, (list, tuple)):
+                raise content_error("item", f"{name} as a list", shorten(entries))
+            values[name] = tuple(map(read, entries))
+        if values.get("picture") is not None:
+            values["picture"] = Picture.from_json(values["picture"])
+        return Item(**values)
+
+
+KEY_NEEDS = {"match": "correct", "map": "points", "rules": "rules", "rubric": ""}
+"""The kinds of keys, and the field that each needs."""
 
 
 @dataclass(frozen=True)
 class Key:
     """How the responses to an item are scored; stored apart from the item, never sent to takers.
 
-    Three kinds:
+    Four kinds:
 
     - "match": a response that is entirely right scores ``max_score``, any other 0. ``correct`` has
-      the id of the right choice; all ids of the right choices; the ids in the right order; or for a
-      text each accepted answer.
-    - "map": each part of the response (the choice, each selected choice, the text) has points in
-      ``points``, or else ``default``. Their sum, limited to ``lower`` and ``upper``, is the score.
+      the id of the right choice; all ids of the right choices; all right pairs, ``"A B"``; the ids
+      in the right order; or for a text each accepted answer.
+    - "map": each part of the response (the choice, each selected choice, each pair, the text) has
+      points in ``points``, or else ``default``. Their sum, limited to ``lower`` and ``upper``, is
+      the score.
+    - "rules": response processing of QTI in ``rules`` gives the score, from 0 to ``max_score`` in
+      steps of ``unit``.
     - "rubric": people score the response from 0 to ``max_score`` by ``rubric``, in steps of
       ``unit``.
 
     Attributes:
         item: id of the item.
-        kind: "match", "map" or "rubric".
+        kind: "match", "map", "rules" or "rubric".
         correct: the right response of a "match".
         points: (value, points) pairs of a "map".
         default: points of a value that is not in ``points``.
@@ -343,6 +517,8 @@ class Key:
             scores are multiples. A score of 1.5 is then category 3. `ItemSet` finds it; in a
             "rubric" it is also the smallest difference of scores that people give, so that
             ``max_score`` 1 and ``unit`` 0.5 are the scores 0, 0.5 and 1.
+        rules: XML of QTI 3.0: an item with only its response declarations, outcome declarations and
+            response processing.
 
     Raises:
         InputError: naming the item and the field.
@@ -366,13 +542,14 @@ class Key:
     rubric: str = ""
     criteria: tuple[tuple[str, float], ...] = ()
     unit: float = 1.0
+    rules: str = ""
 
     def __post_init__(self) -> None:
         """Check the fields."""
         _set(self, "item", check_id("item", self.item))
         where = f"key of item {brief(self.item)}"
-        if self.kind not in ("match", "map", "rubric"):
-            raise content_error(where, "kind as match, map or rubric", shorten(self.kind))
+        if self.kind not in list(KEY_NEEDS):  # a list cannot be looked up in a dict
+            raise content_error(where, f"kind as one of {', '.join(KEY_NEEDS)}", shorten(self.kind))
         if isinstance(self.correct, str) or not isinstance(self.correct, (list, tuple)):
             raise content_error(where, "correct as a list of texts", shorten(self.correct))
         _set(self, "correct", tuple(checked_text(where, "correct", v, 1000) for v in self.correct))
@@ -381,6 +558,7 @@ class Key:
         rubric = checked_text(where, "rubric", self.rubric, MOST_HTML)
         _set(self, "rubric", clean_html(rubric, f"{where}, rubric"))
         _check_flag(where, "case_sensitive", self.case_sensitive)
+        checked_text(where, "rules", self.rules, MOST_HTML)
         for name in ("default", "lower", "upper"):
             value = getattr(self, name)
             if value is not None or name == "default":
@@ -404,15 +582,15 @@ class Key:
         _set(self, "unit", unit)
 
     def _check_kind(self, where: str) -> None:
-        needs = {"match": "correct", "map": "points", "rubric": ""}
-        needed = needs[self.kind]
+        needed = KEY_NEEDS[self.kind]
         if needed and not getattr(self, needed):
             raise content_error(where, f"{needed} in a key of the kind {self.kind}", "none")
-        for name, kind in (("correct", "match"), ("points", "map"), ("criteria", "rubric")):
+        kinds = {name: kind for kind, name in KEY_NEEDS.items() if name} | {"criteria": "rubric"}
+        for name, kind in kinds.items():
             if getattr(self, name) and self.kind != kind:
                 raise content_error(where, f"{name} only in a key of the kind {kind}", self.kind)
-        if self.kind == "rubric" and self.max_score is None and not self.criteria:
-            raise content_error(where, "max_score in a key of the kind rubric", "none")
+        if self.kind in ("rubric", "rules") and self.max_score is None and not self.criteria:
+            raise content_error(where, f"max_score in a key of the kind {self.kind}", "none")
         for name, points in self.criteria:
             if points <= 0:
                 raise content_error(where, f"points above 0 for criterion {brief(name)}", points)
@@ -454,6 +632,8 @@ class Key:
         document = _document(self)
         if self.unit == 1:
             del document["unit"]
+        if not self.rules:
+            del document["rules"]
         return document
 
     @staticmethod
@@ -671,11 +851,12 @@ class ItemSet:
             >>> items["q1"].language, items.in_language("de")["q1"].language
             ('', 'de')
         """
-        filled = {
-            name: item if item.language else replace(item, language=language)
-            for name, item in self.items.items()
-        }
-        return replace(self, items=filled)
+
+        def filled(item: Item) -> Item:
+            parts = tuple(map(filled, item.parts))
+            return replace(item, language=item.language or language, parts=parts)
+
+        return replace(self, items={name: filled(item) for name, item in self.items.items()})
 
     def subset(self, ids: Iterable[str]) -> "ItemSet":
         """The set of some items, with only the keys, stimuli and media that they use.
@@ -748,10 +929,18 @@ def checked_key(key: Key, item: Item) -> Key:
         must = f"kind as {' or '.join(kinds)} for an item of the kind {item.kind}"
         raise content_error(where, must, key.kind)
     if KINDS[item.kind].has_choices:
+        key = replace(
+            key,
+            correct=tuple(map(item.normal_pair, key.correct)),
+            points=tuple((item.normal_pair(value), points) for value, points in key.points),
+        )
+        if KINDS[item.kind].in_pairs:  # a set of pairs
+            key = replace(key, correct=tuple(sorted(key.correct, key=_place_in(item.values))))
         named = (*key.correct, *(value for value, _ in key.points))
-        unknown = [value for value in named if value not in item.choice_ids]
+        unknown = [value for value in named if value not in item.values]
         if unknown:
-            must = f"ids of its choices, {shorten(item.choice_ids)}"
+            what = "pairs of ids" if KINDS[item.kind].in_pairs else "ids"
+            must = f"{what} of its choices, {shorten(item.values)}"
             raise content_error(where, must, shorten(unknown))
     if item.numeric:
         for value in (*key.correct, *(value for value, _ in key.points)):
@@ -760,16 +949,22 @@ def checked_key(key: Key, item: Item) -> Key:
                 raise content_error(where, "numbers for a numeric item", shorten(value))
     if key.kind == "match":
         _check_match(key, item, where)
-        return replace(key, unit=_unit({float(key.max_score or 0)}))
+        return replace(key, unit=unit_of({float(key.max_score or 0)}))
     if key.kind == "map":
         return _with_highest(key, item, where)
-    return _with_steps(key, where)
+    return key if key.kind == "rules" else _with_steps(key, where)
+
+
+def _place_in(values: Sequence[str]) -> Callable[[str], int]:
+    """The place of a value among others; after them for one that is missing."""
+    places = {value: at for at, value in enumerate(values)}
+    return lambda value: places.get(value, len(places))
 
 
 def _with_steps(key: Key, where: str) -> Key:
     """A rubric with the largest part of a point of which its unit and all points are multiples."""
     points = {float(key.max_score or 0), *(points for _, points in key.criteria)}
-    unit = _unit(points | {key.unit})
+    unit = unit_of(points | {key.unit})
     if key.unit < 1 and not math.isclose(unit, key.unit, rel_tol=PRECISION):
         most = f"at most {MOST_SCORE} of them"
         must = f"unit as a part of a point, such as 0.5: all its points are multiples, {most}"
@@ -793,7 +988,11 @@ def _check_match(key: Key, item: Item, where: str) -> None:
     if item.kind == "order" and n != len(item.choices):
         raise content_error(where, "all choices in order", shorten(key.correct))
     most = item.max_choices or len(item.choices)
-    if item.kind in ("choices", "hottext") and not item.min_choices <= n <= most:
+    if KINDS[item.kind].in_pairs:
+        fault, most = item.pair_faults(key.correct), item.max_choices or len(item.pairs)
+        if fault:
+            raise content_error(where, "right pairs that the item allows", fault)
+    if item.kind not in ("choice", "order", "text") and not item.min_choices <= n <= most:
         must = f"from {item.min_choices} to {most} right choices, as the item allows"
         raise content_error(where, must, shorten(key.correct))
 
@@ -805,15 +1004,15 @@ def _with_highest(key: Key, item: Item, where: str) -> Key:
     if lowest < 0:
         got = f"a score of {lowest:g}"
         raise content_error(where, "points with no negative score", got, "Set lower to 0")
-    return replace(key, max_score=highest, unit=_unit(totals))
+    return replace(key, max_score=highest, unit=unit_of(totals))
 
 
-def _unit(totals: set[float]) -> float:
+def unit_of(totals: set[float]) -> float:
     """The largest 1/n of which all scores are multiples; 1 if none gives `MOST_SCORE` categories.
 
     Example:
-        >>> _unit({0.0, 2.0}), _unit({0.0, 0.5, 1.0}), _unit({0.0, 0.25, 0.5}), _unit({0.0, 0.123})
-        (1.0, 0.5, 0.25, 1.0)
+        >>> unit_of({0.0, 2.0}), unit_of({0.0, 0.25, 0.5}), unit_of({0.0, 0.123})
+        (1.0, 0.25, 1.0)
     """
     parts = [Fraction(total).limit_denominator(MOST_SCORE) for total in totals]
     n = math.lcm(*(part.denominator for part in parts))
@@ -824,7 +1023,9 @@ def _unit(totals: set[float]) -> float:
 def map_totals(key: Key, item: Item) -> set[float]:
     """Every score that a map can give to a response to the item, and 0 for no response."""
     points = dict(key.points)
-    if KINDS[item.kind].has_choices:
+    if KINDS[item.kind].in_pairs:
+        sums = _pair_totals(points, key.default, item)
+    elif KINDS[item.kind].has_choices:
         values = [points.get(name, key.default) for name in item.choice_ids]
         most = 1 if item.kind == "choice" else item.max_choices or len(values)
         least = 1 if item.kind == "choice" else item.min_choices
@@ -839,6 +1040,33 @@ def map_totals(key: Key, item: Item) -> set[float]:
     else:
         sums = {*points.values(), key.default}
     return {limited(total, key) for total in sums} | {0.0}
+
+
+def _pair_totals(points: dict[str, float], default: float, item: Item) -> set[float]:
+    """Sums of the points of all sets of pairs that an item allows.
+
+    The states are the sum, the number of pairs, and how often each choice with a limit is used; a
+    choice of which all pairs are done is not kept in them.
+    """
+    limits = {choice.id: choice.most for choice in (*item.choices, *item.options) if choice.most}
+    worth = {pair: points.get(pair, default) for pair in item.pairs}
+    scored = [pair.split(" ") for pair in item.pairs if worth[pair]]
+    last = {name: at for at, pair in enumerate(scored) for name in pair}
+    most = item.max_choices or len(scored)
+    states: set[tuple[float, int, frozenset[tuple[str, int]]]] = {(0.0, 0, frozenset())}
+    for at, pair in enumerate(scored):
+        for total, count, used in list(states):
+            before = dict(used)
+            after = before | {name: before.get(name, 0) + 1 for name in pair if name in limits}
+            if count < most and all(after[name] <= limits[name] for name in pair if name in limits):
+                value = round(total + worth[" ".join(pair)], 9)
+                states.add((value, count + 1, frozenset(after.items())))
+        done = {name for name in pair if last[name] == at}
+        states = {(t, n, frozenset(u for u in used if u[0] not in done)) for t, n, used in states}
+        if len(states) > MOST_TOTALS:
+            must = "points with fewer different sums, such as whole numbers"
+            raise content_error(f"key of item {brief(item.id)}", must)
+    return {total for total, _, _ in states}
 
 
 def limited(total: float, key: Key) -> float:
@@ -902,7 +1130,7 @@ def _by_id(label: str, records: Any, kind: type, id_field: str) -> dict[str, Any
 
 def _document(record: Any) -> dict[str, Any]:
     """The fields of a record, tuples as lists."""
-    return {name: _listed(value) for name, value in vars(record).items()}
+    return {entry.name: _listed(getattr(record, entry.name)) for entry in fields(record)}
 
 
 def _listed(value: Any) -> Any:

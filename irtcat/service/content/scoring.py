@@ -1,5 +1,6 @@
 """Responses: their check, and their scores by key, by map, or by people."""
 
+import functools
 import unicodedata
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +12,9 @@ from irtcat.bank import ItemBank
 from irtcat.models import item_categories
 from irtcat.service.content.fields import content_error
 from irtcat.service.content.numerals import number_of
+from irtcat.service.content.qti_processing import Declaration, Processing
 from irtcat.service.content.records import KINDS, Item, ItemSet, Key, limited, map_totals
+from irtcat.service.content.xml import parse_xml
 
 MOST_TEXT = 1_000
 """Longest text entry, in characters."""
@@ -32,6 +35,9 @@ def checked_response(item: Item, response: Any) -> Any:
     hottext    a list of ids, stored in the order of the text
     text       a text; white space around it is removed (a number is stored as it was written)
     essay      a text with ``\n`` as line breaks
+    match      a list of pairs ``"A B"`` of a choice and an option, stored in their order
+    associate  a list of pairs ``"A B"`` of two choices, stored in the order of the choices
+    several    the responses by the ids of the parts; parts left out are not stored
     ========== ==========================================================================
 
     Args:
@@ -50,9 +56,14 @@ def checked_response(item: Item, response: Any) -> Any:
         >>> checked_response(item, ["B", "A"])
         ['A', 'B']
     """
+    return _checked(item, response, f"response to item {brief(item.id)}")
+
+
+def _checked(item: Item, response: Any, where: str) -> Any:
     if response is None or response == "" or response == []:
         return None
-    where = f"response to item {brief(item.id)}"
+    if item.kind == "several":
+        return _checked_parts(item, response, where)
     if item.kind == "choice":
         if not isinstance(response, str) or response not in item.choice_ids:
             raise content_error(where, f"one of {shorten(item.choice_ids)}", shorten(response))
@@ -63,22 +74,38 @@ def checked_response(item: Item, response: Any) -> Any:
     return _checked_text(item, response, most, where)
 
 
+def _checked_parts(item: Item, response: Any, where: str) -> dict[str, Any] | None:
+    parts = {part.id: part for part in item.parts}
+    if not isinstance(response, dict) or not set(response) <= set(parts):
+        raise content_error(where, f"responses by {shorten(list(parts))}", shorten(response))
+    found = {
+        name: _checked(part, response.get(name), f"{where}, {brief(name)}")
+        for name, part in parts.items()
+    }
+    return {name: value for name, value in found.items() if value is not None} or None
+
+
 def _checked_list(item: Item, response: Any, where: str) -> list[str]:
+    what = "pair" if KINDS[item.kind].in_pairs else "choice"
     if not isinstance(response, list) or not all(isinstance(value, str) for value in response):
-        raise content_error(where, "a list of ids of choices", shorten(response))
-    unknown = [value for value in response if value not in item.choice_ids]
+        raise content_error(where, f"a list of ids of {what}s", shorten(response))
+    response = list(map(item.normal_pair, response))
+    unknown = [value for value in response if value not in item.values]
     if unknown:
-        raise content_error(where, f"ids from {shorten(item.choice_ids)}", shorten(unknown))
+        raise content_error(where, f"ids from {shorten(item.values)}", shorten(unknown))
     if len(set(response)) < len(response):
-        raise content_error(where, "each choice once", shorten(response))
-    n, most = len(response), item.max_choices or len(item.choices)
+        raise content_error(where, f"each {what} once", shorten(response))
+    n, most = len(response), item.max_choices or len(item.values)
     if item.kind == "order":
         if n < len(item.choices):
             raise content_error(where, f"all {len(item.choices)} choices in order", f"{n}")
         return list(response)
     if not item.min_choices <= n <= most:
-        raise content_error(where, f"from {item.min_choices} to {most} choices", f"{n}")
-    return [name for name in item.choice_ids if name in response]
+        raise content_error(where, f"from {item.min_choices} to {most} {what}s", f"{n}")
+    fault = item.pair_faults(response) if what == "pair" else ""
+    if fault:
+        raise content_error(where, "each choice in as many pairs as it may be", fault)
+    return [value for value in item.values if value in response]
 
 
 def _checked_text(item: Item, response: Any, most: int, where: str) -> str | None:
@@ -131,7 +158,9 @@ def scored(key: Key, item: Item, response: Any, n_categories: int) -> int | None
         return 0
     if key.kind == "rubric":
         return None
-    if key.kind == "match":
+    if key.kind == "rules":
+        total = rule_score(key.rules, item, response)
+    elif key.kind == "match":
         total = float(key.max_score or 0) if _is_right(key, item, response) else 0.0
     else:
         total = limited(_points(key, item, response), key)
@@ -141,6 +170,40 @@ def scored(key: Key, item: Item, response: Any, n_categories: int) -> int | None
         must = "a whole score" if key.unit == 1 else f"a multiple of {key.unit:g}"
         raise content_error(where, f"{must} from 0 to {highest:g}", f"{total:g}")
     return category
+
+
+@functools.lru_cache(maxsize=1024)
+def _processing(rules: str) -> Processing:
+    """The rules of a key."""
+    return Processing(parse_xml(rules.encode(), "rules of a key"), "rules of a key")
+
+
+def rule_score(rules: str, item: Item, response: Any) -> float:
+    """The score that response processing gives to a response, as `checked_response` returns it."""
+    processing = _processing(rules)
+    if item.kind == "several":
+        named = {part.id: (part, response.get(part.id)) for part in item.parts}
+    else:
+        named = {next(iter(processing.responses)): (item, response)}
+    values = {
+        name: qti_value(part, processing.responses[name], value)
+        for name, (part, value) in named.items()
+        if name in processing.responses
+    }
+    return processing.score(values)
+
+
+def qti_value(item: Item, declaration: Declaration, response: Any) -> Any:
+    """A response, as `checked_response` returns it, as the value of its declaration in QTI."""
+    if response is None:
+        return None
+    if declaration.base_type in ("integer", "float"):
+        return float(number_of(response, item.language) or 0)
+    if isinstance(response, str):
+        response = [response]
+    elif declaration.base_type == "pair":
+        response = [" ".join(sorted(value.split(" "))) for value in response]
+    return declaration.container(response)
 
 
 def _is_right(key: Key, item: Item, response: Any) -> bool:

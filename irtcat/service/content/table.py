@@ -1,11 +1,10 @@
 """Reading tables of items."""
 
-import re
 from pathlib import Path
 from typing import Any
 
 from irtcat._common.checks import InputError
-from irtcat.service.content.authored import FIELDS, Files, make_item, make_key
+from irtcat.service.content.authored import FIELDS, Files, make_item, make_key, unwrapped
 from irtcat.service.content.cells import parse_cells, read_rows
 from irtcat.service.content.fields import FaultList, content_error
 from irtcat.service.content.folder import MOST_ITEMS, read_stimuli
@@ -18,8 +17,6 @@ LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 MOST_TABLE = 2**26
 """Largest table, in bytes: 64 MiB are 50,000 items of a page each."""
-
-PARAGRAPH = re.compile(r"<p>((?:(?!</?p>).)*)</p>", re.S)
 
 
 def read_table(path: Path, keys: Path | None = None) -> ItemSet:
@@ -55,7 +52,7 @@ def _item(
         raise content_error(where, "a prompt", "an empty cell")
     address_of = files.address_of(where)
     choices = [
-        (letter, _unwrapped(markdown_html(cells.pop(letter), f"{where}, {letter}", address_of)))
+        (letter, unwrapped(markdown_html(cells.pop(letter), f"{where}, {letter}", address_of)))
         for letter in LETTERS
         if letter in cells
     ]
@@ -68,9 +65,3 @@ def _key_file_beside(path: Path) -> Path | None:
     """The file of keys in the folder of a table, unless it is the table."""
     file = key_file_of(path.parent)
     return None if file is None or file.resolve() == path.resolve() else file
-
-
-def _unwrapped(html: str) -> str:
-    """The content of a single paragraph, or the HTML itself."""
-    match = PARAGRAPH.fullmatch(html.strip())
-    return match[1] if match else html.strip()

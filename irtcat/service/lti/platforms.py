@@ -13,6 +13,7 @@ from irtcat._common.checks import argument_error
 from irtcat.service.attempts.library import published_test
 from irtcat.service.base.errors import ConflictError, NotFoundError
 from irtcat.service.base.events import Acted
+from irtcat.service.outbox.addresses import check_public
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service, new_id
 
@@ -145,6 +146,13 @@ def _check_text(name: str, text: Any) -> None:
         raise argument_error(name, "text of 1 to 255 printable characters", text)
 
 
+def _check_addresses(row: dict[str, Any]) -> None:
+    """Raise for addresses in a private network, to which this service would send requests."""
+    for name in ("token_url", "jwks_url"):
+        if urlsplit(row[name]).hostname not in LOCAL:
+            check_public(name, row[name], "irtcat service lti --private")
+
+
 def add_platform(
     service: Service,
     *,
@@ -159,6 +167,7 @@ def add_platform(
     tests: Sequence[str] = (),
     origin: str = "",
     actor: str,
+    private: bool = False,
 ) -> Platform:
     """Register a platform.
 
@@ -176,9 +185,10 @@ def add_platform(
         origin: origin of its pages, such as ``https://lms.example.org``, if they may embed the
             pages of tests. By default they may not: tests open in a window of their own.
         actor: who adds it.
+        private: whether its addresses may be those of a private network.
 
     Raises:
-        InputError: for an invalid address or id.
+        InputError: for an invalid or a private address, or an invalid id.
         NotFoundError: for an unknown test.
         ConflictError: if there is a platform with this issuer and client id.
     """
@@ -195,6 +205,8 @@ def add_platform(
         "origin": origin.rstrip("/"),
     }
     _check(service, row)
+    if not private:
+        _check_addresses(row)
     added = Platform(id=new_id("l"), **row)
     columns = tables.lti_platforms.c
     with service.database.writing(alone=True):
@@ -280,13 +292,16 @@ def platforms(service: Service) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=names)
 
 
-def change_platform(service: Service, platform_id: str, *, actor: str, **changes: Any) -> Platform:
+def change_platform(
+    service: Service, platform_id: str, *, actor: str, private: bool = False, **changes: Any
+) -> Platform:
     """Change a platform.
 
     Args:
         service: the service.
         platform_id: its id.
         actor: who changes it.
+        private: whether new addresses may be those of a private network.
         **changes: fields of `Platform` but its id; a ``status`` of "closed" refuses its launches.
 
     Raises:
@@ -302,6 +317,8 @@ def change_platform(service: Service, platform_id: str, *, actor: str, **changes
         fields = {**vars(platform(service, platform_id)), **changes}
         fields |= {field: tuple(fields[field]) for field in LISTS}
         _check(service, fields)
+        if not private and changes.keys() & {"token_url", "jwks_url"}:
+            _check_addresses(fields)
         statement = tables.lti_platforms.update().where(tables.lti_platforms.c.id == platform_id)
         service.database.run(statement.values(**_to_row(fields)))
         service.publish(

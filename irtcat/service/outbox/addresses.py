@@ -2,6 +2,9 @@
 
 import ipaddress
 import socket
+from urllib.parse import urlsplit
+
+from irtcat._common.checks import argument_error
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -44,6 +47,28 @@ def checked_address(host: str, port: int, private: bool) -> str:
         if not private and not all(map(_is_public, (address, *_inner_addresses(address)))):
             raise AddressError("the host has a private address")
     return addresses[0]
+
+
+def check_public(name: str, url: str, advice: str) -> None:
+    """Raise for an address to which nothing would be sent; a host may get its address later.
+
+    Args:
+        name: argument of the address, for the message.
+        url: the address.
+        advice: what permits others, for the message.
+
+    Raises:
+        InputError: if it has no https, or a private address is among those of its host.
+    """
+    parts = urlsplit(url)
+    if parts.scheme != "https":
+        raise argument_error(name, "an address with https", url)
+    try:
+        checked_address(str(parts.hostname), parts.port or 443, private=False)
+    except NoAddressError:
+        return
+    except AddressError:
+        raise argument_error(name, f"a public address ({advice} permits others)", url) from None
 
 
 def _is_public(address: Address) -> bool:

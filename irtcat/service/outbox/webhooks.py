@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import pandas as pd
 import sqlalchemy as sa
@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from irtcat._common.checks import argument_error
 from irtcat.service.base.errors import NotFoundError
 from irtcat.service.base.events import Acted, AttemptChanged, TestPublished
-from irtcat.service.outbox.addresses import AddressError, NoAddressError, checked_address
+from irtcat.service.outbox.addresses import check_public
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service, new_id, new_secret
 
@@ -58,9 +58,8 @@ def _check_url(url: str, private: bool) -> None:
     is_url = parts is not None and parts.scheme in ("http", "https") and parts.hostname
     if not is_url or not url.isprintable() or "@" in parts.netloc:  # type: ignore[union-attr]
         raise argument_error("url", "an address with https and without a password", url)
-    assert parts is not None
-    if not private:
-        _check_public(parts)
+    if not private:  # judged again before each message
+        check_public("url", url, "irtcat serve --private-webhooks")
 
 
 def _check_events(events: Sequence[str]) -> None:
@@ -69,19 +68,6 @@ def _check_events(events: Sequence[str]) -> None:
             raise argument_error("events", f"some of {', '.join(EVENTS)}", name)
     if not events:
         raise argument_error("events", f"at least one of {', '.join(EVENTS)}", list(events))
-
-
-def _check_public(parts: SplitResult) -> None:
-    """Raise for an address to which no message would be sent; a host may get its address later."""
-    if parts.scheme != "https":
-        raise argument_error("url", "an address with https", parts.geturl())
-    try:
-        checked_address(str(parts.hostname), parts.port or 443, private=False)
-    except NoAddressError:
-        return  # judged again before each message
-    except AddressError:
-        advice = "a public address (irtcat serve --private-webhooks permits others)"
-        raise argument_error("url", advice, parts.geturl()) from None
 
 
 def add_webhook(

@@ -21,6 +21,7 @@ from irtcat.service.accounts.cookies import cookie_name
 from irtcat.service.accounts.csrf import check_csrf, csrf_token
 from irtcat.service.base.errors import ForbiddenError, NotFoundError
 from irtcat.service.definition import TRANSLATED
+from irtcat.service.pages.fields import TEMPLATE_GLOBALS
 from irtcat.service.pages.translations import (
     direction_of,
     language_names,
@@ -231,6 +232,7 @@ def _environment(language: str) -> Environment:
         direction_of=direction_of,
         language=language,
         languages=language_names(),
+        **TEMPLATE_GLOBALS,
     )
     return environment
 

@@ -29,8 +29,8 @@ from irtcat.service.attempts.devices import (
 from irtcat.service.attempts.media_access import media_urls
 from irtcat.service.base.errors import ConflictError, ServiceError, UnauthorizedError
 from irtcat.service.pages import TEST, CheckedForm, form_secret, language_of, render, service_of
+from irtcat.service.pages.fields import Seen
 from irtcat.service.pages.formats import clock_text, interval_text, number_text, spoken_time
-from irtcat.service.pages.toggles import with_toggles
 from irtcat.service.pages.translations import translations
 from irtcat.service.storage.context import new_id
 
@@ -184,7 +184,7 @@ def _page(
     status: int = 200,
     notice: str = "",
     error: str = "",
-    entered: dict[str, Any] | None = None,
+    entered: Seen | None = None,
 ) -> Response:
     """The page of the test as it is now.
 
@@ -198,15 +198,12 @@ def _page(
     """
     language = language_of(request, view["language"])
     address = test_address(_device(request).attempt)
-    context: dict[str, Any] = {"entered": entered or {}, "place": None, "prompt": ""}
+    context: dict[str, Any] = {"place": None}
     item = view["item"]
     if item is not None:
         places = [row["place"] for row in view["items"] if row["current"]]
         context["place"] = places[0] if places else None
-        context["response"] = _shown_response(item, entered)
-        context["prompt"] = item["prompt"]
-        if item["kind"] == "hottext":
-            context["prompt"] = with_toggles(item["prompt"], context["response"] or [])
+        context["seen"] = entered or Seen.of(item)
     report = view["report"] or {}
     context["interval"] = interval_text(report, language) if "lower" in report else ""
     return render(
@@ -230,11 +227,6 @@ def _page(
         topic_interval=lambda entry: interval_text(entry, language),
         **context,
     )
-
-
-def _shown_response(item: dict[str, Any], entered: dict[str, Any] | None) -> Any:
-    """The response that the form shows: the one that was sent, else the stored one."""
-    return item["response"] if entered is None else entered["response"]
 
 
 def _reply(request: Request, view: dict[str, Any]) -> Response:
@@ -264,24 +256,6 @@ def _text(form: FormData, name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _entered(form: FormData) -> dict[str, Any]:
-    """The answer in a form: ``response`` as `taking.answer` takes it, and whether it is invalid."""
-    kind = _text(form, "kind")
-    values = [value for value in form.getlist("response") if isinstance(value, str)]
-    if kind in ("choices", "hottext"):
-        return {"response": values, "invalid": False}
-    if kind == "order":
-        positions = {
-            name.removeprefix("position."): value
-            for name, value in form.multi_items()
-            if name.startswith("position.") and isinstance(value, str) and value
-        }
-        ordered = sorted(positions, key=lambda name: (len(positions[name]), positions[name]))
-        double = len(set(positions.values())) < len(positions)
-        return {"response": ordered, "invalid": double, "positions": positions}
-    return {"response": values[0] if values else None, "invalid": False}
-
-
 @router.post(f"{OF_TEST}/answer")
 def answer(request: Request, form: CheckedForm) -> Response:
     """Record the answer in a form, and do what its button says.
@@ -290,15 +264,14 @@ def answer(request: Request, form: CheckedForm) -> Response:
     mark the item; the answer is recorded before.
     """
     action, place = _text(form, "action") or "next", _whole(form, "place")
-    number, entered = _whole(form, "number"), _entered(form)
-    if action == "skip":
-        entered = {"response": None, "invalid": False}
-    response = entered["response"]
+    number = _whole(form, "number")
+    entered = Seen(None) if action == "skip" else Seen.entered(form)
+    response = entered.response
     try:
         if action in ("flag", "unflag"):
             _act(request, taking.flag, number=number, flagged=action == "flag")
-        if entered["invalid"]:
-            raise InputError("The positions of an order must differ.")
+        if entered.invalid:
+            raise InputError("The form has half an answer, or positions twice.")
         view = None
         # An item that is only left for another one stays without an answer.
         if action in ("next", "skip") or response or _text(form, "answered"):
@@ -317,7 +290,7 @@ def answer(request: Request, form: CheckedForm) -> Response:
         view = _act(request, taking.current)
         if view["item"] is None or view["item"]["number"] != number:
             return _page(request, view, status=409, notice=_late(request, view))
-        error = _advice(view, language_of(request, view["language"]))
+        error = _advice(view, entered, language_of(request, view["language"]))
         return _page(request, view, status=422, error=error, entered=entered)
     assert view is not None
     return _reply(request, view)
@@ -347,11 +320,22 @@ def _late(request: Request, view: dict[str, Any]) -> str:
     )
 
 
-def _advice(view: dict[str, Any], language: str) -> str:
+def _advice(view: dict[str, Any], entered: Seen, language: str) -> str:
     """How to correct an answer that the item cannot have."""
     texts, item = translations(language), view["item"]
     if item["kind"] == "choice":
         return texts.gettext("Select an answer to continue.")
+    if item["kind"] == "several":
+        if not entered.response and not entered.invalid:
+            return texts.gettext("Answer at least one of the questions to continue.")
+        return texts.gettext(
+            "Check your answers: a number is written without separators of thousands, an entry is "
+            "used as often as it may be."
+        )
+    if item["kind"] in ("match", "associate"):
+        if not entered.response and not entered.invalid:
+            return texts.gettext("Give at least one pair to continue.")
+        return texts.gettext("Give complete pairs, and use each entry as often as it may be used.")
     if item["kind"] == "order":
         return texts.gettext("Give every entry its own position to continue.")
     if item["kind"] in ("choices", "hottext"):

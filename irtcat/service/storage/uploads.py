@@ -1,10 +1,11 @@
 """Uploads: items and test definitions from files that a browser or a program sent."""
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from irtcat._common.checks import InputError
-from irtcat.service.content import ItemSet, read_items
+from irtcat.service.content import ItemSet, read_items, read_qti
 from irtcat.service.content.packages import open_package
 from irtcat.service.definition import TestDefinition, parse_definition
 
@@ -29,12 +30,13 @@ def uploaded_definition(data: bytes) -> TestDefinition:
     return parse_definition(text)
 
 
-def uploaded_items(data: bytes, *, is_table: bool) -> ItemSet:
+def uploaded_items(data: bytes, *, is_table: bool, ignore_tests: bool = False) -> ItemSet:
     """Items from a file: a zipped folder, a QTI package (zip), or a table (CSV).
 
     Args:
         data: the bytes.
         is_table: whether they are a table.
+        ignore_tests: whether tests in a QTI package, with their time limits, are not read.
 
     Raises:
         InputError: naming the file, the item and the field.
@@ -45,7 +47,9 @@ def uploaded_items(data: bytes, *, is_table: bool) -> ItemSet:
         try:
             if not is_table:
                 path = _unpacked(path, Path(folder) / "items")
-            return read_items(path)
+            items = read_qti(path, ignore_tests) if path.suffix == ".zip" else read_items(path)
+            notes = tuple(_without_folder(note, folder) for note in items.notes)
+            return replace(items, notes=notes)
         except InputError as error:
             raise InputError(_without_folder(str(error), folder)) from None
 

@@ -180,10 +180,7 @@ ITEMS = {
         "expected one right choice. Got A, B. Is it of kind choices?",
     ),
     "unknown field": ({"q.md": front('kye = "B"')}, "no field 'kye'. Did you mean key?"),
-    "unknown kind": (
-        {"q.md": front('kind = "match"\nkey = "B"')},
-        "kind as one of choice, choices",
-    ),
+    "unknown kind": ({"q.md": front('kind = "gap"\nkey = "B"')}, "kind as one of choice, choices"),
     "kind of a wrong type": ({"q.md": front('kind = 3\nkey = "B"')}, "kind as one of"),
     "kind as a list": ({"q.md": front('kind = []\nkey = "B"')}, "kind as one of"),
     "no second fence": ({"q.md": '+++\nkey = "B"\n'}, r"expected a second line \+\+\+"),
@@ -218,7 +215,7 @@ ITEMS = {
     ),
     "map of an order": (
         {"q.md": front('kind = "order"\npoints = { A = 1 }')},
-        "kind as match for an item of the kind order",
+        "kind as match or rules for an item of the kind order",
     ),
     "order without all": (
         {"q.md": front('kind = "order"\nkey = ["A"]')},
@@ -299,7 +296,7 @@ ITEMS = {
     ),
     "shuffle of a text": (
         {"q.md": front('kind = "text"\nkey = "x"\nshuffle = true', "?")},
-        "shuffle only in items of the kind choice or choices or order. Got text",
+        "shuffle only in items of the kind choice or choices or order or match or associate. Got",
     ),
     "lines of a choice": (
         {"q.md": front('key = "B"\nexpected_lines = 3')},
@@ -600,6 +597,38 @@ def test_irregular_points_are_refused_before_they_fill_the_memory():
     key = Key("q", "map", points=whole, lower=0, upper=10)
     items = ItemSet([Item("q", "choices", "<p>?</p>", choices)], [key])
     assert items.keys["q"].categories == 11
+
+
+def test_pairs_and_areas(folder):
+    """A match with options, an associate, and choices that are areas of a picture."""
+    svg = '<svg xmlns="http://www.w3.org/2000/svg"><rect width="9"/></svg>'
+    files = {
+        "m.md": front(
+            'kind = "match"\noptions = { X = "*red*", Y = "blue" }\nkey = ["A X", "B Y"]'
+        ),
+        "a.md": front('kind = "associate"\nkey = ["B A"]'),
+        "h.md": front(
+            'picture = { file = "x.svg", alt = "Two", width = 40, height = 30 }\n'
+            'areas = { A = "circle 9,9,5", B = "rect 20,0,30,9" }\nkey = "B"',
+            "Where?",
+        ),
+        "x.svg": svg,
+    }
+    items = read_items(folder(files))
+    assert [(it.id, it.most) for it in items["m"].choices] == [("A", 1), ("B", 1)]
+    assert [it.content_html for it in items["m"].options] == ["<em>red</em>", "blue"]
+    assert items.keys["a"].correct == ("A B",)
+    assert [it.area for it in items["h"].choices] == ["circle 9,9,5", "rect 20,0,30,9"]
+    assert (items["h"].kind, items["h"].picture.width) == ("choice", 40)
+    for field, message in (
+        ('areas = { A = "star 1,2" }', "area such as circle 77,115,8"),
+        ('areas = { C = "circle 9,9,5" }', "expected areas of its choices"),
+        ('picture = "x.svg"', "expected picture as { file"),
+        ('kind = "match"\noptions = ["X"]', "expected options as texts by ids"),
+        ('kind = "match"\noptions = { A = "x" }', "expected choices of different ids"),
+    ):
+        with pytest.raises(InputError, match=message):
+            read_items(folder({"q.md": front(f'key = "B"\n{field}'), "x.svg": svg}))
 
 
 def test_the_page_explains_every_field():

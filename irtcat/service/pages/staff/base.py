@@ -291,6 +291,8 @@ class Shown:
         """A response as text; a dash for none."""
         if value is None:
             return "–"
+        if isinstance(value, dict):
+            return "; ".join(f"{name}: {Shown.response(it)}" for name, it in value.items())
         return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
     @staticmethod
@@ -396,10 +398,10 @@ def criterion_words(name: str) -> str:
 
     Example:
         >>> criterion_words("mfi")
-        'fisher information at the estimate (mfi)'
+        'Fisher information at the estimate (mfi)'
     """
     words = _first_words(CRITERIA, name)
-    return f"{words} ({name})" if words and not words.startswith("the same") else name
+    return f"{words} ({name})" if words else name
 
 
 def stopping_words(rule: Any) -> str:
@@ -427,6 +429,10 @@ def ending_words(config: Config, reason: str) -> str:
     return ENDINGS.get(reason, reason)
 
 
+NAMES = ("Fisher", "Kullback")
+"""People whose names begin the words of rules."""
+
+
 def _first_words(table: Any, name: str, options: Mapping[str, Any] | None = None) -> str:
     """The first words of a rule's row, with the values of its options; empty if it is unknown."""
     if name not in table:
@@ -434,7 +440,8 @@ def _first_words(table: Any, name: str, options: Mapping[str, Any] | None = None
     words = re.split(r"[:;]", table.cells_of(table[name])[0])[0]
     for option, value in (options or {}).items():
         words = words.replace(f"``{option}``", str(value))
-    return words[:1].lower() + words[1:].replace("``", "")
+    words = words.replace("``", "")
+    return words if words.startswith(NAMES) else words[:1].lower() + words[1:]
 
 
 # Forms and names

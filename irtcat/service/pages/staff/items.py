@@ -1,6 +1,5 @@
 """Items of a test: content as takers see it, key, parameters, use, drift, and observed curves."""
 
-from types import SimpleNamespace
 from typing import Annotated, Any
 
 import numpy as np
@@ -19,8 +18,8 @@ from irtcat.service.attempts.view import item_view
 from irtcat.service.base.errors import NotFoundError
 from irtcat.service.content import KINDS, Key
 from irtcat.service.pages import service_of
+from irtcat.service.pages.fields import Seen
 from irtcat.service.pages.staff.base import Requires, Shown, Table, page, part_router, svg
-from irtcat.service.pages.toggles import with_toggles
 from irtcat.service.storage.context import Service
 
 router = part_router()
@@ -133,6 +132,11 @@ def _key(key: Key | None, choices: tuple[str, ...]) -> Table | None:
         rows.append(["anything else", Shown.points(key.default)])
         caption = f"Key: points of each part, at most {highest}"
         return Table(caption, [("Part", False), ("Points", True)], rows)
+    if key.kind == "rules":
+        rows = [["as its rules say, at most", highest]]
+        return Table(
+            "Key: response processing of QTI", [("Response", False), ("Points", True)], rows
+        )
     rows = [[name, Shown.points(points)] for name, points in key.criteria]
     rows.append(["at most", highest])
     if key.unit < 1:
@@ -146,7 +150,6 @@ def preview(request: Request, account: Reader, test: str, id: str = "") -> Respo
     service = service_of(request)
     published = published_test(service, test)
     content = _content(service, published, id)
-    hot = content["kind"] == "hottext"
     view = {
         "items": [],
         "may": {"skip": False, "proceed": False, "review": False, "pause": False},
@@ -162,12 +165,10 @@ def preview(request: Request, account: Reader, test: str, id: str = "") -> Respo
         view=view,
         section=view["section"],
         id=id,
-        prompt=with_toggles(content["prompt"], []) if hot else content["prompt"],
+        seen=Seen.of(content),
         place=None,
         heading="Question 1",
         error="",
-        response=None,
-        entered=SimpleNamespace(),
         section_state="",
         request_id_of_form="",
         address="/test",

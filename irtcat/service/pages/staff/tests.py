@@ -28,6 +28,7 @@ from irtcat.service.pages.staff.base import (
     svg,
     whole_number,
 )
+from irtcat.service.pages.translations import translated
 from irtcat.service.storage.uploads import uploaded_definition, uploaded_items
 
 router = part_router()
@@ -164,7 +165,11 @@ def publish(request: Request, account: Publisher, form: CheckedForm) -> Response
         definition = uploaded_definition(_file(form, "definition", "Test definition")[0])
         bank = ItemBank.from_bytes(_file(form, "bank", "Item bank")[0])
         content, file_name = _file(form, "items", "Items")
-        items = uploaded_items(content, is_table=file_name.lower().endswith(".csv"))
+        items = uploaded_items(
+            content,
+            is_table=file_name.lower().endswith(".csv"),
+            ignore_tests=form.get("ignore_tests") == "1",
+        )
         name, _ = library.publish(
             service_of(request),
             definition,
@@ -202,6 +207,7 @@ def test_page(request: Request, account: Reader, test: str) -> Response:
         test=published,
         definition=published.definition,
         sections=_sections(published),
+        pages_in_english=not translated(published.definition.language),
         report=report,
         accommodations=[ACCOMMODATIONS[a] for a in published.definition.accommodations.allowed],
         figures=[] if report is None else _figures(report),

@@ -215,16 +215,20 @@ function begin() {
     before: Number(element.dataset.left),
   }));
   document.querySelectorAll("ol.order").forEach(makeMovable);
+  document.querySelectorAll("svg.areas").forEach(makeSelectable);
   makeScrollable();
   restoreDraft();
+  showAreas();
   countWords();
   if ("over" in document.body.dataset) forgetAll();
 }
 
 // Drafts: what was entered and not sent yet survives a reload
 
+const isAnswer = (key) => /^(p\d+\.)?(response$|position\.|pairs?\.|join\.)/.test(key ?? "");
+
 function draftOf(form) {
-  return [...new FormData(form)].filter(([key]) => key === "response" || key.startsWith("position."));
+  return [...new FormData(form)].filter(([key]) => isAnswer(key));
 }
 
 function saveDraft() {
@@ -239,10 +243,9 @@ function restoreDraft() {
   if (document.getElementById("error") || form.elements.namedItem("answered")) return;
   for (const field of form.elements) {
     const values = draft.fields.filter(([key]) => key === field.name).map(([, value]) => value);
-    if (field.name === "response" && ["radio", "checkbox"].includes(field.type))
-      field.checked = values.includes(field.value);
-    else if (field.name === "response" || field.name?.startsWith("position."))
-      if (values.length) field.value = values[0];
+    if (!isAnswer(field.name)) continue;
+    if (["radio", "checkbox"].includes(field.type)) field.checked = values.includes(field.value);
+    else if (values.length) field.value = values[0];
   }
   document.querySelectorAll("ol.order").forEach(sortByPositions);
   touched = draft.fields.some(([, value]) => value !== "");
@@ -307,6 +310,33 @@ function setPositions(list) {
   });
 }
 
+// Areas of a picture: they select their choice, or go to its field, and show what is selected
+
+function choiceOf(area) {
+  const [prefix, id] = [area.closest("svg").dataset.prefix, area.dataset.choice];
+  const box = `input[name="${prefix}response"][value="${id}"]`;
+  const field = `select:is([name="${prefix}pair.${id}"], [name="${prefix}position.${id}"])`;
+  return document.querySelector(`#answer :is(${box}, ${field})`);
+}
+
+function makeSelectable(picture) {
+  picture.classList.add("active");
+  for (const area of picture.children)
+    area.addEventListener("click", () => {
+      const field = choiceOf(area);
+      if (field?.type === "checkbox" || field?.type === "radio") field.click();
+      else field?.focus();
+    });
+}
+
+function showAreas() {
+  for (const area of document.querySelectorAll("svg.areas > g")) {
+    const field = choiceOf(area);
+    const chosen = field?.matches("select") ? field.closest("ol") === null && field.value : field?.checked;
+    area.classList.toggle("chosen", Boolean(chosen));
+  }
+}
+
 // Formulas, tables and listings that are wider than the page are scrolled, also by keyboard
 
 function makeScrollable() {
@@ -323,9 +353,11 @@ function makeScrollable() {
 // Words of an essay
 
 function countWords() {
-  const field = document.querySelector("textarea[name=response]");
-  const place = document.getElementById("words");
-  if (!field || !place) return;
+  for (const field of document.querySelectorAll("#answer textarea"))
+    countWordsOf(field, field.parentElement.querySelector(".words"));
+}
+
+function countWordsOf(field, place) {
   let n = 0;
   if (globalThis.Intl?.Segmenter) {
     const segmenter = new Intl.Segmenter(field.lang || undefined, { granularity: "word" });
@@ -404,8 +436,8 @@ document.addEventListener("submit", (event) => {
   const form = event.target;
   if (!form.hasAttribute("data-send")) return;
   event.preventDefault();
-  const list = form.querySelector("ol.order");
-  if (list && (touched || event.submitter?.value === "next")) setPositions(list);
+  if (touched || event.submitter?.value === "next")
+    form.querySelectorAll("ol.order").forEach(setPositions);
   send(form, event.submitter);
 });
 
@@ -426,6 +458,7 @@ function limitChoices(box) {
 document.addEventListener("input", (event) => {
   if (!event.target.closest("#answer")) return;
   limitChoices(event.target);
+  showAreas();
   touched = true;
   saveDraft();
   countWords();

@@ -1,0 +1,188 @@
+"""Answer fields of the takers' pages: what they show, and the responses in their forms.
+
+Names of form fields are ``response``, ``position.c1`` (of an order), ``pair.c1`` and ``pairs.c1``
+(of a match) and ``join.1.a`` (of an associate); those of a part have its name in front:
+``p2.response``.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.datastructures import FormData
+
+from irtcat.service.content.html import plain_text
+from irtcat.service.content.records import MOST_PARTS
+from irtcat.service.pages.toggles import with_fields, with_toggles
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+MOST_SLOTS = 20
+"""Most pairs for which a page has fields, where the item does not limit their number."""
+
+
+def area_shape(area: str, width: int, height: int) -> dict[str, Any]:
+    """The element of SVG that draws an area, its attributes, and where its number stands.
+
+    Example:
+        >>> area_shape("rect 10,20,30,40", 100, 100)
+        {'tag': 'rect', 'attributes': {'x': 10, 'y': 20, 'width': 20, 'height': 20}, 'at': (20, 30)}
+    """
+    shape, _, text = area.partition(" ")
+    numbers = [int(number) for number in text.split(",")] if text else []
+    if shape == "circle":
+        x, y, radius = numbers
+        return _shape("circle", {"cx": x, "cy": y, "r": radius}, (x, y))
+    if shape == "ellipse":
+        x, y, horizontal, vertical = numbers
+        return _shape("ellipse", {"cx": x, "cy": y, "rx": horizontal, "ry": vertical}, (x, y))
+    if shape == "poly":
+        points = list(zip(numbers[::2], numbers[1::2], strict=True))
+        middle = (
+            sum(x for x, _ in points) // len(points),
+            sum(y for _, y in points) // len(points),
+        )
+        return _shape("polygon", {"points": " ".join(f"{x},{y}" for x, y in points)}, middle)
+    left, top, right, bottom = numbers or (0, 0, width, height)
+    sides = {
+        "x": min(left, right),
+        "y": min(top, bottom),
+        "width": abs(right - left),
+        "height": abs(bottom - top),
+    }
+    return _shape("rect", sides, ((left + right) // 2, (top + bottom) // 2))
+
+
+def _shape(tag: str, attributes: dict[str, Any], at: tuple[int, int]) -> dict[str, Any]:
+    return {"tag": tag, "attributes": attributes, "at": at}
+
+
+def option_labels(field: dict[str, Any]) -> dict[str, str]:
+    """The text of each choice and option in a menu, by its name in the taker's view.
+
+    Areas have their number. Where a menu cannot show an option, a picture or a formula, all have a
+    letter, and the page lists them above.
+    """
+    labels = {}
+    for at, choice in enumerate(field["choices"], start=1):
+        text = plain_text(choice["content"])
+        labels[choice["id"]] = f"{at}: {text}" if choice["area"] and text else text or str(at)
+    rich = has_rich_options(field)
+    entries = field["options"] or (field["choices"] if rich else [])
+    for at, option in enumerate(entries):
+        letter = LETTERS[at % 26] + (str(at // 26) if at >= 26 else "")
+        text = plain_text(option["content"])
+        labels[option["id"]] = (f"{letter}: {text}" if text else letter) if rich else text
+    return labels
+
+
+def has_rich_options(field: dict[str, Any]) -> bool:
+    """Whether a menu cannot show the options of a field: they have pictures or formulas."""
+    entries = field["options"] or ([] if field["picture"] else field["choices"])
+    return any("<img" in entry["content"] or "<math" in entry["content"] for entry in entries)
+
+
+def slots(field: dict[str, Any]) -> int:
+    """Number of pairs for which the page of an associate has fields."""
+    n = len(field["choices"])
+    ends = sum(choice["most"] or n - 1 for choice in field["choices"])
+    return min(field["max_choices"] or ends // 2, MOST_SLOTS)
+
+
+def pairs_with(response: list[str] | None, choice: str) -> list[str]:
+    """The pairs of a response that begin with a choice."""
+    return [pair for pair in response or [] if pair.startswith(f"{choice} ")]
+
+
+def part_named(item: dict[str, Any], name: str) -> dict[str, Any]:
+    """A part of an item by its name in the taker's view."""
+    return next(part for part in item["parts"] if part["part"] == name)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the fields of a form show.
+
+    Attributes:
+        response: the response in the taker's names.
+        invalid: whether the form has what no response can be, such as half a pair.
+        positions: the positions of an order as they were entered, by choice.
+        joined: the pairs of an associate as they were entered.
+        parts: what the fields of parts show, by their names.
+    """
+
+    response: Any
+    invalid: bool = False
+    positions: dict[str, str] = field(default_factory=dict)
+    joined: tuple[tuple[str, str], ...] = ()
+    parts: dict[str, "Seen"] = field(default_factory=dict)
+
+    @staticmethod
+    def of(field: dict[str, Any]) -> "Seen":
+        """The stored response."""
+        parts = {part["part"]: Seen.of(part) for part in field.get("parts", ())}
+        return Seen(field["response"], parts=parts)
+
+    @staticmethod
+    def entered(form: FormData, prefix: str = "") -> "Seen":
+        """The response in a form, as `irtcat.service.attempts.taking.answer` takes it."""
+        fields = {
+            name.removeprefix(prefix): value
+            for name, value in form.multi_items()
+            if name.startswith(prefix) and isinstance(value, str) and value
+        }
+        kind = fields.get("kind", "")
+        if kind == "several" and not prefix:
+            names = [f"p{at}" for at in range(1, MOST_PARTS + 1) if f"p{at}.kind" in form]
+            parts = {name: Seen.entered(form, f"{name}.") for name in names}
+            response = {name: part.response for name, part in parts.items() if part.response}
+            invalid = any(part.invalid for part in parts.values())
+            return Seen(response or None, invalid, parts=parts)
+        if kind == "order":
+            return _ordered(fields)
+        if kind == "match":
+            single = {name: value for name, value in fields.items() if name.startswith("pair.")}
+            pairs = [f"{name.removeprefix('pair.')} {value}" for name, value in single.items()]
+            boxes = sorted({name for name in form if name.startswith(f"{prefix}pairs.")})
+            pairs += [str(value) for name in boxes for value in form.getlist(name)]
+            return Seen(pairs)
+        if kind == "associate":
+            return _joined(fields)
+        if kind in ("choices", "hottext"):
+            values = form.getlist(f"{prefix}response")
+            return Seen([value for value in values if isinstance(value, str)])
+        return Seen(fields.get("response"))
+
+
+def _ordered(fields: dict[str, str]) -> Seen:
+    positions = {
+        name.removeprefix("position."): value
+        for name, value in fields.items()
+        if name.startswith("position.")
+    }
+    ordered = sorted(positions, key=lambda name: (len(positions[name]), positions[name]))
+    double = len(set(positions.values())) < len(positions)
+    return Seen(ordered, double, positions=positions)
+
+
+def _joined(fields: dict[str, str]) -> Seen:
+    ends = range(1, MOST_SLOTS + 1)
+    joined = tuple((fields.get(f"join.{at}.a", ""), fields.get(f"join.{at}.b", "")) for at in ends)
+    pairs = [" ".join(pair) for pair in joined if all(pair)]
+    half = any((any(pair) and not all(pair)) or (pair[0] and pair[0] == pair[1]) for pair in joined)
+    return Seen(pairs, half, joined=joined)
+
+
+TEMPLATE_GLOBALS: dict[str, Any] = {"nothing_seen": Seen(None)} | {
+    function.__name__: function
+    for function in (
+        area_shape,
+        option_labels,
+        has_rich_options,
+        slots,
+        pairs_with,
+        part_named,
+        with_fields,
+        with_toggles,
+    )
+}
+"""What the templates of answer fields call."""
