@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         rotate,
         test_information,
     )
+    from irtcat.diagnose import plan_calibration
     from irtcat.fitting import (
         EM,
         VI,
@@ -97,6 +98,7 @@ __all__ = [
     "leaderboard",
     "link",
     "load",
+    "plan_calibration",
     "plausible_values",
     "plot",
     "predict",

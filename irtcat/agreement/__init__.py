@@ -8,6 +8,7 @@
 | do two raters agree beyond chance? | `cohen_kappa`, `cohen_kappa_test` |
 | do many raters? | `fleiss_kappa`, `fleiss_kappa_test`, `krippendorff_alpha`, `majority_labels` |
 | does confidence predict accuracy? | `confidence_weighted_score`, `confidence_weights` |
+| do labels and confidence agree? | `is_sound`, `is_self_contradictory` |
 | are probabilities right? | `log_loss`, `brier_score`, `auc`, `calibration_error` |
 | is a ranking right? | `average_precision`, `top_overlap` |
 | are scores in the same order? | `kendall_tau_b`, `spearman`, `pearson`, `pairwise_accuracy` |
@@ -29,6 +30,8 @@ from irtcat.agreement.confidences import (
     average_precision,
     confidence_weighted_score,
     confidence_weights,
+    is_self_contradictory,
+    is_sound,
 )
 from irtcat.agreement.corrections import benjamini_hochberg, holm
 from irtcat.agreement.correlations import (
@@ -108,6 +111,8 @@ __all__ = [
     "fleiss_kappa",
     "fleiss_kappa_test",
     "holm",
+    "is_self_contradictory",
+    "is_sound",
     "joint_table",
     "judged_mean",
     "kendall_tau_b",

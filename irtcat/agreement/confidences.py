@@ -1,4 +1,4 @@
-"""Confidence: weights from ranks, the confidence-weighted score, average precision."""
+"""Confidence: weights from ranks, the confidence-weighted score, average precision, soundness."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error, check_choice
-from irtcat._common.types import FloatArray
+from irtcat._common.types import BoolArray, FloatArray
 from irtcat.agreement.inputs import code_labels, label_list, number_vector, read_joint
 
 
@@ -119,17 +119,81 @@ def average_precision(
     """
     check_choice("cutoffs", cutoffs, ("positives", "all"))
     vector = _confidences(confidence)
-    values = label_list("gold", gold)
-    if len(values) != len(vector):
-        must = f"as long as gold ({len(values)} labels)"
-        raise argument_error("confidence", must, f"{len(vector)} numbers")
-    codes, order = code_labels(values, None, ("gold",), len(values))
+    is_positive = _positives("gold", gold, vector, positive)
+    if not is_positive.any():
+        raise argument_error("positive", "a label that occurs in gold", repr(positive))
+    return _mean_precision(vector, is_positive, cutoffs)
+
+
+def is_sound(system: Any, confidence: Any, positive: Any = 1) -> bool:
+    """Whether a system's labels and its ranking can both be right.
+
+    They can if the labels are those of a cut-off: each answer labelled ``positive`` ranks before
+    each other one. Then a gold standard exists for which `accuracy` and `average_precision` are
+    both 1; otherwise the output contradicts itself. Of equal confidence any order counts.
+
+    Args:
+        system: the system's labels; all but ``positive`` count as negative.
+        confidence: a finite number per answer that its label is ``positive``, not that it is right.
+        positive: the label that ranks first.
+
+    Returns:
+        True where all are positive or none is, too.
+
+    Raises:
+        InputError: for lists that are empty, of different length, with a missing label or a value
+            that is not finite.
+
+    Example:
+        >>> is_sound(["E", "E", "C"], [0.9, 0.6, 0.2], positive="E")
+        True
+        >>> is_sound(["E", "C", "E"], [0.9, 0.6, 0.2], positive="E")
+        False
+
+    References:
+        Bergmair (2009), TextInfer workshop, section 4.1.
+    """
+    vector = _confidences(confidence)
+    is_positive = _positives("system", system, vector, positive)
+    lowest = vector[is_positive].min(initial=np.inf)
+    return bool(lowest >= vector[~is_positive].max(initial=-np.inf))
+
+
+def is_self_contradictory(system: Any, confidence: Any, positive: Any = 1) -> bool:
+    """Whether a system's labels and its ranking cannot both be right: not `is_sound`.
+
+    Args:
+        system: as for `is_sound`.
+        confidence: as for `is_sound`.
+        positive: as for `is_sound`.
+
+    Returns:
+        True if an answer labelled ``positive`` ranks behind another one.
+
+    Raises:
+        InputError: as for `is_sound`.
+
+    Example:
+        >>> is_self_contradictory([1, 0, 1], [0.9, 0.6, 0.2])
+        True
+
+    References:
+        Bergmair (2009), TextInfer workshop, section 4.1.
+    """
+    return not is_sound(system, confidence, positive)
+
+
+def _positives(name: str, labels: Any, confidence: FloatArray, positive: Any) -> BoolArray:
+    """Which labels are the positive one."""
+    values = label_list(name, labels)
+    if len(values) != len(confidence):
+        must = f"as long as {name} ({len(values)} labels)"
+        raise argument_error("confidence", must, f"{len(confidence)} numbers")
+    codes, order = code_labels(values, None, (name,), len(values))
     if (codes < 0).any():
         index = int((codes < 0).argmax())
-        raise argument_error("gold", "a label everywhere", f"none at position {index + 1}")
-    if positive not in order:
-        raise argument_error("positive", "a label that occurs in gold", repr(positive))
-    return _mean_precision(vector, codes == order.index(positive), cutoffs)
+        raise argument_error(name, "a label everywhere", f"none at position {index + 1}")
+    return codes == (order.index(positive) if positive in order else -1)
 
 
 def _mean_precision(confidence: FloatArray, positive: np.ndarray, cutoffs: str) -> float:

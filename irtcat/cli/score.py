@@ -1,6 +1,8 @@
 """``irtcat score``."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Union
 
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
@@ -12,10 +14,23 @@ EXAMPLE = (
     "irtcat score bank.npz dataset:lsat7 --method eap --out scores.csv",
 )
 
+if TYPE_CHECKING:
+    from irtcat import ItemBank
+
+
+def _bank_or_scales(path: "str | Path") -> Union["ItemBank", Path]:
+    """A bank, or the folder of several scales."""
+    return Path(path) if Path(path).is_dir() else _input.read_bank(path)
+
 
 @command_of(
     "irtcat.score",
-    BANK,
+    replace(
+        BANK,
+        read=_bank_or_scales,
+        help="Bank written by irtcat fit, or the folder of irtcat scale: every subject on every "
+        "scale, with percentile and accuracy.",
+    ),
     RESPONSES,
     option("method", choices="irtcat.scoring.METHODS"),
     option(
@@ -42,6 +57,8 @@ EXAMPLE = (
 )
 def command(o: Options) -> Output:
     """Estimate abilities, with standard errors and intervals."""
+    if isinstance(o.bank, Path):
+        return _on_scales(o)
     groups = o.groups
     if o.subjects is not None:
         groups = _input.table_column(o.subjects, o.groups, "subjects")
@@ -60,3 +77,24 @@ def command(o: Options) -> Output:
     ]
     after = ("report", o.unread["bank"], o.out)
     return Output({**about, "subjects": records(frame)}, text, table=frame, next=after)
+
+
+def _on_scales(o: Options) -> Output:
+    """Every subject on every scale of a folder."""
+    from irtcat._common.checks import InputError
+    from irtcat.scale import apply
+
+    if o.prior is not None or o.groups is not None:
+        raise InputError(
+            f"--prior and --groups are for one bank. Got the folder {o.bank} of scales. "
+            "Leave them out, or name one of its banks."
+        )
+    table = apply(o.bank, o.responses, o.method, level=o.level).reset_index()
+    o.write("out", table, "scores")
+    about = {"method": o.method, "level": o.level, "n_subjects": table["subject"].nunique()}
+    about |= {"scales": table["scale"].unique().tolist(), "out": o.out}
+    text = [
+        f"{about['n_subjects']} subjects on {len(about['scales'])} scales (method {o.method})",
+        Table(table, rows=SUMMARY_ROWS, decimals=2),
+    ]
+    return Output({**about, "subjects": records(table)}, text, table=table)

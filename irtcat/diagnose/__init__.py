@@ -2,6 +2,7 @@
 
 from irtcat._common.lazy import public_names
 from irtcat.diagnose import labels
+from irtcat.diagnose.calibration_plan import CalibrationPlan, plan_calibration
 from irtcat.diagnose.choice_options import distractors
 from irtcat.diagnose.dependence import Pairs, ld_statistics, q3
 from irtcat.diagnose.dif import DIF, find_dif
@@ -15,6 +16,7 @@ from irtcat.diagnose.dimension.dimension import (
 from irtcat.diagnose.dimension.factors import Factors, compare_factors, factors
 from irtcat.diagnose.drift import Drift, find_drift
 from irtcat.diagnose.empirical import SMOOTHERS, empirical_curves
+from irtcat.diagnose.fit_power import rmsea_power, rmsea_sample_size
 from irtcat.diagnose.groups import grouped_fit, grouped_fit_table
 from irtcat.diagnose.item_statistics import infit_outfit, item_fit, s_x2, s_x2_table
 from irtcat.diagnose.judge_noise import Judges, judges
@@ -41,6 +43,7 @@ from irtcat.diagnose.rerun_noise import Reruns, reruns
 __all__ = [
     "DIF",
     "SMOOTHERS",
+    "CalibrationPlan",
     "Correlations",
     "Drift",
     "Factors",
@@ -78,9 +81,12 @@ __all__ = [
     "omega",
     "parallel_analysis",
     "person_fit",
+    "plan_calibration",
     "q3",
     "reliable_change",
     "reruns",
+    "rmsea_power",
+    "rmsea_sample_size",
     "s_x2",
     "s_x2_table",
     "sum_score_errors",

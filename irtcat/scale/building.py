@@ -15,6 +15,7 @@ from irtcat.fitting import EM, fit
 from irtcat.responses import Responses
 from irtcat.scale import tables as _tables
 from irtcat.scale.calibrator import Calibrator
+from irtcat.scale.exclusion import reasons_of
 from irtcat.scale.guessing import items_with_guessing
 from irtcat.scale.result import Scale, Scales
 from irtcat.scale.rounds import Outcome, reduce_items
@@ -40,6 +41,8 @@ def build(
     responses: Responses,
     groups: Any = None,
     *,
+    exclude: Any = None,
+    exclude_subjects: Any = None,
     n_factors: int | None = None,
     rotation: str = "oblimin",
     two_factors: str = "flag",
@@ -82,6 +85,9 @@ def build(
             rows, all else all rows).
         groups: subscale of each item: a column of ``responses.items``, a mapping or Series by item
             id (other items are left out), or one label per item.
+        exclude: items to leave out, with reasons: a mapping by item id, or ids alone. The report
+            lists them.
+        exclude_subjects: subjects to leave out, likewise, such as those of `careless`.
         n_factors: number of factors to split by, without groups; by default from parallel
             analysis.
         rotation: rotation of the factors: "none", "varimax", "quartimax", "oblimin" or "promax".
@@ -139,13 +145,14 @@ def build(
         max_rounds=max_rounds,
     )
     check_choice("rotation", rotation, ROTATIONS)
-    responses = _checked(responses)
+    record = Record()
+    by_hand = reasons_of("exclude", exclude, getattr(responses, "item_ids", np.zeros(0)))
+    responses, left_out = _checked(responses, exclude_subjects)
     if n_factors is not None:
         check_count("n_factors", n_factors, 1, max(1, responses.n_items - 1))
     report = progress or (lambda done, total, text: None)
-    record = Record()
     report(0, 1, "factors")
-    usable = _usable(responses, record)
+    usable = _usable(responses, by_hand, record)
     if len(usable) < least_items:
         must = f"of at least {least_items} items that not all subjects answer alike"
         raise argument_error("responses", must, len(usable))
@@ -166,37 +173,46 @@ def build(
         split=split.method,
         rules=rules,
         n_subjects=responses.n_subjects,
+        left_out=left_out,
     )
 
 
-def _checked(responses: Any) -> Responses:
-    """The categorical responses of the subjects with an answer."""
+def _checked(responses: Any, exclude_subjects: Any) -> tuple[Responses, pd.DataFrame]:
+    """The categorical responses of the subjects with an answer, and who is left out, and why."""
     if not isinstance(responses, Responses):
         got = type(responses).__name__
         raise argument_error("responses", "Responses", got, "Build them with Responses.from_array.")
     if responses.is_fractional or responses.trials is not None:
         advice = "Fractions and counts have no item fit by total score."
         raise argument_error("responses", "right/wrong or in categories", responses.kind, advice)
+    reasons = reasons_of("exclude_subjects", exclude_subjects, responses.subject_ids)
+    left_out = pd.DataFrame({"subject": list(reasons), "reason": list(reasons.values())})
     answered = responses.observed.any(axis=1)
+    answered &= ~np.isin(responses.subject_ids.astype(str), list(reasons))
     if answered.sum() < 2:
         raise argument_error("responses", "of at least 2 subjects", int(answered.sum()))
-    return responses if answered.all() else responses.subset(subjects=np.flatnonzero(answered))
+    if not answered.all():
+        responses = responses.subset(subjects=np.flatnonzero(answered))
+    return responses, left_out
 
 
-def _usable(responses: Responses, record: Record) -> np.ndarray:
-    """Items with different answers; records the others as dropped."""
+def _usable(responses: Responses, by_hand: dict[str, str], record: Record) -> np.ndarray:
+    """Items with different answers that are not left out by hand; records the others as dropped."""
+    for item, reason in by_hand.items():
+        record.add("", 0, item, "excluded", np.nan, np.nan, np.nan, reason, "drop")
     x = responses.to_numpy()
     observed = ~np.isnan(x)
     low = np.where(observed, x, np.inf).min(axis=0)
     high = np.where(observed, x, -np.inf).max(axis=0)
-    constant = high <= low
+    left_out = np.isin(responses.item_ids.astype(str), list(by_hand))
+    constant = (high <= low) & ~left_out
     for j in np.flatnonzero(constant):
         answered = observed[:, j].any()
         value = high[j] if answered else np.nan
         reason = "answered alike by all" if answered else "without answers"
         name = str(responses.item_ids[j])
         record.add("", 0, name, "answers", value, np.nan, np.nan, reason, "drop")
-    return np.flatnonzero(~constant)
+    return np.flatnonzero(~constant & ~left_out)
 
 
 def _build_scale(

@@ -97,6 +97,7 @@ class Scales:
         split: "groups", "factors" or "one".
         rules: the thresholds.
         n_subjects: subjects with an answer.
+        left_out: subjects that were left out on request: subject and reason.
     """
 
     scales: dict[str, Scale]
@@ -107,6 +108,7 @@ class Scales:
     split: str
     rules: Rules
     n_subjects: int
+    left_out: pd.DataFrame
 
     def __getitem__(self, name: str) -> Scale:
         check_choice("scale", name, list(self.scales))
@@ -136,7 +138,7 @@ class Scales:
             The files: manifest.json, report.md, decisions.csv, items.csv, scales.csv, and for each
             scale NAME its bank NAME.npz, NAME_information.csv, NAME_curves.csv,
             NAME_abilities.csv and NAME_guessing.csv, where NAME is the result of `file_names` for
-            the scale's name.
+            the scale's name; eigenvalues.csv, loadings.csv and left_out.csv (subjects), if any.
 
         Raises:
             InputError: if the folder cannot be created or written, or has a file of these names
@@ -151,6 +153,8 @@ class Scales:
             tables["eigenvalues"] = self.eigenvalues.reset_index()
         if self.loadings is not None:
             tables["loadings"] = self.loadings.reset_index()
+        if len(self.left_out):
+            tables["left_out"] = self.left_out
         banks: dict[str, ItemBank] = {}
         stems = file_names(self.scales)
         for name, scale in self.scales.items():
@@ -245,7 +249,7 @@ def _as_markdown(scales: Scales) -> str:
         f"{kept} of {items} items were retained, on the answers of {scales.n_subjects} subjects.",
         "",
     ]
-    lines += [*_unused_items(scales), _factor_text(scales), ""]
+    lines += [*_left_out(scales), *_unused_items(scales), _factor_text(scales), ""]
     table = scales.to_frame().reset_index()
     columns = ["scale", "items", "retained", "with_guessing", "a_min", "a_max", "b_min", "b_max"]
     columns += [c for c in ("reliability_marginal", "rmsea") if c in table]
@@ -255,6 +259,15 @@ def _as_markdown(scales: Scales) -> str:
     rules = ", ".join(f"{name} = {value}" for name, value in vars(scales.rules).items())
     lines += ["## Thresholds", "", rules, ""]
     return "\n".join(lines)
+
+
+def _left_out(scales: Scales) -> list[str]:
+    """Subjects left out on request."""
+    n = len(scales.left_out)
+    if n == 0:
+        return []
+    subjects = "1 subject was" if n == 1 else f"{n} subjects were"
+    return [f"{subjects} left out:", "", *markdown(scales.left_out), ""]
 
 
 def _unused_items(scales: Scales) -> list[str]:

@@ -57,6 +57,76 @@ def test_average_precision(rows):
         assert found == pytest.approx(over_orders(rows, lambda o, only=only: precisions(o, only)))
 
 
+@few
+@given(answers)
+def test_sound_outputs_are_perfect_for_some_gold_standard(rows):
+    """Bergmair (2009), section 4.1, over all gold standards and all orders of ties."""
+    _, system, confidence = zip(*rows, strict=True)
+    ranked = itertools.permutations(zip(confidence, system, strict=True))
+    sound = any(
+        all(one[0] >= two[0] and one[1] <= two[1] for one, two in itertools.pairwise(order))
+        for order in ranked
+    )
+    assert agreement.is_sound(system, confidence, "a") == sound
+    assert agreement.is_self_contradictory(system, confidence, "a") != sound
+    perfect = [
+        gold
+        for gold in itertools.product("ab", repeat=len(rows))
+        if "a" in gold
+        and agreement.accuracy(gold, system) == 1
+        and agreement.average_precision(gold, confidence, "a") == pytest.approx(1)
+    ]
+    if perfect:
+        assert sound
+    elif sound and "a" in system:  # only an order of ties other than the mean one is perfect
+        assert len(set(confidence)) < len(confidence)
+
+
+three_way = st.lists(
+    st.tuples(st.sampled_from("ECU"), st.sampled_from("ECU"), st.integers(1, 5)),
+    min_size=3,
+    max_size=12,
+)
+NEGATED = {"E": "C", "U": "U", "C": "E"}
+
+
+@few
+@given(three_way)
+def test_measures_are_symmetric_under_negation(rows):
+    """Negation turns entailment into contradiction: a measure must not care (section 4.2)."""
+    gold, system, weights = zip(*rows, strict=True)
+    measures = [
+        agreement.accuracy,
+        agreement.balanced_accuracy,
+        agreement.entropy,
+        agreement.conditional_entropy,
+        agreement.mutual_information,
+    ]
+    if len(set(gold) | set(system)) > 1:
+        measures.append(agreement.cohen_kappa)
+    not_gold, not_system = ([NEGATED[label] for label in labels] for labels in (gold, system))
+    for measure in measures:
+        found = measure(gold, system, weights=weights)
+        assert measure(not_gold, not_system, weights=weights) == pytest.approx(found, nan_ok=True)
+    found = agreement.confidence_weighted_score(gold, system, weights)
+    negated = agreement.confidence_weighted_score(not_gold, not_system, weights)
+    assert negated == pytest.approx(found)
+
+
+def test_two_way_accuracy_and_average_precision_are_not_symmetric():
+    gold, system = list("EEUC"), list("EUUU")
+    two_way = [[label == "E" for label in labels] for labels in (gold, system)]
+    negated = [[NEGATED[label] == "E" for label in labels] for labels in (gold, system)]
+    assert agreement.accuracy(*two_way) == agreement.accuracy(*negated) == 0.75
+    system = list("EUUC")
+    two_way = [[label == "E" for label in labels] for labels in (gold, system)]
+    negated = [[NEGATED[label] == "E" for label in labels] for labels in (gold, system)]
+    assert agreement.accuracy(*two_way) != agreement.accuracy(*negated)
+    ranking = [4, 1, 3, 2]
+    one = agreement.average_precision(gold, ranking, "E")
+    assert one != agreement.average_precision(gold, [-c for c in ranking], "C")
+
+
 def test_average_precision_is_scikit_learns(reference):
     case = reference("agreement")["average_precision"]
     found = agreement.average_precision(case["gold"], case["confidence"])

@@ -29,6 +29,7 @@ SLOW = {
     "guides/horizons.md",
     "guides/models.md",
     "guides/people.md",
+    "guides/sample-size.md",
     "guides/scale.md",
     "guides/serve.md",
     "guides/several-benchmarks.md",

@@ -89,7 +89,9 @@ class AbilityMatched(Curriculum):
 
     References:
         Lalor & Yu (2020), Findings of EMNLP 545-555 (dynamic data selection by ability
-        estimation); Lalor et al. (2024), EACL tutorial, "Improving Model Training".
+        estimation); Lalor et al. (2024), EACL tutorial, "Improving Model Training"; Meng, Zeng,
+        Lalor & Yu (2024), arXiv 2408.05326 (PUDF: the same idea, with difficulties from a crowd of
+        fine-tuned language models).
     """
 
     def __init__(

@@ -1,0 +1,176 @@
+"""Planned calibrations against exact information, fits, and known designs."""
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import irtcat
+from irtcat import InputError, ItemBank, diagnose, plan_calibration
+from irtcat.bank import Population
+
+A, B = np.array([0.8, 1.3, 1.1, 1.5]), np.array([-1.0, 0.5, 0.0, 1.2])
+
+
+def exact_errors():
+    """SEs of a, b of four 2PL items after one subject, by all 16 patterns of answers."""
+    theta = np.linspace(-6, 6, 401)
+    weights = np.exp(-(theta**2) / 2)
+    weights /= weights.sum()
+    x = np.array(list(product([0, 1], repeat=4)))
+
+    def pattern(values):
+        a, b = values[:4], values[4:]
+        p = 1 / (1 + np.exp(-a * (theta[:, None] - b)))
+        return np.where(x[:, None], p, 1 - p).prod(axis=2) @ weights
+
+    values, step = np.r_[A, B], 1e-5
+    slopes = [(pattern(values + d) - pattern(values - d)) / (2 * step) for d in np.eye(8) * step]
+    information = (np.array(slopes) / pattern(values)) @ np.array(slopes).T
+    return np.sqrt(np.diagonal(np.linalg.inv(information)))
+
+
+def test_errors_are_those_of_all_patterns():
+    bank = ItemBank.from_parameters(a=A, b=B)
+    plan = plan_calibration(bank, n_draws=30_000)
+    found = plan.items(1)[["se_a", "se_b"]].to_numpy().T.ravel()
+    assert found == pytest.approx(exact_errors(), rel=0.03)
+    assert plan.items(400)["se_b"].to_numpy() == pytest.approx(found[4:] / 20)
+
+
+@pytest.mark.parametrize("model", ["rasch", "1pl", "graded"])
+def test_errors_are_those_of_a_fit(model):
+    """Shared slopes, an estimated SD and thresholds, with a third of the answers missing."""
+    rng = np.random.default_rng(0)
+    cuts = [-0.7, 0.7] if model == "graded" else [0.0]
+    difficulty = np.linspace(-1.5, 1.5, 12)[:, None] + cuts
+    logits = 1.2 * (rng.normal(size=(1500, 1, 1)) - difficulty)
+    x = (rng.random((1500, 12, 1)) < 1 / (1 + np.exp(-logits))).sum(axis=2).astype(float)
+    x[rng.random(x.shape) < 1 / 3] = np.nan
+    fit = irtcat.fit(irtcat.Responses.from_array(x), model, standard_errors="full")
+    found = plan_calibration(fit).items(1500)
+    for name, error in fit.bank.published()[1].items():
+        if np.isfinite(error).all():
+            assert found[f"se_{name}"].to_numpy() == pytest.approx(error, rel=0.06), name
+
+
+def test_the_number_of_subjects_is_the_smallest():
+    bank = ItemBank.from_parameters(a=1.3, b=np.linspace(-1.5, 1.5, 25))
+    limit = plan_calibration(bank).at(10**9)
+    plan = plan_calibration(
+        bank,
+        items={"a": 0.1},
+        abilities=1.01 * limit["SE of abilities"],
+        ranks=limit["right order"] - 0.005,
+        share=0.5,
+    )
+    for name, row in plan.to_frame().iterrows():
+        n, better = int(row["n_subjects"]), name == "right order"
+        reached = [plan.at(size)[name] - row["wanted"] for size in (n, int(0.99 * n))]
+        assert (reached[0] >= 0) == better, name
+        assert (reached[1] >= 0) != better, name
+    assert plan.n_subjects == plan.to_frame()["n_subjects"].max()
+    short = plan_calibration(bank, abilities=0.9 * limit["SE of abilities"])
+    assert short.n_subjects is None
+    assert short.flags == ("SE of abilities: no number of subjects reaches it",)
+
+
+def test_errors_of_the_items_move_abilities_as_planned():
+    """RMS difference of abilities by two calibrations on 400, from the parts due to items."""
+    bank = ItemBank.from_parameters(a=1.3, b=np.linspace(-1.5, 1.5, 8))
+    rng = np.random.default_rng(3)
+    taken = bank.simulate(rng.normal(size=500), seed=9)
+    squares = []
+    for seed in range(3):
+        pair = [
+            irtcat.score(
+                irtcat.fit(bank.simulate(rng.normal(size=400), seed=2 * seed + half)).bank, taken
+            ).theta
+            for half in (0, 1)
+        ]
+        squares.append(np.mean((pair[0] - pair[1]) ** 2) / 2)
+    plan = plan_calibration(bank)
+    planned = plan.at(400)["SE of abilities"] ** 2 - plan.at(10**9)["SE of abilities"] ** 2
+    assert np.mean(squares) == pytest.approx(planned, rel=0.4)
+
+
+def test_candidates_are_those_of_the_optimal_design():
+    """For a 2PL item it is half at logit 1.5434, half at -1.5434 (Ford, Torsney & Wu 1992)."""
+    bank = ItemBank.from_parameters(a=[1.0] * 4, b=[0.5] * 4)
+    ids = [f"m{k}" for k in range(121)]
+    grid = np.linspace(-3, 3, 121)
+    chosen = plan_calibration(bank, candidates=pd.Series(grid, ids)).candidates
+    assert set(chosen.index) == set(ids)
+    first = chosen["theta"].iloc[1:21] - 0.5
+    assert np.abs(first).median() == pytest.approx(1.5434, abs=0.1)
+    assert abs((first > 0).mean() - 0.5) <= 0.1
+    at_random = np.random.default_rng(0).permutation(grid)[:20]
+    p = 1 / (1 + np.exp(-(at_random - 0.5)))
+    design = np.stack([np.ones(20), at_random], 1)
+    worst = np.linalg.slogdet(design.T @ (design * (p * (1 - p))[:, None]))[1]
+    p = 1 / (1 + np.exp(-chosen["theta"].iloc[:20] + 0.5)).to_numpy()
+    design = np.stack([np.ones(20), chosen["theta"].iloc[:20]], 1)
+    assert np.linalg.slogdet(design.T @ (design * (p * (1 - p))[:, None]))[1] > worst
+
+
+def test_other_subjects_inform_less_about_items_that_are_too_hard():
+    bank = ItemBank.from_parameters(a=1.5, b=np.linspace(1, 2, 10))
+    weak = plan_calibration(bank, population=Population(-1.0, 1.0)).at(1000)
+    able = plan_calibration(bank, population=Population(1.5, 1.0)).at(1000)
+    assert weak["SE of b"] > 2 * able["SE of b"]
+
+
+@pytest.mark.parametrize(
+    ("bank", "options", "message"),
+    [
+        (ItemBank.from_slopes([[1.0, 0.5]]), {}, "of one ability for plan_calibration"),
+        (ItemBank.from_parameters(b=[0.0, 1.0]), {"items": {"c": 0.1}}, r"parameter \(a, b\)"),
+        (ItemBank.from_parameters(b=[0.0, 1.0]), {"share": 0}, "`share` argument must be"),
+        (ItemBank.from_parameters(b=[0.0, 1.0]), {"ranks": 0.4}, "above 1/2 and below 1"),
+        (ItemBank.from_parameters(b=[0.0, 1.0]), {"abilities": -1}, "standard error above 0"),
+    ],
+)
+def test_refusals(bank, options, message):
+    with pytest.raises(InputError, match=message):
+        plan_calibration(bank, **options)
+
+
+# Minimal samples for power .8 at level .05: close fit (.05 against .08), not-close fit (.05
+# against .01). MacCallum, Browne & Sugawara (1996), table 4, whose search
+# stops near a power of .8.
+TABLE = {
+    2: (3488, 2382),
+    4: (1807, 1426),
+    6: (1238, 1069),
+    8: (954, 875),
+    10: (782, 750),
+    20: (435, 474),
+    30: (314, 366),
+    50: (214, 268),
+    100: (132, 178),
+}
+# Table 2: power for N = 100 and 200; close, not-close and exact fit (0 against .05).
+POWER = {(5, 100): (0.127, 0.081, 0.112), (5, 200): (0.199, 0.124, 0.188)}
+
+
+def test_sample_sizes_are_the_published_ones():
+    for df, published in TABLE.items():
+        found = [diagnose.rmsea_sample_size(df, alternative=value) for value in (0.08, 0.01)]
+        assert found == pytest.approx(published, rel=0.003)
+    for (df, n), published in POWER.items():
+        found = [
+            diagnose.rmsea_power(df, n),
+            diagnose.rmsea_power(df, n, alternative=0.01),
+            diagnose.rmsea_power(df, n, null=0.0, alternative=0.05),
+        ]
+        assert np.round(found, 3).tolist() == list(published)
+
+
+def test_refusals_of_rmsea():
+    with pytest.raises(InputError, match="another RMSEA than that of the null"):
+        diagnose.rmsea_power(10, 100, alternative=0.05)
+    with pytest.raises(InputError, match="above alpha and below 1"):
+        diagnose.rmsea_sample_size(10, 0.01)
+    with pytest.raises(InputError, match="a billion subjects"):
+        diagnose.rmsea_sample_size(1, 0.8, alternative=0.05001)
