@@ -3,6 +3,8 @@
 from irtcat._common.lazy import public_names
 from irtcat.diagnose import labels
 from irtcat.diagnose.choice_options import distractors
+from irtcat.diagnose.cohort_information import spent_items
+from irtcat.diagnose.contamination import Contamination, find_contamination
 from irtcat.diagnose.dependence import Pairs, ld_statistics, q3
 from irtcat.diagnose.dif import DIF, find_dif
 from irtcat.diagnose.dimension.correlations import nearest_correlation
@@ -35,6 +37,7 @@ from irtcat.diagnose.rerun_noise import Reruns, reruns
 __all__ = [
     "DIF",
     "SMOOTHERS",
+    "Contamination",
     "Correlations",
     "Drift",
     "Factors",
@@ -54,6 +57,7 @@ __all__ = [
     "empirical_curves",
     "empirical_reliability",
     "factors",
+    "find_contamination",
     "find_dif",
     "find_drift",
     "grouped_fit",
@@ -75,6 +79,7 @@ __all__ = [
     "reruns",
     "s_x2",
     "s_x2_table",
+    "spent_items",
 ]
 
 __dir__ = public_names(__name__)
