@@ -14,7 +14,8 @@
 | are scores in the same order? | `kendall_tau_b`, `spearman`, `pearson`, `pairwise_accuracy` |
 | is it significant? | `correlation_test`, `correlation_matrix`, `holm`, `benjamini_hochberg` |
 | how uncertain is a measure? | `bootstrap_interval` |
-| what is the mean label, with a judge on all items? | `judged_mean`, `labelling_probabilities` |
+| what is the mean label, with a judge on all items? | `judged_mean`, `judged_means` |
+| which items should people label? | `labelling_probabilities` |
 | are levels by cut scores right, and repeatable? | `rudner_classification`, `livingston_lewis` |
 """
 
@@ -43,7 +44,6 @@ from irtcat.agreement.correlations import (
     pearson,
     spearman,
 )
-from irtcat.agreement.judged_means import JudgedMean, judged_mean, labelling_probabilities
 from irtcat.agreement.labellings import (
     accuracy,
     balanced_accuracy,
@@ -60,6 +60,12 @@ from irtcat.agreement.orderings import (
     pairwise_accuracy,
     root_mean_squared_error,
     top_overlap,
+)
+from irtcat.agreement.prediction_powered import (
+    JudgedMean,
+    judged_mean,
+    judged_means,
+    labelling_probabilities,
 )
 from irtcat.agreement.probabilities import (
     auc,
@@ -115,6 +121,7 @@ __all__ = [
     "is_sound",
     "joint_table",
     "judged_mean",
+    "judged_means",
     "kendall_tau_b",
     "krippendorff_alpha",
     "label_agreement",

@@ -29,6 +29,7 @@ PANELS = {
         "headroom",
         "complete",
         "probe",
+        "votes",
     ),
     "Adaptive tests and live models": ("evaluate", "export", "session", "simulate"),
     "Adaptive tests for people": ("serve", "service"),

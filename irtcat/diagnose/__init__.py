@@ -4,6 +4,8 @@ from irtcat._common.lazy import public_names
 from irtcat.diagnose import labels
 from irtcat.diagnose.calibration_plan import CalibrationPlan, plan_calibration
 from irtcat.diagnose.choice_options import distractors
+from irtcat.diagnose.cohort_information import spent_items
+from irtcat.diagnose.contamination import Contamination, find_contamination
 from irtcat.diagnose.dependence import Pairs, ld_statistics, q3
 from irtcat.diagnose.dif import DIF, find_dif
 from irtcat.diagnose.dimension.correlations import nearest_correlation
@@ -44,6 +46,7 @@ __all__ = [
     "DIF",
     "SMOOTHERS",
     "CalibrationPlan",
+    "Contamination",
     "Correlations",
     "Drift",
     "Factors",
@@ -64,6 +67,7 @@ __all__ = [
     "empirical_curves",
     "empirical_reliability",
     "factors",
+    "find_contamination",
     "find_dif",
     "find_drift",
     "grouped_fit",
@@ -89,6 +93,7 @@ __all__ = [
     "rmsea_sample_size",
     "s_x2",
     "s_x2_table",
+    "spent_items",
     "sum_score_errors",
     "sum_score_reliability",
 ]

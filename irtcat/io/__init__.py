@@ -7,6 +7,7 @@ from irtcat._files.csv import csv_escape
 from irtcat.io.convert import ResponsesLike, as_responses
 from irtcat.io.every_eval_ever_out import write_every_eval_ever
 from irtcat.io.files import FORMATS, read_responses
+from irtcat.io.judgements import read_judgements
 from irtcat.io.logs import LOG_FORMATS, ImportReport, LogFormat, Logs, read_logs
 from irtcat.io.source import ResponseSource, open_source
 from irtcat.io.tables_out import to_inference_data, to_polars, to_xarray
@@ -29,6 +30,7 @@ __all__ = [
     "as_responses",
     "csv_escape",
     "open_source",
+    "read_judgements",
     "read_logs",
     "read_parameters",
     "read_responses",

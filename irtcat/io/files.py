@@ -11,6 +11,7 @@ from irtcat._common.checks import DUPLICATES, InputError, argument_error, check_
 from irtcat._files.reading import MOST_BYTES, check_path, seekable_copy
 from irtcat.io.delimited import first_line, read_delimited, table_header
 from irtcat.io.json_lines import json_columns, read_json_lines
+from irtcat.io.judgements import are_votes
 from irtcat.io.keys import read_key
 from irtcat.io.logs import LOG_FORMATS, read_logs
 from irtcat.io.logs.find import is_log
@@ -225,6 +226,9 @@ def read_responses(
         except InputError:
             if format is None and kind in TABLES:
                 _check_no_parameters(file, max_bytes)
+                if are_votes(columns_of(file)):
+                    text = "expected responses. Got votes between two answers. Read them with"
+                    raise InputError(f"{file}: {text} irtcat votes {quote(str(file))}.") from None
             raise
         if format is None and kind in TABLES and responses.is_fractional:
             _check_no_parameters(file, max_bytes)

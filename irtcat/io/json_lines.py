@@ -35,7 +35,7 @@ def read_json_lines(
         >>> read_json_lines(path).to_frame().to_dict()
         {'7': {'m1': 1}, '8': {'m1': 0}}
     """
-    places, records = _records(path, max_bytes)
+    places, records = json_records(path, max_bytes)
     if not records:
         raise InputError(f"{path}: expected records. Got an empty file.")
     for place, record in zip(places, records, strict=True):
@@ -49,12 +49,12 @@ def read_json_lines(
 
 def json_columns(path: Path) -> tuple[str, ...]:
     """The columns of a table of JSON."""
-    records = _records(path, MOST_BYTES)[1]
+    records = json_records(path, MOST_BYTES)[1]
     names = dict.fromkeys(name for row in records if isinstance(row, dict) for name in row)
     return tuple(names)
 
 
-def _records(path: Path, max_bytes: int) -> tuple[list[str], list[Any]]:
+def json_records(path: Path, max_bytes: int) -> tuple[list[str], list[Any]]:
     """What messages call each record, and the records."""
     with path.open("rb") as stream:
         head = stream.read(64)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from irtcat.leaderboard.grouping import Groups, groups
     from irtcat.leaderboard.horizons import Horizons, horizon
     from irtcat.leaderboard.indexing import Index, index
+    from irtcat.leaderboard.judging import JudgedAbilities, judged_abilities
     from irtcat.leaderboard.metrics import METRICS
     from irtcat.leaderboard.planning import Plan, design_gaps, plan
     from irtcat.leaderboard.protocol import ALL, Progress, evaluate
@@ -41,6 +42,7 @@ __all__ = [
     "Groups",
     "Horizons",
     "Index",
+    "JudgedAbilities",
     "Leaderboard",
     "Plan",
     "ProbePlan",
@@ -64,6 +66,7 @@ __all__ = [
     "horizon",
     "index",
     "items_needed",
+    "judged_abilities",
     "plan",
     "probe",
     "random_order",

@@ -167,6 +167,38 @@ def write_scores():
     Path("scores.csv").write_text("\n".join(["model,maths,code,chat", *rows, ""]))
 
 
+def write_votes():
+    """Votes of two judges on three subjects."""
+    rng = np.random.default_rng(0)
+    first = rng.integers(0, 3, 400)
+    is_right = rng.random(400) < 0.7  # m1 is worse than m2, m2 than m3, m1 than m3
+    winner = np.where((first == 2) == is_right, "model_a", "model_b")
+    votes = pd.DataFrame(
+        {
+            "model_a": np.array(["m1", "m2", "m3"])[first],
+            "model_b": np.array(["m2", "m3", "m1"])[first],
+            "winner": np.where(rng.random(400) < 0.3, "tie (bothbad)", winner),
+            "judge": rng.choice(["u", "v"], 400),
+        }
+    )
+    votes.to_csv("votes.csv", index=False)
+    return votes
+
+
+def test_votes_writes_what_the_library_gives():
+    votes = write_votes()
+    text = run_ok("votes", "votes.csv", "--effects", "position", "--judges", "judges.csv")
+    assert "JudgedAbilities(3 subjects, 2 judges, 400 votes, 0 grades)" in text
+    found = irtcat.leaderboard.judged_abilities(votes, effects=["position"])
+    abilities = pd.read_csv("abilities.csv", index_col=0)
+    pd.testing.assert_frame_equal(abilities, found.to_frame(), atol=1e-9)
+    assert pd.read_csv("judges.csv", index_col=0)["position"].round(6).tolist() == (
+        found.judges["position"].round(6).tolist()
+    )
+    assert "not one of consistency, position" in run("votes", "votes.csv", "--effects", "x").stderr
+    assert "irtcat votes votes.csv" in run("describe", "votes.csv").stderr
+
+
 def write_runs():
     """A table of three models, each run four times on ten items."""
     rng = np.random.default_rng(0)
@@ -200,6 +232,8 @@ def test_examples_in_the_help_run_as_pasted(name, monkeypatch):
         write_scores()
     if name == "diagnose":
         write_runs()
+    if name == "votes":
+        write_votes()
     lines = examples(run_ok(name, "--help"))
     assert any(line[1] == name for line in lines)
     for program, *arguments in lines:

@@ -27,6 +27,8 @@ SLOW = {
     "guides/fine-tuning-set.md",
     "guides/guarantee.md",
     "guides/horizons.md",
+    "guides/judges.md",
+    "guides/living-benchmark.md",
     "guides/models.md",
     "guides/people.md",
     "guides/sample-size.md",

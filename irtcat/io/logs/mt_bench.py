@@ -35,8 +35,8 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
     runs: dict[str, Run] = {}
     counts: dict[tuple[Any, ...], int] = {}
     for location, record in json_lines(path):
-        if record.keys() >= PAIRED:
-            advice = "Give the ratings of single answers (…_single.jsonl)"
+        if record.keys() >= PAIRED or "winner" in record:
+            advice = "Read them with irtcat votes, or give single answers (…_single.jsonl)"
             raise InputError(f"{location}: the judgements compare two models. {advice}.")
         model = as_text(record.get("model"), location, "model")
         run = runs.setdefault(model, Run(task, model, str(path), ranges={METRIC: RANGE}))

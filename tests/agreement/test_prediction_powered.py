@@ -1,11 +1,13 @@
 """Judged means: the formula by closed forms, coverage by simulation, every bad input."""
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.stats import norm
 from scipy.stats import t as student
 
 from irtcat import InputError
-from irtcat.agreement import judged_mean, labelling_probabilities
+from irtcat.agreement import judged_mean, judged_means, labelling_probabilities
 
 
 def test_with_all_labels_it_is_the_mean_and_its_t_interval():
@@ -58,12 +60,39 @@ def test_probabilities_sum_to_the_labels():
     np.testing.assert_allclose(labelling_probabilities(np.zeros(10), 5), 0.5)
 
 
+def test_subjects_borrow_from_each_other():
+    covered, ratio, truth = [], [], np.array([0.3, 0.5, 0.7])
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        hard, wrong = rng.normal(0, 2, 1500), rng.beta(0.8, 3.2, 1500)
+        # With this threshold the share of right answers is the wanted one.
+        p = (hard < 2 * norm.ppf(truth)[:, None]) * 0.8 + 0.1
+        y = (rng.random(p.shape) < p).astype(float)
+        f = np.where(rng.random(p.shape) < wrong, 1 - y, y)
+        labels = np.where(rng.random(p.shape) < 0.1, y, np.nan)
+        found = judged_means(pd.DataFrame(f, index=["a", "b", "c"]), labels, features=hard[:, None])
+        assert found.index.tolist() == ["a", "b", "c"]
+        mean = 0.1 + 0.8 * truth
+        covered.append((found["lower"] < mean) & (mean < found["upper"]))
+        alone = [judged_mean(*pair).se for pair in zip(f, labels, strict=True)]
+        ratio.append(found["se"] / alone)
+    assert 0.9 <= np.mean(covered) <= 0.99
+    assert np.mean(ratio) < 0.95
+    # A judge whose scores never vary leaves the labels alone.
+    found = judged_means(np.ones_like(f), labels)
+    np.testing.assert_allclose(found["mean"], found["labels_alone"], atol=0.02)
+
+
 def test_bad_input():
     bad = [
         (lambda: judged_mean([np.nan] * 20, np.ones(20)), "finite score"),
         (lambda: judged_mean(np.ones(20), np.ones(19)), "20 values"),
         (lambda: judged_mean(np.ones(20), np.r_[np.ones(9), [np.nan] * 11]), "at least 10 labels"),
         (lambda: judged_mean(np.ones(20), np.ones(20), probabilities=np.zeros(20)), "above 0"),
+        (lambda: judged_means(np.ones(20), np.ones(20)), "a matrix"),
+        (lambda: judged_means(np.ones((2, 20)), np.ones((2, 19))), "every answer"),
+        (lambda: judged_means(*[np.ones((2, 20))] * 2, features=np.ones((2, 1))), "20 rows"),
+        (lambda: judged_means(*[np.ones((2, 20))] * 2, probabilities=[[1]]), "2 x 20 numbers"),
         (lambda: labelling_probabilities([-1.0, 1.0], 1), "at least 0"),
         (lambda: labelling_probabilities([1.0, 1.0], 3), "between 1 and 2"),
     ]
