@@ -533,10 +533,10 @@ def _first_population(design: PopulationDesign, anchors: ItemBank | None) -> Any
 
 
 @functools.partial(jit, static_argnames=("dims",), options=SMALL)
-def _moment_slopes(numbers: Array, *, dims: int) -> dict[str, Array]:
+def _moment_slopes(numbers: Array, *, dims: int) -> dict[str, Any]:
     """Derivatives of means, SDs and correlations of each group by the populations' numbers."""
 
-    def moments(numbers: Array) -> dict[str, Array]:
+    def moments(numbers: Array) -> dict[str, Any]:
         populations = populations_of(numbers, dims)
         sd = jnp.sqrt(jnp.diagonal(populations.covariance, axis1=1, axis2=2))
         correlation = populations.covariance / (sd[:, :, None] * sd[:, None, :])

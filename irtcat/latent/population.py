@@ -133,7 +133,7 @@ def _agreement(free: Float[Array, " pairs"], second: Float[Array, "dims dims"]) 
     return -jnp.log(jnp.diagonal(root)).sum() - 0.5 * jnp.trace(inverse @ second @ inverse.T)
 
 
-def _inverse_root(root: Float[Array, "dims dims"]) -> Float[Array, "dims dims"]:
+def _inverse_root(root: Array | np.ndarray) -> Float[Array, "dims dims"]:
     eye = jnp.eye(len(root), dtype=root.dtype)
     return jax.scipy.linalg.solve_triangular(root, eye, lower=True)
 

@@ -265,7 +265,7 @@ def step_within_bounds(
     """
     active = constraints.free & ~beyond_bounds(params, gradient, constraints)
 
-    def rounds(carry: tuple[Array, ...]) -> tuple[Array, ...]:
+    def rounds(carry: tuple[Any, Array, Array]) -> tuple[Any, Array, Array]:
         """One solution: the first without stopped parameters, the second at their bounds."""
         number, moved, stopped = carry
         to_bound = jnp.where(stopped, moved - params, 0)
