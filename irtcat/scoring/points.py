@@ -229,7 +229,7 @@ def _estimate(
             return (number == 0) | ((number <= n_steps) & moves.any())
 
         # The last step evaluates the estimate.
-        begin = (jnp.int32(0), start, low, high, start, start)
+        begin: Any = (jnp.int32(0), start, low, high, start, start)
         theta, information = jax.lax.while_loop(goes_on, polish, begin)[4:]
         fisher = jax.vmap(expected)(theta, answered)
         return PointEstimate(
