@@ -1,10 +1,11 @@
 """How long is the first fit of a process? Without compiled programs on disk, with them, and again.
 
-Every cell is a process of its own, three times for each state of the cache; medians. "3 fewer
-subjects" is a fit of another size than the one whose programs are on disk, but of the same rounded
-size.
+Every cell is a process of its own; medians over ``--repeats``. "3 fewer subjects" is a fit of
+another size than the one whose programs are on disk, but of the same rounded size. Seconds are of
+processor time (of all threads), which depend less on what else the machine does than those of a
+clock.
 
-    python experiments/cold_start/run.py [--quick] [--out table.csv]
+    python experiments/cold_start/run.py [--quick] [--repeats 3] [--out table.csv]
 """
 
 import argparse
@@ -30,21 +31,23 @@ CASES = [
     ("2pl", 1000, 40, {"dims": 2}),
     ("2pl", 1000, 40, {"structure": "bifactor", "pattern": "four"}),
     ("2pl", 1000, 50, {"groups": "two"}),
+    ("2pl", 2000, 20, {"pattern": "two", "correlated": True}),
+    ("graded", 1500, 20, {"pattern": "two", "correlated": True}),
 ]
 QUICK = CASES[1:3]
 
 FIT = """
 import json, sys, time
-start = time.perf_counter()
+start = time.process_time()
 import numpy as np
 import irtcat
 from irtcat import fit
 import irtcat.fitting.unidimensional, irtcat.fitting.multidimensional  # what a fit imports
-imported = time.perf_counter() - start
+imported = time.process_time() - start
 model, n, m, options = json.loads(sys.argv[1])
 rng = np.random.default_rng(0)
 theta, a, b = rng.normal(size=(n, 1)), rng.lognormal(0, 0.3, m), rng.normal(size=m)
-parts = 4 if options.get("pattern") else options.get("dims", 0)
+parts = {"four": 4, "two": 2, None: options.get("dims", 0)}[options.get("pattern")]
 if parts:  # items of a part share an ability
     theta = theta + rng.normal(size=(n, parts))[:, np.arange(m) % parts]
 def answers(shift):
@@ -53,21 +56,24 @@ x = answers(0)
 if model in ("graded", "gpcm", "nominal"):
     x = x + answers(1)
 if options.get("pattern"):
-    options["pattern"] = np.arange(m) % 4
+    at = np.arange(m) % parts
+    options["pattern"] = at[:, None] == np.arange(parts) if "correlated" in options else at
 if options.get("groups"):
     options["groups"] = np.arange(n) % 2
-start = time.perf_counter()
+start = time.process_time()
 fit(x, model, **options)
-first = time.perf_counter() - start
-start = time.perf_counter()
+first = time.process_time() - start
+start = time.process_time()
 fit(x, model, **options)
-print(json.dumps([imported, first, time.perf_counter() - start]))
+print(json.dumps([imported, first, time.process_time() - start]))
 """
 
 
 def seconds(case, folder):
     """Seconds of the imports, the first fit and the second one, in a new process."""
-    environment = {k: v for k, v in os.environ.items() if "JAX" not in k} | {"IRTCAT_CACHE": folder}
+    environment = {k: v for k, v in os.environ.items() if "JAX" not in k}
+    environment |= {"IRTCAT_CACHE": folder, "OPENBLAS_NUM_THREADS": "1"}
+    environment["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", FIT, json.dumps(case)],
         env=environment,
@@ -88,7 +94,7 @@ def measure(case, repeats):
             other.append(seconds((model, n - 3, m, options), folder))
     import_seconds, first, _ = np.median(without, axis=0)
     return {
-        "model": " ".join([model, *map(str, options.values())]),
+        "model": " ".join([model, *map(str, options.values())]).replace("True", "correlated"),
         "subjects x items": f"{n} x {m}",
         "imports": import_seconds,
         "no cache": first,
@@ -101,12 +107,13 @@ def measure(case, repeats):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="two cases, once each")
+    parser.add_argument("--repeats", type=int, default=3, help="processes for each cell")
     parser.add_argument("--only", type=int, nargs="+", help="numbers of cases, from 0")
     parser.add_argument("--out", type=Path, help="also write the table as CSV")
     arguments = parser.parse_args()
     rows, cases = [], QUICK if arguments.quick else CASES
     for case in cases if arguments.only is None else [cases[i] for i in arguments.only]:
-        rows.append(measure(case, 1 if arguments.quick else 3))
+        rows.append(measure(case, 1 if arguments.quick else arguments.repeats))
         print(pd.DataFrame(rows[-1:]).round(2).to_string(index=False, header=len(rows) == 1))
     if arguments.out:
         pd.DataFrame(rows).round(3).to_csv(arguments.out, index=False)

@@ -1,6 +1,7 @@
 """The folder of what may be deleted at any time: compiled programs."""
 
 import os
+import stat
 import sys
 from pathlib import Path
 
@@ -29,3 +30,15 @@ def writable_folder(name: str) -> Path | None:
     except (OSError, RuntimeError):  # RuntimeError: no home folder
         return None
     return folder if os.access(folder, os.W_OK) else None
+
+
+def is_private(status: os.stat_result) -> bool:
+    """Whether a file or folder belongs to this user, and nobody else can write to it.
+
+    Windows keeps the rights in lists that Python does not read; there the user's own folder is
+    trusted.
+    """
+    if not hasattr(os, "getuid"):
+        return True
+    others = stat.S_IWGRP | stat.S_IWOTH
+    return status.st_uid == os.getuid() and not status.st_mode & others

@@ -31,6 +31,10 @@ if jax.config.values["jax_disable_most_optimizations"]:  # JAX's own setting win
     QUICK = BEST
 
 
+SMALL: dict[str, Any] = {**QUICK, "xla_backend_optimization_level": 0}
+"""For programs of a few numbers, which run for less time than LLVM needs to optimise them."""
+
+
 def jit(
     function: Callable[..., T],
     *,
@@ -42,7 +46,8 @@ def jit(
     Args:
         function: what to compile.
         static_argnames: as for `jax.jit`.
-        options: of the compiler; `BEST` for programs that run faster with it.
+        options: of the compiler; `BEST` for programs that run faster with it, `SMALL` for those
+            of a few numbers.
 
     Returns:
         The compiled function.

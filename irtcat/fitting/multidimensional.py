@@ -8,8 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import scipy
+from jaxtyping import Array
 
 from irtcat._common.checks import argument_error, check_count
+from irtcat._common.compilation import SMALL, jit
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import ItemBank, Population
@@ -38,6 +40,7 @@ from irtcat.latent import (
     Populations,
     adaptive_quadrature,
     density_of,
+    in_parts,
     n_nodes,
     population_numbers,
     populations_of,
@@ -200,7 +203,10 @@ def _modes_by_group(
     work: Workspace, problem: Problem, point: EMPoint
 ) -> tuple[FloatArray, FloatArray]:
     """Posterior modes and covariances of all rows, each on the z scale of its group."""
-    populations = populations_of(point.population, work.design.dims)
+    # In numpy, as every operation of JAX outside of a compiled function is compiled by itself.
+    numbers = populations_of(point.population, work.design.dims)
+    populations = jax.tree.map(np.asarray, numbers)
+    items = unpack(jax.tree.map(np.asarray, problem.template), np.asarray(point.params))
     n_cells = work.rows.shape[1] * (work.design.dims + 2) ** 2
     n_cells *= problem.template.n_categories - 1
     means, covariances = [], []
@@ -208,12 +214,10 @@ def _modes_by_group(
         n = block.rows.stop - block.rows.start
         mode = np.zeros((n, work.design.dims))
         covariance = np.zeros((n, work.design.dims, work.design.dims))
-        chunks = jnp.asarray(row_chunks(len(block.x), n_cells))
+        chunks = row_chunks(len(block.x), n_cells)
         for group in range(work.population.n_groups):
-            model = unpack(problem.template, point.params).rescale(
-                populations.mean[group], populations.root[group]
-            )
-            unit = jnp.zeros((), work.dtype)
+            model = items.rescale(populations.mean[group], populations.root[group])
+            unit = np.zeros((), work.dtype)
             modes = posterior_modes(model, block.x, chunks, unit, has_missing=problem.has_missing)
             here = block.group[:n] == group
             mode[here] = np.asarray(modes.mode, float)[:n][here]
@@ -234,9 +238,12 @@ def _finer_log_likelihood(
     fine = work.rule(finer)
     if float(n_nodes(fine)) * np.prod(work.rows.shape) > CHECK_WORK:
         return np.nan
-    other = problem.of_all_items()._replace(rule=fine)
-    belief = sums_at(other, EMState.of(ended.point, ended.belief)).belief
-    return float(work.rows.weights @ np.asarray(belief.log_z, float))
+    everyone, state = problem.of_all_items(), EMState.of(ended.point, ended.belief)
+    log_z = [
+        np.asarray(sums_at(everyone._replace(rule=part), state).belief.log_z, float)
+        for part in in_parts(fine, n_nodes(rule))
+    ]
+    return float(work.rows.weights @ np.logaddexp.reduce(log_z))
 
 
 def _check(responses: Any, cls: type[ItemModel], specification: Specification[EM]) -> None:
@@ -525,18 +532,25 @@ def _first_population(design: PopulationDesign, anchors: ItemBank | None) -> Any
     return population_numbers(np.zeros((design.n_groups, design.dims)), covariance, design)
 
 
+@functools.partial(jit, static_argnames=("dims",), options=SMALL)
+def _moment_slopes(numbers: Array, *, dims: int) -> dict[str, Any]:
+    """Derivatives of means, SDs and correlations of each group by the populations' numbers."""
+
+    def moments(numbers: Array) -> dict[str, Any]:
+        populations = populations_of(numbers, dims)
+        sd = jnp.sqrt(jnp.diagonal(populations.covariance, axis1=1, axis2=2))
+        correlation = populations.covariance / (sd[:, :, None] * sd[:, None, :])
+        return {"mean": populations.mean, "sd": sd, "correlation": correlation}
+
+    return jax.jacfwd(moments)(numbers)
+
+
 def _population_errors(
     design: PopulationDesign, point: EMPoint, covariance: Covariance
 ) -> dict[str, FloatArray] | None:
     """Standard errors of means, SDs and correlations of each group, by the delta method."""
     if covariance.latent is None:
         return None
-
-    def table(numbers: Any) -> Any:
-        populations = populations_of(numbers, design.dims)
-        sd = jnp.sqrt(jnp.diagonal(populations.covariance, axis1=1, axis2=2))
-        correlation = populations.covariance / (sd[:, :, None] * sd[:, None, :])
-        return {"mean": populations.mean, "sd": sd, "correlation": correlation}
 
     def error(slopes: Any) -> FloatArray:
         flat = np.asarray(slopes, float).reshape(-1, design.estimated.size)
@@ -548,7 +562,7 @@ def _population_errors(
         return errors.reshape(slopes.shape[:-2])
 
     with precision("float64"):
-        by_number = jax.jacfwd(table)(jnp.asarray(np.asarray(point.population, float)))
+        by_number = _moment_slopes(np.asarray(point.population, float), dims=design.dims)
     errors = {name: error(slopes) for name, slopes in by_number.items()}
     errors["correlation"] = np.nan_to_num(errors["correlation"])
     return errors

@@ -38,15 +38,13 @@ from irtcat.latent.line import (
     scan_blocks,
     transformed_nodes,
 )
-from irtcat.latent.linear_predictors import Part, chain_of, chained, part_terms, parts_of, scores_of
+from irtcat.latent.linear_predictors import chain_of, chained, part_terms, parts_of, scores_of
 from irtcat.latent.logistic_terms import logistic_terms
 from irtcat.latent.modes import posterior_modes
 from irtcat.latent.population import (
     Moments,
     PopulationDesign,
     Populations,
-    correlation_curvature,
-    correlation_root,
     density_scores,
     population_log_density,
     population_numbers,
@@ -54,7 +52,14 @@ from irtcat.latent.population import (
     populations_of,
     rescaled_populations,
 )
-from irtcat.latent.quadrature_choice import Quadrature, as_rule, choose_nodes, n_nodes, narrowest_sd
+from irtcat.latent.quadrature_choice import (
+    Quadrature,
+    as_rule,
+    choose_nodes,
+    in_parts,
+    n_nodes,
+    narrowest_sd,
+)
 
 __all__: list[str] = []
 
@@ -70,7 +75,6 @@ INTERNAL = (
     LayoutPlan,
     LineQuadrature,
     Moments,
-    Part,
     PopulationDesign,
     Populations,
     Quadrature,
@@ -84,8 +88,6 @@ INTERNAL = (
     chain_of,
     chained,
     choose_nodes,
-    correlation_curvature,
-    correlation_root,
     count_general,
     density_of,
     density_scores,
@@ -95,6 +97,7 @@ INTERNAL = (
     grid_step,
     group_chunks,
     group_items,
+    in_parts,
     item_curves,
     line_posteriors,
     log_likelihoods,

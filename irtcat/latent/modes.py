@@ -47,6 +47,12 @@ def _terms(
     return value, gradient, information
 
 
+def _solved(matrix: Array, right: Array) -> Array:
+    """The solutions of positive-definite systems; LU factors would take longer to compile."""
+    factor = jax.scipy.linalg.cho_factor(matrix, lower=True)
+    return jax.scipy.linalg.cho_solve(factor, right)
+
+
 @functools.partial(jit, static_argnames=("has_missing",))
 def posterior_modes(
     model: ItemModel, x: Array, chunks: Int[Array, "blocks rows"], unit: Array, *, has_missing: bool
@@ -75,10 +81,12 @@ def posterior_modes(
         answered = jnp.ones_like(statistics[0]) if mask is None else mask
 
         def update(state: Any) -> Any:
+            # The terms at the start are computed by the first update, so that they are compiled
+            # once: it moves nowhere, and is always an improvement.
             k, z, value, gradient, information, damping = state
             diagonal = jnp.diagonal(information, axis1=1, axis2=2) * damping[:, None]
             lifted = information + diagonal[..., None] * jnp.eye(dims, dtype=dtype)
-            new = z + jnp.linalg.solve(lifted, gradient[..., None])[..., 0]
+            new = z + _solved(lifted, gradient[..., None])[..., 0]
             there = _terms(parts, new, statistics, answered)
             up = there[0] >= value - 1e-12
             wide = up[:, None]
@@ -92,16 +100,15 @@ def posterior_modes(
             )
 
         zero = jnp.zeros((len(rows), dims), dtype)
-        start = (
-            jnp.int32(0),
-            zero,
-            *_terms(parts, zero, statistics, answered),
-            jnp.zeros_like(zero[:, 0]),
-        )
+        eye = jnp.broadcast_to(jnp.eye(dims, dtype=dtype), (len(rows), dims, dims))
+        nothing = zero[:, 0]
+        start = (jnp.int32(0), zero, nothing - jnp.inf, zero, eye, nothing)
         _count, z, _value, gradient, information, _damping = jax.lax.while_loop(
-            lambda state: (state[0] < STEPS) & (jnp.abs(state[3]).max() > least), update, start
+            lambda state: (state[0] == 0) | (state[0] <= STEPS) & (jnp.abs(state[3]).max() > least),
+            update,
+            start,
         )
-        return None, (z, jnp.linalg.inv(information), jnp.abs(gradient).max(1))
+        return None, (z, _solved(information, eye), jnp.abs(gradient).max(1))
 
     mode, covariance, gradient = jax.lax.scan(block, None, chunks)[1]
     return Modes(

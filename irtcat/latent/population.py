@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat._common.compilation import jit
+from irtcat._common.compilation import SMALL, jit
 
 
 class PopulationDesign(NamedTuple):
@@ -89,7 +89,7 @@ def correlation_root(free: Float[Array, " pairs"], dims: int) -> Float[Array, "d
     return lower / jnp.sqrt((lower**2).sum(1, keepdims=True))
 
 
-@jit
+@functools.partial(jit, options=SMALL)
 def free_correlations(correlations: Float[Array, "dims dims"]) -> Float[Array, " pairs"]:
     """Undo `correlation_root`: any free numbers give a correlation matrix."""
     root = jnp.linalg.cholesky(correlations)
@@ -97,7 +97,7 @@ def free_correlations(correlations: Float[Array, "dims dims"]) -> Float[Array, "
     return (root / jnp.diagonal(root)[:, None])[rows, columns]
 
 
-@functools.partial(jit, static_argnames=("dims",))
+@functools.partial(jit, static_argnames=("dims",), options=SMALL)
 def populations_of(numbers: Float[Array, "groups numbers"], dims: int) -> Populations:
     """The populations of these numbers (traceable)."""
     mean, sd = numbers[:, :dims], jnp.exp(numbers[:, dims : 2 * dims])
@@ -110,7 +110,7 @@ def populations_of(numbers: Float[Array, "groups numbers"], dims: int) -> Popula
     return Populations(mean, sd[:, :, None] * root)
 
 
-@functools.partial(jit, static_argnames=("design",))
+@functools.partial(jit, static_argnames=("design",), options=SMALL)
 def population_numbers(
     mean: Float[Array, "groups dims"],
     covariance: Float[Array, "groups dims dims"],
@@ -129,47 +129,95 @@ def population_numbers(
 def _agreement(free: Float[Array, " pairs"], second: Float[Array, "dims dims"]) -> Array:
     """Mean log-density of abilities with these second moments (mean 0, SD 1), up to a constant."""
     root = correlation_root(free, second.shape[0])
-    half = jax.scipy.linalg.solve_triangular(root, second, lower=True)
-    standardised = jax.scipy.linalg.solve_triangular(root, half.T, lower=True)
-    return -jnp.log(jnp.diagonal(root)).sum() - 0.5 * jnp.trace(standardised)
+    inverse = _inverse_root(root)
+    return -jnp.log(jnp.diagonal(root)).sum() - 0.5 * jnp.trace(inverse @ second @ inverse.T)
 
 
-def _positive(matrix: Float[Array, "n n"]) -> tuple[Array, Array]:
-    """Eigenvalues, made positive, and eigenvectors."""
-    values, vectors = jnp.linalg.eigh(matrix)
-    return jnp.maximum(jnp.abs(values), 0.05), vectors
+def _inverse_root(root: Array | np.ndarray) -> Float[Array, "dims dims"]:
+    eye = jnp.eye(len(root), dtype=root.dtype)
+    return jax.scipy.linalg.solve_triangular(root, eye, lower=True)
 
 
-def correlation_curvature(free: Array, second: Array) -> tuple[Array, Array]:
-    """Eigenvalues and eigenvectors of the information of a subject on the free correlations."""
-    return _positive(-jax.hessian(_agreement)(free, second))
+class CorrelationTerms(NamedTuple):
+    """Derivatives by the free numbers of the correlations.
+
+    Attributes:
+        gradient: of `_agreement`.
+        values: eigenvalues of the information of a subject (minus the second derivative), made
+            positive.
+        vectors: its eigenvectors.
+        precision: derivative of the abilities' precision matrix.
+    """
+
+    gradient: Float[Array, " pairs"]
+    values: Float[Array, " pairs"]
+    vectors: Float[Array, "pairs pairs"]
+    precision: Float[Array, "pairs dims dims"]
+
+
+def correlation_terms(
+    free: Float[Array, " pairs"], second: Float[Array, "dims dims"]
+) -> CorrelationTerms:
+    """The derivatives in closed form: differentiated twice, `_agreement` takes long to compile.
+
+    With root L, M its inverse, A_k = M dL/dk and W = M S M', the derivative of W is
+    ``-(A_k W + W A_k')`` and that of A_k by l is ``M d2L/dkdl - A_l A_k``.
+    """
+
+    def root_of(numbers: Array) -> Array:
+        return correlation_root(numbers, second.shape[0])
+
+    root = root_of(free)
+    inverse = _inverse_root(root)
+    a = inverse @ jnp.moveaxis(jax.jacfwd(root_of)(free), -1, 0)
+    bent = jnp.tensordot(inverse, jax.jacfwd(jax.jacfwd(root_of))(free), 1)
+    w = inverse @ second @ inverse.T
+    less = w - jnp.eye(len(w), dtype=w.dtype)
+    gradient = jnp.einsum("kij,ji->k", a, less)
+    product = jnp.einsum("lij,kjm->lkim", a, a)
+    curvature = jnp.einsum("ijkl,ji->kl", bent, less) - jnp.einsum("lkij,ji->kl", product, less)
+    curvature = curvature - jnp.einsum("klij,ji->kl", product, w)
+    curvature = curvature - jnp.einsum("kij,jm,lim->kl", a, w, a)
+    values, vectors = jnp.linalg.eigh(-curvature)
+    both = a + jnp.swapaxes(a, 1, 2)
+    precision = -inverse.T @ both @ inverse
+    return CorrelationTerms(gradient, jnp.maximum(jnp.abs(values), 0.05), vectors, precision)
 
 
 def _best_correlations(
     free: Float[Array, " pairs"], second: Float[Array, "dims dims"]
-) -> Float[Array, " pairs"]:
-    """A step towards the correlations that fit the second moments best, with mean 0 and SD 1."""
-    for _ in range(3):
-        values, vectors = correlation_curvature(free, second)
-        move = vectors @ ((vectors.T @ jax.grad(_agreement)(free, second)) / values)
+) -> tuple[Float[Array, " pairs"], CorrelationTerms]:
+    """Steps towards the correlations that fit the second moments best, with mean 0 and SD 1.
+
+    Also the terms at the first numbers.
+    """
+
+    def step(free: Array, _: None) -> tuple[Array, CorrelationTerms]:
+        terms = correlation_terms(free, second)
+        move = terms.vectors @ ((terms.vectors.T @ terms.gradient) / terms.values)
         lengths = jnp.array([1.0, 0.5, 0.2, 0.05, 0.0], free.dtype)
         tries = free + lengths[:, None] * move
         scores = jax.vmap(_agreement, (0, None))(tries, second)
-        free = tries[jnp.argmax(scores)]
-    return free
+        return tries[jnp.argmax(scores)], terms
+
+    best, terms = jax.lax.scan(step, free, length=3)
+    return best, jax.tree.map(lambda a: a[0], terms)
 
 
 def population_step(
     numbers: Float[Array, "groups numbers"], moments: Moments, design: PopulationDesign
-) -> Float[Array, "groups numbers"]:
-    """The M-step of the populations: those that fit the moments of the abilities."""
+) -> tuple[Float[Array, "groups numbers"], CorrelationTerms | None]:
+    """The M-step of the populations: those that fit the moments of the abilities.
+
+    Also the terms of the first group's correlations at ``numbers``, where they are estimated.
+    """
     new = population_numbers(moments.mean, moments.covariance, design)
-    if design.correlates and not design.first_is_free and design.n_correlated > 1:
-        first = slice(design.n_correlated)
-        pairs = slice(2 * design.dims, None)
-        free = _best_correlations(numbers[0, pairs], moments.second[0][first, first])
-        new = new.at[0, pairs].set(free)
-    return new
+    if not (design.correlates and not design.first_is_free and design.n_correlated > 1):
+        return new, None
+    first = slice(design.n_correlated)
+    pairs = slice(2 * design.dims, None)
+    free, terms = _best_correlations(numbers[0, pairs], moments.second[0][first, first])
+    return new.at[0, pairs].set(free), terms
 
 
 def rescaled_populations(
@@ -184,11 +232,12 @@ def rescaled_populations(
 def population_log_density(numbers: Float[Array, "groups numbers"], moments: Moments) -> Array:
     """Expected log-density of all subjects' abilities, up to a constant; 0 without subjects."""
     populations = populations_of(numbers, moments.mean.shape[1])
-    inverse = jnp.linalg.inv(populations.covariance)
+    inverse = jax.vmap(_inverse_root)(populations.root)
     off = moments.mean - populations.mean
     second = moments.covariance + off[:, :, None] * off[:, None, :]
+    squares = jnp.einsum("gij,gjk,gik->g", inverse, second, inverse)
     log_det = 2 * jnp.log(jnp.diagonal(populations.root, axis1=1, axis2=2)).sum(1)
-    return -0.5 * (moments.n * (log_det + (inverse * second).sum((1, 2)))).sum()
+    return -0.5 * (moments.n * (log_det + squares)).sum()
 
 
 def density_scores(

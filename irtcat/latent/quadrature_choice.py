@@ -80,3 +80,15 @@ def n_nodes(rule: Quadrature) -> int:
     if isinstance(rule, TwoTierQuadrature):
         return len(rule.general.nodes) * len(rule.specific.nodes)
     return len(rule.nodes) if isinstance(rule, GridQuadrature) else len(rule.points)
+
+
+def in_parts(rule: Quadrature, size: int) -> list[Quadrature]:
+    """A grid as grids of this many nodes, whose E-step is compiled already; other rules whole."""
+    if not isinstance(rule, GridQuadrature):
+        return [rule]
+    nodes, log_prior = (np.asarray(array) for array in rule)
+    missing = -len(nodes) % size
+    nodes = np.pad(nodes, [(0, missing), (0, 0)])
+    log_prior = np.pad(log_prior, (0, missing), constant_values=-1e30)  # probability 0
+    rows = [slice(i, i + size) for i in range(0, len(nodes), size)]
+    return [GridQuadrature(*map(jax.device_put, (nodes[at], log_prior[at]))) for at in rows]

@@ -38,6 +38,10 @@ heights of its peaks on the grid are exact to .002."""
 NEWTON_STEPS, MOST_STEPS = 14, 40
 """Newton steps: within two cells, and where many nodes tie."""
 
+SETTLED = 4.0
+"""Newton steps end when no row of a block moves by more than this many rounding errors: after 4 to
+6 of them (20,000 x 100 2PL: WLE takes 1.4 s of processor time instead of 4.9 s)."""
+
 ROUNDING = 8.0
 """Differences of the objective below this many times its rounding error count as zero."""
 
@@ -204,22 +208,29 @@ def _estimate(
         low = grid[jnp.where(known < 0, jnp.maximum(first - 1, 0), known)]
         high = grid[jnp.where(known < 0, jnp.minimum(last + 1, n_cells), known)]
         start = grid[jnp.where(known < 0, middle, known)]
+        if warm is not None:
+            start = jnp.where(known < 0, _crossing(slope, grid, middle), start)
         n_steps = jnp.where(tied.any(), MOST_STEPS, NEWTON_STEPS)
 
-        def polish(_: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
+        def polish(state: tuple[Array, ...]) -> tuple[Array, ...]:
             """A Newton step kept inside a bracket that shrinks with every evaluation."""
-            theta, low, high = state[:3]
+            number, theta, low, high = state[:4]
             g, slope = derivatives(theta, shares, answered)
             low, high = jnp.where(g >= 0, theta, low), jnp.where(g <= 0, theta, high)
             new = theta - g / jnp.where(slope < 0, slope, -1e-30)
             # Across nodes that tie, Newton steps are far too short or too long.
             near = high - low <= 2.5 * step
             inside = (new >= low) & (new <= high) & (slope < 0) & near
-            return jnp.where(inside, new, 0.5 * (low + high)), low, high, theta, -slope
+            return number + 1, jnp.where(inside, new, 0.5 * (low + high)), low, high, theta, -slope
+
+        def goes_on(state: tuple[Array, ...]) -> Array:
+            number, new, _, _, theta, _ = state
+            moves = jnp.abs(new - theta) > SETTLED * jnp.finfo(dtype).eps * (1 + jnp.abs(theta))
+            return (number == 0) | ((number <= n_steps) & moves.any())
 
         # The last step evaluates the estimate.
-        state = jax.lax.fori_loop(0, n_steps + 1, polish, (start, low, high, start, start))
-        theta, information = state[3:]
+        begin: Any = (jnp.int32(0), start, low, high, start, start)
+        theta, information = jax.lax.while_loop(goes_on, polish, begin)[4:]
         fisher = jax.vmap(expected)(theta, answered)
         return PointEstimate(
             theta=theta,
@@ -250,6 +261,17 @@ def tied_nodes(objective: Float[Array, "rows nodes"]) -> tuple[Array, Array]:
     # Separate maxima do not tie.
     best, together = first_best(objective), ties.sum(axis=1) == last - first + 1
     return jnp.where(together, first, best), jnp.where(together, last, best)
+
+
+def _crossing(slope: Float[Array, "rows nodes"], grid: Array, node: Array) -> Float[Array, " rows"]:
+    """Where the slope is 0 by a line through a node and its neighbour uphill; else that node."""
+    rows, least, most = jnp.arange(len(node)), 0, len(grid) - 1
+    here = slope[rows, node]
+    other = jnp.clip(node + jnp.where(here > 0, 1, -1), least, most)
+    there = slope[rows, other]
+    crosses = here * there < 0
+    share = jnp.where(crosses, here / jnp.where(crosses, here - there, 1.0), 0.0)
+    return grid[node] + share * (grid[other] - grid[node])
 
 
 def _n_cells(model: ItemModel, bounds: tuple[float, float], narrowest: float) -> int:

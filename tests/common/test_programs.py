@@ -1,6 +1,7 @@
 """Compiled programs on disk: found again, told apart, and never trusted when damaged."""
 
 import os
+import platform
 import random
 import subprocess
 import sys
@@ -44,6 +45,11 @@ def items(n, dtype=np.float32):
     return TwoPL(np.ones(n, dtype), np.zeros(n, dtype))
 
 
+def stored(folder):
+    """The programs in the folder."""
+    return [path for path in folder.iterdir() if path.is_file() and not path.suffix]
+
+
 def calls(function, model, x, power=2):
     """Results of the function, and whether it was traced."""
     before = len(traces)
@@ -56,14 +62,14 @@ def test_a_program_is_loaded_and_gives_the_same(named, folder):
     first, traced = calls(named, items(3), x)
     assert traced
     assert first["y"].tolist() == [1, 4, 9]
-    assert len(list(folder.iterdir())) == 1
+    assert len(stored(folder)) == 1
     compilation.forget_programs()
     again, traced = calls(named, items(3), x)
     assert not traced
     assert {name: value.tolist() for name, value in again.items()} == {
         name: value.tolist() for name, value in first.items()
     }
-    assert len(list(folder.iterdir())) == 1
+    assert len(stored(folder)) == 1
 
 
 def test_what_changes_a_program_changes_its_key(named, folder):
@@ -80,12 +86,12 @@ def test_what_changes_a_program_changes_its_key(named, folder):
         2,
     ):
         change()
-        assert len(list(folder.iterdir())) == n
+        assert len(stored(folder)) == n
     with jax.enable_x64(True):
         calls(named, items(3), x)
     with jax.default_matmul_precision("float32"):
         calls(named, items(3), x)
-    assert len(list(folder.iterdir())) == 8
+    assert len(stored(folder)) == 8
 
 
 @pytest.mark.parametrize(
@@ -94,7 +100,7 @@ def test_what_changes_a_program_changes_its_key(named, folder):
 def test_a_damaged_program_is_compiled_anew(named, folder, damage):
     x = np.ones(3, np.float32)
     first, _ = calls(named, items(3), x)
-    (path,) = folder.iterdir()
+    (path,) = stored(folder)
     path.write_bytes(damage(path.read_bytes()))
     compilation.forget_programs()
     again, traced = calls(named, items(3), x)
@@ -102,6 +108,98 @@ def test_a_damaged_program_is_compiled_anew(named, folder, damage):
     assert again["y"].tolist() == first["y"].tolist()
     compilation.forget_programs()
     assert not calls(named, items(3), x)[1]
+
+
+def no_loading(monkeypatch):
+    def refused(*_):
+        raise AssertionError("a program was unpickled")
+
+    monkeypatch.setattr(_programs.pickle, "loads", refused)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="rights of files")
+@pytest.mark.parametrize("what", ["file", "owner"])
+def test_a_program_that_others_can_write_is_not_read(named, folder, monkeypatch, what):
+    x = np.ones(3, np.float32)
+    first, _ = calls(named, items(3), x)
+    (path,) = stored(folder)
+    assert path.stat().st_mode & 0o777 == 0o600
+    if what == "file":
+        path.chmod(0o620)
+    else:
+        monkeypatch.setattr(os, "getuid", lambda: path.stat().st_uid + 1)
+    compilation.forget_programs()
+    with monkeypatch.context() as patch:
+        no_loading(patch)
+        again, traced = calls(named, items(3), x)
+    assert traced
+    assert again["y"].tolist() == first["y"].tolist()
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="rights of files")
+def test_a_folder_that_others_can_write_to_is_not_used(named, folder):
+    folder.mkdir()
+    folder.chmod(0o777)
+    with pytest.warns(UserWarning, match="chmod go-w"):
+        out, _ = calls(named, items(3), np.ones(3, np.float32))
+    assert out["y"].tolist() == [1, 1, 1]
+    assert list(folder.iterdir()) == []
+
+
+def fails(*_, **__):
+    raise ValueError("made for another machine")
+
+
+@pytest.mark.parametrize("when", ["loading", "first call", "end of the process"])
+def test_a_program_that_fails_is_never_loaded_again(named, folder, monkeypatch, when):
+    x = np.ones(3, np.float32)
+    first, _ = calls(named, items(3), x)
+    (path,) = stored(folder)
+    compilation.forget_programs()
+    with monkeypatch.context() as patch:
+        if when == "end of the process":
+            ended = subprocess.run(
+                [sys.executable, "-c", "import os; print(os.getpid())"],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            (folder / "loading").mkdir()
+            name = f"{platform.node()},{ended.stdout.strip()},1,{path.name}"
+            (folder / "loading" / name).touch()
+            _programs._note_crashes.cache_clear()
+        else:
+            loaded = fails if when == "loading" else lambda *_: fails
+            patch.setattr(_programs.serialize_executable, "deserialize_and_load", loaded)
+        again, traced = calls(named, items(3), x)
+    assert traced
+    assert again["y"].tolist() == first["y"].tolist()
+    assert stored(folder) == []
+    assert list((folder / "loading").iterdir()) == []
+    compilation.forget_programs()
+    no_loading(monkeypatch)
+    assert calls(named, items(3), x)[1]
+    assert stored(folder) == []
+
+
+def test_a_program_that_another_process_is_loading_is_loaded_too(named, folder):
+    x = np.ones(3, np.float32)
+    calls(named, items(3), x)
+    (path,) = stored(folder)
+    (folder / "loading").mkdir(exist_ok=True)
+    (folder / "loading" / f"{platform.node()},{os.getppid()},1,{path.name}").touch()
+    compilation.forget_programs()
+    _programs._note_crashes.cache_clear()
+    assert not calls(named, items(3), x)[1]
+
+
+def test_an_empty_setting_turns_it_off(named, monkeypatch):
+    monkeypatch.setenv("IRTCAT_CACHE", "")
+    assert _programs.programs_folder() is None
+    x = np.ones(3, np.float32)
+    assert calls(named, items(3), x)[1]
+    compilation.forget_programs()
+    assert calls(named, items(3), x)[1]
 
 
 def test_functions_and_classes_of_others_are_not_kept(folder):
@@ -134,7 +232,7 @@ def test_old_programs_make_room(monkeypatch, folder, named):
         path.write_bytes(b"x" * 400)
         os.utime(path, (1e9 - age, 1e9 - age))
     calls(named, items(3), np.ones(3, np.float32))
-    kept = {path.name for path in folder.iterdir()}
+    kept = {path.name for path in stored(folder)}
     assert "3" not in kept
     assert {"1", "2"} <= kept
     assert len(kept) == 3

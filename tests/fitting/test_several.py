@@ -3,6 +3,7 @@
 import itertools
 from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
@@ -11,9 +12,10 @@ from scipy.special import expit, logsumexp, ndtri
 from scipy.stats import qmc
 
 from irtcat import EM, InputError, ItemBank, Responses, factor_loadings, fit, rotate, score
+from irtcat._common.precision import precision
 from irtcat.fitting.problem.loading_pattern import latent_design
-from irtcat.latent import correlation_root
-from irtcat.latent.population import free_correlations
+from irtcat.latent import population
+from irtcat.latent.population import correlation_root, free_correlations
 from irtcat.latent.spherical import rotations, spherical_rule
 from irtcat.models import measured
 
@@ -579,6 +581,29 @@ def test_correlations_from_free_numbers(dims):
     np.testing.assert_allclose(np.diagonal(matrix), 1, rtol=1e-6)
     assert np.linalg.eigvalsh(matrix)[0] > 0
     np.testing.assert_allclose(free_correlations(jnp.asarray(matrix)), free, rtol=1e-3, atol=1e-4)
+
+
+def test_derivatives_by_correlations():
+    """The closed forms are the derivatives that automatic differentiation finds."""
+    rng, dims = np.random.default_rng(3), 3
+    numbers = rng.normal(0, 0.5, dims), np.cov(rng.normal(size=(dims, 50))) + 0.3
+
+    def precision_of(free):
+        root = correlation_root(free, dims)
+        return jnp.linalg.inv(root @ root.T)
+
+    def derivatives(free, second):
+        gradient = jax.grad(population._agreement)(free, second)
+        information = -jax.hessian(population._agreement)(free, second)
+        return gradient, information, jnp.moveaxis(jax.jacfwd(precision_of)(free), -1, 0)
+
+    with precision("float64"):
+        terms = jax.jit(population.correlation_terms)(*numbers)
+        gradient, information, by_free = jax.jit(derivatives)(*numbers)
+    np.testing.assert_allclose(terms.gradient, gradient, atol=1e-12)
+    values = np.maximum(np.abs(np.linalg.eigvalsh(information)), 0.05)
+    np.testing.assert_allclose(terms.values, values, atol=1e-12)
+    np.testing.assert_allclose(terms.precision, by_free, atol=1e-12)
 
 
 BAD = {

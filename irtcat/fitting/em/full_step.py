@@ -103,12 +103,15 @@ def item_scores(
     sd = jnp.sqrt(jnp.maximum(jnp.einsum("rjd,jd->rj", across, slopes), 0.0))
     at = mean @ slopes.T + intercept
     nodes, weights = np.polynomial.hermite_e.hermegauss(LINE)
-    total: Any = None
-    for node, weight in zip(nodes, weights / weights.sum(), strict=True):
+
+    def add(total: list[Array], at_node: Any) -> tuple[list[Array], None]:
+        node, weight = at_node
         here = _score_derivatives(at + node * sd, right, logit_lower)
-        values = [weight * value for value in here]
-        total = values if total is None else [a + b for a, b in zip(total, values, strict=True)]
-    total = [value * answered for value in total]
+        return [a + weight * value for a, value in zip(total, here, strict=True)], None
+
+    nothing = [jnp.zeros_like(at)] * (4 if logit_lower is None else 6)
+    rule = jnp.asarray(nodes, at.dtype), jnp.asarray(weights / weights.sum(), at.dtype)
+    total = [value * answered for value in jax.lax.scan(add, nothing, rule)[0]]
     return Scores(tuple(total[:4]), tuple(total[4:]), across)
 
 
@@ -148,7 +151,7 @@ def _missing(
 def full_step(
     step: Displacement,
     information: Float[Array, "items params params"],
-    information_free: Float[Array, "pairs pairs"],
+    information_free: tuple[Float[Array, "pairs pairs"], Float[Array, "pairs pairs"]],
     active: Array,
     scores: Scores,
     slopes: Float[Array, "items dims"],
@@ -165,7 +168,7 @@ def full_step(
     Args:
         step: the EM step; 0 where a parameter is held.
         information: of the complete data by the items' parameters, priors included.
-        information_free: the same by the free numbers of the correlations.
+        information_free: the same by the free numbers of the correlations, and its inverse.
         active: items x params, the parameters that may change.
         scores: at the posterior means.
         slopes: of the items, as parameterised.
@@ -180,13 +183,10 @@ def full_step(
     eye = jnp.eye(information.shape[1], dtype=information.dtype)
     both = active[..., None] & active[..., None, :]
     blocks = jnp.where(both, information, 0) + jnp.where(active, RIDGE, 1.0)[..., None] * eye
+    of_free, inverse = information_free
 
     def complete(x: Displacement) -> Displacement:
-        return Displacement(jnp.einsum("jpq,jq->jp", blocks, x.params), information_free @ x.free)
-
-    def solved(x: Displacement) -> Displacement:
-        free = jnp.linalg.solve(information_free, x.free) if x.free.shape[0] else x.free
-        return Displacement(_solve(blocks, x.params), free)
+        return Displacement(jnp.einsum("jpq,jq->jp", blocks, x.params), of_free @ x.free)
 
     def missing(x: Displacement) -> Displacement:
         by = jax.grad(_missing)(x, scores, slopes, mean, covariance, weights, by_free)
@@ -207,31 +207,35 @@ def full_step(
 
     step = Displacement(jnp.where(active, step.params, 0), step.free)
     first = inner(step, complete(step))
-    residual = missing(step)  # I_complete d - (I_complete - I_missing) d
-    direction = solved(residual)
-    size = inner(residual, direction)
 
-    def iterate(state: State) -> State:
-        preconditioned = complete(state.direction)
-        image = plus(preconditioned, -jnp.ones((), first.dtype), missing(state.direction))
+    def iterate(number: Array, state: State) -> State:
+        """A step along the direction; at number 0 that is the EM step, and nothing is added.
+
+        The first residual, I_complete d - (I_complete - I_missing) d, is then computed by the same
+        code as the later ones, which is compiled once.
+        """
+        begins = number == 0
+        lost, preconditioned = missing(state.direction), complete(state.direction)
+        image = plus(preconditioned, -jnp.ones((), first.dtype), lost)
         curvature, largest = inner(state.direction, image), inner(state.direction, preconditioned)
         good = curvature > (1 - MOST_MISSING) * largest
-        length = jnp.where(good, state.size / jnp.where(good, curvature, 1.0), 0.0)
+        length = jnp.where(good & ~begins, state.size / jnp.where(good, curvature, 1.0), 0.0)
         rest = plus(state.residual, -length, image)
-        smooth = solved(rest)
+        rest = jax.tree.map(lambda a, b: jnp.where(begins, a, b), lost, rest)
+        smooth = Displacement(_solve(blocks, rest.params), inverse @ rest.free)
         size = inner(rest, smooth)
-        more = plus(smooth, size / jnp.maximum(state.size, 1e-300), state.direction)
+        share = jnp.where(begins, 0.0, size / jnp.maximum(state.size, 1e-300))
         return State(
             plus(state.y, length, state.direction),
             rest,
-            more,
+            plus(smooth, share, state.direction),
             size,
-            good & (size > SMALL**2 * first),
+            (good | begins) & (size > SMALL**2 * first),
         )
 
-    begin = State(step, residual, direction, size, size > SMALL**2 * first)
+    begin = State(step, step, step, first, first > 0)
     return jax.lax.while_loop(
-        lambda carry: carry[1].go & (carry[0] < MAX_STEPS),
-        lambda carry: (carry[0] + 1, iterate(carry[1])),
+        lambda carry: carry[1].go & (carry[0] <= MAX_STEPS),
+        lambda carry: (carry[0] + 1, iterate(*carry)),
         (jnp.int32(0), begin),
     )[1].y

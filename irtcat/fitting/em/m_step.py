@@ -265,22 +265,24 @@ def step_within_bounds(
     """
     active = constraints.free & ~beyond_bounds(params, gradient, constraints)
 
-    def solve(gradient: Array, active: Array) -> Array:
-        return direction(
-            gradient, information, damping, active, tied, item_weights, constraints.shared
-        )
-
-    move = solve(gradient, active)
-    moved = jnp.clip(params + move, constraints.lower, constraints.upper)
-    stopped = active & (moved != params + move)
-
-    def along_the_bounds() -> Array:
+    def rounds(carry: tuple[Any, Array, Array]) -> tuple[Any, Array, Array]:
+        """One solution: the first without stopped parameters, the second at their bounds."""
+        number, moved, stopped = carry
         to_bound = jnp.where(stopped, moved - params, 0)
         rest = gradient - jnp.einsum("jik,jk->ji", information, to_bound)
-        move = to_bound + solve(rest, active & ~stopped)
-        return jnp.clip(params + move, constraints.lower, constraints.upper)
+        step = direction(
+            rest, information, damping, active & ~stopped, tied, item_weights, constraints.shared
+        )
+        wanted = params + (to_bound + step)
+        moved = jnp.clip(wanted, constraints.lower, constraints.upper)
+        return number + 1, moved, active & (moved != wanted)
 
-    moved = jax.lax.cond(stopped.any(), along_the_bounds, lambda: moved)
+    # A loop, so that the solution is compiled once.
+    moved = jax.lax.while_loop(
+        lambda carry: (carry[0] == 0) | ((carry[0] == 1) & carry[2].any()),
+        rounds,
+        (jnp.int32(0), params, jnp.zeros_like(active)),
+    )[1]
     return jnp.where(constraints.free, moved, params)
 
 

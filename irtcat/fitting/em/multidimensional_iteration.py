@@ -12,14 +12,14 @@ with one it is each ability's SD (correlations are parameters).
 """
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat._common.compilation import jit
+from irtcat._common.compilation import SMALL, jit
 from irtcat.fitting.em.full_step import Displacement, full_step, item_scores
 from irtcat.fitting.em.iteration import EMPoint, EMState, EMUpdate, Problem, StepRule
 from irtcat.fitting.em.m_step import (
@@ -37,8 +37,6 @@ from irtcat.latent import (
     Moments,
     PopulationDesign,
     RowBlock,
-    correlation_curvature,
-    correlation_root,
     population_step,
     populations_of,
     rescaled_populations,
@@ -99,6 +97,42 @@ def _newton_step(
     return MStep(moved, jnp.sqrt(squared.max()), 0.5 * squared.sum(), information, gradient)
 
 
+class LatentInformation(NamedTuple):
+    """What the lengthened step needs of the population.
+
+    Attributes:
+        root: lower root of the abilities' covariance.
+        by_free: derivative of their precision matrix by the free numbers of the correlations.
+        information: of the complete data on these numbers, and its inverse.
+        inverse: likewise.
+    """
+
+    root: Float[Array, "dims dims"]
+    by_free: Float[Array, "pairs dims dims"]
+    information: Float[Array, "pairs pairs"]
+    inverse: Float[Array, "pairs pairs"]
+
+
+@functools.partial(jit, static_argnames=("design", "lengthen"), options=SMALL)
+def _population_update(
+    population: Array, moments: Moments, *, design: PopulationDesign, lengthen: bool
+) -> tuple[Array, LatentInformation | None]:
+    """The M-step of the populations, and what a lengthened step needs of the first one."""
+    new, terms = population_step(population, moments, design)
+    if not lengthen:
+        return new, None
+    dims = design.dims
+    root = populations_of(population, dims).root[0]
+    if terms is None:
+        none = jnp.zeros((0, 0), root.dtype)
+        return new, LatentInformation(root, jnp.zeros((0, dims, dims), root.dtype), none, none)
+    n, vectors = moments.n[0], terms.vectors  # one group, whose correlations are estimated
+    information = (vectors * (n * terms.values)) @ vectors.T
+    inverse = (vectors / (n * terms.values)) @ vectors.T
+    return new, LatentInformation(root, terms.precision, information, inverse)
+
+
+@functools.partial(jit, static_argnames=("has_missing",))
 def _lengthened(
     point: EMPoint,
     plain: EMPoint,
@@ -106,22 +140,21 @@ def _lengthened(
     template: ItemModel,
     x: Array,
     weights: Array,
-    belief: EStep,
-    moments: Moments,
+    belief: tuple[Array, Array],
+    n: Array,
+    latent: LatentInformation,
     constraints: Constraints,
-    design: PopulationDesign,
+    *,
     has_missing: bool,
 ) -> EMPoint:
     """The EM step lengthened with the missing information (see `irtcat.fitting.em.full_step`)."""
-    dims = design.dims
+    root, dims = latent.root, len(latent.root)
     every = max(1, int(x.size // STEP_CELLS))
     rows = slice(None, None, every)
-    n = moments.n[0]
-    root = populations_of(point.population, dims).root[0]
-    mean = belief.mean[rows] @ root.T
-    covariance = root @ belief.covariance[rows] @ root.T
+    mean, covariance = belief
+    mean, covariance = mean[rows] @ root.T, root @ covariance[rows] @ root.T
     weights = weights[rows]
-    weights = weights * (n / weights.sum())
+    weights = weights * (n[0] / weights.sum())
     statistics, mask = template.sufficient_statistics(x[rows], 1, has_missing, point.params.dtype)
     answered = jnp.ones_like(statistics[0]) if mask is None else mask
     model: Any = unpack(template, point.params)
@@ -129,38 +162,28 @@ def _lengthened(
     scores = item_scores(
         model.slope, model.intercept, lower, mean, covariance, statistics[0], answered
     )
-    by_free = jnp.zeros((0, dims, dims), root.dtype)
-    information_free = jnp.zeros((0, 0), root.dtype)
-    pairs = slice(2 * dims, None)
-    if design.size:  # one group, whose correlations are estimated
-
-        def precision_of(free: Array) -> Array:
-            other = correlation_root(free, dims)
-            return jnp.linalg.inv(other @ other.T)
-
-        by_free = jnp.moveaxis(jax.jacfwd(precision_of)(point.population[0, pairs]), -1, 0)
-        values, vectors = correlation_curvature(point.population[0, pairs], moments.second[0])
-        information_free = n * (vectors * values) @ vectors.T
     inside = (plain.params > constraints.lower) & (plain.params < constraints.upper)
     active = constraints.free & inside
+    pairs = slice(2 * dims, None)
     step = Displacement(
-        plain.params - point.params, (plain.population - point.population)[0, pairs][: len(by_free)]
+        plain.params - point.params,
+        (plain.population - point.population)[0, pairs][: len(latent.by_free)],
     )
     long_step = full_step(
         step,
         new.information,
-        information_free,
+        (latent.information, latent.inverse),
         active,
         scores,
         model.slope,
         mean,
         covariance,
         weights,
-        by_free,
+        latent.by_free,
     )
     params = jnp.clip(point.params + long_step.params, constraints.lower, constraints.upper)
     population = plain.population
-    if design.size:
+    if len(latent.by_free):
         population = point.population.at[0, pairs].add(long_step.free)
     image = EMPoint(jnp.where(active, params, plain.params), population)
     if lower is None:
@@ -205,73 +228,62 @@ def _removed_scale(
     return EMPoint(params, population), shift
 
 
-@functools.partial(jit, static_argnames=("design", "step_rule", "n_general", "tied", "has_missing"))
-def multi_update(
-    point: EMPoint,
+@functools.partial(jit, static_argnames=("design", "step_rule", "n_general", "tied"))
+def _item_update(
+    params: Array,
     sums: ExpectedSums,
     template: ItemModel,
-    x: Array | None,
-    weights: Array,
     item_weights: Array,
     constraints: Constraints,
-    specific: Array | None,
     n_steps: Array,
-    expand: Array,
     *,
     design: PopulationDesign,
     step_rule: StepRule,
     n_general: int,
     tied: tuple[int, ...],
-    has_missing: bool,
-) -> EMUpdate:
-    """The M-step for items and populations, and the step defined by ``step_rule``.
-
-    Returns:
-        The update; its ``step`` is that of EM, in standard errors of the complete data.
-    """
+) -> tuple[MStep, Moments, Array]:
+    """The M-step of the items, moments of the abilities, and the log-prior at ``params``."""
     if sums.gradient is None:
-        belief = sums.belief
+        counts, totals, theta = sums.belief.counts, sums.belief.totals, sums.theta
         new = m_step(
-            template,
-            point.params,
-            belief.counts,
-            belief.totals,
-            constraints,
-            item_weights,
-            tied,
-            n_steps,
-            sums.theta,
+            template, params, counts, totals, constraints, item_weights, tied, n_steps, theta
         )
     else:
-        damping = jnp.where(n_steps > 2, 1.0, 0.0).astype(point.params.dtype)
+        damping = jnp.where(n_steps > 2, 1.0, 0.0).astype(params.dtype)
         new = _newton_step(
-            point.params, sums, design.dims, item_weights, constraints, damping, step_rule, tied
+            params, sums, design.dims, item_weights, constraints, damping, step_rule, tied
         )
-    moments = sums.moments(design, n_general)
+    prior = (item_weights * log_prior(params, constraints)).sum()
+    return new, sums.moments(design, n_general), prior
+
+
+@functools.partial(jit, static_argnames=("design", "step_rule", "n_general"), options=SMALL)
+def _update_of(
+    point: EMPoint,
+    new: MStep,
+    population: Array,
+    image: EMPoint | None,
+    moments: Moments,
+    template: ItemModel,
+    constraints: Constraints,
+    specific: Array | None,
+    prior: Array,
+    expand: Array,
+    *,
+    design: PopulationDesign,
+    step_rule: StepRule,
+    n_general: int,
+) -> EMUpdate:
+    """The step defined by ``step_rule``, and its size; ``image`` is a lengthened step."""
     n = moments.n.sum()
-    plain = EMPoint(new.params, population_step(point.population, moments, design))
-    image, step = plain, new.step
-    if step_rule.lengthen:
-        assert x is not None
-        image = _lengthened(
-            point,
-            plain,
-            new,
-            template,
-            x,
-            weights,
-            sums.belief,
-            moments,
-            constraints,
-            design,
-            has_missing,
-        )
-    elif step_rule.rescale:
+    plain, step = EMPoint(new.params, population), new.step
+    if image is None and step_rule.rescale and not step_rule.lengthen:
         image, shift = _removed_scale(
             new, template, moments, constraints, design, step_rule, specific, n_general
         )
         step = jnp.where(expand, jnp.maximum(step, jnp.sqrt(n) * shift), step)
-    image = jax.tree.map(lambda a, b: jnp.where(expand, a, b), image, plain)
+        image = jax.tree.map(lambda a, b: jnp.where(expand, a, b), image, plain)
+    image = plain if image is None else image
     if design.size:
         old, moved = (populations_of(v, design.dims) for v in (point.population, image.population))
         change = jnp.maximum(
@@ -281,9 +293,70 @@ def multi_update(
     metric = EMPoint(
         jnp.diagonal(new.information, axis1=1, axis2=2), jnp.full_like(point.population, n)
     )
-    prior = (item_weights * log_prior(point.params, constraints)).sum()
     return EMUpdate(
         point=image, plain=plain, step=step, gain=new.gain, metric=metric, log_prior=prior
+    )
+
+
+def multi_update(
+    problem: Problem, point: EMPoint, sums: ExpectedSums, n_steps: int, expand: bool
+) -> EMUpdate:
+    """The M-step for items and populations, and the step defined by the problem's rule.
+
+    Several programs: those of the nodes are compiled again where the quadrature is refined, those
+    of the rows, of the items and of the population are not.
+
+    Returns:
+        The update; its ``step`` is that of EM, in standard errors of the complete data.
+    """
+    rule, design, n_general = problem.step_rule, problem.population, problem.rule.n_general
+    template, constraints = problem.template, problem.constraints
+    new, moments, prior = _item_update(
+        point.params,
+        sums,
+        template,
+        problem.item_weights,
+        constraints,
+        np.int32(n_steps),
+        design=design,
+        step_rule=rule,
+        n_general=n_general,
+        tied=problem.tied,
+    )
+    population, latent = _population_update(
+        point.population, moments, design=design, lengthen=rule.lengthen
+    )
+    image = EMPoint(new.params, population) if rule.lengthen else None
+    if rule.lengthen and expand:
+        assert latent is not None
+        (block,) = problem.blocks()  # only fits in memory are lengthened
+        image = _lengthened(
+            point,
+            EMPoint(new.params, population),
+            new,
+            template,
+            block.x,
+            problem.weights,
+            (sums.belief.mean, sums.belief.covariance),
+            moments.n,
+            latent,
+            constraints,
+            has_missing=problem.has_missing,
+        )
+    return _update_of(
+        point,
+        new,
+        population,
+        image,
+        moments,
+        template,
+        constraints,
+        problem.specific,
+        prior,
+        np.bool_(expand),
+        design=design,
+        step_rule=rule,
+        n_general=n_general,
     )
 
 
@@ -330,25 +403,4 @@ def run_multi_e_step(
     """Apply the EM map of the problem's rule (``slack`` is for layouts in one dimension)."""
     del slack
     sums = sums_at(problem, state)
-    x = None
-    if problem.step_rule.lengthen:
-        (block,) = problem.blocks()  # only fits in memory are lengthened
-        x = block.x
-    update = multi_update(
-        state.point,
-        sums,
-        problem.template,
-        x,
-        problem.weights,
-        problem.item_weights,
-        problem.constraints,
-        problem.specific,
-        np.int32(n_steps),
-        np.bool_(expand),
-        design=problem.population,
-        step_rule=problem.step_rule,
-        n_general=problem.rule.n_general,
-        tied=problem.tied,
-        has_missing=problem.has_missing,
-    )
-    return update, sums.belief
+    return multi_update(problem, state.point, sums, n_steps, expand), sums.belief
