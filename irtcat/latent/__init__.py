@@ -54,11 +54,19 @@ from irtcat.latent.population import (
     populations_of,
     rescaled_populations,
 )
+from irtcat.latent.product import (
+    FINEST_PRODUCT,
+    density_ratio,
+    item_factors,
+    line_covariance,
+    line_factors,
+)
 from irtcat.latent.quadrature_choice import Quadrature, as_rule, choose_nodes, n_nodes, narrowest_sd
 
 __all__: list[str] = []
 
 INTERNAL = (
+    FINEST_PRODUCT,
     LIMIT,
     AdaptiveQuadrature,
     Blocks,
@@ -88,6 +96,7 @@ INTERNAL = (
     correlation_root,
     count_general,
     density_of,
+    density_ratio,
     density_scores,
     e_step,
     grid_nodes,
@@ -96,6 +105,9 @@ INTERNAL = (
     group_chunks,
     group_items,
     item_curves,
+    item_factors,
+    line_covariance,
+    line_factors,
     line_posteriors,
     log_likelihoods,
     logistic_terms,
