@@ -24,6 +24,7 @@ CHECKED_MODULES = [
     "irtcat.latent.linear_predictors",
     "irtcat.latent.population",
     "irtcat.latent.expected_sums",
+    "irtcat.latent.product",
     "irtcat.scoring.posteriors",
     "irtcat.scoring.points",
     "irtcat.fitting.em.iteration",

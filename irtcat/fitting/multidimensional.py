@@ -40,7 +40,6 @@ from irtcat.latent import (
     Populations,
     adaptive_quadrature,
     density_of,
-    in_parts,
     n_nodes,
     population_numbers,
     populations_of,
@@ -51,7 +50,7 @@ from irtcat.models import ItemModel, field_columns, fitted_form, pack, parameter
 from irtcat.responses import Responses
 
 CHECK_WORK = 4e9
-"""Maximum of nodes x responses for the finer quadrature that estimates the integration error."""
+"""Maximum of adaptive nodes x responses for the finer ones that estimate the integration error."""
 
 START_CELLS = 4_000_000
 """Maximum number of responses behind the factors of a start; beyond it, every k-th row is used."""
@@ -230,20 +229,22 @@ def _modes_by_group(
 def _finer_log_likelihood(
     work: Workspace, problem: Problem, ended: Ended, nodes: int | None
 ) -> float:
-    """The log-likelihood by a quadrature twice as fine (NaN where that would be slow)."""
-    rule, dims = problem.rule, work.design.dims
-    finer: Any = adaptive_quadrature(dims, nodes, finer=True)
+    """The log-likelihood by twice as many nodes (NaN where that would be slow).
+
+    The other half of the nodes of a grid is the same grid moved by half of its spacing along every
+    axis, where the leading errors have the other sign; it takes the same program as the iterations.
+    """
+    rule, weights = problem.rule, work.rows.weights
+    state, everyone = EMState.of(ended.point, ended.belief), problem.of_all_items()
     if not rule.is_adaptive:
-        finer = rule.spacing / 2
-    fine = work.rule(finer)
+        moved = sums_at(everyone._replace(rule=rule.shifted()), state).belief
+        both = np.logaddexp(*(np.asarray(at.log_z, float) for at in (ended.belief, moved)))
+        return float(weights @ (both - np.log(2)))
+    fine = work.rule(adaptive_quadrature(work.design.dims, nodes, finer=True))
     if float(n_nodes(fine)) * np.prod(work.rows.shape) > CHECK_WORK:
         return np.nan
-    everyone, state = problem.of_all_items(), EMState.of(ended.point, ended.belief)
-    log_z = [
-        np.asarray(sums_at(everyone._replace(rule=part), state).belief.log_z, float)
-        for part in in_parts(fine, n_nodes(rule))
-    ]
-    return float(work.rows.weights @ np.logaddexp.reduce(log_z))
+    belief = sums_at(everyone._replace(rule=fine), state).belief
+    return float(weights @ np.asarray(belief.log_z, float))
 
 
 def _check(responses: Any, cls: type[ItemModel], specification: Specification[EM]) -> None:
@@ -308,7 +309,7 @@ class _Reached(NamedTuple):
         ended: the end of the iterations, evaluated at these parameters.
         params: parameters of the items.
         slopes_free: the slopes that are not held at 0, items x slopes (or all).
-        finer: log-likelihood by a quadrature twice as fine; NaN where it was not computed.
+        finer: log-likelihood by twice as many nodes; NaN where it was not computed.
         n_latent: number of free numbers of the population.
         populations: mean and root of each group's abilities; None with a density.
         density: table of the latent density; None for Normal populations.

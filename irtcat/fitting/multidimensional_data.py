@@ -20,6 +20,7 @@ from irtcat.fitting.problem.loading_pattern import LatentDesign
 from irtcat.fitting.solvers import EM
 from irtcat.fitting.specification import Specification
 from irtcat.latent import (
+    FINEST_PRODUCT,
     AdaptiveQuadrature,
     Density,
     PopulationDesign,
@@ -31,6 +32,7 @@ from irtcat.latent import (
     group_items,
     n_nodes,
     narrowest_sd,
+    populations_of,
     posterior_modes,
     row_chunks,
     rows_on_device,
@@ -44,8 +46,17 @@ from irtcat.models import (
     unpack,
 )
 
-REFINEMENTS = 3
+REFINEMENTS = 4
 """Maximum number of quadratures: EM is run again where the nodes prove too coarse."""
+
+ROOM = 1.15
+"""Lines of nodes that were fine enough at the start stay, where the last posteriors are narrower by
+up to this factor, as abilities correlate (the error is then 3e-7 of a likelihood), or slopes are
+steeper than the first ones: other nodes would take another program, and many iterations."""
+
+AHEAD = 0.6
+"""Where the population becomes as narrow as the spacing of the lines, the next ones are made for a
+population narrower by this factor."""
 
 HISTOGRAM_TOLERANCE = 0.005
 """Default tolerance with an empirical histogram, in standard errors: hundreds of further iterations
@@ -83,6 +94,7 @@ class Workspace:
         self.is_reduced = bool(design.structure) and population.n_groups == 1
         self.is_reduced &= not population.first_is_free
         self.n_general = design.n_general if self.is_reduced else design.dims
+        self.is_product = False
         self.template, self.columns = template, None
         if self.is_reduced:
             self.group = group_items(design.pattern, self.n_general)[0]
@@ -100,6 +112,31 @@ class Workspace:
         self.is_reduced, self.n_general = False, self.design.dims
         self.template, self.columns = self.full_template, None
 
+    def integrate_by_lines(self, params: FloatArray) -> None:
+        """Use a line for each ability, if no item measures several of them."""
+        slopes = slopes_by_item(self.full_template, params)
+        measured = (self.design.pattern != 0) | (slopes != 0).any(axis=2)
+        self.is_product = not self.is_reduced and self.design.dims in FINEST_PRODUCT
+        self.is_product &= bool((measured.sum(axis=1) <= 1).all())
+
+    def _line_roots(self, population: Any) -> FloatArray:
+        """Roots of the correlations of each group, the population on the scale of the lines."""
+        root = np.asarray(populations_of(population, self.design.dims).root, float)
+        return root / np.sqrt((root**2).sum(axis=2, keepdims=True))
+
+    def narrowest(self, covariance: FloatArray, population: Any) -> float:
+        """SD of the narrowest posteriors on the scale of the nodes, from covariances on scale z."""
+        if self.is_product:
+            root = self._line_roots(population)
+            group = self.rows.group if len(root) > 1 else np.zeros(len(covariance), int)
+            root = root[group]
+            covariance = root @ covariance @ root.swapaxes(1, 2)
+        return narrowest_sd(covariance)
+
+    def narrowest_population(self, population: Any) -> float:
+        """SD of the populations in their narrowest direction, on the scale of the lines."""
+        return float(np.linalg.svd(self._line_roots(population), compute_uv=False).min())
+
     def blocks(self):
         """The rows in blocks, once for every pass."""
         if self.engine is not None:
@@ -115,11 +152,13 @@ class Workspace:
     def choose(self, narrowest: float, steepest: float, nodes: int | None) -> Any:
         """The quadrature (or its spacing) for posteriors of this SD and items of this slope."""
         n_gridded = self.n_general + 1 if self.is_reduced else self.design.dims
-        return choose_nodes(n_gridded, self.design.dims, narrowest, steepest, nodes)
+        return choose_nodes(
+            n_gridded, self.design.dims, narrowest, steepest, nodes, self.is_product
+        )
 
     def rule(self, chosen: float | AdaptiveQuadrature) -> Quadrature:
         """The nodes themselves, in working precision."""
-        return as_rule(chosen, self.design.pattern, self.n_general, self.dtype)
+        return as_rule(chosen, self.design.pattern, self.n_general, self.dtype, self.is_product)
 
     @property
     def tied(self) -> tuple[int, ...]:
@@ -144,7 +183,13 @@ class Workspace:
 
     def problem(self, rule: Quadrature, prior: PriorTable, step_rule: StepRule) -> Problem:
         """Everything that is constant during the iterations."""
-        specific = None
+        specific = is_too_coarse = None
+        if self.is_product:
+            spacing = rule.spacing
+
+            def is_too_coarse(population: Any) -> bool:
+                return self.narrowest_population(population) < spacing
+
         if self.is_reduced:
             specific = jnp.asarray(np.minimum(self.group, self.design.dims - self.n_general - 1))
         return Problem(
@@ -160,6 +205,7 @@ class Workspace:
             step_rule=step_rule,
             engine=self.engine,
             specific=specific,
+            is_too_coarse=is_too_coarse,
         )
 
     def reduced(self, prior: PriorTable) -> PriorTable:
@@ -290,6 +336,7 @@ def iterate(
     Each quadrature is a separate turn for the checkpoint, which records the turn.
     """
     dims = work.design.dims
+    work.integrate_by_lines(params)
     chosen: Any = (
         work.choose(1.0, 1.0, specification.solver.nodes)
         if specification.solver.nodes is not None
@@ -302,13 +349,17 @@ def iterate(
     ):  # the spacing of a given grid does not depend on the posteriors
         mean, covariance = first_modes(work, params)
         steepest = _steepest(work.full_template, params)
-        chosen = work.choose(narrowest_sd(covariance), steepest, specification.solver.nodes)
+        narrowest = work.narrowest(covariance, population)
+        if work.is_product:
+            steepest *= ROOM
+        chosen = work.choose(narrowest, steepest, specification.solver.nodes)
         if work.is_reduced and not isinstance(chosen, float):
             work.integrate_together()
+        work.is_product &= isinstance(chosen, float)
     point = EMPoint(
         jnp.asarray(work.shrink(params), work.dtype), jnp.asarray(population, work.dtype)
     )
-    state = EMState(point, mean, covariance)
+    start = state = EMState(point, mean, covariance)
     step_rule = work.step_rule(prior, specification, free_scale)
     first, used = 0, 0
     problem = work.problem(work.rule(chosen), prior, step_rule)
@@ -320,6 +371,7 @@ def iterate(
     ):
         saved = checkpoint.saved[0]["settings"]
         first, used = saved["turn"], saved["used"]
+        work.is_product = saved["lines"]
         chosen = (
             adaptive_quadrature(dims, specification.solver.nodes)
             if saved["spacing"] is None
@@ -340,6 +392,7 @@ def iterate(
                 "turn": turn,
                 "used": used,
                 "nodes": specification.solver.nodes,
+                "lines": work.is_product,
             }
             position["spacing"] = chosen if isinstance(chosen, float) else None
             named = {"model": work.template.key, "precision": str(work.dtype)}
@@ -351,9 +404,20 @@ def iterate(
         if checkpoint is not None:
             checkpoint.saved = None  # the next turn starts from its own state
         now = work.widen(np.asarray(ended.point.params, float))
-        spread = narrowest_sd(np.asarray(ended.belief.covariance))
-        finer = work.choose(spread, _steepest(work.full_template, now), specification.solver.nodes)
-        if rule.is_adaptive:
+        stopped = ended.ending.outcome is Outcome.TOO_COARSE
+        spread = work.narrowest(np.asarray(ended.belief.covariance, float), ended.point.population)
+        if work.is_product:
+            population = work.narrowest_population(ended.point.population)
+            spread = min(ROOM * spread, population * AHEAD) if stopped else ROOM * spread
+        steepest = _steepest(work.full_template, now)
+        finer = work.choose(spread, steepest, specification.solver.nodes)
+        fails = not isinstance(finer, float) or (stopped and (turn > 0 or finer >= rule.spacing))
+        if work.is_product and fails:
+            # Abilities are correlated too strongly: narrow on their own scales, not on scale z.
+            work.is_product, good = False, False
+            spread = narrowest_sd(np.asarray(ended.belief.covariance))
+            finer = work.choose(spread, steepest, specification.solver.nodes)
+        elif rule.is_adaptive:
             good = True
         elif not isinstance(finer, float):
             good = work.is_reduced  # the iterated items have no other quadrature
@@ -363,5 +427,5 @@ def iterate(
         if good or is_last or used >= specification.solver.max_iterations:
             break
         chosen = finer
-        state = EMState.of(ended.point, ended.belief)
+        state = start if stopped else EMState.of(ended.point, ended.belief)
     return problem, ended._replace(ending=ended.ending._replace(n_iterations=used))

@@ -37,6 +37,10 @@ class Outcome(enum.Enum):
         "quadrature nodes, so that the log-likelihood is not right. Keep the weak priors, "
         "or leave out items that a group answered alike."
     )
+    TOO_COARSE = (
+        "Not converged: the abilities correlate too strongly for the quadrature nodes after "
+        "{n_iterations} iterations. Leave out nodes=, or let abilities that are one be one."
+    )
 
 
 class Ending(NamedTuple):

@@ -52,18 +52,19 @@ from irtcat.latent.population import (
     populations_of,
     rescaled_populations,
 )
-from irtcat.latent.quadrature_choice import (
-    Quadrature,
-    as_rule,
-    choose_nodes,
-    in_parts,
-    n_nodes,
-    narrowest_sd,
+from irtcat.latent.product import (
+    FINEST_PRODUCT,
+    density_ratio,
+    item_factors,
+    line_covariance,
+    line_factors,
 )
+from irtcat.latent.quadrature_choice import Quadrature, as_rule, choose_nodes, n_nodes, narrowest_sd
 
 __all__: list[str] = []
 
 INTERNAL = (
+    FINEST_PRODUCT,
     LIMIT,
     AdaptiveQuadrature,
     Blocks,
@@ -90,6 +91,7 @@ INTERNAL = (
     choose_nodes,
     count_general,
     density_of,
+    density_ratio,
     density_scores,
     e_step,
     grid_nodes,
@@ -97,8 +99,10 @@ INTERNAL = (
     grid_step,
     group_chunks,
     group_items,
-    in_parts,
     item_curves,
+    item_factors,
+    line_covariance,
+    line_factors,
     line_posteriors,
     log_likelihoods,
     logistic_terms,

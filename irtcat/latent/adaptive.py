@@ -48,6 +48,11 @@ class AdaptiveQuadrature(NamedTuple):
         return True
 
     @property
+    def has_lines(self) -> bool:
+        """Whether each ability has a line of nodes of its own."""
+        return False
+
+    @property
     def n_general(self) -> int:
         """Number of general abilities; 0 without tiers."""
         return 0

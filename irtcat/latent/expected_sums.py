@@ -29,6 +29,7 @@ from irtcat.latent.grid import (
 )
 from irtcat.latent.linear_predictors import chain_of, chained, parts_of
 from irtcat.latent.population import Moments, PopulationDesign, Populations, populations_of
+from irtcat.latent.product import ProductQuadrature, cells_of_row, product_step
 from irtcat.latent.quadrature_choice import Quadrature, n_nodes
 from irtcat.models import ItemModel, unpack
 
@@ -81,9 +82,10 @@ class ExpectedSums(NamedTuple):
 
     Attributes:
         belief: the posteriors of all rows, each on the z scale of its group.
-        theta: the nodes of all groups on the scale of the items (empty for adaptive quadrature).
-        polynomials: sums of E[(1, theta) (1, theta)'] of each group (adaptive quadrature): its
-            number of subjects, sums of theta and of squares and products.
+        theta: the nodes of all groups on the scale of the items (empty for adaptive quadrature;
+            with a line for each ability: its nodes in every coordinate, as items depend on one).
+        polynomials: sums of E[(1, theta) (1, theta)'] of each group (where there are no counts at
+            joint nodes): its number of subjects, sums of theta and of squares and products.
         gradient: of the marginal log-likelihood by the items' parameters (adaptive quadrature).
         information: expected, of the complete data, of the same (adaptive quadrature).
     """
@@ -178,6 +180,37 @@ def grid_sums(
         beliefs.append(belief)
         nodes.append(populations.mean[group] + grid.nodes @ populations.root[group].T)
     return ExpectedSums(_joined(beliefs), jnp.concatenate(nodes))
+
+
+@functools.partial(jit, static_argnames=("design", "has_missing"))
+def product_sums(
+    params: Array,
+    population: Array,
+    template: ItemModel,
+    x: Array,
+    weights: Array,
+    item_weights: Array,
+    rule: ProductQuadrature,
+    chunks: tuple[Array, ...],
+    *,
+    design: PopulationDesign,
+    has_missing: bool,
+) -> ExpectedSums:
+    """The E-step on a line for each ability, of all groups: theta = mean + SD u."""
+    populations = populations_of(population, design.dims)
+    beliefs, nodes, polynomials = [], [], []
+    for group, rows in enumerate(chunks):
+        mean, root = populations.mean[group], populations.root[group]
+        sd = jnp.sqrt((root**2).sum(1))
+        model = unpack(template, params).rescale(mean, jnp.diag(sd))
+        belief, sums = product_step(
+            model, x, weights, item_weights, rule, root / sd[:, None], rows, has_missing=has_missing
+        )
+        beliefs.append(belief)
+        nodes.append(mean + rule.line.nodes * sd)
+        to_theta = jnp.diag(jnp.append(1.0, sd).astype(sd.dtype)).at[1:, 0].set(mean)
+        polynomials.append(to_theta @ sums @ to_theta.T)
+    return ExpectedSums(_joined(beliefs), jnp.concatenate(nodes), jnp.stack(polynomials))
 
 
 @functools.partial(jit, static_argnames=("design", "has_missing"))
@@ -368,6 +401,8 @@ def sums_of_block(
     node_moments: tuple[Any, ...] = ()
     if isinstance(rule, TwoTierQuadrature):
         n_cells *= len(rule.members)  # the posteriors of all specific abilities are held
+    if isinstance(rule, ProductQuadrature):
+        n_cells = cells_of_row(rule)
     if rule.is_adaptive:
         # Curves of all items at the nodes of every subject.
         n_cells *= len(item_weights) * ARRAYS_PER_CONTRAST * (template.n_categories - 1)
@@ -389,6 +424,7 @@ def sums_of_block(
 
 _E_STEPS: dict[Any, Any] = {
     GridQuadrature: grid_sums,
+    ProductQuadrature: product_sums,
     TwoTierQuadrature: two_tier_sums,
     AdaptiveQuadrature: adaptive_sums,
 }

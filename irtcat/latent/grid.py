@@ -5,6 +5,7 @@ with correlated abilities theta = root z, and the items are rescaled by that roo
 
 - Up to three dimensions: one grid of rectangular cells for all, fine relative to the posteriors'
 width, without its corners; log-likelihoods and counts are matrix products as in one dimension.
+- The same where every item measures one ability: products of lines (`irtcat.latent.product`).
 - Bifactor: the specific abilities are independent given the general one, so that each is integrated
 separately on a grid of two dimensions (Gibbons & Hedeker 1992).
 - Otherwise: nodes mean + root z for each subject (`irtcat.latent.adaptive`).
@@ -29,9 +30,11 @@ from irtcat.models import ItemModel
 REACH = 6.0
 """The grid reaches this many SDs of the population in every direction."""
 
-# Largest spacing of a grid, and smallest by number of dimensions.
 COARSEST = 0.5
+"""Largest spacing of a grid."""
+
 FINEST = {2: 0.1, 3: 0.3}
+"""Smallest spacing of a grid by number of dimensions; there is none in more."""
 
 LOG_2PI = float(np.log(2 * np.pi))
 
@@ -42,9 +45,20 @@ class GridQuadrature(NamedTuple):
     nodes: Float[Any, "nodes dims"]
     log_prior: Float[Any, " nodes"]
 
+    @classmethod
+    def standard(cls, nodes: np.ndarray) -> "GridQuadrature":
+        """Nodes of equal cells under the standard Normal; their probabilities sum to 1."""
+        log_prior = -0.5 * (nodes**2).sum(axis=1)
+        return cls(nodes, log_prior - np.log(np.exp(log_prior).sum()))
+
     @property
     def is_adaptive(self) -> bool:
         """Whether the nodes are placed by the posteriors."""
+        return False
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether each ability has a line of nodes of its own."""
         return False
 
     @property
@@ -62,6 +76,11 @@ class GridQuadrature(NamedTuple):
         """Distance of neighbouring nodes."""
         line = np.unique(np.asarray(self.nodes, float)[:, 0].round(6))
         return float(line[1] - line[0])
+
+    def shifted(self) -> "GridQuadrature":
+        """The grid moved by half of its spacing along every axis: as many nodes, others."""
+        moved = GridQuadrature.standard(np.asarray(self.nodes, float) + self.spacing / 2)
+        return GridQuadrature(*(jnp.asarray(array, self.nodes.dtype) for array in moved))
 
 
 class TwoTierQuadrature(NamedTuple):
@@ -90,6 +109,11 @@ class TwoTierQuadrature(NamedTuple):
         return "pairs of general and specific"
 
     @property
+    def has_lines(self) -> bool:
+        """Whether each ability has a line of nodes of its own."""
+        return False
+
+    @property
     def n_general(self) -> int:
         """Number of general abilities."""
         return int(self.general.nodes.shape[1])
@@ -99,6 +123,10 @@ class TwoTierQuadrature(NamedTuple):
         """Distance of neighbouring nodes."""
         return self.specific.spacing
 
+    def shifted(self) -> "TwoTierQuadrature":
+        """The nodes moved by half of their spacing along every axis."""
+        return self._replace(general=self.general.shifted(), specific=self.specific.shifted())
+
     @property
     def pairs(self) -> Float[Array, "pairs one_more_than_general"]:
         """All pairs of a general and a specific node, general outer."""
@@ -107,17 +135,16 @@ class TwoTierQuadrature(NamedTuple):
         return jnp.concatenate([general, jnp.tile(jnp.asarray(self.specific.nodes), (n_g, 1))], 1)
 
 
-def spacing_for(dims: int, narrowest: float, steepest: float) -> float | None:
+def spacing_for(finest: float, narrowest: float, steepest: float) -> float | None:
     """Spacing of a grid that integrates posteriors of this SD and items of this slope.
 
     The error of the rectangle rule on a Normal is exp(-2 pi^2 (SD / spacing)^2), on a logistic
     curve exp(-2 pi^2 / (slope * spacing)): at most 1e-8 and 2e-6 of each term.
 
     Returns:
-        The spacing; None where it would be too fine for a grid of this many dimensions.
+        The spacing; None where the posteriors need one below ``finest``.
     """
     wanted = min(COARSEST, narrowest)
-    finest = FINEST.get(dims, np.inf)
     if wanted < finest:
         return None
     return max(min(wanted, 1.5 / max(steepest, 1e-9)), finest)
@@ -126,9 +153,7 @@ def spacing_for(dims: int, narrowest: float, steepest: float) -> float | None:
 def line_rule(spacing: float) -> GridQuadrature:
     """Nodes in one dimension."""
     half = int(np.ceil(REACH / spacing))
-    nodes = spacing * np.arange(-half, half + 1)
-    log_prior = -0.5 * nodes**2
-    return GridQuadrature(nodes[:, None], log_prior - np.log(np.exp(log_prior).sum()))
+    return GridQuadrature.standard(spacing * np.arange(-half, half + 1)[:, None])
 
 
 def grid_rule(dims: int, spacing: float) -> GridQuadrature:
@@ -139,9 +164,7 @@ def grid_rule(dims: int, spacing: float) -> GridQuadrature:
     line = line_rule(spacing).nodes[:, 0]
     mesh = np.stack(np.meshgrid(*[line] * dims, indexing="ij"), axis=-1).reshape(-1, dims)
     radius = (mesh**2).sum(axis=1)
-    nodes = mesh[radius <= REACH**2 + 1e-9]
-    log_prior = -0.5 * (nodes**2).sum(axis=1)
-    return GridQuadrature(nodes, log_prior - np.log(np.exp(log_prior).sum()))
+    return GridQuadrature.standard(mesh[radius <= REACH**2 + 1e-9])
 
 
 def row_chunks(n_rows: int, n_nodes: int) -> np.ndarray:

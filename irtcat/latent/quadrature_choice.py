@@ -9,6 +9,7 @@ import numpy as np
 from irtcat._common.types import FloatArray
 from irtcat.latent.adaptive import AdaptiveQuadrature, adaptive_quadrature
 from irtcat.latent.grid import (
+    FINEST,
     GridQuadrature,
     TwoTierQuadrature,
     grid_rule,
@@ -16,8 +17,9 @@ from irtcat.latent.grid import (
     line_rule,
     spacing_for,
 )
+from irtcat.latent.product import COARSEST_PRODUCT, FINEST_PRODUCT, ProductQuadrature, product_rule
 
-Quadrature: TypeAlias = GridQuadrature | TwoTierQuadrature | AdaptiveQuadrature
+Quadrature: TypeAlias = GridQuadrature | ProductQuadrature | TwoTierQuadrature | AdaptiveQuadrature
 
 SPACINGS = (0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1)
 """Spacings of grids: few, so that compiled programs are reused."""
@@ -30,7 +32,12 @@ def narrowest_sd(covariance: FloatArray) -> float:
 
 
 def choose_nodes(
-    n_gridded: int, dims: int, narrowest: float, steepest: float, nodes: int | None
+    n_gridded: int,
+    dims: int,
+    narrowest: float,
+    steepest: float,
+    nodes: int | None,
+    is_product: bool = False,
 ) -> float | AdaptiveQuadrature:
     """The spacing of a grid (two-tier: of its lines), or an adaptive quadrature.
 
@@ -40,19 +47,27 @@ def choose_nodes(
         narrowest: see `narrowest_sd`.
         steepest: slope of the steeper items.
         nodes: nodes per dimension, where the user sets them.
+        is_product: whether every item measures one ability (see `ProductQuadrature`).
     """
     if nodes is not None:
         return 12.0 / (nodes - 1) if n_gridded <= 3 else adaptive_quadrature(dims, nodes)
-    wanted = spacing_for(n_gridded, narrowest, steepest)
+    finest = (FINEST_PRODUCT if is_product else FINEST).get(n_gridded, np.inf)
+    wanted = spacing_for(finest, narrowest, steepest)
     is_pair_of_many = n_gridded == 2 < dims  # adaptive nodes of all abilities would cost more
     if wanted is None and not is_pair_of_many:
         return adaptive_quadrature(dims)
     fine = SPACINGS[-1] if wanted is None else wanted
+    if is_product:
+        fine = min(fine, COARSEST_PRODUCT[n_gridded])
     return next((s for s in SPACINGS if s <= fine + 1e-9), SPACINGS[-1])
 
 
 def as_rule(
-    chosen: float | AdaptiveQuadrature, pattern: np.ndarray, n_general: int, dtype: np.dtype
+    chosen: float | AdaptiveQuadrature,
+    pattern: np.ndarray,
+    n_general: int,
+    dtype: np.dtype,
+    is_product: bool = False,
 ) -> Quadrature:
     """The quadrature in working precision.
 
@@ -61,6 +76,7 @@ def as_rule(
         pattern: items x abilities, 1 where an item measures an ability.
         n_general: number of general abilities; all where there are no specific ones.
         dtype: working precision.
+        is_product: whether every item measures one ability, and is integrated on its line.
     """
     rule: Quadrature
     if isinstance(chosen, AdaptiveQuadrature):
@@ -70,6 +86,8 @@ def as_rule(
         line = line_rule(chosen)
         general = line if n_general == 1 else grid_rule(n_general, chosen)
         rule = TwoTierQuadrature(members, valid, general, line)
+    elif is_product:
+        rule = product_rule(line_rule(chosen), pattern)
     else:
         rule = grid_rule(pattern.shape[1], chosen)
     return jax.tree.map(lambda a: jnp.asarray(a, dtype if a.dtype.kind == "f" else a.dtype), rule)
@@ -77,18 +95,8 @@ def as_rule(
 
 def n_nodes(rule: Quadrature) -> int:
     """Number of nodes (two-tier: pairs)."""
+    if isinstance(rule, ProductQuadrature):
+        return len(rule.line.nodes) ** len(rule.members)
     if isinstance(rule, TwoTierQuadrature):
         return len(rule.general.nodes) * len(rule.specific.nodes)
     return len(rule.nodes) if isinstance(rule, GridQuadrature) else len(rule.points)
-
-
-def in_parts(rule: Quadrature, size: int) -> list[Quadrature]:
-    """A grid as grids of this many nodes, whose E-step is compiled already; other rules whole."""
-    if not isinstance(rule, GridQuadrature):
-        return [rule]
-    nodes, log_prior = (np.asarray(array) for array in rule)
-    missing = -len(nodes) % size
-    nodes = np.pad(nodes, [(0, missing), (0, 0)])
-    log_prior = np.pad(log_prior, (0, missing), constant_values=-1e30)  # probability 0
-    rows = [slice(i, i + size) for i in range(0, len(nodes), size)]
-    return [GridQuadrature(*map(jax.device_put, (nodes[at], log_prior[at]))) for at in rows]

@@ -8,8 +8,8 @@ observed (Louis 1982), expectations under each subject's posterior:
 | method | information | used |
 |---|---|---|
 | full | of all parameters together, those of the population included | where it is affordable |
-| differences | the same as the derivative of the score | two tiers, several groups, and adaptive \
-quadrature of curves whose observed and expected information differ |
+| differences | the same as the derivative of the score | two tiers, several groups, adaptive \
+quadrature of curves whose observed and expected information differ; by populations on lines |
 | block, one ability | of each item alone; the missing information to first order | long tests |
 | block, several abilities | outer products of each item's expected scores | long tests |
 
@@ -45,11 +45,15 @@ from irtcat.latent import (
     ScaleTransform,
     adaptive_block,
     chain_of,
+    density_ratio,
     density_scores,
     grid_nodes,
     grid_posterior,
     group_chunks,
     item_curves,
+    item_factors,
+    line_covariance,
+    line_factors,
     n_nodes,
     on_grid_scale,
     part_terms,
@@ -393,6 +397,67 @@ def _adaptive_sums(
 
         sums = jax.lax.scan(add, sums, rows_of_group)[0]
     return sums
+
+
+def _own(members: FloatArray) -> tuple[np.ndarray, np.ndarray]:
+    """Items of each ability, padded to equal numbers, and False for the padding."""
+    counts = members.sum(axis=1).astype(int)
+    order = np.argsort(members == 0, axis=1, kind="stable")[:, : counts.max()]
+    return order, np.arange(counts.max()) < counts[:, None]
+
+
+@functools.partial(jit, static_argnames=("design", "has_missing"))
+def _product_sums(
+    point: EMPoint,
+    template: ItemModel,
+    x: Array,
+    weights: Array,
+    rule: Any,
+    items: Array,
+    valid: Array,
+    chunks: tuple[Array, ...],
+    *,
+    design: PopulationDesign,
+    has_missing: bool,
+) -> Float[Array, "dims two most dims two most"]:
+    """Posterior covariance of residuals, and of residuals times the ability, summed over subjects.
+
+    It is by abilities, predictors (with and without the ability) and items of the ability, which
+    ``items`` lists and ``valid`` tells from padding.
+    """
+    params, n, n_contrasts = point.params, x.shape[0], template.n_categories - 1
+    populations, model = populations_of(point.population, design.dims), unpack(template, params)
+    parts = parts_of(model)
+    line, ones = jnp.asarray(rule.line.nodes)[:, 0], jnp.ones(x.shape[1], params.dtype)
+    n_numbers = 2 * sum(part.rows.shape[1] for part in parts)
+    sums = jnp.zeros((design.dims, n_numbers * items.shape[1]) * 2, params.dtype)
+    for group, rows_of_group in enumerate(chunks):
+        mean, root = populations.mean[group], populations.root[group]
+        sd = jnp.sqrt((root**2).sum(1))
+        theta = mean + line[:, None] * sd
+        curves = item_factors(model.rescale(mean, jnp.diag(sd)), rule, ones)
+        at = density_ratio(rule, root / sd[:, None]), curves, theta
+
+        def add(sums: Array, rows: Array, at: Any = at) -> tuple[Array, None]:
+            ratio, curves, theta = at
+            safe = jnp.minimum(rows, n - 1)
+            statistics, mask = template.sufficient_statistics(
+                x[safe], n_contrasts, has_missing, params.dtype
+            )
+            factors = line_factors(statistics, mask, curves, rule)[0]
+            answered = jnp.ones_like(statistics[0]) if mask is None else mask
+            residuals: list[Array] = []
+            for part in parts:
+                responses = statistics[:, :, None], answered[:, None]
+                residuals += part_terms(part, theta[None], *responses).residual
+            table = jnp.stack(residuals, 2)[..., items] * valid
+            table = jnp.stack([table, table * theta[:, None, :, None]], 3)
+            table = jnp.moveaxis(table, 4, 0).reshape(design.dims, len(rows), len(line), -1)
+            weight = jnp.where(rows < n, weights[safe], 0)
+            return sums + line_covariance(factors, ratio, line, table, weight), None
+
+        sums = jax.lax.scan(add, sums, rows_of_group)[0]
+    return sums.reshape((design.dims, n_numbers, items.shape[1]) * 2)
 
 
 # --- the curvature of a fit
@@ -765,7 +830,8 @@ class Multidimensional(Curvature):
         self.is_two_tier, several = rule.n_general > 0, design.n_groups > 1
         # Observed and expected information of the complete data are equal for linear predictors.
         differs = rule.is_adaptive and problem.template.closed_form != "logistic"
-        self.by_differences = self.is_two_tier or several or differs
+        self.by_lines = rule.has_lines and point.params.dtype == np.float64
+        self.by_differences = (self.is_two_tier or several or differs) and not self.by_lines
 
     def is_full(self, which: str) -> bool:
         """See `Curvature`; adaptive and two-tier quadrature need float64 for it."""
@@ -779,6 +845,11 @@ class Multidimensional(Curvature):
         n_rows, n_items = len(problem.weights), len(problem.item_weights)
         n_predictors = problem.template.n_categories - 1
         nodes = float(n_nodes(problem.rule)) * problem.population.n_groups
+        if self.by_lines:
+            dims, size = len(problem.rule.members), len(problem.rule.line.nodes)
+            numbers = 2.0 * n_items * n_predictors
+            products = numbers * size * (size * (dims - 1) + numbers * (dims + 1) / dims)
+            return n_rows * (products + 12 * nodes * int(self.estimated.sum()))
         if self.by_differences:
             cost = 60 if problem.rule.is_adaptive else 8
             return 2.0 * n_free * cost * n_rows * nodes * n_items * n_predictors
@@ -789,6 +860,8 @@ class Multidimensional(Curvature):
     def _sums(self, full: bool) -> tuple[FloatArray, FloatArray]:
         """Sums over all subjects."""
         problem, point, blocks = self.problem, self.point, []
+        if problem.rule.has_lines:
+            problem = problem._replace(rule=problem.rule.on_one_grid())
         static: Any = {
             "design": problem.population,
             "has_missing": problem.has_missing,
@@ -813,7 +886,11 @@ class Multidimensional(Curvature):
         if self.by_differences:
             return self._differenced(), self._sums(full=True)[1] if sandwich else None
         problem, point = self.problem, self.point
-        score_covariance, outer = self._sums(full=True)
+        outer: FloatArray | None = None
+        if self.by_lines and not sandwich:
+            score_covariance = self._product_covariance()
+        else:
+            score_covariance, outer = self._sums(full=True)
         sums = sums_at(problem, EMState.of(point, self.belief))
         if sums.information is None:
             complete = complete_information(
@@ -831,7 +908,38 @@ class Multidimensional(Curvature):
             population = _population_information(
                 point.population, sums, design=problem.population, n_general=problem.rule.n_general
             )
-        return _louis(complete, population, score_covariance), outer if sandwich else None
+        information = _louis(complete, population, score_covariance)
+        if self.by_lines and not sandwich:
+            numbers = np.arange(len(information)) >= point.params.size
+            by_numbers = self._differenced(numbers)[numbers]
+            information[numbers], information[:, numbers] = by_numbers, by_numbers.T
+        return information, outer if sandwich else None
+
+    def _product_covariance(self) -> FloatArray:
+        """Posterior covariance of the scores by the items, 0 for those by the populations."""
+        problem, point = self.problem, self.point
+        rule, design = problem.rule, problem.population
+        items, valid = _own(np.asarray(rule.members))
+        blocks = []
+        for block in problem.blocks():
+            n_cells = len(rule.line.nodes) * point.params.size * len(rule.members)
+            chunks = group_chunks(block, design.n_groups, n_cells)
+            common = point, problem.template, block.x, block.weights, rule, items, valid, chunks
+            blocks.append(_product_sums(*common, design=design, has_missing=problem.has_missing))
+        sums = np.sum([np.asarray(block, float) for block in blocks], axis=0)
+        ability, slot = (at[np.argsort(items[valid])] for at in np.nonzero(valid))
+        sums = sums.transpose(0, 2, 1, 3, 5, 4)[ability, slot][:, :, ability, slot]
+        chain = np.concatenate(
+            [np.asarray(part, float) for part in chain_of(problem.template, point.params)], axis=1
+        )
+        own = np.stack([chain[:, :, 0], chain[np.arange(len(chain)), :, 1 + ability]], 2)
+        own = own.reshape(len(chain), -1, chain.shape[3])
+        size = point.params.size
+        out = np.zeros((size + point.population.size,) * 2)
+        out[:size, :size] = np.einsum("jap,jalb,lbq->jplq", own, sums, own, optimize=True).reshape(
+            size, size
+        )
+        return out
 
     def _score(self, vector: FloatArray) -> FloatArray:
         """Gradient of the marginal log-posterior by all parameters, the population's last."""
@@ -850,14 +958,20 @@ class Multidimensional(Curvature):
         )
         return np.concatenate([np.asarray(part, float).ravel() for part in score])
 
-    def _differenced(self) -> FloatArray:
-        """Minus the derivative of the score; 0 for parameters that are not free."""
+    def _differenced(self, which: Any = True) -> FloatArray:
+        """Minus the derivative of the score; 0 for parameters that are not free, and for others.
+
+        Args:
+            which: the parameters by which the derivative is taken.
+        """
         at = np.concatenate([np.asarray(part, float).ravel() for part in self.point])
         information = np.zeros((len(at), len(at)))
-        for k in np.flatnonzero(self.spread.any(axis=1)):
+        taken = self.spread.any(axis=1) & which
+        for k in np.flatnonzero(taken):
             step = STEP * (np.arange(len(at)) == k)
             information[k] = -(self._score(at + step) - self._score(at - step)) / (2 * STEP)
-        return (information + information.T) / 2
+        both = taken[:, None] & taken
+        return np.where(both, (information + information.T) / 2, information)
 
     def by_item(self, sandwich: bool) -> Covariance:
         """See `Curvature`; two-tier quadrature does not give the scores of single subjects."""

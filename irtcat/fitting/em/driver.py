@@ -301,7 +301,10 @@ def run_em(
             checkpoint.offer(guard.snapshot(iteration + 1, state))
         if back is not None:
             return None
-        return Step(value, step, guard.verdict(step, float(update.gain)))
+        verdict = guard.verdict(step, float(update.gain))
+        if problem.is_too_coarse is not None and problem.is_too_coarse(here.population):
+            verdict = Outcome.TOO_COARSE
+        return Step(value, step, verdict)
 
     with nullcontext() if checkpoint is None else checkpoint:
         if checkpoint is not None:

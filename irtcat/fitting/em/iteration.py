@@ -85,6 +85,8 @@ class Problem(NamedTuple):
         fill: fills the items up to a round number, where the rows are in memory (one ability).
         engine: runs the passes over the responses where they are not; otherwise None.
         specific: specific factor of each item (two-tier).
+        is_too_coarse: whether the quadrature does not resolve populations of these numbers; None
+            where it resolves all.
     """
 
     template: ItemModel
@@ -102,6 +104,7 @@ class Problem(NamedTuple):
     fill: Any = None
     engine: Any = None
     specific: Array | None = None
+    is_too_coarse: Callable[[Array], bool] | None = None
 
     @property
     def dtype(self) -> np.dtype:

@@ -51,7 +51,7 @@ NEAR = 1.0
 """Steps of items with a lower asymptote are lengthened below this size (standard errors): far from
 the maximum the lengthened steps of asymptotes overshoot."""
 
-STEP_CELLS = 4e6
+STEP_CELLS = 1e5
 """Maximum number of responses for the missing information: beyond it, every k-th row is used."""
 
 
