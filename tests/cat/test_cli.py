@@ -156,23 +156,23 @@ main()
 
 
 @pytest.mark.parametrize("when", [pytest.param("computing", marks=pytest.mark.slow), "writing"])
-def test_an_interrupted_simulation_leaves_nothing(call, tmp_path, when):
+@pytest.mark.parametrize("out", [pytest.param("new/deep", marks=pytest.mark.slow), "old"])
+def test_an_interrupted_simulation_leaves_nothing(call, tmp_path, when, out):
     """One sentence, exit code 130, and no table: not even those that were written already."""
     old = OutputFolder(tmp_path / "old", "simulate")
     old.add(["sessions.csv"])
     (tmp_path / "old" / "sessions.csv").write_text("old")
-    for out in ("new/deep", "old"):
-        line = ["simulate", "bank.npz", "--n", "5000", "--stop", "n>=3", "--out", out]
-        done = subprocess.run(
-            [sys.executable, "-c", INTERRUPTED, when, *line],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
-        kept = "Nothing was written; repeat the command to start again."
-        assert (done.returncode, done.stdout) == (130, "")
-        assert done.stderr == f"Interrupted. {kept}\n"
+    line = ["simulate", "bank.npz", "--n", "5000", "--stop", "n>=3", "--out", out]
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, when, *line],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    kept = "Nothing was written; repeat the command to start again."
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == f"Interrupted. {kept}\n"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["bank.npz", "old"]
     assert {p.name for p in (tmp_path / "old").iterdir()} == {"manifest.json", "sessions.csv"}
     assert (tmp_path / "old" / "sessions.csv").read_text() == "old"

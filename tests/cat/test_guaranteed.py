@@ -5,13 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from irtcat import ItemBank, Responses, fit
+from irtcat import ItemBank
 from irtcat._common.checks import InputError
 from irtcat._common.precision import precision
 from irtcat.cat import Config, Session, Store, parse_stopping, part, prepare, replay, run, simulate
 from irtcat.cat.engine.engine import context_of
 from irtcat.cat.live.status import SessionStatus
 from irtcat.cat.rules.sampling import chances
+from irtcat.models import Graded
 
 from .test_multidimensional import bank_of, items_of
 
@@ -142,8 +143,8 @@ def test_a_wrong_bank_still_covers():
 
 
 def test_graded_answers_and_several_abilities():
-    data = Responses.from_array(RNG.integers(0, 4, (80, 12)) // (1 + RNG.integers(0, 2, (80, 1))))
-    graded = fit(data, "graded", standard_errors="none").bank
+    slope, first = RNG.lognormal(0, 0.3, 12), RNG.normal(0.8, 0.5, 12)
+    graded = bank_of(Graded(slope, first, RNG.normal(0, 0.3, (12, 2)), np.full(12, 4)))
     two = bank_of(items_of("2pl", RNG.lognormal(0, 0.3, (12, 2))))
     for bank, theta in ((graded, [0.5]), (two, [[0.5, -0.5]])):
         x = bank.simulate(theta, seed=1)

@@ -138,7 +138,7 @@ def test_graded_items_of_two_abilities_by_hand(criterion):
     )
 
 
-@pytest.mark.slow_cases("(?!4pl).*-5", "(1pl|2pl|3pl|4pl|feasibility|gpcm)-2")
+@pytest.mark.slow_cases("(?!4pl).*-5", "(1pl|2pl|3pl|4pl|feasibility|gpcm|graded)-2")
 @pytest.mark.parametrize("dims", [2, 5])
 @pytest.mark.parametrize("key", [*CATEGORICAL, "2pl+graded"])
 def test_every_item_model(key, dims):
@@ -222,7 +222,7 @@ def test_rules_that_integrate_have_nodes_of_each_subject(criterion):
 
 def test_predicted_scores_of_many_abilities():
     bank = bifactor(4)
-    truth = np.random.default_rng(1).normal(size=(100, 5))
+    truth = np.random.default_rng(1).normal(size=(40, 5))
     config = Config(criterion="score-optimal", method="map", max_items=10, sampled=0.3, batch=2)
     report = simulate(bank, truth, config, seed=1)
     expected = bank.probability(truth).mean(axis=0)

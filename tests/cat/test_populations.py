@@ -94,7 +94,7 @@ def test_eap_after_each_answer_is_that_of_brute_force(name):
             np.testing.assert_allclose(found, true, rtol=2e-4, atol=2e-4)
 
 
-@pytest.mark.slow_cases("mixture of densities")  # which the EAP above has
+@pytest.mark.slow_cases("mixture.*")  # which the EAP above has
 @CASES
 def test_map_after_each_answer_is_the_highest_of_brute_force(name):
     bank = bank_of(name)
@@ -148,7 +148,7 @@ def test_the_difference_to_score_falls_with_the_square_of_the_distance_of_nodes(
     assert differences[1] / differences[2] == pytest.approx(4, rel=0.2)
 
 
-@pytest.mark.parametrize("config", [EAP, MAP])
+@pytest.mark.parametrize("config", [EAP, pytest.param(MAP, marks=pytest.mark.slow)])
 def test_simulated_sessions_are_live_ones(config):
     bank = bank_of("spiky")
     responses = bank.simulate(bank.population.draw(5, seed=1), seed=2)

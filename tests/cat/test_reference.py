@@ -107,17 +107,22 @@ def test_every_value_of_every_item(reference, bank30):
     assert n == 132
 
 
-def test_traces(reference, bank30):
-    """132 tests of 12 items: every item chosen, and theta and SE after each."""
+@pytest.mark.parametrize("expects", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_traces(reference, bank30, expects):
+    """132 tests of 12 items: every item chosen, and theta and SE after each.
+
+    MEI, which estimates anew after each possible answer, is a program for each method.
+    """
     document = reference("catr_traces")
+    traces = [trace for trace in document["traces"] if (trace[0] == "MEI") == expects]
     base = ref.catr_config(criterion="thopt", method="wle", max_items=12)
     pool = prepare(bank30(), base)
-    methods = sorted({trace[1] for trace in document["traces"]})
+    methods = sorted({trace[1] for trace in traces})
     estimates = compiled_estimates([replace(base, method=ref.METHODS[m]) for m in methods])
     values = {m: compiled_values(replace(base, method=ref.METHODS[m]), ["MEI"]) for m in methods}
     values["other"] = compiled_values(base, [name for name in ref.CRITERIA if name != "MEI"])
     off = 0
-    for criterion, method, who, items, thetas, ses in document["traces"]:
+    for criterion, method, who, items, thetas, ses in traces:
         at = np.array(items) - 1
         x = np.array(document["responses"][who])[at]
         keep = np.arange(12) <= np.arange(12)[:, None]
@@ -185,7 +190,7 @@ def polytomous_bank(key, rows):
     }[key]()
 
 
-@pytest.mark.slow_cases("GPCM", "PCM", "RSM", "NRM")
+@pytest.mark.slow_cases("GPCM", "PCM", "RSM", "NRM", "MGRM")
 @pytest.mark.parametrize("key", ["GRM", "GPCM", "PCM", "RSM", "NRM", "MGRM"])
 def test_several_categories(reference, key):
     case = reference("catr_polytomous")[key]

@@ -280,9 +280,8 @@ def test_the_shadow_test_in_a_session(rules, bank30, reference):
             assert np.isin(np.array(pair) - 1, state.items).sum() <= 1
 
 
-@pytest.mark.parametrize(
-    "upper", [pytest.param(False, marks=pytest.mark.slow), True], ids=["3pl", "4pl"]
-)
+@pytest.mark.slow  # to 1e-9 against another search: test_points.py
+@pytest.mark.parametrize("upper", [False, True], ids=["3pl", "4pl"])
 def test_several_maxima(upper):
     """ML and MAP find the global maximum on random patterns (10,000: experiments/cat)."""
     rng = np.random.default_rng(1)

@@ -130,6 +130,7 @@ def test_exposure_rules_hold():
     assert random.overlap() < plain.overlap()
 
 
+@pytest.mark.slow  # every rule in every session: tests/cat/test_content.py
 def test_content_rules_hold():
     targets = {"algebra": (0.5, 0.6), "geometry": (0.2, 0.4), "number": (0.1, 0.3)}
     base = Config(max_items=10, group="topic", targets=targets, enemies=[["i1", "i2"]])

@@ -228,7 +228,7 @@ HALF = np.repeat(np.eye(2), 4, axis=0)
     ("model", "arguments"),
     [
         ("graded", {"dims": 2}),
-        ("pcm", {"pattern": HALF, "correlated": True}),
+        pytest.param("pcm", {"pattern": HALF, "correlated": True}, marks=pytest.mark.slow),
         pytest.param("rsm", {"pattern": HALF, "correlated": True}, marks=pytest.mark.slow),
         pytest.param("nominal", {"dims": 2}, marks=pytest.mark.slow),
         pytest.param(["graded"] * 4 + ["nominal"] * 4, {"pattern": HALF}, marks=pytest.mark.slow),

@@ -69,6 +69,7 @@ def test_it_is_the_maximum_of_the_written_out_likelihood():
     assert f.bank.to_frame()["se_b"].to_numpy() == pytest.approx(error, rel=0.1)
 
 
+@pytest.mark.slow
 def test_intervals_of_severities_hold():
     inside = []
     for seed in range(25):

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from irtcat import ItemBank, Responses, fit
+from irtcat import EM, ItemBank, Responses, fit
 from irtcat.diagnose import item_analysis
 
 OFF, ON = {"slope": None}, {"slope": ("lognormal", 0.0, 0.5)}
+NO_ERRORS = {"standard_errors": "none"}
 
 
 def answers(n, seed=0, n_items=60, trials=None):
@@ -37,6 +38,7 @@ def test_difficulties_of_few_subjects(model, trials):
     assert default.bank.determined.mean() > max(off.bank.determined.mean(), 0.9)
 
 
+@pytest.mark.slow_cases(r"0\.0-12", r"0\.7-29")
 @pytest.mark.parametrize("n", [12, 29])
 @pytest.mark.parametrize("log_slope", [0.0, 0.7])
 def test_the_prior_does_not_fix_the_scale(n, log_slope):
@@ -46,7 +48,7 @@ def test_the_prior_does_not_fix_the_scale(n, log_slope):
     theta = rng.normal(size=n)
     p = 1 / (1 + np.exp(-a * (theta[:, None] - b)))
     r = Responses.from_counts(rng.binomial(16, p), 16)
-    default, off = fit(r, "binomial"), fit(r, "binomial", priors=OFF)
+    default, off = (fit(r, "binomial", **NO_ERRORS, **o) for o in ({}, {"priors": OFF}))
     assert default.bank.population.sd != 1
     standard = [
         (f.abilities.theta - f.bank.population.mean) / f.bank.population.sd for f in (default, off)
@@ -58,6 +60,7 @@ def test_the_prior_does_not_fix_the_scale(n, log_slope):
     assert np.log(slopes).mean() == pytest.approx(np.log(a).mean(), abs=0.15)
 
 
+@pytest.mark.slow_cases(r"6-0\.0")
 @pytest.mark.parametrize(("n", "log_slope"), [(6, 0.0), (12, 0.7)])
 def test_the_prior_does_not_fix_the_scale_of_groups(n, log_slope):
     """With log slopes of .7 the second group was 1.1 SDs (of the first) and half its SD off."""
@@ -68,7 +71,9 @@ def test_the_prior_does_not_fix_the_scale_of_groups(n, log_slope):
     p = 1 / (1 + np.exp(-a * (theta[:, None] - b)))
     r = Responses.from_counts(rng.binomial(16, p), 16)
     groups = np.repeat(["A", "B"], n)
-    default, off = (fit(r, "binomial", groups=groups, **o) for o in ({}, {"priors": OFF}))
+    default, off = (
+        fit(r, "binomial", groups=groups, **NO_ERRORS, **o) for o in ({}, {"priors": OFF})
+    )
     one, two = theta[:n], theta[n:]
     for f in (default, off):
         reference, other = f.groups.loc["A"], f.groups.loc["B"]
@@ -105,14 +110,15 @@ def test_a_wrong_key_shows_in_the_item_rest_correlation():
 
 def test_the_fit_says_so():
     r, _ = answers(29)
-    default = fit(r, "2pl")
+    default = fit(r, "2pl", **NO_ERRORS)
     assert default.priors["slope"] == ("lognormal", 0.0, 0.5)
     assert [note for note in default.notes if "log a ~ N(0, 0.5)" in note]
     for options in ({"priors": OFF}, {"weak_priors": False}):
-        other = fit(r, "2pl", **options)
+        other = fit(r, "2pl", **NO_ERRORS, **options)
         assert "slope" not in other.priors
         assert not [note for note in other.notes if "log a" in note]
-    assert not [note for note in fit(r, "2pl", priors=ON).notes if "log a" in note]
+    stated = fit(r, "2pl", priors=ON, **NO_ERRORS)
+    assert not [note for note in stated.notes if "log a" in note]
 
 
 def test_thirty_subjects_have_none():
@@ -123,13 +129,14 @@ def test_thirty_subjects_have_none():
 
 
 def test_where_something_else_fixes_the_scale():
-    r, _ = answers(12)
-    bank = fit(r, "2pl").bank
+    r, b = answers(12)
+    bank = ItemBank.from_parameters(b=b, item_ids=r.item_ids)
+    settings = {"solver": EM(max_iterations=1), **NO_ERRORS}
     for options in (
         {"anchors": bank.subset(range(30))},
         {"fixed": {"a": {"i1": 1.0}}},
         {"equal": ["slope"]},
     ):
-        assert "slope" not in fit(r, "2pl", **options).priors
-    assert "slope" not in fit(r, "1pl").priors
-    assert fit(r, "2pl", priors={"a": (1, 0.4)}).priors == {"slope": (1, 0.4)}
+        assert "slope" not in fit(r, "2pl", **settings, **options).priors
+    assert "slope" not in fit(r, "1pl", **settings).priors
+    assert fit(r, "2pl", priors={"a": (1, 0.4)}, **settings).priors == {"slope": (1, 0.4)}

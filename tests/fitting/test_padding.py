@@ -34,7 +34,10 @@ CASES = [
 
 
 @pytest.mark.slow_cases(
-    "True-(3pl|graded|rsm|nominal)-.*", "True-2pl-options[245]", "False-(3pl|rsm)-.*"
+    "True-(rasch|3pl|graded|rsm|nominal)-.*",
+    "True-2pl-options[245]",
+    "False-(3pl|rsm)-.*",
+    "False-2pl-options3",
 )
 @pytest.mark.parametrize(("model", "options"), CASES)
 @pytest.mark.parametrize("has_missing", [False, True])

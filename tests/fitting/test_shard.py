@@ -120,6 +120,7 @@ ONE = """
 """
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_answer_of_one(tmp_path):
     """Each has rows of its own and two devices; interrupted and gone on with as well."""
     with socket.socket() as probe:

@@ -155,11 +155,11 @@ def test_intervals_are_nested_and_end_at_the_exact_score():
 @pytest.mark.slow_cases(r"0\.5", r"0\.95")
 @pytest.mark.parametrize("share", [0.5, 0.95, 0.02])
 def test_coverage_at_all_times_together(share):
-    x, draws = many(400, 60, share, 1)
+    x, draws = many(200, 60, share, 1)
     for level in (0.8, 0.95):
         result = intervals_of(draws, level)
         missed = (result.lower > x.mean() + 1e-9) | (result.upper < x.mean() - 1e-9)
-        limit = 1 - level + 3 * np.sqrt(level * (1 - level) / 400)
+        limit = 1 - level + 3 * np.sqrt(level * (1 - level) / 200)
         assert missed.any(axis=1).mean() <= limit
 
 

@@ -170,6 +170,7 @@ def test_mixture_quantile_is_a_quantile():
 # --- coverage -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_cases(r"0\.0-0\.95", r"0\.2-0\.8")
 @pytest.mark.parametrize("level", [0.95, 0.8])
 @pytest.mark.parametrize("share_missing", [0.0, 0.2])
 def test_irt_intervals_cover(bank, calibration, chosen, level, share_missing):
@@ -573,14 +574,14 @@ def test_aipw_is_unbiased_over_the_draw_of_items_whoever_the_subject_is(bank, ca
     x = (np.arange(N_ITEMS) % 3 == 0).astype(float)[None]  # knows nothing of difficulty
     odd = Responses.from_array(x, item_ids=bank.item_ids)
     told = []
-    for _ in range(300):
+    for _ in range(150):
         ids = rng.permutation(bank.item_ids)[:15]
         part = subset_of(ids, probability=15 / N_ITEMS)
         told.append(
             [predict(calibration, part, odd, estimator=name).score[0] for name in ("aipw", "ridge")]
         )
     aipw, ridge = np.mean(told, axis=0)
-    error = np.std(told, axis=0)[0] / np.sqrt(300)
+    error = np.std(told, axis=0)[0] / np.sqrt(150)
     # The bounds of what the answers leave possible cut off little here.
     assert aipw == pytest.approx(x.mean(), abs=4 * error)
     assert abs(ridge - x.mean()) > 4 * error

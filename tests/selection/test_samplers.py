@@ -13,7 +13,7 @@ X = (RNG.random((30, N)) < np.linspace(0.1, 0.9, N)).astype(int)
 DATA = Responses.from_array(X)
 GROUPS = np.repeat(["a", "b", "c"], [11, 6, 3])
 COSTS = np.round(np.random.default_rng(1).uniform(1, 4, N), 2)
-DRAWS = 700
+DRAWS = 500
 
 CASES = {
     "plain": {},
@@ -50,8 +50,10 @@ def draws(strategy, options):
     return counts, said
 
 
-@pytest.mark.slow_cases(  # every case has two strategies, and every strategy the joint cases
-    "stratified(-group)?-(plain|allowed|quotas|costs)", "(robust|neyman)-(allowed|quotas|costs)"
+@pytest.mark.slow_cases(  # one strategy has every case, and every strategy the joint one
+    "random-(allowed|quotas|costs)",
+    "stratified(-group)?-(plain|allowed|(exact )?quotas|costs)",
+    "(robust|neyman)-(allowed|(exact )?quotas|costs)",
 )
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(

@@ -210,18 +210,18 @@ def test_planted_labels_leave_no_trace(members):
     pd.testing.assert_frame_equal(first.table, plain.table)
 
 
-def test_a_crowd_without_all_probabilities(members):
+@pytest.mark.parametrize("without", [pytest.param((), marks=pytest.mark.slow), ("gold",)])
+def test_a_crowd_without_all_probabilities(members, without):
     found, wrong = members
     known = found.item_ids[wrong]
-    for kept in ({"probabilities": None}, {"probabilities": None, "gold": None}):
-        some = replace(found, **kept)
-        ranking = labels.rank(some)
-        assert "classes" in ranking.checks.index
-        assert "aum" not in ranking.table
-        # What cannot be known of another label is not checked.
-        assert "confidence" not in ranking.checks.index
-        assert ("confidence" in ranking.table) == ("gold" not in kept)
-        assert labels.precision_at(ranking, known, 10) >= 0.6
+    some = replace(found, probabilities=None, **dict.fromkeys(without))
+    ranking = labels.rank(some)
+    assert "classes" in ranking.checks.index
+    assert "aum" not in ranking.table
+    # What cannot be known of another label is not checked.
+    assert "confidence" not in ranking.checks.index
+    assert ("confidence" in ranking.table) == (not without)
+    assert labels.precision_at(ranking, known, 10) >= 0.6
     with pytest.raises(InputError, match="a crowd with probabilities of all"):
         labels.rank(some, by="aum")
 
