@@ -28,6 +28,10 @@ class Settings(Protocol):
         """The fixed subset that is followed, or None."""
 
     @property
+    def budget(self) -> float | None:
+        """Maximum total cost of the items of a session, or None."""
+
+    @property
     def enemies(self) -> Any:
         """Sets of ids of which a test holds at most one."""
 

@@ -117,6 +117,7 @@ def command(o: Options) -> Output:
     text = [
         _headline(prediction),
         prediction.question,
+        *filter(None, [prediction.pooling]),
         Table(best[columns], rows=SUMMARY_ROWS, percent=SHARES),
     ]
     if groups is not None:

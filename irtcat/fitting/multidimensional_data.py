@@ -407,8 +407,8 @@ def iterate(
         stopped = ended.ending.outcome is Outcome.TOO_COARSE
         spread = work.narrowest(np.asarray(ended.belief.covariance, float), ended.point.population)
         if work.is_product:
-            population = work.narrowest_population(ended.point.population)
-            spread = min(ROOM * spread, population * AHEAD) if stopped else ROOM * spread
+            narrowest = work.narrowest_population(ended.point.population)
+            spread = min(ROOM * spread, narrowest * AHEAD) if stopped else ROOM * spread
         steepest = _steepest(work.full_template, now)
         finer = work.choose(spread, steepest, specification.solver.nodes)
         fails = not isinstance(finer, float) or (stopped and (turn > 0 or finer >= rule.spacing))

@@ -48,6 +48,11 @@ class AdaptiveQuadrature(NamedTuple):
         return True
 
     @property
+    def spacing(self) -> float:
+        """Infinite: the nodes of each subject have a distance of their own."""
+        return np.inf
+
+    @property
     def has_lines(self) -> bool:
         """Whether each ability has a line of nodes of its own."""
         return False

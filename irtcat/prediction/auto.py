@@ -299,7 +299,8 @@ def _runs(task: Task) -> tuple[list[IntArray], list[Run]]:
     share = (~np.isnan(task.x)).mean(axis=1)
     is_partial = (share > 0) & (share < 1 - FEW_MISSING)
     complete, some = np.flatnonzero(~is_partial), np.flatnonzero(is_partial)
-    rows, runs = [], []
+    rows: list[IntArray] = []
+    runs: list[Run] = []
     if len(complete) or not len(some):
         rows.append(complete)
         runs.append(Run(task.x[complete], task.chosen, task.weights, task.request))

@@ -114,12 +114,16 @@ class Prediction:
 
     @property
     def question(self) -> str:
-        """Whose scores and ranks these are, how the noise of runs is known, and what was pooled."""
-        text = whose_scores(self.estimand, self.ranks_of, self.noise_source, self.n_items)
+        """A sentence: whose scores and ranks these are, and how the noise of runs is known."""
+        return whose_scores(self.estimand, self.ranks_of, self.noise_source, self.n_items)
+
+    @property
+    def pooling(self) -> str:
+        """A sentence on the priors that all subjects share; empty where each is predicted alone."""
         if self.shared_priors is None:
-            return text
-        n, (strong, weak) = int(np.isfinite(self.score).sum()), self.shared_priors
-        return f"{text} {SHARED_PRIORS.format(n=n, strong=strong, weak=weak)}"
+            return ""
+        strong, weak = self.shared_priors
+        return SHARED_PRIORS.format(strong=strong, weak=weak)
 
     def ranked_ends(self) -> tuple[FloatArray, FloatArray]:
         """The ends of intervals of the scores that the ranks are of: by default over reruns."""

@@ -110,7 +110,7 @@ def with_shared_priors(mixtures: Sequence[Mixture]) -> tuple[list[Mixture], Prio
         subject can be out of range.
     """
     parts = [
-        Evidence(*(column[~one.is_empty] for column in one.evidence))
+        Evidence._make(column[~one.is_empty] for column in one.evidence)
         for one in mixtures
         if not one.is_similar
     ]

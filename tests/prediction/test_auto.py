@@ -311,9 +311,9 @@ def test_the_priors_out_of_range_are_estimated_from_all_new_subjects(calibration
     assert (within.how == "regression").mean() > 0.9
     assert max(within.shared_priors) < 0.65 < together.shared_priors[0]
     assert together.shared_priors[1] == 0.65  # all are strong
-    assert "estimated from all" in together.question
+    assert f"{together.shared_priors[0]:.2f} of strong" in together.pooling
     assert alone.shared_priors is None
-    assert "estimated from all" not in alone.question
+    assert alone.pooling == ""
 
 
 def test_a_subject_alone_has_nothing_to_share(calibration, alike):

@@ -256,6 +256,7 @@ def within_budget(context: Context, values: Array) -> Array:
     """Close the items that cost more than the items asked have left of the budget."""
     costs, budget = context.pool.costs, context.config.budget
     assert costs is not None
+    assert budget is not None
     left = budget - jnp.where(context.state.administered, costs, 0).sum()
     return jnp.where(costs <= left + SLACK * budget, values, -jnp.inf)
 
