@@ -41,7 +41,7 @@ OUT_OF_RANGE = {words.flag: words.reason for words in UNLIKE.values()}
 KNOWN = "calibrated already, ranked among the others"
 """The flag of a subject whose responses are part of the calibration."""
 
-SHARED_PRIORS = "Predicted together: a priori {strong:.2f} of strong and {weak:.2f} of weak models out of range."
+SHARED_PRIORS = "Together: a priori {strong:.2f} of strong, {weak:.2f} of weak models out of range."
 """What to say where the predictions of several subjects depend on each other."""
 
 EXPECTED = {
