@@ -14,7 +14,7 @@ BEFORE = {
 }
 """What is run before a command, and is not shown."""
 
-SHOWN = 6
+SHOWN = 5
 """Lines of each output that the README shows."""
 
 __all__ = ["README", "with_outputs"]

@@ -117,8 +117,8 @@ def command(o: Options) -> Output:
     text = [
         _headline(prediction),
         prediction.question,
-        *filter(None, [prediction.pooling]),
         Table(best[columns], rows=SUMMARY_ROWS, percent=SHARES),
+        *filter(None, [prediction.pooling]),
     ]
     if groups is not None:
         text.append(Table(groups.set_index(["subject", "group"]), percent=SHARES))

@@ -68,7 +68,8 @@ def test_plans_within_a_budget():
     assert (spent(report) <= 8.0 + 1e-9).all()
     truth = NEW.to_numpy().mean(axis=1)
     scores = report.predict(plan.bank, old, estimand="run")
-    assert np.abs(scores.score - truth).mean() < 0.08
+    alike = np.abs(old.to_numpy().mean() - truth).mean()  # the same score for every subject
+    assert np.abs(scores.score - truth).mean() < 0.75 * alike
     plan = plan_evaluation(BANK, old, 40, "stronger", cost="dollars", budget=8.0, seed=1)
     subset = select(None, 40, calibration=old, costs=COSTS, budget=8.0, expect="stronger", seed=1)
     got = replay(plan.bank, NEW, plan.config).predict(plan.bank, old)
