@@ -32,7 +32,7 @@ LOG_2PI = float(np.log(2 * np.pi))
 MIN_TIMES = 3
 """Fewest times on an item: it has two parameters."""
 MIN_SUBJECTS = 3
-"""Fewest subjects with two times, without which speeds and errors are not told apart."""
+"""Fewest subjects with two times, without which speeds and errors cannot be separated."""
 
 MAX_STEPS, MAX_HALVINGS = 100, 30
 """Newton steps, and halvings of one; from the moments most fits take four to eight."""

@@ -423,7 +423,7 @@ def _product_sums(
     """Posterior covariance of residuals, and of residuals times the ability, summed over subjects.
 
     It is by abilities, predictors (with and without the ability) and items of the ability, which
-    ``items`` lists and ``valid`` tells from padding.
+    ``items`` lists; ``valid`` is False where it is padding.
     """
     params, n, n_contrasts = point.params, x.shape[0], template.n_categories - 1
     populations, model = populations_of(point.population, design.dims), unpack(template, params)
