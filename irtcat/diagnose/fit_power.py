@@ -92,7 +92,7 @@ def rmsea_sample_size(
     while _power(df, high, null, alternative, alpha) < power:
         low, high = high, 2 * high
         if high > LARGEST:
-            must = "farther from the null: a billion subjects do not tell them apart"
+            must = "farther from the null: a billion subjects would not separate them"
             raise argument_error("alternative", must, alternative)
     while high - low > 1:
         middle = (low + high) // 2
