@@ -375,6 +375,9 @@ def _priced(o: Options) -> tuple[Any, dict[str, Any]]:
     if o.items is not None and o.costs in o.items:
         prices = o.items[o.costs].reindex(bank.item_ids.astype(str))
         bank = replace(bank, items=bank.items.assign(**{o.costs: prices.to_numpy()}))
+    if o.costs not in bank.items:
+        must = f"{o.costs!r} is no column of --items or of the bank's metadata."
+        raise typer.BadParameter(must, param_hint="--costs")
     return bank, {"cost": o.costs, "budget": o.budget}
 
 

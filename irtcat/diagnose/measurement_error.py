@@ -78,6 +78,9 @@ def reliable_change(
         se = (both.pop("before_se") ** 2 + both.pop("after_se") ** 2) ** 0.5
     else:
         series = [_scores(name, s) for name, s in (("before", before), ("after", after))]
+        if not isinstance(before, pd.Series) and len(series[0]) != len(series[1]):
+            must = f"{len(series[0])} scores as before, or both series by subject id"
+            raise argument_error("after", must, f"{len(series[1])} scores")
         both = pd.concat(series, axis=1, join="inner")
         se = pd.Series(_score_error(series[0], reliability, sd), index=both.index)
     both = both.dropna()

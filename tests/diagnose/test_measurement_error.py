@@ -89,6 +89,7 @@ def test_reliable_change_of_scores_and_of_abilities():
         (lambda: reliable_change(irtcat.score(BANK, BANK.simulate([0.0])), [1]), "as before"),
         (lambda: reliable_change(*[irtcat.score(BANK, BANK.simulate([0.0]))] * 2), '"wle" or "ml"'),
         (lambda: reliable_change(pd.Series([1, 2], ["a", "a"]), [1]), "one score a subject"),
+        (lambda: reliable_change([1, 2], [2, 3, 4], reliability=0.9), "2 scores as before"),
         (lambda: sum_score_errors(BANK, scaled=[1, 2]), "6 numbers, one for each sum score"),
         (lambda: binomial_errors(1), "`items` .* at least 2"),
         (lambda: binomial_errors([[0, 1], [1, None]]), "complete right/wrong"),

@@ -169,6 +169,20 @@ def test_evaluate_against_an_old_model(files, old_models):
     assert "needs --against" in refused.stderr
 
 
+def test_evaluate_within_a_budget(files, bank):
+    """The costs come from --items; the items asked cost at most the budget."""
+    prices = pd.Series(np.linspace(0.5, 4, bank.n_items), bank.item_ids, name="dollars")
+    prices.rename_axis("item").to_csv("prices.csv")
+    arguments = ("evaluate", "bank.npz", "--command", "sed 's/}$/, \"answer\": 1}/'")
+    arguments += ("--responses", "old.npz", "--items", "prices.csv", "--out", "run")
+    run_ok(*arguments, "--costs", "dollars", "--budget", 9)
+    asked = pd.read_csv("run/items.csv")["item"]
+    assert 0 < prices[asked].sum() <= 9
+    refused = run(*arguments, "--costs", "euros", "--budget", 9)
+    assert "'euros' is no column of --items" in refused.stderr
+    assert "needs --costs" in run(*arguments, "--budget", 9).stderr
+
+
 def test_evaluate_with_a_guaranteed_interval(files):
     command = "sed 's/}$/, \"answer\": 1}/'"
     arguments = (

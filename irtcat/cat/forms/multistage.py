@@ -373,6 +373,9 @@ def assemble_panel(
     bank = as_bank(bank)
     one_ability(bank, "panel assembly")
     check_positive("seconds", seconds)
+    for name, numbers in (("n_items", n_items), ("n_modules", n_modules)):
+        if not isinstance(numbers, Sequence | np.ndarray) or isinstance(numbers, str):
+            raise argument_error(name, "a number for each stage, such as (10, 10, 10)", numbers)
     if len(n_items) != len(n_modules):
         raise argument_error("n_modules", "one number for each of n_items", list(n_modules))
     for name, numbers in (("n_items", n_items), ("n_modules", n_modules)):
