@@ -226,13 +226,22 @@ def read_responses(
         except InputError:
             if format is None and kind in TABLES:
                 _check_no_parameters(file, max_bytes)
-                if are_votes(columns_of(file)):
-                    text = "expected responses. Got votes between two answers. Read them with"
-                    raise InputError(f"{file}: {text} irtcat votes {quote(str(file))}.") from None
+                _check_no_votes(file)
             raise
         if format is None and kind in TABLES and responses.is_fractional:
             _check_no_parameters(file, max_bytes)
         return responses
+
+
+def _check_no_votes(file: Path) -> None:
+    """Raise if a table has the columns of votes."""
+    try:
+        columns = columns_of(file)
+    except InputError:  # the error of the responses says it
+        return
+    if are_votes(columns):
+        text = "expected responses. Got votes between two answers. Read them with"
+        raise InputError(f"{file}: {text} irtcat votes {quote(str(file))}.") from None
 
 
 def columns_of(path: str | os.PathLike[str]) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.models import expected_responses
 from irtcat.response_times.lognormal import TimeModel
 from irtcat.response_times.tables import Times
+from irtcat.responses._conditions import check_conditions
 from irtcat.scoring import match, score
 
 UNLIKELY = 0.5
@@ -63,6 +64,7 @@ def aberrant_times(
     *,
     bank: ItemBank | Any = None,
     alpha: float = 0.05,
+    mismatch: str = "refuse",
 ) -> AberrantTimes:
     """Find answers that were too fast or too slow, and subjects whose times do not fit.
 
@@ -85,6 +87,7 @@ def aberrant_times(
         responses: the responses, matched by ids; None for times alone.
         bank: their calibrated items.
         alpha: false discovery rate.
+        mismatch: see `irtcat.score`.
 
     Returns:
         The aberrant times and the subjects.
@@ -112,6 +115,7 @@ def aberrant_times(
         bank = as_bank(bank)
         one_ability(bank, "aberrant times")
         responses = as_responses_like(responses, "responses", bank)
+        check_conditions(bank.items, responses.items, mismatch, source="bank")
         if not isinstance(times, pd.DataFrame) and np.shape(times) == responses.values.shape:
             ids = responses.subject_ids, responses.item_ids
             times = pd.DataFrame(np.asarray(times), *ids)
@@ -197,7 +201,7 @@ def _answers(bank: ItemBank, responses: Any, times: Times) -> tuple[FloatArray, 
     if matched.n_categories != 2 or matched.is_fractional:
         got = "fractions" if matched.is_fractional else f"{matched.n_categories} categories"
         raise argument_error("responses", "right/wrong", got, "Leave them out: times alone.")
-    theta = score(bank, matched).theta
+    theta = score(bank, matched, mismatch="accept").theta  # checked before
     with precision("float64"):
         expected = np.asarray(expected_responses(bank.model, theta)).T
     values = np.where(matched.observed, matched.values.astype(float), np.nan)

@@ -25,6 +25,7 @@ from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.latent import cells_of
 from irtcat.response_times.tables import Times, check_limit, match_items, read_times
 from irtcat.responses import Responses
+from irtcat.responses._conditions import check_conditions
 from irtcat.scoring import match, posterior, score, standardised
 
 LOG_2PI = float(np.log(2 * np.pi))
@@ -152,6 +153,7 @@ def fit_times(
     *,
     bank: ItemBank | Any = None,
     limit: float | None = None,
+    mismatch: str = "refuse",
 ) -> TimeModel:
     """Fit the lognormal model of response times by marginal maximum likelihood.
 
@@ -178,6 +180,7 @@ def fit_times(
             population.
         limit: time limit of an item; infinity for none. By default times are refused when 1 % of
             them, and at least five, equal the largest.
+        mismatch: see `irtcat.score`.
 
     Returns:
         Items' parameters and the population's, with standard errors from the observed information.
@@ -208,6 +211,7 @@ def fit_times(
     if bank is not None:
         bank = as_bank(bank)
         responses = as_responses_like(responses, "responses", bank)
+        check_conditions(bank.items, responses.items, mismatch, source="bank")
         population = _normal_population(bank)
     table = read_times(times, *_ids_of(times, responses))
     check_limit(table, limit)
@@ -228,6 +232,7 @@ def score_with_times(
     times: Any,
     *,
     level: float = 0.95,
+    mismatch: str = "refuse",
 ) -> pd.DataFrame:
     """Abilities with and without the times as collateral information.
 
@@ -241,6 +246,7 @@ def score_with_times(
         model: of the times and abilities.
         times: as for `fit_times`; subjects without any have NaN or no row.
         level: probability of the intervals.
+        mismatch: see `irtcat.score`.
 
     Returns:
         Indexed by subject: theta, se, lower and upper with the times, theta_without and se_without
@@ -277,8 +283,8 @@ def score_with_times(
     seconds = np.where((at >= 0)[:, None], table.seconds[at], np.nan)
     table = model.matched(Times(seconds, responses.subject_ids, table.item_ids))
     prior, speed = model.prior(table), model.speed(table)
-    joint = score(bank, responses, prior=prior, level=level)
-    without = score(bank, responses)
+    joint = score(bank, responses, prior=prior, level=level, mismatch=mismatch)
+    without = score(bank, responses, mismatch=mismatch)
     out = joint.to_frame()[["theta", "se", "lower", "upper"]]
     out["theta_without"], out["se_without"] = without.theta, without.se
     # Speed is Normal given ability and times; its slope on ability is cov / var given the times.

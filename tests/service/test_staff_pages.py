@@ -458,7 +458,7 @@ def test_replay_and_figures(app, taker, clock):
     steps = page.xpath("//ol[@class='steps']/li")
     assert len(steps) == 4
     assert "Why this item: The greatest value by mfi" in steps[0].text_content()
-    assert "Chosen by fisher information at the estimate (mfi)." in page.text_content()
+    assert "Chosen by Fisher information at the estimate (mfi)." in page.text_content()
     assert "It ended because 4 scored items are answered." in page.text_content()
     assert len(re.findall("SE −?0", page.text_content())) == 4
     analyst.page(f"/staff/attempts/{taker.attempt}/replay/5", 404)
