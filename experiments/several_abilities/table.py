@@ -2,7 +2,7 @@
 
     python experiments/several_abilities/table.py before.csv after.csv [--out table.csv]
 
-The two are written by `profile.py --out`, at two commits on the same machine.
+The two are written by `parts.py --out`, at two commits on the same machine.
 """
 
 import argparse

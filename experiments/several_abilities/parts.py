@@ -7,7 +7,7 @@ OPENBLAS_NUM_THREADS=1 and XLA_FLAGS=--xla_cpu_multi_thread_eigen=false. "bare" 
 in numpy over 31 nodes for each of two abilities and 15 for each of three (961 and 3,375), float64:
 two products, exponentials, normalisation; "products" its two products alone.
 
-    python experiments/several_abilities/profile.py [--only 0 3] [--out profile.csv]
+    python experiments/several_abilities/parts.py [--only 0 3] [--out parts.csv]
 """
 
 import argparse
