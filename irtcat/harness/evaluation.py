@@ -16,6 +16,7 @@ from irtcat._files.folders import OutputFolder
 from irtcat._files.json import json_hash, json_value, write_json
 from irtcat.bank import ItemBank
 from irtcat.cat import Config, Counts, ExposureParameters, Session, Store, plan_evaluation
+from irtcat.cat.engine.columns import what_identifies
 from irtcat.cat.live.driving import begin, begun_in_memory
 from irtcat.harness.answers import Calls, Harness, Progress
 from irtcat.harness.folder import ITEMS, RESULT, run_folder, store_file
@@ -286,7 +287,7 @@ def evaluate(
         )
     # Raise errors before anything is written.
     head = begun_in_memory(bank, rules, counts, seed=seed, prior=prior, subject=name).head
-    frozen = {"model": name, "bank": head["bank"], "config": rules.to_json(), "seed": seed}
+    frozen = {"model": name, **what_identifies(bank, rules), "seed": seed}
     if "counts" in head:
         frozen["exposure"] = json_hash({"counts": head["counts"]})
     with run_folder(out, frozen | {"prior": prior} | harness.about()) as folder:

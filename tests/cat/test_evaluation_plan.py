@@ -4,13 +4,24 @@ from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import expit
 
 from irtcat import InputError, ItemBank, Responses, predict, select
 from irtcat._common.precision import precision
-from irtcat.cat import Config, FixedItems, Session, plan_evaluation, prepare, replay, step
-from irtcat.cat.engine.engine import context_of
+from irtcat.cat import (
+    Config,
+    FixedItems,
+    Session,
+    Store,
+    plan_evaluation,
+    prepare,
+    replay,
+    run,
+    step,
+)
+from irtcat.cat.engine.engine import context_of, start_compiled, step_compiled
 from irtcat.cat.rules.criteria import score_factors
 from irtcat.prediction.factor_scores import FactorModel
 
@@ -95,6 +106,62 @@ def test_a_session_is_restored_from_its_document():
     assert Config.from_json(PLAN.config.to_json()) == PLAN.config
 
 
+def other_processor(plan):
+    """The plan as a processor might compute it that differs in the last digits."""
+    names = [name for name in plan.bank.items if str(name).startswith("factor_")]
+    items = plan.bank.items.assign(**{name: plan.bank.items[name] + 1e-3 for name in names})
+    fixed = plan.config.fixed
+    swapped = (*fixed.items[:-2], fixed.items[-1], fixed.items[-2])
+    within = tuple(np.nextafter(fixed.within, 1).tolist())
+    config = replace(plan.config, fixed=replace(fixed, items=swapped, within=within))
+    return replace(plan.bank, items=items), config
+
+
+def test_a_run_goes_on_by_the_plan_that_it_was_begun_with(tmp_path):
+    """Also where another processor plans it anew; another plan is refused."""
+    answers = dict(zip(map(str, NEW.item_ids), NEW.to_numpy()[1].astype(int), strict=True))
+    whole = run(PLAN.bank, PLAN.config, answers.__getitem__)
+
+    left = iter(range(7))
+
+    def failing(item):
+        if next(left, None) is None:
+            raise ConnectionError
+        return answers[item]
+
+    bank, config = other_processor(PLAN)
+    assert bank.hash() != PLAN.bank.hash()
+    assert config != PLAN.config
+    other = plan_evaluation(BANK, KNOWN.subset(range(110)), 12)
+    changed = replace(bank, items=bank.items.assign(cost=1.0))
+    with Store(tmp_path / "s.db") as store:
+        settings = {"store": store, "session_id": "a", "seed": 0}
+        with pytest.raises(ConnectionError):
+            run(PLAN.bank, PLAN.config, failing, **settings)
+        with pytest.raises(InputError, match="another fixed"):
+            run(*other, answers.__getitem__, **settings)
+        with pytest.raises(InputError, match="another batch"):
+            run(bank, replace(config, batch=2), answers.__getitem__, **settings)
+        with pytest.raises(InputError, match="`bank` argument must be that with which"):
+            run(changed, config, answers.__getitem__, **settings)
+        resumed = run(bank, config, answers.__getitem__, **settings)
+    assert resumed.bank.hash() == PLAN.bank.hash()
+    pd.testing.assert_frame_equal(resumed.to_frame(), whole.to_frame())
+
+
+def test_sessions_compile_nothing_after_the_first():
+    pool = prepare(PLAN.bank, PLAN.config)
+
+    def conduct(row):
+        session = Session.begin(PLAN.bank, PLAN.config, pool=pool, seed=row)
+        answers = dict(zip(map(str, NEW.item_ids), NEW.to_numpy()[row], strict=True))
+        while session.asked:
+            session.answer(session.asked[0], int(answers[session.asked[0]]))
+        return start_compiled._cache_size(), step_compiled._cache_size()
+
+    assert conduct(0) == conduct(1) == conduct(2)
+
+
 def test_batches_follow_the_subset_and_the_factors():
     bank, config = plan_evaluation(BANK, KNOWN, 12, batch=4)
     report = replay(bank, NEW, config)
@@ -148,5 +215,11 @@ def test_refusals():
         FixedItems(("i1",), within=(0.9, 0.1))
     with pytest.raises(InputError, match="without the factors of calibrated responses"):
         prepare(BANK, Config(criterion="score-factors", max_items=5))
+    gap = replace(PLAN.bank, items=PLAN.bank.items.drop(columns="factor_3"))
+    with pytest.raises(InputError, match="Got 'no factor_3, but factor_8'"):
+        prepare(gap, PLAN.config)
+    bad = replace(PLAN.bank, items=PLAN.bank.items.assign(factor_2=np.nan))
+    with pytest.raises(InputError, match="another value for item i1 in factor_2"):
+        prepare(bad, PLAN.config)
     with pytest.raises(InputError, match="mapping of the fields of FixedItems"):
         Config.from_json({"max_items": 5, "fixed": {"ids": ["i1"]}})

@@ -22,6 +22,7 @@ from irtcat.cat.rules.sampling import chances
 from irtcat.harness import Answer, Calls, Command, Item, evaluate
 from irtcat.harness.answers import ask_until_over
 from irtcat.harness.items import read_items
+from irtcat.prediction.factor_scores import FactorModel
 from tests.harness.conftest import N, is_right
 
 RULES = Config(criterion="score-optimal", sampled=0.5, max_items=12, batch=4)
@@ -190,6 +191,43 @@ def test_an_exception_loses_nothing(bank, tmp_path):
     assert found.items["answer"].tolist() == plain.items["answer"].tolist()
     assert found.items.index.tolist() == plain.items.index.tolist()
     assert found.theta == pytest.approx(plain.theta, abs=1e-12)
+
+
+def test_a_planned_run_goes_on_where_the_plan_differs_in_the_last_digits(tmp_path, monkeypatch):
+    """As on another processor: the run keeps the plan that it was begun with."""
+    rng = np.random.default_rng(3)
+    bank = irtcat.ItemBank.from_parameters(rng.lognormal(0, 0.3, 40), rng.normal(0, 1.2, 40))
+    places = pd.DataFrame({"task": "quiz", "doc_id": range(40)}, index=bank.item_ids)
+    settings = {"calibration": bank.simulate(rng.normal(size=120), seed=4), "items": places}
+    asked = []
+
+    def answering(items):
+        for item in items:
+            if len(asked) == 18:
+                asked.append("lost")
+                raise ConnectionError("the line is dead")
+            asked.append(item.id)
+            yield item.id, int(len(item.id) % 2)
+
+    plain = evaluate(
+        bank, lambda items: [(item.id, int(len(item.id) % 2)) for item in items], **settings
+    )
+    with pytest.raises(InputError, match="the line is dead"):
+        evaluate(bank, Calls(answering), out=tmp_path, **settings)
+    fit = FactorModel.fit
+
+    def elsewhere(x):
+        model = fit(x)
+        return FactorModel(model.intercepts + 1e-3, model.loadings)
+
+    monkeypatch.setattr(FactorModel, "fit", staticmethod(elsewhere))
+    fewer = settings | {"calibration": settings["calibration"].subset(range(119))}
+    with pytest.raises(InputError, match=r"holds another run\. Got config fixed"):
+        evaluate(bank, Calls(answering), out=tmp_path, **fewer)
+    found = evaluate(bank, Calls(answering), out=tmp_path, **settings)
+    assert found.items.index.tolist() == plain.items.index.tolist()
+    assert asked[:18] + asked[19:] == found.items.index.tolist()
+    assert found.score == plain.score
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Item properties that a configuration reads from the bank's metadata and ids."""
 
-import itertools
+import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -106,24 +107,52 @@ def fixed_of(bank: ItemBank, config: Config) -> IntArray:
     return bank.positions([] if config.fixed is None else list(config.fixed.items)).astype(int)
 
 
+def _factor_columns(bank: ItemBank) -> list[str]:
+    """Names of the columns with the factor model, as the bank has them."""
+    return [name for name in map(str, bank.items) if re.fullmatch(rf"{FACTORS}_\d+", name)]
+
+
+def with_factors(bank: ItemBank, factors: FloatArray) -> ItemBank:
+    """The bank with this factor model, items x (1 + dimensions), in place of another one."""
+    columns = {f"{FACTORS}_{d}": factors[:, d] for d in range(factors.shape[1])}
+    return replace(bank, items=bank.items.drop(columns=_factor_columns(bank)).assign(**columns))
+
+
 def factors_of(bank: ItemBank) -> FloatArray | None:
     """Intercept and loadings of each item in the factor model of the calibrated responses.
 
-    Items x (1 + dimensions), from the columns `FACTORS` and ``factor_1``, ...; None without them.
+    Items x (1 + dimensions), from the columns ``factor_0``, ``factor_1``, ...; None without them.
 
     Raises:
-        InputError: for a column of the factor model with a value that is no finite number.
+        InputError: for a missing column, or one with a value that is no finite number.
     """
-    names = [f"{FACTORS}_{d}" for d in range(bank.items.shape[1] + 1)]
-    columns = list(itertools.takewhile(lambda name: name in bank.items, names))
-    if len(columns) < 2:
+    found = _factor_columns(bank)
+    if not found:
         return None
+    columns = [f"{FACTORS}_{d}" for d in range(max(len(found), 2))]
+    missing = next((name for name in columns if name not in found), None)
+    if missing is not None:
+        must = f"a bank with the columns {columns[0]}, {columns[1]}, ... of its factors"
+        raise argument_error("bank", must, f"no {missing}, but {found[-1]}")
     values = bank.items[columns].apply(pd.to_numeric, errors="coerce").to_numpy(float)
     if not np.isfinite(values).all():
-        item = bank.item_ids[np.argwhere(~np.isfinite(values))[0, 0]]
+        row, column = np.argwhere(~np.isfinite(values))[0]
         must = "a bank with finite numbers in the columns of its factors"
-        raise argument_error("bank", must, f"another value for item {item}")
+        got = f"another value for item {bank.item_ids[row]} in {columns[column]}"
+        raise argument_error("bank", must, got)
     return values
+
+
+def what_identifies(bank: ItemBank, config: Config) -> dict[str, Any]:
+    """The bank and the rules as all machines have them: hash and JSON document.
+
+    Factors and items of a plan are computed, and other processors differ in the last digits; the
+    digest in `FixedItems.plan` stands for them.
+    """
+    if config.fixed is None or not config.fixed.plan:
+        return {"bank": bank.hash(), "config": config.to_json()}
+    unplanned = with_factors(bank, np.empty((bank.n_items, 0)))
+    return {"bank": unplanned.hash(), "config": {**config.to_json(), "fixed": config.fixed.plan}}
 
 
 def check_pretest(bank: ItemBank, config: Config) -> None:

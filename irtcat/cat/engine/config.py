@@ -82,6 +82,8 @@ class FixedItems:
         seed: seed with which `irtcat.select` chose the items from the calibrated responses;
             `Report.predict` can then treat a session that followed them as this subset. None for
             other items.
+        plan: digest of what `plan_evaluation` chose the items from, which identifies the plan where
+            the last digits of its numbers differ between processors; empty for other items.
 
     Raises:
         InputError: for ids that repeat, or numbers out of range.
@@ -91,6 +93,7 @@ class FixedItems:
     core: int | None = None
     within: tuple[float, float] | None = None
     seed: int | None = None
+    plan: str = ""
 
     def __post_init__(self) -> None:
         """Check the fields, and convert them to their canonical form."""
@@ -107,6 +110,8 @@ class FixedItems:
             within = float(ends[0]), float(ends[1])
         if self.seed is not None:
             check_count("seed", self.seed, 0)
+        if not isinstance(self.plan, str):
+            raise argument_error("plan", "text", self.plan)
         object.__setattr__(self, "items", ids)
         object.__setattr__(self, "within", within)
 

@@ -1,16 +1,16 @@
 """`plan_evaluation`: the bank and the configuration of adaptive evaluations of models."""
 
+import hashlib
 import math
-import re
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from irtcat._common.checks import argument_error, check_count
 from irtcat._common.progress import ProgressOption, with_progress
+from irtcat._files.json import json_text
 from irtcat.bank import BankLike, ItemBank, as_bank
-from irtcat.cat.engine.columns import FACTORS, budget_of
+from irtcat.cat.engine.columns import budget_of, with_factors
 from irtcat.cat.engine.config import Config, FixedItems
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.prediction.factor_scores import FactorModel
@@ -39,6 +39,10 @@ them the subject may be unlike the calibrated ones."""
 
 class EvaluationPlan(NamedTuple):
     """How new models are evaluated by adaptive sessions.
+
+    Another processor may plan a little differently: save both (``bank.save``, ``config.to_json``)
+    where sessions are to be the same on every machine. A session of an `irtcat.cat.Store` goes on
+    by the plan that it was begun with.
 
     Attributes:
         bank: the bank, with what the criterion needs in columns of its items.
@@ -134,13 +138,14 @@ def plan_evaluation(
         **within_budget,
     )
     ids = tuple(map(str, subset.item_ids))
+    plan = _digest(bank, responses, length, expect, seed)
     is_placed = expectation is not None and expectation.direction != 0
     if is_placed or responses.n_subjects < FEWEST_SUBJECTS or len(ids) == responses.n_items:
         config = Config(
             criterion="sequential",
             max_items=len(ids),
             expect=expect,
-            fixed=FixedItems(ids, seed=seed),
+            fixed=FixedItems(ids, seed=seed, plan=plan),
             **rules,
         )
         return EvaluationPlan(bank, config)
@@ -148,7 +153,7 @@ def plan_evaluation(
     if expect is None:
         low, high = np.nanquantile(full_scores(responses), WITHIN)
         within = float(low), float(high)
-    fixed = FixedItems(ids, math.ceil(CORE[expect] * len(ids)), within, seed)
+    fixed = FixedItems(ids, math.ceil(CORE[expect] * len(ids)), within, seed, plan)
     config = Config(
         criterion="score-factors",
         max_items=max_items if within_budget else len(ids),
@@ -165,9 +170,14 @@ def _with_factors(bank: ItemBank, responses: Responses) -> ItemBank:
     model = FactorModel.fit(filled_scores(responses.subset(subjects=np.sort(rows))))
     place = {item: j for j, item in enumerate(map(str, responses.item_ids))}
     order = [place[item] for item in map(str, bank.item_ids)]
-    # Rounded: sessions are continued by a bank of the same hash, and other processors differ in the
-    # last digits.
-    table = np.column_stack([model.intercepts, model.loadings])[order].round(DIGITS)
-    old = [name for name in bank.items if re.fullmatch(rf"{FACTORS}_\d+", str(name))]
-    columns = {f"{FACTORS}_{d}": table[:, d] for d in range(table.shape[1])}
-    return replace(bank, items=bank.items.drop(columns=old).assign(**columns))
+    table = np.column_stack([model.intercepts, model.loadings])[order]
+    return with_factors(bank, table.round(DIGITS))
+
+
+def _digest(bank: ItemBank, responses: Responses, *settings: Any) -> str:
+    """SHA-256 of what a plan follows from; a plan of an earlier plan's bank has the same."""
+    unplanned = with_factors(bank, np.empty((bank.n_items, 0))).hash()
+    ids = [list(map(str, ids)) for ids in (responses.subject_ids, responses.item_ids)]
+    digest = hashlib.sha256(json_text([unplanned, settings, *ids]).encode())
+    digest.update(np.ascontiguousarray(responses.to_numpy(), "<f8").tobytes())
+    return digest.hexdigest()

@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import fields
 from typing import Any
 
 from irtcat._common.checks import InputError, argument_error, brief, check_choice
@@ -10,6 +9,7 @@ from irtcat.bank import ItemBank
 from irtcat.cat.belief.pool import Counts
 from irtcat.cat.belief.priors import frozen_prior
 from irtcat.cat.engine.arguments import checked_bank
+from irtcat.cat.engine.columns import what_identifies
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.exposure_parameters import ExposureParameters
 from irtcat.cat.engine.preparation import prepare
@@ -58,12 +58,14 @@ def _check_same(
     session: Session, bank: ItemBank, config: Config, settings: Mapping[str, Any]
 ) -> None:
     """Raise where a stored session was begun with arguments that differ from the current ones."""
-    head, stored = session.head, session.config
-    if bank.hash() != head["bank"]:
+    head = session.head
+    given = what_identifies(bank, config)
+    stored = what_identifies(session.bank, session.config)
+    if given["bank"] != stored["bank"]:
         raise _mismatch_error("bank", session, "another")
-    if config != stored:
-        names = [field.name for field in fields(config)]
-        changed = [name for name in names if getattr(config, name) != getattr(stored, name)]
+    rules = given["config"]
+    changed = [name for name, value in stored["config"].items() if rules[name] != value]
+    if changed:
         raise _mismatch_error("config", session, f"another {', '.join(changed)}")
     prior, seed, subject = (settings.get(name) for name in ("prior", "seed", "subject"))
     arguments = {
