@@ -2,11 +2,15 @@
 
     python experiments/explanatory/agentic_coding.py --data ../shared/data/agentic_coding
                                                      [--seeds 10] [--out agentic_coding.csv]
+                                                     [--sets "ratings + curves" ...]
 
 Protocol of Ge et al. (2026), arXiv 2604.00594: five folds over tasks; items and abilities come
 from the training tasks alone; AUC of all agent x task cells of the test fold, mean over folds and
 seeds. The 15 ratings of each task by a language model were chosen on these data, and some saw the
-solution. "two steps" is a ridge of the difficulties of a plain 1PL on the same features.
+solution. "curves" are random Fourier features of the ratings (Rahimi & Recht 2007), for smooth
+functions of all of them with lengths of 1 and 3 SDs a rating, a block of columns each. "oracle"
+knows the difficulties of a 1PL with the responses of the test tasks. "two steps" is a ridge of the
+difficulties of a plain 1PL on the same features, with one penalty.
 "coverage" is the share of test tasks whose number of solutions is within the 95 % interval that
 was predicted for it (randomised within ties, so that exact intervals cover 95 %).
 """
@@ -17,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from scipy.special import expit
+from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import RidgeCV
 from sklearn.metrics import roc_auc_score
 
@@ -28,14 +33,25 @@ PUBLISHED = {
 }
 PENALTIES = np.logspace(-1, 4, 21)
 N_DRAWS = 400
+LENGTHS = (1.0, 3.0)
+N_WAVES = 200
 
 
 def sets_of(folder: Path, name: str, items: np.ndarray) -> dict[str, dict[str, pd.DataFrame]]:
     """Tables of features by name of the set."""
     ratings = pd.read_csv(folder / f"features_{name}.csv").set_index("instance_id").loc[items]
     repository = pd.DataFrame({"repository": [i.rsplit("-", 1)[0] for i in items]}, index=items)
+    z = (ratings - ratings.mean()) / ratings.std()
+    curves = {}
+    for length in LENGTHS:
+        waves = RBFSampler(
+            gamma=0.5 / (length**2 * z.shape[1]), n_components=N_WAVES, random_state=0
+        )
+        table = pd.DataFrame(waves.fit_transform(z), index=items)
+        curves[f"curves {length:g}"] = table.add_prefix(f"w{length:g}_")
     sets = {
         "ratings": {"ratings": ratings},
+        "ratings + curves": {"ratings": ratings, **curves},
         "ratings + repository": {"ratings": ratings, "where": repository},
     }
     path = folder / f"embeddings_{name}.npz"
@@ -44,6 +60,8 @@ def sets_of(folder: Path, name: str, items: np.ndarray) -> dict[str, dict[str, p
         table = pd.DataFrame(packed["X"].astype(float), index=packed["task_ids"].astype(str))
         table = table.loc[items].add_prefix("e")
         sets["ratings + embeddings"] = {"ratings": ratings, "embedding": table}
+        everything = {"ratings": ratings, **curves, "embedding": table}
+        sets["ratings + curves + embeddings"] = everything
     return sets
 
 
@@ -81,14 +99,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--models", nargs="+", default=["1pl", "2pl"])
+    parser.add_argument("--models", nargs="*", default=["1pl", "2pl"])
+    parser.add_argument("--sets", nargs="+", help="names of sets of features; all by default")
+    parser.add_argument("--names", nargs="+", default=list(PUBLISHED))
     parser.add_argument("--out")
     options = parser.parse_args()
     table = []
-    for name, published in PUBLISHED.items():
+    for name in options.names:
+        published = PUBLISHED[name]
         packed = np.load(options.data / f"responses_{name}.npz", allow_pickle=True)
         x, items = packed["X"], packed["items"].astype(str)
         sets = sets_of(options.data, name, items)
+        sets = {key: value for key, value in sets.items() if key in (options.sets or sets)}
+        everything = irtcat.Responses.from_array(x, item_ids=items)
+        oracle = irtcat.fit(everything, "1pl", standard_errors="none").bank.to_frame()["b"]
         found: dict[tuple[str, str], list[tuple[float, float]]] = {}
         for seed in range(options.seeds):
             rng = np.random.default_rng(seed)
@@ -104,6 +128,8 @@ def main() -> None:
                 theta = plain.abilities.theta
                 flat = np.tile(theta[:, None], len(test))
                 by_fold.setdefault(("none", "1pl"), []).append((auc(x[:, fold], flat), np.nan))
+                best = auc(x[:, fold], theta[:, None] - oracle.loc[test].to_numpy())
+                by_fold.setdefault(("none", "oracle"), []).append((best, np.nan))
                 for label, tables in sets.items():
                     b = two_steps(plain, tables, train, test)
                     here = auc(x[:, fold], theta[:, None] - b)
