@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.linalg
 from jaxtyping import Array
 
 from irtcat._common.compilation import jit
@@ -29,7 +30,15 @@ from irtcat.latent.grid import (
 )
 from irtcat.latent.linear_predictors import chain_of, chained, parts_of
 from irtcat.latent.population import Moments, PopulationDesign, Populations, populations_of
-from irtcat.latent.product import ProductQuadrature, cells_of_row, product_step
+from irtcat.latent.product import (
+    ProductQuadrature,
+    cells_by_factors,
+    cells_of_row,
+    is_separable,
+    linear_grid_step,
+    linear_two_tier_step,
+    product_step,
+)
 from irtcat.latent.quadrature_choice import Quadrature, n_nodes
 from irtcat.models import ItemModel, unpack
 
@@ -157,7 +166,7 @@ def _rescaled(template: ItemModel, params: Array, populations: Populations, grou
     return unpack(template, params).rescale(populations.mean[group], populations.root[group])
 
 
-@functools.partial(jit, static_argnames=("design", "has_missing"))
+@functools.partial(jit, static_argnames=("design", "has_missing", "by_factors"))
 def grid_sums(
     params: Array,
     population: Array,
@@ -170,13 +179,18 @@ def grid_sums(
     *,
     design: PopulationDesign,
     has_missing: bool,
+    by_factors: bool = False,
 ) -> ExpectedSums:
-    """The E-step on a grid, of all groups."""
+    """The E-step on a grid, of all groups (``by_factors``: see `is_separable`)."""
     populations = populations_of(population, design.dims)
     beliefs, nodes = [], []
     for group, rows in enumerate(chunks):
         model = _rescaled(template, params, populations, group)
-        belief = grid_step(model, x, weights, item_weights, grid, rows, has_missing=has_missing)
+        common = model, x, weights, item_weights, grid, rows
+        if by_factors:
+            belief = linear_grid_step(*common)
+        else:
+            belief = grid_step(*common, has_missing=has_missing)
         beliefs.append(belief)
         nodes.append(populations.mean[group] + grid.nodes @ populations.root[group].T)
     return ExpectedSums(_joined(beliefs), jnp.concatenate(nodes))
@@ -213,7 +227,7 @@ def product_sums(
     return ExpectedSums(_joined(beliefs), jnp.concatenate(nodes), jnp.stack(polynomials))
 
 
-@functools.partial(jit, static_argnames=("design", "has_missing"))
+@functools.partial(jit, static_argnames=("design", "has_missing", "by_factors"))
 def two_tier_sums(
     params: Array,
     population: Array,
@@ -226,8 +240,9 @@ def two_tier_sums(
     *,
     design: PopulationDesign,
     has_missing: bool,
+    by_factors: bool = False,
 ) -> ExpectedSums:
-    """The E-step of a two-tier model; items have the general abilities and one specific ability."""
+    """The E-step of a two-tier model; items have the general abilities and one specific one."""
     n_general = rule.general.nodes.shape[1]
     # Two-tier models have one group, of mean 0. General abilities may correlate; a specific one is
     # standard Normal and independent of them, so it needs no rescaling.
@@ -238,9 +253,11 @@ def two_tier_sums(
     root = root.at[:n_general, :n_general].set(general_root)
     mean = jnp.zeros(n_general + 1, root.dtype)
     model = unpack(template, params).rescale(mean, root)
-    belief = two_tier_step(
-        model, x, weights, item_weights, rule, chunks[0], has_missing=has_missing
-    )
+    common = model, x, weights, item_weights, rule, chunks[0]
+    if by_factors:
+        belief = linear_two_tier_step(*common)
+    else:
+        belief = two_tier_step(*common, has_missing=has_missing)
     return ExpectedSums(belief, theta)
 
 
@@ -398,11 +415,16 @@ def sums_of_block(
         has_missing: whether any response is missing.
     """
     n_cells, e_step = n_nodes(rule), _E_STEPS[type(rule)]
+    static: dict[str, Any] = {"design": design, "has_missing": has_missing}
     node_moments: tuple[Any, ...] = ()
     if isinstance(rule, TwoTierQuadrature):
         n_cells *= len(rule.members)  # the posteriors of all specific abilities are held
     if isinstance(rule, ProductQuadrature):
         n_cells = cells_of_row(rule)
+    if isinstance(rule, GridQuadrature | TwoTierQuadrature) and not has_missing:
+        items = template, params, population, item_weights
+        static["by_factors"] = _is_separable(rule, *items, design)
+        n_cells = cells_by_factors(rule) if static["by_factors"] else n_cells
     if rule.is_adaptive:
         # Curves of all items at the nodes of every subject.
         n_cells *= len(item_weights) * ARRAYS_PER_CONTRAST * (template.n_categories - 1)
@@ -417,9 +439,31 @@ def sums_of_block(
         rule,
         *node_moments,
         group_chunks(block, design.n_groups, n_cells),
-        design=design,
-        has_missing=has_missing,
+        **static,
     )
+
+
+def _is_separable(
+    rule: GridQuadrature | TwoTierQuadrature,
+    template: ItemModel,
+    params: Array | np.ndarray,
+    population: Array | np.ndarray,
+    item_weights: Array,
+    design: PopulationDesign,
+) -> bool:
+    """Whether complete responses to these items have posteriors by factors, in every group."""
+    if template.closed_form != "logistic" or not rule.has_axes:
+        return False
+    # In numpy, as every operation of JAX outside of a compiled function is compiled by itself.
+    items: Any = unpack(jax.tree.map(np.asarray, template), np.asarray(params))
+    for mean, root in zip(*map(np.asarray, populations_of(population, design.dims)), strict=True):
+        if rule.n_general:  # the specific abilities are standard Normal
+            n = rule.n_general
+            mean, root = np.zeros(n + 1), scipy.linalg.block_diag(root[:n, :n], 1.0)
+        intercepts = items.intercept + items.slope @ mean
+        if not is_separable(items.slope @ root, intercepts, np.asarray(item_weights), rule):
+            return False
+    return True
 
 
 _E_STEPS: dict[Any, Any] = {

@@ -40,10 +40,19 @@ LOG_2PI = float(np.log(2 * np.pi))
 
 
 class GridQuadrature(NamedTuple):
-    """Nodes on the z scale with the logarithm of their prior probability."""
+    """Nodes on the z scale with the logarithm of their prior probability.
+
+    Attributes:
+        nodes: the nodes.
+        log_prior: log of their probabilities.
+        line: the nodes of an axis; None for nodes that are not of equal cells.
+        cells: position of each node among the products of these lines, the last axis innermost.
+    """
 
     nodes: Float[Any, "nodes dims"]
     log_prior: Float[Any, " nodes"]
+    line: Float[Any, " line"] | None = None
+    cells: Int[Any, " nodes"] | None = None
 
     @classmethod
     def standard(cls, nodes: np.ndarray) -> "GridQuadrature":
@@ -60,6 +69,11 @@ class GridQuadrature(NamedTuple):
     def has_lines(self) -> bool:
         """Whether each ability has a line of nodes of its own."""
         return False
+
+    @property
+    def has_axes(self) -> bool:
+        """Whether the nodes are products of those of an axis, of two abilities or more."""
+        return self.line is not None and self.nodes.shape[1] > 1
 
     @property
     def n_general(self) -> int:
@@ -79,8 +93,13 @@ class GridQuadrature(NamedTuple):
 
     def shifted(self) -> "GridQuadrature":
         """The grid moved by half of its spacing along every axis: as many nodes, others."""
-        moved = GridQuadrature.standard(np.asarray(self.nodes, float) + self.spacing / 2)
-        return GridQuadrature(*(jnp.asarray(array, self.nodes.dtype) for array in moved))
+        half, dtype = self.spacing / 2, self.nodes.dtype
+        moved = GridQuadrature.standard(np.asarray(self.nodes, float) + half)
+        nodes, log_prior = (jnp.asarray(array, dtype) for array in moved[:2])
+        line = (
+            None if self.line is None else jnp.asarray(np.asarray(self.line, float) + half, dtype)
+        )
+        return GridQuadrature(nodes, log_prior, line, self.cells)
 
 
 class TwoTierQuadrature(NamedTuple):
@@ -112,6 +131,11 @@ class TwoTierQuadrature(NamedTuple):
     def has_lines(self) -> bool:
         """Whether each ability has a line of nodes of its own."""
         return False
+
+    @property
+    def has_axes(self) -> bool:
+        """Whether the nodes are products of those of an axis."""
+        return True
 
     @property
     def n_general(self) -> int:
@@ -153,7 +177,9 @@ def spacing_for(finest: float, narrowest: float, steepest: float) -> float | Non
 def line_rule(spacing: float) -> GridQuadrature:
     """Nodes in one dimension."""
     half = int(np.ceil(REACH / spacing))
-    return GridQuadrature.standard(spacing * np.arange(-half, half + 1)[:, None])
+    line = spacing * np.arange(-half, half + 1)
+    cells = np.arange(len(line), dtype=np.int32)
+    return GridQuadrature.standard(line[:, None])._replace(line=line, cells=cells)
 
 
 def grid_rule(dims: int, spacing: float) -> GridQuadrature:
@@ -163,8 +189,9 @@ def grid_rule(dims: int, spacing: float) -> GridQuadrature:
     """
     line = line_rule(spacing).nodes[:, 0]
     mesh = np.stack(np.meshgrid(*[line] * dims, indexing="ij"), axis=-1).reshape(-1, dims)
-    radius = (mesh**2).sum(axis=1)
-    return GridQuadrature.standard(mesh[radius <= REACH**2 + 1e-9])
+    cells = np.flatnonzero((mesh**2).sum(axis=1) <= REACH**2 + 1e-9)
+    grid = GridQuadrature.standard(mesh[cells])
+    return grid._replace(line=line, cells=cells.astype(np.int32))
 
 
 def row_chunks(n_rows: int, n_nodes: int) -> np.ndarray:
@@ -368,7 +395,7 @@ def two_tier_step(
         (counts, totals), (first, second, mass) = jax.lax.scan(
             outer, (counts, totals), (*all_groups, conditionals)
         )
-        mean, covariance = _two_tier_moments(post, general, first, second)
+        mean, covariance = two_tier_moments(post, general, first, second)
         return (
             carry[0].at[rows].set(mean, mode="drop"),
             carry[1].at[rows].set(covariance, mode="drop"),
@@ -392,7 +419,7 @@ def two_tier_step(
     )
 
 
-def _two_tier_moments(
+def two_tier_moments(
     post: Float[Array, "rows nodes"],
     general: Float[Array, "nodes general"],
     first: Float[Array, "groups rows nodes"],

@@ -56,7 +56,7 @@ def log_likelihood(
     """Log-likelihood of each row at each node of the curves."""
     out = sum(h @ c.T for h, c in zip(statistics, curves.contrast, strict=True))
     if mask is None:
-        return out + _careful_sum(curves.base)
+        return out + careful_sum(curves.base)
     return out + mask @ curves.base.T
 
 
@@ -71,7 +71,7 @@ def log_likelihoods(
     return log_likelihood(statistics, mask, item_curves(model, nodes))
 
 
-def _careful_sum(array: Float[Array, "nodes items"]) -> Float[Array, " nodes"]:
+def careful_sum(array: Float[Array, "nodes items"]) -> Float[Array, " nodes"]:
     """Sum over the items in two levels.
 
     One long float32 sum has the same rounding error for all subjects, which adds up in the
@@ -101,7 +101,7 @@ def _careful_log_likelihood(
 ) -> Float[Array, " rows"]:
     """Log-likelihood of each row at one node, each sum over the items in two levels."""
     out = sum(_two_level(h, c[0]) for h, c in zip(statistics, at.contrast, strict=True))
-    return out + (_careful_sum(at.base)[0] if mask is None else _two_level(mask, at.base[0]))
+    return out + (careful_sum(at.base)[0] if mask is None else _two_level(mask, at.base[0]))
 
 
 class Lines(NamedTuple):
@@ -137,8 +137,8 @@ def lines_of(model: ItemModel, item_weights: Array, curves: Curves) -> Lines | N
     return Lines(
         jnp.asarray(model.slope * item_weights),  # type: ignore[attr-defined]
         jnp.asarray(model.intercept * item_weights),  # type: ignore[attr-defined]
-        _careful_sum(curves.base),
-        _careful_sum(jnp.diff(curves.base, axis=0)),
+        careful_sum(curves.base),
+        careful_sum(jnp.diff(curves.base, axis=0)),
     )
 
 

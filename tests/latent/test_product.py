@@ -8,11 +8,12 @@ from scipy.special import expit, logsumexp
 
 from irtcat import EM, ItemBank, Responses, fit
 from irtcat._common.precision import precision
-from irtcat.latent.expected_sums import RowBlock, product_sums
-from irtcat.latent.grid import line_rule
+from irtcat.latent.expected_sums import RowBlock, product_sums, sums_of_block
+from irtcat.latent.grid import grid_step, group_items, line_rule, row_chunks, two_tier_step
 from irtcat.latent.population import PopulationDesign, population_numbers
-from irtcat.latent.product import product_rule
-from irtcat.latent.quadrature_choice import choose_nodes, n_nodes
+from irtcat.latent.product import is_separable, linear_grid_step, linear_two_tier_step, product_rule
+from irtcat.latent.quadrature_choice import as_rule, choose_nodes, n_nodes
+from irtcat.models import restricted
 
 
 def three(n=60, seed=0):
@@ -133,3 +134,76 @@ def test_the_choice_of_lines():
     assert not isinstance(choose_nodes(3, 3, 0.15, 1.0, None, is_product=True), float)
     assert not isinstance(choose_nodes(4, 4, 0.9, 1.0, None, is_product=True), float)
     assert n_nodes(product_rule(line_rule(0.5), np.eye(3))) == 25**3
+
+
+@pytest.mark.parametrize("dims", [2, 3, 4])
+@pytest.mark.parametrize("name", ["float64", "float32"])
+def test_factors_of_complete_answers_are_the_products_over_items(name, dims):
+    """Posteriors and expected numbers, and the counts' sums and moments: on a grid, in two tiers.
+
+    Rows have weights, an item is set aside, and one has no specific ability.
+    """
+    rng = np.random.default_rng(dims)
+    n_general = dims if dims < 4 else 1
+    specific = np.arange(10)[:, None] % 4 == np.arange(3)  # every fourth has none
+    pattern = np.ones((10, dims)) if dims < 4 else np.column_stack([np.ones(10), specific])
+    bank = ItemBank.from_slopes(pattern * rng.uniform(-0.3, 1.5, (10, dims)), rng.normal(size=10))
+    x = bank.simulate(rng.standard_normal((150, dims)), seed=dims).to_numpy().astype(np.int8)
+    with precision(name) as dtype:
+        rule = as_rule(0.5, pattern, n_general, dtype).shifted()
+        model = jax.tree.map(lambda a: jnp.asarray(a, dtype), bank.model)
+        weights = jnp.asarray(rng.integers(1, 4, 150), dtype), jnp.ones(10, dtype).at[2].set(0)
+        arguments = jnp.asarray(x), *weights, rule, jnp.asarray(row_chunks(150, 2**14))
+        if dims < 4:
+            plain = grid_step(model, *arguments, has_missing=False)
+            quick, points = linear_grid_step(model, *arguments), rule.nodes
+        else:
+            own = np.minimum(1 + group_items(pattern, 1)[0], 3)
+            model = restricted(model, np.column_stack([np.zeros(10, int), own]))
+            plain = two_tier_step(model, *arguments, has_missing=False)
+            quick, points = linear_two_tier_step(model, *arguments), rule.pairs
+    bound = 1e-10 if name == "float64" else 2e-4
+    for field in ("mean", "covariance", "log_z", "mass"):
+        numbers = getattr(quick, field), getattr(plain, field)
+        np.testing.assert_allclose(*numbers, atol=bound, rtol=bound, err_msg=field)
+    totals = np.broadcast_to(plain.totals.T, quick.totals.T.shape)
+    np.testing.assert_allclose(quick.totals.T, totals, atol=bound, rtol=bound)
+    basis = np.column_stack([np.ones(len(points)), np.asarray(points, float)])
+    ours, theirs = (basis.T @ np.asarray(sums.counts[0], float) for sums in (quick, plain))
+    np.testing.assert_allclose(ours, theirs, atol=10 * bound, rtol=bound)
+
+
+def test_factors_that_underflow_are_not_used():
+    """300 items of two abilities; 300 of a bifactor model, 30 of each specific factor."""
+    slopes, intercepts, ones = np.full((300, 2), 1.2), np.zeros(300), np.ones(300)
+    with precision("float64"):
+        grid = as_rule(0.2, np.ones((300, 2)), 2, np.dtype(float))
+    assert is_separable(slopes[:50], intercepts[:50], ones[:50], grid)
+    assert not is_separable(slopes, intercepts, ones, grid)
+    assert is_separable(slopes, intercepts, ones * (np.arange(300) < 50), grid)
+    pattern = np.column_stack([np.ones(300), np.arange(300)[:, None] % 10 == np.arange(10)])
+    with precision("float64"):
+        tiers = as_rule(0.4, pattern, 1, np.dtype(float))
+    assert is_separable(slopes, intercepts, ones, tiers)
+    assert not is_separable(slopes, intercepts, ones.astype(np.float32), tiers)
+
+
+def test_long_tests_have_the_dense_likelihood():
+    """Where factors would underflow, the products over the items are used: the same likelihood."""
+    rng = np.random.default_rng(5)
+    bank = ItemBank.from_slopes(rng.uniform(0.5, 1.5, (110, 2)), rng.normal(size=110))
+    x = bank.simulate(3 * rng.standard_normal((30, 2)), seed=5).to_numpy().astype(np.int8)
+    design, group = PopulationDesign(2, 0), np.zeros(30, int)
+    with precision("float64"):
+        rule = as_rule(0.1, np.ones((110, 2)), 2, np.dtype(float))
+        for n_items in (90, 110):  # by factors, and not
+            some = bank.subset(range(n_items))
+            slopes, intercepts = np.asarray(some.model.slope), np.asarray(some.model.intercept)
+            assert is_separable(slopes, intercepts, np.ones(n_items), rule) == (n_items == 90)
+            here = jnp.asarray(x[:, :n_items])
+            block = RowBlock(slice(0, 30), here, jnp.ones(30), group)
+            items = some.parameters(), np.zeros((1, 4)), some.model, block, jnp.ones(n_items)
+            sums = sums_of_block(rule, *items, (), design, has_missing=False)
+            eta = np.asarray(rule.nodes) @ slopes.T + intercepts
+            log_lik = here @ eta.T - np.logaddexp(0, eta).sum(1) + np.asarray(rule.log_prior)
+            np.testing.assert_allclose(sums.belief.log_z, logsumexp(log_lik, axis=1), atol=1e-10)
