@@ -17,7 +17,7 @@ from irtcat.models import take
 
 from . import helpers as ref
 
-N_ITEMS, N_PATTERNS = 15, 300
+N_ITEMS, N_PATTERNS = 15, 120
 LOW, HIGH = -5.0, 5.0
 
 
@@ -32,7 +32,7 @@ def random_patterns():
     """Random ones, which have several maxima, likely ones, and all right and all wrong."""
     rng = np.random.default_rng(5)
     x = rng.integers(0, 2, (N_PATTERNS, N_ITEMS))
-    x[:30], x[30:60], x[60:120] = 1, 0, rng.random((60, N_ITEMS)) < 0.85
+    x[:12], x[12:24], x[24:48] = 1, 0, rng.random((24, N_ITEMS)) < 0.85
     keep = np.arange(N_ITEMS) < rng.integers(1, N_ITEMS + 1, N_PATTERNS)[:, None]
     items = np.where(keep, np.arange(N_ITEMS), -1).astype(np.int32)
     return items, np.where(keep, x, -1).astype(np.int32)

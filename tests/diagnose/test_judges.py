@@ -191,7 +191,7 @@ def test_comparisons_count_the_judgements_of_an_item_as_one_cluster():
 def test_judges_that_prefer_a_model_do_not_give_a_verdict():
     """Equal models, and judges who each favour one: other judges would have judged otherwise."""
     rng = np.random.default_rng(5)
-    n, false, without = 150, 0, 0
+    n, false, without = 60, 0, 0
     for _ in range(n):
         favour = rng.normal(0, 0.05, (2, 1, 4))
         scores = rng.random((2, 150, 4)) < 0.5 + favour
@@ -243,9 +243,9 @@ def votes_of(rng, shape, leniency=0.0):
 def test_noise_of_majorities_is_that_of_other_panels():
     """Panels of three, drawn from many judges of the same answers."""
     rng = np.random.default_rng(7)
-    scores = votes_of(rng, (3, 80, 240), leniency=0.1)
-    panels = (scores.reshape(3, 80, 80, 3).mean(axis=3) > 0.5).mean(axis=1)
-    found = [judges(judged(scores[:, :, at : at + 8]), n=2).votes for at in range(0, 240, 8)]
+    scores = votes_of(rng, (3, 80, 120), leniency=0.1)
+    panels = (scores.reshape(3, 80, 40, 3).mean(axis=3) > 0.5).mean(axis=1)
+    found = [judges(judged(scores[:, :, at : at + 8]), n=2).votes for at in range(0, 120, 8)]
     assert found[0]["is_bound"].tolist() == [False, False, True, True]
     score = np.sqrt(np.mean([table["score"][3] ** 2 for table in found]))
     assert score == pytest.approx(100 * panels.std(axis=1, ddof=1).mean(), rel=0.15)

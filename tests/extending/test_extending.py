@@ -283,46 +283,85 @@ def installed(folder, broken=False):
     return os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
 
 
-def run(*line, env):
-    command = [sys.executable, "-W", "always", "-m", "irtcat", *map(str, line)]
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+COMMANDS = """
+import io, json, sys
+from contextlib import redirect_stderr, redirect_stdout
+from irtcat.cli import main
+
+done = []
+for line in json.load(sys.stdin):
+    sys.argv = ["irtcat", *line]
+    out, errors = io.StringIO(), io.StringIO()
+    try:
+        with redirect_stdout(out), redirect_stderr(errors):
+            main()
+    except SystemExit as end:
+        done.append((end.code, out.getvalue(), errors.getvalue()))
+print(json.dumps(done))
+"""
+
+
+def run(*lines, env):
+    """Exit code, output and errors of command lines, which share one process: it starts slowly."""
+    done = subprocess.run(
+        [sys.executable, "-W", "always", "-c", COMMANDS],
+        input=json.dumps([[str(word) for word in line] for line in lines]),
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+SELECT = ("select", "-k", 2, "--responses", "dataset:lsat7", "--json", "--strategy")
 
 
 def test_an_installed_package(tmp_path):
     env = installed(tmp_path)
-    line = ("select", "-k", 2, "--responses", "dataset:lsat7", "--strategy", "alphabetical")
-    done = run(*line, "--json", env=env)
-    assert [item["item"] for item in json.loads(done.stdout)["items"]] == ["item1", "item2"]
-    code = "import irtcat.cat; print(irtcat.cat.Config(stopping='steps>=4').stopping.name)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+    bank, logs = tmp_path / "bank.npz", write_quiz(tmp_path / "logs")
+    selected, fitted, scored, *imported, refused = run(
+        (*SELECT, "alphabetical"),
+        ("fit", "dataset:lsat7", "--model", "normal-ogive", "--out", bank, "--json"),
+        ("score", bank, "dataset:lsat7", "--json"),
+        ("import", logs.parent, "--json"),
+        ("import", logs.parent, "--json", "--format", "quiz"),
+        ("import", logs, "--format", "quizzes"),
+        env=env,
     )
-    assert done.stdout.strip() == "settled"
-    bank = tmp_path / "bank.npz"
-    line = ("fit", "dataset:lsat7", "--model", "normal-ogive", "--out", bank, "--json")
-    done = run(*line, env=env)
-    assert json.loads(done.stdout)["converged"], done.stderr
-    done = run("score", bank, "dataset:lsat7", "--json", env=env)
-    assert len(json.loads(done.stdout)["subjects"]) == 1000, done.stderr
-    path = write_quiz(tmp_path / "logs")
-    for more in ((), ("--format", "quiz")):
-        done = run("import", path.parent, "--json", *more, env=env)
-        report = json.loads(done.stdout)
+    assert [item["item"] for item in json.loads(selected[1])["items"]] == ["item1", "item2"]
+    assert json.loads(fitted[1])["converged"], fitted
+    assert len(json.loads(scored[1])["subjects"]) == 1000, scored
+    for _, out, _ in imported:
+        report = json.loads(out)
         assert (report["n_subjects"], report["n_items"]) == (2, 4)
         assert [each["format"] for each in report["runs"]] == ["quiz", "quiz"]
-    done = run("import", path, "--format", "quizzes", env=env)
-    assert done.returncode == 2
-    assert "quiz" in done.stderr
+    assert refused[0] == 2
+    assert "quiz" in refused[2]
+
+
+def test_stopping_rules_of_an_installed_package(tmp_path):
+    code = "import irtcat.cat; print(irtcat.cat.Config(stopping='steps>=4').stopping.name)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=installed(tmp_path),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "settled"
 
 
 def test_a_package_that_cannot_be_loaded_is_left_out(tmp_path):
-    env = installed(tmp_path, broken=True)
-    line = ("select", "-k", 2, "--responses", "dataset:lsat7", "--strategy", "alphabetical")
-    done = run(*line, env=env)
-    assert done.returncode != 0
-    assert "rules_alphabetical:ALPHABETICAL is left out. ZeroDivisionError" in done.stderr
-    assert run(*line[:-1], "balanced", "--json", env=env).returncode == 0
-    done = run("fit", "dataset:lsat7", "--model", "normal-ogive", env=env)
-    assert done.returncode == 2
-    assert "rules_normal_ogive:NormalOgive is left out. ZeroDivisionError" in done.stderr
-    assert "'normal-ogive' is not one of rasch" in done.stderr
+    alphabetical, balanced, normal_ogive = run(
+        (*SELECT, "alphabetical"),
+        (*SELECT, "balanced"),
+        ("fit", "dataset:lsat7", "--model", "normal-ogive"),
+        env=installed(tmp_path, broken=True),
+    )
+    assert alphabetical[0] != 0
+    assert "rules_alphabetical:ALPHABETICAL is left out. ZeroDivisionError" in alphabetical[2]
+    assert balanced[0] == 0
+    assert normal_ogive[0] == 2
+    assert "rules_normal_ogive:NormalOgive is left out. ZeroDivisionError" in normal_ogive[2]
+    assert "'normal-ogive' is not one of rasch" in normal_ogive[2]

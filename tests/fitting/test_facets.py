@@ -32,7 +32,7 @@ def test_it_is_the_maximum_of_the_written_out_likelihood():
     x = r.to_numpy()
     item = r.items["base_item"].str[1:].astype(int).to_numpy()
     judge = r.items["judge"].str[1:].astype(int).to_numpy()
-    nodes, weights = np.polynomial.hermite_e.hermegauss(41)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(31)
     log_weights = np.log(weights / weights.sum())
 
     def minus_log_likelihood(p):
@@ -194,7 +194,7 @@ def ratings(seed=1, n=250):
 
 def test_ratings_are_the_maximum_of_the_written_out_likelihood():
     """Linacre (1989): log P(k) / P(k - 1) = theta - b - c - tau_k."""
-    data = ratings()
+    data = ratings(n=120)
     r = Responses.from_long(data, facets=["judge"])
     f = fit(r, "rsm", EM(tolerance=1e-6), facets=["judge"])
     item, judge = (data[c].str[1:].astype(int).to_numpy() for c in ("item", "judge"))

@@ -122,7 +122,7 @@ def test_abilities_are_integrated_over_the_density_or_mixture(populations):
 
 def test_errors_fall_and_intervals_hold():
     before, after, inside = [], [], []
-    for seed in range(12):
+    for seed in range(6):
         bank, truth, responses, at = setting(seed)
         new = update_items(bank, responses)
         before.append(np.abs(bank.parameters()[at] - truth[at])[:, 1].mean())

@@ -160,10 +160,10 @@ def factor_of(found):
 def test_the_test_and_the_interval_agree(bank, calibration):
     rng = np.random.default_rng(4)
     close = 0
-    for seed in range(20):
+    for seed in range(6):
         pair = bank.simulate([0.0, rng.choice([0.2, 0.5, 0.8])], seed=seed)
         r = Responses.from_array(pair.to_numpy(), ["old", "new"], pair.item_ids)
-        ids = list(calibration.item_ids[rng.permutation(ITEMS)[: rng.integers(25, 400)]])
+        ids = list(calibration.item_ids[rng.permutation(ITEMS)[: rng.choice([25, 120, 399])]])
         for method, estimand in itertools.product(("paired", "assisted"), ESTIMANDS):
             for level in (0.8, 0.95):
                 found = compare(calibration, ids, r, estimand=estimand, method=method, level=level)
@@ -172,7 +172,7 @@ def test_the_test_and_the_interval_agree(bank, calibration):
                     2 * min(found.p_better, 1 - found.p_better), abs=1e-12
                 )
                 close += 0.01 < found.p_value < 0.2
-    assert close > 8  # where two tests could differ
+    assert close > 3  # where two tests could differ
     old = np.r_[np.zeros(80), np.ones(20)]
     sure = Responses.from_array([old, np.ones(100)], ["old", "new"])
     found = compare(sure, list(sure.item_ids[:90]), sure, estimand="run")  # 10 items cannot undo 80

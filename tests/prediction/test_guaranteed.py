@@ -135,10 +135,10 @@ def test_weights_and_groups_of_a_fixed_sample():
 
 def test_coverage_of_random_samples():
     covered = []
-    for seed in range(50):
+    for seed in range(25):
         p = predict(OLD, sample(15, seed=seed), NEW, estimator="guaranteed", level=0.8)
         covered.append((p.lower <= TRUTH) & (p.upper >= TRUTH))
-    assert np.mean(covered) >= 0.8 - 3 * np.sqrt(0.16 / 200)
+    assert np.mean(covered) >= 0.8 - 3 * np.sqrt(0.16 / 100)
 
 
 def test_draws_of_sessions_go_with_these_estimators_only():

@@ -22,6 +22,7 @@ BANK = ItemBank.from_parameters(a=A, b=B)
 RESPONSES = BANK.simulate(LATENT[:, 0], seed=0)
 TIMES = np.exp(BETA - 0.4 * LATENT[:, 1:] + RNG.normal(size=(N, K)) / ALPHA)
 TIMES[RNG.random((N, K)) < 0.15] = np.nan
+SEEN = ~np.isnan(TIMES)
 TABLE = pd.DataFrame(TIMES, RESPONSES.subject_ids, RESPONSES.item_ids)
 ALONE, JOINT = fit_times(TIMES), fit_times(TIMES, RESPONSES, bank=BANK)
 
@@ -36,11 +37,12 @@ def log_likelihood(params):
     beta, alpha, omega = params[:K], params[K : 2 * K], params[-1]
     covariance = omega**2 + np.diag(alpha**-2)
     total = 0.0
-    for row in np.log(TIMES):
-        seen = np.flatnonzero(~np.isnan(row))
+    for pattern in np.unique(SEEN, axis=0):
+        seen = np.flatnonzero(pattern)
         if len(seen):
+            rows = np.log(TIMES[(pattern == SEEN).all(axis=1)][:, seen])
             within = covariance[np.ix_(seen, seen)]
-            total += multivariate_normal.logpdf(row[seen], beta[seen], within)
+            total += multivariate_normal.logpdf(rows, beta[seen], within).sum()
     return total
 
 
