@@ -12,6 +12,7 @@ from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import ITEMS, RESPONSES, SEED, folder, group, option
 from irtcat.cli._output import records
+from irtcat.cli._session import warn
 
 if TYPE_CHECKING:
     from irtcat.scale import Scales
@@ -160,6 +161,7 @@ def _left_out(o: Options) -> dict[str, Any]:
 
 def _careless(o: Options) -> tuple[dict[str, str], dict[str, str]]:
     """Reasons by careless subject, and the right choice of each attention item."""
+    import numpy as np
     import pandas as pd
 
     from irtcat import scale
@@ -187,6 +189,10 @@ def _careless(o: Options) -> tuple[dict[str, str], dict[str, str]]:
         raise InputError(
             f"{o.unread['choices']}: has none of the subjects of the responses ({names})."
         )
+    without = ids[~np.isin(ids, choices.index.astype(str))]
+    if len(without):
+        name, who = o.unread["choices"], shorten(without.tolist())
+        warn(f"{name}: no row for {len(without)} subjects ({who}), who are not judged.")
     found = scale.careless(
         choices.map(_as_text),
         attention=attention,
