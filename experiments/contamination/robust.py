@@ -5,7 +5,7 @@ of them (leaked) or each its own, and answer 95 % of these rightly. "clean" are 
 answers as they would be without that; "usual" those of a 2PL fit to all. Then models whose answers
 the 2PL does not describe (guessing; two abilities).
 
-    python experiments/contamination/robust.py [--replications 3]  # goes on where it stopped
+    python experiments/contamination/robust.py [--replications 20]  # goes on where it stopped
 """
 
 import argparse
@@ -78,24 +78,34 @@ def one(seed, kind, share, seen, is_common):
 
 
 def main():
+    """Simulate the sets that are not in sets.csv yet; robust.csv has their means."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--replications", type=int, default=3)
+    parser.add_argument("--replications", type=int, default=20)
     args = parser.parse_args()
-    path = HERE / "robust.csv"
-    done = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=KEYS)
-    for case in CASES:
-        if (done[KEYS] == list(case)).all(axis=1).any():
-            continue
-        kind, share, seen, which = case
-        values = [
-            one(seed, kind, share, seen, which == "the same") for seed in range(args.replications)
-        ]
-        row = {**dict(zip(KEYS, case, strict=True)), **pd.DataFrame(values).mean().round(3)}
-        row["tau, robust / clean"] = round(row["tau, robust"] / row["tau, clean"], 3)
-        row["replications"] = args.replications
-        done = pd.concat([done, pd.DataFrame([row])], ignore_index=True)
-        print(done.tail(1).to_string(), flush=True)
-        done.to_csv(path, index=False)
+    path = HERE / "sets.csv"
+    done = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=[*KEYS, "seed"])
+    for seed in range(args.replications):
+        for case in CASES:
+            if (done[[*KEYS, "seed"]] == [*case, seed]).all(axis=1).any():
+                continue
+            kind, share, seen, which = case
+            values = one(seed, kind, share, seen, which == "the same")
+            row = {**dict(zip(KEYS, case, strict=True)), "seed": seed, **values}
+            rows = pd.DataFrame([row])
+            done = pd.concat([done, rows], ignore_index=True) if len(done) else rows
+            done.round(4).to_csv(path, index=False)
+            print(*case, seed, flush=True)
+    by = done.groupby(KEYS, sort=False)
+    table = by.mean().drop(columns="seed")
+    table["tau, robust / clean"] = table["tau, robust"] / table["tau, clean"]
+    table["worst of these"] = (
+        (done["tau, robust"] / done["tau, clean"])
+        .groupby([done[key] for key in KEYS], sort=False)
+        .min()
+    )
+    table["replications"] = by.size()
+    table.round(4).to_csv(HERE / "robust.csv")
+    print(table.round(3).to_string())
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import typer
 from irtcat.cli._session import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     import pandas as pd
 
@@ -193,6 +193,38 @@ def feature_table(kind: str) -> "Callable[[Path], pd.DataFrame]":
         return table.set_index(table.columns[0])
 
     return read_features
+
+
+def with_reasons(sources: list[str], ids: "Collection[str]", kind: str) -> dict[str, str]:
+    """Reasons by id of texts ID=REASON or ID, and of CSV tables with ids first, then reasons.
+
+    Args:
+        sources: the texts and names of tables.
+        ids: the ids of the responses, which may contain "=".
+        kind: "items" or "subjects".
+
+    Raises:
+        InputError: for an id that the responses do not have.
+    """
+    from irtcat._common.checks import InputError, shorten
+    from irtcat.scale.exclusion import BY_HAND
+
+    reasons: dict[str, str] = {}
+    for source in sources:
+        if source not in ids and _is_file(source):
+            table = read_table(Path(source), kind)
+            texts = table.iloc[:, 1].astype(str) if table.shape[1] > 1 else [BY_HAND] * len(table)
+            reasons |= dict(zip(table.iloc[:, 0].astype(str), texts, strict=True))
+        elif source in ids:
+            reasons[source] = BY_HAND
+        else:
+            name, _, reason = source.partition("=")
+            reasons[name] = reason or BY_HAND
+    unknown = [name for name in reasons if name not in ids]
+    if unknown:
+        known = shorten(list(ids))
+        raise InputError(f"{shorten(unknown)}: not among the {kind} of the responses ({known}).")
+    return reasons
 
 
 def fixed_parameters(source: str) -> dict[str, Any]:

@@ -62,9 +62,12 @@ def _pattern(path: Path) -> Any:
         option("groups", help="Column of the subjects' table with their groups (see --subjects)."),
         option("reference", needs="groups COLUMN"),
         option(
+            "subject_weights",
+            help="Column of the subjects' table with survey weights (see --subjects).",
+        ),
+        option(
             "subjects",
             type=Path,
-            needs="groups COLUMN",
             help="CSV table of subjects, ids first; default: that in RESPONSES (npz).",
         ),
         option(
@@ -176,7 +179,7 @@ def command(o: Options) -> Output:
         models = _input.table_column(o.models, "model", "items").dropna().astype(str)
         changes["model"] = {"default": o.model, **models}
     if o.subjects is not None:
-        changes["groups"] = _input.table_column(o.subjects, o.groups, "subjects")
+        changes |= _of_subjects(o)
     changes["solver"] = _solver(o)
     try:
         fitted = o.call(progress=FitProgress(o.progress), **changes)
@@ -212,6 +215,19 @@ def command(o: Options) -> Output:
     return Output(
         {**document, "items": records(items)}, text, table=items, next=(*after, *o.reading_words)
     )
+
+
+def _of_subjects(o: Options) -> dict[str, Any]:
+    """The columns of --subjects that options name."""
+    names = ("groups", "subject_weights")
+    columns = {name: getattr(o, name) for name in names if getattr(o, name) is not None}
+    if not columns:
+        must = f"needs {o.label('groups')} COLUMN or {o.label('subject_weights')} COLUMN."
+        raise typer.BadParameter(must, param_hint=o.label("subjects"))
+    return {
+        name: _input.table_column(o.subjects, column, "subjects")
+        for name, column in columns.items()
+    }
 
 
 def _kept_of(o: Options) -> str:

@@ -1,18 +1,44 @@
 """``irtcat scale``."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import ITEMS, RESPONSES, SEED, folder, group, option
 from irtcat.cli._output import records
+from irtcat.cli._session import warn
 
 if TYPE_CHECKING:
     from irtcat.scale import Scales
 
-EXAMPLE = ("irtcat scale dataset:lsat7 --two-factors skip",)
+EXAMPLE = (
+    "irtcat scale dataset:lsat7 --two-factors skip",
+    "irtcat scale r.csv --exclude 'q7=two readings' --choices letters.csv --attention check=a",
+)
+
+CARELESS = "irtcat.scale.careless"
+RULES = ("attention", "straight_line", "longest_run", "min_seconds")
+"""Options that are rules for careless subjects."""
+
+
+def _seconds(path: Path) -> Any:
+    """Read times."""
+    return _input.table_column(path, "seconds", "subjects")
+
+
+def _choices(path: Path) -> Any:
+    """Read what subjects chose."""
+    table = _input.read_table(path, "subjects")
+    return table.set_index(table.columns[0])
+
+
+_rule: Callable[..., Any] = partial(option, source=CARELESS)
 
 
 @command_of(
@@ -21,6 +47,47 @@ EXAMPLE = ("irtcat scale dataset:lsat7 --two-factors skip",)
     folder(default=Path("scale"), help="Folder for banks, tables, figures and report.md."),
     option("groups", help="Column of the items' metadata (or of --items) with their scales."),
     replace(ITEMS, needs="groups COLUMN"),
+    *group(
+        "Left out",
+        option(
+            "exclude",
+            type=list[str],
+            metavar="ITEM=REASON",
+            help="An item to leave out, or a CSV table of items, ids first, then reasons.",
+        ),
+        option(
+            "exclude_subjects",
+            "--exclude-subject",
+            type=list[str],
+            metavar="SUBJECT=REASON",
+            help="A subject to leave out, or a CSV table of subjects, ids first, then reasons.",
+        ),
+        _rule(
+            "choices",
+            type=Path,
+            default=None,
+            read=_choices,
+            help="CSV table of what subjects (ids first) chose, for the rules below; default: the "
+            "responses, if in categories.",
+        ),
+        _rule(
+            "attention",
+            type=list[str],
+            metavar="ITEM=CHOICE",
+            help="An attention item and its right choice.",
+        ),
+        _rule("most_failed", min=0),
+        _rule("straight_line", default=None, min=2),
+        _rule("longest_run", type=int, min=1),
+        _rule(
+            "seconds",
+            type=Path,
+            needs="min_seconds NUMBER",
+            read=_seconds,
+            help="CSV table of subjects, ids first, with a column seconds.",
+        ),
+        _rule("min_seconds", needs="seconds FILE", min=0),
+    ),
     *group("Splitting", option("n_factors", min=1), "rotation", "two_factors", "criterion"),
     *group(
         "Tests of items",
@@ -53,7 +120,7 @@ def command(o: Options) -> Output:
             names = shorten(ids.tolist())
             raise InputError(f"{o.items}: has none of the items of the responses ({names}).")
         labels = labels.reindex(ids).tolist()
-    result = o.call(groups=labels)
+    result = o.call(groups=labels, **_left_out(o))
     plots = _figures(result) if o.figures else {}
     folder.check(plots)
     written = result.save(o.out)
@@ -63,11 +130,87 @@ def command(o: Options) -> Output:
         plot.save(figure, o.out / name)
     written += [o.out / name for name in plots]
     table = result.to_frame()
-    document = {"out": o.out, "files": [str(path) for path in written], "scales": records(table)}
+    document = {
+        "out": o.out,
+        "files": [str(path) for path in written],
+        "scales": records(table),
+        "left_out": records(result.left_out),
+    }
     columns = ["status", "items", "retained", "rounds", "reliability_marginal", "rmsea"]
     shown = table[[name for name in columns if name in table]].reset_index()
+    n = len(result.left_out)
+    left_out = [f"Subjects left out: {n} of {o.responses.n_subjects} (see report.md)"] if n else []
     line = f"Wrote {len(written)} files to {o.out}; read {o.out / 'report.md'} first"
-    return Output(document, [shown, line], table=table, next=("report", o.out))
+    return Output(document, [shown, *left_out, line], table=table, next=("report", o.out))
+
+
+def _left_out(o: Options) -> dict[str, Any]:
+    """The items and subjects to leave out, with reasons: by hand, and by the rules."""
+    ids, subjects = (
+        dict.fromkeys(map(str, names)) for names in (o.responses.item_ids, o.responses.subject_ids)
+    )
+    items = _input.with_reasons(o.exclude or [], ids, "items")
+    people = _input.with_reasons(o.exclude_subjects or [], subjects, "subjects")
+    if any(o.is_given(name) for name in RULES):
+        found, attention = _careless(o)
+        items = {item: "an attention item" for item in attention if item in ids} | items
+        known = {subject: reason for subject, reason in found.items() if subject in subjects}
+        people = known | people
+    return {"exclude": items, "exclude_subjects": people}
+
+
+def _careless(o: Options) -> tuple[dict[str, str], dict[str, str]]:
+    """Reasons by careless subject, and the right choice of each attention item."""
+    import numpy as np
+    import pandas as pd
+
+    from irtcat import scale
+    from irtcat._common.checks import InputError, shorten
+
+    attention = {}
+    for text in o.attention or []:
+        item, equals, choice = text.rpartition("=")
+        if not equals or not item:
+            must = f"{text!r} is not ITEM=CHOICE."
+            raise typer.BadParameter(must, param_hint=o.label("attention"))
+        attention[item] = choice
+    choices = o.choices
+    by_choice = any(o.is_given(name) for name in RULES if name != "min_seconds")
+    if choices is None and o.responses.n_categories == 2 and by_choice:
+        raise InputError(
+            "The rules of choices need what subjects chose, not whether it is right. Pass a table "
+            "of them as --choices FILE."
+        )
+    ids = o.responses.subject_ids.astype(str)
+    if choices is None:
+        choices = pd.DataFrame(o.responses.to_numpy(), index=ids, columns=o.responses.item_ids)
+    elif not choices.index.isin(ids).any():
+        names = shorten(ids.tolist())
+        raise InputError(
+            f"{o.unread['choices']}: has none of the subjects of the responses ({names})."
+        )
+    without = ids[~np.isin(ids, choices.index.astype(str))]
+    if len(without):
+        name, who = o.unread["choices"], shorten(without.tolist())
+        warn(f"{name}: no row for {len(without)} subjects ({who}), who are not judged.")
+    found = scale.careless(
+        choices.map(_as_text),
+        attention=attention,
+        most_failed=o.most_failed,
+        straight_line=o.straight_line,
+        longest_run=o.longest_run,
+        seconds=o.seconds,
+        min_seconds=o.min_seconds,
+    )
+    return {str(subject): reason for subject, reason in found.items()}, attention
+
+
+def _as_text(choice: Any) -> str | None:
+    """A choice as it is typed: 2 of a column of numbers with empty cells is not 2.0."""
+    if choice is None or choice != choice:
+        return None
+    is_whole = isinstance(choice, float) and choice.is_integer()
+    return str(int(choice)) if is_whole else str(choice).strip()
 
 
 def _figures(scales: "Scales") -> dict[str, Any]:

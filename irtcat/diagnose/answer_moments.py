@@ -77,26 +77,39 @@ def model_moments(c: Conditional) -> FloatArray:
     return np.concatenate([c.single @ c.weights, cross[first, second]])
 
 
-def observed_moments(
+def _single_statistics(
     values: np.ndarray, categories: IntArray, kind: str
-) -> tuple[FloatArray, FloatArray | int]:
+) -> tuple[IntArray, FloatArray]:
+    """The item of each univariate statistic, and the statistics of subjects; 0 where missing."""
+    if kind == "C2":
+        item, category = _categories(categories)
+        return item, (values[:, item] == category).astype(float)
+    return np.arange(values.shape[1]), np.maximum(values, 0).astype(float)
+
+
+def observed_moments(
+    values: np.ndarray, categories: IntArray, kind: str, weights: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray | float]:
     """The same moments in the data, each over the subjects who answered its items.
+
+    Args:
+        values: the answers, -1 where missing.
+        categories: number of categories of each item.
+        kind: which moments.
+        weights: survey weights of the subjects, where no answer is missing.
 
     Returns:
         The moments, NaN where nobody answered both items; and moments x moments the subjects
-        behind both, or their number where no answer is missing.
+        behind both, or their number (the sum of their weights) where no answer is missing.
     """
     answered = values >= 0
     x = np.where(answered, values, 0).astype(float)
     first, second = np.triu_indices(x.shape[1], 1)
-    item: IntArray = np.arange(x.shape[1])
-    single: FloatArray = x
-    if kind == "C2":
-        item, category = _categories(categories)
-        single = (values[:, item] == category).astype(float)
-    sums = np.concatenate([single.sum(axis=0), (x.T @ x)[first, second]])
+    item, single = _single_statistics(values, categories, kind)
+    w = np.ones(len(x)) if weights is None else weights
+    sums = np.concatenate([w @ single, (x.T @ (w[:, None] * x))[first, second]])
     if answered.all():
-        return sums / len(x), len(x)
+        return sums / w.sum(), float(w.sum())
     behind = np.zeros((len(sums), len(sums)))
     for start in range(0, len(x), BLOCK_ROWS):
         seen = answered[start : start + BLOCK_ROWS].astype(np.float32)
@@ -104,6 +117,25 @@ def observed_moments(
         behind += marks.T @ marks  # counts below 2^24 are exact
     own = np.diagonal(behind)
     return np.where(own > 0, sums / np.maximum(own, 1.0), np.nan), behind
+
+
+def sampling_covariance(
+    values: np.ndarray, categories: IntArray, kind: str, weights: FloatArray
+) -> FloatArray:
+    """Covariance of weighted moments over samples of subjects, ``sum_i w_i^2 d_i d_i' / n^2``.
+
+    d_i are the subject's statistics less their weighted means, n is the sum of the weights.
+    """
+    moments, n = observed_moments(values, categories, kind, weights)
+    first, second = np.triu_indices(values.shape[1], 1)
+    total = np.zeros((len(moments), len(moments)))
+    for start in range(0, len(values), BLOCK_ROWS):
+        x = values[start : start + BLOCK_ROWS].astype(float)
+        single = _single_statistics(x, categories, kind)[1]
+        statistics = np.concatenate([single, x[:, first] * x[:, second]], axis=1) - moments
+        statistics *= weights[start : start + BLOCK_ROWS, None]
+        total += statistics.T @ statistics
+    return total / n**2
 
 
 def moment_covariance(c: Conditional) -> FloatArray:
@@ -180,13 +212,13 @@ def derivatives(dp: FloatArray, c: Conditional, categories: IntArray, kind: str)
 
 
 def independent(
-    values: np.ndarray, categories: IntArray, kind: str
+    values: np.ndarray, categories: IntArray, kind: str, weights: FloatArray | None = None
 ) -> tuple[Conditional, FloatArray]:
     """The moments of independent items with the observed shares, and derivatives by the shares."""
     n, n_categories = len(categories), int(categories.max())
-    n_answers = np.maximum((values >= 0).sum(axis=0), 1)
-    counts = [(values == k).sum(axis=0) for k in range(n_categories)]
-    shares = np.stack(counts, axis=1) / n_answers[:, None]
+    w = np.ones(len(values)) if weights is None else weights
+    counts = np.stack([w @ (values == k) for k in range(n_categories)], axis=1)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-12)
     c = conditional(shares[:, None, :], np.ones(1), categories, kind)
     dp = np.zeros((n, n_categories - 1, 1, n_categories))
     for k in range(1, n_categories):
@@ -217,11 +249,16 @@ def projected(y: FloatArray, design: FloatArray, n_free: int) -> tuple[float, bo
         The squared length, and whether the parameters are identified (the first ``n_free``
         directions of D are not null).
     """
+    directions, identified = fitted_directions(design, n_free)
+    fitted = directions.T @ y
+    return max(float(y @ y - fitted @ fitted), 0.0), identified
+
+
+def fitted_directions(design: FloatArray, n_free: int) -> tuple[FloatArray, bool]:
+    """An orthonormal basis of what the parameters fit, and whether they are identified."""
     if n_free == 0:
-        return float(y @ y), True
+        return np.zeros((len(design), 0)), True
     scale = np.linalg.norm(design, axis=0)
     design = design / np.where(scale > 0, scale, 1.0)
     directions, lengths, _ = np.linalg.svd(design, full_matrices=False)
-    identified = bool(lengths[n_free - 1] > 1e-10 * lengths[0])
-    fitted = directions[:, :n_free].T @ y
-    return max(float(y @ y - fitted @ fitted), 0.0), identified
+    return directions[:, :n_free], bool(lengths[n_free - 1] > 1e-10 * lengths[0])

@@ -29,6 +29,7 @@ from irtcat.diagnose.group_versions import (
 )
 from irtcat.fitting import EM
 from irtcat.fitting.problem.groups import Grouping, check_groups
+from irtcat.fitting.problem.subject_weights import check_weights
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.responses import Responses
 
@@ -222,7 +223,9 @@ def find_dif(
         progress: True to show the time left on stderr, or a function that is called in each round
             as ``progress(items tested, items)``.
         options: passed to `irtcat.fit`; ``weak_priors`` is False by default here, since a prior in
-            only one of the models would invalidate the test.
+            only one of the models would invalidate the test. With ``subject_weights`` the method is
+            "wald", with the sandwich as covariance: differences of weighted log-likelihoods are not
+            chi-squared.
 
     Returns:
         The tests. Items with only one answer (in a group) are flagged and not tested, and do not
@@ -260,6 +263,12 @@ def find_dif(
         advice = "Name items that are equal in all groups, or use scheme='drop'."
         raise argument_error("anchors", 'passed with scheme="add"', None, advice)
     responses, grouping = prepared(responses, groups, reference)
+    errors = "full" if method == "wald" else "none"
+    if options.get("subject_weights") is not None:
+        options["subject_weights"] = check_weights(responses, options["subject_weights"])
+        errors = "full sandwich"
+        if method != "wald":
+            raise argument_error("method", '"wald" with subject_weights', method)
     reasons = untested_reasons(responses, grouping)
     kept = [j for j, reason in enumerate(reasons) if reason not in ("constant", "no answers")]
     anchored, tested = chosen_items(responses, reasons, anchors, items)
@@ -269,7 +278,7 @@ def find_dif(
         grouping=grouping,
         model=model,
         options={"weak_priors": False, "solver": EM(precision="float64"), **options},
-        errors="full" if method == "wald" else "none",
+        errors=errors,
     )
     plan = _Plan(
         fits=fits,

@@ -44,7 +44,7 @@ def rmsea_power(
         0.608
 
     References:
-        MacCallum, Browne & Sugawara (1996), Psychological Methods 1, 130-149, tables 1 and 2.
+        MacCallum, Browne & Sugawara (1996), Psychological Methods 1, 130-149 (the three tests).
     """
     check_count("n", n, 2)
     _check(df, null, alternative, alpha)
@@ -83,7 +83,7 @@ def rmsea_sample_size(
         94
 
     References:
-        MacCallum, Browne & Sugawara (1996), Psychological Methods 1, 130-149, table 4.
+        MacCallum, Browne & Sugawara (1996), Psychological Methods 1, 130-149.
     """
     _check(df, null, alternative, alpha)
     if not is_number(power) or not alpha < power < 1:

@@ -79,7 +79,7 @@ class SplitFits:
         grouping: the groups, the reference first.
         model: item model.
         options: of `irtcat.fit`.
-        errors: "none" or "full".
+        errors: standard errors of the fits: "none", "full" or "full sandwich".
         cache: free items -> fit.
     """
 

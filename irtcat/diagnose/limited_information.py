@@ -16,12 +16,14 @@ from irtcat.diagnose.answer_moments import (
     Conditional,
     conditional,
     derivatives,
+    fitted_directions,
     independent,
     model_moments,
     moment_covariance,
     observed_moments,
     probability_derivatives,
     projected,
+    sampling_covariance,
     whiten,
 )
 from irtcat.diagnose.chi_square import (
@@ -34,6 +36,7 @@ from irtcat.diagnose.chi_square import (
     rmsea,
 )
 from irtcat.diagnose.estimated_parameters import Free, free_of
+from irtcat.fitting.problem.subject_weights import check_weights, rescaled
 from irtcat.io.convert import ResponsesLike
 
 KINDS = ("auto", "M2", "C2")
@@ -75,6 +78,7 @@ class ModelFit:
         n_left_out: subjects with missing answers.
         flags: remarks.
         srmsr_by_group: SRMSR of each group, where groups were given.
+        design_effect: what the statistic of weighted subjects was divided by; 1 without weights.
     """
 
     kind: str
@@ -96,6 +100,7 @@ class ModelFit:
     n_left_out: int
     flags: str
     srmsr_by_group: Mapping[str, float] = field(default_factory=dict)
+    design_effect: float = 1.0
 
     def to_dict(self) -> dict[str, Any]:
         """The figures, ready for JSON."""
@@ -122,6 +127,7 @@ def model_fit(
     *,
     groups: Any = None,
     missing: str = "complete",
+    subject_weights: Any = None,
     mismatch: str = "refuse",
 ) -> ModelFit:
     """Test overall model fit on the means and cross products of the answers.
@@ -151,6 +157,10 @@ def model_fit(
             moment a, and n_ab behind both a and b, their covariance is that of one subject times
             ``n_ab / (n_a n_b)``. It supposes that answers are missing at random; moments of pairs
             that nobody answered are left out.
+        subject_weights: survey weights, as for `irtcat.fit`; with ``missing="complete"``. The
+            moments are weighted, and the statistic, which then is not chi-square distributed, is
+            divided by its mean per degree of freedom (the design effect, from the covariance of the
+            weighted moments over samples of subjects): Rao & Scott's first-order correction.
         mismatch: as for `irtcat.score`.
 
     Returns:
@@ -172,7 +182,7 @@ def model_fit(
         Maydeu-Olivares & Joe (2006), Psychometrika 71, 713-732 (M2); Cai & Hansen (2013), British
         Journal of Mathematical and Statistical Psychology 66, 245-276 (M2*); Cai & Monroe (2014),
         CRESST report 839 (C2); Maydeu-Olivares & Joe (2014), Multivariate Behavioral Research 49,
-        305-328 (RMSEA).
+        305-328 (RMSEA); Rao & Scott (1984), Annals of Statistics 12, 46-60 (survey weights).
     """
     check_choice("kind", kind, KINDS)
     check_interval("level", level)
@@ -184,14 +194,20 @@ def model_fit(
         kind = "M2"  # equal to C2 for right/wrong items
     parts = [data.of_group(group) for group in data.groups]
     rows = [_used_values(part, missing) for part in parts]
+    weights: list[FloatArray | None] = [None] * len(parts)
+    if subject_weights is not None:
+        every = _rescaled_weights(data, subject_weights, missing)
+        used = [every[group.rows] > 0 for group in data.groups]
+        rows = [part.values[at] for part, at in zip(parts, used, strict=True)]
+        weights = [every[group.rows][at] for group, at in zip(data.groups, used, strict=True)]
     for part, values in zip(parts, rows, strict=True):
         _check_usable(part, values, kind)
     free = free_of(data.bank, estimated)
     changes = _population_changes(data, free)
     n_free = free.total + len(changes) - free.n_population
     found = [
-        _group_moments(data, part, values, free, changes, kind)
-        for part, values in zip(parts, rows, strict=True)
+        _group_moments(data, part, (values, w), free, changes, kind)
+        for part, values, w in zip(parts, rows, weights, strict=True)
     ]
     n_moments = sum(moments.n for moments in found)
     df = n_moments - n_free
@@ -201,14 +217,16 @@ def model_fit(
         raise argument_error("bank", "one with fewer parameters than moments", got, advice)
     n = sum(len(values) for values in rows)
     statistic, identified = _statistic(found, n_free)
+    effect = _design_effect(found, n_free)
+    statistic /= effect
     null_statistic, null_df = 0.0, 0
-    for part, values in zip(parts, rows, strict=True):
-        value, degrees = _independence(part, values, kind)
+    for part, values, w in zip(parts, rows, weights, strict=True):
+        value, degrees = _independence(part, values, w, kind)
         null_statistic, null_df = null_statistic + value, null_df + degrees
     lower, upper = _rmsea_interval(statistic, df, n, level)
     residuals = [
-        _correlation_residuals(part, values, moments.conditional)
-        for part, values, moments in zip(parts, rows, found, strict=True)
+        _correlation_residuals(part, values, w, moments.conditional)
+        for part, values, w, moments in zip(parts, rows, weights, found, strict=True)
     ]
     remarks = [data.note, "" if identified else "parameters are not identified by the moments"]
     return ModelFit(
@@ -235,7 +253,17 @@ def model_fit(
             for group, residual in zip(data.groups, residuals, strict=True)
             if groups is not None
         },
+        design_effect=effect,
     )
+
+
+def _rescaled_weights(data: Coded, subject_weights: Any, missing: str) -> FloatArray:
+    """The survey weights of the complete rows with their number as sum; 0 for the others."""
+    if missing != "complete":
+        raise argument_error("missing", '"complete" with subject_weights', missing)
+    weights = check_weights(data.responses, subject_weights)
+    assert weights is not None
+    return rescaled(weights, data.complete)
 
 
 class _Moments(NamedTuple):
@@ -246,12 +274,14 @@ class _Moments(NamedTuple):
         observed: moments of its answers; NaN where nobody answered both items.
         jacobian: derivatives of the expected moments, moments x all estimated parameters.
         counts: moments x moments, subjects behind both; their number alone where all answers count.
+        sampling: covariance of the observed moments of weighted subjects; None without weights.
     """
 
     conditional: Conditional
     observed: FloatArray
     jacobian: FloatArray
-    counts: FloatArray | int
+    counts: FloatArray | float
+    sampling: FloatArray | None = None
 
     @property
     def n(self) -> int:
@@ -339,7 +369,12 @@ def _correlation_changes(population: Population) -> list[Callable[[Population, f
 
 
 def _group_moments(
-    data: Coded, part: Coded, values: np.ndarray, free: Free, changes: list[Change], kind: str
+    data: Coded,
+    part: Coded,
+    answers: tuple[np.ndarray, FloatArray | None],
+    free: Free,
+    changes: list[Change],
+    kind: str,
 ) -> _Moments:
     """The moments of a group under the model, and their derivatives."""
     points, weights = population_nodes(part.bank)
@@ -353,8 +388,23 @@ def _group_moments(
         at = data.bank.positions(part.bank.item_ids)[:, None] * dp.shape[1] + np.arange(dp.shape[1])
         columns.append(by_item @ free.design()[at.ravel()])
     columns += [_by_population(part, kind, change)[:, None] for change in changes]
-    observed, counts = observed_moments(values, part.categories, kind)
-    return _Moments(c, observed, np.concatenate(columns, axis=1), counts)
+    return _moments(part, *answers, kind, c, np.concatenate(columns, axis=1))
+
+
+def _moments(
+    part: Coded,
+    values: np.ndarray,
+    weights: FloatArray | None,
+    kind: str,
+    c: Conditional,
+    jacobian: FloatArray,
+) -> _Moments:
+    """The moments of answers beside those of a model."""
+    observed, counts = observed_moments(values, part.categories, kind, weights)
+    sampling = None
+    if weights is not None:
+        sampling = sampling_covariance(values, part.categories, kind, weights)
+    return _Moments(c, observed, jacobian, counts, sampling)
 
 
 def _by_population(part: Coded, kind: str, change: Change) -> FloatArray:
@@ -390,12 +440,34 @@ def _statistic(found: list[_Moments], n_free: int) -> tuple[float, bool]:
     return projected(rows[:, 0], rows[:, 1:], n_free)
 
 
+def _design_effect(found: list[_Moments], n_free: int) -> float:
+    """The mean of the statistic of weighted subjects per degree of freedom; 1 without weights.
+
+    With P the projection of `projected`, L L' the covariance under the model and V that over
+    samples: ``tr(P L^-1 V L^-T) / rank P``.
+    """
+    sampled = [(moments, moments.sampling) for moments in found if moments.sampling is not None]
+    if not sampled:
+        return 1.0
+    design = np.concatenate([_whitened(moments)[:, 1:] for moments, _ in sampled])
+    directions, _ = fitted_directions(design, n_free)
+    trace, at = 0.0, 0
+    for moments, sampling in sampled:
+        covariance = moment_covariance(moments.conditional) / moments.counts
+        half = whiten(covariance, sampling)
+        both = whiten(covariance, half.T)
+        own = directions[at : at + len(both)]
+        trace += float(np.trace(both) - np.einsum("ij,ik,kj->", own, both, own, optimize=True))
+        at += len(both)
+    return trace / (at - directions.shape[1])
+
+
 def _whitened(moments: _Moments) -> FloatArray:
     """Residual moments and derivatives of a group with the identity as covariance."""
     residual = moments.observed - model_moments(moments.conditional)
     columns = np.column_stack([residual, moments.jacobian])
     covariance = moment_covariance(moments.conditional)
-    if isinstance(moments.counts, int):
+    if isinstance(moments.counts, float):
         return whiten(covariance / moments.counts, columns)
     seen = np.isfinite(residual)
     counts = moments.counts[np.ix_(seen, seen)]
@@ -403,13 +475,16 @@ def _whitened(moments: _Moments) -> FloatArray:
     return whiten(covariance[np.ix_(seen, seen)] * counts / np.outer(own, own), columns[seen])
 
 
-def _independence(part: Coded, values: np.ndarray, kind: str) -> tuple[float, int]:
+def _independence(
+    part: Coded, values: np.ndarray, weights: FloatArray | None, kind: str
+) -> tuple[float, int]:
     """The statistic of independent items in a group, and its degrees of freedom."""
-    null, jacobian = independent(values, part.categories, kind)
-    observed, counts = observed_moments(values, part.categories, kind)
-    moments, n_free = _Moments(null, observed, jacobian, counts), jacobian.shape[1]
+    null, jacobian = independent(values, part.categories, kind, weights)
+    moments, n_free = _moments(part, values, weights, kind, null, jacobian), jacobian.shape[1]
     df = moments.n - n_free
-    return (_statistic([moments], n_free)[0], df) if df > 0 else (np.nan, 0)
+    if df <= 0:
+        return np.nan, 0
+    return _statistic([moments], n_free)[0] / _design_effect([moments], n_free), df
 
 
 def _rmsea_interval(statistic: float, df: int, n: int, level: float) -> tuple[float, float]:
@@ -435,7 +510,9 @@ def _root_mean_square(values: FloatArray) -> float:
     return float(np.sqrt(np.nanmean(values**2))) if np.isfinite(values).any() else np.nan
 
 
-def _correlation_residuals(data: Coded, values: np.ndarray, c: Conditional) -> FloatArray:
+def _correlation_residuals(
+    data: Coded, values: np.ndarray, weights: FloatArray | None, c: Conditional
+) -> FloatArray:
     """Differences of observed and expected correlations of the codes; NaN for nominal items."""
     if not data.bank.model.has_order:
         return np.full(1, np.nan)
@@ -445,7 +522,11 @@ def _correlation_residuals(data: Coded, values: np.ndarray, c: Conditional) -> F
     covariance = cross - np.outer(mean, mean)
     sd = np.sqrt(np.diagonal(covariance))
     expected = covariance / np.outer(sd, sd)
-    observed = pd.DataFrame(np.where(values < 0, np.nan, values)).corr().to_numpy()
+    if weights is None:
+        observed = pd.DataFrame(np.where(values < 0, np.nan, values)).corr().to_numpy()
+    else:
+        spread = np.cov(values.T.astype(float), aweights=weights)
+        observed = spread / np.sqrt(np.outer(spread.diagonal(), spread.diagonal()))
     return np.asarray((observed - expected)[np.triu_indices(len(mean), 1)])
 
 

@@ -21,6 +21,7 @@ from irtcat.fitting.multidimensional import fit_multidimensional
 from irtcat.fitting.problem.groups import check_groups
 from irtcat.fitting.problem.item_models import HOW_TO_MIX, model_of_items
 from irtcat.fitting.problem.loading_pattern import pattern_of_versions
+from irtcat.fitting.problem.subject_weights import check_weights
 from irtcat.fitting.problem.user_priors import check_equal
 from irtcat.fitting.result import Fit
 from irtcat.fitting.solvers import EM, VI, Joint, Solver, solver_of
@@ -56,6 +57,8 @@ def _has_several(specification: Specification[EM]) -> bool:
     asked = (specification.pattern, specification.structure, specification.density)
     return specification.dims not in (None, 1) or anchored or any(p is not None for p in asked)
 
+
+STANDARD_ERRORS = ("auto", "full", "block", "sandwich", "full sandwich", "none")
 
 FITTERS: dict[type[Solver], Callable[..., Fit]] = {EM: _em, VI: fit_vi, Joint: fit_joint}
 """What runs a solver; to add one, add a row."""
@@ -233,6 +236,33 @@ def _features(
     return features_of(responses, given["subject_features"], of_items, residual)
 
 
+NOT_WITH_WEIGHTS = ("theta", "subject_features", "item_features", "facets", "devices")
+"""Arguments that do not go with survey weights."""
+
+
+def _weighted_errors(given: Mapping[str, Any], structure: str | None, em: EM) -> str:
+    """The standard errors of a fit with survey weights.
+
+    Raises:
+        InputError: for an argument that does not go with weights, or where the sandwich is not
+            known.
+    """
+    for name in NOT_WITH_WEIGHTS:
+        value = em.devices if name == "devices" else given[name]
+        if value is not None and not (isinstance(value, tuple | list) and not value):
+            raise argument_error(name, "left out with subject_weights", "both")
+    errors: str = given["standard_errors"]
+    if errors == "auto" and structure is not None:
+        raise argument_error(
+            "standard_errors",
+            f"given with subject_weights and a {structure} structure, of which the sandwich is not "
+            "known",
+            errors,
+            'Pass "none", or "full" for those of frequencies, which are too small.',
+        )
+    return "sandwich" if errors == "auto" else errors
+
+
 @documented(MODELS)
 @with_progress("Fitting", FitProgress)
 def fit(
@@ -240,6 +270,7 @@ def fit(
     model: str | Mapping[Any, Any] | Sequence[str] = "2pl",
     solver: Solver | str = "em",
     *,
+    subject_weights: Any = None,
     groups: Any = None,
     reference: Any = None,
     invariance: Any = None,
@@ -300,6 +331,17 @@ def fit(
             on short tests) and standard errors wide.
         solver: how the fit is computed: `irtcat.EM`, `irtcat.VI` or `irtcat.Joint` with settings,
             such as ``EM(starts=5)``, or "em", "vi" or "joint" for their defaults.
+        subject_weights: survey weights, how many subjects of the population each subject stands
+            for (1 over the probability of being sampled): a column of ``responses.subjects``, a
+            Series or mapping by subject id, or one number each, of at least 0. They are rescaled to
+            sum to n, the number of subjects with a response and a positive weight, and what is
+            maximised is the weighted log-likelihood ``sum_i w_i log L_i``, a
+            pseudo-log-likelihood: differences of it, AIC and BIC are no tests or criteria as
+            usual. Inverse information is not the covariance of such estimates, so that standard
+            errors are the sandwich ``I^-1 (sum_i w_i^2 s_i s_i') I^-1`` by default (subjects
+            sampled independently; strata and clusters are not taken into account). Numbers of
+            responses and of subjects in groups are weighted as well. Not with ``theta``, features,
+            facets or ``devices``.
         groups: each subject's group: a column of ``responses.subjects``, or one label per subject
             (a Series is aligned by subject id). Each group has its own population; all share the
             items. The reference's is N(0, 1), the others' means and SDs are estimated
@@ -363,7 +405,8 @@ def fit(
         standard_errors: "auto" ("full" where it takes about a second at most, else "block"),
             "full" (observed information of all parameters), "block" (item by item), "sandwich"
             (valid also where the model is wrong: all parameters where affordable, else item by
-            item) or "none".
+            item), "full sandwich" (of all parameters) or "none". With ``subject_weights`` "auto" is
+            "sandwich", and "full" and "block" are those of frequencies.
         progress: True to show the time left on stderr, or a function that is called as
             ``progress(iteration, log_posterior, step)``; by `VI` after every round as
             ``progress(steps, bound, rate)``. Raising StopIteration in it ends the iterations.
@@ -435,7 +478,8 @@ def fit(
         & Scott (1948), Econometrica 16, 1-32; Haberman (1977), Annals of Statistics 5, 815-841.
         For unused categories: Wilson & Masters (1993), Psychometrika 58, 87-99. For features:
         De Boeck & Wilson (2004), Explanatory Item Response Models; Fischer (1973), Acta
-        Psychologica 37, 359-374.
+        Psychologica 37, 359-374. For survey weights: Binder (1983), International Statistical
+        Review 51, 279-292; Rabe-Hesketh & Skrondal (2006), JRSS A 169, 805-827.
     """
     solver = solver_of(solver)
     if anchors is not None:
@@ -452,13 +496,16 @@ def fit(
     if item_models is not None and theta is not None:
         raise argument_error("theta", "left out where items are of several models", "some")
     structure = _checked_structure(given, em.nodes)
-    check_choice("standard_errors", standard_errors, ("auto", "full", "block", "sandwich", "none"))
+    check_choice("standard_errors", standard_errors, STANDARD_ERRORS)
     responses = _checked(responses, cls, em.devices)
     if solver is not em and isinstance(responses, ResponseSource):
         must = f'Responses with the solver "{solver.key}"'
         raise argument_error("responses", must, "a source", "Read them into memory.")
     _check_priors(priors, cls, solver, responses)
     grouping = check_groups(responses, groups, reference)
+    weights = check_weights(responses, subject_weights)
+    if weights is not None:
+        given["standard_errors"] = _weighted_errors(given, structure, em)
     versions = None
     if invariance is not None:
         versions = _versions(responses, cls, grouping, invariance, anchors)
@@ -478,6 +525,7 @@ def fit(
         "item_models": item_models,
         "versions": versions,
         "features": _features(responses, cls, given, em),
+        "subject_weights": weights,
     }
     names = [field.name for field in fields(Specification)]
     specification: Specification[Any] = Specification(

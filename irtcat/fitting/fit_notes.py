@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import shorten
-from irtcat._common.types import BoolArray, IntArray
+from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.bank.item_states import BLOCK
 from irtcat.fitting.em.priors import FEW_SLOPES, FEW_SUBJECTS
 from irtcat.fitting.em.shard import all_gather
+from irtcat.fitting.problem.subject_weights import effective_number
 from irtcat.fitting.result import Fit
 from irtcat.fitting.specification import Specification
 from irtcat.io.source import ResponseSource
@@ -169,10 +170,29 @@ def _few_note(result: Fit, specification: Specification[Any]) -> str:
     )
 
 
+def _weights_note(result: Fit, weights: FloatArray | None) -> str:
+    """The note on survey weights."""
+    if weights is None:
+        return ""
+    observed = getattr(result.responses, "observed", None)
+    used = weights if observed is None else weights[observed.any(axis=1)]
+    number = effective_number(used)
+    return (
+        f"Subjects are weighted (effective number {number:.0f} of {result.n_subjects}): the "
+        "log-likelihood is a weighted one, and its differences are not likelihood ratio tests."
+    )
+
+
 def with_notes(result: Fit, specification: Specification[Any]) -> Fit:
     """The fit with further notes in its message and its notes, and the blocks of its items."""
     bank = result.bank
-    notes = [*result.notes, _few_note(result, specification), _bounds_note(bank)]
+    weights = specification.subject_weights
+    notes = [
+        *result.notes,
+        _weights_note(result, weights),
+        _few_note(result, specification),
+        _bounds_note(bank),
+    ]
     notes += [_repeats_note(result.responses), _rare_note(result.responses), _unused_note(bank)]
     statistics = bank.statistics
     if specification.theta is None:
@@ -181,6 +201,7 @@ def with_notes(result: Fit, specification: Specification[Any]) -> Fit:
             notes.append(_blocks_note(blocks, bank.item_ids, specification.grouping is not None))
             statistics = statistics.assign(**{BLOCK: blocks})
     notes = [note for note in notes if note]
+    result = replace(result, subject_weights=weights)
     if not notes:
         return result
     bank = replace(bank, statistics=statistics, provenance={**bank.provenance, "notes": notes})

@@ -250,10 +250,9 @@ def _check(responses: Any, cls: type[ItemModel], specification: Specification[EM
                 f"The `{name}` argument is not for a fixed theta. Got both. Leave out either "
                 f"`{name}` or `theta`."
             )
-    if specification.standard_errors == "sandwich":
-        raise argument_error(
-            "standard_errors", "auto, full, block or none with `theta`", "sandwich"
-        )
+    errors = specification.standard_errors
+    if errors.endswith("sandwich"):
+        raise argument_error("standard_errors", "auto, full, block or none with `theta`", errors)
 
 
 def _with_unit_slopes(setup: FitSetup, cls: type[ItemModel]) -> FitSetup:
@@ -307,7 +306,7 @@ def fit_fixed_theta(responses: Any, cls: type[ItemModel], specification: Specifi
         ending=ended.ending,
         log_likelihood=ended.log_likelihood,
         log_posterior=float(ended.ending.trace[-1]),
-        n_subjects=int(data.rows.weights.sum()),
+        n_subjects=data.rows.n_subjects,
     )
     return fit_of(
         responses,

@@ -263,12 +263,10 @@ def _check(responses: Any, cls: type[ItemModel], specification: Specification[EM
         raise argument_error(
             "devices", "of one process for several abilities", f"{jax.process_count()} processes"
         )
-    two_tier = specification.structure is not None
-    if specification.standard_errors == "sandwich" and (
-        two_tier or specification.grouping is not None
-    ):
-        must = "auto, full, block or none for a bifactor or two-tier structure or several groups"
-        raise argument_error("standard_errors", must, "sandwich")
+    errors = specification.standard_errors
+    if errors.endswith("sandwich") and specification.structure is not None:
+        must = "auto, full, block or none for a bifactor or two-tier structure"
+        raise argument_error("standard_errors", must, errors)
     if specification.positive and specification.pattern is None:
         raise argument_error("positive", "left out where the axes may be rotated", True)
     if specification.solver.nodes is not None:
@@ -474,7 +472,7 @@ def _fitted(
         ending=ended.ending,
         log_likelihood=log_likelihood,
         log_posterior=log_likelihood + float(ended.update.log_prior),
-        n_subjects=int(rows.weights.sum()),
+        n_subjects=rows.n_subjects,
         n_further=reached.n_latent,
     )
     return fit_of(

@@ -206,6 +206,9 @@ class Workspace:
             engine=self.engine,
             specific=specific,
             is_too_coarse=is_too_coarse,
+            squares=None
+            if self.rows.squares is None
+            else jnp.asarray(self.rows.squares, self.dtype),
         )
 
     def reduced(self, prior: PriorTable) -> PriorTable:

@@ -61,6 +61,7 @@ class Fit:
         item_regressions: what item features say of "intercept" ("location" of rating scale
             items) and "slope"; empty without any.
         versions: the versions of items that are not the same in all groups, if any.
+        subject_weights: the survey weight of each subject, as given; None without any.
     """
 
     bank: ItemBank
@@ -87,6 +88,7 @@ class Fit:
     subject_prior: FloatArray | None = None
     item_regressions: Mapping[str, FeatureRegression] = field(default_factory=dict)
     facets: tuple[str, ...] = ()
+    subject_weights: FloatArray | None = None
 
     def severities(self) -> pd.DataFrame:
         """How severe each level of each facet is, such as each judge (many-facet Rasch model).

@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.fitting.features.columns import Features
 from irtcat.fitting.problem.groups import Grouping
@@ -30,6 +31,7 @@ class Specification(Generic[SolverT]):
         item_models: the model of each item where items are of several models.
         versions: the items' versions where some parameters differ between groups.
         features: the features of subjects and items.
+        subject_weights: the survey weight of each subject, as given; None without any.
         density: name of the estimated density; None for the Normal distribution.
         start: number of the start (0: the default one).
     """
@@ -54,4 +56,5 @@ class Specification(Generic[SolverT]):
     item_models: np.ndarray | None
     versions: Any
     features: Features | None
+    subject_weights: FloatArray | None = None
     start: int = 0

@@ -216,6 +216,7 @@ def _problem(data: FitData, setup: FitSetup, dtype: np.dtype) -> Problem:
         group=group,
         fill=ItemFill(len(prior.aside), n if engine is None else np.inf),
         engine=engine,
+        squares=None if rows.squares is None else jax.device_put(rows.squares.astype(dtype)),
     )
 
 
@@ -441,7 +442,7 @@ def _fitted(
         ending=_ending(data, reached, log_likelihood),
         log_likelihood=log_likelihood,
         log_posterior=log_likelihood + float(ended.update.log_prior),
-        n_subjects=int(rows.weights.sum()),
+        n_subjects=rows.n_subjects,
         n_further=problem.population.size + (0 if explained is None else explained.n_parameters),
     )
     return fit_of(

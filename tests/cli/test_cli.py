@@ -957,6 +957,69 @@ def test_a_column_without_a_table_names_the_option_of_the_table(bank, line, name
     assert f"Got 'side'. Responses take it as --{table} TABLE." in message
 
 
+def test_scale_leaves_out_by_hand_and_by_rule():
+    """Reasons of texts and a table; an attention item that is among the responses; speed."""
+    data = irtcat.datasets.load("lsat7")
+    choices = pd.DataFrame(np.where(data.to_numpy() == 1, "a", "b"), data.subject_ids)
+    choices.columns = ["q1", "q2", "q3", "item4", "q5"]
+    choices.to_csv("letters.csv", index_label="who")
+    times = pd.DataFrame({"seconds": np.where(np.arange(1000) < 997, 60, 5)}, data.subject_ids)
+    times.to_csv("times.csv", index_label="who")
+    pd.DataFrame({"who": ["s500", "s501"], "why": ["ill", "left"]}).to_csv("who.csv", index=False)
+    line = ("scale", LSAT7, "--two-factors", "skip", "--no-figures", "--out", "by_hand")
+    by_hand = ("--exclude", "item5=two readings", "--exclude-subject", "who.csv")
+    rules = ("--choices", "letters.csv", "--attention", "item4=a", "--longest-run", "4")
+    speed = ("--seconds", "times.csv", "--min-seconds", "30")
+    few = ("--least-items", "3", "--alpha-fit", "0", "--alpha-dependence", "0")
+    document = run_json(*line, *by_hand, "--exclude-subject", "s502", *rules, *speed, *few)
+    reasons = {row["subject"]: row["reason"] for row in document["left_out"]}
+    assert [reasons[s] for s in ("s500", "s501", "s502")] == ["ill", "left", "by hand"]
+    failed = data.subject_ids[data.to_numpy()[:, 3] == 0]
+    theirs = irtcat.scale.careless(
+        choices,
+        attention={"item4": "a"},
+        straight_line=None,
+        longest_run=4,
+        seconds=times["seconds"],
+        min_seconds=30,
+    )
+    assert set(failed) < set(theirs.index)
+    assert set(reasons) == {*theirs.index, "s500", "s501", "s502"}
+    decisions = (
+        pd.read_csv("by_hand/decisions.csv")
+        .query("statistic == 'excluded'")
+        .set_index("item")["criterion"]
+    )
+    assert (decisions["item5"], decisions["item4"]) == ("two readings", "an attention item")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--exclude", "i9=no"), "not among the items"),
+        (("--exclude-subject", "nobody"), "not among the subjects"),
+        (("--straight-line", "5"), "--choices FILE"),
+        (("--attention", "item4"), "not ITEM=CHOICE"),
+        (("--seconds", "subjects.csv"), "--min-seconds"),
+    ],
+)
+def test_scale_refuses_exclusions(words, message):
+    half_and_half()
+    assert message in run("scale", LSAT7, *words).stderr.replace("\n", " ")
+
+
+def test_fit_with_survey_weights():
+    data, _ = half_and_half()
+    weights = np.arange(data.n_subjects) % 3
+    table = pd.DataFrame({"subject": data.subject_ids, "weight": weights})
+    table.to_csv("weights.csv", index=False)
+    line = ("fit", LSAT7, "--subjects", "weights.csv", "--subject-weights", "weight")
+    document = run_json(*line, "--out", "b.npz")
+    theirs = irtcat.fit(data, subject_weights=weights)
+    assert document["log_likelihood"] == pytest.approx(theirs.log_likelihood)
+    assert document["n_subjects"] == (weights > 0).sum()
+
+
 def test_fit_with_groups_and_known_items(bank):
     data, labels = half_and_half()
     bank.subset(bank.item_ids[:3]).save("known.npz")
@@ -1101,6 +1164,7 @@ BAD_INPUT = [
     (f"fit {LSAT7} --groups side", "side"),
     (f"fit {LSAT7} --groups side --subjects other.csv", "side"),
     (f"fit {LSAT7} --groups side --subjects empty.csv", "empty.csv"),
+    (f"fit {LSAT7} --subject-weights side --subjects subjects.csv", "subject-weights"),
     (f"fit {LSAT7} --anchors cut.npz", "cut.npz"),
     (f"fit {LSAT7} --theta other.csv", "theta"),
     (f"fit {LSAT7} --theta nowhere.csv", "nowhere.csv"),

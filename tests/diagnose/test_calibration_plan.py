@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import irtcat
 from irtcat import InputError, ItemBank, diagnose, plan_calibration
@@ -136,35 +137,51 @@ def test_refusals(bank, options, message):
         plan_calibration(bank, **options)
 
 
-# Minimal samples for power .8 at level .05: close fit (.05 against .08), not-close fit (.05
-# against .01). MacCallum, Browne & Sugawara (1996), table 4, whose search
-# stops near a power of .8.
-TABLE = {
-    2: (3488, 2382),
-    4: (1807, 1426),
-    6: (1238, 1069),
-    8: (954, 875),
-    10: (782, 750),
-    20: (435, 474),
-    30: (314, 366),
-    50: (214, 268),
-    100: (132, 178),
-}
-# Table 2: power for N = 100 and 200; close, not-close and exact fit (0 against .05).
-POWER = {(5, 100): (0.127, 0.081, 0.112), (5, 200): (0.199, 0.124, 0.188)}
+FITS = {"close": (0.05, 0.08), "not close": (0.05, 0.01), "exact": (0.0, 0.05)}
+"""RMSEA of the null and of the alternative in the three tests of MacCallum et al. (1996)."""
 
 
-def test_sample_sizes_are_the_published_ones():
-    for df, published in TABLE.items():
-        found = [diagnose.rmsea_sample_size(df, alternative=value) for value in (0.08, 0.01)]
-        assert found == pytest.approx(published, rel=0.003)
-    for (df, n), published in POWER.items():
-        found = [
-            diagnose.rmsea_power(df, n),
-            diagnose.rmsea_power(df, n, alternative=0.01),
-            diagnose.rmsea_power(df, n, null=0.0, alternative=0.05),
-        ]
-        assert np.round(found, 3).tolist() == list(published)
+def power_by_scipy(df, n, null, alternative, level=0.05):
+    """The rejection region of the test under the alternative, from scipy's distributions."""
+    at_null, at_alternative = (
+        stats.ncx2(df, (n - 1) * df * value**2) if value else stats.chi2(df)
+        for value in (null, alternative)
+    )
+    if alternative > null:
+        return at_alternative.sf(at_null.isf(level))
+    return at_alternative.cdf(at_null.ppf(level))
+
+
+@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize("df", [2, 5, 20, 100])
+def test_rmsea_power_and_sample_size_are_those_of_the_noncentral_chi_square(df, name):
+    null, alternative = FITS[name]
+    options = {"null": null, "alternative": alternative}
+    for n in (50, 200, 1000):
+        expected = power_by_scipy(df, n, null, alternative)
+        assert diagnose.rmsea_power(df, n, **options) == pytest.approx(expected, rel=1e-6)
+    n = diagnose.rmsea_sample_size(df, 0.8, **options)
+    assert power_by_scipy(df, n, null, alternative) >= 0.8
+    assert power_by_scipy(df, n - 1, null, alternative) < 0.8
+
+
+def test_rmsea_power_is_the_share_of_simulated_statistics():
+    """Statistics drawn as sums of squares of shifted Normal numbers, without any distribution."""
+    rng, df, n = np.random.default_rng(0), 8, 400
+
+    def drawn(value):
+        z = rng.normal(size=(200_000, df))
+        z[:, 0] += np.sqrt((n - 1) * df) * value
+        return (z**2).sum(axis=1)
+
+    for null, alternative in FITS.values():
+        at_null, at_alternative = drawn(null), drawn(alternative)
+        if alternative > null:
+            share = (at_alternative > np.quantile(at_null, 0.95)).mean()
+        else:
+            share = (at_alternative < np.quantile(at_null, 0.05)).mean()
+        found = diagnose.rmsea_power(df, n, null=null, alternative=alternative)
+        assert found == pytest.approx(share, abs=0.01)
 
 
 def test_refusals_of_rmsea():

@@ -269,3 +269,23 @@ def test_an_item_all_of_a_group_got_right_spoils_nothing():
     columns = ["statistic", "p", "unsigned"]
     np.testing.assert_allclose(found.table[columns], left_out[columns], rtol=1e-6)
     assert found.groups["sd"].between(0.5, 2).all()
+
+
+def test_survey_weights_are_tested_by_wald_with_the_sandwich():
+    """An item whose answers depend on the sampling: equal weights would find it different."""
+    rng = np.random.default_rng(8)
+    groups = np.repeat(["a", "b"], 1500)
+    theta = rng.normal(size=3000)
+    x = (rng.random((3000, 6)) < 1 / (1 + np.exp(-1.2 * theta[:, None]))).astype(int)
+    # In group b those who solved the last item are sampled less often.
+    share = np.where((groups == "b") & (x[:, 5] == 1), 0.4, 1.0)
+    chosen = rng.random(3000) < share
+    given = {"method": "wald", "purify": False, "items": ["i6"]}
+    r = Responses.from_array(x[chosen])
+    assert find_dif(r, groups[chosen], "2pl", **given).items == ["i6"]
+    weighted = {**given, "subject_weights": 1 / share[chosen]}
+    found = find_dif(r, groups[chosen], "2pl", **weighted)
+    assert found.items == []
+    assert found.table["p"]["i6"] > 0.05
+    with pytest.raises(InputError, match='"wald" with subject_weights'):
+        find_dif(r, groups[chosen], "2pl", subject_weights=1 / share[chosen])

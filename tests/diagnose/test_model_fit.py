@@ -302,3 +302,40 @@ def test_pairs_that_nobody_answered_are_left_out():
         model_fit(fit(r, "2pl").bank, r)
     with pytest.raises(InputError, match="missing"):
         model_fit(bank, r, missing="some")
+
+
+# --- survey weights
+
+
+def test_weighted_moments_are_those_of_repeated_rows():
+    """The statistic before its correction, and the indices that do not depend on n."""
+    rng = np.random.default_rng(5)
+    eta = 1.2 * rng.normal(size=(300, 1)) - np.linspace(-1, 1, 6)
+    x = (rng.random(eta.shape) < 1 / (1 + np.exp(-eta))).astype(int)
+    w = rng.integers(0, 5, 300)
+    bank, n = fit(x, "2pl", subject_weights=w).bank, (w > 0).sum()
+    weighted = model_fit(bank, x, subject_weights=w)
+    repeated = model_fit(bank, np.repeat(x, w, axis=0))
+    times = w.sum() / n
+    assert weighted.n_subjects == n
+    assert weighted.statistic * weighted.design_effect * times == pytest.approx(repeated.statistic)
+    assert weighted.srmsr == pytest.approx(repeated.srmsr)
+    # The design effect of weights that do not depend on the answers is near Kish's.
+    assert weighted.design_effect == pytest.approx(n * (w**2).sum() / w.sum() ** 2, rel=0.1)
+    with pytest.raises(InputError, match='"complete" with subject_weights'):
+        model_fit(bank, x, missing="pairwise", subject_weights=w)
+
+
+def test_the_design_effect_is_the_mean_of_the_statistic_over_samples():
+    """Samples by weights that depend on an answer, for a model without estimated parameters."""
+    bank = ItemBank.from_parameters(a=[1.0, 1.2, 0.8], b=[-0.5, 0.0, 0.5])
+    rng, found = np.random.default_rng(6), []
+    for _ in range(60):
+        x = bank.simulate(rng.normal(size=900), seed=int(rng.integers(2**31))).to_numpy()
+        chosen = rng.random(900) < np.where(x[:, 0] == 1, 0.9, 0.3)
+        w = np.where(x[:, 0] == 1, 1 / 0.9, 1 / 0.3)[chosen]
+        found.append(model_fit(bank, x[chosen], estimated="none", subject_weights=w))
+    statistics = np.array([each.statistic for each in found])
+    assert found[0].df == 6
+    assert found[0].design_effect > 1.1
+    assert abs(statistics.mean() - 6) < 3 * statistics.std() / np.sqrt(60)

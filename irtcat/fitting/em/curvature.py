@@ -14,10 +14,12 @@ quadrature of curves whose observed and expected information differ; by populati
 | block, several abilities | outer products of each item's expected scores | long tests |
 
 The sandwich ``I^-1 (sum_i s_i s_i') I^-1``, s_i the subject's expected score, is valid also where
-the model is wrong (White 1982). Blocks of one ability take it item by item.
+the model is wrong (White 1982). Blocks of one ability take it item by item. With survey weights it
+is ``I^-1 (sum_i w_i^2 s_i s_i') I^-1``, I being the weighted information (Binder 1983).
 """
 
 import abc
+import copy
 import functools
 from typing import Any, NamedTuple
 
@@ -506,17 +508,27 @@ class Curvature(abc.ABC):
     def by_item(self, sandwich: bool) -> Covariance:
         """The covariance of each item's parameters; empty where nothing is known of it."""
 
+    @abc.abstractmethod
+    def _sums(self, full: bool) -> tuple[FloatArray, FloatArray]:
+        """Sums over all subjects (see `Sums`)."""
+
+    def outer_products(self, full: bool) -> FloatArray:
+        """Outer products of the subjects' scores for the sandwich, times squared survey weights."""
+        other = copy.copy(self)
+        other.problem = self.problem.squared()
+        return other._sums(full)[1]
+
 
 def covariance_of(curvature: Curvature, which: str) -> Covariance:
     """Covariance of the estimates: of all together, else item by item, else none.
 
     Args:
         curvature: the fit.
-        which: "auto", "full", "block", "sandwich" or "none", as in `irtcat.fit`.
+        which: "auto", "full", "block", "sandwich", "full sandwich" or "none" (see `irtcat.fit`).
     """
     if which == "none":
         return Covariance()
-    sandwich, free = which == "sandwich", curvature.free
+    sandwich, free = which.endswith("sandwich"), curvature.free
     if which != "block" and curvature.is_full(which):
         information, outer = curvature.observed(sandwich)
         full = inverse_of_all(information, curvature.spread, outer)
@@ -574,7 +586,7 @@ class OneAbility(Curvature):
         """See `Curvature`; the information is a matrix product for every node."""
         n_params = int(self.free.sum()) + self.problem.population.size
         n_cells = len(self.problem.weights) * len(self.nodes)
-        return which == "full" or n_cells * float(n_params) ** 2 <= FULL_WORK
+        return which.startswith("full") or n_cells * float(n_params) ** 2 <= FULL_WORK
 
     def _sums(self, full: bool) -> tuple[FloatArray, FloatArray]:
         """Sums over all subjects."""
@@ -627,6 +639,8 @@ class OneAbility(Curvature):
     def observed(self, sandwich: bool) -> tuple[FloatArray, FloatArray | None]:
         """See `Curvature`."""
         score_covariance, outer = self._sums(full=True)
+        if sandwich and self.problem.squares is not None:
+            outer = self.outer_products(full=True)
         population: Any = 0.0
         if not self.is_known:
             total, z, variance = self._by_group()
@@ -639,10 +653,10 @@ class OneAbility(Curvature):
     def by_item(self, sandwich: bool) -> Covariance:
         """See `Curvature`; the uncertainty of the latent mean and SD is added to every block."""
         tied = self.problem.tied if self.problem.constraints.shared is None else ()
-        outer = self._sums(full=False)[1] if sandwich else None
+        outer = self.outer_products(full=False) if sandwich else None
         covariance = inverse_blocks(self.item_information(), self.free, tied, outer)
-        covariance = covariance + self._of_the_scale()
-        latent = None if self.is_known else self._of_the_populations(covariance[0])
+        covariance = covariance + self._of_the_scale(sandwich)
+        latent = None if self.is_known else self._of_the_populations(covariance[0], sandwich)
         how = "block sandwich" if sandwich else "block"
         return Covariance(blocks=covariance, latent=latent, how=how)
 
@@ -685,20 +699,28 @@ class OneAbility(Curvature):
         unit_of = np.exp(-log_sd[group])
         return total, (theta - mean[group]) * unit_of, (sd * unit_of) ** 2
 
-    @property
-    def _n_defining(self) -> float:
-        """Number of subjects in the population that defines the scale; 0 where items do."""
-        weights = np.asarray(self.problem.weights, float)
-        if self.problem.group is None:
-            return float(weights.sum())
-        return float(weights[np.asarray(self.problem.held)[np.asarray(self.problem.group)]].sum())
+    def _squares(self, sandwich: bool) -> FloatArray:
+        """The squared survey weights for the sandwich; the weights of the rows otherwise."""
+        squares = self.problem.squares if sandwich else None
+        return np.asarray(self.problem.weights if squares is None else squares, float)
 
-    def _of_the_scale(self) -> FloatArray:
+    def _n_defining(self, sandwich: bool) -> float:
+        """Number of subjects in the population that defines the scale; 0 where items do.
+
+        With survey weights, for the sandwich, their effective number.
+        """
+        n, squares = np.asarray(self.problem.weights, float), self._squares(sandwich)
+        if self.problem.group is not None:
+            defines = np.asarray(self.problem.held)[np.asarray(self.problem.group)]
+            n, squares = n[defines], squares[defines]
+        return float(n.sum() ** 2 / squares.sum()) if n.sum() else 0.0
+
+    def _of_the_scale(self, sandwich: bool) -> FloatArray:
         """Covariance from the estimated mean and log SD of the defining population.
 
         Their variances are 1/n and 1/(2n); all items share them.
         """
-        n, params = self._n_defining, self.point.params
+        n, params = self._n_defining(sandwich), self.point.params
         if n == 0:
             return np.zeros((*params.shape, params.shape[1]))
 
@@ -710,23 +732,26 @@ class OneAbility(Curvature):
         directions = np.asarray(jax.jacfwd(moved)(jnp.zeros(2, params.dtype)), float)
         return np.einsum("jal,l,jbl->jab", directions, [1 / n, 0.5 / n], directions)
 
-    def _of_the_populations(self, first: FloatArray) -> FloatArray:
+    def _of_the_populations(self, first: FloatArray, sandwich: bool) -> FloatArray:
         """Covariance of the groups' means and log SDs with the items treated as known.
 
         Each group's information (Louis 1982, with Normal posteriors), and the uncertainty of the
-        population that defines the scale. The first item's covariance comes first.
+        population that defines the scale. The first item's covariance comes first. With survey
+        weights, for the sandwich, variances are times the group's design effect (Kish 1965).
         """
         mean, log_sd = np.asarray(self.point.population, float).T
         total, z, v = self._by_group()
         by_mean = total(1 - v) * np.exp(-2 * log_sd)
         by_sd = total(2 * (z**2 + v) - 4 * z**2 * v - 2 * v**2)
-        n = self._n_defining
+        n = self._n_defining(sandwich)
         shared = 1 / n if n else 0.0
         size, n_groups = len(first), len(mean)
         out = np.full((size + 2 * n_groups,) * 2, 0.0)
         out[:size, :size] = first
         with np.errstate(divide="ignore"):
             group_variance = 1 / np.maximum(np.stack([by_mean, by_sd], axis=1), 0)
+            squares = np.bincount(np.asarray(self.problem.group), self._squares(sandwich))
+            group_variance *= (squares / total(1.0))[:, None]
         out[size:, size:] = np.diag(group_variance.ravel())
         one, zero = np.ones(n_groups), np.zeros(n_groups)
         direction = np.array([[one, zero], [mean, one]]).transpose(0, 2, 1).reshape(2, -1)
@@ -884,13 +909,15 @@ class Multidimensional(Curvature):
     def observed(self, sandwich: bool) -> tuple[FloatArray, FloatArray | None]:
         """See `Curvature`."""
         if self.by_differences:
-            return self._differenced(), self._sums(full=True)[1] if sandwich else None
+            return self._differenced(), self.outer_products(full=True) if sandwich else None
         problem, point = self.problem, self.point
         outer: FloatArray | None = None
         if self.by_lines and not sandwich:
             score_covariance = self._product_covariance()
         else:
             score_covariance, outer = self._sums(full=True)
+        if sandwich and problem.squares is not None:
+            outer = self.outer_products(full=True)
         sums = sums_at(problem, EMState.of(point, self.belief))
         if sums.information is None:
             complete = complete_information(

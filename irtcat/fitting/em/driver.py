@@ -93,7 +93,7 @@ def checkpoint_of(
     data = problem.engine.data if problem.engine else digest(rows.x, rows.weights)
     group = None if problem.engine else rows.group  # an engine's rows of one process differ
     arrays = problem.template, problem.item_weights, problem.constraints, problem.held, problem.tied
-    identity = Identity(data, digest(arrays, group, further), settings)
+    identity = Identity(data, digest(arrays, group, further, problem.squares), settings)
     return Checkpoint(solver.checkpoint, solver.resume, identity)
 
 

@@ -87,6 +87,7 @@ class Problem(NamedTuple):
         specific: specific factor of each item (two-tier).
         is_too_coarse: whether the quadrature does not resolve populations of these numbers; None
             where it resolves all.
+        squares: sums of the squared survey weights of each row's subjects; None without weights.
     """
 
     template: ItemModel
@@ -105,6 +106,7 @@ class Problem(NamedTuple):
     engine: Any = None
     specific: Array | None = None
     is_too_coarse: Callable[[Array], bool] | None = None
+    squares: Float[Array, " rows"] | None = None
 
     @property
     def dtype(self) -> np.dtype:
@@ -119,6 +121,22 @@ class Problem(NamedTuple):
     def of_all_items(self) -> "Problem":
         """The problem in which abilities are estimated from all items."""
         return self._replace(item_weights=jax.device_put(np.ones_like(self.item_weights)))
+
+    def squared(self) -> "Problem":
+        """The problem in which subjects count by their squared survey weights, for the sandwich."""
+        squares, engine = self.squares, self.engine
+        if squares is None:
+            return self
+        if engine is not None:
+            engine = engine.reweighted(np.asarray(squares, float))
+            return self._replace(
+                weights=squares, engine=engine, blocks=lambda: engine.row_blocks(self.dtype)
+            )
+
+        def blocks() -> Iterable[RowBlock]:
+            return (block._replace(weights=squares[block.rows]) for block in self.blocks())
+
+        return self._replace(weights=squares, blocks=blocks)
 
     def laid_out(self, mean: FloatArray, sd: FloatArray) -> Iterable[tuple[RowBlock, Layout]]:
         """The rows in blocks, each with the layout for posteriors of one ability."""

@@ -10,6 +10,7 @@ from irtcat._common.types import FloatArray
 from irtcat.fitting.em.shard import Sharded, mesh_of
 from irtcat.fitting.em.stream import Streamed
 from irtcat.fitting.problem.groups import Grouping
+from irtcat.fitting.problem.subject_weights import rescaled
 from irtcat.fitting.problem.uncategorised import settings_of
 from irtcat.fitting.solvers import EM
 from irtcat.fitting.specification import Specification
@@ -29,12 +30,20 @@ class Rows(NamedTuple):
     """Distinct response rows, their weights and groups, and whether any response is missing.
 
     ``x`` is in the memory of this process; the other fields describe all rows, of all processes.
+    ``squares`` are the sums of the squared survey weights of each row's subjects; None without
+    survey weights, where they are equal to ``weights``.
     """
 
     x: np.ndarray
     weights: FloatArray
     has_missing: bool
     group: np.ndarray
+    squares: FloatArray | None = None
+
+    @property
+    def n_subjects(self) -> int:
+        """Number of subjects that count; survey weights have it as their sum."""
+        return round(float(self.weights.sum()))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -42,10 +51,20 @@ class Rows(NamedTuple):
         return len(self.weights), self.x.shape[1]
 
 
-def distinct_rows(responses: Responses, cls: type[ItemModel], group: np.ndarray | None) -> Rows:
-    """Leave out subjects without a response; join equal patterns of short tests."""
+def distinct_rows(
+    responses: Responses,
+    cls: type[ItemModel],
+    group: np.ndarray | None,
+    survey_weights: FloatArray | None = None,
+) -> Rows:
+    """Leave out subjects without a response or weight; join equal patterns of short tests."""
     observed = responses.observed
     used = observed.any(axis=1)
+    weights = None
+    if survey_weights is not None:
+        weights = rescaled(survey_weights, np.asarray(used))
+        used = weights > 0
+        weights = weights[used]
     x, has_missing = cells_of(cls, responses, settings_of(responses, cls).get("trials"))
     x = x if used.all() else x[used]
     group = np.zeros(len(x), np.int32) if group is None else group[used]
@@ -53,12 +72,21 @@ def distinct_rows(responses: Responses, cls: type[ItemModel], group: np.ndarray 
         has_missing = bool(has_missing and not observed[used].all())
     if x.shape[1] <= MANY_ITEMS_FOR_PATTERNS and x.dtype.kind == "i":
         both = np.column_stack([x, group]) if group.any() else x
-        patterns, counts = np.unique(both, axis=0, return_counts=True)
+        squares: FloatArray | None = None
+        if weights is None:
+            patterns, counts = np.unique(both, axis=0, return_counts=True)
+            sums = counts.astype(float)
+        else:
+            patterns, which = np.unique(both, axis=0, return_inverse=True)
+            sums = np.bincount(which.ravel(), weights).astype(float)
+            squares = np.bincount(which.ravel(), weights**2).astype(float)
         if 2 * len(patterns) <= len(x):
             group = patterns[:, x.shape[1] :].astype(np.int32).sum(1, dtype=np.int32)
             patterns = patterns[:, : x.shape[1]].astype(x.dtype)
-            return Rows(patterns, counts.astype(float), has_missing, group)
-    return Rows(x, np.ones(len(x)), has_missing, group)
+            return Rows(patterns, sums, has_missing, group, squares)
+    if weights is None:
+        return Rows(x, np.ones(len(x)), has_missing, group)
+    return Rows(x, weights, has_missing, group, weights**2)
 
 
 def _filled(rows: Rows) -> Rows:
@@ -74,6 +102,7 @@ def _filled(rows: Rows) -> Rows:
         np.concatenate([rows.weights, np.zeros(extra)]),
         rows.has_missing,
         np.concatenate([rows.group, np.repeat(rows.group[:1], extra)]),
+        None if rows.squares is None else np.concatenate([rows.squares, np.zeros(extra)]),
     )
 
 
@@ -92,9 +121,12 @@ def rows_of(
 ) -> tuple[Rows, np.ndarray, Any]:
     """The rows, the number of categories of each item, and the engine that passes over the rows."""
     if isinstance(responses, ResponseSource):
-        stream = Streamed(responses, cls.is_polytomous, specification.solver.checkpoint is not None)
+        weights = specification.subject_weights
+        keeps_state = specification.solver.checkpoint is not None
+        stream = Streamed(responses, cls.is_polytomous, keeps_state, weights)
         group = np.zeros(len(stream.weights), np.int32)
-        rows = Rows(stream.stand_in, stream.weights, stream.has_missing, group)
+        squares = None if weights is None else stream.weights**2
+        rows = Rows(stream.stand_in, stream.weights, stream.has_missing, group, squares)
         return rows, stream.categories, stream
     codes = None if grouping is None else grouping.codes
     own = specification.features is not None or specification.theta is not None
@@ -102,7 +134,7 @@ def rows_of(
         codes = specification.features.codes
     elif specification.theta is not None:
         codes = np.unique(specification.theta, return_inverse=True)[1].astype(np.int32)
-    rows = distinct_rows(responses, cls, codes)
+    rows = distinct_rows(responses, cls, codes, specification.subject_weights)
     categories = categories_of(responses, cls)
     if specification.solver.devices is None:
         # Features and fixed abilities belong to subjects, whose rows are counted.

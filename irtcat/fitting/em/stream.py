@@ -5,6 +5,7 @@ are computed a chunk of rows at a time, while the next chunk is read. Only a few
 and the abilities stay in memory.
 """
 
+import copy
 import functools
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -20,6 +21,7 @@ from irtcat.fitting.em.checkpoint import digest
 from irtcat.fitting.em.iteration import EMState, Problem, Sums, em_update, sums_of
 from irtcat.fitting.em.start import Sums as StartSums
 from irtcat.fitting.em.start import category_counts, cross_sums
+from irtcat.fitting.problem.subject_weights import rescaled
 from irtcat.io.source import ResponseSource, chunks
 from irtcat.latent import EStep, Layout, LayoutPlan, RowBlock, e_step, populations_of
 from irtcat.models import unpack
@@ -33,17 +35,29 @@ class Streamed:
     """The passes over a `ResponseSource`.
 
     Attributes:
-        weights: 1 for every subject with a response, 0 for the others.
+        weights: 1 (the survey weight) for every subject with a response, 0 for the others.
         has_missing: whether any response of these subjects is missing.
         categories: number of categories of each item (one more than its highest code).
         data: digest of the responses, where requested.
     """
 
-    def __init__(self, source: ResponseSource, graded: bool, fingerprint: bool):
+    def __init__(
+        self,
+        source: ResponseSource,
+        graded: bool,
+        fingerprint: bool,
+        survey_weights: FloatArray | None = None,
+    ):
         self.source = source
         self.n_rows, self.n_items = source.n_subjects, source.n_items
         self.rows = int(min(self.n_rows, max(1, CHUNK_BYTES // self.n_items)))
+        self.weights: FloatArray = np.zeros(0)
         self._first_pass(graded, fingerprint)
+        self.is_weighted = survey_weights is not None
+        if survey_weights is not None:
+            self.weights = rescaled(
+                survey_weights, np.asarray(self.first.mask_by_subject[:, 0] > 0)
+            )
         if self.weights.sum() < 2:
             raise argument_error(
                 "responses", "answers of at least 2 subjects", int(self.weights.sum())
@@ -82,6 +96,12 @@ class Streamed:
         for at, chunk in self._chunks():
             yield RowBlock(at, _on_device(chunk), jnp.asarray(self._filled(weights, at)), group)
 
+    def reweighted(self, weights: FloatArray) -> "Streamed":
+        """The same passes with other weights."""
+        other = copy.copy(self)
+        other.weights = weights
+        return other
+
     def make_plan(self, itemsize: int) -> LayoutPlan:
         """Blocks of each chunk."""
         return LayoutPlan(self.rows, self.n_items, itemsize)
@@ -118,7 +138,7 @@ class Streamed:
     def cross_sums(self, top: Any, left: Any, right: Any) -> StartSums:
         """See `irtcat.fitting.em.start.cross_sums`; the sums of the first pass are reused."""
         plain = [(top, 1), (right, 1), (left, self.weights)]
-        if all((np.asarray(array) == value).all() for array, value in plain):
+        if not self.is_weighted and all((np.asarray(a) == value).all() for a, value in plain):
             return self.first
         return self._cross_sums(top, left, right)
 
