@@ -1,4 +1,4 @@
-"""Small networks on scikit-learn's digits, trained on some of the images or on wrong labels."""
+"""Small networks, trained on some of the examples or on wrong labels."""
 
 from functools import partial
 from typing import NamedTuple
@@ -34,7 +34,7 @@ def load(held_out: np.ndarray) -> Digits:
 
 
 def training_sets(
-    data: Digits, size: int, noise: float, seeds: range
+    data: "Digits | Words", size: int, noise: float, seeds: range
 ) -> tuple[np.ndarray, np.ndarray]:
     """One training set per seed: positions in the pool, and labels, a share of them wrong.
 
@@ -45,10 +45,11 @@ def training_sets(
     for seed in seeds:
         rng = np.random.default_rng(seed)
         rows = rng.permutation(len(data.labels))[:size]
-        shift = rng.integers(1, 10, size=len(data.labels))[:size]
+        classes = int(data.labels.max()) + 1
+        shift = rng.integers(1, classes, size=len(data.labels))[:size]
         first = rng.permutation(size) < round(noise * size)
         chosen.append(rows)
-        labels.append(np.where(first, (data.labels[rows] + shift) % 10, data.labels[rows]))
+        labels.append(np.where(first, (data.labels[rows] + shift) % classes, data.labels[rows]))
     return np.stack(chosen), np.stack(labels)
 
 
@@ -91,6 +92,98 @@ def train(keys: jax.Array, x: jax.Array, y: jax.Array, hidden: tuple[int, ...], 
         return jax.lax.scan(step, (params, optimiser.init(params)), length=steps)[0][0]
 
     return jax.vmap(one)(keys, x, y)
+
+
+class Words(NamedTuple):
+    """Texts as numbers of words, filled up with 0, and their labels; likewise those of the test."""
+
+    texts: np.ndarray
+    labels: np.ndarray
+    test_texts: np.ndarray
+    test_labels: np.ndarray
+
+
+HIDDEN, BATCH, WORD_SIZE = 32, 64, 24
+SEQUENCES = ("bag", "gru")
+"""Networks of sequences: a mean of word vectors, and a gated recurrent unit."""
+
+
+def initial_sequence(key: jax.Array, n_words: int, n_inputs: int, kind: str, classes: int) -> dict:
+    """Parameters of a network of sequences; no word vectors where the inputs are numbers."""
+    keys = jax.random.split(key, 4)
+
+    def dense(key: jax.Array, a: int, b: int) -> jax.Array:
+        return jax.random.normal(key, (a, b)) / jnp.sqrt(a)
+
+    last = n_inputs if kind == "bag" else HIDDEN
+    params = {"out": dense(keys[0], last, classes), "bias": jnp.zeros(classes)}
+    if n_words:
+        params["words"] = 0.3 * jax.random.normal(keys[1], (n_words, n_inputs))
+    if kind == "gru":
+        params["input"] = dense(keys[2], n_inputs, 3 * HIDDEN)
+        params["state"] = dense(keys[3], HIDDEN, 3 * HIDDEN)
+        params["gates"] = jnp.zeros(3 * HIDDEN)
+    return params
+
+
+def sequence_logits(params: dict, x: jax.Array) -> jax.Array:
+    """Scores of the classes from sequences: words (whole numbers, 0 for none) or rows of pixels."""
+    there = jnp.ones(x.shape[:2]) if x.ndim == 3 else (x > 0).astype(jnp.float32)
+    inputs = x if x.ndim == 3 else params["words"][x]
+    if "state" not in params:
+        total = (inputs * there[..., None]).sum(axis=1)
+        found = total / jnp.maximum(there.sum(axis=1), 1.0)[:, None]
+    else:
+
+        def step(state: jax.Array, now: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+            z, is_there = now
+            a = jnp.split(z @ params["input"] + params["gates"], 3, axis=1)
+            s = jnp.split(state @ params["state"], 3, axis=1)
+            keep, reset = jax.nn.sigmoid(a[0] + s[0]), jax.nn.sigmoid(a[1] + s[1])
+            new = keep * state + (1 - keep) * jnp.tanh(a[2] + reset * s[2])
+            return jnp.where(is_there[:, None] > 0, new, state), None
+
+        start = jnp.zeros((len(x), HIDDEN))
+        found, _ = jax.lax.scan(step, start, (jnp.swapaxes(inputs, 0, 1), there.T))
+    return found @ params["out"] + params["bias"]
+
+
+@partial(jax.jit, static_argnames=("n_words", "kind", "classes"))
+def train_sequence(key, x, y, batches, n_words: int, kind: str, classes: int):
+    """Minimise the cross-entropy by Adam on one batch of examples after the other."""
+    optimiser = optax.adam(3 * LEARNING_RATE)
+    n_inputs = WORD_SIZE if n_words else x.shape[2]
+    params = initial_sequence(key, n_words, n_inputs, kind, classes)
+
+    def loss(params, rows):
+        return optax.softmax_cross_entropy_with_integer_labels(
+            sequence_logits(params, x[rows]), y[rows]
+        ).mean()
+
+    def step(carry, rows):
+        params, state = carry
+        updates, state = optimiser.update(jax.grad(loss)(params, rows), state)
+        return (optax.apply_updates(params, updates), state), None
+
+    return jax.lax.scan(step, (params, optimiser.init(params)), batches)[0][0]
+
+
+def sequence_predictions(
+    data: Words, kind: str, size: int, noise: float, seed: int, steps: int, n_words: int
+) -> np.ndarray:
+    """The classes that one network gives the texts (or images) of the test.
+
+    All training sets are rows of one array, so that a network is compiled once for all sizes.
+    """
+    chosen, labels = training_sets(data, size, noise, range(seed, seed + 1))
+    y = np.zeros(len(data.labels), int)
+    y[chosen[0]] = labels[0]
+    draws = np.random.default_rng([seed, 1]).integers(size, size=(steps, min(BATCH, size)))
+    batches = chosen[0][np.resize(draws, (steps, BATCH))]
+    classes = int(data.labels.max()) + 1
+    key = jax.random.key(seed)
+    params = train_sequence(key, data.texts, y, batches, n_words, kind, classes)
+    return np.asarray(jax.jit(sequence_logits)(params, data.test_texts).argmax(axis=1))
 
 
 def right_answers(

@@ -2,7 +2,7 @@
 
 The questions of Lalor, Wu, Munkhdalai & Yu (2018), An Analysis of Ability in Deep Neural Networks,
 on data that ship: scales of handwritten digits are calibrated on a crowd of 412 classifiers
-(`digits_crowd`), and networks trained here are scored on them. Needs scikit-learn and statsmodels.
+(`digits_crowd`), and networks trained here are scored on them. Needs scikit-learn.
 
     python experiments/ability_in_dnns/run.py [--seeds 5] [--quick] [--out FOLDER]
 """
@@ -14,10 +14,10 @@ import figures
 import networks
 import numpy as np
 import pandas as pd
-import statsmodels.api as sm
 
 import irtcat
 from irtcat import agreement, datasets
+from irtcat.training import learning_regression
 
 SCALES = {"round": (0, 6, 8, 9), "straight": (1, 4, 7), "open": (2, 3, 5)}
 """Digits by shape; each is a scale of its own, as labels are in the paper."""
@@ -25,14 +25,16 @@ SCALES = {"round": (0, 6, 8, 9), "straight": (1, 4, 7), "open": (2, 3, 5)}
 SIZES = (20, 50, 100, 200, 400, 899)
 NOISES = (0.05, 0.2, 0.35, 0.5)
 FLATTEST = 0.5
-"""Images of a smaller slope tell the able from others hardly or wrongly: dropped, and refitted."""
+"""Items of a smaller slope tell the able from others hardly or wrongly: dropped, and refitted."""
 
 
-def calibrate(crowd: irtcat.Responses) -> dict[str, irtcat.ItemBank]:
-    """A bank of each scale, by the crowd."""
+def calibrate(
+    crowd: irtcat.Responses, scales: dict[str, tuple], column: str
+) -> dict[str, irtcat.ItemBank]:
+    """A bank of each scale, by the crowd; a scale is the items with some values of a column."""
     banks = {}
-    for scale, digits in SCALES.items():
-        keep = crowd.items["digit"].isin(digits).to_numpy()
+    for scale, values in scales.items():
+        keep = crowd.items[column].isin(values).to_numpy()
         items = list(crowd.item_ids[keep])
         first, n = len(items), 0
         while len(items) != n:
@@ -43,7 +45,7 @@ def calibrate(crowd: irtcat.Responses) -> dict[str, irtcat.ItemBank]:
         banks[scale] = fit.bank
         b = table["b"]
         print(
-            f"{scale}: {n} of {first} images, b from {b.min():.2f} to {b.max():.2f}, {fit.message}"
+            f"{scale}: {n} of {first} items, b from {b.min():.2f} to {b.max():.2f}, {fit.message}"
         )
     return banks
 
@@ -81,40 +83,37 @@ def abilities(
 
 
 def regressions(
-    banks: dict[str, irtcat.ItemBank], answers: irtcat.Responses, systems: pd.DataFrame
+    banks: dict[str, irtcat.ItemBank],
+    answers: irtcat.Responses,
+    systems: pd.DataFrame,
+    categories: str | None = None,
 ) -> pd.DataFrame:
     """Right or wrong on log training size (largest = 0), difficulty (mean = 0), their product.
 
     Standard errors as if all answers were independent, as in the paper, and again with the answers
-    to one image as a cluster.
+    to one image (or text) as a cluster.
     """
-    rows = []
-    position = {item: i for i, item in enumerate(answers.item_ids)}
+    clean = systems["noise"].to_numpy() == 0
+    trained = systems[clean]
+    some = answers.subset(np.flatnonzero(clean))
+    tables = []
     for scale, bank in banks.items():
-        columns = [position[item] for item in bank.item_ids]
-        difficulty = bank.to_frame()["b"].to_numpy()
-        for network in networks.NETWORKS:
-            chosen = (systems["network"] == network) & (systems["noise"] == 0)
-            size = np.log(systems.loc[chosen, "size"].to_numpy() / systems["size"].max())
-            y = answers.values[chosen.to_numpy()][:, columns]
-            design = pd.DataFrame(
-                {
-                    "intercept": 1.0,
-                    "log_size": np.repeat(size, len(columns)),
-                    "difficulty": np.tile(difficulty - difficulty.mean(), len(size)),
-                }
-            )
-            design["log_size x difficulty"] = design["log_size"] * design["difficulty"]
-            model = sm.GLM(y.ravel(), design, family=sm.families.Binomial())
-            plain = model.fit()
-            images = np.tile(np.arange(len(columns)), len(size))
-            by_image = model.fit(cov_type="cluster", cov_kwds={"groups": images})
-            for term in design:
-                row = (scale, network, term, plain.params[term], plain.bse[term])
-                p = plain.pvalues[term], by_image.bse[term], by_image.pvalues[term]
-                rows.append((*row, *p, len(y.ravel())))
-    columns = ["scale", "network", "term", "estimate", "se", "p", "se_by_image", "p_by_image", "n"]
-    return pd.DataFrame(rows, columns=columns)
+        plain, by_item = (
+            learning_regression(
+                bank,
+                some,
+                trained["size"].to_numpy(),
+                systems=trained["network"].to_numpy(),
+                categories=categories,
+                errors=errors,
+            ).table
+            for errors in ("independent", "items")
+        )
+        plain = plain.rename(columns={"system": "network", "n_answers": "n"})
+        plain["se_by_item"], plain["p_by_item"] = by_item["se"], by_item["p"]
+        plain.insert(0, "scale", scale)
+        tables.append(plain.drop(columns=["z", "n_items", "n_subjects", "mean_difficulty"]))
+    return pd.concat(tables, ignore_index=True)
 
 
 def means(table: pd.DataFrame) -> pd.DataFrame:
@@ -135,7 +134,7 @@ def main() -> None:
     if options.quick:
         seeds, steps = range(2), 200
     crowd = datasets.load("digits_crowd")
-    banks = calibrate(crowd)
+    banks = calibrate(crowd, SCALES, "digit")
     X, systems = train_all(networks.load(crowd.items["image"].to_numpy()), seeds, steps)
     answers = irtcat.Responses.from_array(X, item_ids=crowd.item_ids)
     each = abilities(banks, crowd, answers, systems)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from irtcat.plot.banks import headroom, information_curve, item_curves
+    from irtcat.plot.banks import headroom, information_curve, item_curves, item_parameters
     from irtcat.plot.boards import rank_correlation, reliable_gaps
     from irtcat.plot.policies import policy_ability, prompt_usefulness
     from irtcat.plot.rankings import ranked
@@ -35,6 +35,7 @@ __all__ = [
     "headroom",
     "information_curve",
     "item_curves",
+    "item_parameters",
     "option_curves",
     "policy_ability",
     "prompt_usefulness",

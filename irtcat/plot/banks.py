@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import argument_error
+from irtcat._common.checks import argument_error, check_count, is_number
 from irtcat.bank import ItemBank, expected_se, one_ability, test_information
 from irtcat.plot.style import (
     COLOURS,
@@ -30,6 +30,12 @@ BANDS, BAND_ENDS = 5, (10, 90)
 """Number of bands, by difficulty, and the percentiles of their curves that they reach."""
 FALLING_NAMED = 4
 """Falling curves among many items that are drawn and named."""
+DISCOUNTED = {
+    "falling": ("a discrimination below 0", COLOURS[1], "v"),
+    "flat": ("a discrimination that may be 0", COLOURS[3], "s"),
+    "capped": ("an upper asymptote below {:g}", COLOURS[2], "D"),
+}
+"""Label, colour and marker of the items that tell little of ability, by reason."""
 CURVES = {
     "right/wrong": "Probability of a right answer",
     "graded": "Probability of the highest category",
@@ -173,6 +179,85 @@ def _within(difficulty: float, place: float) -> str:
     """
     beyond = "beyond " if np.isfinite(difficulty) and difficulty != place else ""
     return f"{beyond}{number_text(place, '.2g')}"
+
+
+def item_parameters(bank: ItemBank, feasibility: float = 0.5, named: int = 6) -> "Figure":
+    """Discrimination against difficulty: which items are discounted, and which count most.
+
+    Items that tell little of ability have markers of their own: those with a discrimination below
+    0 (often a wrong key), with one whose 95 % interval holds 0 or which determines no difficulty
+    (see `irtcat.ItemBank.determined`), and those whose upper asymptote (feasibility) is low: even
+    the ablest often fail them.
+
+    Args:
+        bank: right/wrong items of one ability with a discrimination and a difficulty.
+        feasibility: upper asymptote below which an item is marked, from 0 to 1.
+        named: number of the marked items to name, those with the lowest discrimination first.
+
+    Returns:
+        The figure. Difficulties beyond the population mean ± 4 SDs are drawn at that edge. The
+        legend says how many items have each marker.
+
+    Raises:
+        InputError: for banks without discriminations and difficulties, or if matplotlib is not
+            installed.
+
+    Example:
+        >>> bank = ItemBank.from_parameters(a=[1.0, -0.4, 1.5], b=[0.0, 1.0, 0.5], d=[1, 1, 0.3])
+        >>> [line.get_label() for line in item_parameters(bank).axes[0].lines[1:3]]
+        ['1 with no such flaw', '1 with a discrimination below 0']
+
+    References:
+        Rodriguez et al. (2021), ACL 4486-4503 (their figure of the parameters); Lalor et al.
+        (2024), EACL tutorial, "Discounting Bad Examples".
+    """
+    check_count("named", named, 0)
+    if not is_number(feasibility) or not 0 <= feasibility <= 1:
+        raise argument_error("feasibility", "a number from 0 to 1", feasibility)
+    one_ability(bank, "plots")
+    frame = bank.to_frame()
+    if not {"a", "b"} <= set(frame.columns):
+        raise argument_error("bank", "of items with a discrimination and a difficulty", bank)
+    figure = new_figure(7.4, 4.8)
+    axes = figure.subplots()
+    a, b = frame["a"].to_numpy(float), frame["b"].to_numpy(float)
+    low, high = bank.population.mean + bank.population.sd * np.array([-4, 4])
+    x = np.clip(np.where(np.isnan(b), high, b), low, high)
+    upper = frame["d"].to_numpy(float) if "d" in frame else np.ones(len(frame))
+    reasons = np.full(len(frame), "", dtype=object)
+    reasons[upper < feasibility] = "capped"
+    reasons[~bank.determined] = "flat"
+    reasons[a < 0] = "falling"
+    axes.axhline(0, color=GREY, linewidth=1)
+    styles = {"": ("no such flaw", COLOURS[0], "o")} | DISCOUNTED
+    for reason, (text, colour, marker) in styles.items():
+        rows = reasons == reason
+        if rows.any():
+            label = f"{rows.sum():,} with {text.format(feasibility)}"
+            axes.plot(
+                x[rows],
+                a[rows],
+                label=label,
+                color=colour,
+                marker=marker,
+                markersize=4,
+                linestyle="",
+                alpha=0.7,
+            )
+    marked = np.flatnonzero(reasons != "")
+    for row in marked[np.argsort(a[marked], kind="stable")][:named]:
+        axes.annotate(
+            plain(frame.index[row]),
+            (x[row], a[row]),
+            xytext=(5, 3),
+            textcoords="offset points",
+            fontsize="small",
+        )
+    axes.set(xlabel="Difficulty b (on the scale of θ)", ylabel="Discrimination a")
+    axes.legend(frameon=False)
+    tidy(axes)
+    add_title(figure, f"{len(marked):,} of {len(frame):,} items are discounted")
+    return figure
 
 
 def information_curve(bank: ItemBank, theta: Any = None) -> "Figure":

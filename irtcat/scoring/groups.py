@@ -30,28 +30,29 @@ class Members(NamedTuple):
     responses: Responses
 
 
-def subject_labels(responses: Responses, groups: Any) -> pd.Series:
-    """The group of each subject, in the order of the responses.
+def subject_labels(responses: Responses, groups: Any, name: str = "groups") -> pd.Series:
+    """The group, or another label, of each subject, in the order of the responses.
 
     Args:
         responses: the responses.
         groups: a column of ``responses.subjects``, a series by subject id, or one label each.
+        name: of the argument, for messages.
 
     Raises:
         InputError: for an unknown column, or a subject without a label.
     """
     if isinstance(groups, str):
         if groups not in responses.subjects:
-            raise column_error("groups", groups, responses.subjects.columns, "subject")
+            raise column_error(name, groups, responses.subjects.columns, "subject")
         labels = pd.Series(responses.subjects[groups].to_numpy())
     elif isinstance(groups, pd.Series) and not isinstance(groups.index, pd.RangeIndex):
         ids = pd.Index(responses.subject_ids)
         unlabelled = ids[~ids.isin(groups.index)]
         if len(unlabelled):
-            raise argument_error("groups", "labels of every subject", f"none for {unlabelled[0]!r}")
+            raise argument_error(name, "labels of every subject", f"none for {unlabelled[0]!r}")
         if groups.index.has_duplicates:
             twice = groups.index[groups.index.duplicated()][0]
-            raise argument_error("groups", "one label a subject", f"several for {twice!r}")
+            raise argument_error(name, "one label a subject", f"several for {twice!r}")
         labels = pd.Series(groups.loc[ids].to_numpy())
     else:
         # A list becomes a Series directly: numpy would convert NaN among strings to "nan".
@@ -60,13 +61,13 @@ def subject_labels(responses: Responses, groups: Any) -> pd.Series:
             labels = labels.mask(labels == "nan")
         if len(labels) != responses.n_subjects:
             raise argument_error(
-                "groups",
+                name,
                 f"a column of responses.subjects or {responses.n_subjects} labels",
                 f"{len(labels)} labels" if np.ndim(groups) == 1 else groups,
             )
     if labels.isna().any():
         who = responses.subject_ids[int(labels.isna().to_numpy().argmax())]
-        raise argument_error("groups", "a label for every subject", f"none for {str(who)!r}")
+        raise argument_error(name, "a label for every subject", f"none for {str(who)!r}")
     return labels
 
 

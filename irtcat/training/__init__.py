@@ -13,6 +13,11 @@ most suspect:
     from irtcat.training import audit
     audit(labels, pred_probs).first(10)
 
+How the answers of trained models depend on the size of the training set and on difficulty:
+
+    from irtcat.training import learning_regression
+    learning_regression(bank, answers, "size", systems="network", categories="topic").table
+
 `irtcat.training.drivers.torch`, `irtcat.training.drivers.huggingface` and
 `irtcat.training.drivers.verl` plug filters and curricula into trainers; they need these libraries,
 and are imported by name.
@@ -29,7 +34,18 @@ if TYPE_CHECKING:
     from irtcat.diagnose import labels
     from irtcat.training import crowd, curriculum, dynamics, filters, online
     from irtcat.training.auditing import audit
+    from irtcat.training.learning import LearningRegression, learning_regression
 else:
     __getattr__, __dir__ = lazy_names(__name__)
 
-__all__ = ["audit", "crowd", "curriculum", "dynamics", "filters", "labels", "online"]
+__all__ = [
+    "LearningRegression",
+    "audit",
+    "crowd",
+    "curriculum",
+    "dynamics",
+    "filters",
+    "labels",
+    "learning_regression",
+    "online",
+]

@@ -55,6 +55,22 @@ def test_item_curves_of_some_items_in_the_order_asked(bank):
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["z", "x"]
 
 
+def test_item_parameters_mark_what_tells_little_of_ability():
+    bank = ItemBank.from_parameters(
+        a=[1.2, -0.3, 0.8, 1e-9, 2.0, -1.0],
+        b=[0.0, 1.0, 0.5, 1e9, 99.0, -0.5],
+        d=[1.0, 0.2, 0.3, 1.0, 1.0, 1.0],
+        item_ids=["good", "down", "capped", "flat", "far", "wrong"],
+    )
+    axes = plot.item_parameters(bank, named=2).axes[0]
+    drawn = {name: line.get_xydata().tolist() for name, line in lines(axes).items()}
+    assert drawn["1 with no such flaw"] == [[0.0, 1.2]]
+    assert drawn["2 with a discrimination below 0"] == [[1.0, -0.3], [-0.5, -1.0]]
+    assert drawn["1 with an upper asymptote below 0.5"] == [[0.5, 0.8]]
+    assert drawn["2 with a discrimination that may be 0"] == [[4.0, 1e-9], [4.0, 2.0]]
+    assert [text.get_text() for text in axes.texts] == ["wrong", "down"]
+
+
 def test_many_items_have_a_colour_bar_and_no_legend():
     many = ItemBank.from_parameters(a=np.r_[0.0, np.ones(11)], b=np.linspace(-9, 9, 12))
     figure = plot.item_curves(many, theta=GRID)
@@ -119,6 +135,7 @@ def test_every_figure_has_a_title(bank, table):
     figures = {
         "Curves of 3 items": plot.item_curves(bank),
         "Item curve": plot.item_curves(bank, ["x"]),
+        "0 of 3 items are discounted": plot.item_parameters(bank),
         "Information of 3 items": plot.information_curve(bank),
         "2 subjects by ability, with intervals": plot.ranked(scores),
         "How well k items reproduce the full benchmark": plot.rank_correlation(table),
@@ -303,6 +320,8 @@ def test_no_window_is_opened(bank):
         (lambda bank, table, path: plot.save(plot.item_curves(bank), path / "b" / "a.png"), "b"),
         (lambda bank, table, path: plot.item_curves(bank, ["w"]), "w"),
         (lambda bank, table, path: plot.item_curves(bank, []), "items"),
+        (lambda bank, table, path: plot.item_parameters(bank, feasibility=2), "feasibility"),
+        (lambda bank, table, path: plot.item_parameters(bank, named=-1), "named"),
         (lambda bank, table, path: plot.item_curves(bank, theta=[np.nan, 1]), "theta"),
         (lambda bank, table, path: plot.rank_correlation(table, "r2"), "metric"),
         (lambda bank, table, path: plot.rank_correlation(table, "pearson"), "pearson"),
