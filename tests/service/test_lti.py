@@ -22,10 +22,11 @@ from irtcat.service.attempts.devices import attempt_key
 from irtcat.service.base.errors import ConflictError, NotFoundError
 from irtcat.service.lti import platforms as registered
 from irtcat.service.lti.connection import Connection, PlatformError
-from irtcat.service.lti.grades import PAUSES, send_again, send_due
+from irtcat.service.lti.grades import send_again, send_due
 from irtcat.service.lti.platforms import add_platform
 from irtcat.service.operations.sweeping import end_due
 from irtcat.service.outbox.audit import audit_entries
+from irtcat.service.outbox.sending import PAUSES
 from irtcat.service.storage import tables
 from tests.service.helpers import HandClock, publish
 from tests.service.lms import (
@@ -769,12 +770,12 @@ def test_line_items_inside_the_own_network_get_nothing(
 def test_grades_are_sent_while_the_application_runs(person, service, published, lms, app):
     import asyncio
 
-    from irtcat.service.lti import grades
+    from irtcat.service.operations.server import OUTBOXES, sending
 
     finished(service, person, published)
 
     async def run():
-        async with grades.sending(app):
+        async with sending(*OUTBOXES[1])(app):
             for _ in range(100):
                 await asyncio.sleep(0.1)
                 if lms.scores:
