@@ -416,6 +416,10 @@ def test_results_and_exports(staff, service, published, clock, tmp_path):
     assert "attachment" in reply.headers["content-disposition"]
     path = tmp_path / "responses.npz"
     path.write_bytes(reader("GET", f"tests/{published}/responses.npz").content)
+    exported = audit.audit_entries(service, n=3)
+    assert exported["action"].tolist() == ["results exported"] * 3
+    files = [entry["file"] for entry in exported["details"]]
+    assert files == ["responses.npz", "answers.csv", "results.csv"]
     responses = irtcat.read_responses(path)
     assert responses.subject_ids.tolist() == attempts
     answers = attempt_of(service, attempts[1]).progress.answers

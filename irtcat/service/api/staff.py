@@ -602,55 +602,46 @@ Names = Annotated[
 ]
 
 
-@router.get(
-    "/tests/{test}/results.csv",
-    response_class=Response,
-    responses={**problems(409), **file_response("text/csv", "The table.")},
-)
+def exported(kind: str) -> dict[str, Any]:
+    """The options of a route that returns an export."""
+    documented = {**problems(409), **file_response(kind, "The file.")}
+    return {"response_class": Response, "responses": documented}
+
+
+def _export(at: Acting, test: str, name: str, names: bool = False) -> Response:
+    if names:
+        at.account.require("people")
+    content, kind = exports.export(at.service, test, name, actor=at.actor, names=names)
+    return attachment(content, kind, name)
+
+
+@router.get("/tests/{test}/results.csv", **exported("text/csv"))
 def export_results(
     test: Id, at: Annotated[Acting, needs("results")], names: Names = False
 ) -> Response:
     """Results of the finished attempts, as a table."""
-    if names:
-        at.account.require("people")
-    text = exports.results_csv(at.service, test, names=names)
-    return attachment(text, "text/csv; charset=utf-8", "results.csv")
+    return _export(at, test, "results.csv", names)
 
 
-@router.get(
-    "/tests/{test}/answers.csv",
-    response_class=Response,
-    responses={**problems(409), **file_response("text/csv", "The table.")},
-)
+@router.get("/tests/{test}/answers.csv", **exported("text/csv"))
 def export_answers(
     test: Id, at: Annotated[Acting, needs("results")], names: Names = False
 ) -> Response:
     """Answers of the finished attempts, as a table."""
-    if names:
-        at.account.require("people")
-    text = exports.answers_csv(at.service, test, names=names)
-    return attachment(text, "text/csv; charset=utf-8", "answers.csv")
+    return _export(at, test, "answers.csv", names)
 
 
-@router.get(
-    "/tests/{test}/responses.npz",
-    response_class=Response,
-    responses={**problems(409), **file_response("application/octet-stream", "The file.")},
-)
+@router.get("/tests/{test}/responses.npz", **exported("application/octet-stream"))
 def export_responses(test: Id, at: Annotated[Acting, needs("results")]) -> Response:
     """Responses for recalibration: `irtcat fit responses.npz --anchors bank.npz`."""
-    data = exports.responses_file(at.service, test)
-    return attachment(data, "application/octet-stream", "responses.npz")
+    return _export(at, test, "responses.npz")
 
 
-@router.get(
-    "/attempts/{attempt}/result.xml",
-    response_class=Response,
-    responses={**problems(409), **file_response("application/xml", "The document.")},
-)
+@router.get("/attempts/{attempt}/result.xml", **exported("application/xml"))
 def export_qti(attempt: Id, at: Annotated[Acting, needs("results")]) -> Response:
     """The result of an attempt in QTI Results Reporting 3.0."""
-    return attachment(exports.qti_results(at.service, attempt), "application/xml", "result.xml")
+    data = exports.export_attempt(at.service, attempt, actor=at.actor)
+    return attachment(data, "application/xml", "result.xml")
 
 
 # Audit log, accounts, clients
