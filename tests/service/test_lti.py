@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 from irtcat._common.checks import InputError
 from irtcat.cli._app import app as cli
 from irtcat.service.app import create_app
-from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library, people, proctoring, taking
 from irtcat.service.attempts.attempt import attempt_of, opened
 from irtcat.service.attempts.devices import attempt_key
@@ -28,7 +27,7 @@ from irtcat.service.operations.sweeping import end_due
 from irtcat.service.outbox.audit import audit_entries
 from irtcat.service.outbox.sending import PAUSES
 from irtcat.service.storage import tables
-from tests.service.helpers import HandClock, publish
+from tests.service.helpers import publish
 from tests.service.lms import (
     CLAIM,
     CLIENT,
@@ -45,21 +44,6 @@ from tests.service.lms import (
     Person,
     new_key,
 )
-
-
-@pytest.fixture
-def clock():
-    return HandClock()
-
-
-@pytest.fixture
-def service(database, clock):
-    return open_service(database, create=True, clock=clock)
-
-
-@pytest.fixture
-def published(service):
-    return publish(service)
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ import pytest
 import sqlalchemy as sa
 
 from irtcat import InputError
-from irtcat.service.assembly import open_service
 from irtcat.service.attempts import proctoring
 from irtcat.service.base.errors import ConflictError, NotFoundError
 from irtcat.service.outbox import addresses, webhooks
@@ -22,20 +21,10 @@ from irtcat.service.outbox.addresses import AddressError, checked_address
 from irtcat.service.outbox.delivering import deliver_due
 from irtcat.service.outbox.sending import CLAIM, DELIVERIES, PAUSES
 from irtcat.service.storage import tables
-from tests.service.helpers import HandClock, publish
+from tests.service.helpers import publish
 from tests.service.test_taking import Taker, ticket, to_adaptive
 
 URL = "https://receiver.example/hook"
-
-
-@pytest.fixture
-def clock():
-    return HandClock()
-
-
-@pytest.fixture
-def service(database, clock):
-    return open_service(database, create=True, clock=clock)
 
 
 def messages(service):

@@ -33,7 +33,7 @@ from irtcat.service.outbox.audit import audit_entries
 from irtcat.service.pages.staff import PARTS, scoring
 from irtcat.service.pages.staff.base import Requires, criterion_words
 from tests.service import helpers
-from tests.service.helpers import HandClock, definition, publish
+from tests.service.helpers import definition
 from tests.service.test_taking import Taker, to_adaptive
 
 PASSWORD = "a long enough password"
@@ -113,11 +113,6 @@ def check_page(response):
 
 
 @pytest.fixture
-def clock():
-    return HandClock()
-
-
-@pytest.fixture
 def service(tmp_path, clock):
     with open_service(str(tmp_path / "tests.db"), create=True, clock=clock) as opened:
         yield opened
@@ -131,11 +126,6 @@ def app(service):
 @pytest.fixture
 def admin(app):
     return Browser(app, "admin")
-
-
-@pytest.fixture
-def published(service):
-    return publish(service)
 
 
 @pytest.fixture

@@ -144,11 +144,6 @@ class Browser:
         return self.submit("/test/proceed")
 
 
-@pytest.fixture
-def clock():
-    return HandClock()
-
-
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
     """The file of a service with a test: publishing takes longer than taking the test."""
