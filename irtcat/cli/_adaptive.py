@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from irtcat.cli._command import Options
-from irtcat.cli._options import group, option
+from irtcat.cli._options import group, option, own
 
 if TYPE_CHECKING:
     from irtcat.cat import Config, ExposureParameters
@@ -56,15 +56,13 @@ EXPOSURE = _rule(
 )
 LENGTHS = (_rule("max_items", min=1), _rule("min_items", min=0), _rule("batch", min=1))
 FILES = (
-    option(
+    own(
         "config",
-        source="",
         type=Path,
         help="JSON file with the fields of irtcat.cat.Config; options override it.",
     ),
-    option(
+    own(
         "exposure_parameters",
-        source="",
         type=Path,
         read=read_exposure,
         help="File written by simulate --calibrate-exposure; required by sympson-hetter.",

@@ -248,6 +248,11 @@ def option(name: str, *flags: str, of: str = "", **about: Any) -> Option:
     return Option(name=name, flags=flags, parameter=of or name, **about)
 
 
+def own(name: str, *flags: str, **about: Any) -> Option:
+    """A row for an option of the command itself, of no function: a text by default."""
+    return option(name, *flags, **{"source": "", "type": str, **about})
+
+
 def argument(name: str, metavar: str = "", *, of: str = "", **about: Any) -> Option:
     """A row for a positional argument, required by default."""
     about = {"default": REQUIRED, **about}

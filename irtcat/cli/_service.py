@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from irtcat.cli._command import Options
-from irtcat.cli._options import KEY_FILE, argument, group, option
+from irtcat.cli._options import KEY_FILE, argument, group, option, own
 from irtcat.cli._session import read_key, warn
 
 if TYPE_CHECKING:
@@ -16,21 +16,16 @@ if TYPE_CHECKING:
 ADDRESS = argument(
     "address", help="SQLite file of the service, or postgresql://user@host/database.", type=str
 )
-URL = option(
+URL = own(
     "url",
-    source="",
-    type=str,
     default=None,
     help="Public address of the service, such as https://tests.example.org, of all links, whatever "
     "host a request names; by default that of this machine.",
 )
 ITEMS_OF_TEST = group(
     "Test to publish",
-    option(
-        "test",
-        source="",
-        type=Path,
-        help="Definition of a test (TOML) or its folder, published unless it is.",
+    own(
+        "test", type=Path, help="Definition of a test (TOML) or its folder, published unless it is."
     ),
     option(
         "bank",
@@ -40,16 +35,14 @@ ITEMS_OF_TEST = group(
         help="Bank of the test, or a table of item parameters; by default the file that the "
         "definition names.",
     ),
-    option(
+    own(
         "items",
-        source="",
         type=Path,
         needs="test FILE",
         help="Its items: a folder, a CSV table or a QTI package; by default as named there.",
     ),
-    option(
+    own(
         "example",
-        source="",
         type=bool,
         default=False,
         help="Publish the example that is shipped: 30 items in mathematics.",

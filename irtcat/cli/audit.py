@@ -15,6 +15,7 @@ from irtcat.cli._options import (
     group,
     option,
     output,
+    own,
     result,
 )
 from irtcat.cli._output import records
@@ -55,9 +56,8 @@ SHOWN = [
         "the classes, or training dynamics: a long table of epochs (columns epoch, item and "
         "loss or probability) or the folder of Dataset Cartography.",
     ),
-    option(
+    own(
         "labels",
-        source="",
         type=Path,
         help="CSV of the items' labels (ids first, column label), or .npy in the order of the "
         "items: RESPONSES is then a table of out-of-sample probabilities (.csv: ids first, a "
@@ -117,7 +117,7 @@ SHOWN = [
             help="Column of the items' dates, in --items or the metadata: test also whether "
             "subjects are better on items from before their date.",
         ),
-        option("subjects", source="", type=Path, help="CSV of the subjects, ids first."),
+        own("subjects", type=Path, help="CSV of the subjects, ids first."),
         ITEMS,
         output("drift", help="Write the tests of the items (CSV)."),
         output("contamination", help="Write the tests of the subjects (CSV)."),

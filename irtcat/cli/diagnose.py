@@ -6,17 +6,15 @@ import typer
 
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._input import judge_column, read_judged, split_texts
-from irtcat.cli._options import RESPONSES, option, result
+from irtcat.cli._options import RESPONSES, option, own, result
 from irtcat.cli._output import records
 from irtcat.cli._session import warn
 
 if TYPE_CHECKING:
     from irtcat.diagnose import Judges
 
-JUDGE = option(
+JUDGE = own(
     "judge",
-    source="",
-    type=str,
     default=None,
     help="Column of a long table that says who judged; by default judge, rater, annotator, ...",
 )
@@ -55,9 +53,7 @@ def _whole_numbers(text: str) -> tuple[int, ...]:
     option("n", type=int, min=2),
     option("seed", type=int, min=0),
     "level",
-    option(
-        "first", source="", type=int, default=20, min=1, help="Number of items that flip to print."
-    ),
+    own("first", type=int, default=20, min=1, help="Number of items that flip to print."),
     result("reruns.csv"),
     compiles=False,
 )

@@ -22,6 +22,7 @@ from irtcat.cli._options import (
     folder,
     group,
     option,
+    own,
     points,
 )
 from irtcat.cli._output import records
@@ -152,9 +153,8 @@ def _batch_size(text: str) -> int | str:
             help="Arguments of generation, as NAME=VALUE,...: temperature, max_tokens (lm-eval: "
             "max_gen_toks).",
         ),
-        option(
+        own(
             "set",
-            source="",
             of="options",
             type=list[str],
             help="Any other argument of lm-eval's simple_evaluate or of Inspect's eval: "
@@ -164,9 +164,8 @@ def _batch_size(text: str) -> int | str:
         option(
             "shell", "--command", help="Shell command: items on stdin, answers on stdout (JSONL)."
         ),
-        option(
+        own(
             "persistent",
-            source="",
             type=bool,
             default=False,
             needs="shell COMMAND",
@@ -187,20 +186,15 @@ def _batch_size(text: str) -> int | str:
     ),
     *group(
         "Arguments of lm-eval",
-        option("num_fewshot", source="", type=int, min=0, help="Number of examples."),
-        option(
+        own("num_fewshot", type=int, min=0, help="Number of examples."),
+        own(
             "no_fewshot_as_multiturn",
-            source="",
             type=bool,
             default=False,
             help="Give the examples in one message, not as turns of a conversation.",
         ),
-        option(
-            "apply_chat_template",
-            source="",
-            type=bool,
-            default=False,
-            help="Apply the model's chat template.",
+        own(
+            "apply_chat_template", type=bool, default=False, help="Apply the model's chat template."
         ),
         option("chat_template", source="", help="Apply the chat template of this name."),
         option("system_instruction", source="", help="The system prompt."),
@@ -210,11 +204,10 @@ def _batch_size(text: str) -> int | str:
             parse=_batch_size,
             help="Requests at a time: a number, auto or auto:N.",
         ),
-        option("max_batch_size", source="", type=int, min=1, help="The most that auto tries."),
+        own("max_batch_size", type=int, min=1, help="The most that auto tries."),
         option("device", source="", help="The device, such as cuda:0."),
-        option(
+        own(
             "confirm_run_unsafe_code",
-            source="",
             type=bool,
             default=False,
             help="Run tasks that execute what the model writes.",
@@ -224,13 +217,7 @@ def _batch_size(text: str) -> int | str:
         "Arguments of Inspect",
         option("solver", source="", help="FILE.py@NAME or a registered solver."),
         option("model_base_url", source="", help="Address of the model's server."),
-        option(
-            "max_connections",
-            source="",
-            type=int,
-            min=1,
-            help="Connections to the model at a time.",
-        ),
+        own("max_connections", type=int, min=1, help="Connections to the model at a time."),
     ),
     option("responses", of="calibration", read=_input.read_plain, help=RESPONSES_HELP),
     TASKS,
@@ -257,9 +244,8 @@ def _batch_size(text: str) -> int | str:
         help='Such as "se<0.3 or n>=30"; by default after a number of items that fits the bank: '
         "100 of very many, 84 of 500, 51 of 100.",
     ),
-    option(
+    own(
         "half_width",
-        source="",
         type=float,
         min=0,
         help="Draw every item at random, for an interval of the score that holds whatever the "
@@ -287,17 +273,15 @@ def _batch_size(text: str) -> int | str:
             help="Responses of the old model: run its items in a random order until the new "
             f"model is worse (then exit with {WORSE}), or hardly is.",
         ),
-        option(
+        own(
             "margin",
-            source="",
             type=float,
             default=0.0,
             parse=points,
             help="The difference that does not matter, in points.",
         ),
-        option(
+        own(
             "detect",
-            source="",
             type=float,
             parse=points,
             help="The loss that is not to be missed, in points; by default 2 above the margin.",

@@ -7,7 +7,7 @@ import typer
 
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
-from irtcat.cli._options import SEED, argument, option, result
+from irtcat.cli._options import SEED, argument, option, own, result
 from irtcat.cli._output import SUMMARY_ROWS, records
 from irtcat.cli._session import warn
 
@@ -83,10 +83,9 @@ def _bounds(text: str) -> tuple[float, float]:
     option(
         "balanced_by", help="Keep equally many per class: its column in --items or the metadata."
     ),
-    option(
+    own(
         "items",
         of="items_table",
-        source="",
         type=Path,
         needs="balanced_by COLUMN",
         help="CSV table of the items (ids in the first column) with their classes.",

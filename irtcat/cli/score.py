@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Union
 
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
-from irtcat.cli._options import BANK, MISMATCH, RESPONSES, option, result
+from irtcat.cli._options import BANK, MISMATCH, RESPONSES, option, own, result
 from irtcat.cli._output import SUMMARY_ROWS, records
 
 EXAMPLE = (
@@ -44,13 +44,7 @@ def _bank_or_scales(path: "str | Path") -> Union["ItemBank", Path]:
         help="Column of the subjects with the groups of the bank: each group's "
         "population is the prior. In --subjects or the metadata.",
     ),
-    option(
-        "subjects",
-        source="",
-        type=Path,
-        needs="groups COLUMN",
-        help="CSV table of the subjects, ids first.",
-    ),
+    own("subjects", type=Path, needs="groups COLUMN", help="CSV table of the subjects, ids first."),
     "level",
     MISMATCH,
     result("scores.csv"),

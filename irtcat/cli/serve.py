@@ -6,7 +6,7 @@ import sys
 
 from irtcat._common.progress import progress
 from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._options import group, option
+from irtcat.cli._options import group, own
 from irtcat.cli._output import say
 from irtcat.cli._service import SETTINGS, opened, part, set_up, test_files
 from irtcat.cli._session import read_key
@@ -26,59 +26,48 @@ def _is_local(host: str) -> bool:
     *SETTINGS,
     *group(
         "Server",
-        option(
-            "port", source="", type=int, default=8080, min=1, max=65535, help="Port of the server."
-        ),
-        option(
+        own("port", type=int, default=8080, min=1, max=65535, help="Port of the server."),
+        own(
             "host",
-            source="",
-            type=str,
             default="127.0.0.1",
             help="Network interface: 127.0.0.1 for this machine only, 0.0.0.0 for all.",
         ),
-        option(
+        own(
             "workers",
-            source="",
             type=int,
             default=1,
             min=1,
             max=64,
             help="Number of processes; several of them need PostgreSQL to gain much.",
         ),
-        option(
+        own(
             "proxies",
-            source="",
-            type=str,
             default="127.0.0.1",
             help="Addresses of reverse proxies whose X-Forwarded headers are believed, "
             "separated by commas.",
         ),
-        option(
+        own(
             "insecure_cookies",
-            source="",
             type=bool,
             default=False,
             help="Send cookies also without HTTPS, on a network that you trust. Always so at "
             "127.0.0.1 without a --url with https.",
         ),
-        option(
+        own(
             "private_webhooks",
-            source="",
             type=bool,
             default=False,
             help="Deliver webhooks also to private addresses and without HTTPS.",
         ),
-        option(
+        own(
             "limited",
             "--limits",
-            source="",
             type=bool,
             default=True,
             help="Limit the rates of requests and of failed sign-ins.",
         ),
-        option(
+        own(
             "check",
-            source="",
             type=bool,
             default=False,
             help="Start at a free port, ask the server whether it is ready, and stop.",

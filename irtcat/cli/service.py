@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._options import KEY_FILE, argument, option, output, result
+from irtcat.cli._options import KEY_FILE, argument, output, own, result
 from irtcat.cli._output import records
 from irtcat.cli._service import ADDRESS, SETTINGS, URL, opened, part, set_up, test_files
 from irtcat.cli._session import read_key
@@ -29,7 +29,7 @@ HELP = "Begin and check a test; set up and look after the database of irtcat ser
 ACTOR = "command line"
 """Who the audit log names."""
 
-TEST = option("test", source="", type=str, help="Id of the test; needed if several are open.")
+TEST = own("test", help="Id of the test; needed if several are open.")
 
 
 def _time(text: str) -> datetime:
@@ -105,42 +105,26 @@ def tests(o: Options) -> Output:
     "",
     ADDRESS,
     TEST,
-    option(
+    own(
         "count",
         "--count",
         "-n",
-        source="",
         type=int,
         default=1,
         min=1,
         max=10_000,
         help="Number of tickets, each for a new person without a name.",
     ),
-    option("person", source="", type=str, help="Id of the person of one ticket."),
-    option("name", source="", type=str, help="Name of a new person."),
-    option(
-        "external",
-        source="",
-        type=str,
-        help="Id of the person in another system; a known one must have the same name.",
+    own("person", help="Id of the person of one ticket."),
+    own("name", help="Name of a new person."),
+    own(
+        "external", help="Id of the person in another system; a known one must have the same name."
     ),
-    option(
-        "accommodations",
-        source="",
-        type=str,
-        help="Names separated by commas, such as extra_time_25,pause.",
-    ),
-    option(
-        "opens",
-        source="",
-        type=str,
-        parse=_time,
-        help="From when it is valid, such as 2026-11-30T09:00.",
-    ),
-    option("expires", source="", type=str, parse=_time, help="Until when the test may be begun."),
-    option(
+    own("accommodations", help="Names separated by commas, such as extra_time_25,pause."),
+    own("opens", parse=_time, help="From when it is valid, such as 2026-11-30T09:00."),
+    own("expires", parse=_time, help="Until when the test may be begun."),
+    own(
         "dry_run",
-        source="",
         type=bool,
         default=False,
         help="Check all, print whether people are new or known, and store nothing.",
@@ -203,10 +187,9 @@ def _transaction(service: Any, dry_run: bool) -> Any:
     "",
     ADDRESS,
     TEST,
-    option(
+    own(
         "names",
         "--names",
-        source="",
         type=bool,
         default=True,
         help="Columns with the names and external ids of the people.",
@@ -252,9 +235,7 @@ def backup(o: Options) -> Output:
 @command_of(
     "",
     ADDRESS,
-    option(
-        "anchor", source="", type=Path, help="Also compare with this file of irtcat service anchor."
-    ),
+    own("anchor", type=Path, help="Also compare with this file of irtcat service anchor."),
     KEY_FILE,
     csv=False,
 )
@@ -318,17 +299,13 @@ def erase(o: Options) -> Output:
     "",
     ADDRESS,
     argument("name", help="Name of the account."),
-    option(
+    own(
         "roles",
-        source="",
-        type=str,
         help="Roles of a new account, separated by commas: author, psychometrician, proctor, "
         "scorer, auditor, admin.",
     ),
-    option(
+    own(
         "subject",
-        source="",
-        type=str,
         default="",
         help="Identity of OpenID Connect (issuer and subject) instead of a password.",
     ),
@@ -387,66 +364,36 @@ def copy(o: Options) -> Output:
 @command_of(
     "",
     ADDRESS,
-    option("name", source="", type=str, help="Name of a platform to register, for the staff."),
-    option(
+    own("name", help="Name of a platform to register, for the staff."),
+    own(
         "issuer",
-        source="",
-        type=str,
         needs="name TEXT",
         help="Who signs its messages (also platform ID), such as https://moodle.example.org.",
     ),
-    option(
-        "client_id",
-        source="",
-        type=str,
-        needs="name TEXT",
-        help="Id of this service at the platform.",
+    own("client_id", needs="name TEXT", help="Id of this service at the platform."),
+    own(
+        "deployments", needs="name TEXT", help="Ids of its deployments there, separated by commas."
     ),
-    option(
-        "deployments",
-        source="",
-        type=str,
-        needs="name TEXT",
-        help="Ids of its deployments there, separated by commas.",
+    own("kind", needs="name TEXT", help="Its addresses are those of moodle or canvas."),
+    own(
+        "auth_url", needs="name TEXT", help="Authentication request URL, if it is of another kind."
     ),
-    option(
-        "kind",
-        source="",
-        type=str,
-        needs="name TEXT",
-        help="Its addresses are those of moodle or canvas.",
-    ),
-    option(
-        "auth_url",
-        source="",
-        type=str,
-        needs="name TEXT",
-        help="Authentication request URL, if it is of another kind.",
-    ),
-    option("token_url", source="", type=str, needs="name TEXT", help="Access token URL."),
-    option("jwks_url", source="", type=str, needs="name TEXT", help="Public keyset URL."),
-    option(
+    own("token_url", needs="name TEXT", help="Access token URL."),
+    own("jwks_url", needs="name TEXT", help="Public keyset URL."),
+    own(
         "origin",
-        source="",
-        type=str,
         needs="name TEXT",
         help="Origin of its pages, if they may embed those of tests; by default tests open in a "
         "window of their own.",
     ),
-    option(
+    own(
         "private",
-        source="",
         type=bool,
         needs="name TEXT",
         help="Its addresses may be those of a private network.",
     ),
-    option("close", source="", type=str, help="Id of a platform that opens no more tests."),
-    option(
-        "send_again",
-        source="",
-        type=str,
-        help="Id of a platform that gets its failed grades once more.",
-    ),
+    own("close", help="Id of a platform that opens no more tests."),
+    own("send_again", help="Id of a platform that gets its failed grades once more."),
     URL,
     KEY_FILE,
 )

@@ -1,9 +1,9 @@
 """The web application: routes and errors."""
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -13,28 +13,19 @@ from starlette.exceptions import HTTPException
 from irtcat import __version__
 from irtcat._common.checks import InputError
 from irtcat.cat import StoreError
-from irtcat.service.accounts.oidc import Provider
-from irtcat.service.api.cat import status_info
 from irtcat.service.api.schemas import document_errors
+from irtcat.service.assembly import add_routes, imported, include
 from irtcat.service.base.errors import ServiceError
 from irtcat.service.base.responses import problem
 from irtcat.service.middleware.public_url import checked_url
 from irtcat.service.middleware.stack import middleware
 from irtcat.service.storage.context import Service
 
-ROUTERS = (
-    "api.take",
-    "api.media",
-    "api.oauth",
-    "api.sign_in",
-    "api.staff",
-    "api.cat",
-    "pages",
-    "pages.taker",
-    "pages.staff",
-    "lti.routes",
-)
-"""Modules under `irtcat.service` with a ``router`` each."""
+if TYPE_CHECKING:
+    from irtcat.service.accounts.oidc import Provider
+
+OIDC = "IRTCAT_OIDC_ISSUER"
+"""The variable of the environment that names a provider of OpenID Connect."""
 
 PROGRAMS = ("/api/", "/ims/", "/oauth/")
 """Paths of programs, which get errors as JSON (RFC 9457); all other paths are pages for people."""
@@ -47,7 +38,7 @@ def create_app(
     service: Service,
     *,
     secure: bool = True,
-    oidc: Provider | None = None,
+    oidc: "Provider | None" = None,
     observed: bool = False,
     limited: bool = False,
     url: str = "",
@@ -90,9 +81,12 @@ def create_app(
     )
     app.state.service, app.state.secure, app.state.ready = service, secure, False
     app.state.private_webhooks = private_webhooks
-    app.state.oidc = oidc or Provider.from_environment()
-    for name in ROUTERS:
-        app.include_router(import_module(f"irtcat.service.{name}").router)
+    if oidc is None and os.environ.get(OIDC):
+        oidc = imported("accounts.oidc:Provider").from_environment()
+    app.state.oidc = oidc
+    if oidc is not None:
+        include(app, ("api.oidc",))
+    add_routes(app)
     document_errors(app)
     _add_health(app)
     _add_errors(app)
@@ -126,12 +120,13 @@ def _is_program(request: Request) -> bool:
 def _add_errors(app: FastAPI) -> None:
     def answer(request: Request, status: int, title: str, detail: str, **fields: Any) -> Response:
         if request.url.path.startswith("/ims/"):
-            return JSONResponse(status_info(status, detail), status_code=status)
+            body = imported("api.cat:status_info")(status, detail)
+            return JSONResponse(body, status_code=status)
         fields["request"] = getattr(request.state, "request_id", "")
         if _is_program(request):
             return problem(status, title, detail, **fields)
-        page = import_module("irtcat.service.pages")
-        return page.error_page(request, status, title, detail)
+        page: Response = imported("pages:error_page")(request, status, title, detail)
+        return page
 
     @app.exception_handler(ServiceError)
     def refused(request: Request, error: ServiceError) -> Response:

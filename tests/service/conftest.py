@@ -13,8 +13,11 @@ import pytest
 from argon2 import PasswordHasher
 
 from irtcat.service.accounts import accounts
+from irtcat.service.app import create_app
+from irtcat.service.assembly import open_service
 from irtcat.service.operations import warming
 from irtcat.service.storage.database import open_database
+from tests.service.helpers import HandClock, publish
 
 DATABASES = [
     "sqlite",
@@ -122,3 +125,27 @@ def database(address):
     opened = open_database(address, create=True)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def clock():
+    """A clock that only moves when a test moves it."""
+    return HandClock()
+
+
+@pytest.fixture
+def service(database, clock):
+    """A new service."""
+    return open_service(database, create=True, clock=clock)
+
+
+@pytest.fixture
+def published(service):
+    """The small test, published in the service."""
+    return publish(service)
+
+
+@pytest.fixture
+def app(service):
+    """The application on the service."""
+    return create_app(service)

@@ -8,7 +8,6 @@ from fastapi.testclient import TestClient
 
 from irtcat.service.accounts import accounts, clients
 from irtcat.service.accounts.cookies import service_cookie
-from irtcat.service.app import create_app
 from irtcat.service.assembly import open_service
 from irtcat.service.attempts import people, taking
 from irtcat.service.middleware.body_limit import MOST_BODY
@@ -33,11 +32,6 @@ def service(database):
     it = open_service(database, create=True, clock=HandClock())
     it.published = publish(it)
     return it
-
-
-@pytest.fixture
-def app(service):
-    return create_app(service)
 
 
 @pytest.fixture

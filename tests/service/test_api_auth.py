@@ -18,14 +18,8 @@ from irtcat.service.app import create_app
 from irtcat.service.assembly import open_service
 from irtcat.service.base.errors import ConflictError, NotFoundError, UnauthorizedError
 from irtcat.service.outbox.audit import audit_entries
-from tests.service.helpers import HandClock
 
 PASSWORD = "correct horse battery"
-
-
-@pytest.fixture
-def clock():
-    return HandClock()
 
 
 @pytest.fixture

@@ -13,14 +13,12 @@ from lxml import etree
 import irtcat
 from irtcat.bank import ItemBank
 from irtcat.service.accounts import accounts
-from irtcat.service.app import create_app
-from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library, people, proctoring, taking
 from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.attempts.results import attempt_result
 from irtcat.service.content import Item, ItemSet, Key
 from irtcat.service.outbox import audit
-from tests.service.helpers import HandClock, bank, definition, items, publish
+from tests.service.helpers import bank, definition, items
 
 API = "/api/v1"
 PASSWORD = "correct horse battery"
@@ -30,21 +28,6 @@ title = "Small test"
 kind = "adaptive"
 config = { max_items = 4 }
 """
-
-
-@pytest.fixture
-def clock():
-    return HandClock()
-
-
-@pytest.fixture
-def service(database, clock):
-    return open_service(database, create=True, clock=clock)
-
-
-@pytest.fixture
-def app(service):
-    return create_app(service)
 
 
 class Client:
@@ -75,11 +58,6 @@ def staff(app):
 @pytest.fixture
 def admin(staff):
     return staff("admin")
-
-
-@pytest.fixture
-def published(service):
-    return publish(service)
 
 
 def media_url(name):
@@ -416,6 +394,10 @@ def test_results_and_exports(staff, service, published, clock, tmp_path):
     assert "attachment" in reply.headers["content-disposition"]
     path = tmp_path / "responses.npz"
     path.write_bytes(reader("GET", f"tests/{published}/responses.npz").content)
+    exported = audit.audit_entries(service, n=3)
+    assert exported["action"].tolist() == ["results exported"] * 3
+    files = [entry["file"] for entry in exported["details"]]
+    assert files == ["responses.npz", "answers.csv", "results.csv"]
     responses = irtcat.read_responses(path)
     assert responses.subject_ids.tolist() == attempts
     answers = attempt_of(service, attempts[1]).progress.answers

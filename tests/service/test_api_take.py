@@ -11,20 +11,10 @@ from irtcat.service.assembly import open_service
 from irtcat.service.attempts import people, proctoring
 from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.content import ItemSet, Media
-from tests.service.helpers import HandClock, items, publish
+from tests.service.helpers import items, publish
 
 TAKE = "/api/v1/take"
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><title>A bar</title><rect width="9"/></svg>'
-
-
-@pytest.fixture
-def clock():
-    return HandClock()
-
-
-@pytest.fixture
-def service(database, clock):
-    return open_service(database, create=True, clock=clock)
 
 
 @pytest.fixture
@@ -45,11 +35,6 @@ def published(service, picture):
 @pytest.fixture
 def ticket(service, published):
     return people.issue_ticket(service, published, actor="test").token
-
-
-@pytest.fixture
-def app(service):
-    return create_app(service)
 
 
 class Browser:

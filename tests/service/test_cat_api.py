@@ -15,7 +15,6 @@ from fastapi.testclient import TestClient
 from irtcat.bank import ItemBank
 from irtcat.cat import Config, Session
 from irtcat.service.accounts import clients
-from irtcat.service.app import create_app
 from irtcat.service.assembly import open_service
 from tests.service.helpers import bank, publish
 
@@ -26,11 +25,6 @@ NCNAME = re.compile(r"[A-Za-z_][\w.-]*")
 @pytest.fixture
 def service(database):
     return open_service(database, create=True)
-
-
-@pytest.fixture
-def app(service):
-    return create_app(service)
 
 
 class CatClient:

@@ -7,6 +7,8 @@ import pytest
 
 from irtcat.bank import ItemBank
 from irtcat.cat import Config, Session, Store, StoreError, part
+from irtcat.service.assembly import open_service
+from irtcat.service.attempts import people
 from irtcat.service.storage.database import open_database
 
 BANK = ItemBank.from_parameters(
@@ -190,3 +192,14 @@ def test_an_empty_database_is_no_store(address):
     database = open_database(address, create=True)
     with pytest.raises(StoreError, match="empty, no store"):
         Store(database, create=False)
+
+
+def test_what_was_erased_is_not_in_the_file(tmp_path):
+    """SQLite keeps deleted rows in free pages unless it is told to overwrite them."""
+    path, name = tmp_path / "tests.db", "Zebulon Quixworthy"
+    with open_service(path, create=True) as service:
+        person = people.add_person(service, name=name, actor="test")
+        people.erase(service, person, actor="test")
+        with service.database.reading():
+            assert service.database.execute("PRAGMA secure_delete").fetchone()[0] == 1
+    assert name.encode() not in b"".join(file.read_bytes() for file in tmp_path.iterdir())

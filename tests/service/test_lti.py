@@ -15,19 +15,19 @@ from typer.testing import CliRunner
 from irtcat._common.checks import InputError
 from irtcat.cli._app import app as cli
 from irtcat.service.app import create_app
-from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library, people, proctoring, taking
 from irtcat.service.attempts.attempt import attempt_of, opened
 from irtcat.service.attempts.devices import attempt_key
 from irtcat.service.base.errors import ConflictError, NotFoundError
 from irtcat.service.lti import platforms as registered
 from irtcat.service.lti.connection import Connection, PlatformError
-from irtcat.service.lti.grades import PAUSES, send_again, send_due
+from irtcat.service.lti.grades import send_again, send_due
 from irtcat.service.lti.platforms import add_platform
 from irtcat.service.operations.sweeping import end_due
 from irtcat.service.outbox.audit import audit_entries
+from irtcat.service.outbox.sending import PAUSES
 from irtcat.service.storage import tables
-from tests.service.helpers import HandClock, publish
+from tests.service.helpers import publish
 from tests.service.lms import (
     CLAIM,
     CLIENT,
@@ -44,21 +44,6 @@ from tests.service.lms import (
     Person,
     new_key,
 )
-
-
-@pytest.fixture
-def clock():
-    return HandClock()
-
-
-@pytest.fixture
-def service(database, clock):
-    return open_service(database, create=True, clock=clock)
-
-
-@pytest.fixture
-def published(service):
-    return publish(service)
 
 
 @pytest.fixture
@@ -769,12 +754,12 @@ def test_line_items_inside_the_own_network_get_nothing(
 def test_grades_are_sent_while_the_application_runs(person, service, published, lms, app):
     import asyncio
 
-    from irtcat.service.lti import grades
+    from irtcat.service.operations.server import OUTBOXES, sending
 
     finished(service, person, published)
 
     async def run():
-        async with grades.sending(app):
+        async with sending(*OUTBOXES[1])(app):
             for _ in range(100):
                 await asyncio.sleep(0.1)
                 if lms.scores:

@@ -4,27 +4,16 @@ import numpy as np
 import pytest
 
 from irtcat.diagnose import person_fit
-from irtcat.service.assembly import open_service
 from irtcat.service.attempts import monitoring, people, proctoring
 from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.base.errors import NotFoundError
 from irtcat.service.definition import categories_as_responses
-from tests.service.helpers import HandClock, publish
+from tests.service.helpers import publish
 from tests.service.test_taking import Taker, to_adaptive
 
 LONG = [
     {"kind": "adaptive", "title": "Part 1", "config": {"max_items": 12}, "rapid": {"seconds": 2}}
 ]
-
-
-@pytest.fixture
-def clock():
-    return HandClock()
-
-
-@pytest.fixture
-def service(database, clock):
-    return open_service(database, create=True, clock=clock)
 
 
 def take(service, test):

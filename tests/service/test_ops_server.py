@@ -27,8 +27,8 @@ from irtcat.service.base import limits
 from irtcat.service.base.errors import TooManyError, UnauthorizedError
 from irtcat.service.base.limits import ADDRESS, DEVICE, SIGN_IN, TICKET
 from irtcat.service.base.logs import JsonFormatter
-from irtcat.service.middleware.observing import Observing
 from irtcat.service.middleware.rate_limits import RateLimits
+from irtcat.service.middleware.tracing import Tracing
 from irtcat.service.operations import server as workers
 from irtcat.service.operations import warming
 from irtcat.service.operations.server import ENVIRONMENT, STARTED, Settings, application
@@ -355,17 +355,17 @@ def test_spans_are_made_for_a_configured_sdk(monkeypatch):
         def update_name(self, name):
             self.name = name
 
-        def set_attributes(self, attributes):
-            self.attributes.update(attributes)
+        def set_attribute(self, key, value):
+            self.attributes[key] = value
 
     class Tracer(trace.NoOpTracer):
         def start_as_current_span(self, *_, **__):
             return trace.use_span(Span())
 
-    monkeypatch.setattr("irtcat.service.middleware.observing.tracer", Tracer())
+    monkeypatch.setattr("irtcat.service.middleware.tracing.tracer", Tracer())
     app = FastAPI()
     app.get("/page/{name}")(lambda name: name)
-    app.add_middleware(Observing)
+    app.add_middleware(Tracing)
     TestClient(app).get("/page/ada")
     (span,) = spans
     assert span.name == "GET /page/{name}"

@@ -14,27 +14,17 @@ import pytest
 import sqlalchemy as sa
 
 from irtcat import InputError
-from irtcat.service.assembly import open_service
 from irtcat.service.attempts import proctoring
 from irtcat.service.base.errors import ConflictError, NotFoundError
-from irtcat.service.outbox import addresses, delivering, webhooks
+from irtcat.service.outbox import addresses, webhooks
 from irtcat.service.outbox.addresses import AddressError, checked_address
-from irtcat.service.outbox.delivering import PAUSES, deliver_due
+from irtcat.service.outbox.delivering import deliver_due
+from irtcat.service.outbox.sending import CLAIM, DELIVERIES, PAUSES
 from irtcat.service.storage import tables
-from tests.service.helpers import HandClock, publish
+from tests.service.helpers import publish
 from tests.service.test_taking import Taker, ticket, to_adaptive
 
 URL = "https://receiver.example/hook"
-
-
-@pytest.fixture
-def clock():
-    return HandClock()
-
-
-@pytest.fixture
-def service(database, clock):
-    return open_service(database, create=True, clock=clock)
 
 
 def messages(service):
@@ -178,13 +168,11 @@ def test_only_success_counts(service, clock, answer):
 def test_a_message_that_another_process_has_is_left_to_it(service, clock):
     webhooks.add_webhook(service, URL, ["test.published"], actor="test")
     webhooks.notify(service, "test.published", test="test_x")
-    hooks, sent = tables.webhooks.c, tables.deliveries
-    statement = sa.select(sent, hooks.url).join(tables.webhooks, hooks.id == sent.c.webhook)
-    row = service.row(statement)
-    assert delivering._claimed(service, row)
-    assert not delivering._claimed(service, row)
+    rows = sa.select(tables.deliveries)
+    claimed = [list(DELIVERIES.claimed(service, rows, lambda: False)) for _ in range(2)]
+    assert [len(found) for found in claimed] == [1, 0]
     assert deliver_due(service, client=Receiver().client()) == 0
-    clock.move(delivering.CLAIM + 1)  # the process died
+    clock.move(CLAIM + 1)  # the process died
     assert deliver_due(service, client=Receiver().client()) == 1
 
 

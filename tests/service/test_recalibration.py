@@ -11,14 +11,13 @@ from irtcat import EM, fit
 from irtcat._common.checks import InputError
 from irtcat.bank import ItemBank
 from irtcat.responses import Responses
-from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library, people, recalibration
 from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.attempts.exports import responses_of
 from irtcat.service.definition import publish_report
 from irtcat.service.operations import provision
 from irtcat.service.outbox.audit import audit_entries
-from tests.service.helpers import HandClock, definition, items
+from tests.service.helpers import definition, items
 from tests.service.test_taking import Taker
 
 PRETEST = ["q5", "q6"]
@@ -45,11 +44,6 @@ def bank():
         index=pd.Index(names, dtype=object, name="item"),
     )
     return replace(parameters, items=marks)
-
-
-@pytest.fixture
-def service(database):
-    return open_service(database, create=True, clock=HandClock())
 
 
 @pytest.fixture

@@ -30,10 +30,10 @@ from irtcat.service.base.errors import UnauthorizedError
 from irtcat.service.content import Item, ItemSet, Key
 from irtcat.service.definition import publish_report
 from irtcat.service.outbox.audit import audit_entries
-from irtcat.service.pages.staff import PARTS
+from irtcat.service.pages.staff import PARTS, scoring
 from irtcat.service.pages.staff.base import Requires, criterion_words
 from tests.service import helpers
-from tests.service.helpers import HandClock, definition, publish
+from tests.service.helpers import definition
 from tests.service.test_taking import Taker, to_adaptive
 
 PASSWORD = "a long enough password"
@@ -113,11 +113,6 @@ def check_page(response):
 
 
 @pytest.fixture
-def clock():
-    return HandClock()
-
-
-@pytest.fixture
 def service(tmp_path, clock):
     with open_service(str(tmp_path / "tests.db"), create=True, clock=clock) as opened:
         yield opened
@@ -131,11 +126,6 @@ def app(service):
 @pytest.fixture
 def admin(app):
     return Browser(app, "admin")
-
-
-@pytest.fixture
-def published(service):
-    return publish(service)
 
 
 @pytest.fixture
@@ -158,7 +148,7 @@ def finish(taker, clock):
 
 def routes():
     """Method, path and permissions of every route of staff."""
-    for part in PARTS:
+    for part in (*PARTS, scoring):
         for route in part.router.routes:
             needs = [d.call for d in route.dependant.dependencies if isinstance(d.call, Requires)]
             yield from ((method, route.path, needs) for method in route.methods)
@@ -169,7 +159,7 @@ OPEN = {("GET", "/staff/sign-in"), ("POST", "/staff/sign-in"), ("POST", "/staff/
 
 def test_every_page_requires_an_account_and_every_form_a_token():
     checked = 0
-    for part in PARTS:
+    for part in (*PARTS, scoring):
         for route in part.router.routes:
             calls = [d.call for d in route.dependant.dependencies]
             needs = [call for call in calls if isinstance(call, Requires)]

@@ -20,7 +20,7 @@ from irtcat.service.operations.sweeping import end_due
 from irtcat.service.outbox import webhooks
 from irtcat.service.storage import tables
 from irtcat.service.storage.database import open_database
-from tests.service.helpers import HandClock, bank, definition, items, publish, report_of
+from tests.service.helpers import bank, definition, items, publish, report_of
 
 
 def media_url(name):
@@ -47,21 +47,6 @@ class Taker:
         wanted = "B" if right else "A"
         place = next(c["id"] for c in item["choices"] if c["content"].endswith(wanted))
         return self("answer", number=item["number"], response=place, **options)
-
-
-@pytest.fixture
-def clock():
-    return HandClock()
-
-
-@pytest.fixture
-def service(database, clock):
-    return open_service(database, create=True, clock=clock)
-
-
-@pytest.fixture
-def published(service):
-    return publish(service)
 
 
 def ticket(service, test, **options):

@@ -1,28 +1,18 @@
-"""What all interfaces share: strict bodies, ids, pages of lists, errors in the OpenAPI document."""
+"""What all interfaces share: strict bodies, ids, errors in the OpenAPI document."""
 
 from typing import Annotated, Any
 
 import pandas as pd
-from fastapi import FastAPI, Path, Query, Request
+from fastapi import FastAPI, Path, Request
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from irtcat._files import json_value
-from irtcat.service.base.errors import ServiceError
 from irtcat.service.storage.context import Service
 
 NAME = r"^[A-Za-z0-9_.:~-]{1,128}$"
 """Ids that the service makes; anything else names nothing."""
 
 Id = Annotated[str, Path(pattern=NAME, description="An id, as lists and other answers show it.")]
-
-MOST_LISTED = 200
-
-Limit = Annotated[int, Query(ge=1, le=MOST_LISTED, description="Most entries of the page.")]
-
-After = Annotated[
-    str | None,
-    Query(pattern=NAME, description="`next` of the page before: the page begins after it."),
-]
 
 
 def service_of(request: Request) -> Service:
@@ -56,6 +46,10 @@ class Out(BaseModel):
     """A body of a response: only its declared fields leave the service."""
 
     model_config = ConfigDict(extra="ignore")
+
+
+GivenResponse = str | list[str] | dict[str, str | list[str]] | None
+"""A response; by the ids of parts for an item with several answer fields."""
 
 
 class FieldFault(Out):
@@ -125,33 +119,3 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of a table as JSON: missing values are null, NumPy's numbers plain ones."""
     rows: list[dict[str, Any]] = json_value(frame.to_dict("records"))
     return rows
-
-
-def page_of(frame: pd.DataFrame, key: str, limit: int, after: str | None) -> dict[str, Any]:
-    """One page of a table.
-
-    Args:
-        frame: the table, in its order.
-        key: column that identifies its rows.
-        limit: most rows.
-        after: the key of the last row of the page before.
-
-    Returns:
-        The ``items``, and ``next``: the ``after`` of the next page, null at the end.
-
-    Raises:
-        ServiceError: if no row has the key ``after``.
-
-    Example:
-        >>> page_of(pd.DataFrame({"id": ["a", "b", "c"]}), "id", 1, "a")
-        {'items': [{'id': 'b'}], 'next': 'b'}
-    """
-    start = 0
-    if after is not None:
-        found = [at for at, name in enumerate(frame[key]) if str(name) == after]
-        if not found:
-            raise ServiceError("The parameter `after` must be the `next` of a page of this list.")
-        start = found[0] + 1
-    rows = frame.iloc[start : start + limit]
-    more = start + limit < len(frame)
-    return {"items": records(rows), "next": str(rows[key].iloc[-1]) if more else None}

@@ -1,4 +1,4 @@
-"""The staff's interface: banks, items, tests, people, tickets, attempts, results, exports, ratings.
+"""The staff's interface: banks, items, tests, people, tickets, attempts, results, accounts.
 
 Every route names the permission that it needs (`irtcat.service.accounts.accounts.PERMISSIONS`).
 Lists come in pages: ``limit`` entries after the one that ``after`` names.
@@ -6,26 +6,15 @@ Lists come in pages: ``limit`` entries after the one that ``after`` names.
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import pandas as pd
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 from pydantic import Field
 
 from irtcat.service.accounts import accounts, clients
-from irtcat.service.accounts.accounts import Account
-from irtcat.service.accounts.staff import permitted
-from irtcat.service.api.schemas import (
-    After,
-    Body,
-    Id,
-    Limit,
-    Out,
-    page_of,
-    problems,
-    records,
-    service_of,
-)
+from irtcat.service.api.acting import Acting, Cut, Items, Page, StaffRouter, needs
+from irtcat.service.api.schemas import Body, GivenResponse, Id, Out, problems, records
 from irtcat.service.api.uploads import ITEMS, TABLE, content_type, raw_body
 from irtcat.service.attempts import (
     exports,
@@ -33,7 +22,6 @@ from irtcat.service.attempts import (
     library,
     people,
     proctoring,
-    ratings,
     results,
     roster,
 )
@@ -41,39 +29,18 @@ from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.base.errors import NotFoundError, ServiceError
 from irtcat.service.base.events import Acted
 from irtcat.service.definition import parse_definition
-from irtcat.service.outbox import audit, webhooks
+from irtcat.service.outbox import audit
 from irtcat.service.storage.context import Service
 from irtcat.service.storage.uploads import uploaded_items
 
-router = APIRouter(prefix="/api/v1")
+router = StaffRouter(prefix="/api/v1")
 
 Data = Annotated[bytes, Depends(raw_body)]
 
 Text = Annotated[str, Field(max_length=2000)]
 
-STAFF = problems(401, 403)
-
 MOST_TICKETS = 10_000
 """Rows of one table of tickets."""
-
-
-class Acting:
-    """Who acts on which service: a dependency of every route, by the permission that it needs."""
-
-    def __init__(self, request: Request, account: Account):
-        self.service, self.account, self.actor = service_of(request), account, account.actor
-        self.private_webhooks = bool(request.app.state.private_webhooks)
-
-
-def needs(permission: str) -> Any:
-    """The dependency that requires a permission."""
-
-    def dependency(
-        request: Request, account: Annotated[Account, Depends(permitted(permission))]
-    ) -> Acting:
-        return Acting(request, account)
-
-    return Depends(dependency)
 
 
 def file_response(kind: str, description: str) -> dict[int | str, dict[str, Any]]:
@@ -94,12 +61,6 @@ def upload(*kinds: str) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {kind: schema for kind in kinds}}}
 
 
-class Page(Out):
-    """One page of a list."""
-
-    next: str | None = Field(description="`after` of the next page; null at the end.")
-
-
 class Made(Out):
     """What was made."""
 
@@ -117,23 +78,11 @@ class Bank(Out):
     model: str
 
 
-class Banks(Page):
-    """Item banks."""
-
-    items: list[Bank]
-
-
 class BankItem(Out):
     """An item of a bank with its parameters."""
 
     item: str
     parameters: dict[str, Any]
-
-
-class BankItems(Page):
-    """Items of a bank."""
-
-    items: list[BankItem]
 
 
 class Hash(Out):
@@ -155,12 +104,6 @@ class ItemSetRow(Out):
     hash: str
     items: int
     created: str
-
-
-class ItemSets(Page):
-    """Item sets."""
-
-    items: list[ItemSetRow]
 
 
 class PublishBody(Body):
@@ -186,12 +129,6 @@ class TestRow(Out):
     attempts: int
 
 
-class Tests(Page):
-    """Published tests."""
-
-    items: list[TestRow]
-
-
 class Report(Out):
     """The publishing report of a test."""
 
@@ -208,22 +145,19 @@ def _bank(service: Service, name: str) -> dict[str, Any]:
     return {"hash": name, "items": bank.n_items, "model": type(bank.model).__name__}
 
 
-@router.get("/banks", response_model=Banks, responses=STAFF, tags=["library"])
-def list_banks(
-    at: Annotated[Acting, needs("parameters")], limit: Limit = 50, after: After = None
-) -> Any:
+@router.get("/banks", response_model=Page[Bank])
+def list_banks(at: Annotated[Acting, needs("parameters")], cut: Cut) -> Any:
     """Item banks; a bank never changes, and is known by the hash of its contents."""
-    names = [name for name in library.bank_hashes(at.service) if after is None or name > after]
-    rows = [_bank(at.service, name) for name in names[:limit]]
-    return {"items": rows, "next": names[limit - 1] if len(names) > limit else None}
+    page = cut.page(pd.DataFrame({"hash": library.bank_hashes(at.service)}), "hash")
+    rows = [_bank(at.service, row["hash"]) for row in page["items"]]
+    return {"items": rows, "next": page["next"]}
 
 
 @router.post(
     "/uploads/banks",
     response_model=Hash,
     status_code=201,
-    tags=["library"],
-    responses=problems(401, 403, 415),
+    responses=problems(415),
     openapi_extra=upload("application/octet-stream"),
 )
 def upload_bank(request: Request, at: Annotated[Acting, needs("publish")], data: Data) -> Any:
@@ -233,26 +167,17 @@ def upload_bank(request: Request, at: Annotated[Acting, needs("publish")], data:
     return {"hash": name, "items": library.stored_bank(at.service, name).n_items}
 
 
-@router.get(
-    "/banks/{bank}", response_model=Bank, responses=problems(401, 403, 404), tags=["library"]
-)
+@router.get("/banks/{bank}", response_model=Bank)
 def get_bank(bank: Id, at: Annotated[Acting, needs("parameters")]) -> Any:
     """A bank by its hash."""
     return _bank(at.service, bank)
 
 
-@router.get(
-    "/banks/{bank}/items",
-    response_model=BankItems,
-    responses=problems(401, 403, 404),
-    tags=["library"],
-)
-def list_bank_items(
-    bank: Id, at: Annotated[Acting, needs("parameters")], limit: Limit = 50, after: After = None
-) -> Any:
+@router.get("/banks/{bank}/items", response_model=Page[BankItem])
+def list_bank_items(bank: Id, at: Annotated[Acting, needs("parameters")], cut: Cut) -> Any:
     """Items of a bank with their parameters."""
     frame = library.stored_bank(at.service, bank).to_frame().reset_index(names="item")
-    page = page_of(frame, "item", limit, after)
+    page = cut.page(frame, "item")
     rows = [{"item": str(row.pop("item")), "parameters": row} for row in page["items"]]
     return {"items": rows, "next": page["next"]}
 
@@ -261,8 +186,7 @@ def list_bank_items(
     "/uploads/items",
     response_model=StoredItems,
     status_code=201,
-    tags=["library"],
-    responses=problems(401, 403, 415),
+    responses=problems(415),
     openapi_extra=upload(*ITEMS),
 )
 def upload_items(request: Request, at: Annotated[Acting, needs("items")], data: Data) -> Any:
@@ -276,21 +200,13 @@ def upload_items(request: Request, at: Annotated[Acting, needs("items")], data: 
     return {"hash": name, "items": len(items), "notes": list(items.notes)}
 
 
-@router.get("/items", response_model=ItemSets, responses=STAFF, tags=["library"])
-def list_items(
-    at: Annotated[Acting, needs("items")], limit: Limit = 50, after: After = None
-) -> Any:
+@router.get("/items", response_model=Page[ItemSetRow])
+def list_items(at: Annotated[Acting, needs("items")], cut: Cut) -> Any:
     """Item sets, the latest first."""
-    return page_of(library.item_sets_table(at.service), "hash", limit, after)
+    return cut.page(library.item_sets_table(at.service), "hash")
 
 
-@router.post(
-    "/tests",
-    response_model=Made,
-    status_code=201,
-    responses=problems(401, 403, 404),
-    tags=["tests"],
-)
+@router.post("/tests", response_model=Made, status_code=201, responses=problems(404))
 def publish(at: Annotated[Acting, needs("publish")], body: PublishBody) -> Any:
     """Check a test, simulate it, and publish it; rules that cannot be kept are refused."""
     definition = parse_definition(body.definition)
@@ -308,17 +224,13 @@ def publish(at: Annotated[Acting, needs("publish")], body: PublishBody) -> Any:
     return {"id": name}
 
 
-@router.get("/tests", response_model=Tests, responses=STAFF, tags=["tests"])
-def list_tests(
-    at: Annotated[Acting, needs("watch")], limit: Limit = 50, after: After = None
-) -> Any:
+@router.get("/tests", response_model=Page[TestRow])
+def list_tests(at: Annotated[Acting, needs("watch")], cut: Cut) -> Any:
     """Published tests, the latest first."""
-    return page_of(library.published_tests(at.service), "id", limit, after)
+    return cut.page(library.published_tests(at.service), "id")
 
 
-@router.get(
-    "/tests/{test}", response_model=Report, responses=problems(401, 403, 404), tags=["tests"]
-)
+@router.get("/tests/{test}", response_model=Report)
 def get_test(test: Id, at: Annotated[Acting, needs("parameters")]) -> Any:
     """A test with its definition and its publishing report."""
     it = library.published_test(at.service, test)
@@ -332,9 +244,7 @@ def get_test(test: Id, at: Annotated[Acting, needs("parameters")]) -> Any:
     }
 
 
-@router.post(
-    "/tests/{test}/retire", status_code=204, responses=problems(401, 403, 404, 409), tags=["tests"]
-)
+@router.post("/tests/{test}/retire", status_code=204, responses=problems(409))
 def retire(test: Id, at: Annotated[Acting, needs("publish")]) -> None:
     """Issue no more tickets for a test; attempts under way go on."""
     library.retire(at.service, test, actor=at.actor)
@@ -355,23 +265,10 @@ class ItemRow(Out):
     seconds: float | None
 
 
-class ItemRows(Page):
-    """Exposure and drift of the items of a test."""
-
-    items: list[ItemRow]
-
-
-@router.get(
-    "/tests/{test}/items",
-    response_model=ItemRows,
-    responses=problems(401, 403, 404),
-    tags=["tests"],
-)
-def list_item_statistics(
-    test: Id, at: Annotated[Acting, needs("parameters")], limit: Limit = 50, after: After = None
-) -> Any:
+@router.get("/tests/{test}/items", response_model=Page[ItemRow])
+def list_item_statistics(test: Id, at: Annotated[Acting, needs("parameters")], cut: Cut) -> Any:
     """Exposure against its target, and observed against expected score, by item."""
-    return page_of(item_statistics.item_statistics(at.service, test), "item", limit, after)
+    return cut.page(item_statistics.item_statistics(at.service, test), "item")
 
 
 # People and tickets
@@ -395,19 +292,7 @@ class Person(Out):
     created: str
 
 
-class People(Page):
-    """People."""
-
-    items: list[Person]
-
-
-@router.post(
-    "/people",
-    response_model=Made,
-    status_code=201,
-    responses=problems(401, 403, 409),
-    tags=["people"],
-)
+@router.post("/people", response_model=Made, status_code=201, responses=problems(409))
 def add_person(at: Annotated[Acting, needs("people")], body: PersonBody) -> Any:
     """Add a person; everything else knows them by the random id.
 
@@ -416,17 +301,13 @@ def add_person(at: Annotated[Acting, needs("people")], body: PersonBody) -> Any:
     return {"id": people.add_person(at.service, actor=at.actor, **body.model_dump())}
 
 
-@router.get("/people", response_model=People, responses=STAFF, tags=["people"])
-def list_people(
-    at: Annotated[Acting, needs("people")], limit: Limit = 50, after: After = None
-) -> Any:
+@router.get("/people", response_model=Page[Person])
+def list_people(at: Annotated[Acting, needs("people")], cut: Cut) -> Any:
     """People that are not erased."""
-    return page_of(people.people_table(at.service), "id", limit, after)
+    return cut.page(people.people_table(at.service), "id")
 
 
-@router.delete(
-    "/people/{person}", status_code=204, responses=problems(401, 403, 404), tags=["people"]
-)
+@router.delete("/people/{person}", status_code=204)
 def erase_person(person: Id, at: Annotated[Acting, needs("people")]) -> None:
     """Erase what identifies a person; attempts and results stay under the random id."""
     people.erase(at.service, person, actor=at.actor)
@@ -464,12 +345,6 @@ class TicketRow(Out):
     attempt: str
 
 
-class Tickets(Page):
-    """Tickets."""
-
-    items: list[TicketRow]
-
-
 TestFilter = Annotated[
     str | None, Query(max_length=128, pattern=r"^[A-Za-z0-9_-]+$", description="Of this test only.")
 ]
@@ -479,35 +354,19 @@ def _issue(at: Acting, body: TicketBody) -> dict[str, str]:
     return vars(people.issue_ticket(at.service, actor=at.actor, **body.model_dump()))
 
 
-@router.post(
-    "/tickets",
-    response_model=IssuedTicket,
-    status_code=201,
-    responses=problems(401, 403, 404, 409),
-    tags=["tickets"],
-)
+@router.post("/tickets", response_model=IssuedTicket, status_code=201, responses=problems(404, 409))
 def issue_ticket(at: Annotated[Acting, needs("tickets")], body: TicketBody) -> Any:
     """Issue a ticket: one person may take one test once."""
     return _issue(at, body)
 
 
-@router.get("/tickets", response_model=Tickets, responses=STAFF, tags=["tickets"])
-def list_tickets(
-    at: Annotated[Acting, needs("tickets")],
-    test: TestFilter = None,
-    limit: Limit = 50,
-    after: After = None,
-) -> Any:
+@router.get("/tickets", response_model=Page[TicketRow])
+def list_tickets(at: Annotated[Acting, needs("tickets")], cut: Cut, test: TestFilter = None) -> Any:
     """Tickets, the latest first."""
-    return page_of(people.ticket_table(at.service, test), "id", limit, after)
+    return cut.page(people.ticket_table(at.service, test), "id")
 
 
-@router.post(
-    "/tickets/{ticket}/revoke",
-    status_code=204,
-    responses=problems(401, 403, 404, 409),
-    tags=["tickets"],
-)
+@router.post("/tickets/{ticket}/revoke", status_code=204, responses=problems(409))
 def revoke_ticket(ticket: Id, at: Annotated[Acting, needs("tickets")]) -> None:
     """Make a ticket invalid; an attempt that was begun with it is not changed."""
     people.revoke_ticket(at.service, ticket, actor=at.actor)
@@ -515,7 +374,6 @@ def revoke_ticket(ticket: Id, at: Annotated[Acting, needs("tickets")]) -> None:
 
 @router.post(
     "/uploads/tickets",
-    tags=["tickets"],
     responses={
         **problems(401, 403, 404, 409, 415),
         **file_response("text/csv", "The rows with their tickets."),
@@ -576,12 +434,6 @@ class AttemptRow(Out):
     device: bool = Field(description="Whether a device has it.")
 
 
-class Attempts(Page):
-    """Attempts."""
-
-    items: list[AttemptRow]
-
-
 class Event(Out):
     """An event of an attempt's log; the other fields depend on its kind."""
 
@@ -590,12 +442,6 @@ class Event(Out):
     at: str
     actor: str
     details: dict[str, Any]
-
-
-class Events(Page):
-    """The log of an attempt."""
-
-    items: list[Event]
 
 
 class Reason(Body):
@@ -624,59 +470,32 @@ class Note(Body):
     text: Text
 
 
-CONDUCT = problems(401, 403, 404, 409)
-
-
-@router.get("/board", response_model=Attempts, responses=STAFF, tags=["attempts"])
-def board(
-    at: Annotated[Acting, needs("watch")],
-    test: TestFilter = None,
-    limit: Limit = 50,
-    after: After = None,
-) -> Any:
+@router.get("/board", response_model=Page[AttemptRow])
+def board(at: Annotated[Acting, needs("watch")], cut: Cut, test: TestFilter = None) -> Any:
     """Attempts that are running or paused: who, where, how long, the last sign."""
-    return page_of(proctoring.board(at.service, test), "attempt", limit, after)
+    return cut.page(proctoring.board(at.service, test), "attempt")
 
 
-@router.get("/attempts", response_model=Attempts, responses=STAFF, tags=["attempts"])
-def list_attempts(
-    at: Annotated[Acting, needs("watch")],
-    test: TestFilter = None,
-    limit: Limit = 50,
-    after: After = None,
-) -> Any:
+@router.get("/attempts", response_model=Page[AttemptRow])
+def list_attempts(at: Annotated[Acting, needs("watch")], cut: Cut, test: TestFilter = None) -> Any:
     """All attempts, in the order in which they began."""
     frame = proctoring.board(at.service, test, statuses=None)
-    return page_of(frame, "attempt", limit, after)
+    return cut.page(frame, "attempt")
 
 
-@router.get(
-    "/attempts/{attempt}/events",
-    response_model=Events,
-    responses=problems(401, 403, 404),
-    tags=["attempts"],
-)
-def attempt_events(
-    attempt: Id,
-    at: Annotated[Acting, needs("parameters")],
-    limit: Limit = 50,
-    after: Annotated[int | None, Query(ge=0, lt=2**31)] = None,
-) -> Any:
+@router.get("/attempts/{attempt}/events", response_model=Page[Event])
+def attempt_events(attempt: Id, at: Annotated[Acting, needs("parameters")], cut: Cut) -> Any:
     """The log of an attempt, whose digests are verified."""
-    events = proctoring.attempt_events(at.service, attempt)
-    start = 0 if after is None else after + 1
-    rows = []
-    for number, event in list(enumerate(events))[start : start + limit]:
-        details = {k: v for k, v in event.items() if k not in ("kind", "at", "actor")}
-        rows.append(
-            {
-                "number": number,
-                "details": details,
-                **{name: event[name] for name in ("kind", "at", "actor")},
-            }
-        )
-    more = start + limit < len(events)
-    return {"items": rows, "next": str(start + limit - 1) if more else None}
+    about = ("kind", "at", "actor")
+    rows = [
+        {
+            "number": number,
+            **{name: event[name] for name in about},
+            "details": {name: value for name, value in event.items() if name not in about},
+        }
+        for number, event in enumerate(proctoring.attempt_events(at.service, attempt))
+    ]
+    return cut.page(pd.DataFrame(rows), "number")
 
 
 def conducting(name: str, body: type[Body] | None, act: Callable[..., None], summary: str) -> None:
@@ -697,8 +516,7 @@ def conducting(name: str, body: type[Body] | None, act: Callable[..., None], sum
         used,
         methods=["POST"],
         status_code=204,
-        responses=CONDUCT,
-        tags=["attempts"],
+        responses=problems(409),
     )
 
 
@@ -735,16 +553,6 @@ class ResultRow(Out):
     flag: str
 
 
-class Results(Page):
-    """Results of a test."""
-
-    items: list[ResultRow]
-
-
-GivenResponse = str | list[str] | dict[str, str | list[str]] | None
-"""A response; by the ids of parts for an item with several answer fields."""
-
-
 class AnswerRow(Out):
     """An answer."""
 
@@ -767,26 +575,14 @@ class OneResult(Out):
     answers: list[AnswerRow]
 
 
-@router.get(
-    "/tests/{test}/results",
-    response_model=Results,
-    responses=problems(401, 403, 404),
-    tags=["results"],
-)
-def list_results(
-    test: Id, at: Annotated[Acting, needs("results")], limit: Limit = 50, after: After = None
-) -> Any:
+@router.get("/tests/{test}/results", response_model=Page[ResultRow])
+def list_results(test: Id, at: Annotated[Acting, needs("results")], cut: Cut) -> Any:
     """Results of the finished attempts at a test."""
     library.published_test(at.service, test)
-    return page_of(results.result_table(at.service, test), "attempt", limit, after)
+    return cut.page(results.result_table(at.service, test), "attempt")
 
 
-@router.get(
-    "/attempts/{attempt}/result",
-    response_model=OneResult,
-    responses=problems(401, 403, 404),
-    tags=["results"],
-)
+@router.get("/attempts/{attempt}/result", response_model=OneResult)
 def get_result(attempt: Id, at: Annotated[Acting, needs("results")]) -> Any:
     """The result of an attempt so far, with its answers."""
     it = attempt_of(at.service, attempt)
@@ -801,190 +597,51 @@ def get_result(attempt: Id, at: Annotated[Acting, needs("results")]) -> Any:
     }
 
 
-EXPORT = problems(401, 403, 404, 409)
-
 Names = Annotated[
     bool, Query(description="Add names and external ids; for accounts that may see people.")
 ]
 
 
-@router.get(
-    "/tests/{test}/results.csv",
-    response_class=Response,
-    tags=["exports"],
-    responses={**EXPORT, **file_response("text/csv", "The table.")},
-)
+def exported(kind: str) -> dict[str, Any]:
+    """The options of a route that returns an export."""
+    documented = {**problems(409), **file_response(kind, "The file.")}
+    return {"response_class": Response, "responses": documented}
+
+
+def _export(at: Acting, test: str, name: str, names: bool = False) -> Response:
+    if names:
+        at.account.require("people")
+    content, kind = exports.export(at.service, test, name, actor=at.actor, names=names)
+    return attachment(content, kind, name)
+
+
+@router.get("/tests/{test}/results.csv", **exported("text/csv"))
 def export_results(
     test: Id, at: Annotated[Acting, needs("results")], names: Names = False
 ) -> Response:
     """Results of the finished attempts, as a table."""
-    if names:
-        at.account.require("people")
-    text = exports.results_csv(at.service, test, names=names)
-    return attachment(text, "text/csv; charset=utf-8", "results.csv")
+    return _export(at, test, "results.csv", names)
 
 
-@router.get(
-    "/tests/{test}/answers.csv",
-    response_class=Response,
-    tags=["exports"],
-    responses={**EXPORT, **file_response("text/csv", "The table.")},
-)
+@router.get("/tests/{test}/answers.csv", **exported("text/csv"))
 def export_answers(
     test: Id, at: Annotated[Acting, needs("results")], names: Names = False
 ) -> Response:
     """Answers of the finished attempts, as a table."""
-    if names:
-        at.account.require("people")
-    text = exports.answers_csv(at.service, test, names=names)
-    return attachment(text, "text/csv; charset=utf-8", "answers.csv")
+    return _export(at, test, "answers.csv", names)
 
 
-@router.get(
-    "/tests/{test}/responses.npz",
-    response_class=Response,
-    tags=["exports"],
-    responses={**EXPORT, **file_response("application/octet-stream", "The file.")},
-)
+@router.get("/tests/{test}/responses.npz", **exported("application/octet-stream"))
 def export_responses(test: Id, at: Annotated[Acting, needs("results")]) -> Response:
     """Responses for recalibration: `irtcat fit responses.npz --anchors bank.npz`."""
-    data = exports.responses_file(at.service, test)
-    return attachment(data, "application/octet-stream", "responses.npz")
+    return _export(at, test, "responses.npz")
 
 
-@router.get(
-    "/attempts/{attempt}/result.xml",
-    response_class=Response,
-    tags=["exports"],
-    responses={**EXPORT, **file_response("application/xml", "The document.")},
-)
+@router.get("/attempts/{attempt}/result.xml", **exported("application/xml"))
 def export_qti(attempt: Id, at: Annotated[Acting, needs("results")]) -> Response:
     """The result of an attempt in QTI Results Reporting 3.0."""
-    return attachment(exports.qti_results(at.service, attempt), "application/xml", "result.xml")
-
-
-# Ratings
-
-
-class QueueRow(Out):
-    """A response that waits for a score."""
-
-    attempt: str
-    item: str
-    kind: str = Field(description='"rating", or "adjudication" where two ratings differ.')
-
-
-class Queue(Out):
-    """Responses that this account may rate now."""
-
-    items: list[QueueRow]
-
-
-class Criterion(Out):
-    """A criterion of a rubric."""
-
-    name: str
-    points: float
-
-
-class RatingTask(Out):
-    """What a rater sees."""
-
-    attempt: str
-    item: str
-    prompt: str
-    language: str
-    direction: str
-    response: GivenResponse
-    rubric: str
-    criteria: list[Criterion]
-    scores: list[float] = Field(description="Points that the response can have.")
-    max_score: float
-
-
-class RatingBody(Body):
-    """A rating."""
-
-    item: str = Field(max_length=200)
-    score: float = Field(ge=0, le=1000, description="Points, one of `scores` of the task.")
-    comment: str = Field("", max_length=2000)
-
-
-class Rated(Out):
-    """What follows from the rating."""
-
-    status: str = Field(description='"open", "differ" or "scored".')
-
-
-class RatingRow(Out):
-    """Agreement of the first two raters on an item."""
-
-    item: str
-    pairs: int
-    agreement: float
-    kappa: float | None
-    weighted_kappa: float | None
-    mean: float
-    adjudicated: int
-
-
-class RatingRows(Out):
-    """Agreement by item."""
-
-    items: list[RatingRow]
-
-
-@router.get("/ratings", response_model=Queue, responses=STAFF, tags=["ratings"])
-def rating_queue(at: Annotated[Acting, needs("score")], limit: Limit = 50) -> Any:
-    """Responses that this account may rate now; what it rated is left out."""
-    return {"items": records(ratings.rating_queue(at.service, at.account.name, limit))}
-
-
-@router.get(
-    "/attempts/{attempt}/ratings/task",
-    response_model=RatingTask,
-    responses=problems(401, 403, 404),
-    tags=["ratings"],
-)
-def rating_task(
-    attempt: Id,
-    at: Annotated[Acting, needs("score")],
-    item: Annotated[str, Query(max_length=200, pattern=r"^[^\x00]+$")],
-) -> Any:
-    """The item, the response and the rubric; not who gave it, or what others scored."""
-    return ratings.rating_task(at.service, attempt, item)
-
-
-@router.post(
-    "/attempts/{attempt}/ratings",
-    response_model=Rated,
-    responses=problems(401, 403, 404, 409),
-    tags=["ratings"],
-)
-def rate(attempt: Id, at: Annotated[Acting, needs("score")], body: RatingBody) -> Any:
-    """Rate a response; where two people differ, a third one decides."""
-    status = ratings.rate(
-        at.service,
-        attempt,
-        body.item,
-        body.score,
-        rater=at.account.name,
-        actor=at.actor,
-        comment=body.comment,
-    )
-    return {"status": status}
-
-
-@router.get(
-    "/tests/{test}/ratings",
-    response_model=RatingRows,
-    responses=problems(401, 403, 404),
-    tags=["ratings"],
-)
-def rating_statistics(test: Id, at: Annotated[Acting, needs("results")]) -> Any:
-    """How far the raters of a test agree."""
-    library.published_test(at.service, test)
-    return {"items": records(ratings.rating_statistics(at.service, test))}
+    data = exports.export_attempt(at.service, attempt, actor=at.actor)
+    return attachment(data, "application/xml", "result.xml")
 
 
 # Audit log, accounts, clients
@@ -998,12 +655,6 @@ class AuditRow(Out):
     actor: str
     action: str
     details: dict[str, Any]
-
-
-class Audit(Page):
-    """The audit log."""
-
-    items: list[AuditRow]
 
 
 class AccountBody(Body):
@@ -1035,12 +686,6 @@ class AccountRow(Out):
     created: str
 
 
-class AccountRows(Out):
-    """Accounts."""
-
-    items: list[AccountRow]
-
-
 class ClientBody(Body):
     """A client to add."""
 
@@ -1063,36 +708,23 @@ class ClientRow(Out):
     created: str
 
 
-class ClientRows(Page):
-    """Clients of the CAT interface."""
-
-    items: list[ClientRow]
-
-
-@router.get("/audit", response_model=Audit, responses=STAFF, tags=["audit"])
+@router.get("/audit", response_model=Page[AuditRow])
 def audit_log(
     at: Annotated[Acting, needs("audit")],
-    limit: Limit = 50,
-    after: After = None,
+    cut: Cut,
     verified: Annotated[bool, Query(description="Verify the digests of the whole log.")] = False,
 ) -> Any:
     """What staff and programs did, the latest first."""
-    return page_of(audit.audit_entries(at.service, verified=verified), "number", limit, after)
+    return cut.page(audit.audit_entries(at.service, verified=verified), "number")
 
 
-@router.get("/accounts", response_model=AccountRows, responses=STAFF, tags=["accounts"])
+@router.get("/accounts", response_model=Items[AccountRow])
 def list_accounts(at: Annotated[Acting, needs("accounts")]) -> Any:
     """Accounts of staff."""
     return {"items": records(accounts.account_table(at.service))}
 
 
-@router.post(
-    "/accounts",
-    response_model=AccountRow,
-    status_code=201,
-    responses=problems(401, 403, 409),
-    tags=["accounts"],
-)
+@router.post("/accounts", response_model=AccountRow, status_code=201, responses=problems(409))
 def add_account(at: Annotated[Acting, needs("accounts")], body: AccountBody) -> Any:
     """Add an account of staff."""
     made = accounts.add_account(
@@ -1106,12 +738,7 @@ def add_account(at: Annotated[Acting, needs("accounts")], body: AccountBody) -> 
     return _account(at.service, made.name)
 
 
-@router.patch(
-    "/accounts",
-    response_model=AccountRow,
-    responses=problems(401, 403, 404, 409),
-    tags=["accounts"],
-)
+@router.patch("/accounts", response_model=AccountRow, responses=problems(404, 409))
 def change_account(at: Annotated[Acting, needs("accounts")], body: AccountChange) -> Any:
     """Change roles or password, close or reopen an account; it is signed out everywhere."""
     with at.service.database.writing(alone=True):
@@ -1130,111 +757,20 @@ def _account(service: Service, name: str) -> dict[str, Any]:
     raise NotFoundError("There is no such account.")
 
 
-@router.get("/clients", response_model=ClientRows, responses=STAFF, tags=["accounts"])
-def list_clients(
-    at: Annotated[Acting, needs("accounts")], limit: Limit = 50, after: After = None
-) -> Any:
+@router.get("/clients", response_model=Page[ClientRow])
+def list_clients(at: Annotated[Acting, needs("accounts")], cut: Cut) -> Any:
     """Clients of the CAT interface."""
-    return page_of(clients.client_table(at.service), "id", limit, after)
+    return cut.page(clients.client_table(at.service), "id")
 
 
-@router.post(
-    "/clients", response_model=NewClient, status_code=201, responses=STAFF, tags=["accounts"]
-)
+@router.post("/clients", response_model=NewClient, status_code=201)
 def add_client(at: Annotated[Acting, needs("accounts")], body: ClientBody) -> Any:
     """Add a client of the CAT interface."""
     name, secret = clients.add_client(at.service, body.name, actor=at.actor)
     return {"id": name, "secret": secret}
 
 
-@router.delete(
-    "/clients/{client}", status_code=204, responses=problems(401, 403, 404), tags=["accounts"]
-)
+@router.delete("/clients/{client}", status_code=204)
 def close_client(client: Id, at: Annotated[Acting, needs("accounts")]) -> None:
     """Refuse all requests of a client from now on."""
     clients.close_client(at.service, client, actor=at.actor)
-
-
-# Webhooks
-
-
-class WebhookBody(Body):
-    """A webhook to add."""
-
-    url: str = Field(max_length=2000, examples=["https://example.org/irtcat"])
-    events: list[Annotated[str, Field(max_length=100)]] = Field(
-        max_length=100, description=f"Some of {', '.join(webhooks.EVENTS)}."
-    )
-
-
-class WebhookChange(Body):
-    """Changes of a webhook; what is left out stays."""
-
-    url: str | None = Field(None, max_length=2000)
-    events: list[Annotated[str, Field(max_length=100)]] | None = Field(None, max_length=100)
-    status: Literal["open", "disabled"] | None = None
-
-
-class NewWebhook(Out):
-    """A webhook; its secret is shown only once."""
-
-    id: str
-    secret: str = Field(description="Signs the messages.")
-
-
-class WebhookRow(Out):
-    """A webhook."""
-
-    id: str
-    url: str
-    events: list[str]
-    status: str
-    created: str
-    waiting: int = Field(description="Messages that are still to be delivered.")
-    failed: int
-
-
-class WebhookRows(Page):
-    """Webhooks."""
-
-    items: list[WebhookRow]
-
-
-@router.get("/webhooks", response_model=WebhookRows, responses=STAFF, tags=["webhooks"])
-def list_webhooks(
-    at: Annotated[Acting, needs("webhooks")], limit: Limit = 50, after: After = None
-) -> Any:
-    """Webhooks, with the numbers of messages that wait or failed."""
-    return page_of(webhooks.webhook_table(at.service), "id", limit, after)
-
-
-@router.post(
-    "/webhooks", response_model=NewWebhook, status_code=201, responses=STAFF, tags=["webhooks"]
-)
-def add_webhook(at: Annotated[Acting, needs("webhooks")], body: WebhookBody) -> Any:
-    """Send messages about events to an address."""
-    made = webhooks.add_webhook(
-        at.service, body.url, body.events, actor=at.actor, private=at.private_webhooks
-    )
-    return vars(made)
-
-
-@router.patch(
-    "/webhooks/{webhook}", status_code=204, responses=problems(401, 403, 404), tags=["webhooks"]
-)
-def change_webhook(
-    webhook: Id, at: Annotated[Acting, needs("webhooks")], body: WebhookChange
-) -> None:
-    """Change a webhook; "open" lets a disabled one go on."""
-    changes = body.model_dump()
-    webhooks.change_webhook(
-        at.service, webhook, actor=at.actor, private=at.private_webhooks, **changes
-    )
-
-
-@router.delete(
-    "/webhooks/{webhook}", status_code=204, responses=problems(401, 403, 404), tags=["webhooks"]
-)
-def remove_webhook(webhook: Id, at: Annotated[Acting, needs("webhooks")]) -> None:
-    """Remove a webhook with its messages."""
-    webhooks.remove_webhook(at.service, webhook, actor=at.actor)

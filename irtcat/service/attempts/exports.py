@@ -1,6 +1,7 @@
 """Exports: tables in CSV, responses for recalibration, QTI Results Reporting 3.0."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from irtcat.responses import Responses
 from irtcat.service.attempts.attempt import Attempt, attempt_of
 from irtcat.service.attempts.library import published_test
 from irtcat.service.attempts.results import answer_table, attempt_result, result_table, with_names
-from irtcat.service.base.errors import ConflictError
+from irtcat.service.base.errors import ConflictError, NotFoundError
+from irtcat.service.base.events import Acted
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 
@@ -132,6 +134,49 @@ def responses_of(service: Service, test: str) -> Responses:
 def responses_file(service: Service, test: str) -> bytes:
     """The contents of ``responses.npz`` (see `responses_of`)."""
     return responses_of(service, test).to_bytes()
+
+
+FILES: dict[str, tuple[str, Callable[..., str | bytes]]] = {
+    "results.csv": ("text/csv; charset=utf-8", results_csv),
+    "answers.csv": ("text/csv; charset=utf-8", answers_csv),
+    "responses.npz": ("application/octet-stream", responses_file),
+}
+"""The files of a test: media type, and the function that makes it."""
+
+
+def export(
+    service: Service, test: str, name: str, *, actor: str, names: bool = False
+) -> tuple[str | bytes, str]:
+    """A file of a test for staff, which the audit log records.
+
+    Args:
+        service: the service.
+        test: id of the test.
+        name: a name of `FILES`.
+        actor: who asks for it.
+        names: whether tables have the names and external ids of people.
+
+    Returns:
+        The contents, and the media type.
+
+    Raises:
+        NotFoundError: for an unknown test or file.
+    """
+    if name not in FILES:
+        raise NotFoundError("There is no such file.")
+    kind, make = FILES[name]
+    content = make(service, test, names=names) if kind.startswith("text/") else make(service, test)
+    about = {"test": test, "file": name, "names": names}
+    service.publish(Acted(actor, "results exported", about))
+    return content, kind
+
+
+def export_attempt(service: Service, attempt: str, *, actor: str) -> bytes:
+    """An attempt as `qti_results` writes it, for staff; the audit log records it."""
+    content = qti_results(service, attempt)
+    about = {"attempt": attempt, "file": "results.xml"}
+    service.publish(Acted(actor, "results exported", about))
+    return content
 
 
 def qti_results(service: Service, attempt: str) -> bytes:

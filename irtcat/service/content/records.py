@@ -11,11 +11,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from irtcat._common.checks import brief, check_id, shorten
 from irtcat._files import json_hash, json_text
@@ -120,8 +120,39 @@ ONLY_IN = {
 """The kinds of items that have a field."""
 
 
+class Record:
+    """A record of an item set that is stored as a JSON document.
+
+    Attributes:
+        rare: fields that documents leave out where they have their default.
+    """
+
+    rare: ClassVar[tuple[str, ...]] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as a JSON document."""
+        values: list[tuple[Field[Any], Any]] = [
+            (entry, getattr(self, entry.name))
+            for entry in fields(self)  # type: ignore[arg-type]
+        ]
+        return {
+            entry.name: _listed(value)
+            for entry, value in values
+            if entry.name not in self.rare or value != entry.default
+        }
+
+    @classmethod
+    def from_json(cls, document: Any) -> Self:
+        """A record from the output of `to_json`.
+
+        Raises:
+            InputError: naming the record and the field.
+        """
+        return cls(**record_fields(cls, document, cls.__name__.lower()))
+
+
 @dataclass(frozen=True)
-class Choice:
+class Choice(Record):
     """One of the choices of an item.
 
     Attributes:
@@ -131,6 +162,8 @@ class Choice:
         most: most pairs of a response that it is in; 0 for no limit.
         area: where it is on the picture of the item, such as "circle 77,115,8"; see `AREA`.
     """
+
+    rare = ("most", "area")
 
     id: str
     content_html: str
@@ -152,19 +185,9 @@ class Choice:
             must = "area such as circle 77,115,8, rect 0,0,20,10 or poly 0,0,9,0,5,9"
             raise content_error(where, must, shorten(self.area))
 
-    def to_json(self) -> dict[str, Any]:
-        """The choice as a JSON document."""
-        document = {"id": self.id, "content_html": self.content_html, "fixed": self.fixed}
-        return document | {name: v for name, v in (("most", self.most), ("area", self.area)) if v}
-
-    @staticmethod
-    def from_json(document: Any) -> "Choice":
-        """A choice from the output of `to_json`."""
-        return Choice(**record_fields(Choice, document, "choice"))
-
 
 @dataclass(frozen=True)
-class Picture:
+class Picture(Record):
     """The picture on which the choices of an item are areas.
 
     Attributes:
@@ -187,18 +210,9 @@ class Picture:
         for name in ("width", "height"):
             checked_whole("picture", name, getattr(self, name), 1, MOST_PIXELS)
 
-    def to_json(self) -> dict[str, Any]:
-        """The picture as a JSON document."""
-        return _document(self)
-
-    @staticmethod
-    def from_json(document: Any) -> "Picture":
-        """A picture from the output of `to_json`."""
-        return Picture(**record_fields(Picture, document, "picture"))
-
 
 @dataclass(frozen=True)
-class Item:
+class Item(Record):
     """What a person sees and does; nothing in it reveals the key.
 
     Attributes:
@@ -241,6 +255,8 @@ class Item:
         >>> Item.from_json(item.to_json()) == item
         True
     """
+
+    rare = ("options", "picture", "parts", "inline")
 
     id: str
     kind: str
@@ -444,26 +460,14 @@ class Item:
         names += [self.picture.media] if self.picture else []
         return tuple(dict.fromkeys([*names, *(name for part in self.parts for name in part.media)]))
 
-    def to_json(self) -> dict[str, Any]:
-        """The item as a JSON document."""
-        document = _document(self)
-        document["choices"] = [choice.to_json() for choice in self.choices]
-        for name in ("options", "parts"):
-            document[name] = [record.to_json() for record in getattr(self, name)]
-        document["picture"] = self.picture and self.picture.to_json()
-        for name in ("options", "picture", "parts", "inline"):  # few items have them
-            if not document[name]:
-                del document[name]
-        return document
-
-    @staticmethod
-    def from_json(document: Any) -> "Item":
+    @classmethod
+    def from_json(cls, document: Any) -> Self:
         """An item from the output of `to_json`.
 
         Raises:
             InputError: naming the item and the field.
         """
-        values = record_fields(Item, document, "item")
+        values = record_fields(cls, document, "item")
         readers: dict[str, Callable[[Any], Any]] = {
             "choices": Choice.from_json,
             "options": Choice.from_json,
@@ -476,7 +480,7 @@ class Item:
             values[name] = tuple(map(read, entries))
         if values.get("picture") is not None:
             values["picture"] = Picture.from_json(values["picture"])
-        return Item(**values)
+        return cls(**values)
 
 
 KEY_NEEDS = {"match": "correct", "map": "points", "rules": "rules", "rubric": ""}
@@ -484,7 +488,7 @@ KEY_NEEDS = {"match": "correct", "map": "points", "rules": "rules", "rubric": ""
 
 
 @dataclass(frozen=True)
-class Key:
+class Key(Record):
     """How the responses to an item are scored; stored apart from the item, never sent to takers.
 
     Four kinds:
@@ -529,6 +533,8 @@ class Key:
         >>> Key("q2", "map", points=(("A", 2), ("B", 1)), max_score=2).categories
         3
     """
+
+    rare = ("unit", "rules")
 
     item: str
     kind: str
@@ -627,27 +633,9 @@ class Key:
         steps = score / self.unit
         return round(steps) if abs(steps - round(steps)) < PRECISION else None
 
-    def to_json(self) -> dict[str, Any]:
-        """The key as a JSON document."""
-        document = _document(self)
-        if self.unit == 1:
-            del document["unit"]
-        if not self.rules:
-            del document["rules"]
-        return document
-
-    @staticmethod
-    def from_json(document: Any) -> "Key":
-        """A key from the output of `to_json`.
-
-        Raises:
-            InputError: naming the item and the field.
-        """
-        return Key(**record_fields(Key, document, "key"))
-
 
 @dataclass(frozen=True)
-class Stimulus:
+class Stimulus(Record):
     """A text, table or picture that several items share.
 
     Attributes:
@@ -681,18 +669,9 @@ class Stimulus:
         """Names of the media files in the content."""
         return media_names(self.content_html)
 
-    def to_json(self) -> dict[str, Any]:
-        """The stimulus as a JSON document."""
-        return _document(self)
-
-    @staticmethod
-    def from_json(document: Any) -> "Stimulus":
-        """A stimulus from the output of `to_json`."""
-        return Stimulus(**record_fields(Stimulus, document, "stimulus"))
-
 
 @dataclass(frozen=True)
-class Media:
+class Media(Record):
     """A picture, a sound or a film; items refer to it as ``media:NAME``.
 
     Attributes:
@@ -731,22 +710,22 @@ class Media:
         data = base64.b64encode(self.data).decode("ascii")
         return {"name": self.name, "type": self.type, "data": data}
 
-    @staticmethod
-    def from_json(document: Any) -> "Media":
+    @classmethod
+    def from_json(cls, document: Any) -> Self:
         """A media file from the output of `to_json`."""
-        values = record_fields(Media, document, "media")
+        values = record_fields(cls, document, "media")
         try:
             data = base64.b64decode(values["data"], validate=True)
         except (TypeError, ValueError):
             raise content_error("media", "data in Base64", shorten(values["data"])) from None
-        return Media(**values | {"data": data})
+        return cls(**values | {"data": data})
 
 
 RECORDS = ("items", "keys", "stimuli", "media")
 """The records of an item set, in the order in which it takes them."""
 
-Record = TypeVar("Record")
-Records = Iterable[Record] | Mapping[str, Record]
+RecordT = TypeVar("RecordT", bound=Record)
+Records = Iterable[RecordT] | Mapping[str, RecordT]
 
 
 @dataclass(frozen=True, init=False)
@@ -1128,13 +1107,11 @@ def _by_id(label: str, records: Any, kind: type, id_field: str) -> dict[str, Any
     return out
 
 
-def _document(record: Any) -> dict[str, Any]:
-    """The fields of a record, tuples as lists."""
-    return {entry.name: _listed(getattr(record, entry.name)) for entry in fields(record)}
-
-
 def _listed(value: Any) -> Any:
-    return [_listed(element) for element in value] if isinstance(value, tuple) else value
+    """A value of a document: tuples are lists, records are documents."""
+    if isinstance(value, tuple):
+        return [_listed(element) for element in value]
+    return value.to_json() if isinstance(value, Record) else value
 
 
 def _direction(language: str) -> str:

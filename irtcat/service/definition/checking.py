@@ -21,7 +21,7 @@ from irtcat.service.definition.records import (
     config_fault,
 )
 
-TRANSLATED = ("en", "de", "es")
+TRANSLATED = ("en", "ar", "de", "es", "he")
 """Languages of the pages."""
 
 LEAST_SECONDS = 20.0

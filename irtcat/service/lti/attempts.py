@@ -14,6 +14,7 @@ from irtcat.service.base.errors import ConflictError, GoneError, NotFoundError
 from irtcat.service.base.events import Acted, AttemptChanged
 from irtcat.service.lti.launching import Launch, LaunchError
 from irtcat.service.lti.platforms import Platform, platform
+from irtcat.service.outbox.sending import WAITING
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service, digest_of, new_secret
 
@@ -23,8 +24,8 @@ ACTOR = "lti:{}"
 CHANGING = frozenset({"finish", "rating", "void", "reopen"})
 """Kinds of events after which the platform's gradebook is no longer right."""
 
-WAITING, SENT, FAILED = "waiting", "sent", "failed"
-"""States of a grade."""
+SENT, FAILED = "sent", "failed"
+"""States of a grade that does not wait."""
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,19 @@
 """Grades: scores that go to a platform's gradebook (Assignment and Grade Services 2.0)."""
 
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 from fastapi import FastAPI
 
-from irtcat.cat.live import utc_text
 from irtcat.service.attempts.attempt import Attempt, attempt_of
 from irtcat.service.attempts.results import attempt_result, waiting_items
-from irtcat.service.lti.attempts import FAILED, SENT, WAITING, subject_of
+from irtcat.service.lti.attempts import FAILED, SENT, subject_of
 from irtcat.service.lti.connection import Connection, PlatformError, connection_of
 from irtcat.service.lti.platforms import platform
-from irtcat.service.outbox.repeating import AT_ONCE, CLAIM, PAUSES, repeating
+from irtcat.service.outbox.sending import GRADES, WAITING
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 
@@ -90,48 +88,9 @@ def send_due(connection: Connection, *, is_stopped: Callable[[], bool] = lambda:
         connection: the connection to the platforms.
         is_stopped: asked before each grade.
     """
-    service, columns = connection.service, tables.lti_attempts.c
-    statement = (
-        sa.select(tables.lti_attempts)
-        .where(columns.grade == WAITING, columns.due <= service.now())
-        .order_by(columns.due)
-        .limit(AT_ONCE)
-    )
-    accepted = 0
-    for row in service.rows(statement):
-        if is_stopped():
-            break
-        if _claimed(service, row):
-            accepted += _send(connection, row)
-    return accepted
-
-
-def _after(service: Service, seconds: float) -> str:
-    return utc_text(service.clock()[0] + timedelta(seconds=seconds))
-
-
-def _change(service: Service, row: Any, **values: Any) -> bool:
-    """Change the state of a grade, unless the grade itself changed meanwhile."""
-    columns = tables.lti_attempts.c
-    statement = tables.lti_attempts.update().where(
-        columns.attempt == row.attempt, columns.version == row.version, columns.grade == WAITING
-    )
-    with service.database.writing():
-        return bool(service.database.run(statement.values(**values)).rowcount)
-
-
-def _claimed(service: Service, row: Any) -> bool:
-    """Whether this process got a grade: of several, one changes its time."""
-    columns = tables.lti_attempts.c
-    statement = tables.lti_attempts.update().where(
-        columns.attempt == row.attempt,
-        columns.version == row.version,
-        columns.due == row.due,
-        columns.grade == WAITING,
-    )
-    values = {"due": _after(service, CLAIM), "tries": row.tries + 1}
-    with service.database.writing():
-        return bool(service.database.run(statement.values(**values)).rowcount)
+    service = connection.service
+    claimed = GRADES.claimed(service, sa.select(tables.lti_attempts), is_stopped)
+    return sum(_send(connection, row) for row in claimed)
 
 
 def _send(connection: Connection, row: Any) -> bool:
@@ -147,14 +106,11 @@ def _send(connection: Connection, row: Any) -> bool:
         connection.post_score(known, row.line_item, score)
     except PlatformError as error:
         connection.forget_token(known)
-        if error.final or row.tries >= len(PAUSES):
-            _change(service, row, grade=FAILED)
-        else:
-            _change(service, row, due=_after(service, PAUSES[row.tries]))
+        GRADES.postpone(service, row, final=error.final)
         about = {"platform": known.id, "attempt": row.attempt}
         log.warning("grade not sent: %s", error, extra=about)
         return False
-    return _change(service, row, grade=SENT)
+    return GRADES.change(service, row, {"grade": SENT})
 
 
 def send_again(service: Service, platform: str) -> int:
@@ -168,13 +124,6 @@ def send_again(service: Service, platform: str) -> int:
         return int(service.database.run(statement.values(**values)).rowcount)
 
 
-@asynccontextmanager
-async def sending(app: FastAPI) -> AsyncIterator[None]:
-    """Send grades while the application runs; every process takes part."""
-    connection = connection_of(app)
-
-    def send(is_stopped: Callable[[], bool]) -> None:
-        send_due(connection, is_stopped=is_stopped)
-
-    async with repeating(send, "grades sent"):
-        yield
+def send(app: FastAPI, is_stopped: Callable[[], bool]) -> None:
+    """Send the grades of an application that are due; every process takes part."""
+    send_due(connection_of(app), is_stopped=is_stopped)

@@ -345,10 +345,3 @@ def remove_platform(service: Service, name: str, *, actor: str) -> None:
         service.database.run(launches)
         service.database.run(tables.lti_platforms.delete().where(tables.lti_platforms.c.id == name))
         service.publish(Acted(actor, "LTI platform removed", {"platform": name}))
-
-
-def embedding_origins(service: Service) -> list[str]:
-    """Origins of open platforms whose pages may embed the pages of tests."""
-    columns = tables.lti_platforms.c
-    statement = sa.select(columns.origin).where(columns.origin != "", columns.status == "open")
-    return sorted({row.origin for row in service.rows(statement)})

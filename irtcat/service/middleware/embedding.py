@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import sqlalchemy as sa
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 
 from irtcat.cat import StoreError
-from irtcat.service.lti.platforms import embedding_origins
+from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 
 PATHS = re.compile(r"/(lti|test|language)(/|$)")
@@ -74,6 +75,13 @@ class Embedding:
                 return self._origins
             self._read = now
         return self._origins
+
+
+def embedding_origins(service: Service) -> list[str]:
+    """Origins of open platforms whose pages may embed the pages of tests."""
+    columns = tables.lti_platforms.c
+    statement = sa.select(columns.origin).where(columns.origin != "", columns.status == "open")
+    return sorted({row.origin for row in service.rows(statement)})
 
 
 def _permit(headers: MutableHeaders, origins: list[str], embedded: bool) -> None:

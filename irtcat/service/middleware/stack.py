@@ -1,5 +1,9 @@
 """The middleware of the application, in the order in which requests pass it."""
 
+import os
+import sys
+from importlib import import_module
+
 from starlette.middleware import Middleware
 
 from irtcat.service.middleware.body_limit import BodyLimit
@@ -24,7 +28,8 @@ def middleware(
         url: the public address of the service; empty to take the host of each request for it.
     """
     rows = [
-        (observed, Middleware(Observing)),  # first: it counts refused requests, too
+        *_tracing(observed),
+        (observed, Middleware(Observing)),  # before the others: it counts refused requests, too
         (limited, Middleware(RateLimits)),
         # It changes the headers that `Guard` sets.
         (True, Middleware(Embedding, service=service, secure=secure)),
@@ -33,3 +38,11 @@ def middleware(
         (bool(url), Middleware(PublicUrl, url=url)),
     ]
     return [row for is_used, row in rows if is_used]
+
+
+def _tracing(observed: bool) -> list[tuple[bool, Middleware]]:
+    """Spans of requests, where an SDK of OpenTelemetry is configured or was set up already."""
+    is_configured = any(name.startswith("OTEL_") for name in os.environ)
+    if not observed or not (is_configured or "opentelemetry.sdk" in sys.modules):
+        return []
+    return [(True, Middleware(import_module("irtcat.service.middleware.tracing").Tracing))]

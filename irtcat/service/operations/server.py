@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import asdict, dataclass
 
@@ -22,15 +22,14 @@ from fastapi import FastAPI
 
 from irtcat._common.checks import InputError
 from irtcat.cat import StoreError
-from irtcat.service.app import create_app
-from irtcat.service.assembly import open_service
+from irtcat.service.app import Beside, create_app
+from irtcat.service.assembly import imported, open_service
 from irtcat.service.base.logs import LOGGING
 from irtcat.service.base.metrics import MULTIPROCESS, add_metrics
-from irtcat.service.lti.grades import sending
 from irtcat.service.operations.shadow import shadowing
 from irtcat.service.operations.sweeping import sweeping
 from irtcat.service.operations.warming import warming
-from irtcat.service.outbox.delivering import delivering
+from irtcat.service.outbox.sending import DELIVERIES, GRADES, Outbox, repeating
 from irtcat.service.storage.context import Service
 
 ENVIRONMENT = "IRTCAT_SERVICE"
@@ -96,7 +95,8 @@ def application(settings: Settings | None = None) -> FastAPI:
         yield
         service.close()
 
-    beside = [closing, shadowing, warming, sweeping, delivering, sending]
+    beside: list[Beside] = [closing, shadowing, warming, sweeping]
+    beside += [sending(*outbox) for outbox in OUTBOXES]
     app = create_app(
         service,
         secure=settings.secure,
@@ -108,6 +108,34 @@ def application(settings: Settings | None = None) -> FastAPI:
     )
     add_metrics(app, settings.metrics_token)
     return app
+
+
+OUTBOXES = (
+    (DELIVERIES, "outbox.delivering:send", "messages sent"),
+    (GRADES, "lti.grades:send", "grades sent"),
+)
+"""Outboxes, who sends their messages, and what is then done, for the log."""
+
+
+def sending(outbox: Outbox, name: str, what: str) -> Beside:
+    """Send the messages of an outbox while an application runs; every process takes part.
+
+    Args:
+        outbox: the outbox.
+        name: a function of the application; it is imported when a message is due.
+        what: what is done, for the log.
+    """
+
+    @asynccontextmanager
+    async def run(app: FastAPI) -> AsyncIterator[None]:
+        def send(is_stopped: Callable[[], bool]) -> None:
+            if outbox.any_due(app.state.service):
+                imported(name)(app, is_stopped)
+
+        async with repeating(send, what):
+            yield
+
+    return run
 
 
 def _opened(settings: Settings) -> Service:

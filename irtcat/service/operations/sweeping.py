@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from fastapi import FastAPI
 
 from irtcat.service.attempts.attempt import GRACE, opened
-from irtcat.service.outbox.repeating import repeating
+from irtcat.service.outbox.sending import repeating
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 

@@ -11,9 +11,7 @@ import base64
 import hashlib
 import hmac
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from datetime import timedelta
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,11 +19,10 @@ import httpx
 import sqlalchemy as sa
 from fastapi import FastAPI
 
-from irtcat.cat.live import utc_text
 from irtcat.service.base.events import Acted
-from irtcat.service.base.metrics import DELIVERIES
+from irtcat.service.base.metrics import DELIVERIES as OUTCOMES
 from irtcat.service.outbox.addresses import AddressError, checked_address
-from irtcat.service.outbox.repeating import AT_ONCE, CLAIM, PAUSES, repeating
+from irtcat.service.outbox.sending import DELIVERIES
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 
@@ -92,40 +89,15 @@ def deliver_due(
         client: of httpx; for tests.
         is_stopped: asked before each message.
     """
-    messages, hooks = tables.deliveries.c, tables.webhooks.c
-    statement = (
+    hooks = tables.webhooks.c
+    rows = (
         sa.select(tables.deliveries, hooks.url, hooks.secret)
-        .join(tables.webhooks, hooks.id == messages.webhook)
-        .where(messages.status == "waiting", messages.due <= service.now(), hooks.status == "open")
-        .order_by(messages.due)
-        .limit(AT_ONCE)
+        .join(tables.webhooks, hooks.id == tables.deliveries.c.webhook)
+        .where(hooks.status == "open")
     )
-    due = service.rows(statement)
-    if not due:
-        return 0
-    accepted = 0
     with client or httpx.Client(timeout=TIMEOUT, follow_redirects=False, trust_env=False) as open_:
-        for row in due:
-            if is_stopped():
-                break
-            if _claimed(service, row):
-                accepted += _deliver(service, open_, row, private)
-    return accepted
-
-
-def _after(service: Service, seconds: float) -> str:
-    return utc_text(service.clock()[0] + timedelta(seconds=seconds))
-
-
-def _claimed(service: Service, row: Any) -> bool:
-    """Whether this process got a message: of several, one changes its time."""
-    messages = tables.deliveries
-    statement = messages.update().where(
-        messages.c.id == row.id, messages.c.due == row.due, messages.c.status == "waiting"
-    )
-    values = {"due": _after(service, CLAIM), "tries": row.tries + 1}
-    with service.database.writing():
-        return bool(service.database.run(statement.values(**values)).rowcount)
+        claimed = DELIVERIES.claimed(service, rows, is_stopped)
+        return sum(_deliver(service, open_, row, private) for row in claimed)
 
 
 def _deliver(service: Service, client: httpx.Client, row: Any, private: bool) -> bool:
@@ -145,34 +117,22 @@ def _deliver(service: Service, client: httpx.Client, row: Any, private: bool) ->
         fault = str(error)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, OSError) as error:
         fault = type(error).__name__
-    messages = tables.deliveries
-    statement = messages.update().where(messages.c.id == row.id)
     with service.database.writing():
         if not fault:
-            service.database.run(statement.values(status="delivered"))
-        elif row.tries < len(PAUSES):
-            service.database.run(statement.values(due=_after(service, PAUSES[row.tries])))
-        else:
-            service.database.run(statement.values(status="failed"))
+            DELIVERIES.change(service, row, {"status": "delivered"})
+        elif not DELIVERIES.postpone(service, row):
             disable = tables.webhooks.update().where(tables.webhooks.c.id == row.webhook)
             service.database.run(disable.values(status="disabled"))
             service.publish(
                 Acted("system", "webhook disabled", {"webhook": row.webhook, "reason": fault})
             )
-    DELIVERIES.labels("refused" if fault else "accepted").inc()
+    OUTCOMES.labels("refused" if fault else "accepted").inc()
     if fault:
         log.warning("message not delivered: %s", fault, extra={"webhook": row.webhook})
     return not fault
 
 
-@asynccontextmanager
-async def delivering(app: FastAPI) -> AsyncIterator[None]:
-    """Deliver messages while the application runs; every process takes part."""
-    service: Service = app.state.service
+def send(app: FastAPI, is_stopped: Callable[[], bool]) -> None:
+    """Deliver the messages of an application that are due."""
     private = bool(app.state.private_webhooks)
-
-    def send_due(is_stopped: Callable[[], bool]) -> None:
-        deliver_due(service, private=private, is_stopped=is_stopped)
-
-    async with repeating(send_due, "messages sent"):
-        yield
+    deliver_due(app.state.service, private=private, is_stopped=is_stopped)

@@ -49,7 +49,7 @@ def translated(tag: str) -> str:
     """The language of the pages for a language tag: ``de`` for ``de-AT``; empty if there is none.
 
     Example:
-        >>> translated("de-AT"), translated("ar")
+        >>> translated("de-AT"), translated("fa")
         ('de', '')
     """
     language = tag.replace("_", "-").split("-")[0].lower()

@@ -20,8 +20,11 @@ from irtcat.service.storage.migrations import upgrade
 
 ValueT = TypeVar("ValueT")
 
-Subscribers = Mapping[type, tuple[Callable[["Service", Any], None], ...]]
-"""Functions of the service and an event, by the class of the event."""
+Subscriber = Callable[["Service", Any], None]
+"""A function of the service and an event."""
+
+Subscribers = Mapping[type, tuple[Subscriber, ...]]
+"""The subscribers of each class of events."""
 
 TESTS_KEPT = 50
 """Tests that a process keeps in memory, with their banks and items."""

@@ -196,8 +196,9 @@ def test_a_whole_test_is_administered(served, page, tmp_path):
     assert f"{score:.0f}" in page.locator("tbody tr").first.inner_text()
     check(page, "results")
     with page.expect_download() as download:
-        page.get_by_role("link", name="Results (CSV)").click()
-    assert f"{score:.0f}" in Path(download.value.path()).read_text(encoding="utf-8")
+        page.get_by_role("link", name="Results with names (CSV)").click()
+    table = Path(download.value.path()).read_text(encoding="utf-8")
+    assert all(text in table for text in (f"{score:.0f}", "Emmy Noether", "s-7"))
     page.get_by_role("link", name="Emmy Noether").click()
     check(page, "finished")
     page.get_by_role("link", name="Replay section 3").click()

@@ -1,4 +1,7 @@
-"""The staff's pages under ``/staff``: tests, tickets, people, the live board, results, scoring."""
+"""The staff's pages under ``/staff``: tests, tickets, people, the live board, results.
+
+Those of scoring by people are a part of their own (see `irtcat.service.assembly.LATE_PARTS`).
+"""
 
 from fastapi import APIRouter
 
@@ -9,7 +12,6 @@ from irtcat.service.pages.staff import (
     people,
     recalibrating,
     results,
-    scoring,
     session,
     tests,
     tickets,
@@ -17,18 +19,7 @@ from irtcat.service.pages.staff import (
 
 __all__ = ["PARTS", "router"]
 
-PARTS = (
-    session,
-    tests,
-    items,
-    recalibrating,
-    results,
-    tickets,
-    people,
-    attempts,
-    scoring,
-    accounts,
-)
+PARTS = (session, tests, items, recalibrating, results, tickets, people, attempts, accounts)
 
 router = APIRouter()
 for part in PARTS:

@@ -196,53 +196,17 @@ def _actions(progress: Any) -> list[str]:
     return ["note", "void"] if progress.reason == COMPLETED else ["reopen", "note", "void"]
 
 
-def _pause(service: Service, attempt: str, actor: str, form: Any) -> None:
-    proctoring.pause(service, attempt, actor=actor, reason=field(form, "reason"))
-
-
-def _resume(service: Service, attempt: str, actor: str, form: Any) -> None:
-    proctoring.resume(service, attempt, actor=actor)
-
-
-def _extend(service: Service, attempt: str, actor: str, form: Any) -> None:
-    minutes = whole_number(form, "minutes", "Minutes", 1, 24 * 60)
-    reason = field(form, "reason")
-    proctoring.extend(service, attempt, seconds=60 * minutes, actor=actor, reason=reason)
-
-
-def _finish(service: Service, attempt: str, actor: str, form: Any) -> None:
-    proctoring.finish(service, attempt, actor=actor, reason=field(form, "reason"))
-
-
-def _void(service: Service, attempt: str, actor: str, form: Any) -> None:
-    proctoring.void(service, attempt, actor=actor, reason=field(form, "reason"))
-
-
-def _reopen(service: Service, attempt: str, actor: str, form: Any) -> None:
-    minutes = whole_number(form, "minutes", "Minutes", 0, 24 * 60)
-    reason = field(form, "reason")
-    proctoring.reopen(service, attempt, actor=actor, reason=reason, seconds=60 * minutes)
-
-
-def _release(service: Service, attempt: str, actor: str, form: Any) -> None:
-    proctoring.release(service, attempt, actor=actor)
-
-
-def _note(service: Service, attempt: str, actor: str, form: Any) -> None:
-    proctoring.note(service, attempt, actor=actor, text=field(form, "text"))
-
-
-ACTIONS: dict[str, Callable[[Service, str, str, Any], None]] = {
-    "pause": _pause,
-    "resume": _resume,
-    "extend": _extend,
-    "finish": _finish,
-    "void": _void,
-    "reopen": _reopen,
-    "release": _release,
-    "note": _note,
+ACTIONS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
+    "pause": (proctoring.pause, ("reason",)),
+    "resume": (proctoring.resume, ()),
+    "extend": (proctoring.extend, ("seconds", "reason")),
+    "finish": (proctoring.finish, ("reason",)),
+    "void": (proctoring.void, ("reason",)),
+    "reopen": (proctoring.reopen, ("seconds", "reason")),
+    "release": (proctoring.release, ()),
+    "note": (proctoring.note, ("text",)),
 }
-"""What staff do with attempts, by the last part of the address."""
+"""What staff do with attempts, and what the form says, by the last part of the address."""
 
 
 @router.post("/attempts/{attempt}/{action}")
@@ -252,7 +216,12 @@ def act(
     """Pause, resume, extend, finish, void, reopen, release or annotate an attempt."""
     if action not in ACTIONS:
         raise NotFoundError("There is no such page.")
-    ACTIONS[action](service_of(request), attempt, account.actor, form)
+    function, names = ACTIONS[action]
+    values: dict[str, Any] = {name: field(form, name) for name in names if name != "seconds"}
+    if "seconds" in names:
+        least = 1 if action == "extend" else 0
+        values["seconds"] = 60 * whole_number(form, "minutes", "Minutes", least, 24 * 60)
+    function(service_of(request), attempt, actor=account.actor, **values)
     return back_to(f"/staff/attempts/{attempt}", action)
 
 

@@ -11,15 +11,12 @@ from irtcat.service.attempts import exports
 from irtcat.service.attempts.library import published_test
 from irtcat.service.attempts.results import result_table
 from irtcat.service.base.errors import NotFoundError
-from irtcat.service.base.events import Acted
 from irtcat.service.pages import service_of
 from irtcat.service.pages.staff.base import Requires, Shown, names_of_people, page, part_router, svg
 
 router = part_router()
 
 Reader = Annotated[Account, Depends(Requires("results"))]
-
-CSV = "text/csv; charset=utf-8"
 
 LEAST_DRAWN = 5
 """Scores from which there is a figure of them: bars of fewer show nothing that the table does not.
@@ -82,21 +79,10 @@ def export(
 
     With ``names`` the tables have names and external ids, for accounts that may see them.
     """
-    service = service_of(request)
     if names:
         account.require("people")
-    content: str | bytes
-    if name == "results.csv":
-        content, kind = exports.results_csv(service, test, names=names), CSV
-    elif name == "answers.csv":
-        content, kind = exports.answers_csv(service, test, names=names), CSV
-    elif name == "responses.npz":
-        content, kind = exports.responses_file(service, test), "application/octet-stream"
-    else:
-        raise NotFoundError("There is no such file.")
-    service.publish(
-        Acted(account.actor, "results exported", {"test": test, "file": name, "names": names})
-    )
+    service = service_of(request)
+    content, kind = exports.export(service, test, name, actor=account.actor, names=names)
     headers = {"Content-Disposition": f'attachment; filename="{test}-{name}"'}
     return Response(content, media_type=kind, headers=headers)
 
@@ -104,10 +90,6 @@ def export(
 @router.get("/attempts/{attempt}/results.xml")
 def qti(request: Request, account: Reader, attempt: str) -> Response:
     """An attempt in QTI Results Reporting 3.0."""
-    service = service_of(request)
-    content = exports.qti_results(service, attempt)
-    service.publish(
-        Acted(account.actor, "results exported", {"attempt": attempt, "file": "results.xml"})
-    )
+    content = exports.export_attempt(service_of(request), attempt, actor=account.actor)
     headers = {"Content-Disposition": f'attachment; filename="{attempt}.xml"'}
     return Response(content, media_type="application/xml", headers=headers)

@@ -1,0 +1,79 @@
+"""The staff's interface of webhooks."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from irtcat.service.api.acting import Acting, Cut, Page, StaffRouter, needs
+from irtcat.service.api.schemas import Body, Id, Out
+from irtcat.service.outbox import webhooks
+
+router = StaffRouter(prefix="/api/v1")
+
+
+class WebhookBody(Body):
+    """A webhook to add."""
+
+    url: str = Field(max_length=2000, examples=["https://example.org/irtcat"])
+    events: list[Annotated[str, Field(max_length=100)]] = Field(
+        max_length=100, description=f"Some of {', '.join(webhooks.EVENTS)}."
+    )
+
+
+class WebhookChange(Body):
+    """Changes of a webhook; what is left out stays."""
+
+    url: str | None = Field(None, max_length=2000)
+    events: list[Annotated[str, Field(max_length=100)]] | None = Field(None, max_length=100)
+    status: Literal["open", "disabled"] | None = None
+
+
+class NewWebhook(Out):
+    """A webhook; its secret is shown only once."""
+
+    id: str
+    secret: str = Field(description="Signs the messages.")
+
+
+class WebhookRow(Out):
+    """A webhook."""
+
+    id: str
+    url: str
+    events: list[str]
+    status: str
+    created: str
+    waiting: int = Field(description="Messages that are still to be delivered.")
+    failed: int
+
+
+@router.get("/webhooks", response_model=Page[WebhookRow])
+def list_webhooks(at: Annotated[Acting, needs("webhooks")], cut: Cut) -> Any:
+    """Webhooks, with the numbers of messages that wait or failed."""
+    return cut.page(webhooks.webhook_table(at.service), "id")
+
+
+@router.post("/webhooks", response_model=NewWebhook, status_code=201)
+def add_webhook(at: Annotated[Acting, needs("webhooks")], body: WebhookBody) -> Any:
+    """Send messages about events to an address."""
+    made = webhooks.add_webhook(
+        at.service, body.url, body.events, actor=at.actor, private=at.private_webhooks
+    )
+    return vars(made)
+
+
+@router.patch("/webhooks/{webhook}", status_code=204)
+def change_webhook(
+    webhook: Id, at: Annotated[Acting, needs("webhooks")], body: WebhookChange
+) -> None:
+    """Change a webhook; "open" lets a disabled one go on."""
+    changes = body.model_dump()
+    webhooks.change_webhook(
+        at.service, webhook, actor=at.actor, private=at.private_webhooks, **changes
+    )
+
+
+@router.delete("/webhooks/{webhook}", status_code=204)
+def remove_webhook(webhook: Id, at: Annotated[Acting, needs("webhooks")]) -> None:
+    """Remove a webhook with its messages."""
+    webhooks.remove_webhook(at.service, webhook, actor=at.actor)
