@@ -338,3 +338,13 @@ def test_errors_of_the_function_are_its_own(doubled):
         doubled("text")
     with pytest.raises(TypeError):
         doubled()
+
+
+def test_options_follow_the_number_of_numbers(monkeypatch):
+    monkeypatch.setattr(compilation, "_unsupported", [])
+    unknown = {"xla_no_such_setting": True}
+    function = compilation.jit(lambda x: x + 1, options=unknown, small_below=10)
+    assert function(np.zeros(9)).tolist() == [1] * 9
+    assert not compilation._unsupported
+    assert function(np.zeros(10)).tolist() == [1] * 10
+    assert compilation._unsupported == [jax.__version__]
