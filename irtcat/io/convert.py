@@ -12,7 +12,6 @@ import pandas as pd
 
 from irtcat._common.checks import DUPLICATES, InputError, argument_error, check_choice
 from irtcat.io.arrow import is_dataset
-from irtcat.io.files import read_responses
 from irtcat.io.frames import (
     ROWS_ARE_ITEMS,
     ROWS_ARE_SUBJECTS,
@@ -143,6 +142,8 @@ are ids |
     if isinstance(data, Responses):
         return data
     if isinstance(data, (str, os.PathLike)):
+        from irtcat.io.files import read_responses  # all formats: most fits need none
+
         responses = read_responses(
             data,
             format,

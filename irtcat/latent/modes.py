@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from irtcat._common.compilation import jit
+from irtcat._common.compilation import FEW, jit
 from irtcat.latent.linear_predictors import Part, information_of, part_terms, parts_of
 from irtcat.models import ItemModel
 
@@ -53,7 +53,7 @@ def _solved(matrix: Array, right: Array) -> Array:
     return jax.scipy.linalg.cho_solve(factor, right)
 
 
-@functools.partial(jit, static_argnames=("has_missing",))
+@functools.partial(jit, static_argnames=("has_missing",), small_below=FEW)
 def posterior_modes(
     model: ItemModel, x: Array, chunks: Int[Array, "blocks rows"], unit: Array, *, has_missing: bool
 ) -> Modes:

@@ -29,7 +29,7 @@ import numpy as np
 import scipy
 from jaxtyping import Array, Float
 
-from irtcat._common.compilation import SMALL, jit
+from irtcat._common.compilation import FEW, SMALL, jit
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.em.covariance import Covariance, inverse_blocks, inverse_of_all
 from irtcat.fitting.em.iteration import EMPoint, EMState, Problem
@@ -166,6 +166,7 @@ def _tables(
     return _Tables(theta, slopes, population, residuals)
 
 
+@functools.partial(jit, options=SMALL)
 def _chain(template: ItemModel, params: Array) -> Array | None:
     """Derivatives of the coefficients of all linear predictors by the items' parameters."""
     if not template.has_predictors:
@@ -824,7 +825,7 @@ def _with_priors(information: Array, params: Array, constraints: Constraints) ->
     return information + prior_slopes(params, constraints)[1][..., None] * eye
 
 
-@functools.partial(jit, static_argnames=("design", "n_general"))
+@functools.partial(jit, static_argnames=("design", "n_general"), small_below=FEW)
 def _score_of_all(
     point: EMPoint,
     template: ItemModel,
@@ -956,9 +957,7 @@ class Multidimensional(Curvature):
         sums = np.sum([np.asarray(block, float) for block in blocks], axis=0)
         ability, slot = (at[np.argsort(items[valid])] for at in np.nonzero(valid))
         sums = sums.transpose(0, 2, 1, 3, 5, 4)[ability, slot][:, :, ability, slot]
-        chain = np.concatenate(
-            [np.asarray(part, float) for part in chain_of(problem.template, point.params)], axis=1
-        )
+        chain = np.asarray(_chain(problem.template, point.params), float)
         own = np.stack([chain[:, :, 0], chain[np.arange(len(chain)), :, 1 + ability]], 2)
         own = own.reshape(len(chain), -1, chain.shape[3])
         size = point.params.size

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat._common.compilation import SMALL, jit
+from irtcat._common.compilation import FEW, SMALL, jit
 from irtcat.fitting.em.full_step import Displacement, full_step, item_scores
 from irtcat.fitting.em.iteration import EMPoint, EMState, EMUpdate, Problem, StepRule
 from irtcat.fitting.em.m_step import (
@@ -228,7 +228,9 @@ def _removed_scale(
     return EMPoint(params, population), shift
 
 
-@functools.partial(jit, static_argnames=("design", "step_rule", "n_general", "tied"))
+@functools.partial(
+    jit, static_argnames=("design", "step_rule", "n_general", "tied"), small_below=FEW
+)
 def _item_update(
     params: Array,
     sums: ExpectedSums,
