@@ -18,14 +18,9 @@ from irtcat._files.reading import MOST_BYTES, read_bytes
 from irtcat.io.text import check_widths, checked_text, decoded, load_text, records
 from irtcat.responses import Responses, responses_of
 from irtcat.responses._cells import MISSING
-from irtcat.responses._table import (
-    Options,
-    Table,
-    find_long_columns,
-    further_columns,
-    read_long,
-    read_wide,
-)
+from irtcat.responses._table import Options, Table, find_long_columns, further_columns
+from irtcat.responses.long import read_long
+from irtcat.responses.wide import read_wide
 
 NO_CELL_HAS, NOT_IN_LINES = "\x1f", re.compile("[\r\n\x1f]")
 

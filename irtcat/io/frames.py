@@ -19,13 +19,11 @@ from irtcat.responses._table import (
     Table,
     checked_names,
     find_long_columns,
-    has_first_item,
-    has_ids,
     normalized,
-    read_wide,
 )
 from irtcat.responses._words import coding_of
 from irtcat.responses.responses import RowName, row_name
+from irtcat.responses.wide import has_first_item, has_ids, read_wide
 
 ROWS_ARE_SUBJECTS = "one row per subject"
 ROWS_ARE_ITEMS = "one row per item, transposed"

@@ -18,9 +18,9 @@ from irtcat.responses._table import (
     checked_names,
     find_long_columns,
     further_columns,
-    read_long,
-    read_wide,
 )
+from irtcat.responses.long import read_long
+from irtcat.responses.wide import read_wide
 
 
 def read_parquet(

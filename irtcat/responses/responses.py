@@ -46,7 +46,6 @@ from irtcat.responses._table import (
     find_long_columns,
     further_columns,
     names_of,
-    read_long,
 )
 from irtcat.responses._trials import (
     as_trial_values,
@@ -58,6 +57,7 @@ from irtcat.responses._trials import (
     spread_trials,
 )
 from irtcat.responses._words import Coding, declared_codes, missing_texts
+from irtcat.responses.long import read_long
 
 
 @dataclass(frozen=True, eq=False)

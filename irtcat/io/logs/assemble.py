@@ -22,7 +22,7 @@ from irtcat.io.logs.format import Answers, Column, Item, Items, Run
 from irtcat.io.logs.scale import Scales
 from irtcat.responses import Responses
 from irtcat.responses._summary import RANGE_COLUMNS
-from irtcat.responses._table import SPARSE, SPARSE_CELLS
+from irtcat.responses.long import SPARSE, SPARSE_CELLS
 
 HASH_SHOWN = 16
 """Number of characters of a document's hash in the id of its item."""
