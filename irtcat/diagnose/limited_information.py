@@ -238,7 +238,7 @@ def model_fit(
     )
 
 
-class _Moments(NamedTuple):
+class _MarginMoments(NamedTuple):
     """Moments of a group.
 
     Attributes:
@@ -340,7 +340,7 @@ def _correlation_changes(population: Population) -> list[Callable[[Population, f
 
 def _group_moments(
     data: Coded, part: Coded, values: np.ndarray, free: Free, changes: list[Change], kind: str
-) -> _Moments:
+) -> _MarginMoments:
     """The moments of a group under the model, and their derivatives."""
     points, weights = population_nodes(part.bank)
     c = conditional(curves(part.bank, points), weights, part.categories, kind)
@@ -354,7 +354,7 @@ def _group_moments(
         columns.append(by_item @ free.design()[at.ravel()])
     columns += [_by_population(part, kind, change)[:, None] for change in changes]
     observed, counts = observed_moments(values, part.categories, kind)
-    return _Moments(c, observed, np.concatenate(columns, axis=1), counts)
+    return _MarginMoments(c, observed, np.concatenate(columns, axis=1), counts)
 
 
 def _by_population(part: Coded, kind: str, change: Change) -> FloatArray:
@@ -378,7 +378,7 @@ def _expected(part: Coded, bank: ItemBank, kind: str) -> FloatArray:
     return model_moments(conditional(curves(bank, points), weights, part.categories, kind))
 
 
-def _statistic(found: list[_Moments], n_free: int) -> tuple[float, bool]:
+def _statistic(found: list[_MarginMoments], n_free: int) -> tuple[float, bool]:
     """The chi-square of the residual moments, and whether the parameters are identified.
 
     The moments of groups are independent, each with its number of subjects.
@@ -390,7 +390,7 @@ def _statistic(found: list[_Moments], n_free: int) -> tuple[float, bool]:
     return projected(rows[:, 0], rows[:, 1:], n_free)
 
 
-def _whitened(moments: _Moments) -> FloatArray:
+def _whitened(moments: _MarginMoments) -> FloatArray:
     """Residual moments and derivatives of a group with the identity as covariance."""
     residual = moments.observed - model_moments(moments.conditional)
     columns = np.column_stack([residual, moments.jacobian])
@@ -407,7 +407,7 @@ def _independence(part: Coded, values: np.ndarray, kind: str) -> tuple[float, in
     """The statistic of independent items in a group, and its degrees of freedom."""
     null, jacobian = independent(values, part.categories, kind)
     observed, counts = observed_moments(values, part.categories, kind)
-    moments, n_free = _Moments(null, observed, jacobian, counts), jacobian.shape[1]
+    moments, n_free = _MarginMoments(null, observed, jacobian, counts), jacobian.shape[1]
     df = moments.n - n_free
     return (_statistic([moments], n_free)[0], df) if df > 0 else (np.nan, 0)
 

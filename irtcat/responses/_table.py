@@ -66,7 +66,7 @@ NAME_THEM = "subject=, item= and response="
 
 
 @dataclass(frozen=True)
-class Options:
+class ReadingOptions:
     """The caller's options: column names, layout and treatment of repeated ids.
 
     Attributes:
@@ -147,7 +147,7 @@ class CellMatrix(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Table:
+class SourceTable:
     """A table, in a file or in memory: its header, and a function that locates cells for messages.
 
     Attributes:
@@ -169,13 +169,13 @@ class Table:
         """The number of a column in the file, from 1."""
         return 1 + (self.places[column] if self.places else column)
 
-    def without(self, names: tuple[str, ...]) -> "Table":
+    def without(self, names: tuple[str, ...]) -> "SourceTable":
         """The table without the columns of these names."""
         return self.only([j for j, name in enumerate(self.header) if name not in names])
 
-    def only(self, kept: Sequence[int]) -> "Table":
+    def only(self, kept: Sequence[int]) -> "SourceTable":
         """The table with the columns at these positions."""
-        return Table(
+        return SourceTable(
             self.name,
             tuple(self.header[j] for j in kept),
             lambda row, column: self.cell(row, kept[column]),
@@ -216,7 +216,7 @@ def normalized(name: str) -> str:
     return name.strip().lower().replace(" ", "_").replace("-", "_").replace(".", "_")
 
 
-def find_long_columns(table: Table, options: Options) -> tuple[int, ...] | None:
+def find_long_columns(table: SourceTable, options: ReadingOptions) -> tuple[int, ...] | None:
     """Find the subject, item, response and (if any) trial columns of a long table; None if wide.
 
     Example:
@@ -269,7 +269,9 @@ def find_long_columns(table: Table, options: Options) -> tuple[int, ...] | None:
     )
 
 
-def _looks_long(table: Table, candidates_by_role: dict[str, list[int]], normals: list[str]) -> bool:
+def _looks_long(
+    table: SourceTable, candidates_by_role: dict[str, list[int]], normals: list[str]
+) -> bool:
     """Whether a table without a column of some role still looks like one row per response."""
     if len(table.header) > NARROW or not candidates_by_role["response"]:
         return False
@@ -308,8 +310,8 @@ def find_judge(
         "ignore": tuple(ignore or ()),
         "subject_columns": tuple(subject_columns or ()),
     }
-    options = Options(layout=format if format == "wide" else None, **named, **aside)
-    table = Table(name, tuple(header), lambda row, column: ("line 1", header[column]))
+    options = ReadingOptions(layout=format if format == "wide" else None, **named, **aside)
+    table = SourceTable(name, tuple(header), lambda row, column: ("line 1", header[column]))
     columns = find_long_columns(table, options)
     if columns is None:
         return None
@@ -318,7 +320,7 @@ def find_judge(
     return next(usual, None)
 
 
-def _check_named(table: Table, explicit: dict[str, str]) -> None:
+def _check_named(table: SourceTable, explicit: dict[str, str]) -> None:
     """Raise for a column that the user named and the table lacks."""
     for role, name in explicit.items():
         if name not in table.header:
@@ -328,7 +330,7 @@ def _check_named(table: Table, explicit: dict[str, str]) -> None:
 
 
 def _check_response(
-    table: Table, options: Options, candidates: list[int], normals: list[str]
+    table: SourceTable, options: ReadingOptions, candidates: list[int], normals: list[str]
 ) -> None:
     """Raise if a column named response has a further one that says what was right.
 
@@ -340,7 +342,7 @@ def _check_response(
         _check_single(table, {"response": [candidates[0], scored[0]]})
 
 
-def _check_single(table: Table, candidates_by_role: dict[str, list[int]]) -> None:
+def _check_single(table: SourceTable, candidates_by_role: dict[str, list[int]]) -> None:
     """Raise for a role that several columns may have."""
     for role, candidates in candidates_by_role.items():
         if len(candidates) > 1:
@@ -375,7 +377,7 @@ def names_of(argument: str, names: Any) -> tuple[str, ...]:
 
 
 def checked_names(
-    name: str, header: Iterable[str], options: Options
+    name: str, header: Iterable[str], options: ReadingOptions
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The columns to leave out and those of the subjects.
 
@@ -403,7 +405,7 @@ def coded_numbers(cells: pd.DataFrame, report: Report, coding: Coding) -> np.nda
     return block_numbers(cells, report, coding.number, coding.expected, coding.is_plain)
 
 
-def say_guesses(table: Table, guessed: list[str]) -> str:
+def say_guesses(table: SourceTable, guessed: list[str]) -> str:
     """Warn of what was guessed of a table, and return it for ``Responses.origin``."""
     text = "; ".join(guessed)
     if text:
@@ -413,7 +415,9 @@ def say_guesses(table: Table, guessed: list[str]) -> str:
     return text
 
 
-def further_columns(table: Table, columns: tuple[int, ...], options: Options) -> tuple[int, ...]:
+def further_columns(
+    table: SourceTable, columns: tuple[int, ...], options: ReadingOptions
+) -> tuple[int, ...]:
     """The positions of the facets, columns of the subjects and contexts of a long table.
 
     Raises:
@@ -431,7 +435,9 @@ def further_columns(table: Table, columns: tuple[int, ...], options: Options) ->
     return (*(table.header.index(name) for name in names), *contexts)
 
 
-def context_columns(table: Table, columns: tuple[int, ...], options: Options) -> tuple[int, ...]:
+def context_columns(
+    table: SourceTable, columns: tuple[int, ...], options: ReadingOptions
+) -> tuple[int, ...]:
     """The positions of further columns of a long table by which rows of a pair may differ."""
     used = {*columns, *map(table.header.index, (*options.facets, *options.aside))}
     return tuple(

@@ -13,8 +13,8 @@ from irtcat.responses._table import (
     BASE_ITEM,
     JUDGE_NAMES,
     CellMatrix,
-    Options,
-    Table,
+    ReadingOptions,
+    SourceTable,
     coded_numbers,
     context_columns,
     joined,
@@ -30,7 +30,7 @@ one in 16 has a score: then the numbers are not those of a few runs."""
 
 
 def read_long(
-    table: Table, block: pd.DataFrame, columns: tuple[int, ...], options: Options
+    table: SourceTable, block: pd.DataFrame, columns: tuple[int, ...], options: ReadingOptions
 ) -> CellMatrix:
     """Read a table of one row per response.
 
@@ -128,7 +128,12 @@ def read_long(
 
 
 def _fail_twice(
-    table: Table, column: int, row: int, earlier: tuple[str, str], pair: str, trial: str | None
+    table: SourceTable,
+    column: int,
+    row: int,
+    earlier: tuple[str, str],
+    pair: str,
+    trial: str | None,
 ) -> NoReturn:
     """Raise for a response that differs from an earlier one of the same pair, or trial of it."""
     twice = pair if trial is None else f"{pair} in trial {trial}"
@@ -139,9 +144,9 @@ def _fail_twice(
 
 
 def _check_rows_of_pairs(
-    table: Table,
+    table: SourceTable,
     columns: tuple[int, ...],
-    options: Options,
+    options: ReadingOptions,
     block: pd.DataFrame,
     pair: np.ndarray,
     labels: np.ndarray | None,
@@ -157,7 +162,7 @@ def _check_rows_of_pairs(
 
 
 def _items_of(
-    table: Table, block: pd.DataFrame, columns: tuple[int, ...], options: Options
+    table: SourceTable, block: pd.DataFrame, columns: tuple[int, ...], options: ReadingOptions
 ) -> tuple[np.ndarray, np.ndarray, pd.DataFrame | None]:
     """The number of the item of each row, the items, and their facets if there are any."""
     item = table.check_ids(block.iloc[:, 1], 0, columns[1])
@@ -176,7 +181,11 @@ def _items_of(
 
 
 def _check_contexts(
-    table: Table, columns: tuple[int, ...], options: Options, block: pd.DataFrame, key: np.ndarray
+    table: SourceTable,
+    columns: tuple[int, ...],
+    options: ReadingOptions,
+    block: pd.DataFrame,
+    key: np.ndarray,
 ) -> None:
     """Raise for two rows of a pair, or of a trial of it, that differ in a context.
 
@@ -233,7 +242,7 @@ def _numbered(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def _check_scores(
-    table: Table, columns: tuple[int, ...], numbers: np.ndarray, shape: tuple[int, ...]
+    table: SourceTable, columns: tuple[int, ...], numbers: np.ndarray, shape: tuple[int, ...]
 ) -> None:
     """Raise where a score is not from 0 to 1, or where nearly all trials are missing."""
     wrong = (numbers < 0) | (numbers > 1)
@@ -251,7 +260,11 @@ def _check_scores(
 
 
 def _constant(
-    table: Table, block: pd.DataFrame, rows: np.ndarray, subjects: np.ndarray, options: Options
+    table: SourceTable,
+    block: pd.DataFrame,
+    rows: np.ndarray,
+    subjects: np.ndarray,
+    options: ReadingOptions,
 ) -> pd.DataFrame:
     """The columns of the subjects, one row for each; raise if a subject has two values."""
     frame = block.set_axis(list(options.subject_columns), axis=1).apply(metadata_column)

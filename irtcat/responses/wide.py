@@ -24,8 +24,8 @@ from irtcat.responses._table import (
     NARROW,
     SUBJECT_NAMES,
     CellMatrix,
-    Options,
-    Table,
+    ReadingOptions,
+    SourceTable,
     checked_names,
     coded_numbers,
     joined,
@@ -36,7 +36,7 @@ from irtcat.responses._table import (
 from irtcat.responses._words import Coding, coding_of, folded, unknown_words, words_advice
 
 
-def check_wide_header(table: Table, options: Options) -> None:
+def check_wide_header(table: SourceTable, options: ReadingOptions) -> None:
     """Raise if the header of a wide table is missing, transposed, or repeats an id."""
     header = table.header
     if len(header) < 2:
@@ -133,8 +133,8 @@ class _WideLayout(NamedTuple):
         form: the form that the table was exported from, if it is recognised.
     """
 
-    full: Table
-    table: Table
+    full: SourceTable
+    table: SourceTable
     kept: list[int]
     n_ids: int
     aside: list[int]
@@ -154,7 +154,7 @@ class _WideCells:
     A row of the right answers (see `KEY_ROWS`) is the key if none is given.
     """
 
-    def __init__(self, layout: _WideLayout, opening: pd.DataFrame, options: Options) -> None:
+    def __init__(self, layout: _WideLayout, opening: pd.DataFrame, options: ReadingOptions) -> None:
         table, cells = layout.table, opening.iloc[:, layout.columns]
         self.layout, self.opening = layout, opening
         self.coding, self.scored = Coding(codes=options.codes), None
@@ -209,7 +209,9 @@ class _WideCells:
         return guessed
 
 
-def read_wide(table: Table, blocks: Iterable[pd.DataFrame], options: Options) -> CellMatrix:
+def read_wide(
+    table: SourceTable, blocks: Iterable[pd.DataFrame], options: ReadingOptions
+) -> CellMatrix:
     """Read a table of one row per subject, in blocks of rows.
 
     Column 1 contains the ids (see `has_ids`); without ids the rows are numbered s1, s2, ... Columns
@@ -275,7 +277,7 @@ def read_wide(table: Table, blocks: Iterable[pd.DataFrame], options: Options) ->
 
 
 def _wide_layout(
-    table: Table, blocks: Iterator[pd.DataFrame], options: Options
+    table: SourceTable, blocks: Iterator[pd.DataFrame], options: ReadingOptions
 ) -> tuple[_WideLayout, pd.DataFrame]:
     """The layout of a wide table by its header and first block, and the block without headings.
 
@@ -323,7 +325,7 @@ def _key_row(ids: list[Any]) -> int | None:
     return rows[0] if len(rows) == 1 else None
 
 
-def _cell_advice(table: Table, cells: pd.DataFrame, coding: Coding) -> str:
+def _cell_advice(table: SourceTable, cells: pd.DataFrame, coding: Coding) -> str:
     """What to do about a cell that is no response."""
     ids, others = (unknown_words(part, coding) for part in (cells.iloc[:, :1], cells.iloc[:, 1:]))
     is_item = set(ids) <= set(others)  # a first column of the same words is no column of ids
@@ -339,7 +341,7 @@ def _cell_advice(table: Table, cells: pd.DataFrame, coding: Coding) -> str:
     return words_advice(cells.iloc[:, 1:], coding)
 
 
-def _check_rows_unique(table: Table, subjects: np.ndarray, start: int) -> None:
+def _check_rows_unique(table: SourceTable, subjects: np.ndarray, start: int) -> None:
     """Raise naming a repeated subject and its first two lines."""
     repeated = pd.Series(subjects).duplicated().to_numpy()
     if repeated.any():
