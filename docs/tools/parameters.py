@@ -8,13 +8,13 @@ that their options take, are read from signatures, docstrings and the tables the
 import inspect
 import re
 from collections.abc import Iterator
+from pkgutil import resolve_name
 from types import UnionType
 from typing import Any, get_args
 
 from irtcat._files.json import json_text
 from irtcat.cli._app import COMMANDS
-from irtcat.cli._library import FILE, TYPES, load
-from irtcat.cli._options import LINES, Option
+from irtcat.cli._options import FILE, LINES, TYPES, Option
 
 
 def document() -> str:
@@ -29,9 +29,9 @@ def document() -> str:
             described.setdefault(source, {}).update({row.parameter: found} if found else {})
         for word in f"{row.choices} {row.listed} {row.names}".split():
             if "." in word:
-                names[word] = list(load(word))
+                names[word] = list(resolve_name(word))
                 if LINES in str(row.help):
-                    lines[word] = {name: value.keeps for name, value in load(word).items()}
+                    lines[word] = {name: value.keeps for name, value in resolve_name(word).items()}
     contents = {"parameters": described, "names": names, "lines": lines}
     return json_text(contents, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
@@ -46,7 +46,7 @@ def rows() -> Iterator[tuple[str, Option]]:
 
 def parameter(target: str, name: str) -> dict[str, Any] | None:
     """Type, default (absent if it is required) and description; None if there is no such one."""
-    function = load(target)
+    function = resolve_name(target)
     known = inspect.signature(function).parameters.get(name)
     if known is None:
         return None

@@ -1,58 +1,54 @@
 """Packages whose names load on first use, so that a command imports only what it runs.
 
-Such a package lists its imports once, for type checkers, and takes them from there:
+Such a package imports its names for type checkers, and says which module has which:
 
     if TYPE_CHECKING:
-        from irtcat.cat.engine.config import Config
+        from irtcat.cat.engine.config import Config as Config
+        from irtcat.cat.engine.config import FixedItems as FixedItems
     else:
-        __getattr__, __dir__ = lazy_names(__name__)
+        __getattr__, __dir__, __all__ = lazy_names(
+            __name__, {"irtcat.cat.engine.config": "Config FixedItems"}
+        )
 """
 
-import ast
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 
-def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of a package, by its imports under ``TYPE_CHECKING``.
+def lazy_names(
+    package: str, names: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """``__getattr__``, ``__dir__`` and ``__all__`` of a package.
 
     Args:
         package: the ``__name__`` of the package.
+        names: public names by their module, separated by spaces; those of the package itself are
+            its modules.
 
     Returns:
         The first loads a name from its module, or a module of the package, once. The second is
-        `public_names`.
+        `public_names`. The third lists the names.
 
     Example:
-        >>> load, names = lazy_names("irtcat.cat")
-        >>> load("Config").__name__, "Config" in names()
-        ('Config', True)
+        >>> load, names, public = lazy_names("irtcat.cat", {"irtcat.cat.engine.config": "Config"})
+        >>> load("Config").__name__, public
+        ('Config', ['Config'])
     """
-    module = sys.modules[package]
-    source = Path(str(module.__file__)).read_text(encoding="utf-8")
-    homes = {
-        alias.asname or alias.name: (node.module, alias.name)
-        for block in ast.parse(source).body
-        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
-        for node in block.body
-        if isinstance(node, ast.ImportFrom) and node.module
-        for alias in node.names
-    }
+    homes = {name: module for module, words in names.items() for name in words.split()}
 
     def load(name: str) -> Any:
-        if name in homes:
-            home, original = homes[name]
-            value: Any = None if home == package else getattr(import_module(home), original, None)
-            if value is None:  # a module of that package
-                value = import_module(f"{home}.{original}")
-            setattr(module, name, value)
-            return value
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        home = homes[name]
+        value = None if home == package else getattr(import_module(home), name, None)
+        if value is None:  # a module of that package
+            value = import_module(f"{home}.{name}")
+        setattr(sys.modules[package], name, value)
+        return value
 
-    return load, public_names(package)
+    return load, public_names(package), sorted(homes)
 
 
 def public_names(package: str) -> Callable[[], list[str]]:

@@ -10,7 +10,7 @@ from irtcat._common.checks import InputError, argument_error, shorten
 from irtcat._common.types import FloatArray, IntArray
 
 
-class Joint(NamedTuple):
+class JointRatings(NamedTuple):
     """The joint distribution of two labellings.
 
     Attributes:
@@ -33,7 +33,7 @@ def read_joint(
     weights: Any,
     names: tuple[str, str] = ("gold", "system"),
     square: bool = True,
-) -> Joint:
+) -> JointRatings:
     """The joint distribution of two lists of labels, or of a joint table (``second`` is None)."""
     if second is None:
         return _read_table(first, labels, weights, names, square)
@@ -51,7 +51,7 @@ def read_joint(
     k = len(order)
     mass = np.bincount(codes[:n] * k + codes[n:], weight_vector(weights, n), minlength=k * k)
     p = mass.reshape(k, k) / mass.sum()
-    return Joint(p, order, order, float(n) if weights is None else None)
+    return JointRatings(p, order, order, float(n) if weights is None else None)
 
 
 def is_table(values: Any) -> bool:
@@ -152,7 +152,7 @@ def _check_counts(counts: Any, labels: Any) -> tuple[FloatArray, list[Any], list
 
 def _read_table(
     table: Any, labels: Any, weights: Any, names: tuple[str, str], square: bool
-) -> Joint:
+) -> JointRatings:
     """A joint table of counts or probabilities."""
     if weights is not None:
         raise argument_error("weights", "left out with a joint table", "weights")
@@ -182,7 +182,7 @@ def _read_table(
         raise argument_error(names[0], "a table with the same labels in rows and columns", got)
     are_counts = bool((values == np.round(values)).all())
     total = values.sum()
-    return Joint(values / total, rows, columns, float(total) if are_counts else None)
+    return JointRatings(values / total, rows, columns, float(total) if are_counts else None)
 
 
 def _matrix(name: str, values: Any) -> FloatArray:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, check_choice
 from irtcat._common.types import FloatArray
-from irtcat.agreement.inputs import Joint, is_table, read_joint
+from irtcat.agreement.inputs import JointRatings, is_table, read_joint
 from irtcat.agreement.raters import cohen_kappa
 
 SIDES = ("gold", "system")
@@ -371,7 +371,7 @@ def _bits(p: FloatArray) -> float:
     return max(float(-(positive * np.log2(positive)).sum()), 0.0)
 
 
-def _shared_bits(joint: Joint) -> float:
+def _shared_bits(joint: JointRatings) -> float:
     """Mutual information as a sum of terms, which keeps the digits of small values."""
     row, column = np.nonzero(joint.p)
     p = joint.p[row, column]
@@ -379,7 +379,7 @@ def _shared_bits(joint: Joint) -> float:
     return max(float((p * (np.log2(p) - np.log2(rows) - np.log2(columns))).sum()), 0.0)
 
 
-def _denominator(joint: Joint, normalise: str) -> float:
+def _denominator(joint: JointRatings, normalise: str) -> float:
     """The denominator of `mutual_information`."""
     gold, system = _bits(joint.p.sum(axis=1)), _bits(joint.p.sum(axis=0))
     return {

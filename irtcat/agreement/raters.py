@@ -16,7 +16,7 @@ from irtcat._common.checks import (
     check_positive,
 )
 from irtcat._common.types import FloatArray
-from irtcat.agreement.inputs import Joint, has_natural_order, read_counts, read_joint
+from irtcat.agreement.inputs import JointRatings, has_natural_order, read_counts, read_joint
 
 DISTANCES = ("nominal", "linear", "quadratic")
 
@@ -188,7 +188,7 @@ def _positive(variance: float) -> float:
     return float(variance) if variance > 1e-14 else 0.0
 
 
-def _sample_size(joint: Joint, n: float | None) -> float:
+def _sample_size(joint: JointRatings, n: float | None) -> float:
     """Number of observations: the argument, or the total of the counts."""
     if n is not None:
         check_positive("n", n)
@@ -201,7 +201,7 @@ def _sample_size(joint: Joint, n: float | None) -> float:
     return joint.n
 
 
-def _distances(distance: Any, joint: Joint, ordered: bool) -> FloatArray:
+def _distances(distance: Any, joint: JointRatings, ordered: bool) -> FloatArray:
     """Distance of every two labels, checked."""
     k = len(joint.rows)
     if isinstance(distance, str) and distance == "nominal":

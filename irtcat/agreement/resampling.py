@@ -114,7 +114,7 @@ def bootstrap_interval(
     value = float(statistic(*data))
     if np.isnan(value):
         raise InputError("The statistic is not defined (NaN) for these data.")
-    shared = _Shared(statistic, rows, size)
+    shared = _SharedDraws(statistic, rows, size)
     estimates = np.concatenate(
         in_order(_resampled, shared, _draws(resamples, size, seed), executor)
     )
@@ -149,7 +149,7 @@ def _rows(values: Any) -> Any:
     return np.fromiter(values, dtype=object, count=len(values))
 
 
-class _Shared(NamedTuple):
+class _SharedDraws(NamedTuple):
     """What all evaluations share: the statistic, the data by row, and the number of rows."""
 
     statistic: Callable[..., float]
@@ -167,14 +167,14 @@ def _draws(resamples: int, size: int, seed: int) -> Iterator[tuple[np.random.Gen
             rng.integers(size, size=size)
 
 
-def _resampled(shared: _Shared, draws: tuple[np.random.Generator, int]) -> FloatArray:
+def _resampled(shared: _SharedDraws, draws: tuple[np.random.Generator, int]) -> FloatArray:
     """The statistic of some resamples."""
     rng, n = draws
     resamples = (rng.integers(shared.size, size=shared.size) for _ in range(n))
     return np.array([_evaluate(shared.statistic, shared.rows, draw) for draw in resamples])
 
 
-def _left_out(shared: _Shared, left_out: range) -> FloatArray:
+def _left_out(shared: _SharedDraws, left_out: range) -> FloatArray:
     """The statistic without one row, for some rows."""
     everything = np.arange(shared.size)
     draws = (np.delete(everything, row) for row in left_out)

@@ -1,4 +1,4 @@
-"""The options of adaptive tests, and the configuration built from them."""
+"""The options of adaptive tests, the configuration built from them, and tests in a page."""
 
 from functools import partial
 from pathlib import Path
@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from irtcat.cli._command import Options
-from irtcat.cli._options import group, option, own
+from irtcat.cli._command import Options, Output
+from irtcat.cli._options import group, option, output, own
 
 if TYPE_CHECKING:
+    from irtcat import ItemBank
     from irtcat.cat import Config, ExposureParameters
 
 CONFIG = "irtcat.cat.Config"
@@ -85,3 +86,46 @@ def read_config(o: Options, **defaults: Any) -> "Config":
     if o.stop is not None and o.max_items is None:
         document.pop("max_items", None)
     return Config.from_json({**document, **o.values_of(CONFIG)})
+
+
+LIBRARY = "irtcat.cat.offline_test"
+
+HTML = output(
+    "html",
+    help="Write the test to this HTML file, which runs in a browser, offline and without a server.",
+)
+PAGE = (
+    output(
+        "module",
+        help="Write the test to this JavaScript module (.js), for jsPsych and other pages.",
+    ),
+    option("title", source=LIBRARY),
+    option("post", source=LIBRARY, default=None),
+)
+
+
+def write_test(o: Options, bank: "ItemBank", config: "Config", **options: Any) -> Output:
+    """Write the page and the module, and say that the keys are in them."""
+    from irtcat._common.checks import argument_error
+    from irtcat.cat import offline_test
+    from irtcat.cat.offline.page import KEYS_IN_PAGE
+
+    if o.module is not None and o.module.suffix not in (".js", ".mjs"):
+        raise argument_error("module", "a file name that ends in .js or .mjs", str(o.module))
+    test = offline_test(bank, config, title=o.title, post=o.post or "", **options)
+    o.write("html", test, "test")
+    o.write("module", test, "module")
+    asked = f"{test.document['max_items']} of {len(test.questions)} items"
+    shown = sum(name != question["prompt"] for name, question in test.questions.items())
+    text = [f"A test of at most {asked}, {shown} of them with texts", KEYS_IN_PAGE]
+    document = {
+        "html": o.html,
+        "module": o.module,
+        "n_items": len(test.questions),
+        "with_texts": shown,
+        "max_items": test.document["max_items"],
+        "bank": test.document["bank"],
+        "config": config.to_json(),
+        "warning": KEYS_IN_PAGE,
+    }
+    return Output(document, text)

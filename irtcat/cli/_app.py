@@ -166,7 +166,7 @@ def _print_version(context: typer.Context, requested: bool) -> None:
     if not requested:
         return
     if context.meta[VERBOSE]:
-        from irtcat.cli._environment import environment
+        from irtcat.cli._session import environment
 
         typer.echo(environment())
     else:

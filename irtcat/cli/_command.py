@@ -10,13 +10,14 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
 from irtcat._common.progress import Progress, progress
 from irtcat.cli._input import SCORE_RANGE, read
-from irtcat.cli._options import CSV, FORCE, JSON, READING, REQUIRED, Option, load, option
+from irtcat.cli._options import CSV, FORCE, JSON, READING, REQUIRED, Option, option
 from irtcat.cli._output import Table, emit_csv, emit_json, say, show, write_csv
 from irtcat.cli._session import (
     LABELS,
@@ -128,7 +129,7 @@ class Options:
         Its progress is shown, unless the changes have another.
         """
         library = self._command.library
-        function = load(library)
+        function = resolve_name(library)
         if "progress" in inspect.signature(function).parameters:
             changes.setdefault("progress", self.progress)
         return function(**self.values_of(library, but=changes), **changes)
@@ -159,16 +160,26 @@ class Options:
 
 
 class Command:
-    """A command: its body, its options, and the library's function behind it."""
+    """A command: its body, its options, and the library's function behind it.
+
+    Args:
+        body: a function of `Options`.
+        library: dotted name of the library's function behind it, "" for none.
+        rows: options; a name stands for the parameter of the function.
+        compiles: whether it runs compiled programs, which are stored between runs.
+        json: whether it has the option --json.
+        csv: whether it has the option --csv: its output has a table.
+        shows_progress: whether its time is shown; not for one that runs until it is stopped.
+    """
 
     def __init__(
         self,
         body: Callable[[Options], Output],
         library: str,
         rows: tuple[str | Option, ...],
-        compiles: bool,
-        json: bool,
-        csv: bool,
+        compiles: bool = True,
+        json: bool = True,
+        csv: bool = True,
         shows_progress: bool = True,
     ) -> None:
         self.body, self.library, self.compiles = body, library, compiles
@@ -363,29 +374,7 @@ def _identity(path: str | Path) -> Any:
 
 
 def command_of(
-    library: str,
-    *rows: str | Option,
-    compiles: bool = True,
-    json: bool = True,
-    csv: bool = True,
-    shows_progress: bool = True,
+    library: str, *rows: str | Option, **about: bool
 ) -> Callable[[Callable[[Options], Output]], Command]:
-    """Make a command of a function of `Options`.
-
-    Args:
-        library: dotted name of the library's function behind it, "" for none.
-        rows: options; a name stands for the parameter of the function.
-        compiles: whether it runs compiled programs, which are stored between runs.
-        json: whether it has the option --json.
-        csv: whether it has the option --csv: its output has a table.
-        shows_progress: whether its time is shown; not for one that runs until it is stopped.
-    """
-    return lambda body: Command(
-        body=body,
-        library=library,
-        rows=rows,
-        compiles=compiles,
-        json=json,
-        csv=csv,
-        shows_progress=shows_progress,
-    )
+    """Make a `Command` of a function of `Options`."""
+    return lambda body: Command(body, library, rows, **about)

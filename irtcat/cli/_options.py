@@ -1,15 +1,20 @@
-"""Options of the commands: a row states what the library's function does not say of a parameter."""
+"""Options of the commands: a row says what the library's function does not say of a parameter.
+
+What it says is in ``parameters.json``, made from the library by ``docs/tools/parameters.py``, so
+that help texts and completion do not import it.
+"""
 
 import inspect
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Any
+from pkgutil import resolve_name
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from irtcat.cli import _library
 from irtcat.cli._input import (
     feature_table,
     named_texts,
@@ -22,7 +27,70 @@ from irtcat.cli._input import (
     split_codes,
     split_texts,
 )
-from irtcat.cli._library import REQUIRED, load
+
+FILE = Path(__file__).with_name("parameters.json")
+TYPES = {"int": int, "float": float, "bool": bool, "tuple[float, float]": tuple[float, float]}
+"""Types of options; all others are str."""
+REQUIRED = ...
+"""The default of a parameter without one, as in typer."""
+
+
+class Described(NamedTuple):
+    """A parameter of a function, or a field of a class.
+
+    Attributes:
+        type: its type among those of options.
+        default: its default, or `REQUIRED`; None where it is no number, text or truth value.
+        help: the first sentence of its description; double backticks mark other parameters.
+    """
+
+    type: Any = str
+    default: Any = None
+    help: str = ""
+
+
+@cache
+def _contents() -> dict[str, Any]:
+    contents: dict[str, Any] = json.loads(FILE.read_bytes())
+    return contents
+
+
+def described(target: str, name: str) -> Described | None:
+    """A parameter of the library's function or class of a dotted name; None if it has none.
+
+    Example:
+        >>> described("irtcat.score", "level").help
+        'Probability of the interval, in (0, 1).'
+    """
+    found = _contents()["parameters"].get(target, {}).get(name)
+    if found is None:
+        return None
+    default = found.get("default", REQUIRED)
+    default = tuple(default) if isinstance(default, list) else default
+    return Described(TYPES.get(found.get("type"), str), default, found["help"])
+
+
+def listed_names(words: str) -> list[str]:
+    """The names among words: a word with a dot is a table of the library.
+
+    Example:
+        >>> listed_names("irtcat.fitting.LINKS none")
+        ['mean-sigma', 'mean-mean', 'haebara', 'stocking-lord', 'none']
+    """
+    tables = _contents()["names"]
+    return [name for word in words.split() for name in tables.get(word, [word])]
+
+
+def listed_lines(words: str) -> dict[str, str]:
+    """What the rows of the tables among words say of themselves, by name.
+
+    Example:
+        >>> listed_lines("irtcat.training.filters.RULES")["ub"]
+        'the easiest items, b < tau'
+    """
+    tables = _contents()["lines"]
+    return {name: text for word in words.split() for name, text in tables.get(word, {}).items()}
+
 
 OUTPUT, READING_FILES = "Output", "Reading responses"
 """Titles of groups of options."""
@@ -68,8 +136,10 @@ def check_figure(path: Path) -> None:
 
 
 def known_names(words: str) -> list[str]:
-    """As `_library.names`, with the names that other packages have added to the tables."""
-    return [name for word in words.split() for name in (load(word) if "." in word else [word])]
+    """As `listed_names`, with the names that other packages have added to the tables."""
+    return [
+        name for word in words.split() for name in (resolve_name(word) if "." in word else [word])
+    ]
 
 
 def points(margin: float | None) -> float | None:
@@ -152,9 +222,9 @@ class Option:
     def completed(self, library: str) -> "Option":
         """Take what is unset from the parameter in the source."""
         source = library if self.source is None else self.source
-        known = _library.parameter(source, self.parameter)
+        known = described(source, self.parameter)
         source = "" if known is None else source
-        parameter = known or _library.Parameter()
+        parameter = known or Described()
         type = parameter.type if self.type is UNSET else self.type
         default = parameter.default if self.default is UNSET else self.default
         if isinstance(default, tuple):
@@ -164,13 +234,13 @@ class Option:
             flags = (f"{self.label}/--no-{self.label[2:]}",)
         help = parameter.help if self.help is UNSET else self.help
         words = f"{self.choices} {self.listed} {self.names}"
-        names = _library.names(words)
+        names = listed_names(words)
         if names:
             if self.help is UNSET and not all(name in help for name in names):
                 help = "{names}."
             help = help.replace("{names}", " or ".join((", ".join(names[:-1]), names[-1])))
             if LINES in help:
-                lines = _library.lines(words)
+                lines = listed_lines(words)
                 help = help.replace(
                     LINES, "; ".join(f"{n}: {lines[n]}" for n in names if n in lines)
                 )
@@ -205,7 +275,7 @@ class Option:
 
     def _completions(self, incomplete: str) -> list[str]:
         """The names that complete a word, for the shell."""
-        known = _library.names(f"{self.choices} {self.listed}")
+        known = listed_names(f"{self.choices} {self.listed}")
         return [name for name in known if name.startswith(incomplete)]
 
     def parsed(self, value: Any) -> Any:

@@ -5,8 +5,9 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 if TYPE_CHECKING:
@@ -129,8 +130,6 @@ def figures(values: Mapping[str, Any]) -> "pd.DataFrame":
     """A table of figures by name, one a line, with what each means."""
     import pandas as pd
 
-    from irtcat.cli._columns import column_of
-
     names = [name for name, value in values.items() if cell(value, 3, name)]
     whole = {name: values[name] for name in names}
     whole |= {n: int(v) for n, v in whole.items() if isinstance(v, float) and v == int(v) != 0}
@@ -201,7 +200,6 @@ def _print_separated(columns: dict[str, list[str]]) -> list[str]:
 def _with_values(table: Table, shown: "pd.DataFrame") -> dict[str, list[str]]:
     """Heading and cells of each column that has values in these rows."""
     from irtcat._common.checks import visible
-    from irtcat.cli._columns import column_of
 
     columns: dict[str, list[str]] = {}
     for name in map(str, shown.columns):
@@ -235,8 +233,6 @@ def _printable(columns: dict[str, list[str]]) -> Any:
 
 def _legend(columns: dict[str, list[str]], shown: "pd.DataFrame") -> list[str]:
     """What the columns and some of their values mean, one line each."""
-    from irtcat.cli._columns import column_of, legend_of_value
-
     legend = [
         f"{column_of(name).heading}: {column_of(name).meaning}"
         for name in columns
@@ -298,7 +294,6 @@ def cell(value: Any, decimals: int, column: str, percent: bool = False) -> str:
     import pandas as pd
 
     from irtcat._common.checks import visible
-    from irtcat.cli._columns import BEYOND, is_difficulty
 
     if pd.api.types.is_scalar(value) and pd.isna(value):
         return ""
@@ -311,3 +306,154 @@ def cell(value: Any, decimals: int, column: str, percent: bool = False) -> str:
     if is_difficulty(column) and abs(value) > BEYOND:
         return f"beyond {math.copysign(BEYOND, value):g}"
     return f"{value:.{decimals}f}"
+
+
+BEYOND = 6.0
+"""Difficulties farther than this from 0 are printed as "beyond": no subject is there."""
+
+
+class Heading(NamedTuple):
+    """How a column is printed.
+
+    Attributes:
+        heading: its heading.
+        meaning: its line of the legend; empty for headings that say it.
+    """
+
+    heading: str
+    meaning: str = ""
+
+
+COLUMNS = {
+    "a": Heading("discrimination", "how sharply the item separates abilities (a)"),
+    "b": Heading("difficulty", "the ability at which half of the answers are right (b)"),
+    "c": Heading("guessing", "chance of a right answer at very low ability (c)"),
+    "d": Heading("ceiling", "chance of a right answer at very high ability (d)"),
+    "b_p05": Heading("b 5 %", "5 % of the items have a difficulty below it"),
+    "b_p95": Heading("b 95 %", "95 % of the items have a difficulty below it"),
+    "chance": Heading("chance", "of ranking the gap right"),
+    "confidence": Heading("confidence", "mean probability of the label"),
+    "coverage": Heading("coverage", "share of intervals that contain the true value"),
+    "criterion": Heading("gain", "what the strategy maximises, when the item was taken"),
+    "expected_error": Heading("expected error", "median error of the scores still predicted"),
+    "expected_score": Heading("expected", "the best subject's expected score"),
+    "feasibility": Heading("feasibility", "chance that the item can be answered at all"),
+    "gap": Heading("gap", "smallest gap of full scores, in points, that is ranked right"),
+    "headroom": Heading("headroom", "what the best subject can still gain"),
+    "flip_rate": Heading("flips", "chance that two trials of an answer differ"),
+    "how": Heading("method"),
+    "icc": Heading("ICC", "correlation of two runs over the items"),
+    "influence": Heading("influence", "how far abilities move without the item, in SDs"),
+    "information": Heading("information", "1 / variance of the ability that the items add"),
+    "kendall": Heading("kendall", "rank correlation with the full ranking (tau-b)"),
+    "lower": Heading("from", "with to, the confidence interval"),
+    "mae": Heading("mae", "mean absolute error of predicted scores, in points"),
+    "margin": Heading("margin", "half the width of a score's interval, in points"),
+    "bias": Heading("bias", "mean error of the abilities"),
+    "correlation": Heading("correlation", "of estimated with true abilities"),
+    "max_exposure": Heading("max exposure", "share of sessions with the most used item"),
+    "mean_items": Heading("mean items", "items asked per session"),
+    "mean_se": Heading("mean SE", "mean standard error of the abilities"),
+    "n_flipping": Heading("flipping", "answers of which two trials differ"),
+    "n_new_only": Heading("new only", "items that only the new model has right"),
+    "n_old_only": Heading("old only", "items that only the old model has right"),
+    "overlap": Heading("overlap", "share of items that two sessions have in common"),
+    "sd_items": Heading("SD items", "standard deviation of the items asked"),
+    "unscored": Heading("no score", "samples without a score, such as after an error"),
+    "unused": Heading("unused", "share of items that were never asked"),
+    "more_items": Heading("more items", "further items that would separate the two"),
+    "more_repeats": Heading(
+        "more trials", "further trials of all items that would separate the two"
+    ),
+    "detectable": Heading("detectable", "least difference that is found with a power of 80 %"),
+    "n_all": Heading("all items", "items in the full score"),
+    "p_equivalent": Heading("p equivalent", "p-value of the tests of a difference that matters"),
+    "aim": Heading("aim", "what was to be settled"),
+    "detect": Heading("loss to detect", "the loss that is not to be missed"),
+    "futility": Heading("futility", "probability with which it may be missed"),
+    "n_answers": Heading("answers", "answers of the new model used, with all trials"),
+    "outcome": Heading("outcome", "why the comparison ended"),
+    "p_worse": Heading("p of no loss", "valid at any time; small if the new model is worse"),
+    "p_rerun": Heading("P(same verdict)", "probability that a rerun gives the same verdict"),
+    "run_se": Heading("SE of runs", "standard error that is due to the runs alone"),
+    "n": Heading("answers"),
+    "n_items": Heading("items"),
+    "n_items_hard": Heading("hard pairs", "items needed for the most difficult tenth of pairs"),
+    "n_items_typical": Heading("typical pair", "items needed for the median pair"),
+    "n_responses": Heading("answers"),
+    "n_trials": Heading("trials", "mean number of trials of an item"),
+    "noise": Heading("noise", "standard error of one run's score due to reruns, in points"),
+    "p_better": Heading("P(better)", "probability that the new model is better"),
+    "p_value": Heading("p", "chance of such a difference between equal models"),
+    "p_wrong_key": Heading("P(wrong)", "probability that the label is wrong"),
+    "pairwise_2_to_5": Heading("pairs 2-5", "share of pairs 2 to 5 points apart in right order"),
+    "pass_at_k": Heading("pass@k", "chance that one of k trials is right"),
+    "pass_hat_k": Heading("pass^k", "chance that all of k trials are right"),
+    "percentile": Heading("percentile", "share of the bank's population below, in percent"),
+    "power": Heading("power", "chance that a test at 5 % finds the gap"),
+    "probability": Heading("probability", "chance that the sample contains the item"),
+    "proportion_correct": Heading("right", "share of right answers"),
+    "rank_lower": Heading("best rank", "highest rank in the interval"),
+    "rank_upper": Heading("worst rank", "lowest rank in the interval"),
+    "reliability_marginal": Heading("reliability", "share of true variance in the scores"),
+    "rmsd": Heading("rmsd", "root mean square difference of the two curves"),
+    "rmse": Heading("rmse", "root mean square error"),
+    "rmsea": Heading("rmsea", "misfit per degree of freedom; below 0.05 is good"),
+    "robust_z": Heading("drift", "robust z of the difference; beyond 2.7 the item has drifted"),
+    "se": Heading("SE", "standard error"),
+    "share_negative": Heading("a < 0", "share of items that strong subjects answer worse"),
+    "smallest_gap": Heading("smallest gap", "in points, that a test at 5 % finds with power 80 %"),
+    "spearman": Heading("spearman", "rank correlation with the full ranking"),
+    "suspicion": Heading("suspicion", "how suspect the label is, from 0 to 1"),
+    "theta": Heading("ability", "on the bank's scale (theta)"),
+    "upper": Heading("to"),
+    "width": Heading("width", "mean width of the intervals, in points"),
+}
+"""Columns by name, but those whose name is a heading."""
+
+VALUES = {"estimator": "irtcat.ESTIMATORS", "strategy": "irtcat.STRATEGIES"}
+"""Columns with names of rules, whose rows say what they are."""
+
+
+def column_of(name: str) -> Heading:
+    """How a column of this name is printed."""
+    if name.startswith("se_"):
+        return Heading(f"SE {column_of(name[3:]).heading}")
+    return COLUMNS.get(name) or Heading(name.replace("_", " "))
+
+
+def is_difficulty(name: str) -> bool:
+    """Whether a column has difficulties: b, or b1, b2, ... of items in categories."""
+    return name == "difficulty" or (name[:1] == "b" and (name == "b" or name[1:].isdigit()))
+
+
+def hardest_first(table: "pd.DataFrame", by: str, slopes: Any = None) -> "pd.DataFrame":
+    """The rows by share of right answers or by difficulty, those without a difficulty last.
+
+    An item whose slope is not positive is no harder for weaker subjects, and a difficulty farther
+    than `BEYOND` from 0 is extrapolated from subjects far from it: neither is the hardest.
+
+    Args:
+        table: a row for each item.
+        by: the column: "proportion_correct", or "b".
+        slopes: the slope of each item; None if not known.
+    """
+    values = table[by]
+    if is_difficulty(by):
+        is_known = values.abs() <= BEYOND
+        if slopes is not None:
+            is_known &= ~(slopes <= 0)
+        values = -values.where(is_known)
+    return table.loc[values.sort_values(kind="stable", na_position="last").index]
+
+
+def legend_of_value(column: str, values: list[str]) -> Iterator[str]:
+    """Lines for the names of rules in a column."""
+    names = [value for value in dict.fromkeys(values) if ": " not in value]
+    if column not in VALUES or not names:  # "auto: regression" is a method of a rule
+        return
+    rows = resolve_name(VALUES[column])
+    for value in names:
+        cells = getattr(rows[value], "cells", ()) if value in rows else ()
+        if cells:
+            yield f"{value}: {cells[0].replace('``', '')}"

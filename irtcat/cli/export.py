@@ -7,9 +7,8 @@ from typing import Any
 import typer
 
 from irtcat.cli import _input
-from irtcat.cli._adaptive import RULES
+from irtcat.cli._adaptive import HTML, PAGE, RULES, write_test
 from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._offline import HTML, PAGE, write_test
 from irtcat.cli._options import SUBSET, group, option, output
 from irtcat.cli._output import records, to_terminal
 

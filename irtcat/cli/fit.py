@@ -9,7 +9,6 @@ import typer
 
 from irtcat._common.progress import FitProgress
 from irtcat.cli import _input
-from irtcat.cli._columns import hardest_first
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import (
     MISMATCH,
@@ -22,7 +21,7 @@ from irtcat.cli._options import (
     output,
     result,
 )
-from irtcat.cli._output import SUMMARY_ROWS, records, with_texts
+from irtcat.cli._output import SUMMARY_ROWS, hardest_first, records, with_texts
 from irtcat.cli._session import warn
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from irtcat.cli import _input
-from irtcat.cli._columns import hardest_first
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import (
     EXPECT,
@@ -19,7 +18,7 @@ from irtcat.cli._options import (
     option,
     result,
 )
-from irtcat.cli._output import SUMMARY_ROWS, records, with_texts
+from irtcat.cli._output import SUMMARY_ROWS, hardest_first, records, with_texts
 
 if TYPE_CHECKING:
     import pandas as pd

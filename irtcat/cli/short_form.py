@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from irtcat.cli._adaptive import HTML
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._input import read_subset, split_pairs
-from irtcat.cli._offline import HTML
 from irtcat.cli._options import CALIBRATION, EXPECT, SEED, option, output
 from irtcat.cli._output import SUMMARY_ROWS, records
 

@@ -83,7 +83,7 @@ class CalibrationPlan:
     candidates: pd.DataFrame | None
     share: float
     flags: tuple[str, ...]
-    _simulated: "_Simulated"
+    _simulated: "_SimulatedSubjects"
 
     def __repr__(self) -> str:
         count = "no number of" if self.n_subjects is None else f"{self.n_subjects}"
@@ -142,7 +142,7 @@ class CalibrationPlan:
         return pd.Series({**found, "tau": 2 * order - 1}, name=n)
 
 
-class _Simulated(NamedTuple):
+class _SimulatedSubjects(NamedTuple):
     """Subjects simulated from the pilot.
 
     Attributes:
@@ -334,7 +334,7 @@ def _answered(pilot: Any, bank: ItemBank, n_draws: int, seed: int) -> BoolArray:
 
 def _simulate(
     bank: ItemBank, answered: BoolArray, seed: int
-) -> tuple[ItemBank, _Simulated, list[str]]:
+) -> tuple[ItemBank, _SimulatedSubjects, list[str]]:
     """The bank with the covariance of one subject, simulated subjects, and warnings."""
     free = _free(bank)
     points, weights = population_nodes(bank)
@@ -375,7 +375,7 @@ def _simulate(
     blocks[~free.mask.any(axis=1)] = np.nan
     root = sd[:, None] * (slopes[0] @ covariance_root)
     unit = replace(bank, covariance=blocks, full_covariance=None)
-    return unit, _Simulated(mean, sd**2, root), flags
+    return unit, _SimulatedSubjects(mean, sd**2, root), flags
 
 
 def _polynomials(
@@ -470,7 +470,7 @@ def _item_errors(bank: ItemBank, share: float) -> dict[str, float]:
 
 
 def _row(
-    target: str, wanted: float, bank: ItemBank, simulated: _Simulated, share: float
+    target: str, wanted: float, bank: ItemBank, simulated: _SimulatedSubjects, share: float
 ) -> tuple[float, float, float]:
     """A wanted value, the number of subjects that reaches it, and the best value."""
     if target == "SE of abilities":
@@ -486,7 +486,7 @@ def _row(
     return wanted, math.nan if not n < LARGEST else max(math.ceil(n), 1), best
 
 
-def _smallest(simulated: _Simulated, wanted: float) -> float:
+def _smallest(simulated: _SimulatedSubjects, wanted: float) -> float:
     """The smallest number of subjects whose items order pairs right with this probability."""
     low, high = 0.0, math.log(LARGEST)
     while high - low > 1e-3:

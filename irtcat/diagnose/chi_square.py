@@ -20,7 +20,7 @@ from irtcat.responses._conditions import check_conditions
 from irtcat.scoring import group_labels, match, mixture_note, refuse_versions, with_versions
 
 
-class Group(NamedTuple):
+class SubjectGroup(NamedTuple):
     """Subjects with one population.
 
     Attributes:
@@ -50,10 +50,10 @@ class Coded(NamedTuple):
     responses: Responses
     values: np.ndarray
     categories: IntArray
-    groups: tuple[Group, ...] = ()
+    groups: tuple[SubjectGroup, ...] = ()
     labels: np.ndarray | None = None
 
-    def of_group(self, group: Group) -> "Coded":
+    def of_group(self, group: SubjectGroup) -> "Coded":
         """The answers of a group, to the items as they are in it."""
         at = np.arange(self.bank.n_items)
         if self.labels is not None and VERSION_GROUP in self.bank.statistics:
@@ -65,7 +65,7 @@ class Coded(NamedTuple):
         if len(rows) < len(self.values) or len(at) < self.bank.n_items:
             responses = responses.subset(subjects=rows, items=at)
         values = self.values[np.ix_(rows, at)]
-        alone = (Group(group.label, np.arange(len(rows)), bank),)
+        alone = (SubjectGroup(group.label, np.arange(len(rows)), bank),)
         return Coded(bank, responses, values, self.categories[at], alone)
 
     @property
@@ -128,10 +128,12 @@ def coded(
     values = np.asarray(matched.values)
     if not (values >= 0).any():
         raise argument_error("responses", "answers to items of the bank", "none: all are missing")
-    parts: tuple[Group, ...] = (Group("", np.arange(len(values)), bank),)
+    parts: tuple[SubjectGroup, ...] = (SubjectGroup("", np.arange(len(values)), bank),)
     if labels is not None:
         parts = tuple(
-            Group(label, np.flatnonzero(labels == label), replace(bank, populations=population))
+            SubjectGroup(
+                label, np.flatnonzero(labels == label), replace(bank, populations=population)
+            )
             for label, population in bank.populations.items()
             if (labels == label).any()
         )

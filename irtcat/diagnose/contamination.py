@@ -190,7 +190,7 @@ def find_contamination(
         data, values, population = read.responses, read.values, read.bank.population
         points = population.mean + population.sd * NODES
         p = np.clip(curves(read.bank, points)[..., 1].T, MIN_PROBABILITY, 1 - MIN_PROBABILITY)
-    answers = Answers((values == 1).astype(float), (values == 0).astype(float))
+    answers = BinaryAnswers((values == 1).astype(float), (values == 0).astype(float))
     found = _search(answers, p, points, correction, alpha)
     subjects = found.subjects.set_index(pd.Index(data.subject_ids, dtype=object, name="subject"))
     items = _items(answers, found.p, points, subjects, correction, alpha)
@@ -205,7 +205,7 @@ def find_contamination(
     )
 
 
-class Answers(NamedTuple):
+class BinaryAnswers(NamedTuple):
     """The responses as two matrices of 0 and 1.
 
     Attributes:
@@ -216,9 +216,9 @@ class Answers(NamedTuple):
     right: FloatArray
     wrong: FloatArray
 
-    def of(self, rows: Any) -> "Answers":
+    def of(self, rows: Any) -> "BinaryAnswers":
         """Those of some subjects."""
-        return Answers(self.right[rows], self.wrong[rows])
+        return BinaryAnswers(self.right[rows], self.wrong[rows])
 
     def log_p(self, p: FloatArray) -> FloatArray:
         """Log posterior of each subject at each node, but for a constant (subjects x nodes).
@@ -246,7 +246,7 @@ class Verdicts(NamedTuple):
 
 
 def _search(
-    answers: Answers, p: FloatArray | None, points: FloatArray, correction: str, alpha: float
+    answers: BinaryAnswers, p: FloatArray | None, points: FloatArray, correction: str, alpha: float
 ) -> Verdicts:
     """Test all subjects, calibrate without those that are contaminated, and test again."""
     n = len(answers.right)
@@ -277,7 +277,7 @@ def _most(flagged: BoolArray, root: FloatArray) -> BoolArray:
     return np.asarray(root >= np.quantile(root, 1 - MOST_SHARE))
 
 
-def _robust_start(answers: Answers) -> FloatArray:
+def _robust_start(answers: BinaryAnswers) -> FloatArray:
     """The items calibrated on the subjects that fit best, from the start that explains the most."""
     best: tuple[float, FloatArray] | None = None
     n = len(answers.right)
@@ -300,7 +300,7 @@ def _robust_start(answers: Answers) -> FloatArray:
     return best[1]
 
 
-def _starts(answers: Answers) -> list[FloatArray]:
+def _starts(answers: BinaryAnswers) -> list[FloatArray]:
     """Orders of the subjects, the cleanest first.
 
     By the statistics under a calibration on all, and along both directions of the components in
@@ -321,7 +321,7 @@ def _starts(answers: Answers) -> list[FloatArray]:
     return [root, *vectors, *-vectors]
 
 
-def _calibrated(answers: Answers) -> FloatArray:
+def _calibrated(answers: BinaryAnswers) -> FloatArray:
     """Curves of a 2PL (nodes x items), by regressions on the standardised normal scores.
 
     It is quick, for dozens of calibrations; slopes are drawn to a usual one, as subjects are few.
@@ -347,7 +347,7 @@ def _calibrated(answers: Answers) -> FloatArray:
 
 
 def _profile(
-    answers: Answers,
+    answers: BinaryAnswers,
     contaminated: BoolArray,
     p: FloatArray,
     points: FloatArray,
@@ -386,7 +386,7 @@ def _profile(
 
 
 def _statistics(
-    answers: Answers, p: FloatArray, points: FloatArray, shares: FloatArray = SEEN
+    answers: BinaryAnswers, p: FloatArray, points: FloatArray, shares: FloatArray = SEEN
 ) -> dict[str, FloatArray]:
     """Likelihood ratios, shares and abilities of these subjects under one calibration."""
     n = len(answers.right)
@@ -491,7 +491,7 @@ def _tested(
 
 
 def _items(
-    answers: Answers,
+    answers: BinaryAnswers,
     p: FloatArray,
     points: FloatArray,
     subjects: pd.DataFrame,

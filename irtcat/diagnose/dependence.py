@@ -73,7 +73,7 @@ class Pairs:
         return self.table.loc[order]
 
 
-class _Tables(NamedTuple):
+class _PairTables(NamedTuple):
     """Two-way tables of all pairs, in one matrix over all categories of all items.
 
     Attributes:
@@ -195,7 +195,7 @@ def _pairs(data: Coded, columns: dict[str, Any], main: str) -> Pairs:
     return Pairs(data.bank.item_ids, table, main, data.note)
 
 
-def _tables(data: Coded) -> _Tables:
+def _tables(data: Coded) -> _PairTables:
     """Observed and expected two-way tables of all pairs."""
     n_items, n_categories = data.bank.n_items, data.bank.model.n_categories
     size = n_items * n_categories
@@ -215,11 +215,11 @@ def _tables(data: Coded) -> _Tables:
         counts = np.repeat(np.repeat(answered_both, n_categories, axis=0), n_categories, axis=1)
         expected += (flat * weights) @ flat.T * counts
         both += answered_both
-    return _Tables(observed, expected, both, np.arange(n_items) * n_categories)
+    return _PairTables(observed, expected, both, np.arange(n_items) * n_categories)
 
 
 def _chi_squares(
-    tables: _Tables, first: IntArray, second: IntArray
+    tables: _PairTables, first: IntArray, second: IntArray
 ) -> tuple[FloatArray, FloatArray]:
     """X2 and G2 of the pairs."""
     o, e = tables.observed, tables.expected
@@ -234,7 +234,7 @@ def _chi_squares(
 
 
 def _correlation_difference(
-    data: Coded, tables: _Tables, first: IntArray, second: IntArray
+    data: Coded, tables: _PairTables, first: IntArray, second: IntArray
 ) -> tuple[FloatArray, np.ndarray]:
     """Observed minus expected correlation of the codes; and whether an item is constant."""
     n = np.maximum(tables.n, 1.0)

@@ -94,7 +94,7 @@ class DIF:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _DifPlan:
     """The tested items and the settings of the test."""
 
     fits: SplitFits
@@ -147,7 +147,7 @@ class _Plan:
         return len(self.tested) if has_anchors else max(0, len(self.tested) - 2)
 
 
-def _purified(plan: _Plan, rounds: int) -> tuple[pd.DataFrame, frozenset[int], int, bool]:
+def _purified(plan: _DifPlan, rounds: int) -> tuple[pd.DataFrame, frozenset[int], int, bool]:
     """Test, free the items that differ most, and repeat until the same items differ."""
     base: frozenset[int] = frozenset()
     previous = {base}
@@ -280,7 +280,7 @@ def find_dif(
         options={"weak_priors": False, "solver": EM(precision="float64"), **options},
         errors=errors,
     )
-    plan = _Plan(
+    plan = _DifPlan(
         fits=fits,
         tested=[position[j] for j in tested],
         n_usable=sum(not reason for reason in reasons),
@@ -358,7 +358,7 @@ def _has_rare_answer(responses: Responses, codes: np.ndarray, item: int) -> bool
 
 
 def _result(
-    plan: _Plan,
+    plan: _DifPlan,
     table: pd.DataFrame,
     base: frozenset[int],
     responses: Responses,

@@ -24,7 +24,7 @@ from irtcat.diagnose.estimated_parameters import free_of
 from irtcat.diagnose.expected_squares import item_nulls
 from irtcat.diagnose.groups import grouped_fit
 from irtcat.diagnose.residuals import (
-    Sums,
+    ResidualSums,
     abilities_of,
     blocks,
     deviates,
@@ -33,7 +33,7 @@ from irtcat.diagnose.residuals import (
     sums,
 )
 from irtcat.diagnose.score_tables import (
-    ScoreTable,
+    ItemByScore,
     expected_shares,
     merged,
     score_information,
@@ -162,7 +162,7 @@ def _taken(own: FloatArray, total: FloatArray, is_free: BoolArray) -> FloatArray
     return out
 
 
-def _item_tests(data: Coded, tables: list[ScoreTable | None], df: FloatArray) -> pd.DataFrame:
+def _item_tests(data: Coded, tables: list[ItemByScore | None], df: FloatArray) -> pd.DataFrame:
     """The tests of all items; df counts what was estimated already."""
     n = int(data.complete.sum())
     statistic = np.array([np.nan if t is None else t.statistic for t in tables])
@@ -219,7 +219,7 @@ def s_x2_table(
     return pd.DataFrame(rows, columns=["item", "score", "category", "observed", "expected"])
 
 
-def _score_tables(data: Coded, least: float | None) -> list[ScoreTable | None]:
+def _score_tables(data: Coded, least: float | None) -> list[ItemByScore | None]:
     """Tables by total score of all items, merged unless ``least`` is None."""
     values = complete_values(data, "S-X2")
     points, weights = population_nodes(data.bank)
@@ -325,10 +325,10 @@ def infit_outfit(
     if groups is None and abilities is None:
         warn_of_mixture(data.bank)
     theta = abilities_of(data, abilities, method)
-    total: Sums | None = None
+    total: ResidualSums | None = None
     for block in blocks(data, theta):
         block_sums = sums(block, axis=0)
-        total = block_sums if total is None else Sums(*map(np.add, total, block_sums))
+        total = block_sums if total is None else ResidualSums(*map(np.add, total, block_sums))
     assert total is not None  # at least one subject has an ability
     constant = np.where(data.constant(), "constant", "")
     flags = np.where(total.n == 0, "no responses", constant)

@@ -57,7 +57,7 @@ class JudgeError(InputError):
         self.judge = judge
 
 
-class Judgements(NamedTuple):
+class JudgeScores(NamedTuple):
     """Scores from 0 to 1, one row each, and the numbers of their levels.
 
     Attributes:
@@ -221,7 +221,7 @@ def judges(
     )
 
 
-def _read(data: Responses, judge: str, repeats: str) -> tuple[Judgements, np.ndarray, list[str]]:
+def _read(data: Responses, judge: str, repeats: str) -> tuple[JudgeScores, np.ndarray, list[str]]:
     """The judgements by subject, item, judge and trial, and the judges' names."""
     if BASE_ITEM not in data.items or judge not in data.items:
         raise no_facet(data, judge)
@@ -240,7 +240,7 @@ def _read(data: Responses, judge: str, repeats: str) -> tuple[Judgements, np.nda
     others = [name for name in data.items.columns if name in ("rater", "judge") and name != judge]
     if others:
         flags.append(f"other facets ({', '.join(others)}) are part of the judgement")
-    found = Judgements(scores[row, column, trial], levels)
+    found = JudgeScores(scores[row, column, trial], levels)
     cells = pd.DataFrame({name: levels[name] for name in ("subject", "item", "trial")})
     if not (cells.assign(judge=levels["judge"]).drop_duplicates().duplicated(list(cells))).any():
         got = "and the others, who judged different answers"
@@ -263,7 +263,7 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
 """The factors that define the levels of each source; none for what is left."""
 
 
-def _identified(judgements: Judgements) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+def _identified(judgements: JudgeScores) -> tuple[dict[str, tuple[str, ...]], list[str]]:
     """The sources that these judgements distinguish, and flags of the others."""
     n_trials = int(judgements.levels["trial"].max()) + 1
     sources: dict[str, tuple[str, ...]] = {}
@@ -414,7 +414,7 @@ def _components(parts: dict[str, FloatArray], level: float) -> pd.DataFrame:
     return table.assign(share=positive / positive.sum()).rename_axis("source")
 
 
-def _table(judgements: Judgements, names: np.ndarray) -> pd.DataFrame:
+def _table(judgements: JudgeScores, names: np.ndarray) -> pd.DataFrame:
     """The table of the judges."""
     frame = pd.DataFrame({**judgements.levels, "y": judgements.y})
     by_judge = frame.groupby("judge")["y"]
@@ -434,7 +434,7 @@ def _table(judgements: Judgements, names: np.ndarray) -> pd.DataFrame:
     return table.set_axis(pd.Index(names, dtype=object, name="judge"), axis=0)
 
 
-def _answers(judgements: Judgements) -> tuple[FloatArray, pd.DataFrame]:
+def _answers(judgements: JudgeScores) -> tuple[FloatArray, pd.DataFrame]:
     """The mean score of each answer by each judge, answers x judges, and what the answers are."""
     levels = judgements.levels
     answer = _codes(levels, ("subject", "item", "trial"))
@@ -447,7 +447,7 @@ def _answers(judgements: Judgements) -> tuple[FloatArray, pd.DataFrame]:
     return np.divide(total, n, out=np.full(shape, np.nan), where=n > 0), about
 
 
-def _pairs(judgements: Judgements, names: np.ndarray) -> pd.DataFrame:
+def _pairs(judgements: JudgeScores, names: np.ndarray) -> pd.DataFrame:
     """Agreement of each two judges."""
     scores, _ = _answers(judgements)
     rows = []
@@ -462,7 +462,7 @@ def _pairs(judgements: Judgements, names: np.ndarray) -> pd.DataFrame:
 
 
 def _votes(
-    judgements: Judgements, n_judges: int, n_items: int, rng: np.random.Generator
+    judgements: JudgeScores, n_judges: int, n_items: int, rng: np.random.Generator
 ) -> pd.DataFrame:
     """Standard errors, in points, of scores by majority votes of panels of judges."""
     rows: dict[int, tuple[float, float, bool]] = {}
@@ -552,7 +552,7 @@ def _noise(variance: pd.Series, n_items: int) -> pd.DataFrame:
     return 100 * pd.DataFrame(np.sqrt(rows), index=index, columns=columns)
 
 
-def _alpha(judgements: Judgements) -> float:
+def _alpha(judgements: JudgeScores) -> float:
     """Krippendorff's alpha over the answers, with squared distances; NaN if it is not defined."""
     units = _codes(judgements.levels, ("subject", "item", "trial"))
     order = np.argsort(units, kind="stable")

@@ -266,7 +266,7 @@ def _rescaled_weights(data: Coded, subject_weights: Any, missing: str) -> FloatA
     return rescaled(weights, data.complete)
 
 
-class _Moments(NamedTuple):
+class _MarginMoments(NamedTuple):
     """Moments of a group.
 
     Attributes:
@@ -375,7 +375,7 @@ def _group_moments(
     free: Free,
     changes: list[Change],
     kind: str,
-) -> _Moments:
+) -> _MarginMoments:
     """The moments of a group under the model, and their derivatives."""
     points, weights = population_nodes(part.bank)
     c = conditional(curves(part.bank, points), weights, part.categories, kind)
@@ -398,13 +398,13 @@ def _moments(
     kind: str,
     c: Conditional,
     jacobian: FloatArray,
-) -> _Moments:
+) -> _MarginMoments:
     """The moments of answers beside those of a model."""
     observed, counts = observed_moments(values, part.categories, kind, weights)
     sampling = None
     if weights is not None:
         sampling = sampling_covariance(values, part.categories, kind, weights)
-    return _Moments(c, observed, jacobian, counts, sampling)
+    return _MarginMoments(c, observed, jacobian, counts, sampling)
 
 
 def _by_population(part: Coded, kind: str, change: Change) -> FloatArray:
@@ -428,7 +428,7 @@ def _expected(part: Coded, bank: ItemBank, kind: str) -> FloatArray:
     return model_moments(conditional(curves(bank, points), weights, part.categories, kind))
 
 
-def _statistic(found: list[_Moments], n_free: int) -> tuple[float, bool]:
+def _statistic(found: list[_MarginMoments], n_free: int) -> tuple[float, bool]:
     """The chi-square of the residual moments, and whether the parameters are identified.
 
     The moments of groups are independent, each with its number of subjects.
@@ -440,7 +440,7 @@ def _statistic(found: list[_Moments], n_free: int) -> tuple[float, bool]:
     return projected(rows[:, 0], rows[:, 1:], n_free)
 
 
-def _design_effect(found: list[_Moments], n_free: int) -> float:
+def _design_effect(found: list[_MarginMoments], n_free: int) -> float:
     """The mean of the statistic of weighted subjects per degree of freedom; 1 without weights.
 
     With P the projection of `projected`, L L' the covariance under the model and V that over
@@ -462,7 +462,7 @@ def _design_effect(found: list[_Moments], n_free: int) -> float:
     return trace / (at - directions.shape[1])
 
 
-def _whitened(moments: _Moments) -> FloatArray:
+def _whitened(moments: _MarginMoments) -> FloatArray:
     """Residual moments and derivatives of a group with the identity as covariance."""
     residual = moments.observed - model_moments(moments.conditional)
     columns = np.column_stack([residual, moments.jacobian])

@@ -89,7 +89,7 @@ class MatchedDIF:
 
 
 @dataclass(frozen=True)
-class _Data:
+class _MatchedData:
     """The answers, and what subjects are matched by.
 
     Attributes:
@@ -244,7 +244,7 @@ def mantel_haenszel(
     else:
         kept, score_items = np.isfinite(values), []
     _check_matched(responses, grouping, kept)
-    data = _Data(
+    data = _MatchedData(
         values=responses.values,
         codes=grouping.codes,
         n_groups=len(grouping.labels),
@@ -440,7 +440,7 @@ def _ets_class(effect: dict[str, Any]) -> str:
 
 
 def _tables(
-    data: _Data,
+    data: _MatchedData,
     responses: Responses,
     grouping: Grouping,
     tests: dict[int, list[dict[str, Any]]],

@@ -220,7 +220,7 @@ def _standardised(difference: FloatArray, variance: FloatArray) -> FloatArray:
     return np.where(varies, difference / np.sqrt(np.where(varies, variance, 1.0)), np.nan)
 
 
-class _Terms(NamedTuple):
+class _PersonTerms(NamedTuple):
     """What the answers of a subject add to its log-likelihood, 0 if missing or impossible.
 
     Attributes:
@@ -240,7 +240,7 @@ def _log_p(item: Any, point: jax.Array) -> jax.Array:
     return item.log_probs(point)
 
 
-def _terms(model: ItemModel, observed: jax.Array, theta: jax.Array) -> _Terms:
+def _terms(model: ItemModel, observed: jax.Array, theta: jax.Array) -> _PersonTerms:
     """The terms at an ability."""
     log_p = jax.vmap(_log_p, (0, None))(model, theta)
     slope = jax.vmap(jax.jacfwd(_log_p, argnums=1), (0, None))(model, theta)
@@ -251,7 +251,7 @@ def _terms(model: ItemModel, observed: jax.Array, theta: jax.Array) -> _Terms:
     slope = jnp.where(possible[..., None], slope, 0.0)
     information = jnp.einsum("ik,ikd,ike->de", p, slope, slope)
     ridge = 1e-12 * jnp.eye(len(theta), dtype=p.dtype)  # nothing is explained without information
-    return _Terms(p, log_p, slope, information + ridge)
+    return _PersonTerms(p, log_p, slope, information + ridge)
 
 
 def _codes(x: jax.Array) -> jax.Array:

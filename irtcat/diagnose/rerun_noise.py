@@ -29,7 +29,7 @@ SOURCES = ("subject", "item", "subject x item", "run", "trial")
 """Sources of variance, in the order of the table."""
 
 
-class Cells(NamedTuple):
+class TrialCells(NamedTuple):
     """Moments of the trials of each response, subjects x items; NaN without a trial.
 
     Attributes:
@@ -262,13 +262,13 @@ def run_variance(components: pd.DataFrame, p_run: float) -> float:
     return max(float(components["variance"]["run"]), 0.0) if p_run < ALPHA_RUN else 0.0
 
 
-def moments(responses: Responses) -> Cells:
+def moments(responses: Responses) -> TrialCells:
     """Moments of the trials of each response; one of each where none are repeated."""
     mean = responses.to_numpy() / max(responses.n_categories - 1, 1)
     scores = responses.trial_values
     if responses.trials is None:
         nothing = np.full(mean.shape, np.nan)
-        return Cells((~np.isnan(mean)).astype(float), mean, mean**2, nothing, nothing)
+        return TrialCells((~np.isnan(mean)).astype(float), mean, mean**2, nothing, nothing)
     n = responses.trials.astype(float)
     with np.errstate(invalid="ignore", divide="ignore"):
         if scores is None:
@@ -284,7 +284,7 @@ def moments(responses: Responses) -> Cells:
             spread = np.sum((ordered - mean[:, :, None]) ** 2, axis=2, where=known) / (n - 1)
             flip = 2 * np.sum(rank * ordered, axis=2, where=known) / (n * (n - 1))
         repeated = n > 1
-        return Cells(
+        return TrialCells(
             n=n,
             mean=mean,
             square=square,
@@ -293,7 +293,7 @@ def moments(responses: Responses) -> Cells:
         )
 
 
-def pair_totals(cells: Cells, scores: FloatArray | None, weights: FloatArray) -> Totals:
+def pair_totals(cells: TrialCells, scores: FloatArray | None, weights: FloatArray) -> Totals:
     """The sums over pairs for each row of weights of the items.
 
     An item that a resample has twice is still one item: its copies make no pair.
@@ -338,7 +338,7 @@ def pair_totals(cells: Cells, scores: FloatArray | None, weights: FloatArray) ->
 
 
 def _run_totals(
-    cells: Cells, scores: FloatArray | None, w: FloatArray
+    cells: TrialCells, scores: FloatArray | None, w: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, float]:
     """Products of deviations of two items in the same run, and their test; see `Totals`.
 
@@ -442,7 +442,7 @@ def _no_run(data: Responses) -> str:
     return f"the variance of whole runs is not identified ({reason}): it is taken for 0"
 
 
-def _subjects(cells: Cells, whole: float, data: Responses) -> pd.DataFrame:
+def _subjects(cells: TrialCells, whole: float, data: Responses) -> pd.DataFrame:
     """The table of the subjects, with the variance of whole runs."""
     known, repeated = cells.n > 0, cells.n > 1
     n_items = known.sum(axis=1)
@@ -474,7 +474,7 @@ def _subjects(cells: Cells, whole: float, data: Responses) -> pd.DataFrame:
     return pd.DataFrame(columns, index=data.subjects.index)
 
 
-def _items(cells: Cells, data: Responses) -> pd.DataFrame:
+def _items(cells: TrialCells, data: Responses) -> pd.DataFrame:
     """The table of the items, those that flip most first."""
     repeated = cells.n > 1
     n_subjects = repeated.sum(axis=0)
@@ -534,7 +534,7 @@ def wilson(estimates: FloatArray, level: float) -> tuple[float, float, float]:
 
 
 def _passes(
-    cells: Cells, data: Responses, sizes: tuple[int, ...] | None, level: float
+    cells: TrialCells, data: Responses, sizes: tuple[int, ...] | None, level: float
 ) -> pd.DataFrame:
     """The table of pass@k and pass^k."""
     rows = []

@@ -125,7 +125,7 @@ def blocks(data: Coded, theta: FloatArray) -> Iterator[Block]:
             )
 
 
-class Sums(NamedTuple):
+class ResidualSums(NamedTuple):
     """Terms of the mean squares, each a sum over answers.
 
     Attributes:
@@ -141,10 +141,10 @@ class Sums(NamedTuple):
     ratio: FloatArray
 
 
-def sums(block: Block, axis: int) -> Sums:
+def sums(block: Block, axis: int) -> ResidualSums:
     """The sums of a block over its subjects (axis 0) or items (axis 1)."""
     safe = np.maximum(block.variance, MIN_VARIANCE)
-    return Sums(
+    return ResidualSums(
         n=block.observed.sum(axis=axis, dtype=float),
         square=(block.residual**2).sum(axis=axis),
         variance=block.variance.sum(axis=axis),
@@ -152,7 +152,7 @@ def sums(block: Block, axis: int) -> Sums:
     )
 
 
-def mean_squares(total: Sums) -> dict[str, FloatArray]:
+def mean_squares(total: ResidualSums) -> dict[str, FloatArray]:
     """Outfit and infit mean squares; NaN without answers.
 
     ``outfit = mean(r^2 / v)``, ``infit = sum r^2 / sum v``, with r the residual and v its variance.

@@ -11,7 +11,7 @@ RARE = 0.05
 """Columns with expected counts in a smaller share of the rows are merged."""
 
 
-class ScoreTable(NamedTuple):
+class ItemByScore(NamedTuple):
     """Answers to one item by total score.
 
     Attributes:
@@ -135,7 +135,7 @@ def score_information(
 
 def score_tables(
     values: np.ndarray, shares: list[FloatArray], categories: IntArray
-) -> list[ScoreTable]:
+) -> list[ItemByScore]:
     """Each item's table before merging: all scores except the lowest and highest possible."""
     total = values.sum(axis=1, dtype=np.int64)
     top = int((categories - 1).sum())
@@ -146,11 +146,11 @@ def score_tables(
         counts = np.bincount(cell, minlength=(top + 1) * n_categories)
         observed = counts.reshape(top + 1, n_categories).astype(float)
         inner = slice(1, top)
-        tables.append(ScoreTable(np.arange(1, top), observed[inner], (shares[i] * n_with)[inner]))
+        tables.append(ItemByScore(np.arange(1, top), observed[inner], (shares[i] * n_with)[inner]))
     return tables
 
 
-def merged(table: ScoreTable, least: float) -> ScoreTable | None:
+def merged(table: ItemByScore, least: float) -> ItemByScore | None:
     """The table with sparse cells merged, in mirt's order; None if no row is left.
 
     Scores at which some categories are impossible join the nearest score at which all are possible;
@@ -175,7 +175,7 @@ def merged(table: ScoreTable, least: float) -> ScoreTable | None:
 Rows = tuple[IntArray, FloatArray, FloatArray]
 
 
-def _full_rows(table: ScoreTable) -> Rows | None:
+def _full_rows(table: ItemByScore) -> Rows | None:
     """Rows at the ends, where some categories are impossible, added to the nearest full row."""
     full = np.flatnonzero(~np.isnan(table.expected).any(axis=1))
     if len(full) == 0:
@@ -260,7 +260,7 @@ def _last_into_previous(counts: FloatArray) -> FloatArray:
 
 def _merge_scores(
     scores: IntArray, observed: FloatArray, expected: FloatArray, least: float
-) -> ScoreTable:
+) -> ItemByScore:
     """Merge the first score with a sparse cell into the neighbour with fewer subjects."""
     s, o, e = scores.tolist(), list(observed), list(expected)
     sparse = [bool(((row < least) & (row != 0)).any()) for row in e]
@@ -274,4 +274,4 @@ def _merge_scores(
         sparse[target] = bool(((e[target] < least) & (e[target] != 0)).any())
         for values in (s, o, e, sparse, size):
             del values[source]
-    return ScoreTable(np.array(s), np.array(o), np.array(e))
+    return ItemByScore(np.array(s), np.array(o), np.array(e))

@@ -5,35 +5,36 @@ from typing import TYPE_CHECKING
 from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from irtcat.fitting.benchmarks import BenchmarkFit, fit_benchmarks
-    from irtcat.fitting.calibrate import fit
-    from irtcat.fitting.features.columns import FeatureRegression
-    from irtcat.fitting.linking import LINKS, Link, link
-    from irtcat.fitting.online import update_items
-    from irtcat.fitting.problem.loading_pattern import STRUCTURES
-    from irtcat.fitting.result import Fit
-    from irtcat.fitting.solvers import EM, SOLVERS, VI, Joint, Solver
-    from irtcat.fitting.specification import Progress
-    from irtcat.fitting.summary import FitSummary
+    from irtcat.fitting.benchmarks import BenchmarkFit as BenchmarkFit
+    from irtcat.fitting.benchmarks import fit_benchmarks as fit_benchmarks
+    from irtcat.fitting.calibrate import fit as fit
+    from irtcat.fitting.features.columns import FeatureRegression as FeatureRegression
+    from irtcat.fitting.linking import LINKS as LINKS
+    from irtcat.fitting.linking import Link as Link
+    from irtcat.fitting.linking import link as link
+    from irtcat.fitting.online import update_items as update_items
+    from irtcat.fitting.problem.loading_pattern import STRUCTURES as STRUCTURES
+    from irtcat.fitting.result import Fit as Fit
+    from irtcat.fitting.solvers import EM as EM
+    from irtcat.fitting.solvers import SOLVERS as SOLVERS
+    from irtcat.fitting.solvers import VI as VI
+    from irtcat.fitting.solvers import Joint as Joint
+    from irtcat.fitting.solvers import Solver as Solver
+    from irtcat.fitting.specification import Progress as Progress
+    from irtcat.fitting.summary import FitSummary as FitSummary
 else:
-    __getattr__, __dir__ = lazy_names(__name__)
-
-__all__ = [
-    "EM",
-    "LINKS",
-    "SOLVERS",
-    "STRUCTURES",
-    "VI",
-    "BenchmarkFit",
-    "FeatureRegression",
-    "Fit",
-    "FitSummary",
-    "Joint",
-    "Link",
-    "Progress",
-    "Solver",
-    "fit",
-    "fit_benchmarks",
-    "link",
-    "update_items",
-]
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "irtcat.fitting.benchmarks": "BenchmarkFit fit_benchmarks",
+            "irtcat.fitting.calibrate": "fit",
+            "irtcat.fitting.features.columns": "FeatureRegression",
+            "irtcat.fitting.linking": "LINKS Link link",
+            "irtcat.fitting.online": "update_items",
+            "irtcat.fitting.problem.loading_pattern": "STRUCTURES",
+            "irtcat.fitting.result": "Fit",
+            "irtcat.fitting.solvers": "EM SOLVERS VI Joint Solver",
+            "irtcat.fitting.specification": "Progress",
+            "irtcat.fitting.summary": "FitSummary",
+        },
+    )

@@ -11,7 +11,7 @@ import numpy as np
 
 from irtcat._common.checks import InputError, argument_error, brief, one_line
 from irtcat.io.parquet import is_text, open_parquet, parquet_batches, reading_parquet, text_objects
-from irtcat.responses._table import Options, Table, find_long_columns
+from irtcat.responses._table import ReadingOptions, SourceTable, find_long_columns
 
 BYTES_PER_ID = 64
 """Assumed size of an id in memory, for the number of ids read at once."""
@@ -170,7 +170,7 @@ def _reading(name: str) -> Iterator[None]:
 
 
 def blocks_of(
-    table: ArrowTable, options: Options, read_bytes: int, item_ids: Any = None
+    table: ArrowTable, options: ReadingOptions, read_bytes: int, item_ids: Any = None
 ) -> ArrowBlocks:
     """The responses of a table of one row per subject, or of one row per response.
 
@@ -185,7 +185,7 @@ def blocks_of(
     """
     if not table.n_rows or not table.schema.names:
         raise InputError(f"{table.name}: expected a table with rows and columns. Got an empty one.")
-    header = Table(table.name, tuple(table.schema.names), lambda row, column: ("", ""))
+    header = SourceTable(table.name, tuple(table.schema.names), lambda row, column: ("", ""))
     columns = find_long_columns(header, options)
     read = table.batches
     table = table._replace(  # filters and empty files give batches without rows

@@ -26,7 +26,7 @@ from irtcat.io.source import ResponseSource, as_source, open_source
 from irtcat.responses import Responses, frame_table, long_responses
 from irtcat.responses._cells import cell_number
 from irtcat.responses._frames import as_pandas, dataset_advice, frame_kind
-from irtcat.responses._table import Options, names_of
+from irtcat.responses._table import ReadingOptions, names_of
 from irtcat.responses._words import declared_codes, missing_texts
 
 ResponsesLike: TypeAlias = Any
@@ -166,7 +166,7 @@ are ids |
     if format is not None:
         check_choice("format", format, ("wide", "long"))
     words, codes = declared_codes(codes)
-    options = Options(
+    options = ReadingOptions(
         subject=subject,
         item=item,
         response=response,
@@ -242,7 +242,7 @@ def _by_width(item_ids: Any) -> dict[int, Any] | None:
 
 
 def _converted(
-    data: Any, options: Options, codes: Any, ids: dict[int, Any] | None, name: str
+    data: Any, options: ReadingOptions, codes: Any, ids: dict[int, Any] | None, name: str
 ) -> Responses:
     """`as_responses`, by the type of the data."""
     is_source = isinstance(data, ResponseSource) or callable(getattr(data, "blocks", None))
@@ -302,15 +302,15 @@ def as_responses_or_source(data: Any, name: str, **options: Any) -> Responses | 
     return as_responses(data, name=name, **options)
 
 
-def _usual(options: Options) -> Options:
+def _usual(options: ReadingOptions) -> ReadingOptions:
     """The options of a long table whose columns have the usual names."""
-    usual = Options()
+    usual = ReadingOptions()
     return replace(
         options, subject=usual.subject, item=usual.item, response=usual.response, layout="long"
     )
 
 
-def _from_series(data: pd.Series, options: Options, codes: Any) -> Responses:
+def _from_series(data: pd.Series, options: ReadingOptions, codes: Any) -> Responses:
     """A Series by subject and item, or by item: the answers of one subject."""
     if data.index.nlevels > 2:
         must = "indexed by item, or by subject and item"
@@ -330,7 +330,7 @@ def _from_series(data: pd.Series, options: Options, codes: Any) -> Responses:
     return replace(responses, origin=origin)
 
 
-def _from_xarray(data: Any, options: Options, codes: Any, name: str) -> Responses:
+def _from_xarray(data: Any, options: ReadingOptions, codes: Any, name: str) -> Responses:
     """A DataArray of two dimensions."""
     if not hasattr(data, "to_numpy") or data.ndim != 2:
         got = f"{type(data).__name__} with dimensions {', '.join(map(str, data.dims))}"
@@ -351,7 +351,7 @@ def _from_xarray(data: Any, options: Options, codes: Any, name: str) -> Response
 
 
 def _from_sparse(
-    data: Any, options: Options, codes: Any, ids: dict[int, Any] | None, name: str
+    data: Any, options: ReadingOptions, codes: Any, ids: dict[int, Any] | None, name: str
 ) -> Responses:
     """A sparse matrix: what is not stored is missing."""
     entries = data.tocoo()
@@ -372,7 +372,11 @@ def _from_sparse(
 
 
 def _from_mapping(
-    data: Mapping[Any, Any], options: Options, codes: Any, ids: dict[int, Any] | None, name: str
+    data: Mapping[Any, Any],
+    options: ReadingOptions,
+    codes: Any,
+    ids: dict[int, Any] | None,
+    name: str,
 ) -> Responses:
     """Answers by subject; columns of a table; or the answers of one subject."""
     if not data:
@@ -432,7 +436,7 @@ def _column_ids(width: int, ids: dict[int, Any] | None, name: str) -> tuple[list
     return [str(item) for item in ids[width]], "those of the items, in their order"
 
 
-def _from_records(data: Sequence[Any], options: Options, codes: Any, name: str) -> Responses:
+def _from_records(data: Sequence[Any], options: ReadingOptions, codes: Any, name: str) -> Responses:
     """A list of records: rows of a long or wide table."""
     wrong = next((row for row in data if not isinstance(row, Mapping)), None)
     if wrong is not None:
@@ -455,7 +459,7 @@ def _is_triples(data: Any) -> bool:
 
 
 def _from_array(
-    data: Any, options: Options, codes: Any, ids: dict[int, Any] | None, name: str
+    data: Any, options: ReadingOptions, codes: Any, ids: dict[int, Any] | None, name: str
 ) -> Responses:
     """An array or nested lists; a vector is one subject."""
     kind = type(data).__name__

@@ -18,14 +18,9 @@ from irtcat._files.reading import MOST_BYTES, read_bytes
 from irtcat.io.text import check_widths, checked_text, decoded, load_text, records
 from irtcat.responses import Responses, responses_of
 from irtcat.responses._cells import MISSING
-from irtcat.responses._table import (
-    Options,
-    Table,
-    find_long_columns,
-    further_columns,
-    read_long,
-    read_wide,
-)
+from irtcat.responses._table import ReadingOptions, SourceTable, find_long_columns, further_columns
+from irtcat.responses.long import read_long
+from irtcat.responses.wide import read_wide
 
 NO_CELL_HAS, NOT_IN_LINES = "\x1f", re.compile("[\r\n\x1f]")
 
@@ -35,7 +30,7 @@ BLOCK_CELLS = 4_000_000
 
 def read_delimited(
     path: Path,
-    options: Options | None = None,
+    options: ReadingOptions | None = None,
     separator: str | None = None,
     max_bytes: int = MOST_BYTES,
 ) -> Responses:
@@ -64,7 +59,7 @@ def read_delimited(
         007      1.0 0.0
         008      NaN 1.0
     """
-    options = options or Options()
+    options = options or ReadingOptions()
     data, said = decoded(path, read_bytes(path, max_bytes), options.encoding)
     if said:
         advice = "If letters are wrong, say the encoding with encoding=."
@@ -129,7 +124,7 @@ def _unescaped(path: Path, data: bytes, separator: str) -> bytes:
     return text.getvalue().encode("utf-8")
 
 
-def _table(path: Path, data: bytes, separator: str) -> Table:
+def _table(path: Path, data: bytes, separator: str) -> SourceTable:
     """The header, and a function from a cell to its line and text."""
 
     def cell(row: int, column: int) -> tuple[str, str]:
@@ -140,7 +135,7 @@ def _table(path: Path, data: bytes, separator: str) -> Table:
     header = next(records(path, data, separator), None)
     if header is None:
         raise InputError(f"{path}: expected a header and rows. Got an empty file.")
-    return Table(str(path), tuple(header[1]), cell)
+    return SourceTable(str(path), tuple(header[1]), cell)
 
 
 def _parse(data: bytes, separator: str, **options: Any) -> Any:

@@ -22,10 +22,10 @@ from irtcat.io.pyirt import is_pyirt, read_pyirt
 from irtcat.io.records import read_records, unknown_json
 from irtcat.io.text import checked_encoding
 from irtcat.responses import Responses, read_npz
-from irtcat.responses._table import Options, names_of
+from irtcat.responses._table import ReadingOptions, names_of
 from irtcat.responses._words import declared_codes, missing_texts
 
-Reader = Callable[[Path, Options, int], Responses]
+Reader = Callable[[Path, ReadingOptions, int], Responses]
 
 FORMATS: dict[str, Reader] = {
     "csv": lambda path, options, most: read_delimited(path, options, None, most),
@@ -186,7 +186,7 @@ def read_responses(
         check_choice("format", format, (*FORMATS, *LOG_FORMATS, "wide", "long"))
     check_count("max_bytes", max_bytes)
     words, declared = declared_codes(codes)
-    options = Options(
+    options = ReadingOptions(
         subject=subject,
         item=item,
         response=response,
@@ -274,7 +274,7 @@ def _check_no_parameters(file: Path, max_bytes: int) -> None:
         )
 
 
-def _check_table(options: Options, got: str) -> None:
+def _check_table(options: ReadingOptions, got: str) -> None:
     """Raise if columns are named of a file that is no table."""
     for name in (
         "ignore",

@@ -15,24 +15,22 @@ from irtcat.responses._table import (
     ID_NAMES,
     ITEM_NAMES,
     SUBJECT_NAMES,
-    Options,
-    Table,
+    ReadingOptions,
+    SourceTable,
     checked_names,
     find_long_columns,
-    has_first_item,
-    has_ids,
     normalized,
-    read_wide,
 )
 from irtcat.responses._words import coding_of
 from irtcat.responses.responses import RowName, row_name
+from irtcat.responses.wide import has_first_item, has_ids, read_wide
 
 ROWS_ARE_SUBJECTS = "one row per subject"
 ROWS_ARE_ITEMS = "one row per item, transposed"
 
 
 def from_file(
-    frame: pd.DataFrame, path: Path, options: Options, codes: Any, rows: RowName
+    frame: pd.DataFrame, path: Path, options: ReadingOptions, codes: Any, rows: RowName
 ) -> Responses:
     """Responses of a table that was read from a file; see `from_frame`."""
     return from_frame(frame, str(path), options, codes, rows, "table")
@@ -41,7 +39,7 @@ def from_file(
 def from_frame(
     frame: pd.DataFrame,
     name: str,
-    options: Options,
+    options: ReadingOptions,
     codes: Any,
     rows: RowName = row_name,
     kind: str = "",
@@ -87,7 +85,9 @@ def from_frame(
     return replace(responses, subjects=known.set_axis(responses.subjects.index, axis=0))
 
 
-def _from_long(table: Table, frame: pd.DataFrame, options: Options, codes: Any) -> Responses:
+def _from_long(
+    table: SourceTable, frame: pd.DataFrame, options: ReadingOptions, codes: Any
+) -> Responses:
     """A table of one row per response."""
     columns = find_long_columns(table, options)
     assert columns is not None
@@ -99,7 +99,9 @@ def _from_long(table: Table, frame: pd.DataFrame, options: Options, codes: Any) 
     return replace(responses, origin=responses.origin + said)
 
 
-def _in_order(cells: pd.DataFrame, options: Options, codes: Any) -> tuple[pd.DataFrame, Any, str]:
+def _in_order(
+    cells: pd.DataFrame, options: ReadingOptions, codes: Any
+) -> tuple[pd.DataFrame, Any, str]:
     """Columns of ordered categories as codes 0, 1, ..., all codes, and what is said of them.
 
     Ordered categories that are numbers are these numbers.
@@ -135,7 +137,7 @@ def _has_other_role(frame: pd.DataFrame) -> bool:
 def from_wide(
     frame: pd.DataFrame,
     kind: str,
-    options: Options,
+    options: ReadingOptions,
     codes: Any,
     origin: str,
     rows: RowName = row_name,
@@ -155,7 +157,9 @@ def from_wide(
     return responses_of(cells, options.duplicates, origin=origin, codes=codes)
 
 
-def _with_id_index(frame: pd.DataFrame, kind: str, options: Options) -> tuple[pd.DataFrame, str]:
+def _with_id_index(
+    frame: pd.DataFrame, kind: str, options: ReadingOptions
+) -> tuple[pd.DataFrame, str]:
     """The frame with its ids as the index, and where they were found."""
     if not isinstance(frame.index, pd.RangeIndex):
         return frame, "its index"
@@ -174,7 +178,7 @@ def _with_id_index(frame: pd.DataFrame, kind: str, options: Options) -> tuple[pd
     return frame.set_index(column), f"the column {column}"
 
 
-def _has_ids(frame: pd.DataFrame, names: list[str], options: Options) -> bool:
+def _has_ids(frame: pd.DataFrame, names: list[str], options: ReadingOptions) -> bool:
     """Whether the first column of a table holds ids (see `irtcat.responses._table.has_ids`)."""
     if len(names) < 2 or getattr(frame.dtypes.iloc[0], "ordered", False):
         return False

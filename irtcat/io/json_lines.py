@@ -9,11 +9,11 @@ from irtcat._common.checks import InputError, shorten
 from irtcat._files.reading import MOST_BYTES, numbered_lines, parse_json, read_json
 from irtcat.io.frames import from_file
 from irtcat.responses import Responses
-from irtcat.responses._table import Options
+from irtcat.responses._table import ReadingOptions
 
 
 def read_json_lines(
-    path: Path, options: Options | None = None, max_bytes: int = MOST_BYTES
+    path: Path, options: ReadingOptions | None = None, max_bytes: int = MOST_BYTES
 ) -> Responses:
     r"""Read records with the columns of a long or a wide table.
 
@@ -43,7 +43,7 @@ def read_json_lines(
             got = shorten(record) if isinstance(record, (str, int, float)) else "a list"
             raise InputError(f"{path}, {place}: expected an object with columns. Got {got}.")
     frame = pd.DataFrame.from_records(records).astype(object)
-    options = options or Options()
+    options = options or ReadingOptions()
     return from_file(frame, path, options, options.codes, places.__getitem__)
 
 

@@ -16,7 +16,7 @@ from irtcat._files.reading import MOST_BYTES, allowed_bytes, opened, too_large
 from irtcat.io.frames import from_file
 from irtcat.responses import Responses
 from irtcat.responses._key import KEY_ROWS, Key, key_of_rows
-from irtcat.responses._table import Options
+from irtcat.responses._table import ReadingOptions
 from irtcat.responses._words import folded, scale_of
 
 READERS = {
@@ -50,7 +50,7 @@ class Sheet(NamedTuple):
 
 
 def read_excel(
-    path: Path, options: Options | None = None, max_bytes: int = MOST_BYTES
+    path: Path, options: ReadingOptions | None = None, max_bytes: int = MOST_BYTES
 ) -> Responses:
     """Read a sheet of an Excel workbook, wide or long.
 
@@ -59,7 +59,7 @@ def read_excel(
     Raises:
         InputError: openpyxl is not installed, several sheets have cells, or naming the cell.
     """
-    options = options or Options()
+    options = options or ReadingOptions()
     sheets = _sheets(path, max_bytes)
     if options.sheet is not None and options.sheet not in sheets:
         got = f"{shorten(options.sheet)}; it has {shorten(list(sheets))}"
@@ -76,7 +76,7 @@ def read_excel(
 
 
 def read_labelled(
-    path: Path, options: Options | None = None, max_bytes: int = MOST_BYTES
+    path: Path, options: ReadingOptions | None = None, max_bytes: int = MOST_BYTES
 ) -> Responses:
     """Read a file of SPSS, Stata or SAS, wide or long.
 
@@ -86,7 +86,7 @@ def read_labelled(
     Raises:
         InputError: pyreadstat is not installed, or naming the row and the column.
     """
-    options = options or Options()
+    options = options or ReadingOptions()
     sheet = _labelled(path, max_bytes)
     frame, said = _by_labels(sheet, options)
     responses = from_file(frame, path, options, options.codes, sheet.rows)
@@ -194,7 +194,7 @@ def _labelled(path: Path, max_bytes: int) -> Sheet:
     return Sheet(frame, lambda row: f"row {row + 1}", labels)
 
 
-def _by_labels(sheet: Sheet, options: Options) -> tuple[pd.DataFrame, str]:
+def _by_labels(sheet: Sheet, options: ReadingOptions) -> tuple[pd.DataFrame, str]:
     """The table with the meaning of labelled values, and what was guessed of them."""
     frame = sheet.frame.copy(deep=False)
     said: dict[str, None] = {}

@@ -13,18 +13,18 @@ from irtcat._common.checks import InputError, shorten
 from irtcat._files.reading import MOST_BYTES, allowed_bytes, opened, too_large
 from irtcat.responses import Responses, responses_of
 from irtcat.responses._table import (
-    Options,
-    Table,
+    ReadingOptions,
+    SourceTable,
     checked_names,
     find_long_columns,
     further_columns,
-    read_long,
-    read_wide,
 )
+from irtcat.responses.long import read_long
+from irtcat.responses.wide import read_wide
 
 
 def read_parquet(
-    path: Path, options: Options | None = None, max_bytes: int = MOST_BYTES
+    path: Path, options: ReadingOptions | None = None, max_bytes: int = MOST_BYTES
 ) -> Responses:
     """Read a Parquet table of one row per subject, or one row per response.
 
@@ -44,9 +44,9 @@ def read_parquet(
         >>> read_parquet(path).values.tolist()
         [[1], [-1]]
     """
-    options = options or Options()
+    options = options or ReadingOptions()
     source = _Columns(path, open_parquet(path))
-    table = Table(str(path), source.header, source.cell)
+    table = SourceTable(str(path), source.header, source.cell)
     columns = find_long_columns(table, options)
     if columns is not None:
         used = (*columns, *further_columns(table, columns, options))

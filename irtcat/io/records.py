@@ -22,8 +22,8 @@ from irtcat.responses._table import (
     RESPONSE_NAMES,
     SUBJECT_NAMES,
     TRIAL_NAMES,
-    Options,
-    Table,
+    ReadingOptions,
+    SourceTable,
     normalized,
 )
 
@@ -46,14 +46,14 @@ MAX_LISTS, MAX_DEPTH, MAX_KEYS = 3, 4, 12
 """Lists of records that a message proposes, steps of a path to one, and keys that it shows."""
 
 
-class Step(Enum):
+class PathStep(Enum):
     """Steps of a path that are neither a key nor a position."""
 
     EACH = "*"
     KEY = "@key"
 
 
-Steps = tuple[str | int | Step, ...]
+Steps = tuple[str | int | PathStep, ...]
 
 TOKEN = re.compile(
     r"""(?P<name>\.?[^.\[\]'"]+)|\[(?P<at>\d+|\*)\]|\.?\[(?P<quoted>'[^']*'|"[^"]*")\]"""
@@ -94,15 +94,15 @@ class _Record:
             return 1
         if path == FILE:
             return Path(self.file).stem
-        if steps[-1] is Step.KEY:
+        if steps[-1] is PathStep.KEY:
             if not self.keys:
                 raise _AbsentError("there is one record only, without a key")
-            return self.keys[steps.count(Step.EACH) - 1]  # by default the last one
+            return self.keys[steps.count(PathStep.EACH) - 1]  # by default the last one
         if isinstance(self.value, dict) and path in self.value:  # a key with a dot
             return self.value[path]
         if steps[0] == ROOT:
             keys = iter(self.keys)
-            steps = tuple(next(keys) if step is Step.EACH else step for step in steps[1:])
+            steps = tuple(next(keys) if step is PathStep.EACH else step for step in steps[1:])
             return _follow(self.document, steps, "the document")
         return _follow(self.value, steps, "the record")
 
@@ -146,9 +146,9 @@ def _text(steps: Steps) -> str:
     """
     parts = []
     for step in steps:
-        if isinstance(step, int) or step is Step.EACH:
-            parts.append(f"[{step.value if isinstance(step, Step) else step}]")
-        elif isinstance(step, Step):
+        if isinstance(step, int) or step is PathStep.EACH:
+            parts.append(f"[{step.value if isinstance(step, PathStep) else step}]")
+        elif isinstance(step, PathStep):
             parts.append(f".{step.value}")
         else:
             parts.append(f".{step}" if re.fullmatch(r"[\w@$-]+", step) else f"[{step!r}]")
@@ -165,7 +165,7 @@ def parse_path(argument: str, text: Any) -> Steps:
         >>> parse_path("item", "vars['a.b'][0].id")
         ('vars', 'a.b', 0, 'id')
     """
-    steps: list[str | int | Step] = []
+    steps: list[str | int | PathStep] = []
     position = 0
     while isinstance(text, str) and (token := TOKEN.match(text, position)):
         name = token["name"]
@@ -175,7 +175,7 @@ def parse_path(argument: str, text: Any) -> Steps:
         if token["quoted"]:
             steps.append(token["quoted"][1:-1])
         elif (word := (name or token["at"]).removeprefix(".")) in ("*", "@key"):
-            steps.append(Step(word))
+            steps.append(PathStep(word))
         else:
             steps.append(int(word) if token["at"] else word)
     if not steps or position < len(text):
@@ -184,7 +184,7 @@ def parse_path(argument: str, text: Any) -> Steps:
     return tuple(steps)
 
 
-def read_records(path: Path, records: str, options: Options, max_bytes: int) -> Responses:
+def read_records(path: Path, records: str, options: ReadingOptions, max_bytes: int) -> Responses:
     """Read responses from a JSON file, JSON lines, or a folder of such files.
 
     Args:
@@ -234,7 +234,7 @@ def _has_lines(path: Path) -> bool:
 
 
 def responses_of_records(
-    name: str, documents: Iterable[tuple[str, Any]], records: str, options: Options
+    name: str, documents: Iterable[tuple[str, Any]], records: str, options: ReadingOptions
 ) -> Responses:
     """The responses in documents, given with the names of their files (see `read_records`)."""
     steps = parse_path("records", records)
@@ -257,7 +257,7 @@ def responses_of_records(
         file = "" if record.file == name else f"{record.file}, "
         return f"{file}record {record.number}", "" if value is None else str(value)
 
-    table = Table(name, tuple(map(str, frame.columns)), cell)
+    table = SourceTable(name, tuple(map(str, frame.columns)), cell)
     long = replace(options, **named, layout="long", ignore=())
     responses = long_responses(table, frame, long)
     roles = responses.origin.partition("; ")[2]
@@ -280,7 +280,7 @@ def _walk(
     value: Any, steps: Steps, keys: tuple[str | int, ...]
 ) -> Iterator[tuple[tuple[str | int, ...], Any]]:
     """Each value at a path with stars, with its keys at the stars; a null has none."""
-    star = next((n for n, step in enumerate(steps) if step is Step.EACH), len(steps))
+    star = next((n for n, step in enumerate(steps) if step is PathStep.EACH), len(steps))
     found = _follow(value, steps[:star], f"the value at [{keys[-1]}]" if keys else "the document")
     if star == len(steps) and not isinstance(found, list):
         yield keys, found
@@ -294,7 +294,9 @@ def _walk(
         raise _AbsentError(f"{_text(steps[:star]) or 'the document'} is {_content(found)}")
 
 
-def _paths(found: list[_Record], records: Steps, options: Options) -> list[tuple[str, str, Steps]]:
+def _paths(
+    found: list[_Record], records: Steps, options: ReadingOptions
+) -> list[tuple[str, str, Steps]]:
     """Role, path and steps of each column: the paths that were given, and keys of usual names.
 
     Raises:
@@ -352,7 +354,7 @@ def _inner_steps(argument: str, path: str, records: Steps) -> Steps:
             raise argument_error(argument, f"another path ({REPEAT} is one of trials)", path)
         return (path,)
     steps = parse_path(argument, path)
-    stars = [n for n, step in enumerate(steps) if step is Step.EACH]
+    stars = [n for n, step in enumerate(steps) if step is PathStep.EACH]
     shared = records[1:] if records[0] == ROOT else records
     if steps[0] != ROOT and stars:
         must = "a path without stars, or one from the document, with $ before it"
@@ -360,7 +362,7 @@ def _inner_steps(argument: str, path: str, records: Steps) -> Steps:
     if stars and steps[1 : stars[-1] + 1] != shared[: stars[-1]]:
         must = f"a path whose stars are those of the records, {_text(shared)}"
         raise argument_error(argument, must, path)
-    if Step.KEY in steps[:-1]:
+    if PathStep.KEY in steps[:-1]:
         raise argument_error(argument, "a path with @key at its end only", path)
     return steps
 
@@ -428,8 +430,8 @@ def _lists(value: Any, steps: Steps) -> Iterator[tuple[Steps, int, str]]:
     if len(steps) > MAX_DEPTH:
         return
     if isinstance(value, list) and value and isinstance(value[0], dict):
-        yield (*steps, Step.EACH), len(value), _keys(value[0])
-        yield from _lists(value[0], (*steps, Step.EACH))
+        yield (*steps, PathStep.EACH), len(value), _keys(value[0])
+        yield from _lists(value[0], (*steps, PathStep.EACH))
     elif isinstance(value, dict):
         for key, child in value.items():
             yield from _lists(child, (*steps, key))

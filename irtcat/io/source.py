@@ -23,7 +23,7 @@ from irtcat._files.reading import check_path, check_regular
 from irtcat.io.arrow import blocks_of, byte_codes, is_dataset, table_of
 from irtcat.responses import Responses
 from irtcat.responses._matrix import aligned_empty
-from irtcat.responses._table import Options
+from irtcat.responses._table import ReadingOptions
 
 READ_BYTES = 2**25
 """Approximate number of bytes read from a file at once."""
@@ -203,7 +203,7 @@ storage (through fsspec) |
     if table is None:
         must = "the path of a file or folder, a pyarrow Dataset or a DuckDB relation"
         raise argument_error("data", must, type(data).__name__)
-    layout = Options(subject, item, response, layout=format)
+    layout = ReadingOptions(subject, item, response, layout=format)
     found = blocks_of(table, layout, READ_BYTES, item_ids)
     return ResponseSource(
         n_subjects=found.n_subjects,

@@ -12,7 +12,7 @@ from irtcat._common.checks import argument_error, check_choice, check_count, che
 from irtcat._common.types import FloatArray
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.leaderboard.comparison import cluster_labels
-from irtcat.leaderboard.grouping import Spread, complete_items, scores_of, spread_of, unit_of
+from irtcat.leaderboard.grouping import GroupSpread, complete_items, scores_of, spread_of, unit_of
 from irtcat.prediction.estimands import ESTIMANDS
 from irtcat.prediction.intervals import wilson_interval
 
@@ -154,7 +154,7 @@ def best(
 def hybrid(
     score: FloatArray,
     rivals: FloatArray,
-    spread: Spread,
+    spread: GroupSpread,
     winner: int,
     level: float,
     n: int,

@@ -231,7 +231,7 @@ class _Runs(NamedTuple):
     """Difference of an item on which one model is once right more often than the other."""
 
 
-class _Estimate(NamedTuple):
+class _Difference(NamedTuple):
     """A difference and its standard error; ``centre`` is the centre of the interval."""
 
     difference: float
@@ -462,7 +462,7 @@ class _Design(NamedTuple):
     method: str
     widening: float
 
-    def at(self, ratio: float) -> tuple[_Estimate, _Parts, float]:
+    def at(self, ratio: float) -> tuple[_Difference, _Parts, float]:
         """The estimate of new - R old, the parts of its variance, and that of the runs alone."""
         pair, runs = self.pair, self.runs
         if ratio != 1:
@@ -568,7 +568,7 @@ def _parts(
 
 def _combined(
     pair: _Pair, runs: _Runs, residuals: _Residuals, parts: _Parts, share: float, widening: float
-) -> _Estimate:
+) -> _Difference:
     """The difference with the standard error of the estimand."""
     effective = 1 / float(pair.weights @ pair.weights)
     items, rest = parts.items.times((1 - share) * widening**2), parts.rest.times(share)
@@ -581,7 +581,7 @@ def _combined(
     shrunk = 1 - unknown * 2 / (effective + 2) if runs.unit else 1.0
     difference = residuals.mean + residuals.shift
     centre = residuals.mean * shrunk + residuals.shift
-    return _Estimate(difference, centre, float(np.sqrt(total.value)), max(total.df, 1.0))
+    return _Difference(difference, centre, float(np.sqrt(total.value)), max(total.df, 1.0))
 
 
 def t_quantile(df: float, probability: float) -> float:
@@ -825,7 +825,7 @@ def _same_verdict(verdict: str, centre: float, half: float, margin: float, run_s
 
 def _needed(
     verdict: str,
-    estimate: _Estimate,
+    estimate: _Difference,
     parts: _Parts,
     estimand: str,
     runs: _Runs,
@@ -885,7 +885,7 @@ def _regression(w: FloatArray, z: FloatArray) -> tuple[FloatArray, FloatArray, F
 
 def _estimate(
     d: FloatArray, pair: _Pair, columns: FloatArray, method: str, unit: float
-) -> _Estimate:
+) -> _Difference:
     """The difference of full scores of these runs."""
     k, n, w = len(d), pair.n_items, pair.weights
     mean, shift, residual, _ = _residuals(d, pair, columns, method)
@@ -897,7 +897,7 @@ def _estimate(
     variance = spread / (effective + added if unit else max(effective - 1, 1.0))
     se = np.sqrt((1 - k / n) * variance / (effective + added))
     centre = mean * effective / (effective + added) if k < n else mean
-    return _Estimate(mean + shift, centre + shift, float(se))
+    return _Difference(mean + shift, centre + shift, float(se))
 
 
 def _shares_right(pair: _Pair) -> FloatArray:

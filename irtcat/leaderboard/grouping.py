@@ -90,7 +90,7 @@ class Groups:
         return self.table.copy()
 
 
-class Spread(NamedTuple):
+class GroupSpread(NamedTuple):
     """The covariance of the models' mean scores, as the product of a factor with itself.
 
     Attributes:
@@ -299,7 +299,7 @@ def answers_of(data: Responses, row: int) -> Answers:
 
 def spread_of(
     data: Responses, estimand: str, clusters: IntArray | None, reruns: Any
-) -> tuple[Spread, list[str]]:
+) -> tuple[GroupSpread, list[str]]:
     """The covariance of the mean scores, over reruns or over items, and flags.
 
     Over items (or clusters g of n_g items) the factor is ``sum_{i in g} (x_i - mean) / (N sqrt(1 -
@@ -324,7 +324,7 @@ def spread_of(
         df = min(total.df for total in totals)
         factor = np.diag(np.sqrt([total.value for total in totals]))
         # The odd trials are in the variances already.
-        return Spread(
+        return GroupSpread(
             factor=factor,
             df=max(df, 1.0),
             unit=0.0,
@@ -346,7 +346,7 @@ def spread_of(
         factor = np.vstack([factor, np.sqrt(of_runs.value) * np.eye(n_models)])
         df = min(df, of_runs.df)
     count = np.full(n_models, float(n_items if clusters is None else len(sizes)))
-    return Spread(
+    return GroupSpread(
         factor=factor,
         df=max(df, 1.0),
         unit=unit_of(data),
@@ -357,7 +357,7 @@ def spread_of(
 
 
 def score_interval(
-    score: FloatArray, spread: Spread, level: float
+    score: FloatArray, spread: GroupSpread, level: float
 ) -> tuple[FloatArray, FloatArray]:
     """An interval of each score: Wilson's (see `Spread.n_answers`), exact at 0 and 1.
 
@@ -370,7 +370,9 @@ def score_interval(
     return lower, np.where(score == 0, exact, np.where(score == 1, 1, upper))
 
 
-def _pair_values(score: FloatArray, spread: Spread, adjust: str, n: int, seed: int) -> FloatArray:
+def _pair_values(
+    score: FloatArray, spread: GroupSpread, adjust: str, n: int, seed: int
+) -> FloatArray:
     """Adjusted p-values of all pairs of models, the best first, models x models."""
     one, other = np.triu_indices(len(score), 1)
     variance = spread.variances[one, other]
@@ -409,7 +411,7 @@ class _Pairs(NamedTuple):
         return _Pairs(*(values[pairs] for values in self))
 
 
-def _max_t(pairs: _Pairs, spread: Spread, n: int, seed: int) -> FloatArray:
+def _max_t(pairs: _Pairs, spread: GroupSpread, n: int, seed: int) -> FloatArray:
     """Step-down p-values by draws from the bootstrap with Normal weights.
 
     The hypotheses are of both signs of each pair. Those of the wrong sign are never rejected: the

@@ -16,7 +16,7 @@ from irtcat.fitting import Fit
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.leaderboard.comparison import cluster_labels, groups_of, t_quantile
 from irtcat.leaderboard.horizon_likelihood import Tasks, fit_horizons
-from irtcat.leaderboard.trends import Scale, Trend, check_years, fit_trend
+from irtcat.leaderboard.trends import Trend, TrendScale, check_years, fit_trend
 from irtcat.responses import Responses
 
 MIN_TASKS = 10
@@ -199,7 +199,7 @@ class Horizons:
             labels = np.unique(labels[use], return_inverse=True)[1]
         at, n = np.flatnonzero(use), len(self.subject_ids)
         # Abilities in logits, as the slope is a factor of all horizons.
-        scale = Scale(self.slope, self.covariance[at, n] / self.slope, self.relative_variance)
+        scale = TrendScale(self.slope, self.covariance[at, n] / self.slope, self.relative_variance)
         trend = fit_trend(
             self.abilities[at],
             self.covariance[np.ix_(at, at)],

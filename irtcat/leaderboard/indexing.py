@@ -12,7 +12,7 @@ from irtcat._common.dates import as_years
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.leaderboard.comparison import groups_of
 from irtcat.leaderboard.completion import RANK, Completion, completed, fitted_factors
-from irtcat.leaderboard.trends import Scale, Trend, check_years, fit_trend
+from irtcat.leaderboard.trends import Trend, TrendScale, check_years, fit_trend
 
 ALL = "all"
 """Name of the index over all domains."""
@@ -153,7 +153,7 @@ class Index:
             covariance[np.ix_(at, at)],
             years[at],
             labels,
-            scale=Scale(self.unit, cross[at], spread),
+            scale=TrendScale(self.unit, cross[at], spread),
             unit="points",
             level=self.level,
             change=change,

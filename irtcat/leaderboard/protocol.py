@@ -41,7 +41,7 @@ BY_GROUP = frozenset({"stratified-group", "stratified-both"})
 """Strategies that need groups of items, which a leaderboard does not have."""
 
 
-class _Plan(NamedTuple):
+class _EvaluationPlan(NamedTuple):
     """The checked arguments of `evaluate`."""
 
     strategies: tuple[str, ...]
@@ -92,7 +92,7 @@ class _HoldOuts:
     """
 
     def __init__(
-        self, plan: _Plan, responses: Responses, report: Callable[[int, str], None] | None
+        self, plan: _EvaluationPlan, responses: Responses, report: Callable[[int, str], None] | None
     ) -> None:
         self.plan, self.responses, self.report = plan, responses, report
         self.last: _Fold | None = None
@@ -200,7 +200,7 @@ def evaluate(
     """
     if strategies is None:
         strategies = _default_strategies(expect)
-    plan = _Plan(
+    plan = _EvaluationPlan(
         strategies=_names("strategies", strategies, STRATEGIES),
         estimators=_names("estimators", estimators, ESTIMATORS),
         n_items=_numbers("n_items", n_items, least=1),
@@ -284,7 +284,7 @@ def _numbers(name: str, values: Any, least: int) -> tuple[int, ...]:
     return tuple(int(value) for value in numbers)
 
 
-def _check(plan: _Plan, responses: Responses) -> Responses:
+def _check(plan: _EvaluationPlan, responses: Responses) -> Responses:
     """Check the plan; return the responses without duplicate rows."""
     get_model(plan.model)
     check_interval("share", plan.share)
@@ -301,7 +301,7 @@ def _check(plan: _Plan, responses: Responses) -> Responses:
     return unique
 
 
-def _check_features(plan: _Plan, responses: Responses) -> None:
+def _check_features(plan: _EvaluationPlan, responses: Responses) -> None:
     """Raise for features of stronger or weaker subjects, or for subjects without features."""
     features, expectation = plan.subject_features, expectation_of(plan.expect)
     if features is None:
@@ -315,7 +315,9 @@ def _check_features(plan: _Plan, responses: Responses) -> None:
         raise argument_error("subject_features", "a row of every subject", f"none of {missing[0]}")
 
 
-def _fold(plan: _Plan, responses: Responses, split: str, seed: int, last: _Fold | None) -> _Fold:
+def _fold(
+    plan: _EvaluationPlan, responses: Responses, split: str, seed: int, last: _Fold | None
+) -> _Fold:
     """Split and calibrate; reuse the last fold if the split does not depend on the seed."""
     is_known = last is not None and last.split == split
     if last is not None and is_known and not split.startswith(("random", "metadata:")):
@@ -352,7 +354,7 @@ def _fold(plan: _Plan, responses: Responses, split: str, seed: int, last: _Fold 
     )
 
 
-def _choose(plan: _Plan, fold: _Fold, strategy: str, k: int) -> Subset:
+def _choose(plan: _EvaluationPlan, fold: _Fold, strategy: str, k: int) -> Subset:
     """The subset that all held-out subjects answer, chosen from the calibration subjects."""
     return select(
         fold.bank,
@@ -366,7 +368,7 @@ def _choose(plan: _Plan, fold: _Fold, strategy: str, k: int) -> Subset:
 
 
 def _rows(
-    plan: _Plan, fold: _Fold, strategy: str, k: int
+    plan: _EvaluationPlan, fold: _Fold, strategy: str, k: int
 ) -> Iterable[tuple[dict[str, Any], Run | None]]:
     """Choose, predict with every estimator, and compare; one row and one run for each."""
     selection_error = ""
@@ -389,7 +391,9 @@ def _rows(
         yield _row(plan, fold, strategy, estimator, k, run, reason), run
 
 
-def _predict(plan: _Plan, fold: _Fold, subset: Subset, estimator: str, strategy: str) -> Run:
+def _predict(
+    plan: _EvaluationPlan, fold: _Fold, subset: Subset, estimator: str, strategy: str
+) -> Run:
     """Predictions of the held-out subjects by an estimator."""
     prediction = predict(
         fold.calibration,
@@ -420,7 +424,13 @@ def _predict(plan: _Plan, fold: _Fold, subset: Subset, estimator: str, strategy:
 
 
 def _row(
-    plan: _Plan, fold: _Fold, strategy: str, estimator: str, k: int, run: Run | None, reason: str
+    plan: _EvaluationPlan,
+    fold: _Fold,
+    strategy: str,
+    estimator: str,
+    k: int,
+    run: Run | None,
+    reason: str,
 ) -> dict[str, Any]:
     """A row of the table."""
     metrics, flags = dict.fromkeys(METRICS, float("nan")), [reason]

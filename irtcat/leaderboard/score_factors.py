@@ -168,7 +168,7 @@ def fit_score_factors(y: FloatArray, features: FloatArray, rank: int) -> ScoreFa
         NeurIPS 12, section 3; Lange, Little & Taylor (1989), Robust statistical modeling using the
         t distribution, JASA 84, section 2.
     """
-    return _Iterations(y, features, rank).run()
+    return _FactorIterations(y, features, rank).run()
 
 
 def posterior_abilities(
@@ -194,7 +194,7 @@ def posterior_abilities(
     return Abilities(np.einsum("nkl,nl->nk", cov, target), cov)
 
 
-class _Iterations:
+class _FactorIterations:
     """The state of a fit; each step maximises the bound over its own quantities."""
 
     def __init__(self, y: FloatArray, features: FloatArray, rank: int) -> None:

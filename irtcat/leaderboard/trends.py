@@ -66,7 +66,7 @@ class Trend:
         return self.table.copy()
 
 
-class Scale(NamedTuple):
+class TrendScale(NamedTuple):
     """A common factor of all estimates, which is an estimate, too.
 
     A regression on estimates whose errors are proportional to themselves, as those of a common
@@ -90,7 +90,7 @@ def fit_trend(
     years: FloatArray,
     families: IntArray | None = None,
     *,
-    scale: Scale | None = None,
+    scale: TrendScale | None = None,
     unit: str = "",
     level: float = 0.95,
     change: bool = True,
@@ -141,10 +141,10 @@ def fit_trend(
     if families is not None:
         together = (families[:, None] == families).astype(float)
     problem = _Problem(estimates, covariance, together, families is not None)
-    scale = scale or Scale(1.0, np.zeros(n), 0.0)
+    scale = scale or TrendScale(1.0, np.zeros(n), 0.0)
     sds, root = problem.fit(line)
     df = units - 2
-    rows = {"all": _slope(_Line(line, estimates, root), [0, 1], scale, df, level)}
+    rows = {"all": _slope(_TrendLine(line, estimates, root), [0, 1], scale, df, level)}
     changed = p_value = np.nan
     flags: list[str] = []
     if change:
@@ -153,7 +153,7 @@ def fit_trend(
             at, p_value = _changed(line, t, np.array(kinks), estimates, root, seed)
             changed = float(at + years.mean())
             bent = np.column_stack([line, np.maximum(t - at, 0.0)])
-            fitted = _Line(bent, estimates, problem.fit(bent)[1])
+            fitted = _TrendLine(bent, estimates, problem.fit(bent)[1])
             for name, weights in (("before", [0, 1, 0]), ("after", [0, 1, 1])):
                 rows[name] = _slope(fitted, weights, scale, max(df - 1, 1), level)
             flags.append("intervals before and after a change take its date as known")
@@ -198,7 +198,7 @@ class _Problem:
 
         def criterion(log_sds: FloatArray) -> float:
             root = self.root(np.exp(log_sds))
-            line = _Line(x, self.y, root)
+            line = _TrendLine(x, self.y, root)
             left = solve_triangular(root, self.y - x @ line.coefficients, lower=True)
             log_det = 2 * np.log(np.diagonal(root)).sum() - np.linalg.slogdet(line.covariance)[1]
             return float(log_det + left @ left) / 2
@@ -214,7 +214,7 @@ class _Problem:
         return sds, self.root(sds)
 
 
-class _Line:
+class _TrendLine:
     """Coefficients by generalised least squares, and their covariance."""
 
     def __init__(self, x: FloatArray, y: FloatArray, root: FloatArray) -> None:
@@ -226,7 +226,7 @@ class _Line:
 
 
 def _slope(
-    line: _Line, coefficients: list[int], scale: Scale, df: int, level: float
+    line: _TrendLine, coefficients: list[int], scale: TrendScale, df: int, level: float
 ) -> tuple[float, float, float, float]:
     """A sum of coefficients over the scale, its standard error and its interval."""
     direction = np.array(coefficients, float)

@@ -5,28 +5,29 @@ from typing import TYPE_CHECKING
 from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from irtcat.prediction import short_forms
-    from irtcat.prediction.estimate import Estimate
-    from irtcat.prediction.flags import OUT_OF_RANGE, UNLIKE
-    from irtcat.prediction.form import ShortForm
-    from irtcat.prediction.freezing import short_form
-    from irtcat.prediction.predicting import ESTIMATORS, predict
-    from irtcat.prediction.result import Prediction
-    from irtcat.prediction.task import Estimator, Task, full_scores
+    from irtcat.prediction import short_forms as short_forms
+    from irtcat.prediction.estimate import Estimate as Estimate
+    from irtcat.prediction.flags import OUT_OF_RANGE as OUT_OF_RANGE
+    from irtcat.prediction.flags import UNLIKE as UNLIKE
+    from irtcat.prediction.form import ShortForm as ShortForm
+    from irtcat.prediction.freezing import short_form as short_form
+    from irtcat.prediction.predicting import ESTIMATORS as ESTIMATORS
+    from irtcat.prediction.predicting import predict as predict
+    from irtcat.prediction.result import Prediction as Prediction
+    from irtcat.prediction.task import Estimator as Estimator
+    from irtcat.prediction.task import Task as Task
+    from irtcat.prediction.task import full_scores as full_scores
 else:
-    __getattr__, __dir__ = lazy_names(__name__)
-
-__all__ = [
-    "ESTIMATORS",
-    "OUT_OF_RANGE",
-    "UNLIKE",
-    "Estimate",
-    "Estimator",
-    "Prediction",
-    "ShortForm",
-    "Task",
-    "full_scores",
-    "predict",
-    "short_form",
-    "short_forms",
-]
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "irtcat.prediction": "short_forms",
+            "irtcat.prediction.estimate": "Estimate",
+            "irtcat.prediction.flags": "OUT_OF_RANGE UNLIKE",
+            "irtcat.prediction.form": "ShortForm",
+            "irtcat.prediction.freezing": "short_form",
+            "irtcat.prediction.predicting": "ESTIMATORS predict",
+            "irtcat.prediction.result": "Prediction",
+            "irtcat.prediction.task": "Estimator Task full_scores",
+        },
+    )

@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING
 from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from irtcat.report.building import LIMIT, build, write
-    from irtcat.report.reading import KINDS, Result, read
+    from irtcat.report.building import LIMIT as LIMIT
+    from irtcat.report.building import build as build
+    from irtcat.report.building import write as write
+    from irtcat.report.reading import KINDS as KINDS
+    from irtcat.report.reading import Result as Result
+    from irtcat.report.reading import read as read
 else:
-    __getattr__, __dir__ = lazy_names(__name__)
-
-__all__ = ["KINDS", "LIMIT", "Result", "build", "read", "write"]
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "irtcat.report.building": "LIMIT build write",
+            "irtcat.report.reading": "KINDS Result read",
+        },
+    )

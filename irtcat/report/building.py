@@ -20,8 +20,8 @@ from irtcat.report.headline import headline, word_for
 from irtcat.report.names import item_names, listed
 from irtcat.report.page import page
 from irtcat.report.ranking import (
-    Ranking,
-    Reference,
+    RankedModels,
+    ReferenceScores,
     ranking_of,
     ranking_section,
     score_text,
@@ -141,7 +141,7 @@ def build(
         truth=truth,
         names=names,
         ranking=ranking,
-        score_text=_score_text(ranking, Reference(responses, mismatch, estimand)),
+        score_text=_score_text(ranking, ReferenceScores(responses, mismatch, estimand)),
     )
     sections = _result_sections(loaded, context, begin)
     if responses is not None:
@@ -181,11 +181,13 @@ class _Context:
 
     truth: pd.Series | None
     names: Mapping[str, str]
-    ranking: Ranking | None
+    ranking: RankedModels | None
     score_text: Callable[["Session"], str]
 
 
-def _score_text(ranking: Ranking | None, reference: Reference) -> Callable[["Session"], str]:
+def _score_text(
+    ranking: RankedModels | None, reference: ReferenceScores
+) -> Callable[["Session"], str]:
     """The full score of a session in words: the one of the ranking, if that has the subject."""
     rows = ranking.by_name if ranking is not None and ranking.by == "score" else {}
 

@@ -12,7 +12,7 @@ from irtcat.report.ranking import (
     LIKELY,
     MEASURES,
     POSSIBLE,
-    Ranking,
+    RankedModels,
     Standing,
     are_models,
     interval_name,
@@ -43,7 +43,7 @@ def day_text(day: date) -> str:
 
 
 def headline(
-    results: Sequence[Result], responses: Responses | None, ranking: Ranking | None, day: date
+    results: Sequence[Result], responses: Responses | None, ranking: RankedModels | None, day: date
 ) -> Headline:
     """The opening of the page.
 
@@ -88,14 +88,14 @@ def _count(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
-def _n_items(results: Sequence[Result], ranking: Ranking | None) -> int | None:
+def _n_items(results: Sequence[Result], ranking: RankedModels | None) -> int | None:
     if ranking is not None and ranking.n_items:
         return ranking.n_items
     return max((r.value.n_items for r in results if r.kind == "bank"), default=None)
 
 
 def _n_calibrated(
-    results: Sequence[Result], responses: Responses | None, ranking: Ranking | None
+    results: Sequence[Result], responses: Responses | None, ranking: RankedModels | None
 ) -> int | None:
     """Number of calibrated subjects, as the predictions or a bank have it."""
     counts = [row.n_calibrated for row in ranking.rows] if ranking is not None else []
@@ -105,7 +105,7 @@ def _n_calibrated(
     return max(counts, default=0) or None
 
 
-def _value(row: Standing, ranking: Ranking) -> str:
+def _value(row: Standing, ranking: RankedModels) -> str:
     """A score or ability with its interval."""
     if not np.isfinite([row.lower, row.upper]).all():
         return f"an ability of {row.score:.2f} (interval unknown)"
@@ -126,7 +126,7 @@ def _names(rows: Sequence[Standing]) -> str:
     return f"{names} and {len(rows) - 3:,} more" if len(rows) > 3 else names
 
 
-def _best(ranking: Ranking, word: str) -> list[str]:
+def _best(ranking: RankedModels, word: str) -> list[str]:
     """Who is best, and whether it is clearly so."""
     first, *others = ranking.rows
     if not others:
@@ -182,13 +182,13 @@ AGAIN = {
 """Whether the first would be first again, by whose scores they are: if it is clearly so, or not."""
 
 
-def _again(ranking: Ranking, word: str, *, is_clear: bool) -> str:
+def _again(ranking: RankedModels, word: str, *, is_clear: bool) -> str:
     """A sentence: would a rerun of the models, or a test of other items, agree?"""
     is_known = word == "model" or ranking.estimand == "domain"
     return AGAIN[ranking.estimand if is_known else ""][0 if is_clear else 1]
 
 
-def _best_of_groups(ranking: Ranking, word: str) -> list[str]:
+def _best_of_groups(ranking: RankedModels, word: str) -> list[str]:
     """Who may be the best, where it is known which models cannot be distinguished."""
     first, second = ranking.rows[:2]
     lead = f"{_name(first)} has the highest score: {_value(first, ranking)}."
@@ -201,7 +201,7 @@ def _best_of_groups(ranking: Ranking, word: str) -> list[str]:
     return [lead, verdict + _again(ranking, word, is_clear=may == 1)]
 
 
-def _tied(ranking: Ranking) -> list[Standing]:
+def _tied(ranking: RankedModels) -> list[Standing]:
     """The rows that share the first place with the first."""
     first, *others = ranking.rows
     return [row for row in others if abs(row.score - first.score) < TIE]
@@ -217,7 +217,7 @@ def _percent(p: float) -> str:
     return "over 99 %" if p > 0.99 else f"{100 * p:.0f} %"
 
 
-def _best_facts(ranking: Ranking, word: str) -> dict[str, str]:
+def _best_facts(ranking: RankedModels, word: str) -> dict[str, str]:
     first = ranking.rows[0]
     label, percent = MEASURES[ranking.by]
     tied = len(_tied(ranking))
@@ -233,7 +233,7 @@ def _best_facts(ranking: Ranking, word: str) -> dict[str, str]:
     return facts
 
 
-def _share_saved(ranking: Ranking) -> tuple[float, float] | None:
+def _share_saved(ranking: RankedModels) -> tuple[float, float] | None:
     """Mean number of items run, and the share of answers saved; None if nothing is known."""
     counts = [row.n_items for row in ranking.rows if row.n_items is not None]
     if ranking.by == "observed" or not ranking.n_items or len(counts) < len(ranking.rows):
@@ -242,7 +242,7 @@ def _share_saved(ranking: Ranking) -> tuple[float, float] | None:
     return (mean, 1 - mean / ranking.n_items) if mean < ranking.n_items else None
 
 
-def _costs(ranking: Ranking) -> tuple[float, float] | None:
+def _costs(ranking: RankedModels) -> tuple[float, float] | None:
     costs = [row.cost for row in ranking.rows if row.cost is not None]
     if not costs:
         return None
@@ -259,7 +259,7 @@ def _money(cost: float) -> str:
     return f"{cost:,.2f}" if cost >= 1 else f"{cost:.3g}"
 
 
-def _saved(ranking: Ranking, word: str) -> list[str]:
+def _saved(ranking: RankedModels, word: str) -> list[str]:
     """How much was saved."""
     out = []
     saved = _share_saved(ranking)
@@ -275,7 +275,7 @@ def _saved(ranking: Ranking, word: str) -> list[str]:
     return out
 
 
-def _saved_facts(ranking: Ranking) -> dict[str, str]:
+def _saved_facts(ranking: RankedModels) -> dict[str, str]:
     saved, costs = _share_saved(ranking), _costs(ranking)
     facts = {} if saved is None else {"Answers saved": f"{100 * saved[1]:.0f} %"}
     if costs is not None:

@@ -83,7 +83,7 @@ class Standing:
 
 
 @dataclass(frozen=True, eq=False)
-class Ranking:
+class RankedModels:
     """All rows, the best first.
 
     Attributes:
@@ -182,7 +182,7 @@ def ranking_of(
     progress: Progress | None = None,
     mismatch: str = "refuse",
     estimand: str | None = None,
-) -> Ranking | None:
+) -> RankedModels | None:
     """The ranking of all models in the results; None without any.
 
     A model has one score: that of its evaluation or prediction with calibration responses, else
@@ -191,7 +191,7 @@ def ranking_of(
     by their share of points in complete responses, with letters and rank intervals (see
     `irtcat.leaderboard.groups`).
     """
-    reference = Reference(responses, mismatch, estimand)
+    reference = ReferenceScores(responses, mismatch, estimand)
     by, found = "score", _scores(results, reference, progress)
     if not found.rows:
         tables = [r for r in results if r.kind == "scores" and "theta" in r.value]
@@ -205,10 +205,12 @@ def ranking_of(
         return None
     rows = sorted(found.rows.values(), key=lambda row: -row.score)
     n_items = _n_items(results, responses)
-    return Ranking(by=by, rows=tuple(rows), others=tuple(found.others), n_items=n_items)
+    return RankedModels(by=by, rows=tuple(rows), others=tuple(found.others), n_items=n_items)
 
 
-def _scores(results: Sequence[Result], reference: "Reference", progress: Progress | None) -> _Found:
+def _scores(
+    results: Sequence[Result], reference: "ReferenceScores", progress: Progress | None
+) -> _Found:
     """The scores of evaluations and predictions, of sessions, and of evaluations by the bank."""
     found = _Found()
     n_run = {len(result.value) for result in results if result.kind == "subset"}
@@ -324,7 +326,7 @@ def _estimand(value: Any) -> str:
     return value if isinstance(value, str) and value in WHOSE else ""
 
 
-class Reference(NamedTuple):
+class ReferenceScores(NamedTuple):
     """The responses to the full benchmark, and how they are used.
 
     Attributes:
@@ -339,7 +341,7 @@ class Reference(NamedTuple):
 
 
 def session_standings(
-    result: Result, reference: Reference, progress: Progress | None
+    result: Result, reference: ReferenceScores, progress: Progress | None
 ) -> list[Standing]:
     """The standings of the sessions of a store, unless it holds more than are drawn."""
     from irtcat.report.sessions import MOST, opened_sessions
@@ -356,7 +358,7 @@ def session_standings(
         return rows
 
 
-def session_score(session: "Session", reference: Reference) -> FullScore:
+def session_score(session: "Session", reference: ReferenceScores) -> FullScore:
     """The full score of a session, with the responses as the calibration where they fit.
 
     They fit where they hold all items of the bank for enough other subjects.
@@ -488,7 +490,7 @@ def are_models(results: Sequence[Result]) -> bool:
     return bool(kinds & {"evaluation", "predictions", "board", "groups", "best"})
 
 
-def ranking_section(ranking: Ranking, word: str, truth: pd.Series | None) -> Section:
+def ranking_section(ranking: RankedModels, word: str, truth: pd.Series | None) -> Section:
     """The section of the ranking: a table with intervals, and a figure of many rows.
 
     Args:
@@ -523,7 +525,7 @@ def ranking_section(ranking: Ranking, word: str, truth: pd.Series | None) -> Sec
     )
 
 
-def _score_columns(ranking: Ranking, word: str) -> list[Block]:
+def _score_columns(ranking: RankedModels, word: str) -> list[Block]:
     """Names, ranks and scores with their intervals."""
     rows = ranking.rows
     label, percent = MEASURES[ranking.by]
@@ -546,7 +548,7 @@ def _score_columns(ranking: Ranking, word: str) -> list[Block]:
     ]
 
 
-def _truth_columns(ranking: Ranking, truth: pd.Series | None) -> list[Block]:
+def _truth_columns(ranking: RankedModels, truth: pd.Series | None) -> list[Block]:
     """The full scores of complete responses, where some are known."""
     if truth is None or ranking.by == "observed":
         return []
@@ -583,7 +585,7 @@ def _origin_columns(rows: Sequence[Standing]) -> list[Block]:
     return columns
 
 
-def _figure(ranking: Ranking, word: str, lower: np.ndarray, upper: np.ndarray) -> Block:
+def _figure(ranking: RankedModels, word: str, lower: np.ndarray, upper: np.ndarray) -> Block:
     """The scores in order with their intervals."""
     rows = ranking.rows
     label, percent = MEASURES[ranking.by]
@@ -606,7 +608,7 @@ def _figure(ranking: Ranking, word: str, lower: np.ndarray, upper: np.ndarray) -
     )
 
 
-def _what(ranking: Ranking, word: str) -> str:
+def _what(ranking: RankedModels, word: str) -> str:
     """A sentence that says what the numbers are."""
     n = f"{ranking.n_items:,} items" if ranking.n_items else "full benchmark"
     if ranking.by == "theta":
@@ -663,7 +665,7 @@ def _common_flags(rows: Sequence[Standing]) -> set[str]:
     return {flag for flag in flags if len(rows) > 1 and 2 * flags.count(flag) > len(rows)}
 
 
-def _notes(ranking: Ranking, word: str) -> list[Note]:
+def _notes(ranking: RankedModels, word: str) -> list[Note]:
     notes = flag_notes({row.name: row.flags for row in ranking.rows}, word)
     methods = pd.Series([row.estimator.split(":")[0] for row in ranking.rows]).value_counts()
     if ranking.by == "score" and len(methods) > 1:
@@ -711,6 +713,6 @@ def score_text(row: Standing) -> str:
     return f"{100 * row.score:.1f} % ({interval}){by}"
 
 
-def session_text(session: "Session", reference: Reference) -> str:
+def session_text(session: "Session", reference: ReferenceScores) -> str:
     """The full score of a session that is not in the ranking (see `session_score`)."""
     return score_text(_as_standing(session, session_score(session, reference), ""))

@@ -41,14 +41,14 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Group:
+class RemarkGroup:
     """The notes of one topic."""
 
     topic: str
     notes: tuple[Listed, ...]
 
 
-def grouped(notes: Sequence[tuple[Note, tuple[str, str]]]) -> list[Group]:
+def grouped(notes: Sequence[tuple[Note, tuple[str, str]]]) -> list[RemarkGroup]:
     """Notes by topic: equal ones once with all their sources, and the serious ones first.
 
     Args:
@@ -74,7 +74,7 @@ def grouped(notes: Sequence[tuple[Note, tuple[str, str]]]) -> list[Group]:
                 Listed(text=note.text, serious=note.serious, sources=tuple(sources[note]))
                 for note in found
             )
-            groups.append(Group(topic=topic, notes=tuple(listed)))
+            groups.append(RemarkGroup(topic=topic, notes=tuple(listed)))
     return sorted(groups, key=lambda group: not group.notes[0].serious)
 
 

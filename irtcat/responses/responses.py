@@ -41,12 +41,11 @@ from irtcat.responses._summary import ResponsesSummary, find_flags, score_range
 from irtcat.responses._table import (
     BASE_ITEM,
     CellMatrix,
-    Options,
-    Table,
+    ReadingOptions,
+    SourceTable,
     find_long_columns,
     further_columns,
     names_of,
-    read_long,
 )
 from irtcat.responses._trials import (
     as_trial_values,
@@ -58,6 +57,7 @@ from irtcat.responses._trials import (
     spread_trials,
 )
 from irtcat.responses._words import Coding, declared_codes, missing_texts
+from irtcat.responses.long import read_long
 
 
 @dataclass(frozen=True, eq=False)
@@ -345,7 +345,7 @@ class Responses:
             except (TypeError, ValueError):
                 raise argument_error("table", "a data frame", table) from None
         words, codes = declared_codes(codes)
-        options = Options(
+        options = ReadingOptions(
             subject=subject,
             item=item,
             response=response,
@@ -957,7 +957,7 @@ def frame_table(
     rows: RowName = row_name,
     header: tuple[str, ...] = (),
     kind: str = "",
-) -> Table:
+) -> SourceTable:
     """A data frame as a table whose cells messages can name.
 
     Args:
@@ -979,11 +979,11 @@ def frame_table(
     places = tuple(
         header.index(name) if name in header else column for column, name in enumerate(names)
     )
-    return Table(name, names, cell, places if header else (), kind or name)
+    return SourceTable(name, names, cell, places if header else (), kind or name)
 
 
 def long_responses(
-    table: Table, frame: pd.DataFrame, options: Options, **metadata: Any
+    table: SourceTable, frame: pd.DataFrame, options: ReadingOptions, **metadata: Any
 ) -> "Responses":
     """The responses of a data frame of one row per response.
 

@@ -19,7 +19,7 @@ from irtcat.scale.exclusion import reasons_of
 from irtcat.scale.guessing import items_with_guessing
 from irtcat.scale.result import Scale, Scales
 from irtcat.scale.rounds import Outcome, reduce_items
-from irtcat.scale.rules import Record, Rules
+from irtcat.scale.rules import Decisions, Rules
 from irtcat.scale.split import split_items
 
 ROTATIONS = ("none", "varimax", "quartimax", "oblimin", "promax")
@@ -145,7 +145,7 @@ def build(
         max_rounds=max_rounds,
     )
     check_choice("rotation", rotation, ROTATIONS)
-    record = Record()
+    record = Decisions()
     by_hand = reasons_of("exclude", exclude, getattr(responses, "item_ids", np.zeros(0)))
     responses, left_out = _checked(responses, exclude_subjects)
     if n_factors is not None:
@@ -196,7 +196,7 @@ def _checked(responses: Any, exclude_subjects: Any) -> tuple[Responses, pd.DataF
     return responses, left_out
 
 
-def _usable(responses: Responses, by_hand: dict[str, str], record: Record) -> np.ndarray:
+def _usable(responses: Responses, by_hand: dict[str, str], record: Decisions) -> np.ndarray:
     """Items with different answers that are not left out by hand; records the others as dropped."""
     for item, reason in by_hand.items():
         record.add("", 0, item, "excluded", np.nan, np.nan, np.nan, reason, "drop")
@@ -216,7 +216,7 @@ def _usable(responses: Responses, by_hand: dict[str, str], record: Record) -> np
 
 
 def _build_scale(
-    responses: Responses, name: str, width: int, rules: Rules, record: Record
+    responses: Responses, name: str, width: int, rules: Rules, record: Decisions
 ) -> Scale:
     """The scale of one subscale's items."""
     # Much smaller subscales are padded less: the extra items would cost more than a compilation.
@@ -270,7 +270,7 @@ def _build_scale(
 
 
 def _two_factors(
-    calibrator: Calibrator, name: str, rules: Rules, record: Record
+    calibrator: Calibrator, name: str, rules: Rules, record: Decisions
 ) -> tuple[pd.DataFrame | None, bool]:
     """Comparison of one and two dimensions, and whether two are better by the criterion."""
     responses = calibrator.responses

@@ -49,7 +49,7 @@ class Gain(NamedTuple):
     converged: bool
 
 
-class _Terms(NamedTuple):
+class _LikelihoodTerms(NamedTuple):
     """Log-probabilities of right and wrong answers, and their derivatives, all nodes x items.
 
     ``right`` and ``wrong`` are derivatives by the logit a theta + d, ``right_c`` and ``wrong_c`` by
@@ -96,7 +96,7 @@ class Likelihood:
         size = max(1, BLOCK_CELLS // len(self.nodes))
         return [slice(start, start + size) for start in range(0, len(self.weights), size)]
 
-    def _terms(self, params: FloatArray, guessing: BoolArray) -> _Terms:
+    def _terms(self, params: FloatArray, guessing: BoolArray) -> _LikelihoodTerms:
         z = self.nodes[:, None] * params[:, 0] + params[:, 1]
         c = params[:, 2]
         log_s, log_q = -np.logaddexp(0, -z), -np.logaddexp(0, z)
@@ -106,7 +106,7 @@ class Likelihood:
         share = np.where(c > 0, (1 - c) * s / p, 1.0)
         by_c = np.where(guessing, q / p, 0.0)
         wrong_c = np.broadcast_to(np.where(guessing, -1 / (1 - c), 0.0), z.shape)
-        return _Terms(
+        return _LikelihoodTerms(
             log_p=log_p,
             log_q=log_q + np.log1p(-c),
             right=share * q,
@@ -115,7 +115,7 @@ class Likelihood:
             wrong_c=wrong_c,
         )
 
-    def _posterior(self, terms: _Terms, block: slice) -> tuple[FloatArray, FloatArray]:
+    def _posterior(self, terms: _LikelihoodTerms, block: slice) -> tuple[FloatArray, FloatArray]:
         """Weights of the nodes, and the marginal log-likelihood of each row."""
         if self.has_missing:
             log = self.right[block] @ terms.log_p.T + self.wrong[block] @ terms.log_q.T

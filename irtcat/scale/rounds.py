@@ -10,7 +10,7 @@ from irtcat.bank import ItemBank
 from irtcat.bank.rotation import LOGISTIC_SCALE
 from irtcat.diagnose import ld_statistics, s_x2
 from irtcat.scale.calibrator import Calibrator
-from irtcat.scale.rules import Record, Rules
+from irtcat.scale.rules import Decisions, Rules
 
 TIE = 1e-6
 """Smaller differences are ties: rounding must not decide between copies of an item."""
@@ -46,7 +46,7 @@ def reduce_items(
     kept: BoolArray,
     guessing: BoolArray,
     rules: Rules,
-    record: Record,
+    record: Decisions,
     scale: str,
 ) -> Outcome:
     """Calibrate and drop items until nothing is dropped."""
@@ -70,7 +70,7 @@ def reduce_items(
 
 
 def _low_slopes(
-    bank: ItemBank, rules: Rules, record: Record, scale: str, round_: int
+    bank: ItemBank, rules: Rules, record: Decisions, scale: str, round_: int
 ) -> list[tuple[str, str]]:
     """Items with a negative slope or a low communality."""
     slope = bank.to_frame()["a"].to_numpy(float)
@@ -94,7 +94,7 @@ def _worst_violation(
     bank: ItemBank,
     kept: BoolArray,
     rules: Rules,
-    record: Record,
+    record: Decisions,
     scale: str,
     round_: int,
 ) -> list[tuple[str, str]]:

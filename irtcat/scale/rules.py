@@ -50,7 +50,7 @@ class Rules:
         check_choice("criterion", self.criterion, CRITERIA)
 
 
-class Record:
+class Decisions:
     """The decisions so far, one row each."""
 
     def __init__(self) -> None:

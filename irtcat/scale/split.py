@@ -9,7 +9,7 @@ from irtcat._common.checks import argument_error
 from irtcat._common.per_item import per_item
 from irtcat.diagnose import ParallelAnalysis, factors, parallel_analysis
 from irtcat.responses import Responses
-from irtcat.scale.rules import Record
+from irtcat.scale.rules import Decisions
 
 ALL = "all"
 
@@ -62,7 +62,7 @@ def split_items(
     n_factors: int | None,
     rotation: str,
     seed: int,
-    record: Record,
+    record: Decisions,
 ) -> Split:
     """The subscales, by groups or by the factor with an item's highest loading."""
     analysis = None

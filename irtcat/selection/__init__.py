@@ -5,40 +5,35 @@ from typing import TYPE_CHECKING
 from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from irtcat.selection.dense import Scores, centred_scores
-    from irtcat.selection.expectation import EXPECTATIONS, Expectation, expectation_of
-    from irtcat.selection.extension import extended
-    from irtcat.selection.file import read_subset
-    from irtcat.selection.selecting import (
-        DEFAULT_STRATEGY,
-        DEFAULT_WITHOUT_RESPONSES,
-        STRATEGIES,
-        plain_request,
-        rechoose,
-        select,
-    )
-    from irtcat.selection.subset import Request, Subset
-    from irtcat.selection.task import Choice, Strategy, Task
+    from irtcat.selection.dense import Scores as Scores
+    from irtcat.selection.dense import centred_scores as centred_scores
+    from irtcat.selection.expectation import EXPECTATIONS as EXPECTATIONS
+    from irtcat.selection.expectation import Expectation as Expectation
+    from irtcat.selection.expectation import expectation_of as expectation_of
+    from irtcat.selection.extension import extended as extended
+    from irtcat.selection.file import read_subset as read_subset
+    from irtcat.selection.selecting import DEFAULT_STRATEGY as DEFAULT_STRATEGY
+    from irtcat.selection.selecting import DEFAULT_WITHOUT_RESPONSES as DEFAULT_WITHOUT_RESPONSES
+    from irtcat.selection.selecting import STRATEGIES as STRATEGIES
+    from irtcat.selection.selecting import plain_request as plain_request
+    from irtcat.selection.selecting import rechoose as rechoose
+    from irtcat.selection.selecting import select as select
+    from irtcat.selection.subset import Request as Request
+    from irtcat.selection.subset import Subset as Subset
+    from irtcat.selection.task import Choice as Choice
+    from irtcat.selection.task import Strategy as Strategy
+    from irtcat.selection.task import Task as Task
 else:
-    __getattr__, __dir__ = lazy_names(__name__)
-
-__all__ = [
-    "DEFAULT_STRATEGY",
-    "DEFAULT_WITHOUT_RESPONSES",
-    "EXPECTATIONS",
-    "STRATEGIES",
-    "Choice",
-    "Expectation",
-    "Request",
-    "Scores",
-    "Strategy",
-    "Subset",
-    "Task",
-    "centred_scores",
-    "expectation_of",
-    "extended",
-    "plain_request",
-    "read_subset",
-    "rechoose",
-    "select",
-]
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "irtcat.selection.dense": "Scores centred_scores",
+            "irtcat.selection.expectation": "EXPECTATIONS Expectation expectation_of",
+            "irtcat.selection.extension": "extended",
+            "irtcat.selection.file": "read_subset",
+            "irtcat.selection.selecting": "DEFAULT_STRATEGY DEFAULT_WITHOUT_RESPONSES STRATEGIES "
+            "plain_request rechoose select",
+            "irtcat.selection.subset": "Request Subset",
+            "irtcat.selection.task": "Choice Strategy Task",
+        },
+    )

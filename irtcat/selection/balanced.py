@@ -8,7 +8,7 @@ from irtcat.responses import Responses
 from irtcat.selection.constraints import Constraints, allocate, round_at_random
 from irtcat.selection.curves import score_curves
 from irtcat.selection.dense import centred_scores
-from irtcat.selection.gaussian import Covariance, choose_robust, greedy
+from irtcat.selection.gaussian import GaussianCovariance, choose_robust, greedy
 from irtcat.selection.task import Choice, Task
 
 STRATA, ITEMS_A_STRATUM = 10, 3
@@ -94,7 +94,7 @@ def choose_balanced(task: Task) -> Choice:
 
 def _chosen_in_cells(task: Task, cell: IntArray, limits: Constraints) -> Choice:
     """The score-optimal items within the cells."""
-    sigma = Covariance(task.scores, task.scores.variances)
+    sigma = GaussianCovariance(task.scores, task.scores.variances)
     chosen, gains = greedy(sigma, limits, task.rng.permutation(len(cell)), progress=task.progress)
     size = np.bincount(cell[cell >= 0], minlength=len(limits.names))
     n_chosen = np.bincount(cell[chosen], minlength=len(limits.names))

@@ -63,7 +63,7 @@ LEAST_VARIANCE = 1e-6
 NO_ITEMS: IntArray = np.zeros(0, int)
 
 
-class Covariance(NamedTuple):
+class GaussianCovariance(NamedTuple):
     """The covariance Sigma of the items, as what is needed to compute its columns.
 
     Attributes:
@@ -87,7 +87,7 @@ class Covariance(NamedTuple):
 
 
 def conditioned(
-    sigma: Covariance,
+    sigma: GaussianCovariance,
     limits: Constraints,
     filler: IntArray,
     *,
@@ -195,7 +195,7 @@ def conditioned(
 
 
 def _next_choices(
-    sigma: Covariance,
+    sigma: GaussianCovariance,
     items: IntArray,
     d: FloatArray,
     t: FloatArray,
@@ -229,7 +229,7 @@ def _next_choices(
 
 
 def greedy(
-    sigma: Covariance,
+    sigma: GaussianCovariance,
     limits: Constraints,
     filler: IntArray,
     n_items: int | None = None,
@@ -268,7 +268,7 @@ def choose_score_optimal(task: Task) -> Choice:
         (greedy subset selection for one target); Ledoit & Wolf (2004) (shrinkage).
     """
     scores, filler = task.scores, task.rng.permutation(len(task.item_ids))
-    sigma = Covariance(scores, scores.variances)
+    sigma = GaussianCovariance(scores, scores.variances)
     return Choice(*greedy(sigma, task.limits, filler, progress=task.progress))
 
 
@@ -278,7 +278,7 @@ def continued(
     """Positions of the k items that most reduce the variance of the full score given the first."""
     filler = np.random.default_rng(seed).permutation(len(allowed))
     scores, limits = centred_scores(responses), Constraints.plain(k, allowed)
-    return conditioned(Covariance(scores, scores.variances), limits, filler, first=first)[0]
+    return conditioned(GaussianCovariance(scores, scores.variances), limits, filler, first=first)[0]
 
 
 def choose_rank_optimal(task: Task) -> Choice:
@@ -316,7 +316,7 @@ def choose_rank_optimal(task: Task) -> Choice:
         variances[columns] = np.einsum("ij,ij->j", block, mix(block), dtype=float)
     variances = np.maximum(variances, 0.0)
     filler = task.rng.permutation(len(task.item_ids))
-    sigma = Covariance(scores, variances, mix, scale=2.0)
+    sigma = GaussianCovariance(scores, variances, mix, scale=2.0)
     return Choice(*greedy(sigma, task.limits, filler, progress=task.progress))
 
 
@@ -355,7 +355,7 @@ def choose_robust(task: Task) -> Choice:
     n_first, budget_first = limits.n_items - n_sampled, (1 - share) * limits.budget
     upper = np.minimum(limits.upper, np.floor((1 - share) * limits.upper + 1e-9).astype(int))
     first = limits if n_sampled == 0 else replace(limits, upper=upper)
-    sigma = Covariance(task.scores, task.scores.variances)
+    sigma = GaussianCovariance(task.scores, task.scores.variances)
     chosen, gains = greedy(sigma, first, filler, n_first, budget_first, task.progress)
     try:
         remaining = limits.after(chosen)

@@ -31,21 +31,22 @@ from typing import TYPE_CHECKING
 from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from irtcat.diagnose import labels
-    from irtcat.training import crowd, curriculum, dynamics, filters, online
-    from irtcat.training.auditing import audit
-    from irtcat.training.learning import LearningRegression, learning_regression
+    from irtcat.diagnose import labels as labels
+    from irtcat.training import crowd as crowd
+    from irtcat.training import curriculum as curriculum
+    from irtcat.training import dynamics as dynamics
+    from irtcat.training import filters as filters
+    from irtcat.training import online as online
+    from irtcat.training.auditing import audit as audit
+    from irtcat.training.learning import LearningRegression as LearningRegression
+    from irtcat.training.learning import learning_regression as learning_regression
 else:
-    __getattr__, __dir__ = lazy_names(__name__)
-
-__all__ = [
-    "LearningRegression",
-    "audit",
-    "crowd",
-    "curriculum",
-    "dynamics",
-    "filters",
-    "labels",
-    "learning_regression",
-    "online",
-]
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "irtcat.diagnose": "labels",
+            "irtcat.training": "crowd curriculum dynamics filters online",
+            "irtcat.training.auditing": "audit",
+            "irtcat.training.learning": "LearningRegression learning_regression",
+        },
+    )

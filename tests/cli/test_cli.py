@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from pkgutil import resolve_name as load
 from xml.etree import ElementTree
 
 import numpy as np
@@ -26,9 +27,7 @@ from irtcat._common.cache import cache_folder
 from irtcat.cli import _input, _output, _session
 from irtcat.cli import fit as fit_command
 from irtcat.cli._app import COMMANDS, STORY, app
-from irtcat.cli._library import names as listed_names
-from irtcat.cli._library import parameter as described
-from irtcat.cli._options import known_names, load
+from irtcat.cli._options import described, known_names, listed_names
 from irtcat.fitting.problem.user_priors import FAMILIES
 from irtcat.prediction import ESTIMATORS
 

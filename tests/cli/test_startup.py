@@ -1,9 +1,12 @@
 """What the commands import: the import of JAX takes longer than most of them run."""
 
+import ast
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
@@ -11,10 +14,14 @@ import pytest
 
 import irtcat
 from irtcat import ItemBank
-from irtcat._common.lazy import lazy_names
 from irtcat.bank._table import read_bank_table
 from irtcat.cat import Config, Store
 from irtcat.models import Feasibility
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "tools"))
+from imports import Package
+
+PACKAGE = Package(Path(irtcat.__file__).parent)
 
 SLOW = {"jax", "equinox", "optax", "scipy", "matplotlib", "sklearn"}
 PROGRAM = """
@@ -192,16 +199,35 @@ def test_damaged_banks_are_refused_alike(tmp_path):
     assert messages[0] == messages[1]
 
 
-@pytest.mark.parametrize(
-    "package", ["cat", "fitting", "harness", "leaderboard", "plot", "report", "selection"]
-)
+LAZY = [
+    name
+    for name, path in PACKAGE.modules.items()
+    if path.name == "__init__.py" and "lazy_names(" in path.read_text("utf-8")
+]
+
+
+@pytest.mark.parametrize("package", LAZY)
 def test_lazy_packages_list_what_they_load(package):
-    module = __import__(f"irtcat.{package}", fromlist=["x"])
-    load, names = lazy_names(f"irtcat.{package}")
-    assert set(module.__all__) <= set(names())
+    """What type checkers read is what is loaded; each name stands where its package says."""
+    module = import_module(package)
+    (typed,) = (
+        {(node.module, alias.name, alias.asname) for node in block.body for alias in node.names}
+        for block in PACKAGE.tree(package).body
+        if isinstance(block, ast.If)
+    )
+    (call,) = (
+        node
+        for node in ast.walk(PACKAGE.tree(package))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "lazy_names"
+    )
+    listed = ast.literal_eval(call.args[1])
+    assert typed == {(home, name, name) for home, names in listed.items() for name in names.split()}
     submodules = {path.stem for path in Path(module.__path__[0]).glob("*.py")}
     for name in module.__all__:
-        assert load(name) is getattr(module, name)
-        assert name not in submodules  # the import of a submodule would replace the name
+        value = module.__getattr__(name)
+        assert value is getattr(module, name)
+        assert (
+            isinstance(value, ModuleType) or name not in submodules
+        )  # its import would replace it
     with pytest.raises(AttributeError, match="no attribute 'missing'"):
-        load("missing")
+        module.__getattr__("missing")

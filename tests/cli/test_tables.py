@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 from irtcat.cli import _session
-from irtcat.cli._columns import COLUMNS, column_of
-from irtcat.cli._output import Table, figures, say, show, with_texts
+from irtcat.cli._output import COLUMNS, Table, column_of, figures, say, show, with_texts
 
 
 class Terminal(io.StringIO):

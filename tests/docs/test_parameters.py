@@ -8,7 +8,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "tools"))
 from parameters import descriptions, document, first_sentence, parameter
 
-from irtcat.cli._library import FILE
+from irtcat.cli._options import FILE
 
 
 def test_the_file_is_that_of_the_library():

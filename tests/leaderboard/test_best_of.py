@@ -7,13 +7,15 @@ from scipy.stats import binomtest, norm
 from irtcat import InputError, ItemBank, Responses
 from irtcat.leaderboard import best, full_scores, groups
 from irtcat.leaderboard.best_of import _truncated, hybrid
-from irtcat.leaderboard.grouping import Spread
+from irtcat.leaderboard.grouping import GroupSpread
 
 BANK = ItemBank.from_parameters(b=np.linspace(-2, 2, 200))
 
 
 def spread(covariance, df=np.inf):
-    return Spread(np.linalg.cholesky(covariance).T, df, 0.0, 100, np.full(len(covariance), 100.0))
+    return GroupSpread(
+        np.linalg.cholesky(covariance).T, df, 0.0, 100, np.full(len(covariance), 100.0)
+    )
 
 
 def test_a_model_far_ahead_has_wilsons_interval_or_the_wider_usual_one():

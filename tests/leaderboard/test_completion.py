@@ -7,7 +7,12 @@ from scipy.stats import t as student
 
 from irtcat import InputError
 from irtcat.leaderboard import complete, probe
-from irtcat.leaderboard.score_factors import DF, _Iterations, fit_score_factors, posterior_abilities
+from irtcat.leaderboard.score_factors import (
+    DF,
+    _FactorIterations,
+    fit_score_factors,
+    posterior_abilities,
+)
 from irtcat.leaderboard.score_table import score_table
 
 
@@ -74,7 +79,7 @@ def test_missing_scores_are_marginalised():
 @pytest.mark.parametrize("step", ["loadings", "precisions", "weights", "abilities"])
 def test_every_step_raises_the_bound(step):
     _, y, features = simulated(3)
-    state = _Iterations(y, features, 3)
+    state = _FactorIterations(y, features, 3)
     state.update_loadings()
     before = state.bound()
     for _ in range(15):
@@ -90,7 +95,7 @@ def test_the_bound_is_below_the_marginal_likelihood():
     """One benchmark without abilities: the integral over its intercept and precision by a grid."""
     rng = np.random.default_rng(4)
     y = rng.normal(0.5, 1.0, size=(8, 1))
-    state = _Iterations(y, np.zeros((8, 0)), 1)
+    state = _FactorIterations(y, np.zeros((8, 0)), 1)
     for _ in range(200):
         state.update_loadings()
         state.loadings_cov[:, 1:, :] = state.loadings_cov[:, :, 1:] = 0.0

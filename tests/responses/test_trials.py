@@ -284,7 +284,7 @@ def test_the_first_of_equal_trials():
 
 
 def test_sparse_trial_numbers_are_refused(monkeypatch):
-    monkeypatch.setattr("irtcat.responses._table.SPARSE_CELLS", 100)
+    monkeypatch.setattr("irtcat.responses.long.SPARSE_CELLS", 100)
     items = np.repeat(np.arange(40), 2)
     table = pd.DataFrame({"subject": "a", "item": items, "trial": np.arange(80), "response": 1})
     with pytest.raises(InputError, match="up to 80 numbers a subject, but the rows are 80 of 3200"):

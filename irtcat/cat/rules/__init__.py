@@ -5,11 +5,18 @@ from typing import TYPE_CHECKING
 from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from irtcat.cat.rules.assembly import Rules, best_form
-    from irtcat.cat.rules.content import SOLVER
-    from irtcat.cat.rules.exposure import greatest_rate
-    from irtcat.cat.rules.stopping import single_rules
+    from irtcat.cat.rules.assembly import Rules as Rules
+    from irtcat.cat.rules.assembly import best_form as best_form
+    from irtcat.cat.rules.content import SOLVER as SOLVER
+    from irtcat.cat.rules.exposure import greatest_rate as greatest_rate
+    from irtcat.cat.rules.stopping import single_rules as single_rules
 else:
-    __getattr__, __dir__ = lazy_names(__name__)
-
-__all__ = ["SOLVER", "Rules", "best_form", "greatest_rate", "single_rules"]
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "irtcat.cat.rules.assembly": "Rules best_form",
+            "irtcat.cat.rules.content": "SOLVER",
+            "irtcat.cat.rules.exposure": "greatest_rate",
+            "irtcat.cat.rules.stopping": "single_rules",
+        },
+    )

@@ -37,7 +37,7 @@ MIN_PROBABILITY = 1e-9
 """Keeps logarithms finite."""
 
 
-class _Shares(NamedTuple):
+class _LabelShares(NamedTuple):
     """Distributions of log slopes, difficulties and guessing of sound items."""
 
     slope: FloatArray
@@ -49,11 +49,11 @@ class _Shares(NamedTuple):
         return np.log(self.slope[:, None] * self.difficulty).ravel()
 
 
-def _initial_shares() -> _Shares:
+def _initial_shares() -> _LabelShares:
     slope = np.exp(-0.5 * (LOG_SLOPES / SPREAD) ** 2)
     difficulty = (1 + (DIFFICULTIES / 2) ** 2 / 3) ** -2.0
     guessing = np.full(len(GUESSING), 1 / len(GUESSING))
-    return _Shares(slope / slope.sum(), difficulty / difficulty.sum(), guessing)
+    return _LabelShares(slope / slope.sum(), difficulty / difficulty.sum(), guessing)
 
 
 def _curves(theta: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -67,7 +67,11 @@ def _curves(theta: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _log_joint(
-    log_p: FloatArray, log_q: FloatArray, right: FloatArray, missed: FloatArray, shares: _Shares
+    log_p: FloatArray,
+    log_q: FloatArray,
+    right: FloatArray,
+    missed: FloatArray,
+    shares: _LabelShares,
 ) -> FloatArray:
     """Log of weight times probability of each item's answers: values x items x grid."""
     keyed = np.full(len(KEYED), 1 / len(KEYED))
@@ -87,12 +91,12 @@ def _evidence(joint: FloatArray, right: FloatArray, missed: FloatArray) -> Evide
 
 def _step(
     theta: FloatArray,
-    shares: _Shares,
+    shares: _LabelShares,
     right: FloatArray,
     missed: FloatArray,
     count: FloatArray,
     log_prior: FloatArray,
-) -> tuple[FloatArray, _Shares]:
+) -> tuple[FloatArray, _LabelShares]:
     """One round of EM over the distinct columns of answers, which occur ``count`` times."""
     p, d = _curves(theta)
     log_p, log_q = np.log(p), np.log1p(-p)
@@ -115,14 +119,14 @@ def _step(
     return theta, _updated_shares(sound.reshape(len(GUESSING), len(LOG_SLOPES), -1))
 
 
-def _updated_shares(sound: FloatArray) -> _Shares:
+def _updated_shares(sound: FloatArray) -> _LabelShares:
     """Shares from the expected numbers of sound items and the initial shares."""
     start, total = _initial_shares(), sound.sum() + PSEUDO_ITEMS
     square = sound.sum(axis=(0, 2)) @ LOG_SLOPES**2 + PSEUDO_ITEMS * SPREAD**2
     slope = np.exp(-0.5 * LOG_SLOPES**2 * total / square)
     difficulty = sound.sum(axis=(0, 1)) + PSEUDO_ITEMS * start.difficulty
     guessing = sound.sum(axis=(1, 2)) + PSEUDO_ITEMS * start.guessing
-    return _Shares(slope / slope.sum(), difficulty / total, guessing / total)
+    return _LabelShares(slope / slope.sum(), difficulty / total, guessing / total)
 
 
 def _columns(X: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from irtcat._common.checks import InputError, shorten
 from irtcat._common.types import BoolArray
-from irtcat.io.logs.choose import Choice, Preferences, group_name
+from irtcat.io.logs.choose import OptionChoice, Preferences, group_name
 from irtcat.io.logs.format import Answers, Column, Item, Run
 from irtcat.responses._conditions import text_hash
 
@@ -56,7 +56,7 @@ def agreeing(
     mapping: np.ndarray,
     preferences: Preferences,
     mismatch: str,
-) -> tuple[Used, list[tuple[Run, str]], list[Choice]]:
+) -> tuple[Used, list[tuple[Run, str]], list[OptionChoice]]:
     """The runs that agree in the conditions of their answers to the same items.
 
     Of runs that do not, those under the conditions of most runs are used, and if several have as
@@ -91,7 +91,7 @@ def agreeing(
         skipped += [(run, f"{run.file}: {got}") for run, _ in unit.pairs]
     unused = {id(run) for run, _ in skipped}
     choices = [
-        Choice(task, name, taken, tuple(sorted(values)))
+        OptionChoice(task, name, taken, tuple(sorted(values)))
         for (task, name, taken), values in others.items()
     ]
     return [pair for pair in used if id(pair[0]) not in unused], skipped, choices

@@ -10,7 +10,7 @@ import pandas as pd
 from irtcat._common.checks import InputError, argument_error, shorten
 from irtcat.io.logs.agree import Used, agreeing, item_conditions
 from irtcat.io.logs.choose import (
-    Choice,
+    OptionChoice,
     Preferences,
     choose_columns,
     group_name,
@@ -19,10 +19,10 @@ from irtcat.io.logs.choose import (
     without_column,
 )
 from irtcat.io.logs.format import Answers, Column, Item, Items, Run
-from irtcat.io.logs.scale import Scales
+from irtcat.io.logs.scale import ScoreScales
 from irtcat.responses import Responses
 from irtcat.responses._summary import RANGE_COLUMNS
-from irtcat.responses._table import SPARSE, SPARSE_CELLS
+from irtcat.responses.long import SPARSE, SPARSE_CELLS
 
 HASH_SHOWN = 16
 """Number of characters of a document's hash in the id of its item."""
@@ -206,7 +206,7 @@ def _grades(
     return None if ends is None else (int(ends[0]), int(ends[1]))
 
 
-def _is_whole(run: Run, columns: dict[str, Column], answers: Answers, scales: Scales) -> bool:
+def _is_whole(run: Run, columns: dict[str, Column], answers: Answers, scales: ScoreScales) -> bool:
     """Whether the scores have a range that their format states, and are whole numbers in it."""
     column = columns[group_name(run)]
     ends = run.ranges.get(column[1])
@@ -222,7 +222,7 @@ def _is_whole(run: Run, columns: dict[str, Column], answers: Answers, scales: Sc
 
 
 def _range_columns(
-    used: Used, columns: dict[str, Column], mapping: np.ndarray, scales: Scales
+    used: Used, columns: dict[str, Column], mapping: np.ndarray, scales: ScoreScales
 ) -> dict[str, np.ndarray]:
     """The lowest and the highest score of each item; none if all scores are from 0 to 1."""
     ends = np.full((2, len(mapping)), np.nan)
@@ -562,7 +562,7 @@ def _note_runs(
     subjects: dict[str, Used],
     models: dict[str, str],
     how: str,
-    choices: list[Choice],
+    choices: list[OptionChoice],
     notes: list[str],
 ) -> None:
     """Report models that were run more than once, and how their runs were combined."""
@@ -582,7 +582,7 @@ def _note_runs(
     if repeated or split:
         names = shorten(repeated or sorted(split))
         others = tuple(option for option in RUNS if option != how)
-        choices.append(Choice("models run more than once", f"runs ({names})", how, others))
+        choices.append(OptionChoice("models run more than once", f"runs ({names})", how, others))
 
 
 def _note_unnamed(subjects: dict[str, Used], notes: list[str]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from irtcat._common.checks import InputError, argument_error, check_count, shorten
 from irtcat.io.logs.format import Column, LogFormat, Run
-from irtcat.io.logs.scale import Scales
+from irtcat.io.logs.scale import ScoreScales
 
 FIRST = (
     "exact_match",
@@ -30,7 +30,7 @@ Preference = str | Sequence[str] | Mapping[str, str | Sequence[str]] | None
 
 
 @dataclass(frozen=True)
-class Choice:
+class OptionChoice:
     """A choice among several options.
 
     Attributes:
@@ -66,7 +66,7 @@ class Preferences:
     filter: Preference = None
     scorer: Preference = None
     num_fewshot: int | Mapping[str, int] | None = None
-    scales: Scales = field(default_factory=Scales)
+    scales: ScoreScales = field(default_factory=ScoreScales)
     unscored: str = "missing"
 
     def check(self, tasks: Iterable[str]) -> None:
@@ -112,7 +112,7 @@ def show_column(column: Column, format: LogFormat) -> str:
 
 def choose_columns(
     runs: list[Run], preferences: Preferences
-) -> tuple[dict[str, Column], list[Choice]]:
+) -> tuple[dict[str, Column], list[OptionChoice]]:
     """Choose one column per task and format, the same in all of its runs.
 
     Returns:
@@ -140,7 +140,7 @@ def choose_columns(
         labels = [show_column(option, group[0].format) for option in counts]
         selected = show_column(chosen, group[0].format)
         others = tuple(label for label in labels if label != selected)
-        choices.append(Choice(name, "metric", selected, others))
+        choices.append(OptionChoice(name, "metric", selected, others))
     return columns, choices
 
 

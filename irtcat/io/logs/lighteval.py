@@ -42,7 +42,7 @@ MOST_ROWS = 2**22
 
 
 @dataclass(frozen=True)
-class _Totals:
+class _SampleTotals:
     """The content of the results file of a run, which also wrote the details files.
 
     Attributes:
@@ -58,7 +58,7 @@ class _Totals:
     document: dict[str, Any] = field(repr=False)
 
     @classmethod
-    def read(cls, path: Path) -> "_Totals":
+    def read(cls, path: Path) -> "_SampleTotals":
         """Read and check a results file."""
         document = as_object(read_json(path), str(path), "the results")
         for name in ("config_general", "results"):
@@ -222,7 +222,7 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
     """
     match = DETAILS.fullmatch(path.name)
     file = _find_totals(path, request.beside)
-    totals = None if file is None else request.results(path, file, _Totals.read)
+    totals = None if file is None else request.results(path, file, _SampleTotals.read)
     if totals is not None:
         remaining = request.listed.setdefault(totals.file, set(totals.tasks))
         remaining.discard(match["task"] if match else "")  # it exists, even if it cannot be read

@@ -256,7 +256,7 @@ def _model_in_arguments(config: dict[str, Any]) -> str | None:
 
 
 @dataclass(slots=True)
-class _Line:
+class _LogLine:
     """One line of a samples file: a document, with its scores under one filter.
 
     Attributes:
@@ -346,9 +346,9 @@ def spread_stamp(stamp: str) -> str:
     return iso_date(f"{day}T{time.replace('-', ':')}") if time else ""
 
 
-def _read_lines(path: Path, keep: bool) -> tuple[list[_Line], str]:
+def _read_lines(path: Path, keep: bool) -> tuple[list[_LogLine], str]:
     """Read all lines; if the last is truncated and ``keep`` is true, also a sentence about it."""
-    lines: list[_Line] = []
+    lines: list[_LogLine] = []
     try:
         for location, record in json_lines(path):
             lines.append(_line(record, location))
@@ -361,7 +361,7 @@ def _read_lines(path: Path, keep: bool) -> tuple[list[_Line], str]:
     return lines, ""
 
 
-def _line(record: dict[str, Any], location: str) -> _Line:
+def _line(record: dict[str, Any], location: str) -> _LogLine:
     """Check and extract the fields of a line."""
     doc_id = record.get("doc_id")
     # Programs that read JSON numbers as floats have exact integers up to 2**53.
@@ -382,7 +382,7 @@ def _line(record: dict[str, Any], location: str) -> _Line:
     name = record.get("filter", "")
     if not isinstance(name, str):
         raise InputError(f"{location}: expected filter to be a name. Got {shorten(name)}.")
-    return _Line(
+    return _LogLine(
         location=location,
         doc_id=doc_id,
         hash=digest or "",
@@ -430,7 +430,7 @@ def _repeats(record: dict[str, Any], location: str) -> dict[str, list[float]]:
     return out
 
 
-def _by_repeat(run: Run, lines: list[_Line], positions: list[int]) -> None:
+def _by_repeat(run: Run, lines: list[_LogLine], positions: list[int]) -> None:
     """Replace the scores of documents by those of their repeats, where they are of single repeats.
 
     The harness reduces repeats to one score: to the first or the mean, whose repeats are trials of
@@ -463,7 +463,7 @@ def _by_repeat(run: Run, lines: list[_Line], positions: list[int]) -> None:
             run.notes = (*(other for other in run.notes if other != note), note)
 
 
-def _name_filters(task: str, lines: list[_Line], results: _Results | None) -> None:
+def _name_filters(task: str, lines: list[_LogLine], results: _Results | None) -> None:
     """Name the filters of a log without names, in place, from the totals in the results file.
 
     Each document occurs once per filter: its first line is that of the first filter, and so on.
@@ -494,9 +494,9 @@ def _name_filters(task: str, lines: list[_Line], results: _Results | None) -> No
         line.filter = names[index]
 
 
-def _drop_repeats(lines: list[_Line]) -> None:
+def _drop_repeats(lines: list[_LogLine]) -> None:
     """Drop lines that repeat an earlier one, in place; raise if their scores differ."""
-    earlier: dict[tuple[str, int | None, str], _Line] = {}
+    earlier: dict[tuple[str, int | None, str], _LogLine] = {}
     for line in lines:
         first = earlier.setdefault((line.hash, line.doc_id, line.filter), line)
         if first is line:
@@ -509,7 +509,7 @@ def _drop_repeats(lines: list[_Line]) -> None:
     lines[:] = earlier.values()
 
 
-def _keys_of(lines: list[_Line]) -> tuple[list[str], int]:
+def _keys_of(lines: list[_LogLine]) -> tuple[list[str], int]:
     """Each line's key within the task, and how reliable the document numbers are.
 
     The key is the full hash; equal documents are numbered in the order of their ids. The numbers
@@ -554,7 +554,7 @@ def _trust(ids: list[int | None]) -> int:
     return INTERLEAVED if (np.diff(interleaved) > 0).all() else UNORDERED
 
 
-def _add_item(run: Run, key: str, line: _Line, trust: int) -> int:
+def _add_item(run: Run, key: str, line: _LogLine, trust: int) -> int:
     """Add a line's document to the items of the run; its position."""
     doc, target, arguments = line.content
     text = next((doc[n] for n in TEXTS if doc.get(n)), None) if isinstance(doc, dict) else None

@@ -20,7 +20,7 @@ from irtcat.io.logs.find import find_logs
 from irtcat.io.logs.format import Answers, Items, LogFormat, Request, Run, Skipped
 from irtcat.io.logs.registry import LOG_FORMATS
 from irtcat.io.logs.report import ImportReport
-from irtcat.io.logs.scale import Scales
+from irtcat.io.logs.scale import ScoreScales
 from irtcat.io.logs.values import CutError, MissingExtraError
 from irtcat.responses import Responses
 from irtcat.responses._conditions import MISMATCH
@@ -143,7 +143,7 @@ def read_logs(
     check_choice("incomplete", incomplete, INCOMPLETE)
     check_choice("mismatch", mismatch, MISMATCH)
     check_choice("unscored", unscored, UNSCORED)
-    scales = Scales.of(ranges, lower_is_better, graded)
+    scales = ScoreScales.of(ranges, lower_is_better, graded)
     preferences = Preferences(metric, filter, scorer, num_fewshot, scales=scales, unscored=unscored)
     check_count("max_bytes", max_bytes)
     root = check_path(path)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from irtcat.io.logs.choose import Choice
+from irtcat.io.logs.choose import OptionChoice
 from irtcat.io.logs.format import Skipped
 
 
@@ -26,7 +26,7 @@ class ImportReport:
 
     runs: pd.DataFrame
     skipped: tuple[Skipped, ...]
-    choices: tuple[Choice, ...]
+    choices: tuple[OptionChoice, ...]
     notes: tuple[str, ...]
     no_logs: tuple[str, ...] = ()
 

@@ -16,7 +16,7 @@ Range = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Scales:
+class ScoreScales:
     """How scores are converted to 0 to 1, by metric, scorer, or either of one task.
 
     Attributes:
@@ -30,7 +30,7 @@ class Scales:
     graded: bool | None = None
 
     @classmethod
-    def of(cls, ranges: Any, lower_is_better: Any, graded: bool | None) -> "Scales":
+    def of(cls, ranges: Any, lower_is_better: Any, graded: bool | None) -> "ScoreScales":
         """Check the arguments of `read_logs`."""
         if ranges is not None and not isinstance(ranges, Mapping):
             raise argument_error("ranges", "a mapping from names to (lowest, highest)", ranges)

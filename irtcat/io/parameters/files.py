@@ -14,7 +14,7 @@ from irtcat.bank import Population
 from irtcat.io.text import load_text, read_table, records
 
 
-class Opened(NamedTuple):
+class OpenedFile(NamedTuple):
     """A file of item parameters as a table.
 
     Attributes:
@@ -30,7 +30,7 @@ class Opened(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def open_parameters(path: Path, max_bytes: int) -> Opened:
+def open_parameters(path: Path, max_bytes: int) -> OpenedFile:
     """Open a file by its contents.
 
     Raises:
@@ -46,7 +46,7 @@ def open_parameters(path: Path, max_bytes: int) -> Opened:
     return _from_table(path, data)
 
 
-def _from_table(path: Path, data: bytes) -> Opened:
+def _from_table(path: Path, data: bytes) -> OpenedFile:
     """A CSV table; every cell as text, so that ids stay as they are."""
     header = next(records(path, data, ","))[1]
     if len(header) == 1 and any(mark in header[0] for mark in ";\t"):
@@ -55,10 +55,10 @@ def _from_table(path: Path, data: bytes) -> Opened:
     if not len(table):
         raise InputError(f"{path}: expected a row for each item. Got only a header.")
     names = ["" if str(name) == f"Unnamed: {i}" else name for i, name in enumerate(table.columns)]
-    return Opened("table", table.set_axis(names, axis=1))
+    return OpenedFile("table", table.set_axis(names, axis=1))
 
 
-def _from_json(path: Path, data: bytes) -> Opened:
+def _from_json(path: Path, data: bytes) -> OpenedFile:
     """An object of columns, a list of records, or the parameters of py-irt."""
     document = parse_json(data, str(path))
     if isinstance(document, dict) and "irt_model" in document and "diff" in document:
@@ -84,7 +84,7 @@ def _from_json(path: Path, data: bytes) -> Opened:
                 ]
         elif not any(isinstance(value, dict) for value in values):
             flat[name] = values
-    return Opened("table", pd.DataFrame({n: [_text(v) for v in c] for n, c in flat.items()}))
+    return OpenedFile("table", pd.DataFrame({n: [_text(v) for v in c] for n, c in flat.items()}))
 
 
 def _text(value: Any) -> str:
@@ -95,7 +95,7 @@ LAMBDAS = {"3pl": "lower", "4pl": "upper"}
 """What py-irt's ``lambdas`` are in its models: asymptotes."""
 
 
-def _from_pyirt(path: Path, document: Mapping[str, Any]) -> Opened:
+def _from_pyirt(path: Path, document: Mapping[str, Any]) -> OpenedFile:
     """What py-irt's ``train`` writes: best_parameters.json and parameters.json."""
 
     def array(name: str) -> np.ndarray:
@@ -146,14 +146,14 @@ def _from_pyirt(path: Path, document: Mapping[str, Any]) -> Opened:
             ability.mean(axis=0), ability.std(axis=0), correlations, n_subjects=len(ability)
         )
         notes.append(f"population: mean and SD of the {len(ability)} abilities in the file")
-    return Opened("py-irt", table, populations, tuple(notes))
+    return OpenedFile("py-irt", table, populations, tuple(notes))
 
 
 def _texts(values: np.ndarray) -> list[str]:
     return [repr(float(value)) for value in values]
 
 
-def _from_flexmirt(path: Path, text: str) -> Opened:
+def _from_flexmirt(path: Path, text: str) -> OpenedFile:
     """The lines of a -prm.txt file: of items, and after those of each group its population.
 
     An item has 1, its name, the group, the number of abilities, the model (1: 3PL, 2: graded or
@@ -182,7 +182,7 @@ def _from_flexmirt(path: Path, text: str) -> Opened:
             f"{path}: the items differ between the {len(groups)} groups. Give a file of one group."
         )
     known = next(iter(populations.values())) if len(populations) == 1 else populations
-    return Opened("prm", pd.DataFrame(first).fillna(""), known or None)
+    return OpenedFile("prm", pd.DataFrame(first).fillna(""), known or None)
 
 
 def _numbers(cells: list[str]) -> list[float]:

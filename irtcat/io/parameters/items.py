@@ -68,7 +68,7 @@ NAMES = {
 """Other names of models, in lower case."""
 
 
-class Items(NamedTuple):
+class FormItems(NamedTuple):
     """Items of one form: slopes, and intercepts on the scale of the log-odds.
 
     Attributes:
@@ -105,24 +105,24 @@ CATEGORIES: dict[str, Callable[[FloatArray, FloatArray], ItemModel]] = {
 }
 
 
-def _rasch(items: Items, slope: FloatArray) -> ItemModel:
+def _rasch(items: FormItems, slope: FloatArray) -> ItemModel:
     if (slope == 1).all():
         return Rasch(items.intercept[:, 0])
     return _one_slope(items, slope)
 
 
-def _one_slope(items: Items, slope: FloatArray) -> ItemModel:
+def _one_slope(items: FormItems, slope: FloatArray) -> ItemModel:
     if slope.ndim == 1 and (slope == slope[0]).all():
         return OnePL(slope, items.intercept[:, 0])
     raise argument_error("model", "2pl for items with different slopes", "rasch or 1pl")
 
 
-def _pcm(items: Items, slope: FloatArray) -> ItemModel:
+def _pcm(items: FormItems, slope: FloatArray) -> ItemModel:
     credit = credit_items(slope, items.intercept)
     return PartialCredit(credit.intercept, credit.categories) if (slope == 1).all() else credit
 
 
-def _feasibility(items: Items, slope: FloatArray) -> ItemModel:
+def _feasibility(items: FormItems, slope: FloatArray) -> ItemModel:
     if (items.lower > 0).any():
         raise argument_error("model", "4pl for items with lower asymptotes", "feasibility")
     with np.errstate(divide="ignore"):
@@ -131,7 +131,7 @@ def _feasibility(items: Items, slope: FloatArray) -> ItemModel:
         )
 
 
-BUILDERS: dict[str, Callable[[Items, FloatArray], ItemModel]] = {
+BUILDERS: dict[str, Callable[[FormItems, FloatArray], ItemModel]] = {
     "rasch": _rasch,
     "1pl": _one_slope,
     "pcm": _pcm,
@@ -155,7 +155,7 @@ def model_names(texts: pd.Series, where: Callable[[int], str]) -> np.ndarray:
     return names.to_numpy(object)
 
 
-class Shown(NamedTuple):
+class ColumnValues(NamedTuple):
     """What the columns of a file say of its items, NaN where nothing: items x ... x steps.
 
     Attributes:
@@ -194,7 +194,7 @@ class Reading:
     default: str
     where: Callable[[int], str]
 
-    def to_items(self) -> list[Items]:
+    def to_items(self) -> list[FormItems]:
         """The items of each form, in the order of the file."""
         if self._dims > 1 and any(place.role in ONE_ABILITY for place in self.arrays):
             must = "a file with intercepts, as its items have slopes on several abilities"
@@ -212,7 +212,7 @@ class Reading:
         n_steps = np.maximum(*counts)
         n_steps = np.where(has_slopes, (~np.isnan(slopes)).any(axis=1).sum(axis=1), n_steps)
         kinds = self._kinds(n_steps, has_slopes, slopes)
-        shown = Shown(thresholds, reach, category, slopes)
+        shown = ColumnValues(thresholds, reach, category, slopes)
         return [
             self._of_kind(kind, np.flatnonzero(kinds == kind), shown)
             for kind in dict.fromkeys(kinds)
@@ -250,10 +250,10 @@ class Reading:
                 raise InputError(f"{self.where(int(np.argmax(wrong)))}: the item {message}")
         return kinds
 
-    def _of_kind(self, kind: str, at: np.ndarray, shown: "Shown") -> Items:
+    def _of_kind(self, kind: str, at: np.ndarray, shown: "ColumnValues") -> FormItems:
         """The items of one form."""
         lower, upper = self._asymptotes(at)
-        make = partial(Items, kind=kind, rows=at, lower=lower, upper=upper)
+        make = partial(FormItems, kind=kind, rows=at, lower=lower, upper=upper)
         thresholds, reach, category, slopes = (x[at] for x in shown)
         by_category: BoolArray = np.asarray(~np.isnan(slopes).all(axis=(1, 2)))
         slope = np.where(by_category[:, None], slopes[:, :, 0], self._slopes(at, by_category))
@@ -274,7 +274,7 @@ class Reading:
         intercept[alone, 0] = one[alone]
         return self._checked(make(slope=slope, intercept=intercept))
 
-    def _checked(self, items: Items) -> Items:
+    def _checked(self, items: FormItems) -> FormItems:
         """The items, after a check that their numbers are possible.
 
         Raises:
@@ -401,7 +401,7 @@ class Reading:
 
 
 def bank_of(
-    parts: list[Items],
+    parts: list[FormItems],
     names: np.ndarray,
     ids: np.ndarray,
     metadata: pd.DataFrame,
@@ -436,7 +436,7 @@ def bank_of(
     return bank if len(banks) == 1 else bank.subset(list(ids))
 
 
-def items_of(bank: ItemBank) -> list[Items]:
+def items_of(bank: ItemBank) -> list[FormItems]:
     """The items of a bank by form.
 
     Raises:
@@ -458,12 +458,12 @@ def items_of(bank: ItemBank) -> list[Items]:
     return parts
 
 
-def _items(kind: str, at: np.ndarray, model: Any, dims: int) -> Items:
+def _items(kind: str, at: np.ndarray, model: Any, dims: int) -> FormItems:
     """Items of one model."""
     n = len(at)
     slope = np.asarray(getattr(model, "slope", np.ones(n)), float)
     lower, upper = np.zeros(n), np.ones(n)
-    make = partial(Items, kind=kind, rows=at, lower=lower, upper=upper)
+    make = partial(FormItems, kind=kind, rows=at, lower=lower, upper=upper)
     if kind == "binary":
         for name, out in (
             (getattr(model, "lower", ""), lower),

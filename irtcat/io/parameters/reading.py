@@ -16,8 +16,8 @@ from irtcat._files.reading import MOST_BYTES, check_path
 from irtcat.bank import ItemBank, Population
 from irtcat.io.parameters.columns import Place, id_column
 from irtcat.io.parameters.dialects import DIALECTS, Dialect
-from irtcat.io.parameters.files import Opened, open_parameters
-from irtcat.io.parameters.items import Items, Reading, bank_of, model_names
+from irtcat.io.parameters.files import OpenedFile, open_parameters
+from irtcat.io.parameters.items import FormItems, Reading, bank_of, model_names
 from irtcat.io.parameters.recognise import recognised
 from irtcat.responses._cells import MISSING
 
@@ -108,7 +108,7 @@ def read_parameters(
 
 def _bank(
     path: Any,
-    opened: Opened,
+    opened: OpenedFile,
     row: Dialect,
     places: dict[Place, str],
     model: str | None,
@@ -173,7 +173,7 @@ def _bank(
     return replace(bank, provenance=provenance)
 
 
-def _fixed_unit(parts: list[Items]) -> str:
+def _fixed_unit(parts: list[FormItems]) -> str:
     """What else to know of the population where all slopes are 1, as in Rasch models."""
     if any(part.kind == "nominal" or (part.slope != 1).any() for part in parts):
         return ""

@@ -8,7 +8,7 @@ from irtcat._common.checks import InputError, argument_error, shorten
 from irtcat._files.reading import MOST_BYTES, check_path
 from irtcat.io.parameters.columns import Place, find_columns, named_columns, unknown_columns
 from irtcat.io.parameters.dialects import DIALECTS, Dialect
-from irtcat.io.parameters.files import Opened, open_parameters
+from irtcat.io.parameters.files import OpenedFile, open_parameters
 
 
 def found_parameters(path: str | os.PathLike[str], max_bytes: int = MOST_BYTES) -> str:
@@ -32,7 +32,11 @@ def found_parameters(path: str | os.PathLike[str], max_bytes: int = MOST_BYTES) 
 
 
 def recognised(
-    path: Any, opened: Opened, headers: list[str], dialect: str, columns: Mapping[str, str] | None
+    path: Any,
+    opened: OpenedFile,
+    headers: list[str],
+    dialect: str,
+    columns: Mapping[str, str] | None,
 ) -> tuple[Dialect, dict[Place, str]]:
     """The tool whose columns a file has, and what its columns hold."""
     if columns:

@@ -17,7 +17,7 @@ from irtcat._files.writing import check_target, replacing
 from irtcat.bank import ItemBank
 from irtcat.io.parameters.columns import ABILITIES, Column, Place
 from irtcat.io.parameters.dialects import DIALECTS, Dialect
-from irtcat.io.parameters.items import Items, items_of
+from irtcat.io.parameters.items import FormItems, items_of
 from irtcat.models import item_models
 
 Values = dict[tuple[str, int, int], FloatArray]
@@ -95,12 +95,12 @@ FROM_0 = ("score", "step", "category_slope")
 """Roles that may have a column for category 0, which has 0 there."""
 
 
-def _column(row: Dialect, role: str, items: Items) -> Column:
+def _column(row: Dialect, role: str, items: FormItems) -> Column:
     """The column for a role."""
     return next(c for c in _columns(row, items) if c.role == role)
 
 
-def _columns(row: Dialect, items: Items) -> list[Column]:
+def _columns(row: Dialect, items: FormItems) -> list[Column]:
     """The columns that such items may have."""
     several = items.slope.shape[1] > 1
     return [
@@ -111,7 +111,7 @@ def _columns(row: Dialect, items: Items) -> list[Column]:
     ]
 
 
-def _values(items: Items, row: Dialect) -> Values:
+def _values(items: FormItems, row: Dialect) -> Values:
     """The numbers that the tool has of the items: the first layout for which it has all columns."""
     roles = {c.role for c in _columns(row, items)}
     one = items.slope.shape[1] == 1
@@ -145,14 +145,14 @@ def _is_default(row: Dialect, kind: str) -> bool:
     return row.writes_model or row.model == kind or kind in by_column
 
 
-def _why(items: Items) -> str:
+def _why(items: FormItems) -> str:
     """What may keep items out of a dialect."""
     texts = [f"{items.slope.shape[1]} abilities"] if items.slope.shape[1] > 1 else []
     texts += ["slopes of 0"] if items.kind != "nominal" and (items.slope == 0).any() else []
     return ", ".join(texts) or "one ability"
 
 
-def _asymptotes(items: Items, row: Dialect, roles: set[str]) -> Values:
+def _asymptotes(items: FormItems, row: Dialect, roles: set[str]) -> Values:
     """Asymptotes, where the tool has columns for them."""
     out: Values = {}
     if items.kind != "binary":
@@ -204,13 +204,13 @@ def _by_k(role: str, values: FloatArray, first: int = 1) -> Values:
     return {(role, k + first, 0): values[:, k] for k in range(values.shape[1])}
 
 
-def _slope(items: Items) -> Values:
+def _slope(items: FormItems) -> Values:
     if items.kind != "nominal":
         return _by_m("slope", items.slope)
     return _by_m("slope", _last_slope(items)[:, None])
 
 
-def _last_slope(items: Items) -> FloatArray:
+def _last_slope(items: FormItems) -> FloatArray:
     """The slope of the last category of nominal items over its score."""
     if items.slope.shape[1] > 1:
         what = "nominal items with several abilities"
@@ -223,21 +223,21 @@ def _last_slope(items: Items) -> FloatArray:
     return last
 
 
-def _score(items: Items) -> Values:
+def _score(items: FormItems) -> Values:
     steps = np.where(np.isnan(items.intercept), np.nan, np.arange(1, items.intercept.shape[1] + 1))
     if items.kind == "nominal":
         steps = items.slope[:, 0, :] / _last_slope(items)[:, None]
     return _by_k("score", np.concatenate([np.zeros((len(steps), 1)), steps], axis=1), 0)
 
 
-def _step(items: Items) -> Values:
+def _step(items: FormItems) -> Values:
     if items.kind == "graded":
         return _by_k("step", items.intercept)
     zero = np.zeros((len(items.rows), 1))
     return _by_k("step", np.concatenate([zero, items.intercept], axis=1), 0)
 
 
-def _thresholds(items: Items) -> FloatArray:
+def _thresholds(items: FormItems) -> FloatArray:
     """The thresholds of items of one ability."""
     slope = items.slope[:, :1]
     if items.kind == "gpcm":
@@ -246,16 +246,16 @@ def _thresholds(items: Items) -> FloatArray:
     return -items.intercept / slope
 
 
-def _difficulty(items: Items) -> Values:
+def _difficulty(items: FormItems) -> Values:
     return {("difficulty", 0, 0): np.nanmean(_thresholds(items), axis=1)}
 
 
-def _offset(items: Items) -> Values:
+def _offset(items: FormItems) -> Values:
     thresholds = _thresholds(items)
     return _by_k("offset", thresholds - np.nanmean(thresholds, axis=1, keepdims=True))
 
 
-def _category_slope(items: Items) -> Values:
+def _category_slope(items: FormItems) -> Values:
     """From category 0 on, whose slope is 0."""
     slope = items.slope
     if items.kind != "nominal":
@@ -270,7 +270,7 @@ def _category_slope(items: Items) -> Values:
     }
 
 
-VIEWS: dict[str, Callable[[Items], Values]] = {
+VIEWS: dict[str, Callable[[FormItems], Values]] = {
     "slope": _slope,
     "difficulty": _difficulty,
     "threshold": lambda items: _by_k("threshold", _thresholds(items)),

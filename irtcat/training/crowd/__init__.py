@@ -5,9 +5,17 @@ from typing import TYPE_CHECKING
 from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from irtcat.training.checkpoints import Checkpoints, Dependence, from_checkpoints
-    from irtcat.training.crowd.members import Crowd, build, from_predictions
+    from irtcat.training.checkpoints import Checkpoints as Checkpoints
+    from irtcat.training.checkpoints import Dependence as Dependence
+    from irtcat.training.checkpoints import from_checkpoints as from_checkpoints
+    from irtcat.training.crowd.members import Crowd as Crowd
+    from irtcat.training.crowd.members import build as build
+    from irtcat.training.crowd.members import from_predictions as from_predictions
 else:
-    __getattr__, __dir__ = lazy_names(__name__)
-
-__all__ = ["Checkpoints", "Crowd", "Dependence", "build", "from_checkpoints", "from_predictions"]
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "irtcat.training.checkpoints": "Checkpoints Dependence from_checkpoints",
+            "irtcat.training.crowd.members": "Crowd build from_predictions",
+        },
+    )
