@@ -26,6 +26,7 @@ import argparse
 import itertools
 import pickle
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -36,10 +37,11 @@ from scipy.stats import binom
 import irtcat
 from irtcat import leaderboard
 from irtcat.cat import Config, plan_evaluation, replay
+from irtcat.cat.engine.columns import factors_of
 from irtcat.cat.engine.evaluation_plan import FEWEST_SUBJECTS
 from irtcat.prediction import factor_scores
+from irtcat.prediction.task import SessionItems
 
-HERE = Path(__file__).parent
 LENGTHS = (10, 30, 100)
 SPLITS = {
     "similar": "random",
@@ -104,7 +106,6 @@ def at_estimate(bank, report, new, k):
 
 def ways(old, new, seed, expects, has_atlas):
     """Expectation, length, way, and the scores with their intervals."""
-    assert old.n_subjects >= FEWEST_SUBJECTS
     bank = irtcat.fit(old, standard_errors="none").bank
     for expect in expects:
         for k in LENGTHS:
@@ -126,14 +127,40 @@ def ways(old, new, seed, expects, has_atlas):
             yield "-", k, way, at_estimate(own, report, new, k)
 
 
-def results(data, split, seed, has_atlas):
+def quick_ways(old, new, seed):
+    """The same for "similar" without fits and compiled programs.
+
+    The choice by factors, which needs no bank, is made in NumPy; a test asserts that sessions
+    choose the same items.
+    """
+    bank = irtcat.ItemBank.from_parameters(b=np.zeros(old.n_items), item_ids=old.item_ids)
+    new = new.subset(items=old.item_ids)
+    for k in LENGTHS:
+        plan = plan_evaluation(bank, old, k, "similar", seed=seed)
+        subset = irtcat.select(None, k, calibration=old, expect="similar", seed=seed)
+        p = irtcat.predict(old, subset, new, expect="similar", pooled=False, estimand="run")
+        yield "similar", k, "fixed", p
+        if plan.config.criterion != "sequential":
+            table = factors_of(plan.bank)
+            model = factor_scores.FactorModel(table[:, 0], table[:, 1:])
+            core = bank.positions(list(plan.config.fixed.items[: plan.config.fixed.n_core]))
+            asked = model.session(new.to_numpy().astype(float), core, k)
+            answers = replace(new, values=np.where(asked, new.values, -1).astype(np.int8))
+            items = SessionItems(np.asarray(old.item_ids), None)
+            p = irtcat.predict(old, items, answers, expect="similar", pooled=False, estimand="run")
+        yield "similar", k, "session", p
+
+
+def results(data, split, seed, has_atlas, is_quick):
     """A row for each way: errors, and whether the intervals contain the score."""
     old, new = leaderboard.split_subjects(data, SPLITS[split], seed)
+    assert old.n_subjects >= FEWEST_SUBJECTS
     drawn = np.random.default_rng(seed).permutation(new.n_subjects)[:HELD_OUT]
     new = new.subset(subjects=np.sort(drawn))
     truth = leaderboard.full_scores(new)
     expects = (None,) if split == "stronger" else (None, "similar")
-    for expect, k, way, p in ways(old, new, seed, expects, has_atlas):
+    found = quick_ways(old, new, seed) if is_quick else ways(old, new, seed, expects, has_atlas)
+    for expect, k, way, p in found:
         row = {"split": split, "expect": str(expect), "k": k, "seed": seed, "way": way}
         row["subjects"] = np.asarray(new.subject_ids, str)
         row["error"] = 100 * np.abs((p if way in PEERS else p.score) - truth)
@@ -195,7 +222,8 @@ def summary(rows):
     is_peer = rows["way"].isin(PEERS)
     table = pd.DataFrame({key: cell(part) for key, part in rows[~is_peer].groupby(KEY)}).T
     table = table.rename_axis(KEY).infer_objects()
-    for way in PEERS:
+    peers = [way for way in PEERS if (rows["way"] == way).any()]
+    for way in peers:
         mean = rows[rows["way"] == way].set_index(["data", "split", "k", "seed"])["error"]
         mean = mean.map(np.mean)
         session = rows[rows["way"] == "session"].set_index(["data", "split", "k", "seed"])
@@ -205,7 +233,7 @@ def summary(rows):
         table[f"over {way}"] = sums["session"] / sums["peer"]
     table["above 1.10"] = table["low"] > 1.10
     groups = table.reset_index().groupby(["split", "expect"])
-    logs = groups[["ratio", *(f"over {way}" for way in PEERS)]]
+    logs = groups[["ratio", *(f"over {way}" for way in peers)]]
     overall = logs.agg(lambda column: np.exp(np.log(column.astype(float)).mean()))
     overall = overall.join(groups[["coverage", "coverage, fixed", "width"]].mean())
     overall = overall.join(groups[["above 1.10", "below .90"]].sum()).assign(cells=groups.size())
@@ -221,9 +249,10 @@ def main():
     parser.add_argument("--draws", type=int, default=8)
     parser.add_argument("--first", type=int, default=0, help="seed of the first draw")
     parser.add_argument("--atlas", type=int, default=3, help="draws with the ATLAS-like choice")
+    parser.add_argument("--quick", action="store_true", help='"similar" alone, without peers')
     parser.add_argument("--errors", default="session_errors.pkl", help="errors of all draws")
     parser.add_argument("--report", nargs="+", help="only report these saved errors")
-    parser.add_argument("--out", default=str(HERE / "sessions.csv"))
+    parser.add_argument("--out", default="sessions.csv")
     options = parser.parse_args()
     rows = []
     for path in options.report or ():
@@ -234,7 +263,7 @@ def main():
         has = {"family": name in FAMILIES, "date": name in DATES, "stronger": name not in DATES}
         for split in (one for one in options.splits.split(",") if has.get(one, True)):
             has_atlas = split == "similar" and draw < options.atlas
-            new = results(data, split, options.first + draw, has_atlas)
+            new = results(data, split, options.first + draw, has_atlas, options.quick)
             rows += [{"data": name, **row} for row in new]
             Path(options.errors).write_bytes(pickle.dumps(rows))
             print(f"draw {draw + 1}, {name}, {split}: {time.process_time():.0f} s", flush=True)
