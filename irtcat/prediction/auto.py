@@ -21,8 +21,9 @@ How to combine them is learnt from the calibrated subjects, in four steps:
 4. *Interval.* That of the mixture ``(1 - q) N(B, s_B) + q N(X, s_X)``, with s_B from the
    cross-validated errors and s_X from the posterior.
 
-Who expects a certain kind of subject (`irtcat.selection.EXPECTATIONS`) needs no step 3: for similar
-subjects q is 0, for stronger and weaker ones the score and interval are those of the posterior. A
+Who expects a certain kind of subject (`irtcat.selection.EXPECTATIONS`) needs no step 3: the score
+of similar subjects is B, that of stronger and weaker ones the posterior mean. Their intervals allow
+for a wrong expectation (`irtcat.prediction.score_rule.DOUBT`). A
 prior of each subject (`irtcat.prediction.score_prior`) replaces the distribution of the calibrated
 subjects in that of B; X and q stay as they are.
 

@@ -21,13 +21,13 @@ from irtcat.cat import (
     run,
     step,
 )
-from irtcat.cat.engine.engine import context_of, start_compiled, step_compiled
+from irtcat.cat.engine.engine import context_of, program_of, start_compiled, step_compiled
 from irtcat.cat.rules.criteria import score_factors
 from irtcat.prediction.factor_scores import FactorModel
 
 RNG = np.random.default_rng(3)
 BANK = ItemBank.from_parameters(RNG.lognormal(0, 0.3, 60), RNG.normal(0, 1.2, 60))
-KNOWN = BANK.simulate(RNG.normal(size=120), seed=4)
+KNOWN = BANK.simulate(RNG.normal(size=120), seed=9)
 NEW = BANK.simulate(RNG.normal(size=12), seed=5)
 PLAN = plan_evaluation(BANK, KNOWN, 12)
 
@@ -57,7 +57,8 @@ def test_core_first_and_then_the_subset_only_beyond_the_range():
     report = replay(PLAN.bank, Responses.from_array(answers, item_ids=NEW.item_ids), PLAN.config)
     listed = list(PLAN.config.fixed.items)
     rows = [asked(report, row) for row in range(14)]
-    assert all(row[:6] == listed[:6] and len(set(row)) == 12 for row in rows)
+    n_core = PLAN.config.fixed.n_core
+    assert all(row[:n_core] == listed[:n_core] and len(set(row)) == 12 for row in rows)
     assert rows[12] == rows[13] == listed
     assert sum(row != listed for row in rows[:12]) > 6
     scores = report.predict(PLAN.bank, KNOWN, estimand="run")
@@ -67,6 +68,33 @@ def test_core_first_and_then_the_subset_only_beyond_the_range():
     truth = NEW.to_numpy().mean(axis=1)
     assert np.abs(scores.score[:12] - truth).mean() < 0.06
     assert ((scores.lower[:12] <= truth) & (truth <= scores.upper[:12])).sum() >= 10
+
+
+def test_replays_choose_as_the_engine_does():
+    """The choice of the plan's replays, in NumPy, is that of compiled sessions."""
+    fixed = replace(PLAN.config.fixed, core=3, within=None)
+    report = replay(PLAN.bank, NEW, replace(PLAN.config, fixed=fixed), precision="float64")
+    table = np.asarray(prepare(PLAN.bank, PLAN.config).factors)
+    core = report.items[0, :3]
+    chosen = FactorModel(table[:, 0], table[:, 1:]).session(NEW.to_numpy(), core, 12)
+    assert [set(row) for row in report.items] == [set(np.flatnonzero(row)) for row in chosen]
+
+
+def test_without_anything_to_learn_from_answers_sessions_are_the_fixed_subset():
+    """Answers of subjects that do not differ: replays show no gain of a choice (here; by chance
+    they may show a small one)."""
+    same = Responses.from_array((np.random.default_rng(3).random((120, 60)) < 0.6).astype(int))
+    bank = ItemBank.from_parameters(b=np.zeros(60), item_ids=same.item_ids)
+    config = plan_evaluation(bank, same, 12, "similar").config
+    assert config.criterion == "sequential"
+    assert len(config.fixed.items) == 12
+
+
+def test_a_fixed_subset_is_no_part_of_the_compiled_program():
+    """Plans from other calibrations, expectations and seeds share one program."""
+    other = plan_evaluation(BANK, KNOWN.subset(range(110)), 12, "similar", seed=3)
+    assert other.config.fixed.items != PLAN.config.fixed.items
+    assert program_of(other.config) == program_of(PLAN.config)
 
 
 def test_value_is_the_expected_reduction_of_variance():
@@ -166,7 +194,8 @@ def test_batches_follow_the_subset_and_the_factors():
     bank, config = plan_evaluation(BANK, KNOWN, 12, batch=4)
     report = replay(bank, NEW, config)
     listed = list(config.fixed.items)
-    assert all(asked(report, row)[:6] == listed[:6] for row in range(12))
+    n_core = config.fixed.n_core
+    assert all(asked(report, row)[:n_core] == listed[:n_core] for row in range(12))
     assert all(len(set(asked(report, row))) == 12 for row in range(12))
     state = step(prepare(bank, config), config, Session.begin(bank, config).state, jnp.ones(4, int))
     assert len(set(np.asarray(state.asked).tolist())) == 4

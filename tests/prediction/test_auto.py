@@ -9,7 +9,7 @@ from scipy.special import expit, logit
 from scipy.stats import norm
 
 from irtcat import InputError, ItemBank, Responses, predict, select, select_next, short_form
-from irtcat.prediction import auto, full_scores
+from irtcat.prediction import auto, full_scores, score_rule
 from irtcat.prediction.equating import full_score_curve
 from irtcat.prediction.intervals import mixture_interval
 from irtcat.prediction.out_of_range import Priors
@@ -314,6 +314,25 @@ def test_the_priors_out_of_range_are_estimated_from_all_new_subjects(calibration
     assert f"{together.shared_priors[0]:.2f} of strong" in together.pooling
     assert alone.shared_priors is None
     assert alone.pooling == ""
+
+
+def test_answers_that_contradict_an_expectation_widen_its_interval(
+    calibration, alike, beyond, monkeypatch
+):
+    """Told a wrong kind, intervals hold more scores than without doubt; scores stay."""
+    for expect, wrong, right in (("similar", beyond, alike), ("stronger", alike, beyond)):
+        subset = select(None, 30, calibration=calibration, expect=expect)
+        told = [predict(calibration, subset, new, pooled=False) for new in (wrong, right)]
+        with monkeypatch.context() as patch:
+            patch.setattr(score_rule, "DOUBT", 0.0)
+            sure = [predict(calibration, subset, new, pooled=False) for new in (wrong, right)]
+        truth = full_scores(wrong)
+        inside = [(p.lower <= truth) & (truth <= p.upper) for p in (sure[0], told[0])]
+        assert inside[1].mean() > inside[0].mean()
+        assert (told[0].score == sure[0].score).all()
+        assert (told[1].score == sure[1].score).all()
+        widths = [(p.upper - p.lower).mean() for p in (sure[1], told[1])]
+        assert widths[0] <= widths[1] < 1.15 * widths[0]
 
 
 def test_a_subject_alone_has_nothing_to_share(calibration, alike):

@@ -80,6 +80,20 @@ class Contenders(NamedTuple):
     d: Array
 
 
+class FixedSubset(NamedTuple):
+    """The fixed subset that sessions follow (see `irtcat.cat.engine.config.FixedItems`).
+
+    Attributes:
+        items: positions of its items in the bank, in order.
+        n_core: number of these that are asked first.
+        within: the limits of the predicted full score; None for none.
+    """
+
+    items: Any
+    n_core: Any
+    within: Any
+
+
 class Pool(NamedTuple):
     """A bank as the engine uses it: a pytree of arrays, items first.
 
@@ -102,7 +116,7 @@ class Pool(NamedTuple):
         testlet: number of the item's testlet, from 0; -1 for an item outside testlets.
         pretest: whether the item is a pretest item, which is not scored.
         first: items administered first, in order.
-        fixed: items of the fixed subset, in order.
+        fixed: the fixed subset that is followed; None without one.
         factors: intercept and loadings of each item in the factor model of the calibrated
             responses, items x (1 + dimensions); None where no criterion needs it.
         seconds: time that an answer takes on average.
@@ -130,7 +144,7 @@ class Pool(NamedTuple):
     testlet: Array
     pretest: Array
     first: Array
-    fixed: Array
+    fixed: FixedSubset | None
     factors: Array | None
     seconds: Array
     costs: Array | None

@@ -10,6 +10,7 @@ import pandas as pd
 from irtcat._common.checks import argument_error
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
+from irtcat.cat.belief.pool import FixedSubset
 from irtcat.cat.belief.state import NONE
 from irtcat.cat.engine.config import Config
 from irtcat.selection.greedy import FREE
@@ -102,9 +103,14 @@ def first_of(bank: ItemBank, config: Config) -> IntArray:
     return bank.positions(list(config.first)).astype(int)
 
 
-def fixed_of(bank: ItemBank, config: Config) -> IntArray:
-    """Positions in the bank of the items of the fixed subset, in order."""
-    return bank.positions([] if config.fixed is None else list(config.fixed.items)).astype(int)
+def fixed_of(bank: ItemBank, config: Config) -> FixedSubset | None:
+    """The fixed subset that is followed, by positions in the bank."""
+    fixed = config.fixed
+    if fixed is None:
+        return None
+    items = bank.positions(list(fixed.items)).astype(np.int32)
+    within = None if fixed.within is None else np.array(fixed.within)
+    return FixedSubset(items, np.array(fixed.n_core, np.int32), within)
 
 
 def _factor_columns(bank: ItemBank) -> list[str]:

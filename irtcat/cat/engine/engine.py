@@ -1,6 +1,7 @@
 """The engine: `start` and `step`, pure functions of arrays for one session or, mapped, for many."""
 
 import functools
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ from jaxtyping import Array, Float, Int
 from irtcat._common.checks import argument_error
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
-from irtcat.cat.belief.pool import Pool
+from irtcat.cat.belief.pool import FixedSubset, Pool
 from irtcat.cat.belief.priors import prior_row
 from irtcat.cat.belief.state import (
     CONTENT_RELAXED,
@@ -39,6 +40,15 @@ SLACK = 1e-9
 
 BRANCHES = 16
 """Number of distinct outcomes of a batch that are tracked while its next item is chosen."""
+
+
+@functools.lru_cache(maxsize=256)
+def program_of(config: Config) -> Config:
+    """What a program is compiled for: the configuration without what the pool holds.
+
+    So all fixed subsets of a length share a program, whatever they were chosen from.
+    """
+    return replace(config, fixed=None, expect=None)
 
 
 def context_of(pool: Pool, config: Config, state: CatState) -> Context:
@@ -242,7 +252,7 @@ def _next_item(context: Context, values: Array | None = None) -> tuple[Array, Ar
         item, relaxed = jnp.where(is_first, first, item), jnp.where(is_first, 0, relaxed)
         return jnp.where(is_first | (values.max() > -jnp.inf), item, NONE), relaxed
     item = jnp.where(values.max() > -jnp.inf, item, NONE)
-    return item if config.fixed is None else _from_fixed(context, item, values), relaxed
+    return item if pool.fixed is None else _from_fixed(context, pool.fixed, item, values), relaxed
 
 
 def per_cost(context: Context, values: Array) -> Array:
@@ -261,17 +271,16 @@ def within_budget(context: Context, values: Array) -> Array:
     return jnp.where(costs <= left + SLACK * budget, values, -jnp.inf)
 
 
-def _from_fixed(context: Context, item: Array, values: Array) -> Array:
+def _from_fixed(context: Context, fixed: FixedSubset, item: Array, values: Array) -> Array:
     """The next item of the fixed subset where it is followed, else this one."""
-    fixed = context.config.fixed
     follows = context.n_administered < fixed.n_core
     if fixed.within is not None:
         low, high = fixed.within
         score, variance = score_moments(context)
         sd = jnp.sqrt(variance)
         follows = follows | (score - sd < low) | (score + sd > high)
-    is_open = (values > -jnp.inf)[context.pool.fixed]
-    following = context.pool.fixed[is_open.argmax()]
+    is_open = (values > -jnp.inf)[fixed.items]
+    following = fixed.items[is_open.argmax()]
     return jnp.where(follows & is_open.any(), following, item)
 
 
@@ -467,7 +476,7 @@ def start(
     with precision(str(pool.nodes.dtype)) as dtype:
         mask = None if allowed is None else jnp.asarray(_mask(allowed, pool.n_items))
         return start_compiled(
-            pool, config, jnp.asarray(row, dtype), mask, jnp.asarray(seed_words(seed))
+            pool, program_of(config), jnp.asarray(row, dtype), mask, jnp.asarray(seed_words(seed))
         )
 
 
@@ -498,7 +507,7 @@ def step(
     check_prepared(pool, config, state)
     with precision(str(pool.nodes.dtype)) as dtype:
         answers = jnp.asarray(_codes(responses, config.batch))
-        return step_compiled(pool, config, state, answers, jnp.asarray(seconds, dtype))
+        return step_compiled(pool, program_of(config), state, answers, jnp.asarray(seconds, dtype))
 
 
 def _mask(allowed: Any, n: int) -> np.ndarray:

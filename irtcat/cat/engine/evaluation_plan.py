@@ -5,15 +5,18 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from irtcat._common.checks import argument_error, check_count
 from irtcat._common.progress import ProgressOption, with_progress
+from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat._files.json import json_text
 from irtcat.bank import BankLike, ItemBank, as_bank
 from irtcat.cat.engine.columns import budget_of, with_factors
 from irtcat.cat.engine.config import Config, FixedItems
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.prediction.factor_scores import FactorModel
+from irtcat.prediction.regression import ridge_path
 from irtcat.prediction.task import check_bank, filled_scores, full_scores
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
@@ -29,8 +32,23 @@ DIGITS = 3
 MOST_SUBJECTS = 1500
 """Calibrated subjects, drawn at random, to which factors are fitted."""
 
-CORE = {None: 0.5, "similar": 0.3}
-"""Share of the items that are asked first from the fixed subset, by what is expected."""
+CORES = 0.1, 0.3, 0.5, 0.7
+"""Shares of the items that are asked first from the fixed subset. Which of them is best, if any is
+better than the whole subset, differs by data set and length (`experiments/adaptive_evaluation`):
+replays of calibrated subjects tell."""
+
+LEAST_CORE = {None: 0.3, "similar": 0.1}
+"""The least of them by what is expected: the first items also show who is out of range."""
+
+CORE_WITH_COSTS = 0.5
+"""Share with costs, where lengths differ by subject."""
+
+FOLDS, MOST_REPLAYS = 5, 120
+"""Folds of the calibrated subjects that are replayed, each without the responses of its own, and
+how many are replayed."""
+
+PENALTIES, SHARES = np.geomspace(0.03, 10, 6), np.array([0.0, 0.5, 1.0])
+"""Penalties of the ridge regression of a replay, and weights of the factor model beside it."""
 
 WITHIN = 0.05, 0.9
 """Quantiles of the calibrated full scores within which items are chosen by the answers: beyond
@@ -71,6 +89,9 @@ def plan_evaluation(
     those that are best for the subject, by a factor model of the calibrated responses (criterion
     "score-factors"). Items of the subset are asked instead
 
+    - where sessions of calibrated subjects, replayed without their own responses in the choice, do
+      not predict the full score better than the whole subset. The replays also tell how many items
+      come first,
     - if stronger or weaker subjects are expected,
     - while nothing is expected and the predicted score, +- 1 SD, is not between the weakest
       twentieth and the best tenth of the calibrated ones: the subject may be unlike them, and
@@ -106,8 +127,8 @@ def plan_evaluation(
         >>> bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 60))
         >>> old = bank.simulate(np.linspace(-2, 2, 120), seed=1)
         >>> plan = plan_evaluation(bank, old, 10)
-        >>> plan.config.criterion, plan.config.fixed.core
-        ('score-factors', 5)
+        >>> plan.config.criterion
+        'score-factors'
         >>> session = Session.begin(plan.bank, plan.config)
         >>> session.asked == [plan.config.fixed.items[0]]
         True
@@ -140,7 +161,11 @@ def plan_evaluation(
     ids = tuple(map(str, subset.item_ids))
     plan = _digest(bank, responses, length, expect, seed)
     is_placed = expectation is not None and expectation.direction != 0
-    if is_placed or responses.n_subjects < FEWEST_SUBJECTS or len(ids) == responses.n_items:
+    core = 1.0
+    if not is_placed and responses.n_subjects >= FEWEST_SUBJECTS and len(ids) < responses.n_items:
+        has_costs = rules_alone.cost is not None
+        core = CORE_WITH_COSTS if has_costs else _best_core(responses, len(ids), expect, seed)
+    if core == 1.0:
         config = Config(
             criterion="sequential",
             max_items=len(ids),
@@ -153,7 +178,7 @@ def plan_evaluation(
     if expect is None:
         low, high = np.nanquantile(full_scores(responses), WITHIN)
         within = float(low), float(high)
-    fixed = FixedItems(ids, math.ceil(CORE[expect] * len(ids)), within, seed, plan)
+    fixed = FixedItems(ids, math.ceil(core * len(ids)), within, seed, plan)
     config = Config(
         criterion="score-factors",
         max_items=max_items if within_budget else len(ids),
@@ -164,10 +189,66 @@ def plan_evaluation(
     return EvaluationPlan(_with_factors(bank, responses), config)
 
 
+def _best_core(responses: Responses, n_items: int, expect: str | None, seed: int) -> float:
+    """The share of the items to ask first, by replays; 1 where sessions are no better.
+
+    Each fold of calibrated subjects is replayed with the factor model and the fixed subset of the
+    others. Full scores are predicted by the factor model, by ridge regression on the subject's
+    items, or by the mean of both, with the penalty and weight that suit the share best. A share is
+    better if its mean absolute error is smaller by more than a standard error.
+    """
+    rows = _drawn(responses)
+    x = filled_scores(responses.subset(subjects=rows)).astype(float)
+    y, fold = x.mean(axis=1), np.arange(len(rows)) % FOLDS
+    ids = pd.Index(np.asarray(responses.item_ids, str))
+    cores = [core for core in CORES if core >= LEAST_CORE[expect]]
+    errors: list[list[FloatArray]] = [[] for _ in (*cores, 1.0)]
+    for f in range(FOLDS):
+        known, out = fold != f, np.flatnonzero(fold == f)[: MOST_REPLAYS // FOLDS]
+        model = FactorModel.fit(x[known])
+        others = responses.subset(subjects=rows[known])
+        subset = select(None, n_items, calibration=others, expect=expect, seed=seed)
+        items = ids.get_indexer(pd.Index(np.asarray(subset.item_ids, str)))
+        for number, core in enumerate((*cores, 1.0)):
+            asked = model.session(x[out], items[: math.ceil(core * n_items)], n_items)
+            errors[number].append(_errors(model, asked, x[out], y[out], x[known], y[known]))
+    by_core = [np.concatenate(parts) for parts in errors]
+    best = np.stack([error[:, error.mean(axis=0).argmin()] for error in by_core])
+    gain = best[-1] - best[:-1]
+    number = int(gain.mean(axis=1).argmax())
+    error_of_gain = gain[number].std(ddof=1) / math.sqrt(gain.shape[1])
+    return cores[number] if gain[number].mean() > error_of_gain else 1.0
+
+
+def _errors(
+    model: FactorModel,
+    asked: BoolArray,
+    x: FloatArray,
+    y: FloatArray,
+    known: FloatArray,
+    targets: FloatArray,
+) -> FloatArray:
+    """Absolute errors of the full scores of replayed subjects, subjects x ways to predict them."""
+    equal = np.full(x.shape[1], 1 / x.shape[1])
+    out = []
+    for is_asked, answers, score in zip(asked, x, y, strict=True):
+        items = np.flatnonzero(is_asked)
+        by_factors = model.scores(answers[None, items], items, equal)
+        intercepts, slopes = ridge_path(known[:, items], targets, PENALTIES)
+        by_ridge = intercepts + answers[items] @ slopes
+        both = by_ridge + SHARES[:, None] * (by_factors - by_ridge)
+        out.append(np.abs(both - score).ravel())
+    return np.array(out)
+
+
+def _drawn(responses: Responses) -> IntArray:
+    """Rows of the subjects, or of some of many, in random order."""
+    return np.random.default_rng(0).permutation(responses.n_subjects)[:MOST_SUBJECTS]
+
+
 def _with_factors(bank: ItemBank, responses: Responses) -> ItemBank:
     """The bank with the factor model of the responses in columns of its items."""
-    rows = np.random.default_rng(0).permutation(responses.n_subjects)[:MOST_SUBJECTS]
-    model = FactorModel.fit(filled_scores(responses.subset(subjects=np.sort(rows))))
+    model = FactorModel.fit(filled_scores(responses.subset(subjects=np.sort(_drawn(responses)))))
     place = {item: j for j, item in enumerate(map(str, responses.item_ids))}
     order = [place[item] for item in map(str, bank.item_ids)]
     table = np.column_stack([model.intercepts, model.loadings])[order]

@@ -105,11 +105,14 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
     n = bank.n_items
     slope = parameters.get("a", parameters.get("mdisc", np.zeros(n)))
     weights = np.where(pretest, 0.0, 1.0)
-    counts = blank_counts(config.exposure, n)
+    counts, fixed = blank_counts(config.exposure, n), fixed_of(bank, config)
     with in_width(precision) as dtype:
 
         def real(value: Any) -> Any:
             return jnp.asarray(value, dtype)
+
+        def in_kind(value: Any) -> Any:
+            return real(value) if value.dtype.kind == "f" else jnp.asarray(value)
 
         theta_bounds = float(belief.nodes.min()), float(belief.nodes.max())
         contending = contenders(model, parameters, config, pretest, theta_bounds, real)
@@ -129,7 +132,7 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
             testlet=jnp.asarray(item_testlets(bank, config), jnp.int32),
             pretest=jnp.asarray(pretest),
             first=jnp.asarray(first, jnp.int32),
-            fixed=jnp.asarray(fixed_of(bank, config), jnp.int32),
+            fixed=None if fixed is None else jax.tree.map(in_kind, fixed),
             factors=_factors(bank, config, real),
             costs=None if costs is None else real(costs),
             seconds=real(column_of(bank, config.seconds, 0.0).astype(float)),

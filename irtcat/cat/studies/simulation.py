@@ -25,7 +25,7 @@ from irtcat.cat.belief.priors import mixture_moments, prior_note, prior_rows
 from irtcat.cat.belief.state import ANSWERS, CatState, uniforms
 from irtcat.cat.engine.arguments import checked_bank
 from irtcat.cat.engine.config import Config
-from irtcat.cat.engine.engine import _start, _step, context_of
+from irtcat.cat.engine.engine import _start, _step, context_of, program_of
 from irtcat.cat.engine.exposure_parameters import ExposureParameters, counts_for
 from irtcat.cat.engine.plan import content_plan
 from irtcat.cat.engine.preparation import prepare
@@ -357,7 +357,9 @@ def simulate(
     with in_width(dtype) as width:
         priors = prior_rows(bank, prior, len(truth))
         pool.belief.check_priors(priors)
-        sessions, new_counts = plan.run(pool, config, priors, None, truth.astype(width), seed)
+        sessions, new_counts = plan.run(
+            pool, program_of(config), priors, None, truth.astype(width), seed
+        )
     return _report(
         bank, config, pool, sessions, new_counts, truth, priors, None, prior_note(bank, prior)
     )
@@ -430,7 +432,7 @@ def replay(
         priors = prior_rows(bank, prior, len(values))
         pool.belief.check_priors(priors)
         allowed = None if matched.observed.all() else matched.observed
-        sessions, new_counts = plan.run(pool, config, priors, allowed, values, seed)
+        sessions, new_counts = plan.run(pool, program_of(config), priors, allowed, values, seed)
     truth = np.asarray(score(bank, matched, mismatch="accept").theta)
     return _report(
         bank, config, pool, sessions, new_counts, truth, priors, matched, prior_note(bank, prior)
