@@ -141,7 +141,7 @@ def _text(steps: Steps) -> str:
     """A path as text.
 
     Example:
-        >>> _text(("results", Step.EACH, "a b", 0))
+        >>> _text(("results", PathStep.EACH, "a b", 0))
         "results[*]['a b'][0]"
     """
     parts = []
@@ -200,7 +200,7 @@ def read_records(path: Path, records: str, options: ReadingOptions, max_bytes: i
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp()) / "results.json"
         >>> size = path.write_text('{"runs": [{"by": "m", "vars": {"id": "q1"}, "ok": true}]}')
-        >>> options = Options(subject="by", item="vars.id", response="ok")
+        >>> options = ReadingOptions(subject="by", item="vars.id", response="ok")
         >>> read_records(path, "runs[*]", options, 1000)
         Responses(1 subjects x 1 items, right/wrong)
     """

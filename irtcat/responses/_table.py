@@ -220,8 +220,8 @@ def find_long_columns(table: SourceTable, options: ReadingOptions) -> tuple[int,
     """Find the subject, item, response and (if any) trial columns of a long table; None if wide.
 
     Example:
-        >>> table = Table("a.csv", ("score", "model", "item_id"), lambda row, column: ("", ""))
-        >>> find_long_columns(table, Options())
+        >>> table = SourceTable("a.csv", ("score", "model", "item_id"), lambda row, column: ("", ""))
+        >>> find_long_columns(table, ReadingOptions())
         (1, 2, 0)
     """
     if options.layout == "wide":

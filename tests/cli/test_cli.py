@@ -213,6 +213,18 @@ def write_runs():
     return table
 
 
+def write_choices():
+    """Right and wrong answers to seven items, and the choices with an attention check."""
+    bank = irtcat.ItemBank.from_parameters(a=np.full(7, 1.2), b=np.linspace(-1, 1, 7))
+    answers = bank.simulate(np.random.default_rng(0).normal(size=400), seed=1).to_frame()
+    answers.columns = [f"q{i + 1}" for i in range(7)]
+    answers.to_csv("r.csv", index_label="who")
+    choices = answers.replace({0: "b", 1: "a"}).assign(
+        check=np.where(np.arange(400) < 395, "a", "b")
+    )
+    choices.to_csv("letters.csv", index_label="who")
+
+
 def examples(text):
     """The words of the commands at the end of a help text, as they are pasted."""
     pasted = text.split("Example")[1].split("\n", 1)[1]
@@ -233,6 +245,8 @@ def test_examples_in_the_help_run_as_pasted(name, monkeypatch):
         write_runs()
     if name == "votes":
         write_votes()
+    if name == "scale":
+        write_choices()
     lines = examples(run_ok(name, "--help"))
     assert any(line[1] == name for line in lines)
     for program, *arguments in lines:
@@ -1163,7 +1177,7 @@ BAD_INPUT = [
     (f"fit {LSAT7} --groups side", "side"),
     (f"fit {LSAT7} --groups side --subjects other.csv", "side"),
     (f"fit {LSAT7} --groups side --subjects empty.csv", "empty.csv"),
-    (f"fit {LSAT7} --subject-weights side --subjects subjects.csv", "subject-weights"),
+    (f"fit {LSAT7} --subject-weights z1 --subjects other.csv", "subject-weights"),
     (f"fit {LSAT7} --anchors cut.npz", "cut.npz"),
     (f"fit {LSAT7} --theta other.csv", "theta"),
     (f"fit {LSAT7} --theta nowhere.csv", "nowhere.csv"),
