@@ -220,7 +220,7 @@ def find_long_columns(table: SourceTable, options: ReadingOptions) -> tuple[int,
     """Find the subject, item, response and (if any) trial columns of a long table; None if wide.
 
     Example:
-        >>> table = SourceTable("a.csv", ("score", "model", "item_id"), lambda row, column: ("", ""))
+        >>> table = SourceTable("a.csv", ("score", "model", "item_id"), lambda *at: ("", ""))
         >>> find_long_columns(table, ReadingOptions())
         (1, 2, 0)
     """

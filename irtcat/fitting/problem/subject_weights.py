@@ -46,7 +46,10 @@ def check_weights(responses: Any, weights: Any) -> FloatArray | None:
     try:
         values = np.asarray(weights, float)
     except (TypeError, ValueError):
-        raise argument_error(NAME, "numbers, one a subject", weights) from None
+        numbers = pd.to_numeric(pd.Series(list(weights), dtype=object), errors="coerce")
+        at = int(numbers.isna().to_numpy().argmax())
+        got = f"{list(weights)[at]!r} for subject {str(list(ids)[at])!r}" if at < n else weights
+        raise argument_error(NAME, "numbers, one a subject", got) from None
     if values.shape != (n,):
         got = f"{values.shape[0]} weights" if values.ndim == 1 else f"shape {values.shape}"
         raise argument_error(NAME, f"{n} weights, one a subject", got)
