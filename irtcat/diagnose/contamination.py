@@ -289,7 +289,7 @@ def _robust_start(answers: BinaryAnswers) -> FloatArray:
                 break
             core = chosen
             p = _calibrated(answers.of(core))
-            root = _statistics(answers, p, NODES, FEW_SEEN)["root"]
+            root = np.abs(_statistics(answers, p, NODES, FEW_SEEN)["root"])
         found = _statistics(answers, p, NODES, FEW_SEEN)
         flagged = _most(found["root"] > START_ROOT, found["root"])
         profile = _profile(answers, flagged, p, NODES, found)
@@ -317,7 +317,7 @@ def _starts(answers: BinaryAnswers) -> list[FloatArray]:
     residual = residual - residual.mean(axis=1, keepdims=True)
     residual = residual - residual.mean(axis=0)
     vectors = np.linalg.svd(residual, full_matrices=False)[0][:, :N_COMPONENTS].T
-    root = _statistics(answers, _calibrated(answers), NODES, FEW_SEEN)["root"]
+    root = np.abs(_statistics(answers, _calibrated(answers), NODES, FEW_SEEN)["root"])
     return [root, *vectors, *-vectors]
 
 
