@@ -10,7 +10,7 @@ import pandas as pd
 from irtcat._common.checks import InputError, argument_error, check_choice, check_count
 from irtcat._common.per_item import per_item
 from irtcat._common.types import BoolArray, FloatArray, IntArray
-from irtcat.bank import ItemBank, as_bank, one_ability
+from irtcat.bank import BankLike, ItemBank, as_bank, one_ability
 from irtcat.io.convert import as_responses_like
 from irtcat.responses import Responses
 from irtcat.scoring import subject_labels
@@ -60,7 +60,7 @@ class LearningRegression:
 
 
 def learning_regression(
-    bank: Any,
+    bank: BankLike,
     responses: Any,
     size: Any,
     *,
