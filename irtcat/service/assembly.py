@@ -35,7 +35,7 @@ def if_rows(table: sa.Table, name: str) -> Subscriber:
     """A subscriber that is imported when its table has a row.
 
     Args:
-        table: the table of what has to be told.
+        table: the table of what subscribes to the event, such as webhooks.
         name: the function, as `imported` reads it.
     """
     any_row = sa.select(sa.literal(1)).select_from(table).limit(1)
