@@ -132,11 +132,14 @@ class StoppingRule(Rule):
         classifies: whether the function gives the category of the subject instead (0 below the
             first cut, ...; -1 while undecided), so that the session is over when there is one.
         needs_draws: whether it needs a test of which every item is drawn with known probability.
+        needs_replays: whether it needs a plan with replayed sessions of calibrated subjects
+            (`irtcat.cat.plan_evaluation`).
     """
 
     words: tuple[Word, ...] = ()
     classifies: bool = False
     needs_draws: bool = False
+    needs_replays: bool = False
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         """Whether the session is over."""

@@ -241,8 +241,9 @@ def _batch_size(text: str) -> int | str:
         source=_adaptive.CONFIG,
         of="stopping",
         default=None,
-        help='Such as "se<0.3 or n>=30"; by default after a number of items that fits the bank: '
-        "100 of very many, 84 of 500, 51 of 100.",
+        help='Such as "se<0.3 or n>=30", or with --responses "predicted-width<0.1 or n>=200" for a '
+        "score whose 95 % interval is 10 points wide; by default after a number of items that "
+        "fits the bank: 100 of very many, 84 of 500, 51 of 100.",
     ),
     own(
         "half_width",
@@ -322,6 +323,7 @@ def command(o: Options) -> Output:
                 o.expect,
                 seed=o.seed,
                 mismatch=o.mismatch,
+                stopping=rules.stopping,
                 **priced,
             )
             bank = plan.bank

@@ -35,6 +35,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,7 +61,7 @@ from irtcat.prediction.score_rule import (
     end_priors,
     with_shared_priors,
 )
-from irtcat.prediction.task import FOLDS, Task, filled_scores
+from irtcat.prediction.task import FOLDS, ReplayedLength, Task, filled_scores
 from irtcat.responses import Responses
 from irtcat.scoring import subject_priors
 from irtcat.selection import Request, expectation_of, rechoose
@@ -98,8 +99,11 @@ def predict_auto(task: Task) -> Estimate:
     responses; other items are treated as chosen independently of the calibrated subjects. A new
     subject that answered only some of the items (for example in an adaptive test) is estimated from
     these items alone, with the nearest quarter of the calibrated subjects; a factor model of the
-    calibrated responses then joins the blend (`irtcat.prediction.factor_scores`). With fewer
-    than 8 calibrated subjects the weighted mean is returned.
+    calibrated responses then joins the blend (`irtcat.prediction.factor_scores`). In planned
+    sessions replays say penalty and weight, and the interval is the 95 % quantile of their errors
+    in SDs of the score by the factor model, for other levels as of a Normal
+    (`irtcat.cat.plan_evaluation`). With fewer than 8 calibrated subjects the weighted mean is
+    returned.
 
     Of several new subjects many may be of one kind, such as a new generation: the prior probability
     of being out of range is then estimated from all of them (``pooled`` of `irtcat.predict`).
@@ -285,6 +289,7 @@ class Run(NamedTuple):
         prior: probabilities of the cells of the full score (`irtcat.prediction.score_prior`) of
             each subject, and those of the calibrated population; None if nothing else is known.
         is_tailored: whether the items were chosen for these subjects.
+        replayed: what replays of calibrated subjects say of such sessions, or None.
     """
 
     x: FloatArray
@@ -293,6 +298,7 @@ class Run(NamedTuple):
     request: Request | None
     prior: tuple[FloatArray, FloatArray] | None = None
     is_tailored: bool = False
+    replayed: ReplayedLength | None = None
 
 
 def _runs(task: Task) -> tuple[list[IntArray], list[Run]]:
@@ -327,12 +333,15 @@ def _own_run(task: Task, x: FloatArray, items: IntArray, weights: FloatArray) ->
         listed = ids.get_indexer(pd.Index(np.asarray(fixed.item_ids, dtype=str)))
         order = pd.Index(items).get_indexer(pd.Index(listed))
         n_listed = int((order >= 0).sum())
-        if n_listed == len(items) and n_listed >= (1 - FEW_MISSING) * len(listed):
+        is_stopped = bool(task.replayed) and (order[:n_listed] >= 0).all() and n_listed < len(order)
+        is_listed = n_listed == len(items) and n_listed >= (1 - FEW_MISSING) * len(listed)
+        if is_listed and not is_stopped:
             answers = np.where(order >= 0, x[:, order], np.nan)
             return Run(answers, listed, fixed.weights, fixed.request)
     if weights.sum() == 0:
         weights = np.ones(len(weights))
-    return Run(x, items, weights / weights.sum(), None, is_tailored=True)
+    replayed = ReplayedLength.at(len(items), task.replayed) if task.replayed else None
+    return Run(x, items, weights / weights.sum(), None, is_tailored=True, replayed=replayed)
 
 
 def learn_rule(task: Task, levels: Sequence[float]) -> ScoreRule:
@@ -380,6 +389,10 @@ def _learn(
     errors = {}
     for level in levels:
         errors[level] = conformal_quantile(both[0], level), conformal_quantile(both[1], level)
+    sd_scale = None
+    if run.replayed is not None:
+        w, v = 1.0, run.replayed.share
+        sd_scale = run.replayed.scale / NormalDist().inv_cdf(0.975)
     answers = calibrated.subjects.x[:, run.items]
     intercept, slopes = ridge_path(answers, y, np.array([penalty]))
     learnt = Blend(
@@ -389,9 +402,10 @@ def _learn(
         range=calibrated_range,
         errors=errors,
         factor_weight=v,
+        sd_scale=sd_scale,
     )
     factors = None
-    if v > 0:
+    if v > 0 or sd_scale is not None:
         factors = FactorScores(calibrated.subjects.factors(), run.items, task.item_weights)
     return replace(rule, blend=learnt, factors=factors)
 
@@ -423,9 +437,11 @@ def _cross_validated(
     """
     subjects, y = calibrated.subjects, calibrated.y
     x = subjects.x
-    path, equated, sd = np.zeros((len(PENALTIES), len(y))), np.zeros(len(y)), np.zeros(len(y))
+    penalties = PENALTIES if run.replayed is None else np.array([run.replayed.penalty])
+    path, equated, sd = np.zeros((len(penalties), len(y))), np.zeros(len(y)), np.zeros(len(y))
     by_end = np.zeros((len(ENDS), len(y)))
-    by_factors = np.zeros(len(y)) if run.is_tailored else None
+    needs_factors = run.is_tailored and run.replayed is None
+    by_factors = np.zeros(len(y)) if needs_factors else None
     for fold in range(FOLDS):
         begin(f"Fold {fold + 1} of {FOLDS} of the cross-validation")
         is_out = subjects.fold == fold
@@ -435,7 +451,7 @@ def _cross_validated(
             calibrated.placements_without[fold] = Placement(reference, task.item_weights)
         placement = calibrated.placements_without[fold]
         answers = x[np.ix_(is_out, items)]
-        intercepts, slopes = ridge_path(x[np.ix_(~is_out, items)], y[~is_out], PENALTIES)
+        intercepts, slopes = ridge_path(x[np.ix_(~is_out, items)], y[~is_out], penalties)
         path[:, is_out] = (intercepts + answers @ slopes).T
         equating = placement.equating(items, weights)
         means = equating.means(answers)
@@ -455,11 +471,11 @@ def _cross_validated(
         with_f = np.outer((r * f).mean(axis=1), w) + (e * f).mean() * (1 - w)
         loss = loss[..., None] * (1 - v) ** 2 + 2 * with_f[..., None] * v * (1 - v)
         loss = loss + (f**2).mean() * v**2
-    loss = loss.reshape(len(PENALTIES), len(w), len(v))
+    loss = loss.reshape(len(penalties), len(w), len(v))
     at, first, second = np.unravel_index(loss.argmin(), loss.shape)
     estimates = Estimates(path[at], equated, sd)
     blend = w[first] * path[at] + (1 - w[first]) * equated
     if by_factors is not None:
         blend = (1 - v[second]) * blend + v[second] * by_factors
     shares = float(w[first]), float(v[second])
-    return estimates, by_end, blend, float(PENALTIES[at]), shares
+    return estimates, by_end, blend, float(penalties[at]), shares

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from irtcat._common.types import BoolArray, FloatArray
+from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.prediction.logistic_factors import PROBIT, fit_logistic_factors
 
 DIMS = 8
@@ -71,6 +71,14 @@ class FactorModel(NamedTuple):
         return Factors(mean, np.linalg.inv(precision))
 
     def session(self, x: FloatArray, core: np.ndarray, n_items: int) -> BoolArray:
+        """Whether each subject is asked each item in replayed sessions (see `session_items`)."""
+        asked = np.zeros(x.shape, bool)
+        np.put_along_axis(asked, self.session_items(x, core, n_items), True, axis=1)
+        return asked
+
+    def session_items(
+        self, x: FloatArray, core: np.ndarray, n_items: int, costs: FloatArray | float = 1.0
+    ) -> IntArray:
         """The items of replayed sessions: a core, then those of the criterion "score-factors".
 
         It is the engine's choice (`irtcat.cat.rules.criteria.score_factors`), for many subjects at
@@ -79,24 +87,46 @@ class FactorModel(NamedTuple):
         Args:
             x: scores on all items, subjects x items.
             core: positions of the items that all are asked.
-            n_items: number of items of a session.
+            n_items: number of items of a session, at least that of the core.
+            costs: cost of each item, by which values are divided.
 
         Returns:
-            Whether each subject was asked each item.
+            Positions of the items in the order in which they are asked, subjects x ``n_items``.
         """
+        items = np.empty((len(x), n_items), int)
+        items[:, : len(core)] = core
         asked = np.zeros(x.shape, bool)
         asked[:, core] = True
         factors, rows = self.posterior(x, asked), np.arange(len(x))
-        for _ in range(n_items - len(core)):
+        for position in range(len(core), n_items):
             p = expit(self.intercepts + factors.mean @ self.loadings.T)
             weight = p * (1 - p)
             slope = np.where(asked, 0.0, weight) @ self.loadings
             with_sum = np.einsum("nij,nj->ni", factors.cov, slope) @ self.loadings.T + 1
             variance = weight + weight**2 * (_flat(factors.cov) @ self._squares().T)
-            value = (weight * with_sum) ** 2 / np.maximum(variance, 1e-12)
-            asked[rows, np.where(asked, -1.0, value).argmax(axis=1)] = True
+            value = (weight * with_sum) ** 2 / np.maximum(variance, 1e-12) / costs
+            items[:, position] = np.where(asked, -1.0, value).argmax(axis=1)
+            asked[rows, items[:, position]] = True
             factors = self.posterior(x, asked, factors.mean, WARM_STEPS)
-        return asked
+        return items
+
+    def score_sds(self, x: FloatArray, asked: BoolArray) -> FloatArray:
+        """SDs of the mean scores on all items, given the answers to those asked.
+
+        ``sqrt(g' C g + sum w_j) / N`` with ``w_j = p_j (1 - p_j)`` at the mode and the sum, and
+        ``g = sum w_j a_j``, over the items not asked.
+
+        Args:
+            x: scores on all items, subjects x items.
+            asked: whether each subject was asked each item.
+        """
+        mean, cov = self.posterior(x, asked)
+        p = expit(self.intercepts + mean @ self.loadings.T)
+        weight = np.where(asked, 0.0, p * (1 - p))
+        slope = weight @ self.loadings
+        variance = np.einsum("ni,nij,nj->n", slope, cov, slope) + weight.sum(axis=1)
+        sds: FloatArray = np.sqrt(variance) / x.shape[1]
+        return sds
 
     def of(self, items: np.ndarray) -> "FactorModel":
         """The model of these items."""
@@ -145,3 +175,11 @@ class FactorScores(NamedTuple):
     def __call__(self, x: FloatArray) -> FloatArray:
         """Expected full scores from the answers to these items, subjects x items."""
         return self.model.scores(x, self.items, self.item_weights)
+
+    def sds(self, x: FloatArray) -> FloatArray:
+        """SDs of the full scores, items weighted equally."""
+        answers = np.zeros((len(x), len(self.item_weights)))
+        answers[:, self.items] = x
+        asked = np.zeros(answers.shape, bool)
+        asked[:, self.items] = True
+        return self.model.score_sds(answers, asked)

@@ -316,6 +316,7 @@ def predict(
         expect=expect,
         pooled=pooled,
         fixed=getattr(subset, "fixed", None),
+        replayed=getattr(subset, "replayed", ()),
     )
     prediction = _prediction_of(task, estimator, estimand, known)
     if labels is None:

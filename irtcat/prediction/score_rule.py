@@ -76,7 +76,7 @@ class Mixture(NamedTuple):
     """
 
     blend: FloatArray
-    blend_sd: float
+    blend_sd: FloatArray | float
     outside: FloatArray
     outside_sd: FloatArray
     reason: np.ndarray
@@ -148,6 +148,8 @@ class Blend:
         errors: by level, the quantiles of the absolute errors of the calibrated subjects, where
             nothing is expected of new ones, and where they are expected to be similar.
         factor_weight: weight of the factor model in the blend, beside regression and equating.
+        sd_scale: SD of an error in SDs of the score by the factor model, by replays, which replaces
+            the quantiles of the errors; None without replays.
     """
 
     intercept: float
@@ -156,6 +158,7 @@ class Blend:
     range: Range
     errors: dict[float, tuple[float, float]]
     factor_weight: float = 0.0
+    sd_scale: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +170,7 @@ class ScoreRule:
         scores: summary of the calibrated subjects' full scores.
         median: median full score of the calibrated subjects.
         blend: for subjects who are not expected to be stronger or weaker; None if not learnt.
-        factors: scores by the factor model, where it has a weight.
+        factors: scores by the factor model, where it has a weight or its SDs are used.
     """
 
     equating: Equating
@@ -232,7 +235,11 @@ class ScoreRule:
         is_upper = below > 0.5
         outside = np.where(is_upper, ends[0, 0], ends[1, 0])
         outside_sd = np.where(is_upper, ends[0, 1], ends[1, 1])
-        blend_sd = blend.errors[level][0 if expect is None else 1] / ndtri(0.5 + level / 2)
+        blend_sd: FloatArray | float
+        if self.factors is not None and blend.sd_scale is not None:
+            blend_sd = blend.sd_scale * self.factors.sds(answers)
+        else:
+            blend_sd = blend.errors[level][0 if expect is None else 1] / ndtri(0.5 + level / 2)
         return Mixture(
             blend=mean,
             blend_sd=blend_sd,

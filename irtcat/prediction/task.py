@@ -1,6 +1,6 @@
 """Input and output of an estimator of the full score."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -25,16 +25,42 @@ FOLDS = 5
 the work is five times that of a fit."""
 
 
+class ReplayedLength(NamedTuple):
+    """What replayed sessions of calibrated subjects say of full scores after some answers.
+
+    Attributes:
+        n_items: number of answers.
+        penalty: of the ridge regression of the full score on the answers.
+        share: weight of the factor model beside it.
+        scale: half-width of the 95 % interval, in SDs of the full score by the factor model.
+    """
+
+    n_items: int
+    penalty: float
+    share: float
+    scale: float
+
+    @staticmethod
+    def at(n_items: int, rows: "Sequence[ReplayedLength]") -> "ReplayedLength":
+        """That of any number of answers: of the nearest length, with an interpolated scale."""
+        table, log_n = np.array(rows, float), np.log(max(n_items, 1))
+        logs = np.log(table[:, 0])
+        nearest = rows[int(np.abs(logs - log_n).argmin())]
+        return nearest._replace(scale=float(np.interp(log_n, logs, table[:, 3])))
+
+
 class SessionItems(NamedTuple):
     """The items of sessions, in the place of a subset.
 
     Attributes:
         item_ids: all that could be asked.
         fixed: the subset (`irtcat.selection.Subset`) that sessions may have followed, or None.
+        replayed: what replays of calibrated subjects say, by length; empty without replays.
     """
 
     item_ids: np.ndarray
     fixed: Any = None
+    replayed: tuple[ReplayedLength, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -97,6 +123,7 @@ class Task:
         draws: the draws of adaptive sessions, subjects x draws, or None.
         prepared: what estimators prepare once for tasks that differ in the weights of the items.
         fixed: the subset that sessions may have followed, or None.
+        replayed: what replays of calibrated subjects say of sessions, by length.
     """
 
     calibration: Responses
@@ -119,6 +146,7 @@ class Task:
     draws: Draw | None = None
     prepared: dict[Any, Any] = field(default_factory=dict)
     fixed: Any = None
+    replayed: tuple[ReplayedLength, ...] = ()
 
     @property
     def n_items(self) -> int:

@@ -22,8 +22,11 @@ from irtcat.cat import (
     step,
 )
 from irtcat.cat.engine.engine import context_of, program_of, start_compiled, step_compiled
+from irtcat.cat.engine.evaluation_plan import _widening
 from irtcat.cat.rules.criteria import score_factors
 from irtcat.prediction.factor_scores import FactorModel
+from irtcat.prediction.regression import ridge_path
+from irtcat.prediction.task import ReplayedLength, SessionItems
 
 RNG = np.random.default_rng(3)
 BANK = ItemBank.from_parameters(RNG.lognormal(0, 0.3, 60), RNG.normal(0, 1.2, 60))
@@ -217,6 +220,90 @@ def test_a_skipped_answer_leaves_the_fixed_subset_as_it_is():
     assert report.predict(bank, KNOWN).score == pytest.approx(want.score, abs=1e-12)
 
 
+@pytest.mark.parametrize("n_known", [120, 50])
+def test_sessions_stop_when_the_predicted_interval_is_as_narrow_as_promised(n_known):
+    """Against the SD of the factor model after each item; also in a fixed subset (50 subjects)."""
+    known = KNOWN.subset(range(n_known))
+    bank, config = plan_evaluation(BANK, known, 40, "similar", stopping="predicted-width<=0.18")
+    report = replay(bank, NEW, config)
+    table = np.array([[row.n_items, row.scale] for row in config.fixed.replayed])
+    factors = bank.items.filter(regex=r"factor_\d").to_numpy(float)
+    model, x = FactorModel(factors[:, 0], factors[:, 1:]), NEW.to_numpy()
+    for row in range(12):
+        for n in range(1, report.n_items[row] + 1):
+            given = report.items[row, :n]
+            mean, cov = (part[0] for part in model.of(given).posterior(x[row : row + 1, given]))
+            p = expit(model.intercepts + model.loadings @ mean)
+            weight = np.where(np.isin(np.arange(60), given), 0, p * (1 - p)) / 60
+            g = weight @ model.loadings
+            sd = np.sqrt(g @ cov @ g + weight.sum() / 60)
+            width = 2 * np.interp(np.log(n), np.log(table[:, 0]), table[:, 1]) * sd
+            assert (width <= 0.18) == (n == report.n_items[row] and report.stop[row] == 1)
+    is_stopped = report.stop == 1
+    assert is_stopped.sum() >= 5
+    predicted = report.predict(bank, known, estimand="run")
+    printed = (predicted.upper - predicted.lower)[is_stopped]
+    assert ((printed > 0.15) & (printed < 0.195)).all()
+    truth = x.mean(axis=1)
+    assert ((predicted.lower <= truth) & (truth <= predicted.upper)).sum() >= 10
+    listed = list(config.fixed.items)
+    is_prefix = [
+        asked(report, row)[: report.n_items[row]] == listed[: report.n_items[row]]
+        for row in range(12)
+    ]
+    assert all(is_prefix) == (n_known == 50)
+    assert Config.from_json(config.to_json()) == config
+
+
+def test_scores_of_sessions_are_those_of_their_replays():
+    """Ridge regression and factors with the penalty and the weight of the nearest length."""
+    fixed = PLAN.config.fixed
+    replayed = tuple(row._replace(share=0.25, penalty=0.5) for row in fixed.replayed)
+    fixed = replace(fixed, core=3, within=None, replayed=replayed)
+    config = replace(PLAN.config, fixed=fixed, expect="similar")
+    report = replay(PLAN.bank, NEW, config)
+    calibration = KNOWN.to_numpy()
+    items, answers = report.items[0], NEW.to_numpy()[0]
+    targets = calibration.mean(axis=1)
+    intercept, slopes = ridge_path(calibration[:, items], targets, np.array([0.5]))
+    equal = np.full(60, 1 / 60)
+    by_factors = FactorModel.fit(calibration).scores(answers[None, items], items, equal)
+    want = 0.75 * (intercept + answers[items] @ slopes) + 0.25 * by_factors
+    # Factors depend on the order of the subjects a little.
+    subset = select(None, 12, calibration=KNOWN)
+    wrong = predict(KNOWN, SessionItems(BANK.item_ids, subset), report.responses(KNOWN))
+    ways = SessionItems(BANK.item_ids, subset, replayed)
+    found = predict(KNOWN, ways, report.responses(KNOWN), expect="similar", pooled=False)
+    assert found.score[0] == pytest.approx(want[0], abs=1e-3)
+    assert abs(wrong.score[0] - want[0]) > 1e-3
+    half = replayed[-1].scale * FactorModel.fit(calibration).score_sds(
+        answers[None], np.isin(np.arange(60), items)[None]
+    )
+    assert found.upper[0] - found.lower[0] == pytest.approx(2 * half[0], rel=0.08)
+
+
+def test_scales_between_lengths():
+    rows = (ReplayedLength(5, 0.1, 0.0, 2.0), ReplayedLength(20, 1.0, 0.5, 3.0))
+    assert ReplayedLength.at(2, rows) == (5, 0.1, 0.0, 2.0)
+    assert ReplayedLength.at(10, rows).scale == pytest.approx(2.5)
+    assert ReplayedLength.at(11, rows)[:3] == (20, 1.0, 0.5)
+    assert ReplayedLength.at(50, rows) == rows[1]
+
+
+def test_intervals_hold_where_sessions_stop():
+    """Half-widths that are narrow by chance: without a factor 60 % would hold, with it 95 %."""
+    rng = np.random.default_rng(0)
+    noise = np.exp(rng.normal(size=(6, 400)))
+    ratios = np.abs(rng.normal(size=(6, 400))) / (2 * noise)
+    factor = _widening(1.0, noise, ratios)
+    for width in (1.0, factor):
+        narrow = 2 * width * noise <= 1.0
+        stop = np.where(narrow.any(axis=0), narrow.argmax(axis=0), 5)
+        held = (ratios[stop, np.arange(400)] <= width).mean()
+        assert held < 0.7 if width == 1 else held >= 0.95
+    assert _widening(1.0, noise, ratios / 100) == 1
+
+
 def test_a_length_rule_shortens_the_subset():
     plan = plan_evaluation(BANK, KNOWN, 29, stopping="n>=10")
     assert plan.config.full_length == len(plan.config.fixed.items) == 10
@@ -250,5 +337,18 @@ def test_refusals():
     bad = replace(PLAN.bank, items=PLAN.bank.items.assign(factor_2=np.nan))
     with pytest.raises(InputError, match="another value for item i1 in factor_2"):
         prepare(bad, PLAN.config)
+    with pytest.raises(InputError, match=r"of irtcat\.cat\.plan_evaluation for the stopping rule"):
+        prepare(PLAN.bank, Config(stopping="predicted-width<0.1", max_items=5))
+    for expect, known, got in (
+        ("stronger", KNOWN, "stronger"),
+        (None, KNOWN.subset(range(18)), 18),
+    ):
+        with pytest.raises(InputError, match=f"which needs 19 calibrated.*Got.*{got}"):
+            plan_evaluation(BANK, known, 12, expect, stopping="predicted-width<0.1")
+    with pytest.raises(InputError, match="finite number"):
+        plan_evaluation(BANK, KNOWN, 12, stopping={"name": "predicted-width", "below": "wide"})
+    for rows in ([(5, 1.0, 0.5)], [(5, 1.0, 0.5, -1.0)], [(5, 1, 0, 1), (5, 1, 0, 1)], [{"n": 5}]):
+        with pytest.raises(InputError, match="rows of n_items, penalty, share, scale"):
+            FixedItems(("i1",), replayed=rows)
     with pytest.raises(InputError, match="mapping of the fields of FixedItems"):
         Config.from_json({"max_items": 5, "fixed": {"ids": ["i1"]}})

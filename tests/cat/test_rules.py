@@ -371,6 +371,7 @@ CASES = [
     *(
         sample({"stopping": name} | ({"sampled": 1.0} if row.needs_draws else {}))
         for name, row in STOPPING.items()
+        if not row.needs_replays  # see test_evaluation_plan
     ),
     *(
         sample({"content": name, "group": "topic", "testlet": "passage"})

@@ -101,7 +101,8 @@ def test_a_stopping_rule(rows, data):
     for text in ("steps<5", "steps>=1.5", "stages>=2"):
         with pytest.raises(
             InputError,
-            match="se, mean-se, se-change, information, score-width, half-width, seconds, steps",
+            match="se, mean-se, se-change, information, score-width, predicted-width, half-width, "
+            "seconds, steps",
         ):
             parse_stopping(text)
 

@@ -183,6 +183,25 @@ def test_evaluate_within_a_budget(files, bank):
     assert "needs --costs" in run(*arguments, "--budget", 9).stderr
 
 
+def test_evaluate_to_a_width_of_the_printed_interval(files, bank):
+    arguments = (
+        "evaluate",
+        "bank.npz",
+        "--command",
+        "sed 's/}$/, \"answer\": 1}/'",
+        "--out",
+        "run",
+    )
+    rule = ("--stop", "predicted-width<0.5 or n>=20")
+    refused = run(*arguments, *rule)
+    assert "one of irtcat.cat.plan_evaluation for the stopping rule" in refused.stderr
+    text = run_ok(*arguments, *rule, "--responses", "old.npz", "--expect", "similar")
+    assert "ended by: predicted-width" in text
+    document = json.loads(Path("run/result.json").read_text())
+    assert document["n_items"] < 20
+    assert 0.1 < document["upper"] - document["lower"] < 0.55
+
+
 def test_evaluate_with_a_guaranteed_interval(files):
     command = "sed 's/}$/, \"answer\": 1}/'"
     arguments = (

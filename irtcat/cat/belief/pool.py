@@ -87,11 +87,14 @@ class FixedSubset(NamedTuple):
         items: positions of its items in the bank, in order.
         n_core: number of these that are asked first.
         within: the limits of the predicted full score; None for none.
+        replayed: logarithms of the lengths of replayed sessions, and the half-width of the 95 %
+            interval at each in SDs of the full score by the factors; None without replays.
     """
 
     items: Any
     n_core: Any
     within: Any
+    replayed: Any
 
 
 class Pool(NamedTuple):

@@ -1,5 +1,6 @@
 """Item properties that a configuration reads from the bank's metadata and ids."""
 
+import math
 import re
 from dataclasses import replace
 from typing import Any
@@ -110,7 +111,10 @@ def fixed_of(bank: ItemBank, config: Config) -> FixedSubset | None:
         return None
     items = bank.positions(list(fixed.items)).astype(np.int32)
     within = None if fixed.within is None else np.array(fixed.within)
-    return FixedSubset(items, np.array(fixed.n_core, np.int32), within)
+    replayed = None
+    if fixed.replayed:
+        replayed = np.array([[math.log(row.n_items), row.scale] for row in fixed.replayed])
+    return FixedSubset(items, np.array(fixed.n_core, np.int32), within, replayed)
 
 
 def _factor_columns(bank: ItemBank) -> list[str]:

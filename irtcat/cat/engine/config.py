@@ -1,6 +1,7 @@
 """Config: how an adaptive test starts, chooses, estimates and stops."""
 
 import inspect
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -36,6 +37,7 @@ from irtcat.cat.rules.stopping import (
     parse_stopping,
     single_rules,
 )
+from irtcat.prediction.task import ReplayedLength
 from irtcat.selection import expectation_of
 
 MOST_NODES = 2001
@@ -84,6 +86,9 @@ class FixedItems:
             other items.
         plan: digest of what `plan_evaluation` chose the items from, which identifies the plan where
             the last digits of its numbers differ between processors; empty for other items.
+        replayed: what replays of calibrated subjects say of sessions, by length
+            (`irtcat.prediction.task.ReplayedLength`): `Report.predict` predicts by it, and the
+            stopping rule "predicted-width" needs it; empty without replays.
 
     Raises:
         InputError: for ids that repeat, or numbers out of range.
@@ -94,6 +99,7 @@ class FixedItems:
     within: tuple[float, float] | None = None
     seed: int | None = None
     plan: str = ""
+    replayed: tuple[ReplayedLength, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the fields, and convert them to their canonical form."""
@@ -112,6 +118,7 @@ class FixedItems:
             check_count("seed", self.seed, 0)
         if not isinstance(self.plan, str):
             raise argument_error("plan", "text", self.plan)
+        object.__setattr__(self, "replayed", _replayed(self.replayed))
         object.__setattr__(self, "items", ids)
         object.__setattr__(self, "within", within)
 
@@ -572,6 +579,22 @@ def _ids(name: str, value: Any) -> tuple[str, ...]:
         if not (isinstance(item, str) or is_whole(item)) or not str(item).strip():
             raise argument_error(name, "ids of items as text, not empty", item)
     return tuple(map(str, ids))
+
+
+def _replayed(value: Any) -> tuple[ReplayedLength, ...]:
+    """Rows of numbers, from JSON or not."""
+    must = f"rows of {', '.join(ReplayedLength._fields)}, by rising length"
+    out = []
+    for row in _members("replayed", "rows", value):
+        try:
+            out.append(ReplayedLength(**row) if isinstance(row, Mapping) else ReplayedLength(*row))
+        except TypeError:
+            raise argument_error("replayed", must, row) from None
+        if not all(map(is_number, out[-1])) or min(out[-1]) < 0 or not out[-1].n_items:
+            raise argument_error("replayed", must, row)
+    if any(b.n_items <= a.n_items for a, b in itertools.pairwise(out)):
+        raise argument_error("replayed", must, [row.n_items for row in out])
+    return tuple(out)
 
 
 def _theta_bounds(value: Any) -> tuple[float, float]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,12 +13,14 @@ from irtcat._common.progress import ProgressOption, with_progress
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat._files.json import json_text
 from irtcat.bank import BankLike, ItemBank, as_bank
-from irtcat.cat.engine.columns import budget_of, with_factors
+from irtcat.cat.engine.columns import budget_of, costs_of, with_factors
 from irtcat.cat.engine.config import Config, FixedItems
+from irtcat.cat.rules.stopping import DEFAULT_WIDTH, STOPPING, single_rules
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.prediction.factor_scores import FactorModel
+from irtcat.prediction.intervals import conformal_quantile
 from irtcat.prediction.regression import ridge_path
-from irtcat.prediction.task import check_bank, filled_scores, full_scores
+from irtcat.prediction.task import ReplayedLength, check_bank, filled_scores, full_scores
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 from irtcat.selection import expectation_of, select
@@ -53,6 +56,15 @@ PENALTIES, SHARES = np.geomspace(0.03, 10, 6), np.array([0.0, 0.5, 1.0])
 WITHIN = 0.05, 0.9
 """Quantiles of the calibrated full scores within which items are chosen by the answers: beyond
 them the subject may be unlike the calibrated ones."""
+
+LENGTHS, SHORTEST = 8, 5
+"""Number of lengths at which replays are predicted, and the shortest one."""
+
+LEVEL, FEWEST_REPLAYS = 0.95, 19
+"""Level of the scales, and the fewest errors that have such a quantile."""
+
+ROUNDS = 5
+"""Rounds in which intervals are widened until those of stopped replays hold."""
 
 
 class EvaluationPlan(NamedTuple):
@@ -99,6 +111,12 @@ def plan_evaluation(
 
     At its full length such a session is the fixed subset; other stopping rules may end it earlier.
 
+    The replays, at several lengths, also say how `Report.predict` weighs regression and factors,
+    and how wide its intervals are: the 95 % quantile of their errors, in SDs of the full score by
+    the factor model. ``stopping="predicted-width<0.1"`` ends a session when that interval is 10
+    points wide; the replays then stop by the same rule. It needs 19 calibrated subjects, and
+    ``expect=None`` or "similar".
+
     With ``cost=``, a column of the bank's items, the items for the subject are those of the
     greatest value for their cost; with ``budget=`` too the fixed subset is chosen within it, and
     no session costs more. Give ``max_items`` as many as the budget may buy.
@@ -120,7 +138,8 @@ def plan_evaluation(
 
     Raises:
         InputError: for an unknown expectation, more items than the bank has, a bank of other items
-            than the responses', or a rule that excludes items.
+            than the responses', a rule that excludes items, or "predicted-width" with too few
+            calibrated subjects or another expectation.
 
     Example:
         >>> from irtcat.cat import Session, plan_evaluation
@@ -149,6 +168,8 @@ def plan_evaluation(
     rules_alone = Config(max_items=max_items, **rules)
     length, within_budget = rules_alone.full_length, budget_of(bank, rules_alone)
     expectation = expectation_of(expect)
+    is_placed = expectation is not None and expectation.direction != 0
+    widths = _widths(rules_alone, responses.n_subjects, expect if is_placed else None)
     subset = select(
         None,
         length,
@@ -160,85 +181,191 @@ def plan_evaluation(
     )
     ids = tuple(map(str, subset.item_ids))
     plan = _digest(bank, responses, length, expect, seed)
-    is_placed = expectation is not None and expectation.direction != 0
-    core = 1.0
-    if not is_placed and responses.n_subjects >= FEWEST_SUBJECTS and len(ids) < responses.n_items:
+    may_choose = not is_placed and responses.n_subjects >= FEWEST_SUBJECTS
+    may_choose = may_choose and len(ids) < responses.n_items
+    may_stop = not is_placed and responses.n_subjects >= FEWEST_REPLAYS
+    may_stop = may_stop and rules_alone.least_length < len(ids)
+    core, folds = 1.0, []
+    if may_choose or may_stop:
+        folds = _folds(responses, len(ids), expect, seed, within_budget)
+    if may_choose:
         has_costs = rules_alone.cost is not None
-        core = CORE_WITH_COSTS if has_costs else _best_core(responses, len(ids), expect, seed)
-    if core == 1.0:
-        config = Config(
-            criterion="sequential",
-            max_items=len(ids),
-            expect=expect,
-            fixed=FixedItems(ids, seed=seed, plan=plan),
-            **rules,
-        )
-        return EvaluationPlan(bank, config)
-    within = None
-    if expect is None:
-        low, high = np.nanquantile(full_scores(responses), WITHIN)
-        within = float(low), float(high)
-    fixed = FixedItems(ids, math.ceil(core * len(ids)), within, seed, plan)
+        core = CORE_WITH_COSTS if has_costs else _best_core(folds, len(ids), expect)
+    fixed = FixedItems(ids, seed=seed, plan=plan)
+    longest = len(ids)
+    if core < 1:
+        within = None
+        if expect is None:
+            low, high = np.nanquantile(full_scores(responses), WITHIN)
+            within = float(low), float(high)
+        fixed = replace(fixed, core=math.ceil(core * len(ids)), within=within)
+        longest = max_items if within_budget else len(ids)
+    if core < 1 or may_stop:
+        costs = costs_of(bank, rules_alone)
+        if costs is not None:
+            costs = costs[bank.positions(list(map(str, responses.item_ids)))]
+        fixed = replace(fixed, replayed=_replayed(folds, fixed.n_core, longest, costs, widths))
     config = Config(
-        criterion="score-factors",
-        max_items=max_items if within_budget else len(ids),
+        criterion="sequential" if core == 1 else "score-factors",
+        max_items=longest,
         expect=expect,
         fixed=fixed,
         **rules,
     )
-    return EvaluationPlan(_with_factors(bank, responses), config)
+    return EvaluationPlan(_with_factors(bank, responses) if core < 1 or widths else bank, config)
 
 
-def _best_core(responses: Responses, n_items: int, expect: str | None, seed: int) -> float:
-    """The share of the items to ask first, by replays; 1 where sessions are no better.
+def _widths(config: Config, n_subjects: int, direction: str | None) -> list[float]:
+    """Widths at which sessions stop; an error where replays of these subjects cannot say when."""
+    rules = [rule for rule in single_rules(config.stopping) if STOPPING[rule.name].needs_replays]
+    if rules and (direction is not None or n_subjects < FEWEST_REPLAYS):
+        name = rules[0].name
+        must = (
+            f"without {name}, which needs {FEWEST_REPLAYS} calibrated subjects, and expect=None or "
+            f'"similar": stop by score-width or at a number of items'
+        )
+        got = f"{name} with {n_subjects} calibrated subjects"
+        raise argument_error("stopping", must, f"{got}, {direction}" if direction else got)
+    return [rule.get("below", DEFAULT_WIDTH) for rule in rules]
 
-    Each fold of calibrated subjects is replayed with the factor model and the fixed subset of the
-    others. Full scores are predicted by the factor model, by ridge regression on the subject's
-    items, or by the mean of both, with the penalty and weight that suit the share best. A share is
-    better if its mean absolute error is smaller by more than a standard error.
+
+class Fold(NamedTuple):
+    """Calibrated subjects that are replayed, with what is learnt from the others.
+
+    Attributes:
+        x: their scores on all items.
+        others: scores of the others.
+        model: the factor model of the others.
+        subset: positions of the items of the fixed subset that the others give.
     """
+
+    x: FloatArray
+    others: FloatArray
+    model: FactorModel
+    subset: IntArray
+
+
+def _folds(
+    responses: Responses, n_items: int, expect: str | None, seed: int, within_budget: dict[str, Any]
+) -> list[Fold]:
+    """The folds of the calibrated subjects."""
     rows = _drawn(responses)
     x = filled_scores(responses.subset(subjects=rows)).astype(float)
-    y, fold = x.mean(axis=1), np.arange(len(rows)) % FOLDS
+    fold = np.arange(len(rows)) % FOLDS
     ids = pd.Index(np.asarray(responses.item_ids, str))
-    cores = [core for core in CORES if core >= LEAST_CORE[expect]]
-    errors: list[list[FloatArray]] = [[] for _ in (*cores, 1.0)]
+    out = []
     for f in range(FOLDS):
-        known, out = fold != f, np.flatnonzero(fold == f)[: MOST_REPLAYS // FOLDS]
-        model = FactorModel.fit(x[known])
-        others = responses.subset(subjects=rows[known])
-        subset = select(None, n_items, calibration=others, expect=expect, seed=seed)
+        others, replayed = fold != f, np.flatnonzero(fold == f)[: MOST_REPLAYS // FOLDS]
+        calibration = responses.subset(subjects=rows[others])
+        subset = select(
+            None, n_items, calibration=calibration, expect=expect, seed=seed, **within_budget
+        )
         items = ids.get_indexer(pd.Index(np.asarray(subset.item_ids, str)))
-        for number, core in enumerate((*cores, 1.0)):
-            asked = model.session(x[out], items[: math.ceil(core * n_items)], n_items)
-            errors[number].append(_errors(model, asked, x[out], y[out], x[known], y[known]))
-    by_core = [np.concatenate(parts) for parts in errors]
-    best = np.stack([error[:, error.mean(axis=0).argmin()] for error in by_core])
-    gain = best[-1] - best[:-1]
+        out.append(Fold(x[replayed], x[others], FactorModel.fit(x[others]), items))
+    return out
+
+
+def _best_core(folds: list[Fold], n_items: int, expect: str | None) -> float:
+    """The share of the items to ask first, by replays; 1 where sessions are no better.
+
+    A share is better if the mean absolute error is smaller by more than a standard error, with the
+    penalty and weight that suit the share best (see `_errors`).
+    """
+    cores = [core for core in CORES if core >= LEAST_CORE[expect]]
+    best = []
+    for core in (*cores, 1.0):
+        n_core = math.ceil(core * n_items)
+        asked = [fold.model.session(fold.x, fold.subset[:n_core], n_items) for fold in folds]
+        errors = np.concatenate(list(map(_errors, folds, asked)))
+        best.append(errors[:, errors.mean(axis=0).argmin()])
+    gain = best[-1] - np.stack(best[:-1])
     number = int(gain.mean(axis=1).argmax())
     error_of_gain = gain[number].std(ddof=1) / math.sqrt(gain.shape[1])
     return cores[number] if gain[number].mean() > error_of_gain else 1.0
 
 
-def _errors(
-    model: FactorModel,
-    asked: BoolArray,
-    x: FloatArray,
-    y: FloatArray,
-    known: FloatArray,
-    targets: FloatArray,
-) -> FloatArray:
-    """Absolute errors of the full scores of replayed subjects, subjects x ways to predict them."""
-    equal = np.full(x.shape[1], 1 / x.shape[1])
-    out = []
-    for is_asked, answers, score in zip(asked, x, y, strict=True):
+def _errors(fold: Fold, asked: BoolArray) -> FloatArray:
+    """Absolute errors of the full scores of replayed subjects, subjects x ways to predict them.
+
+    Full scores are predicted by the factor model, by ridge regression on the subject's items, or by
+    the mean of both: the ways are `SHARES` by `PENALTIES`.
+    """
+    equal = np.full(fold.x.shape[1], 1 / fold.x.shape[1])
+    targets, out = fold.others.mean(axis=1), []
+    for is_asked, answers in zip(asked, fold.x, strict=True):
         items = np.flatnonzero(is_asked)
-        by_factors = model.scores(answers[None, items], items, equal)
-        intercepts, slopes = ridge_path(known[:, items], targets, PENALTIES)
+        by_factors = fold.model.scores(answers[None, items], items, equal)
+        intercepts, slopes = ridge_path(fold.others[:, items], targets, PENALTIES)
         by_ridge = intercepts + answers[items] @ slopes
         both = by_ridge + SHARES[:, None] * (by_factors - by_ridge)
-        out.append(np.abs(both - score).ravel())
+        out.append(np.abs(both - answers.mean()).ravel())
     return np.array(out)
+
+
+def _replayed(
+    folds: list[Fold], n_core: int, n_items: int, costs: FloatArray | None, widths: list[float]
+) -> tuple[ReplayedLength, ...]:
+    """How scores are predicted after any number of items, and the scale of their intervals.
+
+    At each of some lengths these are the penalty and the share with the smallest mean absolute
+    error, and the quantile of the errors in SDs of the factor model. Sessions that stop at a width
+    stop where the SD is small by chance, too: the scales are then those with which the intervals of
+    replays that stop by this rule hold.
+    """
+    last = min(n_items, folds[0].x.shape[1] - 1)  # after all items there is no error
+    lengths = np.unique(np.geomspace(min(SHORTEST, last), last, LENGTHS).round().astype(int))
+    prices = 1.0 if costs is None else costs
+    order = [f.model.session_items(f.x, f.subset[:n_core], n_items, prices) for f in folds]
+    rows, ratios, sds = [], [], []
+    for length in map(int, lengths):
+        asked = [np.zeros(fold.x.shape, bool) for fold in folds]
+        for mask, items in zip(asked, order, strict=True):
+            np.put_along_axis(mask, items[:, :length], True, axis=1)
+        by_fold = list(map(_errors, folds, asked))
+        errors, best = _best_way(by_fold)
+        sd = [fold.model.score_sds(fold.x, mask) for fold, mask in zip(folds, asked, strict=True)]
+        sds.append(np.concatenate(sd))
+        ratios.append(errors / sds[-1])
+        scale = conformal_quantile(ratios[-1], LEVEL)
+        share, penalty = divmod(best, len(PENALTIES))
+        ways = float(PENALTIES[penalty]), float(SHARES[share])
+        rows.append(ReplayedLength(length, *ways, scale))
+    scales = np.array([row.scale for row in rows])[:, None]
+    factor = max((_widening(width, scales * sds, ratios / scales) for width in widths), default=1.0)
+    return tuple(row._replace(scale=round(factor * row.scale, DIGITS)) for row in rows)
+
+
+def _best_way(errors: list[FloatArray]) -> tuple[FloatArray, int]:
+    """The way to predict with the smallest mean absolute error, and errors of a choice like it.
+
+    Errors with which the way was chosen are too small. Those of each fold are of the way that the
+    other folds choose: 2 % greater at the quantile of the scale (four data sets).
+
+    Args:
+        errors: of the subjects of each fold, subjects x ways.
+    """
+    honest = []
+    for f, of_fold in enumerate(errors):
+        others = np.concatenate(errors[:f] + errors[f + 1 :])
+        honest.append(of_fold[:, others.mean(axis=0).argmin()])
+    return np.concatenate(honest), int(np.concatenate(errors).mean(axis=0).argmin())
+
+
+def _widening(width: float, halves: FloatArray, ratios: FloatArray) -> float:
+    """Factor of the half-widths with which the intervals of replays hold where they stop.
+
+    Args:
+        width: that at which they stop.
+        halves: half-widths, lengths x subjects.
+        ratios: errors over half-widths.
+    """
+    factor = 1.0
+    for _ in range(ROUNDS):
+        narrow = 2 * factor * halves <= width
+        stop = np.where(narrow.any(axis=0), narrow.argmax(axis=0), len(halves) - 1)
+        at_stop = ratios[stop, np.arange(halves.shape[1])]
+        factor = max(factor, conformal_quantile(at_stop, LEVEL))
+    return factor
 
 
 def _drawn(responses: Responses) -> IntArray:

@@ -143,12 +143,18 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
 
 
 def _factors(bank: ItemBank, config: Config, real: Any) -> Any:
-    """The factor model of the calibrated responses, where the criterion needs it."""
-    if not CRITERIA[config.criterion].needs_factors:
+    """The factor model of the calibrated responses, where a rule needs it."""
+    rules = single_rules(config.stopping)
+    replays = [rule.name for rule in rules if STOPPING[rule.name].needs_replays]
+    if replays and (config.fixed is None or not config.fixed.replayed):
+        must = f"one of irtcat.cat.plan_evaluation for the stopping rule {replays[0]}"
+        raise argument_error("config", must, "one without replayed sessions")
+    if not replays and not CRITERIA[config.criterion].needs_factors:
         return None
     factors = factors_of(bank)
     if factors is None:
-        must = f"a bank from irtcat.cat.plan_evaluation for the criterion {config.criterion}"
+        rule = f"stopping rule {replays[0]}" if replays else f"criterion {config.criterion}"
+        must = f"a bank from irtcat.cat.plan_evaluation for the {rule}"
         raise argument_error("bank", must, "one without the factors of calibrated responses")
     return real(factors)
 

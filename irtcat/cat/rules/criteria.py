@@ -11,6 +11,8 @@ likelihood and the posterior as probabilities of the nodes, ``P_k`` the probabil
 ``m_k = sum_q w_q P_k(theta_q)`` its predictive probability.
 """
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -355,8 +357,34 @@ def score_factors(context: Context) -> Values:
     It needs a bank with factors (`irtcat.cat.plan_evaluation`). Items asked and not yet answered,
     as in a batch, count in C.
     """
+    pool, factors = context.pool, factor_posterior(context)
+    t = jnp.where(context.state.administered, 0, pool.score_weights)
+    weight, cov, loadings = factors.weight, factors.cov, factors.loadings
+    with_score = weight * (loadings @ (cov @ (loadings.T @ (t * weight))) + t)
+    variance = weight + weight**2 * ((loadings @ cov) * loadings).sum(axis=1)
+    return with_score**2 / jnp.maximum(variance, TINY)
+
+
+class FactorPosterior(NamedTuple):
+    """The factors of the subject, given its answers: a Normal at their mode.
+
+    Attributes:
+        loadings: loadings of all items, items x dimensions.
+        weight: variance of the answer to each item at the mode.
+        cov: covariance of the factors.
+        informs: the items whose answers count in it: those asked, but for skipped ones.
+    """
+
+    loadings: Array
+    weight: Array
+    cov: Array
+    informs: Array
+
+
+def factor_posterior(context: Context) -> FactorPosterior:
+    """The posterior of the factors of the calibrated responses (see `score_factors`)."""
     pool, state = context.pool, context.state
-    assert pool.factors is not None  # the row needs them
+    assert pool.factors is not None  # the rows that use it need them
     intercepts, loadings = pool.factors[:, 0], pool.factors[:, 1:]
     one = jnp.eye(loadings.shape[1], dtype=loadings.dtype)
     answered = (state.items >= 0) & (state.answers >= 0)
@@ -377,10 +405,7 @@ def score_factors(context: Context) -> Values:
     skipped = jnp.where(~answered & (state.items >= 0), state.items, pool.n_items)
     informs = state.administered.at[skipped].set(False, mode="drop")
     cov = jnp.linalg.inv((loadings.T * jnp.where(informs, weight, 0)) @ loadings + one)
-    t = jnp.where(state.administered, 0, pool.score_weights)
-    with_score = weight * (loadings @ (cov @ (loadings.T @ (t * weight))) + t)
-    variance = weight + weight**2 * ((loadings @ cov) * loadings).sum(axis=1)
-    return with_score**2 / jnp.maximum(variance, TINY)
+    return FactorPosterior(loadings, weight, cov, informs)
 
 
 def _precision(context: Context) -> Float[Array, "dims dims"]:

@@ -29,7 +29,11 @@ from irtcat.cat.belief.line import log_likelihood_of
 from irtcat.cat.belief.state import Context
 from irtcat.cat.named_rule import Part, as_part, part
 from irtcat.cat.rows import GROUP, StoppingRule, Word
+from irtcat.cat.rules.criteria import factor_posterior
 from irtcat.prediction.betting import betting_interval
+
+DEFAULT_WIDTH = 0.1
+"""Width of an interval of a score, on the scale from 0 to 1."""
 
 
 def length(context: Context, *, at: int = 30) -> Array:
@@ -218,7 +222,7 @@ def score_moments(context: Context) -> tuple[Array, Array]:
     return observed + centre, context.posterior @ ((mean - centre) ** 2 + spread)
 
 
-def score_width(context: Context, *, below: float = 0.1, level: float = 0.95) -> Array:
+def score_width(context: Context, *, below: float = DEFAULT_WIDTH, level: float = 0.95) -> Array:
     """The interval of the predicted score on the whole bank is at most ``below`` wide.
 
     Normal, with the posterior predictive variance of the score; scores run from 0 to 1.
@@ -226,6 +230,25 @@ def score_width(context: Context, *, below: float = 0.1, level: float = 0.95) ->
     check_positive("below", below)
     check_interval("level", level)
     return 2 * ndtri(0.5 + level / 2) * jnp.sqrt(score_moments(context)[1]) <= below
+
+
+def predicted_width(context: Context, *, below: float = DEFAULT_WIDTH) -> Array:
+    """The 95 % interval of the score by calibrated responses is at most ``below`` wide.
+
+    Its half-width is the SD of the full score by the factor model of the calibrated responses,
+    times a scale: the 95 % quantile of the errors in replayed sessions of calibrated subjects, in
+    such SDs (`irtcat.cat.plan_evaluation`). `Report.predict` gives this interval, a little wider
+    where the subject may be unlike the calibrated ones. Scores run from 0 to 1.
+    """
+    check_positive("below", below)
+    pool, factors = context.pool, factor_posterior(context)
+    assert pool.fixed is not None  # the row needs replays
+    rest = jnp.where(factors.informs, 0, pool.score_weights)
+    slope = factors.loadings.T @ (rest * factors.weight)
+    sd = jnp.sqrt(slope @ factors.cov @ slope + rest**2 @ factors.weight)
+    log_n = jnp.log(jnp.maximum(context.state.scored, 1))
+    scale = jnp.interp(log_n, *pool.fixed.replayed.T)
+    return 2 * scale * sd <= below
 
 
 def time(context: Context, *, seconds: float = 3600.0) -> Array:
@@ -273,6 +296,13 @@ STOPPING: Registry[StoppingRule] = Registry(
         StoppingRule("glr", glr, classifies=True),
         StoppingRule("ci", ci, classifies=True),
         StoppingRule("score-width", score_width, True, (Word("score-width", "below"),)),
+        StoppingRule(
+            "predicted-width",
+            predicted_width,
+            True,
+            (Word("predicted-width", "below"),),
+            needs_replays=True,
+        ),
         StoppingRule(
             "guaranteed", guaranteed, True, (Word("half-width", "half_width"),), needs_draws=True
         ),
@@ -352,7 +382,7 @@ CONDITION = re.compile(r"\s*([\w-]+?)\s*(<=|>=|<|>)\s*([0-9.eE+-]+)\s*")
 
 
 def parse_stopping(text: str) -> Part:
-    """Parse a stopping rule: conditions on n, se, score-width, half-width and others.
+    """Parse a stopping rule: conditions on n, se, predicted-width, half-width and others.
 
     The words are those of the rows of `STOPPING`.
 

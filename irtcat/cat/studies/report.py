@@ -30,10 +30,11 @@ from irtcat.cat.rules.sampling import draw_from, draws
 from irtcat.cat.rules.stopping import score_moments, single_rules
 from irtcat.prediction.betting import Draw, Intervals, intervals_of, tuning_terms
 from irtcat.responses import Responses
-from irtcat.selection import Subset, expectation_of, select
+from irtcat.selection import expectation_of, select
 
 if TYPE_CHECKING:
     from irtcat.prediction import Prediction
+    from irtcat.prediction.task import SessionItems
 
 BINS = 7
 
@@ -503,7 +504,6 @@ class Report:
             [0.4, 0.6]
         """
         from irtcat.prediction import ESTIMATORS, predict
-        from irtcat.prediction.task import SessionItems
 
         most = self.items.shape[1]
         check_count("n_items", most if n_items is None else n_items, 1, most)
@@ -517,7 +517,7 @@ class Report:
             drawn = np.where(answers.values >= 0, self.chances(bank), np.nan)
         return predict(
             calibration,
-            SessionItems(np.asarray(self.item_ids), self._fixed_subset(bank, calibration)),
+            self._session_items(bank, calibration),
             answers,
             bank=bank,
             estimator=estimator,
@@ -531,14 +531,16 @@ class Report:
             pooled=False,
         )
 
-    def _fixed_subset(self, bank: ItemBank, calibration: Responses) -> Subset | None:
-        """The fixed subset of the configuration, as `irtcat.select` returns it; None without one.
+    def _session_items(self, bank: ItemBank, calibration: Responses) -> "SessionItems":
+        """All items, with the fixed subset and the replays of the plan.
 
-        None also where these responses lead to another choice than those of the calibration.
+        Without these where the responses lead to another subset than those of the plan.
         """
-        fixed = self.config.fixed
+        from irtcat.prediction.task import SessionItems
+
+        fixed, ids = self.config.fixed, np.asarray(self.item_ids)
         if fixed is None or fixed.seed is None:
-            return None
+            return SessionItems(ids)
         subset = select(
             None,
             len(fixed.items),
@@ -547,7 +549,8 @@ class Report:
             seed=fixed.seed,
             **budget_of(bank, self.config),
         )
-        return subset if tuple(map(str, subset.item_ids)) == fixed.items else None
+        is_same = tuple(map(str, subset.item_ids)) == fixed.items
+        return SessionItems(ids, subset, fixed.replayed) if is_same else SessionItems(ids)
 
     def _known(self, bank: ItemBank) -> tuple[FloatArray, FloatArray] | None:
         """Means and SDs of the subjects' priors, unless all are the bank's population."""
