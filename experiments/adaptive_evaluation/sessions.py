@@ -4,12 +4,15 @@
 
 Each draw calibrates some models and holds others out: a random quarter ("similar"), those with the
 highest scores ("stronger"), whole families ("family", by the organisation in the id), or the latest
-quarter ("date"). At most 16 of these are evaluated, drawn anew each time.
+quarter ("date"). At most 16 of these are evaluated, drawn anew each time. Of sets with thousands of
+models, 400 are drawn once.
 
 - "session": `irtcat.cat.plan_evaluation`.
 - "fixed": the subset of `irtcat.select` with the same length and expectation.
-- "Fluid-like": the item of the greatest information of a 2PL bank at the MAP estimate.
-- "ATLAS-like": the same of a 3PL bank at Warm's estimate (the first draws of "similar" only).
+- "Fluid-like": the item of the greatest information of a 2PL bank at the MAP estimate (the first
+  ``--peers`` draws).
+- "ATLAS-like": the same of a 3PL bank at Warm's estimate (the first ``--atlas`` draws of "similar",
+  which take long).
 
 The scores of the last two are the answers, and the curves at the estimate for the other items.
 Where sessions ask the fixed subset alone because stronger or weaker models are expected, or fewer
@@ -20,13 +23,14 @@ The table has mean absolute errors in percentage points; the ratio of sessions t
 with a 95 % interval (models and draws resampled: Owen 2007, Annals of Applied Statistics 1); the
 share of the 95 % intervals that contain the score, and whether it is below .90 by a one-sided
 binomial test at 1 %.
+
+The errors of all draws are kept in a file, after each of which a stopped run goes on.
 """
 
 import argparse
 import itertools
 import pickle
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -37,10 +41,8 @@ from scipy.stats import binom
 import irtcat
 from irtcat import leaderboard
 from irtcat.cat import Config, plan_evaluation, replay
-from irtcat.cat.engine.columns import factors_of
 from irtcat.cat.engine.evaluation_plan import FEWEST_SUBJECTS
 from irtcat.prediction import factor_scores
-from irtcat.prediction.task import SessionItems
 
 LENGTHS = (10, 30, 100)
 SPLITS = {
@@ -49,8 +51,11 @@ SPLITS = {
     "family": "metadata:family",
     "date": "before:date",
 }
-NAMES = ("digits", "swebench", "arc", "ifeval", "metabench")
-FAMILIES, DATES = ("arc", "ifeval", "metabench"), ("swebench",)  # the latter has 67 for "stronger"
+HELLASWAG = {"hellaswag": "metabench_openllm/responses_hellaswag_v1.npz"}  # 58 items: 10 alone
+NAMES = ("digits", "swebench", "arc", "ifeval", "metabench", *HELLASWAG)
+DATES = ("swebench",)  # of which 67 would be calibrated for "stronger"
+FAMILIES = ("arc", "ifeval", "metabench", *HELLASWAG)
+LARGE = ("metabench", *HELLASWAG)
 HELD_OUT, MOST = 16, 400
 NODES = 121  # of every bank, so that programs are compiled once
 KEY = ["data", "split", "expect", "k"]
@@ -76,15 +81,14 @@ factor_scores.FactorModel.fit = once(factor_scores.FactorModel.fit)
 
 
 def load(folder, name):
-    """Responses without duplicates, with families and dates; of metabench some complete rows."""
+    """Responses without duplicates, with families and dates; of large sets some complete rows."""
     if name == "digits":
         return irtcat.datasets.load("digits_crowd")
-    with np.load(Path(folder) / SETS[name], allow_pickle=True) as file:
+    with np.load(Path(folder) / (SETS | HELLASWAG)[name], allow_pickle=True) as file:
         x, names = file["X"], np.asarray(file["subjects"], str)
     rows = np.flatnonzero((x >= 0).all(axis=1))
-    rows = (
-        np.sort(np.random.default_rng(0).permutation(rows)[:MOST]) if name == "metabench" else rows
-    )
+    if name in LARGE:
+        rows = np.sort(np.random.default_rng(0).permutation(rows)[:MOST])
     x, names = x[rows], names[rows]
     columns = {}
     if name in FAMILIES:
@@ -104,54 +108,30 @@ def at_estimate(bank, report, new, k):
     return np.where(asked, new.to_numpy()[:, order], p).mean(axis=1)
 
 
-def ways(old, new, seed, expects, has_atlas):
+def ways(old, new, seed, expects, peers):
     """Expectation, length, way, and the scores with their intervals."""
     bank = irtcat.fit(old, standard_errors="none").bank
-    for expect in expects:
-        for k in LENGTHS:
-            plan = plan_evaluation(bank, old, k, expect, seed=seed, nodes=NODES)
-            subset = irtcat.select(None, k, calibration=old, expect=expect, seed=seed)
-            p = irtcat.predict(old, subset, new, expect=expect, pooled=False, estimand="run")
-            yield expect, k, "fixed", p
-            if plan.config.criterion != "sequential":
-                report = replay(plan.bank, new, plan.config, precision="float32")
-                p = report.predict(plan.bank, old, estimand="run")
-            yield expect, k, "session", p
-    banks = {"Fluid-like": (bank, "map")}
-    if has_atlas:
-        banks["ATLAS-like"] = irtcat.fit(old, "3pl", standard_errors="none").bank, "wle"
-    for way, (own, method) in banks.items():
-        config = Config(max_items=max(LENGTHS), method=method, nodes=NODES)
+    lengths = [k for k in LENGTHS if k <= old.n_items // 2]
+    for expect, k in itertools.product(expects, lengths):
+        plan = plan_evaluation(bank, old, k, expect, seed=seed, nodes=NODES)
+        subset = irtcat.select(None, k, calibration=old, expect=expect, seed=seed)
+        p = irtcat.predict(old, subset, new, expect=expect, pooled=False, estimand="run")
+        yield expect, k, "fixed", p
+        if plan.config.criterion != "sequential":
+            report = replay(plan.bank, new, plan.config, precision="float32")
+            p = report.predict(plan.bank, old, estimand="run")
+        yield expect, k, "session", p
+    for way in peers:
+        own, method = bank, "map"
+        if way == "ATLAS-like":
+            own, method = irtcat.fit(old, "3pl", standard_errors="none").bank, "wle"
+        config = Config(max_items=max(lengths), method=method, nodes=NODES)
         report = replay(own, new, config, precision="float32")
-        for k in LENGTHS:
+        for k in lengths:
             yield "-", k, way, at_estimate(own, report, new, k)
 
 
-def quick_ways(old, new, seed):
-    """The same for "similar" without fits and compiled programs.
-
-    The choice by factors, which needs no bank, is made in NumPy; a test asserts that sessions
-    choose the same items.
-    """
-    bank = irtcat.ItemBank.from_parameters(b=np.zeros(old.n_items), item_ids=old.item_ids)
-    new = new.subset(items=old.item_ids)
-    for k in LENGTHS:
-        plan = plan_evaluation(bank, old, k, "similar", seed=seed)
-        subset = irtcat.select(None, k, calibration=old, expect="similar", seed=seed)
-        p = irtcat.predict(old, subset, new, expect="similar", pooled=False, estimand="run")
-        yield "similar", k, "fixed", p
-        if plan.config.criterion != "sequential":
-            table = factors_of(plan.bank)
-            model = factor_scores.FactorModel(table[:, 0], table[:, 1:])
-            core = bank.positions(list(plan.config.fixed.items[: plan.config.fixed.n_core]))
-            asked = model.session(new.to_numpy().astype(float), core, k)
-            answers = replace(new, values=np.where(asked, new.values, -1).astype(np.int8))
-            items = SessionItems(np.asarray(old.item_ids), None)
-            p = irtcat.predict(old, items, answers, expect="similar", pooled=False, estimand="run")
-        yield "similar", k, "session", p
-
-
-def results(data, split, seed, has_atlas, is_quick):
+def results(data, split, seed, peers):
     """A row for each way: errors, and whether the intervals contain the score."""
     old, new = leaderboard.split_subjects(data, SPLITS[split], seed)
     assert old.n_subjects >= FEWEST_SUBJECTS
@@ -159,8 +139,7 @@ def results(data, split, seed, has_atlas, is_quick):
     new = new.subset(subjects=np.sort(drawn))
     truth = leaderboard.full_scores(new)
     expects = (None,) if split == "stronger" else (None, "similar")
-    found = quick_ways(old, new, seed) if is_quick else ways(old, new, seed, expects, has_atlas)
-    for expect, k, way, p in found:
+    for expect, k, way, p in ways(old, new, seed, expects, peers):
         row = {"split": split, "expect": str(expect), "k": k, "seed": seed, "way": way}
         row["subjects"] = np.asarray(new.subject_ids, str)
         row["error"] = 100 * np.abs((p if way in PEERS else p.score) - truth)
@@ -240,33 +219,42 @@ def summary(rows):
     return table.round(3), overall.astype(float).round(3)
 
 
-def main():
-    """Run, print, save."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data")
-    parser.add_argument("--sets", default=",".join(NAMES))
-    parser.add_argument("--splits", default=",".join(SPLITS))
-    parser.add_argument("--draws", type=int, default=8)
-    parser.add_argument("--first", type=int, default=0, help="seed of the first draw")
-    parser.add_argument("--atlas", type=int, default=3, help="draws with the ATLAS-like choice")
-    parser.add_argument("--quick", action="store_true", help='"similar" alone, without peers')
-    parser.add_argument("--errors", default="session_errors.pkl", help="errors of all draws")
-    parser.add_argument("--report", nargs="+", help="only report these saved errors")
-    parser.add_argument("--out", default="sessions.csv")
-    options = parser.parse_args()
-    rows = []
-    for path in options.report or ():
-        rows += pickle.loads(Path(path).read_bytes())
-    names = [] if options.report else options.sets.split(",")
-    matrices = {name: load(options.data, name) for name in names}
+def draws(options, rows):
+    """Add the rows of the draws that they lack, and save them after each draw."""
+    done = {(row["data"], row["split"], row["seed"]) for row in rows}
+    matrices = {name: load(options.data, name) for name in options.sets.split(",")}
     for draw, (name, data) in itertools.product(range(options.draws), matrices.items()):
         has = {"family": name in FAMILIES, "date": name in DATES, "stronger": name not in DATES}
         for split in (one for one in options.splits.split(",") if has.get(one, True)):
-            has_atlas = split == "similar" and draw < options.atlas
-            new = results(data, split, options.first + draw, has_atlas, options.quick)
-            rows += [{"data": name, **row} for row in new]
-            Path(options.errors).write_bytes(pickle.dumps(rows))
-            print(f"draw {draw + 1}, {name}, {split}: {time.process_time():.0f} s", flush=True)
+            seed = options.first + draw
+            if (name, split, seed) in done:
+                continue
+            has_peer = draw < options.peers, split == "similar" and draw < options.atlas
+            peers = [way for way, has_it in zip(PEERS, has_peer, strict=True) if has_it]
+            rows += [{"data": name, **row} for row in results(data, split, seed, peers)]
+            part = options.errors.with_suffix(".part")
+            part.write_bytes(pickle.dumps(rows))
+            part.replace(options.errors)
+            print(f"draw {seed}, {name}, {split}: {time.process_time():.0f} s", flush=True)
+    return rows
+
+
+def main():
+    """Run, print, save."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data", help="folder of the data; None: only report the saved errors")
+    parser.add_argument("--sets", default=",".join(NAMES))
+    parser.add_argument("--splits", default=",".join(SPLITS))
+    parser.add_argument("--draws", type=int, default=8)
+    parser.add_argument("--first", type=int, default=50, help="seed of the first draw")
+    parser.add_argument("--peers", type=int, default=4, help="draws with the Fluid-like choice")
+    parser.add_argument("--atlas", type=int, default=1, help="draws with the ATLAS-like choice")
+    parser.add_argument("--errors", type=Path, default=Path("session_errors.pkl"))
+    parser.add_argument("--out", default="sessions.csv")
+    options = parser.parse_args()
+    rows = pickle.loads(options.errors.read_bytes()) if options.errors.exists() else []
+    if options.data:
+        draws(options, rows)
     table, overall = summary(rows)
     table.to_csv(options.out)
     print(table.to_string(), overall.to_string(), sep="\n\n")

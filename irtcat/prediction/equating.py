@@ -132,18 +132,21 @@ class Equating:
             level: probability of the interval.
 
         Returns:
-            Mean, SD, lower and upper end of the equal-tailed interval, priors x 4 x subjects; NaN
-            without an answer that has weight.
+            Mean, SD, lower and upper end of the equal-tailed interval, and the log-density of the
+            mean of the answers, priors x 5 x subjects; NaN without an answer that has weight.
         """
-        out = np.full((len(priors), 4, means.n_subjects), np.nan)
+        out = np.full((len(priors), 5, means.n_subjects), np.nan)
         tail = (1 - level) / 2
         for rows, mean, n, expected, variance in means.groups:
             for number, (prior, error_ratio) in enumerate(priors):
-                total = error_ratio**2 * variance + (CONTINUITY / n) ** 2
-                log_density = -0.5 * ((mean[:, None] - expected) ** 2 / total + np.log(total))
+                noise = error_ratio**2 * variance + (CONTINUITY / n) ** 2
+                log_density = -0.5 * ((mean[:, None] - expected) ** 2 / noise + np.log(noise))
                 log_density += np.log(np.maximum(prior, 1e-300))
-                density = np.exp(log_density - log_density.max(axis=1, keepdims=True))
-                density /= density.sum(axis=1, keepdims=True)
+                highest = log_density.max(axis=1, keepdims=True)
+                density = np.exp(log_density - highest)
+                total = density.sum(axis=1, keepdims=True)
+                out[number, 4, rows] = (highest + np.log(total))[:, 0]
+                density /= total
                 score = density @ self.full_score
                 spread = density @ self.full_score**2 - score**2
                 out[number, :2, rows] = np.stack([score, np.sqrt(np.maximum(spread, 0))], axis=1)
@@ -151,7 +154,7 @@ class Equating:
                 below = np.cumsum(density, axis=1) - 0.5 * density
                 for row, cumulative in zip(rows, below, strict=True):
                     ends = np.interp([tail, 1 - tail], cumulative, self.full_score)
-                    out[number, 2:, row] = ends
+                    out[number, 2:4, row] = ends
         return out
 
     @cached_property

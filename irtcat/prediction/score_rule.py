@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import expit, logit, ndtri
 
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.prediction.equating import GRID, Equating
@@ -29,11 +29,14 @@ FEW_MISSING = 0.1
 missing answers are replaced by their expectations, which is cheaper than a fit for its items."""
 
 DOUBT = 0.1
-"""Probability that an expectation is wrong. It widens intervals where answers contradict it; scores
-are those of the expectation. Without it the intervals of "similar" for later models covered .93,
-.71 in the worst cell, and with it .97 and .88; those of "stronger" for other families .91 and .81,
-now .95 and .89. Where the expectation holds they are 2 % wider
+"""Probability that an expectation is wrong, before the answers. It widens intervals where answers
+contradict it; scores are those of the expectation. Without it the intervals of "similar" for later
+models covered .93, .71 in the worst cell, those of "stronger" for other families .91 and .81
 (`experiments/subset_selection/wrong_expectations.py`)."""
+
+WIDER = 0.5
+"""The SD out of range is wider by this share where "similar" is certain to be wrong: curves of
+items that suit the calibrated subjects fit others less well."""
 
 EXTREME = 0.05
 """Share of the calibrated subjects that are among the best, and among the weakest."""
@@ -71,8 +74,8 @@ class Mixture(NamedTuple):
         is_empty: subjects without any answer.
         evidence: what the answers say of the range.
         priors: prior probabilities of being out of range.
-        is_similar: whether all are expected to be in range: their scores are, whatever the answers
-            say.
+        doubt: where all are expected to be in range, the probability that this is wrong of each
+            one. Their scores are in range, whatever the answers say.
     """
 
     blend: FloatArray
@@ -83,21 +86,18 @@ class Mixture(NamedTuple):
     is_empty: BoolArray
     evidence: Evidence
     priors: Priors = ALONE
-    is_similar: bool = False
+    doubt: FloatArray | None = None
 
     @property
     def q(self) -> FloatArray:
-        """Probability of being out of range; 0 without any answer.
-
-        Of subjects who are expected to be in range it is the probability that this is wrong.
-        """
-        priors = Priors(DOUBT, DOUBT) if self.is_similar else self.priors
-        return np.where(self.is_empty, 0.0, self.evidence.probability(priors))
+        """Probability of being out of range; 0 without any answer."""
+        q = self.evidence.probability(self.priors) if self.doubt is None else self.doubt
+        return np.where(self.is_empty, 0.0, q)
 
     def estimate(self, level: float) -> Estimate:
         """Mean and equal-tailed interval of each subject; NaN without any answer."""
         q = self.q
-        score = self.blend.copy() if self.is_similar else (1 - q) * self.blend + q * self.outside
+        score = (1 - q) * self.blend + q * self.outside if self.doubt is None else self.blend.copy()
         lower, upper = mixture_interval(
             self.blend, self.blend_sd, self.outside, self.outside_sd, q, level
         )
@@ -108,7 +108,7 @@ class Mixture(NamedTuple):
     def with_scores(self, score: FloatArray, lower: FloatArray, upper: FloatArray) -> Estimate:
         """The estimate with these scores and intervals; a mean may be beyond the quantiles."""
         is_unlike = ~self.is_empty & (self.evidence.probability(self.priors) > 0.5)
-        is_equated = is_unlike & (not self.is_similar)
+        is_equated = is_unlike & (self.doubt is None)
         return Estimate(
             score=score,
             lower=np.minimum(lower, score),
@@ -128,7 +128,7 @@ def with_shared_priors(mixtures: Sequence[Mixture]) -> tuple[list[Mixture], Prio
     parts = [
         Evidence._make(column[~one.is_empty] for column in one.evidence)
         for one in mixtures
-        if not one.is_similar
+        if one.doubt is None
     ]
     if sum(map(len, (part.like for part in parts))) < 2:
         return list(mixtures), None
@@ -199,7 +199,7 @@ class ScoreRule:
         ((prior, error_ratio),) = end_priors(self.scores, [expect])
         priors = [(prior, error_ratio), (doubted(self.scores, prior), error_ratio)]
         certain, in_doubt = self.equating.posterior(self.equating.means(x), priors, level)
-        score, (lower, upper) = certain[0], in_doubt[2:]
+        score, (lower, upper) = certain[0], in_doubt[2:4]
         is_stronger = EXPECTATIONS[expect].direction > 0
         contradicts = upper < self.median if is_stronger else lower > self.median
         return Estimate(
@@ -231,10 +231,16 @@ class ScoreRule:
         if self.factors is not None:
             v = blend.factor_weight
             mean = (1 - v) * mean + v * self.factors(answers)
-        ends = self.equating.posterior(means, end_priors(self.scores), level)
-        is_upper = below > 0.5
-        outside = np.where(is_upper, ends[0, 0], ends[1, 0])
-        outside_sd = np.where(is_upper, ends[0, 1], ends[1, 1])
+        kinds = ENDS if expect is None else (*ENDS, expect)
+        ends = self.equating.posterior(means, end_priors(self.scores, kinds), level)
+        outside, outside_sd, *_, log_density = np.where(below > 0.5, ends[0], ends[1])
+        evidence, doubt = Evidence.of(new, blend.range), None
+        if expect is not None:
+            # Few right answers are not unlike those of good calibrated subjects: the curves show
+            # how likely they are out of range.
+            by_curves = expit(logit(DOUBT) + log_density - ends[-1, -1])
+            doubt = np.maximum(evidence.probability(Priors(DOUBT, DOUBT)), by_curves)
+            outside_sd = outside_sd * (1 + WIDER * doubt)
         blend_sd: FloatArray | float
         if self.factors is not None and blend.sd_scale is not None:
             blend_sd = blend.sd_scale * self.factors.sds(answers)
@@ -247,8 +253,8 @@ class ScoreRule:
             outside_sd=np.maximum(outside_sd, blend_sd),
             reason=_reasons(new, below, blend.range),
             is_empty=np.asarray(is_missing.all(axis=1)),
-            evidence=Evidence.of(new, blend.range),
-            is_similar=expect is not None,
+            evidence=evidence,
+            doubt=doubt,
         )
 
 

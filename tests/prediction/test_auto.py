@@ -335,6 +335,13 @@ def test_answers_that_contradict_an_expectation_widen_its_interval(
         assert widths[0] <= widths[1] < 1.15 * widths[0]
 
 
+def test_few_right_answers_do_not_confirm_that_subjects_are_similar(calibration, beyond):
+    """Regression and equating agree on five answers: the curves show what else is likely."""
+    subset = select(None, 5, calibration=calibration, expect="similar")
+    p, truth = predict(calibration, subset, beyond, pooled=False), full_scores(beyond)
+    assert ((p.lower <= truth) & (truth <= p.upper)).mean() > 0.8
+
+
 def test_a_subject_alone_has_nothing_to_share(calibration, alike):
     """One with answers beside one without, too; and a short form shares as `predict` does."""
     subset = select(None, 20, calibration=calibration)
