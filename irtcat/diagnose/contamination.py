@@ -97,7 +97,7 @@ class Contamination:
         alpha: level of the tests after the correction.
         correction: of the p-values.
         asymptote: lower asymptote of all items in the calibration on these responses (NaN with a
-            bank).
+            bank). Items that nearly all answer rightly say nothing of it: it may then be any.
         inflation: by how much z varied more than the model says (1: as it says), by which it has
             been divided.
         flags: what to know of these results.
