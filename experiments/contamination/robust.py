@@ -9,6 +9,7 @@ the 2PL does not describe (guessing; two abilities).
 """
 
 import argparse
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,7 @@ CASES = [
     *[("2PL", share, seen, "the same") for share, seen in ((0.1, 0.2), (0.1, 0.6), (0.3, 0.2))],
     *[("2PL", share, seen, "each its own") for share, seen in ((0.1, 0.2), (0.3, 0.2))],
     *[("two abilities", 0.2, 0.4, "the same"), ("2PL", 0.0, 0.0, "the same")],
+    ("guessing", 0.2, 0.4, "the same"),
 ]
 
 
@@ -47,6 +49,13 @@ def simulated(rng, kind):
     return theta, (rng.random(p.shape) < p).astype(int)
 
 
+@cache
+def usual_abilities(seed, kind):
+    """Abilities from the answers as they would be if nobody had seen an item."""
+    _, clean = simulated(np.random.default_rng(seed), kind)
+    return find_contamination(clean).subjects["usual_ability"].to_numpy()
+
+
 def one(seed, kind, share, seen, is_common):
     """Measures of one data set."""
     rng = np.random.default_rng(seed)
@@ -57,8 +66,7 @@ def one(seed, kind, share, seen, is_common):
     for model in range(n):
         has_seen[model] = items if is_common else rng.random(N_ITEMS) < seen
     x = np.where(has_seen & (rng.random(clean.shape) < RIGHT_IF_SEEN), 1, clean)
-    # Clean answers with clean items: what is not contaminated has the usual ability.
-    without = find_contamination(clean).subjects["usual_ability"].to_numpy()
+    without = usual_abilities(seed, kind)
     found = find_contamination(x)
     table = found.subjects
     accused = table["contaminated"].to_numpy()

@@ -177,6 +177,24 @@ def test_rules_combine(bank30):
             parse_stopping(text)
 
 
+def test_brackets_in_stopping_rules():
+    precise, settled = part("se", below=0.3), part("se-change", below=0.01)
+    first, last = part("length", at=8), part("length", at=30)
+    inner = all_of(any_of(precise, settled), first)
+    for text in (
+        "(se<0.3 or se-change<0.01) and n>=8 or n>=30",
+        "n>=30 or (((se<0.3)or(se-change<0.01))and n>=8)",
+    ):
+        assert set(parse_stopping(text).get("rules")) == {inner, last}
+    assert parse_stopping("(n>=8)") == first
+    for text in ("(n>=8", "n>=8)", "(n>=8)) or n>=9", "(n>=8) n>=9", "((n>=8) or se<0.3"):
+        with pytest.raises(InputError, match="bracket"):
+            parse_stopping(text)
+    for text in ("()", "n>=8 and", "or n>=8", "n>=8 and (or n>=9)", "("):
+        with pytest.raises(InputError, match="conditions such as"):
+            parse_stopping(text)
+
+
 def test_strata(rules, bank30):
     a = bank30().to_frame()["a"].to_numpy()
     for strata, names in ((3, rules["strata"]["K3"]), ((5, 10, 15), rules["strata"]["K_5_10_15"])):

@@ -49,6 +49,60 @@ def test_each_its_own_items():
     assert accused[12:].sum() <= 1
 
 
+def test_a_leak_that_looks_like_an_ability():
+    # Steps by the first model alone end here with contaminated subjects among the cleanest.
+    rng = np.random.default_rng(344)
+    theta, a, b = rng.normal(size=100), rng.lognormal(0.2, 0.3, 400), rng.normal(0, 1.5, 400)
+    x = (rng.random((100, 400)) < expit(a * (theta[:, None] - b))).astype(int)
+    leaked = rng.random(400) < 0.2
+    x[:30, leaked] |= rng.random((30, leaked.sum())) < 0.95
+    found = find_contamination(x)
+    accused = found.subjects["contaminated"].to_numpy()
+    assert accused[:30].sum() >= 28
+    assert accused[30:].sum() <= 1
+    assert kendall_tau_b(found.subjects["ability"].to_numpy(), theta) > 0.9
+    assert found.asymptote == 0
+
+
+def test_guessing_is_not_memory():
+    rng = np.random.default_rng(100)
+    theta, a, b = rng.normal(size=100), rng.lognormal(0.2, 0.3, 300), rng.normal(0, 1.5, 300)
+    p = 0.2 + 0.8 * expit(a * (theta[:, None] - b))
+    x = (rng.random(p.shape) < p).astype(int)
+    found = find_contamination(x)
+    assert found.subjects["contaminated"].sum() <= 1
+    assert 0.1 <= found.asymptote <= 0.25
+    assert np.isnan(find_contamination(x, ItemBank.from_parameters(a=a, b=b)).asymptote)
+
+
+def test_shares_of_one_distribution(leak):
+    """Where all have seen as much, abilities are close to those by the true share."""
+    bank, a, b, _, _, _ = leak
+    rng = np.random.default_rng(5)
+    theta = rng.normal(size=40)
+    x = (rng.random((40, 200)) < expit(a * (theta[:, None] - b))).astype(int)
+    x[:20] |= rng.random((20, 200)) < 0.6
+    table = find_contamination(x, bank).subjects
+    accused = table["contaminated"].to_numpy()[:20]
+    assert accused.mean() > 0.9
+    nodes = np.linspace(-5, 5, 201)
+    p = np.clip(expit(a * (nodes[:, None] - b)), 0.02, 0.98)
+
+    def log_likelihood(share):
+        q = share + (1 - share) * p
+        return x[:20] @ np.log(q).T + (1 - x[:20]) @ np.log1p(-q).T - nodes**2 / 2
+
+    def mean(log_p):
+        weight = np.exp(log_p - log_p.max(axis=1, keepdims=True))
+        return weight @ nodes / weight.sum(axis=1)
+
+    with_share = mean(log_likelihood(0.6))
+    flat = mean(np.logaddexp.reduce([log_likelihood(s) for s in np.linspace(0.05, 0.95, 37)]))
+    ability = table["ability"].to_numpy()[:20]
+    error, error_flat = (np.abs(v - with_share)[accused].mean() for v in (ability, flat))
+    assert error < 0.7 * error_flat
+
+
 def test_the_share_maximises_the_likelihood(leak):
     bank, a, b, _, x, _ = leak
 

@@ -7,7 +7,7 @@ answered or no item is left.
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -378,6 +378,7 @@ def stops(context: Context, rule: Part) -> tuple[Array, Array]:
     return over, jnp.argmax(jnp.stack(fired)) + 1
 
 
+TOKEN = re.compile(r"\s*([()]|\b(?:and|or)\b)\s*")
 CONDITION = re.compile(r"\s*([\w-]+?)\s*(<=|>=|<|>)\s*([0-9.eE+-]+)\s*")
 
 
@@ -387,7 +388,7 @@ def parse_stopping(text: str) -> Part:
     The words are those of the rows of `STOPPING`.
 
     With several abilities ``se`` is the SE of every one and ``mean-se`` their mean. ``and`` binds
-    before ``or``; brackets are not supported.
+    before ``or``, and what is in brackets before both.
 
     Raises:
         InputError: for text that is not a rule.
@@ -395,12 +396,36 @@ def parse_stopping(text: str) -> Part:
     Example:
         >>> parse_stopping("se<0.3 or n>=30").get("rules")[1].kwargs()
         {'at': 30}
+        >>> parse_stopping("(se<0.3 or se-change<0.01) and n>=8").name
+        'all-of'
     """
-    alternatives = []
-    for clause in re.split(r"\s+or\s+", text.strip()):
-        rules = [_atom(condition, text) for condition in re.split(r"\s+and\s+", clause)]
-        alternatives.append(rules[0] if len(rules) == 1 else all_of(*rules))
-    return alternatives[0] if len(alternatives) == 1 else any_of(*alternatives)
+    tokens = [token for token in TOKEN.split(text.strip()) if token]
+
+    def joined(word: str, member: Callable[[], Part], combination: Callable[..., Part]) -> Part:
+        rules = [member()]
+        while tokens[:1] == [word]:
+            del tokens[0]
+            rules.append(member())
+        return rules[0] if len(rules) == 1 else combination(*rules)
+
+    def single() -> Part:
+        token = tokens.pop(0) if tokens else ""
+        if token != "(":
+            return _atom(token, text)
+        rule = alternatives()
+        if tokens[:1] != [")"]:
+            raise argument_error("stopping", "with a closing bracket for each opening one", text)
+        del tokens[0]
+        return rule
+
+    def alternatives() -> Part:
+        return joined("or", lambda: joined("and", single, all_of), any_of)
+
+    rule = alternatives()
+    if tokens:
+        must = "with `and` or `or` between conditions, and brackets in pairs"
+        raise argument_error("stopping", must, text)
+    return rule
 
 
 def _atom(condition: str, text: str) -> Part:

@@ -415,8 +415,10 @@ def stopping_words(rule: Any) -> str:
     if not isinstance(rule, dict):
         return str(rule)
     if "rules" in rule:
-        joint = ", and " if rule["name"] == "all-of" else ", or "
-        return joint.join(map(stopping_words, rule["rules"]))
+        members = list(map(stopping_words, rule["rules"]))
+        if rule["name"] == "any-of":
+            return ", or ".join(members)
+        return ", and ".join(f"({text})" if ", or " in text else text for text in members)
     words = _first_words(STOPPING, rule["name"], rule)
     return words or str(rule["name"])
 
