@@ -25,6 +25,7 @@ CHECKED_MODULES = [
     "irtcat.latent.population",
     "irtcat.latent.expected_sums",
     "irtcat.latent.product",
+    "irtcat.latent.score_covariance",
     "irtcat.scoring.posteriors",
     "irtcat.scoring.points",
     "irtcat.fitting.em.iteration",

@@ -52,14 +52,14 @@ from irtcat.latent.population import (
     populations_of,
     rescaled_populations,
 )
-from irtcat.latent.product import (
-    FINEST_PRODUCT,
-    density_ratio,
-    item_factors,
-    line_covariance,
-    line_factors,
-)
+from irtcat.latent.product import FINEST_PRODUCT, density_ratio, item_factors, line_factors
 from irtcat.latent.quadrature_choice import Quadrature, as_rule, choose_nodes, n_nodes, narrowest_sd
+from irtcat.latent.score_covariance import (
+    CanonicalSums,
+    CanonicalTables,
+    canonical_line_covariance,
+    line_covariance,
+)
 
 __all__: list[str] = []
 
@@ -68,6 +68,8 @@ INTERNAL = (
     LIMIT,
     AdaptiveQuadrature,
     Blocks,
+    CanonicalSums,
+    CanonicalTables,
     Density,
     EStep,
     ExpectedSums,
@@ -85,6 +87,7 @@ INTERNAL = (
     adaptive_posterior,
     adaptive_quadrature,
     as_rule,
+    canonical_line_covariance,
     cells_of,
     chain_of,
     chained,

@@ -161,7 +161,7 @@ def cells_of_row(rule: ProductQuadrature) -> int:
     return 4 * (dims * size + size ** (dims - 1))
 
 
-class _Posterior(NamedTuple):
+class LinePosterior(NamedTuple):
     """Of each row: posterior on the lines, E[u], E[u u'], and the sum over the grid."""
 
     lines: Float[Array, "rows dims line"]
@@ -170,9 +170,9 @@ class _Posterior(NamedTuple):
     total: Float[Array, " rows"]
 
 
-def _posterior(
+def line_posterior(
     factors: Float[Array, "dims rows line"], ratio: Float[Array, "outer line"], line: Array
-) -> _Posterior:
+) -> LinePosterior:
     """The posteriors: three products of rows x outer x line, and sums over the outer grid."""
     dims, n, size = factors.shape
     first, last = outer(factors[:-1]), factors[-1]
@@ -194,46 +194,7 @@ def _posterior(
     if dims == 3:
         product = ((joint.reshape(n, size, size) @ line) @ line) * scale
         square = square.at[:, 0, 1].set(product).at[:, 1, 0].set(product)
-    return _Posterior(post, post @ line, square, 1 / scale)
-
-
-def line_covariance(
-    factors: Float[Array, "dims rows line"],
-    ratio: Float[Array, "outer line"],
-    line: Float[Array, " line"],
-    tables: Float[Array, "dims rows line numbers"],
-    weights: Float[Array, " rows"],
-) -> Float[Array, "dims numbers dims numbers"]:
-    """Posterior covariances of numbers that each depend on one ability, summed over rows.
-
-    Args:
-        factors: see `line_factors`.
-        ratio: see `density_ratio`.
-        line: the nodes.
-        tables: the numbers of each ability at its nodes.
-        weights: how many subjects each row stands for.
-    """
-    dims, n, size = factors.shape
-    here = _posterior(factors, ratio, line)
-    grid = ratio.reshape([size] * dims)
-    mean = jnp.einsum("rdk,drkf->drf", here.lines, tables)
-    total = -jnp.einsum("r,drf,erg->dfeg", weights, mean, mean)
-    for a in range(dims):
-        by_node = (here.lines[:, a] * weights[:, None])[:, :, None] * tables[a]
-        total = total.at[a, :, a].add(jnp.einsum("rkf,rkg->fg", by_node, tables[a]))
-        for b in range(a + 1, dims):
-            left = (factors[a] * (weights / here.total)[:, None])[:, :, None] * tables[a]
-            right = factors[b][:, :, None] * tables[b]
-            others = [c for c in range(dims) if c not in (a, b)]
-            if others:  # three abilities: the third is summed over
-                third = jnp.moveaxis(grid, others[0], 0).reshape(size, -1)
-                pairs = (factors[others[0]] @ third).reshape(n, size, size)
-                given = jnp.einsum("rkl,rlf->rkf", pairs, right)
-            else:
-                given = jnp.einsum("kl,rlf->rkf", grid, right)
-            block = jnp.einsum("rkf,rkg->fg", left, given)
-            total = total.at[a, :, b].add(block).at[b, :, a].add(block.T)
-    return total
+    return LinePosterior(post, post @ line, square, 1 / scale)
 
 
 @functools.partial(jit, static_argnames=("has_missing",))
@@ -281,7 +242,7 @@ def product_step(
         safe = jnp.minimum(rows, n - 1)
         statistics, mask = model.sufficient_statistics(x[safe], n_contrasts, has_missing, dtype)
         factors, top = line_factors(statistics, mask, curves, rule)
-        here = _posterior(factors, ratio, line)
+        here = line_posterior(factors, ratio, line)
         weight = jnp.where(rows < n, weights[safe], 0)
         post = here.lines * weight[:, None, None]
         if mask is None:
@@ -443,7 +404,7 @@ def linear_grid_step(
         right = model.sufficient_statistics(x[safe], 1, False, dtype)[0][0]
         centred = (right - 0.5) * item_weights
         factors, high = _tilted((centred @ logits.slope).T, line)
-        here = _posterior(factors, table, line)
+        here = line_posterior(factors, table, line)
         normaliser = jnp.log(here.total) + high.sum(0) + centred @ logits.intercept + top
         weight = jnp.where(rows < n, weights[safe], 0)
         per_cell = outer(factors[:-1]).T @ (factors[-1] * (weight / here.total)[:, None])

@@ -157,6 +157,8 @@ class ItemModel(eqx.Module):
             predictors), or "" (automatic differentiation).
         has_predictors: whether the curves are links of linear predictors.
         has_logistic_link: whether these are logistic curves, with asymptotes or without.
+        has_canonical_link: whether the predictors are the log-odds of the categories, so that
+            residuals are answers less their probabilities.
     """
 
     key: eqx.AbstractClassVar[str]
@@ -170,6 +172,7 @@ class ItemModel(eqx.Module):
     closed_form: ClassVar[str] = ""
     has_predictors: ClassVar[bool] = False
     has_logistic_link: ClassVar[bool] = False
+    has_canonical_link: ClassVar[bool] = False
     parameters: ClassVar[Mapping[str, Parameter]] = {}
     fixed: ClassVar[tuple[str, ...]] = ()
     members: ClassVar[tuple[Any, ...]] = ()

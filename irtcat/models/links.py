@@ -54,6 +54,11 @@ class Link(abc.ABC):
     has_predictor_per_contrast: ClassVar[bool] = True
     is_logistic: ClassVar[bool] = False
 
+    @property
+    def is_canonical(self) -> bool:
+        """Whether the predictors are the log-odds of the categories against the first."""
+        return False
+
     @staticmethod
     def pairs(n_predictors: int) -> list[tuple[int, int]]:
         """The pairs of predictors that share information."""
@@ -167,6 +172,11 @@ class Cumulative(Link):
 class Softmax(Link):
     """``P(x = k) = exp(z_k) / sum_v exp(z_v)``."""
 
+    @property
+    def is_canonical(self) -> bool:
+        """See `Link`."""
+        return True
+
     def log_probs(self, z: Array, gaps: Array) -> Array:
         """``log P_k = -softplus(log sum_{v != k} exp(z_v - z_k))``.
 
@@ -208,6 +218,11 @@ class Asymptotes(Link):
 
     has_predictor_per_contrast: ClassVar[bool] = False
     is_logistic: ClassVar[bool] = True
+
+    @property
+    def is_canonical(self) -> bool:
+        """See `Link`: without asymptotes."""
+        return not (self.lower or self.upper)
 
     def log_probs(self, z: Array, gaps: Array) -> Array:
         """Log-probabilities of wrong and right."""
@@ -276,6 +291,7 @@ class LinkModel(CategoricalModel):
         super().__init_subclass__(**kwargs)
         if isinstance(link := vars(cls).get("link"), Link):
             cls.has_logistic_link = link.is_logistic
+            cls.has_canonical_link = link.is_canonical
 
     @property
     def dims(self) -> int:

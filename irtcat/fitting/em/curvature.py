@@ -40,12 +40,15 @@ from irtcat.fitting.em.shared_parameters import count_distinct, spread_of
 from irtcat.latent import (
     AdaptiveQuadrature,
     Blocks,
+    CanonicalSums,
+    CanonicalTables,
     EStep,
     ExpectedSums,
     GridQuadrature,
     PopulationDesign,
     ScaleTransform,
     adaptive_block,
+    canonical_line_covariance,
     chain_of,
     density_ratio,
     density_scores,
@@ -253,6 +256,61 @@ def _add_scores(
     return gram - outer, sums[1] + outer
 
 
+class _Canonical:
+    """The sums of complete responses to items of a canonical link: products of matrices."""
+
+    def __init__(self, template: ItemModel, params: Array, theta: Array, population: Array):
+        self.chain = jnp.concatenate(chain_of(template, params), axis=1)
+        expected = _probabilities(template, params, theta)
+        basis = jnp.concatenate([jnp.ones_like(theta[:, :1]), theta], axis=1)
+        expected = expected.reshape(len(theta), -1)
+        self.tables, self.middle = CanonicalTables.centred(basis, expected, population)
+
+    def zeros(self) -> tuple[CanonicalSums, Array]:
+        """Sums over no subjects: see `CanonicalSums`, and outer products of expected scores."""
+        n_numbers = self.tables.by_node.shape[1]
+        return CanonicalSums.zeros(self.tables), jnp.zeros((n_numbers, n_numbers), self.chain.dtype)
+
+    def plus(
+        self,
+        sums: tuple[CanonicalSums, Array],
+        statistics: Array,
+        post: Array,
+        weight: Array,
+        first: Array | int = 0,
+    ) -> tuple[CanonicalSums, Array]:
+        """Add rows (see `CanonicalSums.plus`)."""
+        answers = jnp.swapaxes(statistics, 0, 1).reshape(statistics.shape[1], -1) - self.middle
+        total, mean = sums[0].plus(self.tables, answers, post, weight, first)
+        return total, sums[1] + mean.T @ (weight[:, None] * mean)
+
+    def by_parameters(self, sums: tuple[CanonicalSums, Array]) -> Sums:
+        """The sums by the parameters."""
+        covariance = sums[0].products(self.tables) - sums[1]
+        return self._chained(covariance), self._chained(sums[1])
+
+    def _chained(self, matrix: Array) -> Array:
+        """A symmetric matrix by predictors, items and basis, by the items' parameters instead."""
+        n_items, n_predictors, n_basis, n_params = self.chain.shape
+        n_cells = n_items * n_predictors * n_basis
+
+        def once(table: Array) -> Array:
+            cells = table[:n_cells].reshape(n_predictors, n_items, n_basis, -1)
+            items = jnp.einsum("miax,imap->ipx", cells, self.chain)
+            return jnp.concatenate([items.reshape(n_items * n_params, -1), table[n_cells:]])
+
+        return once(once(matrix).T)
+
+
+def _probabilities(
+    template: ItemModel, params: Array, theta: Array
+) -> Float[Array, "nodes predictors items"]:
+    """Probabilities of the answers of a canonical link at nodes."""
+    (part,) = parts_of(unpack(template, params))
+    none = jnp.zeros((template.n_categories - 1, 1, 1), params.dtype)
+    return -jnp.stack(part_terms(part, theta, none, jnp.ones((1, 1), params.dtype)).residual, 1)
+
+
 @functools.partial(jit, static_argnames=("window", "has_missing", "full", "is_known"))
 def _line_sums(
     template: ItemModel,
@@ -286,15 +344,21 @@ def _line_sums(
         by_population = jnp.stack(of_groups, 1)
     chain = _chain(template, params)
     tables = _tables(template, params, nodes, by_population, chain)
-    n_contrasts = tables.slopes.shape[2] - 1
+    n_contrasts = template.n_categories - 1
+    is_canonical = template.has_canonical_link and full and not has_missing
+    is_canonical &= not by_population.size  # scores by a population depend on the row's group
+    canonical = _Canonical(template, params, nodes, by_population[:, 0]) if is_canonical else None
 
-    def add(sums: Sums, rows: Array, first: Array, local: bool) -> Sums:
+    def add(sums: Any, rows: Array, first: Array, local: bool) -> Any:
         safe = jnp.minimum(rows, n - 1)
         statistics, mask = model.sufficient_statistics(
             x[safe], n_contrasts, has_missing, params.dtype
         )
         prior = row_priors(prior_of, group, safe)
         post = posterior_on_grid(model, statistics, mask, first, window, local, item_weights, prior)
+        if canonical is not None:
+            weight = jnp.where(rows < n, weights[safe], 0)
+            return canonical.plus(sums, statistics, post, weight, first if local else 0)
         here = tables
         if local:
             here = jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, first, window), tables)
@@ -302,11 +366,12 @@ def _line_sums(
         of_row = jnp.zeros_like(rows) if group is None or is_known else group[safe]
         return _add_scores(sums, here, post, (statistics, mask), weight, of_row, full, chain)
 
-    sums = _zeros(params, by_population.shape[2], full)
+    sums: Any = _zeros(params, by_population.shape[2], full)
+    sums = sums if canonical is None else canonical.zeros()
     for blocks, local in ((wide, False), (narrow, True)):
         if blocks is not None:
             sums = scan_blocks(sums, blocks, n, functools.partial(add, local=local))
-    return sums
+    return sums if canonical is None else canonical.by_parameters(sums)
 
 
 @functools.partial(jit, static_argnames=("design", "has_missing", "full"))
@@ -327,15 +392,19 @@ def _grid_sums(
     model = unpack(template, params)
     populations = populations_of(point.population, design.dims)
     chain = _chain(template, params)
+    is_canonical = template.has_canonical_link and full and not has_missing
     sums = _zeros(params, point.population.size, full)
     for group, rows_of_group in enumerate(chunks):
         theta = populations.mean[group] + grid.nodes @ populations.root[group].T
         by_population = density_scores(point.population, theta, group)
-        tables = _tables(template, params, theta, by_population[:, None], chain)
-
+        tables: Any = None
+        if is_canonical:
+            tables = _Canonical(template, params, theta, by_population)
+        else:
+            tables = _tables(template, params, theta, by_population[:, None], chain)
         at = tables, item_curves(model, theta)
 
-        def add(sums: Sums, rows: Array, at: Any = at) -> tuple[Sums, None]:
+        def add(sums: Any, rows: Array, at: Any = at) -> Any:
             tables, curves = at
             safe = jnp.minimum(rows, n - 1)
             responses = template.sufficient_statistics(
@@ -343,9 +412,15 @@ def _grid_sums(
             )
             post = grid_posterior(*responses, curves, grid.log_prior)[0]
             weight, none = jnp.where(rows < n, weights[safe], 0), jnp.zeros_like(rows)
+            if is_canonical:
+                return tables.plus(sums, responses[0], post, weight), None
             return _add_scores(sums, tables, post, responses, weight, none, full, chain), None
 
-        sums = jax.lax.scan(add, sums, rows_of_group)[0]
+        if is_canonical:
+            here = tables.by_parameters(jax.lax.scan(add, tables.zeros(), rows_of_group)[0])
+            sums = jax.tree.map(jnp.add, sums, here)
+        else:
+            sums = jax.lax.scan(add, sums, rows_of_group)[0]
     return sums
 
 
@@ -358,17 +433,22 @@ def _adaptive_sums(
     rule: AdaptiveQuadrature,
     mean: Array,
     covariance: Array,
+    cells: Array,
     chunks: tuple[Array, ...],
     *,
     design: PopulationDesign,
     has_missing: bool,
     full: bool,
 ) -> Sums:
-    """The sums of several abilities on nodes of each subject's own."""
+    """The sums of several abilities on nodes of each subject's own.
+
+    Those of all parameters are of the items' parameters that ``cells`` lists only: where items
+    measure one of six abilities, two of seven.
+    """
     params, n, n_contrasts = point.params, x.shape[0], template.n_categories - 1
     populations = populations_of(point.population, design.dims)
     chains, ones = chain_of(template, params), jnp.ones(x.shape[1], params.dtype)
-    sums = _zeros(params, point.population.size, full)
+    sums = _zeros(params.reshape(-1)[cells] if full else params, point.population.size, full)
     for group, rows_of_group in enumerate(chunks):
         centre, root = populations.mean[group], populations.root[group]
         parts = parts_of(unpack(template, params).rescale(centre, root))
@@ -390,8 +470,9 @@ def _adaptive_sums(
                 weighted = weight[:, None, None] * average
                 return (sums[0], sums[1] + jnp.einsum("rjp,rjq->jpq", weighted, average)), None
             by_population = density_scores(point.population, theta.reshape(-1, design.dims), group)
-            parts = (score, by_population)
-            score = jnp.concatenate([part.reshape(*theta.shape[:2], -1) for part in parts], axis=2)
+            score = score.reshape(*theta.shape[:2], -1)[:, :, cells]
+            by_population = by_population.reshape(*theta.shape[:2], -1)
+            score = jnp.concatenate([score, by_population], axis=2)
             average = jnp.einsum("rq,rqp->rp", block.weight, score)
             outer = average.T @ (weight[:, None] * average)
             by_node = (block.weight * weight[:, None]).reshape(-1, 1)
@@ -422,45 +503,58 @@ def _product_sums(
     *,
     design: PopulationDesign,
     has_missing: bool,
-) -> Float[Array, "dims two most dims two most"]:
+) -> Float[Array, "dims predictors most two dims predictors most two"]:
     """Posterior covariance of residuals, and of residuals times the ability, summed over subjects.
 
-    It is by abilities, predictors (with and without the ability) and items of the ability, which
-    ``items`` lists; ``valid`` is False where it is padding.
+    It is by abilities, predictors, items of the ability, which ``items`` lists, and without and
+    with the ability; ``valid`` is False where it is padding.
     """
     params, n, n_contrasts = point.params, x.shape[0], template.n_categories - 1
     populations, model = populations_of(point.population, design.dims), unpack(template, params)
     parts = parts_of(model)
     line, ones = jnp.asarray(rule.line.nodes)[:, 0], jnp.ones(x.shape[1], params.dtype)
-    n_numbers = 2 * sum(part.rows.shape[1] for part in parts)
-    sums = jnp.zeros((design.dims, n_numbers * items.shape[1]) * 2, params.dtype)
+    is_canonical = template.has_canonical_link and not has_missing
+    shape = design.dims, sum(part.rows.shape[1] for part in parts), items.shape[1], 2
+    sums = jnp.zeros(shape * 2, params.dtype)
     for group, rows_of_group in enumerate(chunks):
         mean, root = populations.mean[group], populations.root[group]
         sd = jnp.sqrt((root**2).sum(1))
         theta = mean + line[:, None] * sd
         curves = item_factors(model.rescale(mean, jnp.diag(sd)), rule, ones)
-        at = density_ratio(rule, root / sd[:, None]), curves, theta
+        tables, middle = None, None
+        if is_canonical:
+            expected = _probabilities(template, params, theta)[..., items] * valid
+            expected = jnp.moveaxis(expected, 2, 0).reshape(design.dims, len(line), -1)
+            basis = jnp.stack([jnp.ones_like(theta.T), theta.T], axis=2)
+            tables, middle = jax.vmap(CanonicalTables.centred)(basis, expected)
+        at = density_ratio(rule, root / sd[:, None]), curves, theta, tables, middle
 
         def add(sums: Array, rows: Array, at: Any = at) -> tuple[Array, None]:
-            ratio, curves, theta = at
+            ratio, curves, theta, tables, middle = at
             safe = jnp.minimum(rows, n - 1)
             statistics, mask = template.sufficient_statistics(
                 x[safe], n_contrasts, has_missing, params.dtype
             )
             factors = line_factors(statistics, mask, curves, rule)[0]
+            weight = jnp.where(rows < n, weights[safe], 0)
+            if is_canonical:
+                answers = (statistics[..., items] * valid).transpose(2, 1, 0, 3)
+                answers = answers.reshape(design.dims, len(rows), -1) - middle[:, None]
+                here = canonical_line_covariance(factors, ratio, line, answers, tables, weight)
+                return sums + here.reshape(sums.shape), None
             answered = jnp.ones_like(statistics[0]) if mask is None else mask
             residuals: list[Array] = []
             for part in parts:
                 responses = statistics[:, :, None], answered[:, None]
                 residuals += part_terms(part, theta[None], *responses).residual
             table = jnp.stack(residuals, 2)[..., items] * valid
-            table = jnp.stack([table, table * theta[:, None, :, None]], 3)
-            table = jnp.moveaxis(table, 4, 0).reshape(design.dims, len(rows), len(line), -1)
-            weight = jnp.where(rows < n, weights[safe], 0)
-            return sums + line_covariance(factors, ratio, line, table, weight), None
+            table = jnp.stack([table, table * theta[:, None, :, None]], 5)
+            table = jnp.moveaxis(table, 3, 0).reshape(design.dims, len(rows), len(line), -1)
+            here = line_covariance(factors, ratio, line, table, weight)
+            return sums + here.reshape(sums.shape), None
 
         sums = jax.lax.scan(add, sums, rows_of_group)[0]
-    return sums.reshape((design.dims, n_numbers, items.shape[1]) * 2)
+    return sums
 
 
 # --- the curvature of a fit
@@ -871,21 +965,28 @@ class Multidimensional(Curvature):
         n_rows, n_items = len(problem.weights), len(problem.item_weights)
         n_predictors = problem.template.n_categories - 1
         nodes = float(n_nodes(problem.rule)) * problem.population.n_groups
+        is_canonical = problem.template.has_canonical_link and not problem.has_missing
         if self.by_lines:
             dims, size = len(problem.rule.members), len(problem.rule.line.nodes)
             numbers = 2.0 * n_items * n_predictors
             products = numbers * size * (size * (dims - 1) + numbers * (dims + 1) / dims)
+            if is_canonical:
+                products = 2 * dims**2 * nodes + 4 * numbers * (size * dims + numbers)
             return n_rows * (products + 12 * nodes * int(self.estimated.sum()))
         if self.by_differences:
             cost = 60 if problem.rule.is_adaptive else 8
             return 2.0 * n_free * cost * n_rows * nodes * n_items * n_predictors
         if problem.rule.is_adaptive:
             return 2.0 * n_rows * nodes * n_free**2
+        if is_canonical:
+            scores = float(n_items * n_predictors * (1 + problem.population.dims))
+            return n_rows * (4 * nodes * scores + 4 * scores**2) + 2 * nodes * scores**2
         return nodes * (2 * n_rows * (n_items * n_predictors) ** 2 + 3 * self.free.size**2)
 
     def _sums(self, full: bool) -> tuple[FloatArray, FloatArray]:
         """Sums over all subjects."""
         problem, point, blocks = self.problem, self.point, []
+        cells = np.flatnonzero(self.free)
         if problem.rule.has_lines:
             problem = problem._replace(rule=problem.rule.on_one_grid())
         static: Any = {
@@ -901,11 +1002,18 @@ class Multidimensional(Curvature):
             chunks = group_chunks(block, problem.population.n_groups, n_cells)
             if problem.rule.is_adaptive:
                 nodes = (filled(array, block, point.params.dtype) for array in self.belief[:2])
-                here = _adaptive_sums(*common, *nodes, chunks, **static)
+                here = _adaptive_sums(*common, *nodes, cells, chunks, **static)
             else:
                 here = _grid_sums(*common, chunks, **static)
             blocks.append(here)
-        return _added(blocks)
+        first, second = _added(blocks)
+        if not problem.rule.is_adaptive or not full:
+            return first, second
+        n = self.free.size
+        at = np.append(cells, n + np.arange(point.population.size))
+        out = np.zeros((2, n + point.population.size, n + point.population.size))
+        out[0][np.ix_(at, at)], out[1][np.ix_(at, at)] = first, second
+        return out[0], out[1]
 
     def observed(self, sandwich: bool) -> tuple[FloatArray, FloatArray | None]:
         """See `Curvature`."""
@@ -956,7 +1064,8 @@ class Multidimensional(Curvature):
             blocks.append(_product_sums(*common, design=design, has_missing=problem.has_missing))
         sums = np.sum([np.asarray(block, float) for block in blocks], axis=0)
         ability, slot = (at[np.argsort(items[valid])] for at in np.nonzero(valid))
-        sums = sums.transpose(0, 2, 1, 3, 5, 4)[ability, slot][:, :, ability, slot]
+        sums = sums.transpose(0, 2, 1, 3, 4, 6, 5, 7)[ability, slot][:, :, :, ability, slot]
+        sums = sums.reshape(len(slot), sums.shape[1] * 2, len(slot), -1)
         chain = np.asarray(_chain(problem.template, point.params), float)
         own = np.stack([chain[:, :, 0], chain[np.arange(len(chain)), :, 1 + ability]], 2)
         own = own.reshape(len(chain), -1, chain.shape[3])

@@ -1,0 +1,273 @@
+"""Posterior covariance of the items' scores, summed over subjects.
+
+The general case needs each subject's scores at every node. With complete responses and a canonical
+link the score of item j is a residual times (1, theta),
+
+    s_j = (h_j - p_j(theta)) b(theta),        b = (1, theta),
+
+h the answers (0 or 1 for each category but the first) and p their probabilities, in which answers
+and nodes separate. The sum of E[s s'] over subjects then needs only products of matrices:
+
+    sum_i h_i h_i' E_i[b b'],    the expected counts of answers at the nodes times b b' p,
+    and the subjects' expected number at the nodes times b b' p p'.
+
+So the work of a node no longer grows with subjects x items^2. The covariance is E[s s'] less the
+outer products of expected scores; answers and probabilities are taken from their values in the
+middle, so that the two are of the same size.
+"""
+
+import itertools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from irtcat.latent.product import line_posterior
+
+
+def line_covariance(
+    factors: Float[Array, "dims rows line"],
+    ratio: Float[Array, "outer line"],
+    line: Float[Array, " line"],
+    tables: Float[Array, "dims rows line numbers"],
+    weights: Float[Array, " rows"],
+) -> Float[Array, "dims numbers dims numbers"]:
+    """Posterior covariances of numbers that each depend on one ability, summed over rows.
+
+    Args:
+        factors: see `line_factors`.
+        ratio: see `density_ratio`.
+        line: the nodes.
+        tables: the numbers of each ability at its nodes.
+        weights: how many subjects each row stands for.
+    """
+    dims, n, size = factors.shape
+    here = line_posterior(factors, ratio, line)
+    grid = ratio.reshape([size] * dims)
+    mean = jnp.einsum("rdk,drkf->drf", here.lines, tables)
+    total = -jnp.einsum("r,drf,erg->dfeg", weights, mean, mean)
+    for a in range(dims):
+        by_node = (here.lines[:, a] * weights[:, None])[:, :, None] * tables[a]
+        total = total.at[a, :, a].add(jnp.einsum("rkf,rkg->fg", by_node, tables[a]))
+        for b in range(a + 1, dims):
+            left = (factors[a] * (weights / here.total)[:, None])[:, :, None] * tables[a]
+            right = factors[b][:, :, None] * tables[b]
+            others = [c for c in range(dims) if c not in (a, b)]
+            if others:  # three abilities: the third is summed over
+                third = jnp.moveaxis(grid, others[0], 0).reshape(size, -1)
+                pairs = (factors[others[0]] @ third).reshape(n, size, size)
+                given = jnp.einsum("rkl,rlf->rkf", pairs, right)
+            else:
+                given = jnp.einsum("kl,rlf->rkf", grid, right)
+            block = jnp.einsum("rkf,rkg->fg", left, given)
+            total = total.at[a, :, b].add(block).at[b, :, a].add(block.T)
+    return total
+
+
+class CanonicalTables(NamedTuple):
+    """What the scores of canonical links depend on at the nodes.
+
+    Attributes:
+        basis: 1 and the abilities that items measure.
+        expected: probabilities of the answers, less those in the middle.
+        further: scores by numbers that no answer depends on.
+    """
+
+    basis: Float[Array, "nodes basis"]
+    expected: Float[Array, "nodes answers"]
+    further: Float[Array, "nodes further"]
+
+    @classmethod
+    def centred(
+        cls, basis: Array, expected: Array, further: Array | None = None
+    ) -> tuple["CanonicalTables", Float[Array, " answers"]]:
+        """The tables, and the probabilities in the middle, which answers are taken from."""
+        middle = expected[len(expected) // 2]
+        none = jnp.zeros((len(basis), 0), basis.dtype)
+        return cls(basis, expected - middle, none if further is None else further), middle
+
+    @property
+    def by_node(self) -> Float[Array, "nodes numbers"]:
+        """The part of the scores that is the same for all subjects, with a minus."""
+        items = self.expected[:, :, None] * self.basis[:, None]
+        return jnp.concatenate([items.reshape(len(items), -1), -self.further], axis=1)
+
+
+class CanonicalSums(NamedTuple):
+    """Sums over subjects; numbers are answers x basis, then the further ones.
+
+    Attributes:
+        answers: of products of answers times E[b b'].
+        counts: expected answers at the nodes.
+        mass: expected number of subjects at the nodes.
+    """
+
+    answers: Float[Array, "items items"]
+    counts: Float[Array, "nodes answers"]
+    mass: Float[Array, " nodes"]
+
+    @classmethod
+    def zeros(cls, tables: CanonicalTables) -> "CanonicalSums":
+        """Sums over no subjects."""
+        (n_nodes, n_answers), n_basis = tables.expected.shape, tables.basis.shape[1]
+        n_items, dtype = n_answers * n_basis, tables.basis.dtype
+        return cls(
+            jnp.zeros((n_items, n_items), dtype),
+            jnp.zeros((n_nodes, n_answers), dtype),
+            jnp.zeros(n_nodes, dtype),
+        )
+
+    def plus(
+        self,
+        tables: CanonicalTables,
+        answers: Float[Array, "rows answers"],
+        post: Float[Array, "rows window"],
+        weight: Float[Array, " rows"],
+        first: Int[Array, ""] | int = 0,
+    ) -> tuple["CanonicalSums", Float[Array, "rows numbers"]]:
+        """Add rows whose posteriors are on a window of the nodes, and give their expected scores.
+
+        Args:
+            tables: the nodes.
+            answers: 0 or 1, less the probabilities in the middle.
+            post: each row's posterior.
+            weight: how many subjects each row stands for.
+            first: first node of the window.
+        """
+        window, first = post.shape[1], jnp.asarray(first, jnp.int32)
+
+        def part(table: Array) -> Array:
+            return jax.lax.dynamic_slice_in_dim(table, first, window)
+
+        def added(table: Array, values: Array) -> Array:
+            return jax.lax.dynamic_update_slice_in_dim(table, part(table) + values, first, 0)
+
+        basis = part(tables.basis)
+        moments = jnp.einsum("rg,ga,gb->rab", post, basis, basis)
+        mean = _expected_scores(answers, moments[:, 0], post @ part(tables.by_node))
+        products = _answer_products(answers, answers, moments * weight[:, None, None])
+        sums = CanonicalSums(
+            self.answers + products,
+            added(self.counts, post.T @ (weight[:, None] * answers)),
+            added(self.mass, weight @ post),
+        )
+        return sums, mean
+
+    def products(self, tables: CanonicalTables) -> Float[Array, "numbers numbers"]:
+        """Sums of E[s s'], s the scores."""
+        by_node, n_items = tables.by_node, len(self.answers)
+        counts = self.counts[:, :, None] * tables.basis[:, None]
+        cross = counts.reshape(len(by_node), -1).T @ by_node
+        total = by_node.T @ (self.mass[:, None] * by_node)
+        total = total.at[:n_items].add(-cross).at[:, :n_items].add(-cross.T)
+        return total.at[:n_items, :n_items].add(self.answers)
+
+
+def _expected_scores(
+    answers: Float[Array, "rows answers"],
+    first: Float[Array, "rows basis"],
+    by_node: Float[Array, "rows numbers"],
+) -> Float[Array, "rows numbers"]:
+    """Expected scores, from E[b] and the expectation of `CanonicalTables.by_node`."""
+    items = (answers[:, :, None] * first[:, None]).reshape(len(answers), -1)
+    return jnp.pad(items, [(0, 0), (0, by_node.shape[1] - items.shape[1])]) - by_node
+
+
+def _answer_products(
+    left: Float[Array, "rows left"],
+    right: Float[Array, "rows right"],
+    moments: Float[Array, "rows basis basis"],
+) -> Float[Array, "left_numbers right_numbers"]:
+    """Sums of products of answers times these numbers of each row, by answers x basis."""
+    n_basis = moments.shape[1]
+    weighted = jnp.einsum("rk,rab->rkab", left, moments).reshape(len(left), -1)
+    out = (weighted.T @ right).reshape(left.shape[1], n_basis, n_basis, -1)
+    return jnp.swapaxes(out, 2, 3).reshape(left.shape[1] * n_basis, -1)
+
+
+class _PairMoments(NamedTuple):
+    """Of a pair of abilities, times the rows' weights; mass is summed over rows.
+
+    Attributes:
+        mass: probabilities of the pairs of nodes.
+        given_second: E[b of the first ability] where the second one is at each of its nodes, and
+            the probabilities of these.
+        given_first: the same with the abilities exchanged.
+        products: E[b b'] of the two.
+    """
+
+    mass: Float[Array, "line line"]
+    given_second: Float[Array, "rows line basis"]
+    given_first: Float[Array, "rows line basis"]
+    products: Float[Array, "rows basis basis"]
+
+
+def _pair_moments(
+    factors: Float[Array, "dims rows line"],
+    ratio: Float[Array, "outer line"],
+    scale: Float[Array, " rows"],
+    basis: Float[Array, "dims line basis"],
+    pair: tuple[int, int],
+) -> _PairMoments:
+    """The moments of two abilities; ``scale`` is the rows' weights over their normalisers."""
+    (a, b), (dims, _, size) = pair, factors.shape
+    grid = ratio.reshape([size] * dims)
+    left, right = factors[a] * scale[:, None], factors[b]
+    others = [c for c in range(dims) if c not in pair]
+    if others:  # three abilities: the third is summed over
+        third = jnp.moveaxis(grid, others[0], 0).reshape(size, -1)
+        joint = (factors[others[0]] @ third).reshape(-1, size, size)
+        joint = joint * left[:, :, None] * right[:, None]
+        mass = joint.sum(0)
+        given_second = jnp.einsum("rkl,kc->rlc", joint, basis[a])
+        given_first = jnp.einsum("rkl,lc->rkc", joint, basis[b])
+    else:
+        mass = (left.T @ right) * grid
+        given_second = jnp.einsum("crk,kl->rlc", left * basis[a].T[:, None], grid)
+        given_first = jnp.einsum("crl,kl->rkc", right * basis[b].T[:, None], grid)
+        given_second, given_first = given_second * right[..., None], given_first * left[..., None]
+    products = jnp.einsum("rlc,ld->rcd", given_second, basis[b])
+    return _PairMoments(mass, given_second, given_first, products)
+
+
+def canonical_line_covariance(
+    factors: Float[Array, "dims rows line"],
+    ratio: Float[Array, "outer line"],
+    line: Float[Array, " line"],
+    answers: Float[Array, "dims rows answers"],
+    tables: CanonicalTables,
+    weights: Float[Array, " rows"],
+) -> Float[Array, "dims numbers dims numbers"]:
+    """`line_covariance` of the scores of canonical links, where each item measures one ability.
+
+    Args:
+        factors: see `line_factors`.
+        ratio: see `density_ratio`.
+        line: the nodes.
+        answers: to the items of each ability, less the probabilities in the middle.
+        tables: of the items of each ability at the nodes of its line, stacked.
+        weights: how many subjects each row stands for.
+    """
+    dims, _, size = factors.shape
+    here = line_posterior(factors, ratio, line)
+
+    def of_ability(post: Array, answers: Array, tables: CanonicalTables) -> tuple[Array, Array]:
+        sums, mean = CanonicalSums.zeros(tables).plus(tables, answers, post, weights)
+        return sums.products(tables), mean
+
+    within, means = jax.vmap(of_ability, (1, 0, 0))(here.lines, answers, tables)
+    n_numbers = within.shape[1]
+    flat = jnp.swapaxes(means, 0, 1).reshape(len(weights), -1)
+    outer = (flat.T @ (weights[:, None] * flat)).reshape(dims, n_numbers, dims, n_numbers)
+    total = -outer.at[jnp.arange(dims), :, jnp.arange(dims)].add(-within)
+    by_node = jax.vmap(lambda tables: tables.by_node)(tables)
+    for a, b in itertools.combinations(range(dims), 2):
+        pair = _pair_moments(factors, ratio, weights / here.total, tables.basis, (a, b))
+        first = jnp.einsum("rk,rlc->kcl", answers[a], pair.given_second).reshape(-1, size)
+        second = jnp.einsum("rk,rlc->kcl", answers[b], pair.given_first).reshape(-1, size)
+        block = _answer_products(answers[a], answers[b], pair.products)
+        block = block + by_node[a].T @ pair.mass @ by_node[b]
+        block = block - first @ by_node[b] - (second @ by_node[a]).T
+        total = total.at[a, :, b].add(block).at[b, :, a].add(block.T)
+    return total
