@@ -198,13 +198,18 @@ def _transaction(service: Any, dry_run: bool) -> Any:
     KEY_FILE,
 )
 def export(o: Options) -> Output:
-    """Export the results of a test: a row for each finished attempt."""
+    """Export the results of a test: a row for each finished attempt.
+
+    The audit log records it.
+    """
     with opened(o) as service:
         test = o.test or part("operations.provision").only_open_test(service)
         module = part("attempts.results")
         table = module.result_table(service, test)
         if o.names:
             table = module.with_names(service, table)
+        about = {"test": test, "file": "results.csv", "names": o.names}
+        part("attempts.exports").record_export(service, ACTOR, **about)
     o.write("out", table, "results")
     n = len(table)
     return Output({"test": test, "results": records(table)}, [f"{n} results"], table=table)
