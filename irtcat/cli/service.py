@@ -66,9 +66,10 @@ def validate(o: Options) -> Output:
         return Output(about, lines, code=1)
     definition, bank, items = found.files
     n_sections = len(definition.sections)
+    plural = "" if n_sections == 1 else "s"
     lines.append(
-        f"{o.path}: {definition.title!r} can be published: {n_sections} sections, {len(items)} "
-        f"items, {bank.n_items} of them in the bank."
+        f"{o.path}: {definition.title!r} can be published: {n_sections} section{plural}, "
+        f"{len(items)} items, {bank.n_items} of them in the bank."
     )
     about |= {"title": definition.title, "sections": n_sections, "items": len(items)}
     return Output(about, lines, next=("serve", "tests.db", "--test", o.path))

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import zipfile
 from pathlib import Path
 
 import httpx
@@ -15,6 +16,7 @@ from irtcat.service.accounts.accounts import sign_in
 from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library, people
 from irtcat.service.attempts.attempt import begin
+from irtcat.service.content import read_items, write_qti
 from irtcat.service.operations import provision, server
 from irtcat.service.outbox.audit import audit_entries
 from tests.service.helpers import bank, definition, items, publish
@@ -282,6 +284,23 @@ def test_a_definition_that_is_no_toml_is_one_fault():
     Path("t/test.toml").write_text("title = My test")
     (fault,) = json.loads(run("service", "validate", "t", "--json").stdout)["faults"]
     assert fault.startswith("t/test.toml: A test definition must be TOML.")
+
+
+def test_what_a_package_leaves_out_is_noted():
+    run_ok("service", "new", "t")
+    write_qti(read_items("t/items"), "whole.zip")
+    with zipfile.ZipFile("whole.zip") as old, zipfile.ZipFile("t/items.zip", "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            is_sum = name.startswith("items/") and b'identifier="sum"' in content
+            new.writestr(name, "<" if is_sum else content)
+    definition = Path("t/test.toml")
+    definition.write_text(definition.read_text().replace('"items/"', '"items.zip"'))
+    found = json.loads(run("service", "validate", "t", "--json").stdout)
+    (note,) = [text for text in found["warnings"] if "left out" in text]
+    assert note.startswith("t/items.zip, items/i")
+    (fault,) = found["faults"]
+    assert "items that have content. Got sum. Add a file for each" in fault
 
 
 def test_all_faults_of_a_test_are_listed_at_once():

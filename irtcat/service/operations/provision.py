@@ -156,6 +156,8 @@ def validate(path: str | os.PathLike[str]) -> Validation:
     for field, text in named.items():
         if not text:
             faults.append(f"{file}: The `{field}` field is missing. Name what is beside this file.")
+    if items is not None:
+        warnings += items.notes
     if definition is None or bank is None:
         return Validation(faults, warnings, None)
     if items is not None:
