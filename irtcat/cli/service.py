@@ -66,9 +66,10 @@ def validate(o: Options) -> Output:
         return Output(about, lines, code=1)
     definition, bank, items = found.files
     n_sections = len(definition.sections)
+    plural = "" if n_sections == 1 else "s"
     lines.append(
-        f"{o.path}: {definition.title!r} can be published: {n_sections} sections, {len(items)} "
-        f"items, {bank.n_items} of them in the bank."
+        f"{o.path}: {definition.title!r} can be published: {n_sections} section{plural}, "
+        f"{len(items)} items, {bank.n_items} of them in the bank."
     )
     about |= {"title": definition.title, "sections": n_sections, "items": len(items)}
     return Output(about, lines, next=("serve", "tests.db", "--test", o.path))
@@ -198,13 +199,18 @@ def _transaction(service: Any, dry_run: bool) -> Any:
     KEY_FILE,
 )
 def export(o: Options) -> Output:
-    """Export the results of a test: a row for each finished attempt."""
+    """Export the results of a test: a row for each finished attempt.
+
+    The audit log records it.
+    """
     with opened(o) as service:
         test = o.test or part("operations.provision").only_open_test(service)
         module = part("attempts.results")
         table = module.result_table(service, test)
         if o.names:
             table = module.with_names(service, table)
+        about = {"test": test, "file": "results.csv", "names": o.names}
+        part("attempts.exports").record_export(service, ACTOR, **about)
     o.write("out", table, "results")
     n = len(table)
     return Output({"test": test, "results": records(table)}, [f"{n} results"], table=table)

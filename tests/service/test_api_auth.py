@@ -1,7 +1,6 @@
 """Who may do what: tokens of programs, signed-in browsers, OAuth clients, OpenID Connect."""
 
 import base64
-import time
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
@@ -223,7 +222,8 @@ ISSUER = "https://id.example.org"
 class IdentityProvider:
     """A small provider: it checks PKCE and signs tokens, or does one thing wrong."""
 
-    def __init__(self):
+    def __init__(self, service):
+        self.service = service
         self.key = RSAKey.generate_key(2048, {"kid": "k1"}, private=True)
         self.other = RSAKey.generate_key(2048, {"kid": "k1"}, private=True)
         self.wrong, self.codes = {}, {}
@@ -266,7 +266,7 @@ class IdentityProvider:
         }
 
     def token(self, asked):
-        now = int(time.time())
+        now = int(self.service.clock()[0].timestamp())
         claims = {
             "iss": ISSUER,
             "aud": asked["client_id"],
@@ -286,8 +286,8 @@ class IdentityProvider:
 
 
 @pytest.fixture
-def identities():
-    return IdentityProvider()
+def identities(service):
+    return IdentityProvider(service)
 
 
 @pytest.fixture

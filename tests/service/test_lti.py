@@ -358,7 +358,7 @@ WRONG_CLAIMS = [
     ({"iat": None}, "missing_claim iat"),
     ({"nonce": "guessed"}, "nonce"),
     ({"nonce": None}, "missing_claim nonce"),
-    ({"sub": None}, "who opened"),
+    ({"sub": None}, "missing_claim sub"),
     ({"sub": 5}, "invalid_claim sub"),
     ({"sub": "a\nb"}, "who opened"),
     ({"sub": "x" * 300}, "who opened"),

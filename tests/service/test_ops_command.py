@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import zipfile
 from pathlib import Path
 
 import httpx
@@ -15,7 +16,9 @@ from irtcat.service.accounts.accounts import sign_in
 from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library, people
 from irtcat.service.attempts.attempt import begin
+from irtcat.service.content import read_items, write_qti
 from irtcat.service.operations import provision, server
+from irtcat.service.outbox.audit import audit_entries
 from tests.service.helpers import bank, definition, items, publish
 
 runner = CliRunner()
@@ -147,6 +150,19 @@ def test_a_service_moves_to_another_database(address, small):
     assert run_json("service", "export", address)["results"] == []
 
 
+def test_exports_are_recorded(small):
+    run_ok("service", "init", "tests.db", "--example")
+    run_ok("service", "export", "tests.db")
+    run_ok("service", "export", "tests.db", "--no-names", "--force")
+    with open_service("tests.db") as service:
+        entries = audit_entries(service, n=2, verified=True)
+        (test,) = library.published_tests(service)["id"]
+    assert entries["action"].tolist() == ["results exported"] * 2
+    assert entries["actor"].tolist() == ["command line"] * 2
+    about = {"test": test, "file": "results.csv"}
+    assert entries["details"].tolist() == [{**about, "names": name} for name in (False, True)]
+
+
 def test_people_are_erased(tmp_path, small):
     run_ok("service", "init", "tests.db", "--example")
     row = run_json("service", "ticket", "tests.db", "--name", "Ada")["tickets"][0]
@@ -246,8 +262,11 @@ def test_a_new_test_is_valid_and_can_be_taken(monkeypatch):
     assert run("service", "new", "my-test").exit_code == 1  # there are files in it
     found = run_json("service", "validate", "my-test")
     assert found["faults"] == []
-    assert found["items"] == 18
+    assert found["items"] == 20
     assert not [text for text in found["warnings"] if "parameters.csv" not in text]
+    Path("my-test/items/more.md").write_text('+++\nkey = "A"\n+++\nMore?\n\n- (A) yes\n- (B) no\n')
+    warnings = run_json("service", "validate", "my-test")["warnings"]
+    assert any(text.startswith("Items are in no section: more.") for text in warnings)
     real = library.publish
     quick = lambda *given, **options: real(*given, **options, n_simulated=5)  # noqa: E731
     monkeypatch.setattr(provision, "publish", quick)
@@ -258,6 +277,30 @@ def test_a_new_test_is_valid_and_can_be_taken(monkeypatch):
         ticket = people.issue_ticket(service, test, actor="test").token
         started = begin(service, ticket)
         assert started.attempt
+
+
+def test_a_definition_that_is_no_toml_is_one_fault():
+    run_ok("service", "new", "t")
+    Path("t/test.toml").write_text("title = My test")
+    (fault,) = json.loads(run("service", "validate", "t", "--json").stdout)["faults"]
+    assert fault.startswith("t/test.toml: A test definition must be TOML.")
+
+
+def test_what_a_package_leaves_out_is_noted():
+    run_ok("service", "new", "t")
+    write_qti(read_items("t/items"), "whole.zip")
+    with zipfile.ZipFile("whole.zip") as old, zipfile.ZipFile("t/items.zip", "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            is_sum = name.startswith("items/") and b'identifier="sum"' in content
+            new.writestr(name, "<" if is_sum else content)
+    definition = Path("t/test.toml")
+    definition.write_text(definition.read_text().replace('"items/"', '"items.zip"'))
+    found = json.loads(run("service", "validate", "t", "--json").stdout)
+    (note,) = [text for text in found["warnings"] if "left out" in text]
+    assert note.startswith("t/items.zip, items/i")
+    (fault,) = found["faults"]
+    assert "items that have content. Got sum. Add a file for each" in fault
 
 
 def test_all_faults_of_a_test_are_listed_at_once():

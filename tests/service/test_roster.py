@@ -63,6 +63,11 @@ def test_a_table(end, bom):
             "Line 3: an e-mail address has an @. Got 'Anna'. Write a name with",
         ),
         ("Müller, Anna, anna@example.org", "Line 1: an e-mail address has an @. Got 'Anna'."),
+        (
+            "Ada\ts-1",
+            "Line 1: an e-mail address has an @. Got 's-1'. Write a name with a comma in double "
+            'quotes: "Müller, Anna", or begin with the heads of the columns, such as name and id.',
+        ),
         ("Müller, Anna, a@b.org, s-1", "Line 1: it must have a name, an e-mail and an id. Got 4"),
         ("Müller; Anna", "Line 1: cells must be separated by commas. Got a semicolon."),
         ("Ada, a@b.org; s-1", "Line 1: cells must be separated by commas. Got a semicolon."),

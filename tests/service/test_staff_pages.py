@@ -424,6 +424,8 @@ def test_board_and_actions(app, service, taker, clock):
     proctor.post(f"{page}/extend", 422, minutes="5", reason=" ")
     proctor.post(f"{page}/note", text="<script>alert(1)</script>")
     assert "<script>alert" not in proctor.get(page).text
+    for table in proctor.page(page).xpath("//table"):  # answers, and the log
+        assert len(table.xpath(".//time")) == len(table.xpath("tbody/tr"))
     proctor.post(f"{page}/release")
     assert "no device" in proctor.get("/staff/board").text
     proctor.post(f"{page}/finish", 422, reason=" ")

@@ -6,9 +6,9 @@ back lies in a signed cookie that lives for ten minutes.
 """
 
 import os
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -19,7 +19,7 @@ from authlib.oauth2.rfc6749.parameters import prepare_grant_uri
 from authlib.oauth2.rfc7636 import create_s256_code_challenge
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 from joserfc import jwt
-from joserfc.errors import JoseError
+from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
 
 from irtcat._common.checks import argument_error
@@ -38,11 +38,75 @@ LASTS = 600
 WAIT = 10.0
 """Seconds to wait for the provider."""
 
-ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA")
-"""Signatures by the provider's key; none of them can be made with the client's secret."""
+ALGORITHMS = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "EdDSA"),
+)
+"""Signatures by the sender's private key: neither "none" nor by a secret that two share."""
 
 LEEWAY = 60
-"""Seconds that the provider's clock may differ."""
+"""Seconds by which the sender's clock may differ."""
+
+LONGEST_TOKEN = 200_000
+"""Characters of an ID token."""
+
+
+class TokenError(Exception):
+    """An ID token that is not valid, with the fault in the words of OpenID Connect."""
+
+
+class UnknownKeyError(TokenError):
+    """An ID token that is signed by a key that is not among those of the sender."""
+
+
+def verified_claims(
+    token: str, keys: KeySet, *, issuer: str, client_id: str, nonce: str, now: datetime
+) -> dict[str, Any]:
+    """The claims of an ID token whose signature, times, parties and nonce are right.
+
+    Of a provider of identities, and of a learning platform (LTI 1.3).
+
+    Args:
+        token: the signed token.
+        keys: public keys of the sender.
+        issuer: the sender.
+        client_id: what the sender calls this service.
+        nonce: what was sent to the sender, for this one token.
+        now: the time.
+
+    Raises:
+        UnknownKeyError: for a signature by another key.
+        TokenError: for anything else that is not right.
+
+    References:
+        OpenID Connect Core 1.0, section 3.1.3.7. 1EdTech Security Framework 1.0, section 5.1.3.
+    """
+    if len(token) > LONGEST_TOKEN:
+        raise TokenError("too long")
+    rules = jwt.JWTClaimsRegistry(
+        now=int(now.timestamp()),
+        leeway=LEEWAY,
+        iss={"essential": True, "value": issuer},
+        aud={"essential": True, "value": client_id},
+        sub={"essential": True},
+        exp={"essential": True},
+        iat={"essential": True},
+        nonce={"essential": True, "value": nonce},
+    )
+    try:
+        claims: dict[str, Any] = jwt.decode(token, keys, algorithms=list(ALGORITHMS)).claims
+        rules.validate(claims)
+    except InvalidKeyIdError as error:
+        raise UnknownKeyError(error.error) from None
+    except JoseError as error:
+        fault = " ".join([error.error, getattr(error, "claim", "")]).strip()
+        raise TokenError(fault) from None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise TokenError("no signed token") from None
+    several = isinstance(claims["aud"], list) and len(claims["aud"]) > 1
+    if (several or claims.get("azp") is not None) and claims.get("azp") != client_id:
+        raise TokenError("invalid_claim azp")
+    return claims
 
 
 @dataclass(frozen=True)
@@ -208,7 +272,17 @@ def finish_sign_in(
         )
     except (httpx.HTTPError, ValueError):
         raise UnauthorizedError(f"{provider.name} refused the sign-in.") from None
-    claims = _claims(provider, settings, token, kept["nonce"])
+    try:
+        claims = verified_claims(
+            token,
+            provider.keys(settings),
+            issuer=provider.issuer,
+            client_id=provider.client_id,
+            nonce=kept["nonce"],
+            now=service.clock()[0],
+        )
+    except TokenError:
+        raise UnauthorizedError(f"{provider.name}: the identity could not be verified.") from None
     subject = subject_of(claims["iss"], claims["sub"])
     row = service.row(
         sa.select(tables.accounts).where(
@@ -219,30 +293,3 @@ def finish_sign_in(
         service.publish(Acted("system", "sign-in refused", {"provider": provider.name}))
         raise UnauthorizedError("There is no account for this identity. Ask for one.")
     return account_from_row(row)
-
-
-def _claims(
-    provider: Provider, settings: Mapping[str, Any], text: str, nonce: str
-) -> dict[str, Any]:
-    """The verified claims of an ID token (OpenID Connect Core 1.0, section 3.1.3.7)."""
-    try:
-        token = jwt.decode(text, provider.keys(settings), algorithms=list(ALGORITHMS))
-        claims = token.claims
-        rules = jwt.JWTClaimsRegistry(
-            now=int(time.time()),
-            leeway=LEEWAY,
-            iss={"essential": True, "value": provider.issuer},
-            aud={"essential": True, "value": provider.client_id},
-            sub={"essential": True},
-            exp={"essential": True},
-            iat={"essential": True},
-            nonce={"essential": True, "value": nonce},
-        )
-        rules.validate(claims)
-    except (JoseError, ValueError, TypeError, KeyError):
-        raise UnauthorizedError(f"{provider.name}: the identity could not be verified.") from None
-    others = claims["aud"] if isinstance(claims["aud"], list) else [claims["aud"]]
-    party = claims.get("azp")
-    if (party is not None or len(others) > 1) and party != provider.client_id:
-        raise UnauthorizedError(f"{provider.name}: the identity is for another service.")
-    return dict(claims)

@@ -166,17 +166,20 @@ def export(
         raise NotFoundError("There is no such file.")
     kind, make = FILES[name]
     content = make(service, test, names=names) if kind.startswith("text/") else make(service, test)
-    about = {"test": test, "file": name, "names": names}
-    service.publish(Acted(actor, "results exported", about))
+    record_export(service, actor, test=test, file=name, names=names)
     return content, kind
 
 
 def export_attempt(service: Service, attempt: str, *, actor: str) -> bytes:
     """An attempt as `qti_results` writes it, for staff; the audit log records it."""
     content = qti_results(service, attempt)
-    about = {"attempt": attempt, "file": "results.xml"}
-    service.publish(Acted(actor, "results exported", about))
+    record_export(service, actor, attempt=attempt, file="results.xml")
     return content
+
+
+def record_export(service: Service, actor: str, **details: Any) -> None:
+    """Add to the audit log who took which results out of the service."""
+    service.publish(Acted(actor, "results exported", details))
 
 
 def qti_results(service: Service, attempt: str) -> bytes:

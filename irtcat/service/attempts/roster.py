@@ -185,8 +185,9 @@ def _checked(lines: list[Line], most: int) -> list[Line]:
     first: dict[str, int] = {}
     for line in lines:
         if line.email and "@" not in line.email:
-            got = f"Got {shorten(line.email)}. {QUOTES}."
-            raise _fault(line.number, f"an e-mail address has an @. {got}")
+            got = f"Got {shorten(line.email)}. {QUOTES}"
+            advice = "or begin with the heads of the columns, such as name and id"
+            raise _fault(line.number, f"an e-mail address has an @. {got}, {advice}.")
         if line.external:
             earlier = first.setdefault(line.external, line.number)
             if earlier != line.number:

@@ -199,7 +199,8 @@ def _content_faults(
         ids = tuple(item for item in ids if item in known)  # the others are reported already
     without = [item for item in ids if item not in items.items]
     if without:
-        out.append(Fault.of(field, "items that have content", without))
+        advice = "Add a file for each, or leave it out of the bank." if is_scored else ""
+        out.append(Fault.of(field, "items that have content", without, advice))
     if not is_scored:
         return out
     no_key = [item for item in ids if item in items.items and item not in items.keys]
@@ -288,6 +289,12 @@ def _warnings(
     ]
     if flagged:
         yield f"Items are flagged in the bank: {shorten(flagged)}. See its `flag` column."
+    parameters = bank.to_frame()
+    if "a" in parameters and (falling := bank.item_ids[(parameters["a"] < 0).to_numpy()]).size:
+        yield (
+            f"Items have a discrimination below 0: {shorten(falling.tolist())}. The more able fail "
+            "them more often: check their keys and parameters."
+        )
 
 
 def _scale_warnings(definition: TestDefinition, bank: ItemBank) -> Iterable[str]:

@@ -118,7 +118,7 @@ def named_files(path: str | os.PathLike[str]) -> dict[str, str]:
         path: the definition.
 
     Returns:
-        Their names, empty for one that is missing or no text.
+        Their names, empty for one that is missing or no text; nothing if the file is no TOML.
 
     Raises:
         InputError: for a file that cannot be read.
@@ -127,7 +127,7 @@ def named_files(path: str | os.PathLike[str]) -> dict[str, str]:
     try:
         document = tomllib.loads(source)
     except (ValueError, RecursionError):
-        document = {}  # `read_definition` says so
+        return {}  # `read_definition` says so
     values = {name: document.get(name, "") for name in ("bank", "items")}
     return {name: value if isinstance(value, str) else "" for name, value in values.items()}
 

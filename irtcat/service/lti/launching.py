@@ -18,10 +18,9 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import sqlalchemy as sa
-from joserfc import jwt
-from joserfc.errors import InvalidKeyIdError, JoseError
 
 from irtcat.cat.live import utc_text
+from irtcat.service.accounts.oidc import TokenError, UnknownKeyError, verified_claims
 from irtcat.service.base.errors import NotFoundError, ServiceError
 from irtcat.service.lti.connection import SCORE_SCOPE, Connection, PlatformError
 from irtcat.service.lti.platforms import Platform, is_url, platform, platform_of_login
@@ -32,20 +31,11 @@ CLAIM = "https://purl.imsglobal.org/spec/lti/claim/"
 DEEP_LINKING = "https://purl.imsglobal.org/spec/lti-dl/claim/"
 GRADES = "https://purl.imsglobal.org/spec/lti-ags/claim/endpoint"
 
-ALGORITHMS = ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512")
-"""The asymmetric algorithms of the 1EdTech Security Framework: neither "none" nor a shared key."""
-
 LOGIN_LASTS = timedelta(minutes=10)
 """A person may have to sign in to the platform meanwhile."""
 
 LAUNCH_LASTS = timedelta(hours=1)
 """How long the page that a launch opened can be used."""
-
-LEEWAY = 60
-"""Seconds by which the clock of a platform may differ."""
-
-LONGEST_TOKEN = 200_000
-"""Characters of a signed message."""
 
 COOKIE = "irtcat_lti_"
 """Start of the names of the cookies that bind logins to a browser; each login has its own, so that
@@ -209,36 +199,27 @@ def verified_launch(connection: Connection, state: str, id_token: str) -> str:
 
 
 def _claims(connection: Connection, known: Platform, id_token: str, nonce: str) -> dict[str, Any]:
-    """The claims of a message whose signature, times, parties and nonce are right."""
-    if len(id_token) > LONGEST_TOKEN:
-        raise LaunchError("The platform's message is too long.")
+    """The verified claims of a message of LTI 1.3 from a deployment that is registered."""
+
+    def verified(again: bool = False) -> dict[str, Any]:
+        return verified_claims(
+            id_token,
+            connection.keys(known, again=again),
+            issuer=known.issuer,
+            client_id=known.client_id,
+            nonce=nonce,
+            now=connection.service.clock()[0],
+        )
+
     try:
         try:
-            token = jwt.decode(id_token, connection.keys(known), algorithms=ALGORITHMS)
-        except InvalidKeyIdError:  # the platform may have a new key
-            token = jwt.decode(id_token, connection.keys(known, again=True), algorithms=ALGORITHMS)
-        registry = jwt.JWTClaimsRegistry(
-            now=int(connection.service.clock()[0].timestamp()),
-            leeway=LEEWAY,
-            iss={"essential": True, "value": known.issuer},
-            aud={"essential": True, "value": known.client_id},
-            exp={"essential": True},
-            iat={"essential": True},
-            nonce={"essential": True, "value": nonce},
-        )
-        registry.validate(token.claims)
+            claims = verified()
+        except UnknownKeyError:  # the platform may have a new key
+            claims = verified(again=True)
     except PlatformError as error:
         raise LaunchError(f"The platform's public keys were not read: {error}.") from None
-    except JoseError as error:
-        fault = " ".join([error.error, getattr(error, "claim", "")]).strip()
-        raise LaunchError(f"The platform's message is not valid ({fault}).") from None
-    except (ValueError, TypeError, KeyError, RecursionError):
-        raise LaunchError("The platform's message is not valid.") from None
-    claims: dict[str, Any] = token.claims
-    audience = claims["aud"]
-    several = isinstance(audience, list) and len(audience) > 1
-    if (several or "azp" in claims) and claims.get("azp") != known.client_id:
-        raise LaunchError("The platform's message is for another service (azp).")
+    except TokenError as error:
+        raise LaunchError(f"The platform's message is not valid ({error}).") from None
     if claims.get(f"{CLAIM}version") != "1.3.0":
         raise LaunchError("The platform's message is not one of LTI 1.3.0.")
     if claims.get(f"{CLAIM}deployment_id") not in known.deployments:

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
-from irtcat._common.checks import InputError
+from irtcat._common.checks import InputError, shorten
 from irtcat.bank import ItemBank
 from irtcat.io import read_parameters
 from irtcat.service import example
@@ -19,11 +19,13 @@ from irtcat.service.attempts.library import publish, published_tests, test_id
 from irtcat.service.content import ItemSet, read_items
 from irtcat.service.content.fields import ContentError
 from irtcat.service.definition import (
+    Adaptive,
     DefinitionError,
     TestDefinition,
     beside,
     check_definition,
     named_files,
+    pool_of,
     read_definition,
 )
 from irtcat.service.storage import tables
@@ -147,13 +149,15 @@ def validate(path: str | os.PathLike[str]) -> Validation:
 
     definition = read(lambda: read_definition(file))
     bank = items = None
-    if named["bank"]:
+    if named.get("bank"):
         bank = read(lambda: read_bank(beside(file.parent, named["bank"])))
-    if named["items"]:
+    if named.get("items"):
         items = read(lambda: read_items(beside(file.parent, named["items"])))
     for field, text in named.items():
         if not text:
             faults.append(f"{file}: The `{field}` field is missing. Name what is beside this file.")
+    if items is not None:
+        warnings += items.notes
     if definition is None or bank is None:
         return Validation(faults, warnings, None)
     if items is not None:
@@ -162,6 +166,12 @@ def validate(path: str | os.PathLike[str]) -> Validation:
     warnings += [f"{named['bank']}: {note}." for note in bank.provenance.get("notes", ())]
     if faults or items is None:
         return Validation(faults, warnings, None)
+    used = {item for section in definition.sections for item in section.items}
+    adaptive = (section for section in definition.sections if isinstance(section, Adaptive))
+    used.update(item for section in adaptive for item in pool_of(definition, section, bank))
+    if unused := sorted(set(items.items) - used):
+        advice = "Name them in a section, or add them to the bank."
+        warnings.append(f"Items are in no section: {shorten(unused)}. {advice}")
     return Validation(faults, warnings, SourceFiles(definition, bank, items))
 
 

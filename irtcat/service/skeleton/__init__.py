@@ -1,4 +1,4 @@
-"""The files of a new test, which `irtcat service new` writes: one item of each kind, commented.
+"""The files of a new test, which `irtcat service new` writes, commented.
 
 The items are our own, and their parameters are invented: replace both.
 """

@@ -373,3 +373,9 @@ def test_matching_cuts_of_a_classification_rule_are_silent():
     config = CALM | {"stopping": {"name": "sprt", "cuts": [-0.5]}}
     definition = test_of(Adaptive(config=config), cuts=[Cut(label="B", from_score=450)])
     assert check_definition(definition, BANK) == ()
+
+
+def test_a_discrimination_below_0():
+    bank = ItemBank.from_parameters(a=[1.5] * 59 + [-0.5], b=BANK.to_frame()["b"].to_numpy())
+    (warning,) = check_definition(test_of(), bank)
+    assert warning.startswith("Items have a discrimination below 0: i60. The more able")

@@ -157,7 +157,7 @@ def _answers(attempt: Attempt, account: Account) -> pd.DataFrame:
             "Item": frame["item"],
             "Response": [Shown.response(value) for value in frame["response"]],
             "Seconds": frame["seconds"],
-            "Time": [Shown.moment(text) for text in frame["at"]],
+            "Time|at": frame["at"],
             "Mark": ["too fast" if name in rapid else "" for name in frame["item"]],
         }
     )
@@ -176,13 +176,13 @@ def _log(events: list[dict[str, Any]]) -> pd.DataFrame:
         rows.append(
             {
                 "No.": number,
-                "Time": Shown.moment(event["at"]),
+                "Time|at": event["at"],
                 "Event": event["kind"],
                 "By": event.get("actor", ""),
                 "Details": ", ".join(f"{name} {value}" for name, value in details.items()),
             }
         )
-    return pd.DataFrame(rows, columns=["No.", "Time", "Event", "By", "Details"])
+    return pd.DataFrame(rows, columns=["No.", "Time|at", "Event", "By", "Details"])
 
 
 def _actions(progress: Any) -> list[str]:

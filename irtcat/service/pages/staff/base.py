@@ -254,8 +254,6 @@ class Shown:
             >>> Shown.number(3), Shown.number(-0.126), Shown.number(None), Shown.number("x")
             ('3', '−0.13', '–', 'x')
         """
-        if isinstance(value, Markup):
-            return value
         if value is None or (isinstance(value, float) and not np.isfinite(value)):
             return "–"
         if isinstance(value, (bool, np.bool_)):
@@ -321,8 +319,8 @@ class Table:
     rows: list[list[str]]
 
 
-SHARE = "|%"
-"""End of the label of a column that holds shares."""
+WRITTEN = {"|%": Shown.share, "|at": Shown.moment}
+"""How columns are written by the end of their label: shares, and time stamps."""
 
 
 def as_table(
@@ -334,7 +332,7 @@ def as_table(
         frame: the frame.
         caption: what it shows.
         labels: the columns to show, by name with their labels; all by default. A label that ends
-            with "|%" shows a share in percent.
+            with "|%" shows a share in percent, one that ends with "|at" a time stamp.
         decimals: decimals of other numbers; columns of whole numbers have none.
     """
     labels = labels or {name: str(name).replace("_", " ") for name in frame.columns}
@@ -343,16 +341,19 @@ def as_table(
         for name in labels
     }
     digits = {name: 0 if _all_whole(frame[name]) else decimals for name in labels}
+    ends = {name: end for name, label in labels.items() for end in WRITTEN if label.endswith(end)}
     rows = [
         [
-            Shown.share(row[name])
-            if label.endswith(SHARE)
+            WRITTEN[ends[name]](row[name])
+            if name in ends
             else Shown.number(row[name], digits[name])
-            for name, label in labels.items()
+            for name in labels
         ]
         for row in frame.to_dict("records")
     ]
-    columns = [(label.removesuffix(SHARE), numeric[name]) for name, label in labels.items()]
+    columns = [
+        (label.removesuffix(ends.get(name, "")), numeric[name]) for name, label in labels.items()
+    ]
     return Table(caption, columns, rows)
 
 
