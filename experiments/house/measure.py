@@ -25,7 +25,7 @@ MATHS = ("latent", "models")
 
 MODEL_CLASSES = re.compile(
     r"\b(Rasch|OnePL|TwoPL|ThreePL|FourPL|Feasibility|Graded|GradedModel|PartialCredit|GPCM|Nominal"
-    r"|RatingScale|Mixed|Beta|Binomial|BinaryModel|CategoricalModel|LinkModel)\b"
+    r"|(Generalised)?RatingScale|Mixed|Beta|Binomial|BinaryModel|CategoricalModel|LinkModel)\b"
 )
 DIMENSIONS = {"dims", "n_dims", "dimensions", "n_dimensions", "one_ability", "is_unidimensional"}
 
@@ -197,7 +197,10 @@ def asks_class(node: ast.AST) -> bool:
         return bool(MODEL_CLASSES.search(ast.unparse(node.args[1])))
     if isinstance(node, ast.Compare):
         sides = [node.left, *node.comparators]
-        return any(isinstance(s, ast.Attribute) and s.attr in ("key", "takes") for s in sides)
+        by_value = not any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops)
+        return by_value and any(
+            isinstance(s, ast.Attribute) and s.attr in ("key", "takes") for s in sides
+        )
     return False
 
 

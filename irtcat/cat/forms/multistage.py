@@ -18,13 +18,13 @@ from irtcat._common.checks import (
     finite_vector,
 )
 from irtcat._common.types import FloatArray, IntArray
-from irtcat.bank import ItemBank, as_bank, fisher_information, one_ability
+from irtcat.bank import ItemBank, as_bank, fisher_information
 from irtcat.cat.forms.forms import form_rules, solve_forms
 from irtcat.cat.studies.conditional import errors_by_ability
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.models import expected_responses
 from irtcat.responses import Responses
-from irtcat.scoring import check_has_sum_scores, log_score_probabilities, match, score
+from irtcat.scoring import log_score_probabilities, match, score
 
 Path = tuple[int, ...]
 """Numbers of the modules taken so far, one for each stage, from 0."""
@@ -310,9 +310,7 @@ def panel(
         von Davier & Lewis (2014), Computerized Multistage Testing.
     """
     check_choice("routing", routing, ROUTINGS)
-    bank = as_bank(bank)
-    one_ability(bank, "multistage tests")
-    check_has_sum_scores(bank)
+    bank = as_bank(bank, needs=["one ability", "categories"], purpose="multistage tests")
     stages = tuple(tuple(tuple(map(str, module)) for module in stage) for stage in modules)
     if len(stages) < 2 or len(stages[0]) != 1 or not all(stages):
         must = "lists of modules for two or more stages, one in the first"
@@ -370,8 +368,7 @@ def assemble_panel(
     References:
         Luecht & Nungester (1998), Journal of Educational Measurement 35, 229-249.
     """
-    bank = as_bank(bank)
-    one_ability(bank, "panel assembly")
+    bank = as_bank(bank, needs=["one ability"], purpose="panel assembly")
     check_positive("seconds", seconds)
     for name, numbers in (("n_items", n_items), ("n_modules", n_modules)):
         if not isinstance(numbers, Sequence | np.ndarray) or isinstance(numbers, str):

@@ -199,7 +199,7 @@ def _flexmirt_item(cells: list[str]) -> dict[str, str]:
     """The parameters of an item by the columns of the dialect."""
     dims, model, categories = (int(cells[i]) for i in (3, 4, 5))
     values, steps = _numbers(cells[6:]), categories - 1
-    if not (2 <= categories <= len(values) and 1 <= dims < len(values)):
+    if not (2 <= categories <= len(values) and dims in range(1, len(values))):
         raise InputError("it has too few parameters")
     out: dict[str, float] = {}
     if model == 1:
@@ -215,7 +215,7 @@ def _flexmirt_item(cells: list[str]) -> dict[str, str]:
         levels = flexmirt_matrix(int(rest[0]), categories, "c") @ rest[1 : 1 + steps]
         out |= {f"category_a{k}": slopes[0] * a for k, a in enumerate(scores, 1)}
         out |= {f"c{k}": c for k, c in enumerate(levels, 1)}
-        if dims > 1:
+        if slopes[1:]:
             raise InputError("nominal items with several abilities are not read")
         slopes = []
     else:
@@ -253,7 +253,7 @@ def flexmirt_matrix(kind: int, categories: int, of: str) -> np.ndarray:
 def _flexmirt_group(cells: list[str]) -> Population:
     """The population of a group."""
     dims, values = int(cells[3]), _numbers(cells[5:])
-    if not 1 <= dims < len(values):
+    if dims not in range(1, len(values)):
         raise InputError("it has too few moments")
     mean, lower = np.array(values[:dims]), values[dims : dims + dims * (dims + 1) // 2]
     covariance = np.zeros((dims, dims))
@@ -263,4 +263,4 @@ def _flexmirt_group(cells: list[str]) -> Population:
         raise InputError("a variance is not above 0")
     sd = np.sqrt(np.diag(covariance))
     correlations = covariance / np.outer(sd, sd)
-    return Population(mean, sd, correlations if dims > 1 else None)
+    return Population(mean, sd, correlations)
