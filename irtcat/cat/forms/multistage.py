@@ -370,14 +370,7 @@ def assemble_panel(
     """
     bank = as_bank(bank, needs=["one ability"], purpose="panel assembly")
     check_positive("seconds", seconds)
-    for name, numbers in (("n_items", n_items), ("n_modules", n_modules)):
-        if not isinstance(numbers, Sequence | np.ndarray) or isinstance(numbers, str):
-            raise argument_error(name, "a number for each stage, such as (10, 10, 10)", numbers)
-    if len(n_items) != len(n_modules):
-        raise argument_error("n_modules", "one number for each of n_items", list(n_modules))
-    for name, numbers in (("n_items", n_items), ("n_modules", n_modules)):
-        for number in numbers:
-            check_count(name, number, 1, bank.n_items)
+    _check_stages(bank, n_items, n_modules)
     mean, sd = bank.population.mean, bank.population.sd
     if targets is None:
         targets = [mean + sd * (np.linspace(-1, 1, n) if n > 1 else np.zeros(1)) for n in n_modules]
@@ -401,6 +394,19 @@ def assemble_panel(
     starts = np.cumsum([0, *n_modules])
     stages = [lists[a:b] for a, b in itertools.pairwise(starts)]
     return panel(bank, stages, routing=routing)
+
+
+def _check_stages(bank: ItemBank, n_items: Any, n_modules: Any) -> None:
+    """Raise unless there are numbers of items and of modules for each stage."""
+    by_name = {"n_items": n_items, "n_modules": n_modules}
+    for name, numbers in by_name.items():
+        if not isinstance(numbers, Sequence | np.ndarray) or isinstance(numbers, str):
+            raise argument_error(name, "a number for each stage, such as (10, 10, 10)", numbers)
+    if len(n_items) != len(n_modules):
+        raise argument_error("n_modules", "one number for each of n_items", list(n_modules))
+    for name, numbers in by_name.items():
+        for number in numbers:
+            check_count(name, number, 1, bank.n_items)
 
 
 def _answers_seen(data: Responses, seen: Any) -> Responses:
