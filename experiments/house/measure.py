@@ -1,8 +1,10 @@
 """Measures of the source: size, imports, and the places that the architecture's rules count.
 
-    python experiments/house/measure.py [FOLDER ...]
+    python experiments/house/measure.py [--list] [FOLDER ...]
 
-Each FOLDER is a checkout (the default is this one); the measures stand side by side. For an earlier
+Each FOLDER is a checkout (the default is this one); the measures stand side by side. --list names
+the places: comparisons of dims, tests of a model's class, functions of a complexity above 20 and
+modules that import more than 30 names. For an earlier
 commit: `git worktree add ../earlier COMMIT`.
 """
 
@@ -25,7 +27,7 @@ MATHS = ("latent", "models")
 
 MODEL_CLASSES = re.compile(
     r"\b(Rasch|OnePL|TwoPL|ThreePL|FourPL|Feasibility|Graded|GradedModel|PartialCredit|GPCM|Nominal"
-    r"|RatingScale|Mixed|Beta|Binomial|BinaryModel|CategoricalModel|LinkModel)\b"
+    r"|(Generalised)?RatingScale|Mixed|Beta|Binomial|BinaryModel|CategoricalModel|LinkModel)\b"
 )
 DIMENSIONS = {"dims", "n_dims", "dimensions", "n_dimensions", "one_ability", "is_unidimensional"}
 
@@ -34,7 +36,13 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folders", nargs="*", type=Path, default=[Path(__file__).parents[2]])
-    folders = parser.parse_args().folders
+    parser.add_argument("--list", action="store_true", help="list the places")
+    arguments = parser.parse_args()
+    folders = arguments.folders
+    if arguments.list:
+        for folder in folders:
+            print("\n".join(places(folder / "irtcat")))
+        return
     columns = {}
     for folder in folders:
         columns[folder.resolve().name] = measures(folder / "irtcat")
@@ -79,6 +87,11 @@ def measures(root: Path) -> dict[str, object]:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         ),
         "largest complexity": f"{complexity[most_complex]} ({most_complex})",
+        "functions of a complexity above 20": sum(n > 20 for n in complexity.values()),
+        "modules that import more than 30 names": sum(
+            len(names) > 30 and path.name not in ("__init__.py", "bank.py")
+            for path, names in imported.items()
+        ),
         "comparisons of dims outside latent and models": count(outside, compares_dims),
         "tests of a model's class outside models": count(
             {path: tree for path, tree in trees.items() if path.parts[0] != "models"}, asks_class
@@ -87,6 +100,22 @@ def measures(root: Path) -> dict[str, object]:
         "text tests on flags": count(trees, reads_flags),
         "places that build a Fit": count(trees, builds_fit),
     }
+
+
+def places(root: Path) -> Iterator[str]:
+    """The places that the rules count, with what each of them is."""
+    for path in sorted(root.rglob("*.py")):
+        here, tree = path.relative_to(root), ast.parse(path.read_text("utf-8"))
+        if len(names := imported_names(tree)) > 30 and path.name not in ("__init__.py", "bank.py"):
+            yield f"{here} imports {len(names)} names"
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                if (complexity := cyclomatic(node)) > 20:
+                    yield f"{here}:{node.lineno} {node.name} has a complexity of {complexity}"
+            elif here.parts[0] not in MATHS and compares_dims(node):
+                yield f"{here}:{node.lineno} compares dims: {ast.unparse(node)}"
+            elif here.parts[0] != "models" and asks_class(node):
+                yield f"{here}:{node.lineno} asks for a class: {ast.unparse(node)}"
 
 
 def count_lines(text: str) -> tuple[int, int, int]:
@@ -197,7 +226,10 @@ def asks_class(node: ast.AST) -> bool:
         return bool(MODEL_CLASSES.search(ast.unparse(node.args[1])))
     if isinstance(node, ast.Compare):
         sides = [node.left, *node.comparators]
-        return any(isinstance(s, ast.Attribute) and s.attr in ("key", "takes") for s in sides)
+        by_value = not any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops)
+        return by_value and any(
+            isinstance(s, ast.Attribute) and s.attr in ("key", "takes") for s in sides
+        )
     return False
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -45,6 +45,7 @@ from irtcat.bank._uncertainty import (
     rescale_parameters,
 )
 from irtcat.bank.item_states import STATES, Flag, checked_states, flags_of, marked_items
+from irtcat.bank.needs import check_needs
 from irtcat.bank.population import Population, as_populations, mixture_of
 from irtcat.models import (
     MIXABLE,
@@ -523,23 +524,8 @@ class ItemBank:
 
     def _estimates(self) -> Estimates:
         """Published parameters and the population."""
-        mean, sd = self.axis or (0.0, 1.0)  # of several abilities, each in SDs from its mean
+        mean, sd = self.population.item_axis
         return Estimates(*self.published(), mean, sd, has_fixed_slopes(self.model))
-
-    @property
-    def axis(self) -> tuple[float, float] | None:
-        """Mean and SD of the population on the axis along which all items measure.
-
-        None for several abilities: each item has an axis of its own, along which it discriminates
-        best.
-
-        Example:
-            >>> ItemBank.from_parameters(b=[0.0, 1.0], population_sd=2.0).axis
-            (0.0, 2.0)
-            >>> ItemBank.from_slopes([[1.0, 0.5]]).axis is None
-            True
-        """
-        return self.population.axis
 
     def published(self) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         """The parameters of `to_frame` by name, and their standard errors by the delta method.
@@ -606,7 +592,7 @@ class ItemBank:
         """
         if not (np.isfinite([unit, shift]).all() and unit > 0):
             raise argument_error("unit, shift", "finite, the unit above 0", (unit, shift))
-        one_ability(self, "rescale")
+        check_needs(self.model, ["one ability"], "rescale")
         if self.model.has_fixed_unit and unit != 1:
             raise argument_error("unit", "1 for items with slopes of 1", unit)
         model, covariance, full = rescale_parameters(
@@ -644,7 +630,7 @@ class ItemBank:
             [1.0, 0.84]
         """
         at = self.has("predicted")
-        if not at.any() or self.covariance is None or self.axis is None:
+        if not at.any() or self.covariance is None or self.model.dims > 1:
             return self
         if self.model.is_polytomous:
             draws = self.subset(np.flatnonzero(at)).draws(DRAWS)
@@ -1069,14 +1055,6 @@ def is_bifactor(bank: ItemBank) -> bool:
     return bool(marks[:, 0].all() and (marks[:, 1:].sum(axis=1) <= 1).all())
 
 
-def one_ability(bank: ItemBank, purpose: str) -> None:
-    """Raise for a multidimensional bank where ``purpose`` requires one dimension."""
-    if bank.axis is None:
-        raise argument_error(
-            "bank", f"of one ability for {purpose}", f"{bank.model.dims} ({bank.model.key})"
-        )
-
-
 def ranking(bank: ItemBank) -> Ranking:
     """Difficulties to rank the items of a bank by (see `irtcat.bank._difficulty.rank_items`).
 
@@ -1101,11 +1079,19 @@ BankLike: TypeAlias = ItemBank | HasBank | str | os.PathLike[str]
 """What stands for a bank: itself, what holds one, or the path of its file."""
 
 
-def as_bank(bank: BankLike, name: str = "bank") -> ItemBank:
+def as_bank(
+    bank: BankLike, name: str = "bank", needs: Sequence[str] = (), purpose: str = ""
+) -> ItemBank:
     """A bank, that of a fit, or the one in a file.
 
+    Args:
+        bank: what the user gave.
+        name: the argument's name, for messages.
+        needs: what the bank must be, of `irtcat.bank.needs.NEEDS`.
+        purpose: what needs it, for messages.
+
     Raises:
-        InputError: for anything else.
+        InputError: for anything else, or a bank that does not meet the needs.
 
     Example:
         >>> len(as_bank(ItemBank.from_parameters(b=[0.0, 1.0])))
@@ -1117,4 +1103,5 @@ def as_bank(bank: BankLike, name: str = "bank") -> ItemBank:
     if not isinstance(held, ItemBank):
         must = "an ItemBank, a Fit or the path of a bank"
         raise argument_error(name, must, type(bank).__name__)
+    check_needs(held.model, needs, purpose, name)
     return held

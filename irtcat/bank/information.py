@@ -20,7 +20,8 @@ from irtcat._common.checks import argument_error, finite_vector
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
-from irtcat.bank.bank import ItemBank, one_ability
+from irtcat.bank.bank import ItemBank
+from irtcat.bank.needs import check_needs
 from irtcat.models import ItemModel, ability_points, filled
 
 ABILITIES_AT_ONCE = 64
@@ -49,12 +50,6 @@ def _matrices(model: ItemModel, theta: Array) -> Float[Array, "items nodes dims 
         return slope.T @ item.variance(abilities) @ slope
 
     return jax.vmap(jax.vmap(of_item, (None, 0)), (0, None))(model, theta)
-
-
-@jit
-def _information(model: ItemModel, theta: Array) -> Array:
-    """Compiled `item_information`."""
-    return item_information(model, theta)
 
 
 @functools.partial(jit, static_argnames=("size",))
@@ -100,12 +95,12 @@ def fisher_information(bank: ItemBank, theta: Any) -> FloatArray:
         Lord (1980), Applications of Item Response Theory, section 5.4; tutorial slides "Rank
         Reliability in Evaluation Metrics" of Lalor et al. (2024).
     """
-    points = ability_points(theta, bank.model.dims)
+    points = ability_points(theta, bank.model.dims).reshape(-1, bank.model.dims)
     with precision("float64"):
-        if bank.axis is None:
-            return np.asarray(_matrices(bank.model, points))
         # `filled` repeats the last item, so that banks of similar size share a compiled program.
-        return np.asarray(_information(filled(bank.model), points))[: bank.n_items]
+        matrices = np.asarray(_matrices(filled(bank.model), points))[: bank.n_items]
+    shape = bank.population.shape
+    return matrices.reshape(bank.n_items, len(points), *shape, *shape)
 
 
 def test_information(
@@ -138,10 +133,10 @@ def test_information(
     if direction is None:
         return total
     u = finite_vector("direction", direction)
-    if bank.axis or len(u) != bank.model.dims or not np.any(u):
+    if len(u) != bank.model.dims or not np.any(u):
         raise argument_error("direction", "a vector with a number for each ability", direction)
     u = u / np.linalg.norm(u)
-    return np.einsum("d,nde,e->n", u, total, u)
+    return np.einsum("d,nde,e->n", u, total.reshape(-1, len(u), len(u)), u)
 
 
 test_information.__test__ = False  # type: ignore[attr-defined]  # not a test in spite of its name
@@ -164,7 +159,7 @@ def expected_se(bank: ItemBank, theta: Any) -> FloatArray:
         >>> expected_se(ItemBank.from_parameters(a=[2.0, 2.0], b=[0.0, 0.0]), 0.0).round(4).tolist()
         [0.7071]
     """
-    one_ability(bank, "expected_se")
+    check_needs(bank.model, ["one ability"], "expected_se")
     with np.errstate(divide="ignore"):
         return 1 / np.sqrt(test_information(bank, theta))
 
@@ -191,7 +186,7 @@ def summed_information(bank: ItemBank, theta: Any, weights: Any = None) -> Float
     References:
         Rodriguez et al. (2021), section 4; tutorial slides of Lalor et al. (2024).
     """
-    one_ability(bank, "summed information")
+    check_needs(bank.model, ["one ability"], "summed information")
     vector = finite_vector("theta", theta)
     weight = np.ones(len(vector)) if weights is None else np.asarray(weights, float)
     n_padding = -len(vector) % ABILITIES_AT_ONCE

@@ -98,7 +98,7 @@ class Population:
         return f"Population({self}{n})"
 
     def __str__(self) -> str:
-        if self.axis is None:
+        if self.dims > 1:
             return f"{self.dims} abilities"
         kind = "mixture, mean" if self.parts else "density, mean"
         if self.is_normal:
@@ -111,9 +111,18 @@ class Population:
         return int(np.size(self.mean))
 
     @property
-    def axis(self) -> tuple[float, float] | None:
-        """Mean and SD of one ability; None for several."""
-        return None if np.ndim(self.mean) else (float(self.mean), float(self.sd))
+    def shape(self) -> tuple[int, ...]:
+        """Shape of an ability: none for a number, and (dims,) for a vector of several."""
+        return np.shape(self.mean)
+
+    @property
+    def item_axis(self) -> tuple[float, float]:
+        """Mean and SD on the axis along which an item measures.
+
+        Of several abilities 0 and 1: each item has an axis of its own, along which it discriminates
+        best, and its difficulty is in SDs from the mean.
+        """
+        return (0.0, 1.0) if self.dims > 1 else (float(self.mean), float(self.sd))
 
     @property
     def is_normal(self) -> bool:
@@ -135,7 +144,7 @@ class Population:
         """
         if self.dims == dims:
             return self
-        if self.axis is None or not self.is_normal:
+        if self.dims > 1 or not self.is_normal:
             raise argument_error("populations", f"of {dims} abilities", self.dims)
         return replace(self, mean=np.full(dims, self.mean), sd=np.full(dims, self.sd))
 
@@ -245,15 +254,31 @@ class Population:
             return np.stack(by_part)[which, np.arange(n)]
         if self.nodes is not None:
             return rng.choice(self.nodes, n, p=self.weights)
-        if self.axis:
-            return self.mean + self.sd * rng.normal(size=n)
-        return self.mean + rng.normal(size=(n, self.dims)) @ np.linalg.cholesky(self.covariance).T
+        z = rng.normal(size=(n, self.dims)) @ np.linalg.cholesky(self.covariance).T
+        return (self.mean + z).reshape(n, *self.shape)
 
     def to_json(self) -> dict[str, Any]:
         """The fields as plain numbers and lists; `populations_from_json` reads them."""
         names = ("mean", "sd", "correlations", "nodes", "weights", "n_subjects")
         values = {name: json_value(getattr(self, name)) for name in names}
         return {name: value for name, value in values.items() if value is not None}
+
+
+def numbered(name: str, values: FloatArray, axis: int = 1) -> dict[str, FloatArray]:
+    """One named column; with several abilities one column for each, numbered from 1.
+
+    Args:
+        name: name of the column.
+        values: one number a row, or rows x abilities.
+        axis: the axis of abilities, which one ability does not have.
+
+    Example:
+        >>> list(numbered("theta", np.zeros((5, 2))))
+        ['theta_1', 'theta_2']
+    """
+    if values.ndim == axis:
+        return {name: values}
+    return {f"{name}_{d + 1}": values[..., d] for d in range(values.shape[axis])}
 
 
 def populations_from_json(document: Any) -> dict[str, Population]:

@@ -15,6 +15,7 @@ import pandas as pd
 from irtcat._common.checks import argument_error, check_choice, check_count
 from irtcat._common.types import FloatArray
 from irtcat.bank.bank import ItemBank
+from irtcat.bank.needs import check_needs
 from irtcat.bank.population import Population
 from irtcat.models import category_parameters
 
@@ -246,10 +247,7 @@ def _check_target(target: Any, shape: tuple[int, ...]) -> FloatArray:
 
 def _multidimensional_slopes(bank: ItemBank, purpose: str) -> FloatArray:
     """The slopes of a multidimensional bank, items x dimensions; ``purpose`` is for the error."""
-    if bank.axis:
-        raise argument_error(
-            "bank", f"of several abilities for {purpose}", f"a {bank.model.key} bank"
-        )
+    check_needs(bank.model, ["several abilities"], purpose)
     if "slope" in category_parameters(bank.model):
         must = f"of items with one slope for each ability for {purpose}"
         raise argument_error("bank", must, f"a {bank.model.key} bank")

@@ -70,7 +70,6 @@ if TYPE_CHECKING:
     from irtcat.cat.studies.exact import exact_distribution as exact_distribution
     from irtcat.cat.studies.exact import exact_error as exact_error
     from irtcat.cat.studies.report import Report as Report
-    from irtcat.cat.studies.report import numbered as numbered
     from irtcat.cat.studies.simulation import replay as replay
     from irtcat.cat.studies.simulation import simulate as simulate
 else:
@@ -112,7 +111,7 @@ else:
             "irtcat.cat.studies.calibration": "calibrate_exposure",
             "irtcat.cat.studies.conditional": "conditional_errors errors_by_ability",
             "irtcat.cat.studies.exact": "exact_distribution exact_error",
-            "irtcat.cat.studies.report": "Report numbered",
+            "irtcat.cat.studies.report": "Report",
             "irtcat.cat.studies.simulation": "replay simulate",
         },
     )

@@ -21,7 +21,7 @@ from scipy.special import ndtr
 
 from irtcat._common.checks import argument_error, check_count, finite_vector, is_number
 from irtcat._common.types import BoolArray, FloatArray
-from irtcat.bank import BankLike, ItemBank, Population, as_bank, one_ability
+from irtcat.bank import BankLike, ItemBank, Population, as_bank
 from irtcat.diagnose.answer_moments import probability_derivatives
 from irtcat.diagnose.chi_square import curves, population_nodes
 from irtcat.diagnose.estimated_parameters import Free, free_of
@@ -242,8 +242,9 @@ def plan_calibration(
         large a calibration must be); Berger (1991), Applied Psychological Measurement 15, 293-306
         (which subjects); Lalor, Wu & Yu (2016), EMNLP, section 3.
     """
-    bank = as_bank(pilot, "pilot")
-    _check(bank, share)
+    bank = as_bank(pilot, "pilot", ["one ability", "categories"], "plan_calibration")
+    if not is_number(share) or not 0 < share <= 1:
+        raise argument_error("share", "a share above 0 and at most 1", share)
     wanted = _wanted(bank, items, abilities, ranks)
     if n_draws is None:
         n_draws = min(max(FEWEST_DRAWS, N_CELLS // bank.n_items), MOST_DRAWS)
@@ -273,15 +274,6 @@ def plan_calibration(
         flags=tuple(flags),
         _simulated=simulated,
     )
-
-
-def _check(bank: ItemBank, share: float) -> None:
-    one_ability(bank, "plan_calibration")
-    if not bank.model.has_categories:
-        must = "of items that are right/wrong or graded"
-        raise argument_error("pilot", must, f"a {bank.model.key} bank")
-    if not is_number(share) or not 0 < share <= 1:
-        raise argument_error("share", "a share above 0 and at most 1", share)
 
 
 def _free(bank: ItemBank) -> Free:
@@ -410,9 +402,9 @@ def _slopes(
 
 def _population_scores(bank: ItemBank, free: Free, theta: FloatArray) -> FloatArray:
     """Derivatives of the log-density by the SD of the population, where it is estimated."""
-    if not free.sd or bank.axis is None:
+    if not free.sd:
         return np.zeros((len(theta), 0))
-    mean, sd = bank.axis
+    mean, sd = bank.population.item_axis
     return ((((theta - mean) / sd) ** 2 - 1) / sd)[:, None]
 
 

@@ -12,7 +12,7 @@ from irtcat._common.checks import argument_error
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray, IntArray
-from irtcat.bank import VERSION_GROUP, ItemBank
+from irtcat.bank import VERSION_GROUP, ItemBank, as_bank
 from irtcat.io.convert import as_responses_like
 from irtcat.models import as_points, filled, item_categories, probabilities
 from irtcat.responses import Responses
@@ -106,12 +106,8 @@ def coded(
         InputError: for a bank whose items have no categories, fractions, responses that do not
             match the bank or its conditions, too few items, or no responses.
     """
-    if not isinstance(bank, ItemBank):
-        raise argument_error("bank", "an ItemBank", type(bank).__name__, "Of a fit: fit.bank.")
+    bank = as_bank(bank, needs=["categories"])
     responses = as_responses_like(responses, "responses", bank)
-    if not bank.model.has_categories:
-        must = "of items that are right/wrong or graded"
-        raise argument_error("bank", must, f"a {bank.model.key} bank")
     if responses.is_fractional:
         raise argument_error("responses", "right/wrong or graded", "fractions")
     check_conditions(bank.items, responses.items, mismatch, source="bank")

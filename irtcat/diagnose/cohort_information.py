@@ -5,7 +5,7 @@ import pandas as pd
 
 from irtcat._common.checks import check_interval
 from irtcat._common.types import FloatArray
-from irtcat.bank import BankLike, ItemBank, as_bank, fisher_information, one_ability
+from irtcat.bank import BankLike, ItemBank, as_bank, fisher_information
 from irtcat.diagnose.chi_square import coded
 from irtcat.io.convert import ResponsesLike
 from irtcat.models import expected_responses
@@ -76,8 +76,7 @@ def spent_items(
         (2021), Comparing Test Sets with Item Response Theory, ACL (saturated test sets).
     """
     check_interval("least", least)
-    bank = as_bank(bank)
-    one_ability(bank, "spent_items")
+    bank = as_bank(bank, needs=["one ability"], purpose="spent_items")
     data = coded(bank, responses, mismatch=mismatch)
     ability = _abilities(data.bank, data.responses)
     information = np.nan_to_num(fisher_information(data.bank, ability)).mean(axis=1)

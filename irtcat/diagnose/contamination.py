@@ -17,7 +17,7 @@ from scipy.special import expit, logit, logsumexp, ndtr, ndtri, softmax
 from irtcat._common.checks import argument_error, check_choice, check_interval
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.agreement.corrections import CORRECTIONS, adjust
-from irtcat.bank import BankLike, as_bank, one_ability
+from irtcat.bank import BankLike, as_bank
 from irtcat.diagnose.chi_square import coded, curves
 from irtcat.io.convert import ResponsesLike, as_responses_like
 
@@ -199,8 +199,7 @@ def find_contamination(
             raise argument_error("responses", must, f"{data.n_subjects} subjects")
         values, points, p = np.asarray(data.values), NODES, None
     else:
-        bank = as_bank(bank)
-        one_ability(bank, "find_contamination")
+        bank = as_bank(bank, needs=["one ability"], purpose="find_contamination")
         read = coded(bank, responses, mismatch=mismatch)
         if (read.categories != 2).any():
             raise argument_error("bank", "of right/wrong items", "more categories")

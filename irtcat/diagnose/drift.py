@@ -22,7 +22,7 @@ from irtcat._common.per_item import by_id, column_error
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.agreement.corrections import CORRECTIONS, adjust
-from irtcat.bank import BankLike, ItemBank, as_bank, one_ability
+from irtcat.bank import BankLike, ItemBank, as_bank
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.models import ItemModel, expected_responses, response_variances
 from irtcat.responses import Responses
@@ -155,8 +155,7 @@ def find_drift(
         the matching variable); Glas (1998), Statistica Sinica 8, 647-667 (score tests of item
         response models); Jain et al. (2024), LiveCodeBench, section 5 (contamination by date).
     """
-    bank = as_bank(bank)
-    one_ability(bank, "find_drift")
+    bank = as_bank(bank, needs=["one ability"], purpose="find_drift")
     responses = as_responses_like(responses, "responses", bank)
     check_choice("correction", correction, CORRECTIONS)
     check_interval("alpha", alpha)

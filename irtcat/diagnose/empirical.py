@@ -8,7 +8,7 @@ from scipy.special import betaincinv, expit, ndtri
 
 from irtcat._common.checks import check_choice, check_count, check_interval, check_positive
 from irtcat._common.types import FloatArray, IntArray
-from irtcat.bank import ItemBank, one_ability
+from irtcat.bank import ItemBank, as_bank
 from irtcat.diagnose.ability_groups import ability_groups
 from irtcat.diagnose.chi_square import Coded, coded, curves
 from irtcat.diagnose.residuals import abilities_of
@@ -89,8 +89,8 @@ def empirical_curves(
     check_count("df", df, 4)
     if bandwidth is not None:
         check_positive("bandwidth", bandwidth)
+    bank = as_bank(bank, needs=["one ability"], purpose="empirical curves")
     data = coded(bank, responses, mismatch=mismatch)
-    one_ability(data.bank, "empirical curves")
     theta = abilities_of(data, abilities, method)
     selected = np.arange(data.bank.n_items) if items is None else data.bank.positions(items)
     tables = []

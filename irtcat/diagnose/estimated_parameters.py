@@ -1,5 +1,6 @@
 """Which parameters of a bank were estimated, and their number."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -80,12 +81,11 @@ def free_of(bank: ItemBank, estimated: str = "auto") -> Free:
     if not any_free:
         return Free(np.zeros_like(possible), np.zeros(possible.shape[1], bool), False, 0, 0)
     mask = possible if estimated == "all" else possible & _with_errors(bank)
-    dims = bank.model.dims
-    rotates = bank.axis is None and bank.reference.correlations is None
+    n_pairs = math.comb(bank.model.dims, 2)
+    n_correlations = 0 if bank.reference.correlations is None else n_pairs
+    rotates = n_pairs > n_correlations
     if rotates:
         rotates = bool(mask[:, list(field_columns(bank.model, ["slope"]))].all())
-    n_pairs = dims * (dims - 1) // 2
-    n_correlations = 0 if bank.reference.correlations is None else n_pairs
     return Free(
         mask=mask,
         shared=_shared(bank, mask),
@@ -106,7 +106,7 @@ def _possible(bank: ItemBank) -> BoolArray:
     unused = bank.unused_categories
     if unused.any():
         possible &= ~bank.model.hold_unused(unused)[1]
-    if bank.axis is None:  # slopes of 0 are not estimated: the item does not measure the ability
+    if bank.model.dims > 1:  # slopes of 0 are not estimated: the item does not measure the ability
         slopes = list(field_columns(bank.model, ["slope"]))
         possible[:, slopes] &= bank.parameters()[:, slopes] != 0
     return possible

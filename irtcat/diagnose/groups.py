@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error, check_choice, check_count, check_positive
-from irtcat.bank import ItemBank, one_ability
+from irtcat.bank import ItemBank, as_bank
 from irtcat.diagnose.ability_groups import GroupedCells, grouped_cells
 from irtcat.diagnose.chi_square import Coded, chi_square_p, coded, item_index, rmsea
 from irtcat.diagnose.estimated_parameters import free_of
@@ -161,8 +161,8 @@ def _grouped(
     """Cells of all items on groups of ability."""
     check_choice("center", center, CENTERS)
     check_positive("min_expected", min_expected)
+    bank = as_bank(bank, needs=["one ability"], purpose="fit by groups of ability")
     data = coded(bank, responses, mismatch=mismatch)
-    one_ability(data.bank, "fit by groups of ability")
     theta = abilities_of(data, abilities, method)
     check_count("n_groups", n_groups, 2)
     known = int(np.isfinite(theta).sum())

@@ -414,7 +414,7 @@ def item_fit(
         tests = pd.DataFrame(np.nan, squares.index, ["s_x2", "df", "p", "p_holm", "p_bh", "rmsea"])
         tests = tests.assign(df=0, n=0, flag="no complete rows")
     tables = [tests.drop(columns="flag").rename(columns={"n": "n_complete"})]
-    if n_groups and data.bank.axis:
+    if n_groups and data.bank.model.dims == 1:
         grouped = grouped_fit(
             bank, responses, n_groups, abilities=abilities, estimated=estimated, mismatch=mismatch
         ).rename(columns={"df": "df_x2"})

@@ -193,13 +193,7 @@ def model_fit(
     if not graded:
         kind = "M2"  # equal to C2 for right/wrong items
     parts = [data.of_group(group) for group in data.groups]
-    rows = [_used_values(part, missing) for part in parts]
-    weights: list[FloatArray | None] = [None] * len(parts)
-    if subject_weights is not None:
-        every = _rescaled_weights(data, subject_weights, missing)
-        used = [every[group.rows] > 0 for group in data.groups]
-        rows = [part.values[at] for part, at in zip(parts, used, strict=True)]
-        weights = [every[group.rows][at] for group, at in zip(data.groups, used, strict=True)]
+    rows, weights = _used_rows(data, parts, missing, subject_weights)
     for part, values in zip(parts, rows, strict=True):
         _check_usable(part, values, kind)
     free = free_of(data.bank, estimated)
@@ -287,6 +281,18 @@ class _MarginMoments(NamedTuple):
     def n(self) -> int:
         """Number of moments."""
         return int(np.isfinite(self.observed).sum())
+
+
+def _used_rows(
+    data: Coded, parts: list[Coded], missing: str, subject_weights: Any
+) -> tuple[list[Any], list[FloatArray | None]]:
+    """The answers used of each group, and the survey weights of their subjects."""
+    if subject_weights is None:
+        return [_used_values(part, missing) for part in parts], [None] * len(parts)
+    every = _rescaled_weights(data, subject_weights, missing)
+    used = [every[group.rows] > 0 for group in data.groups]
+    rows = [part.values[at] for part, at in zip(parts, used, strict=True)]
+    return rows, [every[group.rows][at] for group, at in zip(data.groups, used, strict=True)]
 
 
 def _used_values(part: Coded, missing: str) -> np.ndarray:

@@ -9,10 +9,10 @@ from scipy.stats import beta, binom, norm
 
 from irtcat._common.checks import argument_error, check_count, check_interval, check_positive
 from irtcat._common.types import FloatArray
-from irtcat.bank import ItemBank, as_bank, one_ability
+from irtcat.bank import ItemBank, as_bank
 from irtcat.diagnose.reliability import BAYESIAN, coefficient_alpha
 from irtcat.io.convert import ResponsesLike, as_responses_like
-from irtcat.scoring import Ability, check_has_sum_scores, log_score_probabilities
+from irtcat.scoring import Ability, log_score_probabilities
 
 THETA = np.linspace(-3.0, 3.0, 25)
 """Default abilities of a table, in SDs of the population."""
@@ -168,9 +168,7 @@ def sum_score_errors(
         Lord (1980), Applications of Item Response Theory, chapter 4; Kolen, Zeng & Hanson (1996),
         Journal of Educational Measurement 33, 129-140 (scaled scores).
     """
-    bank = as_bank(bank)
-    one_ability(bank, "conditional errors")
-    check_has_sum_scores(bank)
+    bank = as_bank(bank, needs=["one ability", "categories"], purpose="conditional errors")
     population = bank.population
     if theta is None:
         theta = population.mean + population.sd * THETA

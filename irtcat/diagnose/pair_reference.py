@@ -91,7 +91,7 @@ def _parameters(data: Coded, free: Free) -> _Parameters:
 
 def _is_normal(population: Population) -> bool:
     """Whether it is one Normal ability: parameters of others are taken for known."""
-    return population.axis is not None and population.is_normal
+    return population.is_normal and population.dims == 1
 
 
 def _log_density_derivative(

@@ -1,5 +1,6 @@
 """Person fit: subjects whose answers do not fit the model at any ability."""
 
+import math
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.agreement import benjamini_hochberg
-from irtcat.bank import ItemBank
+from irtcat.bank import ItemBank, numbered
 from irtcat.diagnose.chi_square import Coded, coded
 from irtcat.diagnose.residuals import MIN_VARIANCE as RESIDUAL_VARIANCE
 from irtcat.diagnose.residuals import (
@@ -31,11 +32,8 @@ from irtcat.io.convert import ResponsesLike
 from irtcat.models import ItemModel
 from irtcat.scoring import METHODS, Ability, warn_of_mixture
 
-CORRECTED = ("ml", "wle", "map")
-"""Estimators with a known form of Snijders's correction."""
-
-CORRECTED_MULTIDIMENSIONAL = ("map",)
-"""Those of them with one for several abilities."""
+CORRECTED = {"ml": 1, "wle": 1, "map": math.inf}
+"""Estimators with a form of Snijders's correction, and the most abilities that it is for."""
 
 MIN_ITEMS = 10
 """Subjects with fewer answers are flagged by default."""
@@ -115,9 +113,7 @@ def person_fit(
     _add_likelihood(measures, data, theta, method)
     measures["lz_star"][at_bound] = np.nan
     p = ndtr(measures["lz_star"])
-    points = theta.reshape(len(theta), -1)
-    names = ["theta"] if data.bank.axis else [f"theta_{i + 1}" for i in range(points.shape[1])]
-    columns: dict[str, Any] = dict(zip(names, points.T, strict=True))
+    columns: dict[str, Any] = {**numbered("theta", theta)}
     columns |= {"n_items": n_items, "lz": measures.pop("lz"), "lz_star": measures.pop("lz_star")}
     columns |= {"p": p, "p_bh": benjamini_hochberg(p), **measures}
     columns["flag"] = _flags(data, theta, n_items, min_items, at_bound)
@@ -149,7 +145,7 @@ def _add_likelihood(
     for group in data.groups:
         mean[group.rows] = group.bank.population.mean
         precisions[group.rows] = np.linalg.inv(group.bank.population.covariance)
-    corrected = method in (CORRECTED if data.bank.axis else CORRECTED_MULTIDIMENSIONAL)
+    corrected = dims <= CORRECTED.get(method, 0)
     wle = method == "wle"
     n_cells = data.bank.n_items * data.bank.model.n_categories * (dims + 1)
     with precision("float64"):

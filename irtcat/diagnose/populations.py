@@ -17,7 +17,7 @@ from irtcat._common.checks import (
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.agreement import spearman
 from irtcat.agreement.corrections import CORRECTIONS, adjust
-from irtcat.bank import ItemBank
+from irtcat.bank import ItemBank, as_bank
 from irtcat.bank._difficulty import usual_errors, weights_of
 from irtcat.fitting import Fit, Link, link
 
@@ -160,11 +160,9 @@ def _check_names(names: Any) -> tuple[str, str]:
 
 def _bank(name: str, source: Any) -> ItemBank:
     """The bank, or that of a fit; raises if it has no difficulties."""
-    bank = source.bank if isinstance(source, Fit) else source
-    if not isinstance(bank, ItemBank):
-        raise argument_error(name, "an ItemBank or a Fit", type(source).__name__)
+    bank = as_bank(source, name, ["one ability"], "comparing populations")
     frame = bank.to_frame()
-    if bank.axis and ("b" not in frame or frame["b"].isna().all()):
+    if "b" not in frame or frame["b"].isna().all():
         raise argument_error(name, "of items with a difficulty b", f"a {bank.model.key} bank")
     return bank
 

@@ -7,7 +7,7 @@ import pandas as pd
 
 from irtcat._common.checks import argument_error, check_choice
 from irtcat._common.types import FloatArray, IntArray
-from irtcat.bank import ItemBank, fisher_information, one_ability
+from irtcat.bank import BankLike, ItemBank, as_bank, fisher_information
 from irtcat.bank.bank import is_bifactor
 from irtcat.diagnose.chi_square import curves, population_nodes
 from irtcat.io.convert import ResponsesLike, as_responses_like
@@ -24,7 +24,7 @@ TINY = 1e-12
 """Smaller variances, and products of two, are rounding errors of 0."""
 
 
-def marginal_reliability(bank: ItemBank, *, group: Any = None) -> float:
+def marginal_reliability(bank: BankLike, *, group: Any = None) -> float:
     """Share of true variance in abilities estimated from all items of the bank, in its population.
 
     ``E[I(theta) / (I(theta) + 1 / sd^2)]``, I the test information and sd the population's: the
@@ -48,17 +48,11 @@ def marginal_reliability(bank: ItemBank, *, group: Any = None) -> float:
         Green, Bock, Humphreys, Linn & Reckase (1984), Journal of Educational Measurement 21,
         347-360; Thissen & Wainer (2001), Test Scoring, chapter 3.
     """
-    _check_unidimensional(bank)
+    bank = as_bank(bank, needs=["one ability"], purpose="reliability")
     bank = bank if group is None else bank.of_group(group)
     points, weights = population_nodes(bank)
     information = fisher_information(bank, points[:, 0]).sum(axis=0)
     return float(weights @ (information / (information + bank.population.sd**-2)))
-
-
-def _check_unidimensional(bank: ItemBank) -> None:
-    if not isinstance(bank, ItemBank):
-        raise argument_error("bank", "an ItemBank", type(bank).__name__, "Of a fit: fit.bank.")
-    one_ability(bank, "reliability")
 
 
 def empirical_reliability(abilities: Ability) -> float | FloatArray:
@@ -275,7 +269,7 @@ def _ratio(covariance: FloatArray, square: FloatArray) -> FloatArray:
     return np.where(positive, covariance / np.sqrt(np.where(positive, square, 1.0)), np.nan)
 
 
-def omega(bank: ItemBank, *, group: Any = None) -> dict[str, float]:
+def omega(bank: BankLike, *, group: Any = None) -> dict[str, float]:
     """McDonald's omega of the sum score under the item model: its share of true variance.
 
     ``omega_total = Var E(S | theta) / Var S`` and, for a bifactor bank,
@@ -304,11 +298,7 @@ def omega(bank: ItemBank, *, group: Any = None) -> dict[str, float]:
         McDonald (1999), Test Theory; Green & Yang (2009), Psychometrika 74, 155-167 (sum scores
         of categories); Zinbarg, Revelle, Yovel & Li (2005), Psychometrika 70, 123-133.
     """
-    if not isinstance(bank, ItemBank):
-        raise argument_error("bank", "an ItemBank", type(bank).__name__, "Of a fit: fit.bank.")
-    if not bank.model.has_categories:
-        must = "of items that are right/wrong or graded"
-        raise argument_error("bank", must, f"a {bank.model.key} bank")
+    bank = as_bank(bank, needs=["categories"], purpose="omega")
     bank = bank if group is None else bank.of_group(group)
     if is_bifactor(bank):
         if bank.population.parts:
@@ -319,7 +309,7 @@ def omega(bank: ItemBank, *, group: Any = None) -> dict[str, float]:
     mean, variance = _moments(bank, points)
     true = _variance(mean.sum(axis=0), weights)
     share = true / (true + float(variance.sum(axis=0) @ weights))
-    return {"total": share, "hierarchical": share if bank.axis else float("nan")}
+    return {"total": share, "hierarchical": share if bank.model.dims == 1 else float("nan")}
 
 
 def _moments(bank: ItemBank, points: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -9,7 +9,7 @@ from irtcat._common.checks import argument_error, check_choice, check_count
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
-from irtcat.bank import ItemBank, one_ability
+from irtcat.bank import BankLike, as_bank
 from irtcat.equating.equated import Equated, equated_table
 from irtcat.equating.observed import equipercentile_equated
 from irtcat.models import ItemModel, expected_responses, item_categories
@@ -30,7 +30,7 @@ _expected_responses = jit(jax.vmap(expected_responses))
 
 
 def equate_banks(
-    x: ItemBank, y: ItemBank, method: str = "true-score", *, n_draws: int = 200, seed: int = 0
+    x: BankLike, y: BankLike, method: str = "true-score", *, n_draws: int = 200, seed: int = 0
 ) -> Equated:
     """Express sum scores on form X as sum scores on form Y, from the item parameters of both.
 
@@ -63,6 +63,7 @@ def equate_banks(
             not rise with ability.
 
     Example:
+        >>> from irtcat import ItemBank
         >>> x = ItemBank.from_parameters(a=[1.0, 1.2, 0.8], b=[-1.0, 0.0, 1.0])
         >>> y = ItemBank.from_parameters(a=[1.0, 1.2, 0.8], b=[-0.5, 0.5, 1.5])
         >>> equate_banks(x, y).table["equated"].round(2).tolist()
@@ -74,12 +75,8 @@ def equate_banks(
     """
     check_choice("method", method, BANK_METHODS)
     check_count("n_draws", n_draws, 0)
-    for name, bank in (("x", x), ("y", y)):
-        if not isinstance(bank, ItemBank):
-            raise argument_error(name, "an ItemBank", type(bank).__name__, "Of a fit: fit.bank.")
-        one_ability(bank, "equating")
-        if not bank.model.has_categories:
-            raise argument_error(name, "of items with categories", bank.model.key)
+    needs = ["one ability", "categories"]
+    x, y = (as_bank(bank, name, needs, "equating") for name, bank in (("x", x), ("y", y)))
     if method == "observed-score":
         y = replace(y, populations=x.populations)
         shares = [sum_score_table(bank)["probability"].to_numpy() for bank in (x, y)]

@@ -25,7 +25,6 @@ from irtcat.fitting.result import Fit
 from irtcat.io.source import ResponseSource
 from irtcat.models import (
     STANDARD_FORM,
-    GeneralisedRatingScale,
     ItemModel,
     column_names,
     design_of,
@@ -166,15 +165,16 @@ def _standard_form(
 def _general_form(estimates: Estimates) -> tuple[ItemModel, dict[str, Any]]:
     """The items, and the fields of the bank; rating scale items become partial credit items."""
     blank, params, covariance = estimates.blank, estimates.params, estimates.covariance.blocks
-    if not isinstance(blank, GeneralisedRatingScale):
-        return unpack(blank, params), {"covariance": covariance}
+    model = unpack(blank, params)
+    if blank.has_fixed_unit or model.untied() is model:
+        return model, {"covariance": covariance}
 
     def one(vector: Any, item: Any) -> Any:
-        new = unpack(item, vector).as_gpcm()
+        new = unpack(item, vector).untied()
         return pack(jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], new))[0]
 
     with working_precision("float64"):
-        model = jax.tree.map(np.asarray, unpack(blank, params).as_gpcm())
+        model = jax.tree.map(np.asarray, model.untied())
         slopes = np.asarray(jax.vmap(jax.jacfwd(one))(jnp.asarray(params), blank))
     if covariance is None:
         return model, {}

@@ -52,10 +52,14 @@ def _em(responses: Any, cls: type[ItemModel], specification: Specification[EM]) 
 
 def _has_several(specification: Specification[EM]) -> bool:
     """Whether the arguments ask for several abilities, or for a density of nodes on a grid."""
-    anchors = specification.anchors
-    anchored = isinstance(anchors, ItemBank) and anchors.axis is None
     asked = (specification.pattern, specification.structure, specification.density)
-    return specification.dims not in (None, 1) or anchored or any(p is not None for p in asked)
+    dims = _dims_of(specification.dims, specification.anchors)
+    return dims not in (None, 1) or any(p is not None for p in asked)
+
+
+def _dims_of(dims: int | None, anchors: Any) -> int | None:
+    """The number of abilities that the arguments name; None where neither does."""
+    return anchors.model.dims if isinstance(anchors, ItemBank) else dims
 
 
 STANDARD_ERRORS = ("auto", "full", "block", "sandwich", "full sandwich", "none")
@@ -169,15 +173,14 @@ def _check_categories(responses: Responses | ResponseSource, cls: type[ItemModel
 def _checked_structure(arguments: Mapping[str, Any], nodes: int | None) -> str | None:
     """The structure of the abilities; reject arguments that do not fit their number."""
     model, dims, structure = arguments["model"], arguments["dims"], arguments["structure"]
-    several = dims not in (None, 1) or arguments["pattern"] is not None or structure is not None
+    several = arguments["pattern"] is not None or structure is not None or dims not in (None, 1)
     density = arguments["density"]
     if density != "normal":
         density_of(density, nodes)
         if several:
             raise argument_error("density", "normal for several abilities", density)
         return None
-    anchors = arguments["anchors"]
-    several |= isinstance(anchors, ItemBank) and anchors.axis is None
+    several |= _dims_of(None, arguments["anchors"]) not in (None, 1)
     name = model.lower() if isinstance(model, str) else ""
     if name == "bifactor":
         if structure not in (None, "bifactor"):

@@ -15,7 +15,7 @@ from irtcat._common.checks import InputError, argument_error, check_choice, shor
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray
-from irtcat.bank import ItemBank, one_ability
+from irtcat.bank import ItemBank, as_bank
 from irtcat.bank._difficulty import usual_errors, weights_of
 from irtcat.models import ItemModel, expected_responses, probabilities
 from irtcat.responses._conditions import check_conditions
@@ -364,10 +364,6 @@ def _diagnostics(
 
 def _task(bank: ItemBank, reference: ItemBank) -> _Task:
     """The common items, checked for a link."""
-    for name, value in (("bank", bank), ("reference", reference)):
-        if not isinstance(value, ItemBank):
-            raise argument_error(name, "an ItemBank", type(value).__name__)
-        one_ability(value, "a link")
     if bank.model.has_fixed_unit != reference.model.has_fixed_unit:
         raise argument_error("bank", f"a {reference.model.key} bank", bank.model.key)
     if bank.model.n_categories != reference.model.n_categories:
@@ -486,6 +482,8 @@ def link(
         ch. 6.
     """
     check_choice("method", method, LINKS)
+    bank = as_bank(bank, needs=["one ability"], purpose="a link")
+    reference = as_bank(reference, "reference", ["one ability"], "a link")
     task = _task(bank, reference)
     check_conditions(reference.items, bank.items, mismatch, name="bank", source="reference")
     used = np.ones(task.bank.n_items, bool)

@@ -255,7 +255,7 @@ def _check(responses: Any, cls: type[ItemModel], specification: Specification[EM
     ):
         must = "normal for several groups and with anchors"
         raise argument_error("density", must, specification.density)
-    if "slope" not in parameter_names(fitted_form(cls)[0]) or cls.takes in ("counts", "fractions"):
+    if "slope" not in parameter_names(fitted_form(cls)[0]) or not cls.has_categories:
         raise argument_error(
             "dims", f"1 for the {cls.key} model", specification.dims or "a pattern"
         )

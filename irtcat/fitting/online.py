@@ -17,7 +17,7 @@ from irtcat._common.checks import argument_error
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray
-from irtcat.bank import BankLike, ItemBank, as_bank, one_ability
+from irtcat.bank import BankLike, ItemBank, as_bank
 from irtcat.models import field_columns, item_categories, parameter_matrix, unpack
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
@@ -87,8 +87,7 @@ def update_items(
         Owen (1975), JASA 70, 351-356 (sequential Bayes); van der Linden & Ren (2015), Psychometrika
         80, 263-288 (Bayesian calibration in adaptive tests).
     """
-    bank = as_bank(bank)
-    one_ability(bank, "update_items")
+    bank = as_bank(bank, needs=["one ability"], purpose="update_items")
     is_predicted = bank.has("predicted")
     if not is_predicted.any() or bank.covariance is None:
         raise argument_error("bank", "a bank with predicted items", "one without")

@@ -339,9 +339,7 @@ class Fit:
 
     def __repr__(self) -> str:
         state = "converged" if self.converged else "NOT CONVERGED"
-        dims = self.bank.model.dims
-        model = self.bank.model.key + (f" of {dims} abilities" if self.bank.axis is None else "")
         return (
-            f"Fit({model}, {self.n_subjects} subjects x {self.bank.n_items} items, "
+            f"Fit({self.bank.model.name}, {self.n_subjects} subjects x {self.bank.n_items} items, "
             f"log-likelihood {self.log_likelihood:.2f}, {state} in {self.n_iterations} iterations)"
         )

@@ -50,7 +50,7 @@ from irtcat.fitting.specification import Specification
 from irtcat.io.source import ResponseSource
 from irtcat.latent import LIMIT, LayoutPlan, LineQuadrature, PopulationDesign, RowBlock
 from irtcat.latent.line import N_NODES
-from irtcat.models import STANDARD_FORM, Binomial, ItemModel, field_columns, pack, unpack
+from irtcat.models import STANDARD_FORM, ItemModel, field_columns, pack, unpack
 from irtcat.responses import Responses
 
 POPULATION_ROUNDS, CLOSE = 30, 1e-4
@@ -396,7 +396,7 @@ def fit_em(
 
 def _share_observed(data: FitData, blank: ItemModel, start: Start) -> float:
     """The share of the cells (of the trials, where those are counted) that are observed."""
-    most = blank.trials if isinstance(blank, Binomial) else 1.0
+    most = getattr(blank, "trials", 1.0)
     return float((start.item_n / most).sum() / (data.rows.weights.sum() * data.rows.x.shape[1]))
 
 

@@ -8,8 +8,8 @@ import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error
 from irtcat._common.per_item import per_item
-from irtcat.bank import ItemBank
-from irtcat.cat import FullScore, Session, in_words, numbered, retraced, score_by_prediction
+from irtcat.bank import ItemBank, numbered
+from irtcat.cat import FullScore, Session, in_words, retraced, score_by_prediction
 from irtcat.harness.items import Item
 from irtcat.prediction import UNLIKE, ShortForm
 from irtcat.responses import Responses

@@ -254,9 +254,8 @@ def _converted(
         return from_frame(frame, frame_kind(data), options, codes)
     if advice := dataset_advice(data):
         raise argument_error(name, "a Dataset in memory", type(data).__name__, advice)
-    is_table = isinstance(data, Mapping) or (
-        isinstance(data, (list, tuple)) and len(data) > 0 and isinstance(data[0], Mapping)
-    )
+    are_records = _are_records(data)
+    is_table = isinstance(data, Mapping) or are_records
     for argument in ("ignore", "subject_columns", "facets"):
         if getattr(options, argument) and not is_table:
             raise argument_error(argument, "given with a table only", f"{type(data).__name__}")
@@ -268,7 +267,7 @@ def _converted(
         return _from_sparse(data, options, codes, ids, name)
     if isinstance(data, Mapping):
         return _from_mapping(data, options, codes, ids, name)
-    if isinstance(data, (list, tuple)) and data and isinstance(data[0], Mapping):
+    if are_records:
         return _from_records(data, options, codes, name)
     if _is_triples(data):
         table = pd.DataFrame(list(data), columns=["subject", "item", "response"])
@@ -276,6 +275,10 @@ def _converted(
             frame_table("list of triples", table), table, _usual(options), codes=codes
         )
     return _from_array(data, options, codes, ids, name)
+
+
+def _are_records(data: Any) -> bool:
+    return isinstance(data, (list, tuple)) and len(data) > 0 and isinstance(data[0], Mapping)
 
 
 def as_responses_or_source(data: Any, name: str, **options: Any) -> Responses | ResponseSource:
@@ -458,6 +461,14 @@ def _is_triples(data: Any) -> bool:
     )
 
 
+def _has_text(data: Any) -> bool:
+    """Whether there are texts among the cells of rows of equal length."""
+    is_array = isinstance(data, np.ndarray) and data.dtype.kind in "biuf"
+    if is_array or len({np.shape(row) for row in data}) != 1:
+        return False
+    return any(isinstance(cell, str) for row in data for cell in row)
+
+
 def _from_array(
     data: Any, options: ReadingOptions, codes: Any, ids: dict[int, Any] | None, name: str
 ) -> Responses:
@@ -480,12 +491,7 @@ def _from_array(
     items, label = _column_ids(width, ids, name)
     rows = "one subject" if is_vector else ROWS_ARE_SUBJECTS
     origin = f"{kind} of {rows}; item ids = {label}"
-    is_array = isinstance(data, np.ndarray) and data.dtype.kind in "biuf"
-    if not is_array and len({np.shape(row) for row in data}) == 1:
-        has_text = any(isinstance(cell, str) for row in data for cell in row)
-    else:
-        has_text = False
-    if has_text or options.is_coded:
+    if options.is_coded or _has_text(data):
         frame = pd.DataFrame([list(row) for row in data], columns=items, dtype=object)
         frame.index = pd.Index([f"s{row}" for row in range(1, len(frame) + 1)], dtype=object)
         return from_wide(frame, kind, options, codes, origin, header=tuple(items))

@@ -219,18 +219,26 @@ def read_responses(
         if kind == "jsonl" and format is None and (advice := unknown_json(file, max_bytes)):
             _check_no_parameters(file, max_bytes)
             raise InputError(advice)
-        try:
-            responses = FORMATS[str(kind)](file, options, max_bytes)
-        except OSError as error:
-            raise InputError(f"{file}: cannot be opened ({error.strerror}).") from None
-        except InputError:
-            if format is None and kind in TABLES:
-                _check_no_parameters(file, max_bytes)
-                _check_no_votes(file)
-            raise
-        if format is None and kind in TABLES and responses.is_fractional:
+        return _read_kind(file, str(kind), options, max_bytes, is_guess=format is None)
+
+
+def _read_kind(
+    file: Path, kind: str, options: ReadingOptions, max_bytes: int, is_guess: bool
+) -> Responses:
+    """Read a file of a format; a table that nobody said to be of responses may be of others."""
+    is_guess = is_guess and kind in TABLES
+    try:
+        responses = FORMATS[kind](file, options, max_bytes)
+    except OSError as error:
+        raise InputError(f"{file}: cannot be opened ({error.strerror}).") from None
+    except InputError:
+        if is_guess:
             _check_no_parameters(file, max_bytes)
-        return responses
+            _check_no_votes(file)
+        raise
+    if is_guess and responses.is_fractional:
+        _check_no_parameters(file, max_bytes)
+    return responses
 
 
 def _check_no_votes(file: Path) -> None:

@@ -117,13 +117,18 @@ def _in_order(
         name: column.cat.codes.where(column.notna()) + first if column.dtype in kinds else column
         for name, column in cells.items()
     }
+    said = f"; ordered categories were read as {_code_text(kinds, first)}"
     most = max(len(kind.categories) for kind in kinds)
-    labels = list(kinds[0].categories) if len(set(kinds)) == 1 else []
-    pairs = ", ".join(f"{label} = {code + first}" for code, label in enumerate(labels))
-    said = f"; ordered categories were read as {pairs or f'{first}, {first + 1}, ...'}"
     if codes is None and len(kinds) == cells.shape[1] and most > 2:
         codes = tuple(range(most))
     return pd.DataFrame(coded, index=cells.index, columns=cells.columns), codes, said
+
+
+def _code_text(kinds: list[pd.CategoricalDtype], first: int) -> str:
+    """The codes of the categories, where all columns have the same ones."""
+    labels = list(kinds[0].categories) if len(set(kinds)) == 1 else []
+    pairs = ", ".join(f"{label} = {code + first}" for code, label in enumerate(labels))
+    return pairs or f"{first}, {first + 1}, ..."
 
 
 def _has_other_role(frame: pd.DataFrame) -> bool:

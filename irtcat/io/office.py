@@ -199,10 +199,7 @@ def _by_labels(sheet: Sheet, options: ReadingOptions) -> tuple[pd.DataFrame, str
     frame = sheet.frame.copy(deep=False)
     said: dict[str, None] = {}
     unused: dict[str, str] = {}
-    asked = set(options.words)
-    if options.key is not None:
-        credits = [*options.key.credits.values(), *options.key.order]
-        asked = {text for credit in credits for text in credit}
+    asked = set(options.words) if options.key is None else options.key.texts
     for name, labels in sheet.labels.items():
         if name not in frame or name in options.ignore:
             continue
@@ -210,14 +207,12 @@ def _by_labels(sheet: Sheet, options: ReadingOptions) -> tuple[pd.DataFrame, str
         if name in options.subject_columns or asked & set(texts.values()):
             frame[name] = column.astype(object).map(lambda x, by=labels: by.get(x, x))
             continue
-        absent = [value for value, text in texts.items() if text in NO_ANSWER]
+        absent, texts = _without_answer(texts)
         if absent and column.isin(absent).any():
             column = column.astype(object).where(~column.isin(absent), None)
             frame[name] = column
             said |= {f"{labels[value]} = missing": None for value in absent}
-        texts = {value: text for value, text in texts.items() if text not in NO_ANSWER}
-        values = pd.Series(column.dropna().unique())
-        if len(texts) < 2 or not values.isin(list(texts)).all() or asked:
+        if asked or not _are_labelled(column, texts):
             continue
         scale = scale_of(set(texts.values()))
         if scale is None:
@@ -229,10 +224,20 @@ def _by_labels(sheet: Sheet, options: ReadingOptions) -> tuple[pd.DataFrame, str
         frame[name] = column.map(numbers)
         said |= {f"{text} = {number:g}": None for text, number in scale.items()}
     parts = [f"labelled values were read as {', '.join(said)}"] if said else []
-    if unused:
-        of_first, name = next(iter(unused.items()))
+    for of_first, name in list(unused.items())[:1]:
         parts.append(
             f"values were read as codes, not by their labels ({name}: {of_first}); if they are "
             "choices, name the right ones with key="
         )
     return frame, "; ".join(parts)
+
+
+def _without_answer(texts: Mapping[Any, str]) -> tuple[list[Any], dict[Any, str]]:
+    """The values whose labels say that there is no answer, and the labels of the others."""
+    absent = [value for value, text in texts.items() if text in NO_ANSWER]
+    return absent, {value: text for value, text in texts.items() if value not in absent}
+
+
+def _are_labelled(column: pd.Series, texts: Mapping[Any, str]) -> bool:
+    """Whether all values of a column have labels, of which there are two or more."""
+    return len(texts) > 1 and bool(pd.Series(column.dropna().unique()).isin(list(texts)).all())

@@ -267,8 +267,7 @@ reruns ``S^2 / k``, as `compare` takes it |
         best numbers of two stages);
         Card et al. (2020), With Little Power Comes Great Responsibility, EMNLP.
     """
-    if not isinstance(gap, (int, float)) or not 0 < gap < 1:
-        raise argument_error("gap", "a difference of scores between 0 and 1 (.02 is 2 points)", gap)
+    _check_gap(gap)
     check_confidence(confidence)
     check_count("n", n, 2)
     check_interval("level", level)
@@ -399,6 +398,11 @@ class _Prices(NamedTuple):
         if not isinstance(budget, (int, float)) or not item + trial <= budget < np.inf:
             raise argument_error("budget", least, budget)
         return cls(item, trial, float(budget))
+
+
+def _check_gap(gap: Any) -> None:
+    if not isinstance(gap, (int, float)) or not 0 < gap < 1:
+        raise argument_error("gap", "a difference of scores between 0 and 1 (.02 is 2 points)", gap)
 
 
 class _Noise(NamedTuple):

@@ -14,7 +14,7 @@ from irtcat._common.compilation import jit
 from irtcat._common.per_item import per_item
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
-from irtcat.bank import ItemBank, fisher_information, one_ability, ranking
+from irtcat.bank import ItemBank, check_needs, fisher_information, ranking
 from irtcat.models import ItemModel, expected_responses
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
@@ -95,7 +95,7 @@ def item_slopes(bank: ItemBank, theta: float) -> tuple[FloatArray, FloatArray]:
         >>> score.tolist(), slope.tolist()
         ([0.5], [0.5])
     """
-    one_ability(bank, "slopes of item curves")
+    check_needs(bank.model, ["one ability"], "slopes of item curves")
     with precision("float64"):
         values = np.asarray(_slopes(bank.model, jnp.asarray(float(theta))))
     return values[0], values[1]

@@ -48,7 +48,7 @@ from irtcat.models.mixed import (
 )
 from irtcat.models.nominal import Nominal
 from irtcat.models.padding import filled
-from irtcat.models.partial_credit import GPCM, GeneralisedRatingScale, PartialCredit, RatingScale
+from irtcat.models.partial_credit import GPCM, PartialCredit, RatingScale
 from irtcat.models.published import (
     binary_items,
     categorical_items,
@@ -119,7 +119,6 @@ INTERNAL = (
     EDGES,
     MIXABLE,
     STANDARD_FORM,
-    GeneralisedRatingScale,
     ability_points,
     as_member,
     as_mixed,

@@ -193,6 +193,11 @@ class ItemModel(eqx.Module):
     def dims(self) -> int:
         """Number of abilities."""
 
+    @property
+    def name(self) -> str:
+        """The key, and the number of abilities where there are several."""
+        return f"{self.key} of {self.dims} abilities" if self.dims > 1 else self.key
+
     @abc.abstractmethod
     def natural(self, theta: Float[Array, " dims"]) -> Float[Array, " one_and_contrasts"]:
         """``base`` and the contrasts of one item at one ability."""

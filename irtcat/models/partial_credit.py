@@ -265,7 +265,7 @@ class GeneralisedRatingScale(_CommonSteps):
         "step": COMMON_STEP,
     }
 
-    def as_gpcm(self) -> GPCM:
+    def untied(self) -> GPCM:
         """The same items with intercepts of their own."""
         intercept = _rating_intercepts(self.location, self.step)
         n_categories = jnp.full(jnp.shape(self.location), self.n_categories)
@@ -273,11 +273,11 @@ class GeneralisedRatingScale(_CommonSteps):
 
     def predictors(self) -> Predictors:
         """One for each category but 0."""
-        return self.as_gpcm().predictors()
+        return self.untied().predictors()
 
     def irt_parameters(self) -> dict[str, Param]:
         """A, b, b1, b2, ...; Reckase's of several abilities."""
-        return self.as_gpcm().irt_parameters()
+        return self.untied().irt_parameters()
 
     def rescale(self, mean: Any, sd: Any) -> "GeneralisedRatingScale":
         """Slope times ``sd``; the location takes up the mean; the steps stay."""
@@ -323,7 +323,7 @@ class RatingScale(_CommonSteps):
 
     def untied(self) -> GPCM:
         """The same curves with intercepts of their own."""
-        return self._with_slope().as_gpcm()
+        return self._with_slope().untied()
 
     def predictors(self) -> Predictors:
         """One for each category but 0."""

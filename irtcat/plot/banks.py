@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error, check_count, is_number
-from irtcat.bank import ItemBank, expected_se, one_ability, test_information
+from irtcat.bank import ItemBank, check_needs, expected_se, test_information
 from irtcat.plot.style import (
     COLOURS,
     GREY,
@@ -47,7 +47,7 @@ CURVES = {
 
 def _abilities(bank: ItemBank, theta: Any) -> np.ndarray:
     """The abilities at which to plot; by default the population mean plus or minus four SDs."""
-    one_ability(bank, "plots")
+    check_needs(bank.model, ["one ability"], "plots")
     if theta is None:
         return bank.population.mean + bank.population.sd * np.linspace(-4, 4, 201)
     vector = np.atleast_1d(np.asarray(theta, float))
@@ -214,7 +214,7 @@ def item_parameters(bank: ItemBank, feasibility: float = 0.5, named: int = 6) ->
     check_count("named", named, 0)
     if not is_number(feasibility) or not 0 <= feasibility <= 1:
         raise argument_error("feasibility", "a number from 0 to 1", feasibility)
-    one_ability(bank, "plots")
+    check_needs(bank.model, ["one ability"], "plots")
     frame = bank.to_frame()
     if not {"a", "b"} <= set(frame.columns):
         raise argument_error("bank", "of items with a discrimination and a difficulty", bank)

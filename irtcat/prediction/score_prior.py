@@ -11,7 +11,7 @@ from scipy.special import ndtr
 
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
-from irtcat.bank import ItemBank, one_ability
+from irtcat.bank import ItemBank, check_needs
 from irtcat.latent import LIMIT
 from irtcat.models import expected_responses, take
 
@@ -41,7 +41,7 @@ class ScorePrior:
     """
 
     def __init__(self, bank: ItemBank, item_weights: FloatArray):
-        one_ability(bank, "a prior of ability")
+        check_needs(bank.model, ["one ability"], "a prior of ability")
         sds = np.linspace(-LIMIT, LIMIT, N_ABILITIES)
         theta = bank.population.mean + bank.population.sd * sds
         top = max(bank.model.n_categories - 1, 1)

@@ -1,7 +1,8 @@
 """The report section of a bank: facts, information, and the table of items."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,7 @@ from irtcat.report.blocks import (
     table,
     words,
 )
-from irtcat.report.curves import axis_of, item_curves, item_location, location_names
+from irtcat.report.curves import item_curves, item_location, location_names
 from irtcat.report.names import TEXTS, are_hashes, listed
 from irtcat.report.remarks import Note, common_flags
 
@@ -80,32 +81,55 @@ def bank_section(
         rest = [[flag.text for flag in of_item if flag.text not in common] for of_item in flags]
         frame = frame.assign(flag=["; ".join(texts) for texts in rest])
     blocks: list[Block] = []
-    if bank.axis:
-        blocks += information_figures(bank, subset)
-    if np.isfinite(item_location(bank, frame)[0]).any():
+    scale = _own_axes(bank) if bank.model.dims > 1 else _common_scale(bank, subset)
+    blocks += scale.figures
+    if np.isfinite(item_location(frame)[0]).any():
         blocks.append(_map(frame, bank))
-    blocks.append(item_table(bank, frame, subset, curves))
-    intro = (_about(bank), _omitted(bank.items))
+    blocks.append(_item_table(bank, frame, scale, subset, curves))
+    intro = (scale.about, _omitted(bank.items))
     return Section(
         title=f"Items: {name}",
         intro=intro,
-        facts=_facts(bank, frame),
+        facts={**_facts(bank, frame), **scale.facts},
         blocks=blocks,
         notes=tuple(notes),
     )
 
 
-def _about(bank: ItemBank) -> str:
-    if bank.axis is None:
-        return (
-            f"The items measure {bank.model.dims} dimensions. Each item's curves run along the "
-            "direction in which it discriminates best."
-        )
-    mean, sd = bank.axis
-    return (
+class _Scale(NamedTuple):
+    """What the section shows of the scale of the items."""
+
+    about: str
+    figures: Sequence[Block] = ()
+    facts: Mapping[str, str] = MappingProxyType({})
+    columns: Sequence[Block] = ()
+
+
+def _own_axes(bank: ItemBank) -> _Scale:
+    """Of items of several abilities, each of which has an axis of its own."""
+    return _Scale(
+        f"The items measure {bank.model.dims} dimensions. Each item's curves run along the "
+        "direction in which it discriminates best."
+    )
+
+
+def _common_scale(bank: ItemBank, subset: Any) -> _Scale:
+    """Of items of one ability: the information along it."""
+    mean, sd = bank.population.item_axis
+    about = (
         f"Abilities and difficulties are on one scale; the calibration population has mean "
         f"{mean:.4g} and standard deviation {sd:.3g}. An item's curve shows "
         f"{CURVE_MEANING[bank.model.takes]} at each ability."
+    )
+    information = float(test_information(bank, mean)[0])
+    error = f"{information**-0.5:.3f}" if information > 0 else "—"
+    weight = np.exp(-0.5 * SPREAD**2)
+    by_item = summed_information(bank, mean + sd * SPREAD, weight / weight.sum())
+    return _Scale(
+        about,
+        _information_figures(bank, subset),
+        {"SE at the mean ability": error},
+        [column("information", by_item, "Mean information")],
     )
 
 
@@ -124,10 +148,6 @@ def _facts(bank: ItemBank, frame: pd.DataFrame) -> dict[str, str]:
             facts[label] = value
     if "proportion_correct" in frame and frame["proportion_correct"].notna().any():
         facts[MEAN_SHARE[bank.model.takes]] = f"{frame['proportion_correct'].mean():.1%}"
-    if bank.axis:
-        information = float(test_information(bank, bank.axis[0])[0])
-        error = f"{information**-0.5:.3f}" if information > 0 else "—"
-        facts["SE at the mean ability"] = error
     return facts
 
 
@@ -169,7 +189,7 @@ def _of_most(bank: ItemBank, common: Mapping[str, int], n_subjects: int | None) 
     return f"{rough}; {marked}." if marked else f"{rough}."
 
 
-def information_figures(bank: ItemBank, subset: Any = None) -> list[Block]:
+def _information_figures(bank: ItemBank, subset: Any) -> list[Block]:
     """Test information and standard error against ability."""
     theta = bank.population.mean + bank.population.sd * SPREAD
     banks = {f"all {bank.n_items:,} items": bank}
@@ -212,8 +232,8 @@ def information_figures(bank: ItemBank, subset: Any = None) -> list[Block]:
 
 def _map(frame: pd.DataFrame, bank: ItemBank) -> Block:
     """The figure of difficulty and discrimination of all items."""
-    b, a = item_location(bank, frame)
-    mean, sd = axis_of(bank)
+    b, a = item_location(frame)
+    mean, sd = bank.population.item_axis
     low, high = mean + sd * np.array([-6, 6])
     outside = int((np.isfinite(b) & ((b < low) | (b > high))).sum())
     undefined = int((~(np.isfinite(b) & np.isfinite(a))).sum())
@@ -227,7 +247,7 @@ def _map(frame: pd.DataFrame, bank: ItemBank) -> Block:
         subject = "item has" if undefined == 1 else "items have"
         description += f" {undefined:,} {subject} no difficulty and no dot."
     flagged = frame["flag"].fillna("").astype(str).ne("") if "flag" in frame else None
-    x, y = location_names(bank)
+    x, y = location_names(frame)
     figure = points(
         "Difficulty and discrimination",
         words(x),
@@ -243,14 +263,14 @@ def _map(frame: pd.DataFrame, bank: ItemBank) -> Block:
     return {**figure, "of": [x, y], "clip": numbers([low, high])}
 
 
-def item_table(
-    bank: ItemBank, frame: pd.DataFrame, subset: Any = None, curves: Any = None
+def _item_table(
+    bank: ItemBank, frame: pd.DataFrame, scale: _Scale, subset: Any, curves: Any
 ) -> Block:
     """The table of all items, with curve, information, text and flags as details."""
     columns = [
         column("item", frame.index),
         *_parameter_columns(bank, frame),
-        *_computed_columns(bank, subset),
+        *_computed_columns(bank, scale, subset),
     ]
     if "flag" in frame and not _is_trivial("flag", frame["flag"]):
         columns.append(column("flag", frame["flag"]))
@@ -284,17 +304,12 @@ def _parameter_columns(bank: ItemBank, frame: pd.DataFrame) -> list[Block]:
     return columns
 
 
-def _computed_columns(bank: ItemBank, subset: Any) -> list[Block]:
+def _computed_columns(bank: ItemBank, scale: _Scale, subset: Any) -> list[Block]:
     """Trials, mean information, and whether the item is in the subset."""
     columns = []
     if hasattr(bank.model, "trials"):
         columns.append(column("trials", np.asarray(bank.model.trials)))
-    if bank.axis:
-        mean, sd = bank.axis
-        theta = mean + sd * SPREAD
-        weight = np.exp(-0.5 * SPREAD**2)
-        information = summed_information(bank, theta, weight / weight.sum())
-        columns.append(column("information", information, "Mean information"))
+    columns += scale.columns
     if subset is not None:
         chosen = np.isin(bank.item_ids, np.asarray(subset, str))
         columns.append(column("chosen", np.where(chosen, "selected", ""), "Selected"))

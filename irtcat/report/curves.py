@@ -29,26 +29,17 @@ CURVES = {
 """Label of an item's curve, by the response type of its model."""
 
 
-def item_location(bank: ItemBank, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+def item_location(frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Difficulty and discrimination of every item; MDIFF and MDISC if multidimensional."""
-    names = location_names(bank)
+    names = location_names(frame)
     if not set(names) <= set(frame):
         return np.full(len(frame), np.nan), np.full(len(frame), np.nan)
     return frame[names[0]].to_numpy(float), frame[names[1]].to_numpy(float)
 
 
-def location_names(bank: ItemBank) -> tuple[str, str]:
+def location_names(frame: pd.DataFrame) -> tuple[str, str]:
     """Published names of difficulty and discrimination, on the common axis or on each item's."""
-    return ("b", "a") if bank.axis else ("mdiff", "mdisc")
-
-
-def axis_of(bank: ItemBank) -> tuple[float, float]:
-    """Mean and SD of the population on the axis of the curves.
-
-    Of several abilities 0 and 1: each item has an axis of its own, along which it discriminates
-    best.
-    """
-    return bank.axis or (0.0, 1.0)
+    return ("mdiff", "mdisc") if "mdiff" in frame else ("b", "a")
 
 
 def item_curves(bank: ItemBank, frame: pd.DataFrame, observed: Any = None) -> Block:
@@ -57,7 +48,7 @@ def item_curves(bank: ItemBank, frame: pd.DataFrame, observed: Any = None) -> Bl
     Logistic items are drawn by their formula, others by values at nodes: two letters per value, or
     one letter in large banks.
     """
-    mean, sd = axis_of(bank)
+    mean, sd = bank.population.item_axis
     block: Block = {
         "mean": numbers([mean])[0],
         "sd": numbers([sd])[0],
@@ -65,9 +56,9 @@ def item_curves(bank: ItemBank, frame: pd.DataFrame, observed: Any = None) -> Bl
     }
     model = bank.model
     by_formula = model.has_logistic_link or model.closed_form.startswith("logistic")
-    if by_formula or bank.axis is None:
+    if by_formula or model.dims > 1:
         # The table leaves out difficulties that are not determined; the curves need them.
-        b, a = item_location(bank, pd.DataFrame(bank.published()[0]))
+        b, a = item_location(pd.DataFrame(bank.published()[0]))
         b = np.where(np.abs(a) * sd < FLAT, np.nan, b)
         c = frame["c"].to_numpy(float) if "c" in frame else np.zeros(len(frame))
         d = frame["d"].to_numpy(float) if "d" in frame else np.ones(len(frame))

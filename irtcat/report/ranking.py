@@ -578,11 +578,13 @@ def _origin_columns(rows: Sequence[Standing]) -> list[Block]:
         columns.append(
             column("estimator", methods, "Estimated by", minor=True, hidden=len(set(methods)) == 1)
         )
+    return columns + _flag_columns(rows)
+
+
+def _flag_columns(rows: Sequence[Standing]) -> list[Block]:
     common = _common_flags(rows)
     flags = ["; ".join(flag for flag in row.flags if flag not in common) for row in rows]
-    if any(flags):
-        columns.append(column("flag", flags, "To check", minor=True))
-    return columns
+    return [column("flag", flags, "To check", minor=True)] if any(flags) else []
 
 
 def _figure(ranking: RankedModels, word: str, lower: np.ndarray, upper: np.ndarray) -> Block:

@@ -11,7 +11,7 @@ from irtcat._common.checks import argument_error, check_interval
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
 from irtcat.agreement.corrections import adjust
-from irtcat.bank import ItemBank, as_bank, one_ability
+from irtcat.bank import ItemBank, as_bank
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.models import expected_responses
 from irtcat.response_times.lognormal import TimeModel
@@ -112,8 +112,7 @@ def aberrant_times(
     if (responses is None) != (bank is None):
         raise argument_error("bank", "given together with responses, or neither", "one of the two")
     if bank is not None:
-        bank = as_bank(bank)
-        one_ability(bank, "aberrant times")
+        bank = as_bank(bank, needs=["one ability"], purpose="aberrant times")
         responses = as_responses_like(responses, "responses", bank)
         check_conditions(bank.items, responses.items, mismatch, source="bank")
         if not isinstance(times, pd.DataFrame) and np.shape(times) == responses.values.shape:

@@ -20,7 +20,7 @@ from irtcat._common.checks import argument_error, brief, check_interval
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
-from irtcat.bank import ItemBank, Population, as_bank, one_ability
+from irtcat.bank import ItemBank, Population, as_bank
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.latent import cells_of
 from irtcat.response_times.tables import Times, check_limit, match_items, read_times
@@ -209,7 +209,7 @@ def fit_times(
         raise argument_error("bank", must, "one of the two")
     population = None
     if bank is not None:
-        bank = as_bank(bank)
+        bank = as_bank(bank, needs=["one ability"], purpose="response times")
         responses = as_responses_like(responses, "responses", bank)
         check_conditions(bank.items, responses.items, mismatch, source="bank")
         population = _normal_population(bank)
@@ -303,8 +303,7 @@ def population_sd(model: TimeModel) -> float:
 
 
 def _normal_population(bank: ItemBank) -> Population:
-    """The population of a bank, refused unless it is one Normal."""
-    one_ability(bank, "response times")
+    """The population of a bank, refused unless it is Normal."""
     if not bank.population.is_normal:
         advice = "Take one group's: bank.of_group(group); or fit the bank without a density."
         raise argument_error("bank", "of one Normal population", bank.population, advice)

@@ -2,7 +2,7 @@
 
 import datetime
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -102,12 +102,7 @@ def form_of(header: Sequence[str], block: pd.DataFrame, ignore: Sequence[str]) -
         block: the rows.
         ignore: names of columns that are left out already.
     """
-    is_number = {dtype: pd.api.types.is_numeric_dtype(dtype) for dtype in block.dtypes.unique()}
-    texts = [
-        j
-        for j, dtype in enumerate(block.dtypes)
-        if not is_number[dtype] and header[j] not in ignore
-    ]
+    texts = _text_columns(header, block, ignore)
     emails = [j for j in texts if _are(block.iloc[:, j], EMAIL)]
     found = {*emails, *(j for j in texts if _are(block.iloc[:, j], TIME))}
     if not found:
@@ -123,13 +118,25 @@ def form_of(header: Sequence[str], block: pd.DataFrame, ignore: Sequence[str]) -
         or BESIDE.fullmatch(folded(header[j]))
         or (j in texts and _are(block.iloc[:, j], OUT_OF))
     ]
+    ids = _id_column(names, emails, block)
+    return Form(tuple(j for j in aside if j != ids), ids)
+
+
+def _text_columns(header: Sequence[str], block: pd.DataFrame, ignore: Sequence[str]) -> list[int]:
+    """The positions of columns that are not of numbers."""
+    is_number = {dtype: pd.api.types.is_numeric_dtype(dtype) for dtype in block.dtypes.unique()}
+    columns = enumerate(zip(header, block.dtypes, strict=True))
+    return [j for j, (name, dtype) in columns if not is_number[dtype] and name not in ignore]
+
+
+def _id_column(names: Mapping[int, str], emails: list[int], block: pd.DataFrame) -> int | None:
+    """The position of the first usual column of ids that names each subject."""
     named = sorted((IDS.index(name), j) for j, name in names.items() if name in IDS)
     usual = [j for _, j in named] + emails + [j for j, name in names.items() if name == "name"]
     cells = {j: list(_texts(block.iloc[:, j])) for j in usual}
     are_unique = [j for j in usual if len(set(cells[j])) == len(block)]
     are_whole = [j for j in emails if len(cells[j]) == len(block)]  # repeated ones are refused
-    ids = next(iter(are_unique + are_whole), None)
-    return Form(tuple(j for j in aside if j != ids), ids)
+    return next(iter(are_unique + are_whole), None)
 
 
 def _texts(column: pd.Series) -> Iterator[str]:

@@ -45,6 +45,11 @@ class Key:
     credits: Mapping[str, Mapping[str, float]]
     order: tuple[Mapping[str, float], ...] = ()
 
+    @property
+    def texts(self) -> set[str]:
+        """All answers that count."""
+        return {text for credit in [*self.credits.values(), *self.order] for text in credit}
+
     def of_items(self, items: Sequence[str], name: str) -> list[Mapping[str, float]]:
         """What the answers of these items count.
 
@@ -143,16 +148,10 @@ def key_of_rows(header: Sequence[str], rows: Iterable[Sequence[Any]], name: str 
         amounts = [j for j, text in enumerate(names) if text in CREDIT_NAMES]
         credits: dict[str, dict[str, float]] = {}
         for row in table:
-            answers = _credits(row[keys[0]])
+            item, answers = row[items[0]], _credits(row[keys[0]])
             if amounts:
-                amount = row[amounts[0]]
-                number = cell_number(amount)
-                if number is None or not number >= 0:
-                    got = f"{shorten(str(amount))} for the item {shorten(str(row[items[0]]))}"
-                    raise InputError(f"{name}: expected a credit of 0 or more. Got {got}.")
-                answers = dict.fromkeys(answers, number)
-            item = choice_text(row[items[0]], fold=False)
-            credits.setdefault(item, {}).update(answers)
+                answers = dict.fromkeys(answers, _credit(row[amounts[0]], item, name))
+            credits.setdefault(choice_text(item, fold=False), {}).update(answers)
         return Key(credits)
     if len(table) == 1:
         cells = {
@@ -165,6 +164,14 @@ def key_of_rows(header: Sequence[str], rows: Iterable[Sequence[Any]], name: str 
     must = "columns item and key (and perhaps credit), or one row with a column for each item"
     got = f"{len(table)} rows of the columns {shorten(list(header))}"
     raise InputError(f"{name}: expected {must}. Got {got}.")
+
+
+def _credit(cell: Any, item: Any, name: str) -> float:
+    number = cell_number(cell)
+    if number is None or not number >= 0:
+        got = f"{shorten(str(cell))} for the item {shorten(str(item))}"
+        raise InputError(f"{name}: expected a credit of 0 or more. Got {got}.")
+    return number
 
 
 def choice_text(cell: Any, fold: bool = True) -> str:

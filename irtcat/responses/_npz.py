@@ -153,22 +153,9 @@ def _saved(
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         raise InputError(f"{path}: the metadata are damaged. Save the responses again.") from None
     codes = _codes(path, arrays["codes"])
-    if X.dtype == np.int8:
-        valid = int(X.min()) >= -1 and int(X.max()) < len(codes)
-    else:
-        low, high = np.fmin.reduce(X, axis=None), np.fmax.reduce(X, axis=None)
-        valid = X.dtype == np.float32 and bool(low >= 0 and high <= 1) and codes == (0, 1)
     trials, scores = arrays.get("trials"), arrays.get("trial_values")
-    if scores is not None:
-        valid = valid and trials is not None and _is_mean(X, trials, scores)
-    elif trials is not None:
-        trials_valid = (
-            trials.shape == X.shape and trials.dtype == np.int16 and X.dtype == np.float32
-        )
-        valid = valid and trials_valid and bool(((trials > 0) == ~np.isnan(X)).all())
-        valid = valid and int(trials.min()) >= 0
-        valid = valid and bool((np.abs(np.nan_to_num(X) * trials % 1 - 0.5) > 0.49).all())
     choices, labels = arrays.get("choices"), arrays.get("choice_labels")
+    valid = _are_values(X, codes) and _are_trials(X, trials, scores)
     if choices is not None or labels is not None:
         valid = valid and _are_choices(X, choices, labels)
     unique = len(set(subjects)) == len(subjects) and len(set(items)) == len(items)
@@ -187,6 +174,27 @@ def _saved(
         "choices": choices,
         "choice_labels": () if labels is None else tuple(labels.tolist()),
     }
+
+
+def _are_values(X: np.ndarray, codes: tuple[int, ...]) -> bool:
+    """Whether responses are numbers of categories, or fractions."""
+    if X.dtype == np.int8:
+        return int(X.min()) >= -1 and int(X.max()) < len(codes)
+    low, high = np.fmin.reduce(X, axis=None), np.fmax.reduce(X, axis=None)
+    return X.dtype == np.float32 and bool(low >= 0 and high <= 1) and codes == (0, 1)
+
+
+def _are_trials(X: np.ndarray, trials: Any, scores: Any) -> bool:
+    """Whether responses are the means of trials, if there are any."""
+    if scores is not None:
+        return trials is not None and _is_mean(X, trials, scores)
+    if trials is None:
+        return True
+    if trials.shape != X.shape or trials.dtype != np.int16 or X.dtype != np.float32:
+        return False
+    if int(trials.min()) < 0 or ((trials > 0) == np.isnan(X)).any():
+        return False
+    return bool((np.abs(np.nan_to_num(X) * trials % 1 - 0.5) > 0.49).all())
 
 
 def _are_choices(X: np.ndarray, choices: Any, labels: Any) -> bool:

@@ -236,29 +236,19 @@ def find_long_columns(table: SourceTable, options: ReadingOptions) -> tuple[int,
     candidates_by_role = {
         role: _candidates(table.header, normals, *names) for role, names in roles.items()
     }
-    explicit = {role: names[0] for role, names in roles.items() if names[0] != role}
-    _check_named(table, explicit)
-    used = {candidates_by_role[role][0] for role in list(roles)[:3] if candidates_by_role[role]}
-    trials = [
-        column
-        for column in candidates_by_role.pop("trial")
-        if column not in used and table.header[column] not in options.facets
-    ]
+    explicit = _named(table, {role: name for role, (name, _) in roles.items()})
+    used = _first_columns(candidates_by_role[role] for role in list(roles)[:3])
+    facets = {column for column, name in enumerate(table.header) if name in options.facets}
+    trials = _except(candidates_by_role.pop("trial"), used | facets)
     _check_response(table, options, candidates_by_role["response"], normals)
     lacking = [role for role, candidates in candidates_by_role.items() if not candidates]
     if len(lacking) == 1 and (len(table.header) <= NARROW or options.layout == "long"):
-        candidates_by_role[lacking[0]] = [
-            column
-            for column, text in enumerate(normals)
-            if text in OTHER_NAMES[lacking[0]] and column not in {*used, *trials}
-        ]
+        others = [c for c, text in enumerate(normals) if text in OTHER_NAMES[lacking[0]]]
+        candidates_by_role[lacking[0]] = _except(others, {*used, *trials})
         lacking = [] if candidates_by_role[lacking[0]] else lacking
     if lacking:
-        if explicit or options.layout == "long" or _looks_long(table, candidates_by_role, normals):
-            advice = f"Name them with {NAME_THEM}"
-            advice += "." if options.layout == "long" else ", or pass format='wide'."
-            got = f"Got the columns {shorten(list(table.header))}"
-            table.fail_header(f"a long table needs a column for the {lacking[0]}. {got}. {advice}")
+        if explicit or _looks_long(table, options, candidates_by_role, normals):
+            _fail_lacking(table, options, lacking[0])
         return None
     _check_single(table, {**candidates_by_role, "trial": trials})
     return (
@@ -269,10 +259,30 @@ def find_long_columns(table: SourceTable, options: ReadingOptions) -> tuple[int,
     )
 
 
+def _first_columns(candidates: Iterable[list[int]]) -> set[int]:
+    return {columns[0] for columns in candidates if columns}
+
+
+def _except(columns: list[int], taken: set[int]) -> list[int]:
+    return [column for column in columns if column not in taken]
+
+
+def _fail_lacking(table: SourceTable, options: ReadingOptions, role: str) -> NoReturn:
+    advice = f"Name them with {NAME_THEM}"
+    advice += "." if options.layout == "long" else ", or pass format='wide'."
+    got = f"Got the columns {shorten(list(table.header))}"
+    table.fail_header(f"a long table needs a column for the {role}. {got}. {advice}")
+
+
 def _looks_long(
-    table: SourceTable, candidates_by_role: dict[str, list[int]], normals: list[str]
+    table: SourceTable,
+    options: ReadingOptions,
+    candidates_by_role: dict[str, list[int]],
+    normals: list[str],
 ) -> bool:
-    """Whether a table without a column of some role still looks like one row per response."""
+    """Whether a table without a column of some role is, or looks like, one row per response."""
+    if options.layout == "long":
+        return True
     if len(table.header) > NARROW or not candidates_by_role["response"]:
         return False
     may_be_items = OTHER_NAMES["item"] | ({"id"} if candidates_by_role["subject"] else set())
@@ -320,13 +330,15 @@ def find_judge(
     return next(usual, None)
 
 
-def _check_named(table: SourceTable, explicit: dict[str, str]) -> None:
-    """Raise for a column that the user named and the table lacks."""
+def _named(table: SourceTable, names: dict[str, str]) -> dict[str, str]:
+    """The columns that the user named; raise if the table lacks one."""
+    explicit = {role: name for role, name in names.items() if name != role}
     for role, name in explicit.items():
         if name not in table.header:
             columns = shorten(list(table.header))
             must = f"a column of {table.name}, which has {columns}"
             raise InputError(f"The `{role}` argument must be {must}. Got {shorten(name)}.")
+    return explicit
 
 
 def _check_response(

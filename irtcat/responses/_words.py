@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -123,6 +123,11 @@ class Coding:
         """What a cell must be, for messages."""
         return f"one of {shorten(list(self.words))}, or nothing" if self.only else EXPECTED
 
+    @property
+    def remarks(self) -> list[str]:
+        """How the cells were read, if that is not plain."""
+        return [f"cells were read as {self.said}"] if self.said else []
+
     def number(self, cell: Any) -> float | None:
         """The number of a cell, NaN if it is missing, None if it has none."""
         if isinstance(cell, str):
@@ -227,11 +232,10 @@ def coding_of(
         codes: all codes of a response, if they are declared.
         missing: texts of cells without a response.
     """
-    numbers = (number_in(text) for text in missing)
     coding = Coding(
         words=words,
         missing=frozenset(missing),
-        missing_numbers=frozenset(number for number in numbers if number is not None),
+        missing_numbers=_numbers_in(missing),
         only=bool(words),
         codes=codes,
     )
@@ -242,28 +246,47 @@ def coding_of(
     marks = sorted(NO_VALUE & unknown.keys())
     said = [f"{shorten(marks)} = missing"] if marks else []
     coding = _replaced(coding, missing=coding.missing | set(marks), said=said)
-    unknown = {text: n for text, n in unknown.items() if text not in NO_VALUE}
+    for mark in marks:
+        del unknown[mark]
     if not unknown or words:
         return coding
     others = _numbers(cells, texts, coding)
     if all(COMMA.fullmatch(text) for text in unknown):
-        values = [float(text.replace(",", ".")) for text in unknown]
-        if all(0 <= value <= 1 for value in values) and all(n in (0, 1) for n in others):
+        if others <= {0.0, 1.0} and _are_shares(float(t.replace(",", ".")) for t in unknown):
             return _replaced(coding, has_commas=True, said=[*said, "0,5 = 0.5"])
         return coding
-    percent = {text: PERCENT.fullmatch(text) for text in unknown}
-    if all(percent.values()) and not others:
-        shares = {t: float(p[1].replace(",", ".")) / 100 for t, p in percent.items() if p}
-        if max(shares.values()) <= 1:
-            return _replaced(coding, words=shares, said=[*said, "50% = 0.5"])
+    shares = _percentages(unknown)
+    if shares and not others:
+        return _replaced(coding, words=shares, said=[*said, "50% = 0.5"])
     guessed = _guessed(unknown, others, codes)
     if guessed is None:
         return coding
-    pairs = sorted(guessed.items(), key=lambda pair: (pair[1], pair[0]))
-    said += [f"{shorten(text).strip(chr(39))} = {number:g}" for text, number in pairs]
+    said += _pairs(guessed)
     highest = int(max(guessed.values(), default=1))
     all_codes = codes or (tuple(range(highest + 1)) if highest > 1 and not others else None)
     return _replaced(coding, words=guessed, codes=all_codes, said=said)
+
+
+def _numbers_in(texts: Iterable[str]) -> frozenset[float]:
+    numbers = map(number_in, texts)
+    return frozenset(number for number in numbers if number is not None)
+
+
+def _pairs(guessed: Mapping[str, float]) -> list[str]:
+    """Words and their numbers as text, in the order of the numbers."""
+    pairs = sorted(guessed.items(), key=lambda pair: (pair[1], pair[0]))
+    return [f"{shorten(text).strip(chr(39))} = {number:g}" for text, number in pairs]
+
+
+def _are_shares(numbers: Iterable[float]) -> bool:
+    return all(0 <= number <= 1 for number in numbers)
+
+
+def _percentages(texts: Iterable[str]) -> dict[str, float]:
+    """The shares of texts such as 50%; none unless all are percentages of at most 100."""
+    found = {text: PERCENT.fullmatch(text) for text in texts}
+    shares = {t: float(p[1].replace(",", ".")) / 100 for t, p in found.items() if p}
+    return shares if len(shares) == len(found) and _are_shares(shares.values()) else {}
 
 
 def unknown_words(cells: pd.DataFrame, coding: Coding) -> list[str]:
@@ -338,26 +361,31 @@ def _guessed(
         for low, high in _rows(PAIRS):
             if unknown.keys() <= low | high:
                 return {text: float(text in high) for text in unknown}
-    if others:
-        return None
-    rows = _rows(SCALES)
-    found = []
-    for row in rows:
-        labels = set().union(*row)
-        is_complete = all(label & unknown.keys() for label in row)
-        is_one_each = all(len(label & unknown.keys()) < 2 for label in row)
-        fits = is_one_each and (is_complete if codes is None else len(codes) == len(row))
-        if unknown.keys() <= labels and fits:
-            found.append(row)
-    if len(found) != 1:
-        return None
-    (row,) = found
-    longer = [len(other) - len(row) for other in rows if unknown.keys() <= set().union(*other)]
-    further = min((n for n in longer if n > 0), default=0)
-    if codes is None and further * sum(unknown.values()) < CERTAIN * (further > 0):
+    row = None if others else _scale_row(unknown, codes)
+    if row is None:
         return None
     first = 0 if codes is None else codes[0]
     return {
         text: float(first + next(k for k, label in enumerate(row) if text in label))
         for text in unknown
     }
+
+
+def _scale_row(unknown: Mapping[str, int], codes: tuple[int, ...] | None) -> Any:
+    """The only scale of these words; None if there are several, or a longer one is as likely."""
+    words = unknown.keys()
+    rows = [row for row in _rows(SCALES) if words <= set().union(*row)]
+    fitting = [row for row in rows if _fits(row, words, codes)]
+    if len(fitting) != 1:
+        return None
+    (row,) = fitting
+    further = min((n for other in rows if (n := len(other) - len(row)) > 0), default=0)
+    is_doubtful = codes is None and further * sum(unknown.values()) < CERTAIN * (further > 0)
+    return None if is_doubtful else row
+
+
+def _fits(row: Any, words: Set[str], codes: tuple[int, ...] | None) -> bool:
+    """Whether words are at most one of each label of a scale, and all of them or as many codes."""
+    if any(len(label & words) > 1 for label in row):
+        return False
+    return all(label & words for label in row) if codes is None else len(codes) == len(row)

@@ -61,8 +61,7 @@ def read_long(
     if options.key is None:
         numbers, chosen = coded_numbers(cells, report, coding)[:, 0], np.zeros(0)
     else:
-        names = items if facets is None else facets[BASE_ITEM].to_numpy(dtype=object)
-        scored = ScoredChoices(options.key, names.tolist(), table.name, options.missing)
+        scored = ScoredChoices(options.key, _base_items(items, facets), table.name, options.missing)
         numbers, chosen = scored.column(cells.iloc[:, 0].to_numpy(dtype=object), cols)
     order = np.flatnonzero(~np.isnan(numbers))[::-1]  # written in reverse, so the first remains
     values = compact(numbers)
@@ -84,8 +83,7 @@ def read_long(
     conflicting = matrix[tuple(index[order] for index in at)] != values[order]
     if conflicting.any() and options.duplicates != "first":
         row = int(order[conflicting][-1])
-        same = np.logical_and.reduce([~np.isnan(numbers), *(index == index[row] for index in at)])
-        earlier = table.cell(int(np.argmax(same)), columns[2])
+        earlier = table.cell(_first_like(row, answered, at), columns[2])
         twice = f"subject {shorten(subjects[rows[row]])} and item {shorten(items[cols[row]])}"
         _fail_twice(table, columns[2], row, earlier, twice, None if labels is None else labels[row])
 
@@ -93,16 +91,7 @@ def read_long(
         source = int(np.argmax((rows == row) & (cols == column) & ~np.isnan(numbers)))
         table.fail(source, columns[2], expected, advice)
 
-    about = None
-    if options.subject_columns:
-        start = len(columns) + len(options.facets)
-        further = block.iloc[:, start : start + len(options.subject_columns)]
-        about = _constant(table, further, rows, subjects, options)
-    roles = ", ".join(
-        f"{role} = {table.header[column]}"
-        for role, column in zip(("subject", "item", "response", "trial"), columns, strict=False)
-    )
-    guessed = [f"cells were read as {coding.said}"] if coding.said else []
+    guessed = coding.remarks
     choices = None
     if scored is not None:
         guessed += filter(None, [scored.check()])
@@ -113,7 +102,7 @@ def read_long(
     said = say_guesses(table, guessed)
     return CellMatrix(
         name=table.name,
-        origin=joined(f"{table.kind} of one row per response", roles, said),
+        origin=joined(f"{table.kind} of one row per response", _roles(table, columns), said),
         codes=coding.codes if scored is None else scored.codes,
         said=said,
         choices=choices,
@@ -121,10 +110,42 @@ def read_long(
         subjects=subjects,
         items=items,
         fail=fail,
-        about=about,
+        about=_about(table, block, columns, rows, subjects, options),
         scores=matrix if len(at) > 2 else None,
         facets=facets,
     )
+
+
+def _base_items(items: np.ndarray, facets: pd.DataFrame | None) -> list[str]:
+    """The ids of the items without their facets."""
+    return (items if facets is None else facets[BASE_ITEM].to_numpy(dtype=object)).tolist()
+
+
+def _about(
+    table: SourceTable,
+    block: pd.DataFrame,
+    columns: tuple[int, ...],
+    rows: np.ndarray,
+    subjects: np.ndarray,
+    options: ReadingOptions,
+) -> pd.DataFrame | None:
+    """The columns of the subjects; None without any."""
+    if not options.subject_columns:
+        return None
+    start = len(columns) + len(options.facets)
+    further = block.iloc[:, start : start + len(options.subject_columns)]
+    return _constant(table, further, rows, subjects, options)
+
+
+def _first_like(row: int, answered: np.ndarray, at: tuple[np.ndarray, ...]) -> int:
+    """The first row with an answer of the same pair, or of the same trial of it."""
+    return int(np.argmax(np.logical_and.reduce([answered, *(i == i[row] for i in at)])))
+
+
+def _roles(table: SourceTable, columns: tuple[int, ...]) -> str:
+    """What the columns are, as text."""
+    roles = zip(("subject", "item", "response", "trial"), columns, strict=False)
+    return ", ".join(f"{role} = {table.header[column]}" for role, column in roles)
 
 
 def _fail_twice(

@@ -196,7 +196,7 @@ class _WideCells:
     def guesses(self, first: np.ndarray) -> list[str]:
         """What was guessed of the table."""
         layout = self.layout
-        guessed = [f"cells were read as {self.coding.said}"] if self.coding.said else []
+        guessed = self.coding.remarks
         if layout.form is not None:
             names = shorten([layout.full.header[j] for j in layout.form.aside])
             guessed.append(f"columns of the form were kept with the subjects: {names}")

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Array, Float
 
-from irtcat._common.checks import argument_error, check_interval
+from irtcat._common.checks import check_interval
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
-from irtcat.bank import ItemBank, one_ability
+from irtcat.bank import BankLike, ItemBank, as_bank
 from irtcat.models import filled, item_categories
 
 REACH = 50.0
@@ -40,7 +40,7 @@ def _probability(bank: ItemBank, step: int, theta: FloatArray) -> FloatArray:
     return np.asarray(_reached(model, jnp.asarray(padded)))[: len(theta), step]
 
 
-def ordered_item_booklet(bank: ItemBank, response_probability: float = 2 / 3) -> pd.DataFrame:
+def ordered_item_booklet(bank: BankLike, response_probability: float = 2 / 3) -> pd.DataFrame:
     """Items in the order of the abilities at which they are answered with a given probability.
 
     The location of a right/wrong item is the theta with ``P(X = 1 | theta) = RP``; an item with
@@ -72,9 +72,8 @@ def ordered_item_booklet(bank: ItemBank, response_probability: float = 2 / 3) ->
         Mitzel, Lewis, Patz & Green (2001), in Cizek (ed.), Setting Performance Standards, 249-281;
         Huynh (2006), Educational Measurement: Issues and Practice 25(2), 19-20 (RP67).
     """
-    one_ability(bank, "an ordered item booklet")
-    if not bank.model.has_categories:
-        raise argument_error("bank", "a bank of items with categories", bank.model.key)
+    needs = ["one ability", "categories"]
+    bank = as_bank(bank, needs=needs, purpose="an ordered item booklet")
     check_interval("response_probability", response_probability)
     rp = float(response_probability)
     n_categories = item_categories(bank.model)

@@ -13,14 +13,13 @@ from irtcat.scoring.groups import (
 from irtcat.scoring.points import bias_slope, tied_nodes
 from irtcat.scoring.posteriors import changes_too_fast, posterior, row_blocks, standardised
 from irtcat.scoring.scorer import METHODS, match, plausible_values, score, subject_priors
-from irtcat.scoring.sum_scores import check_has_sum_scores, log_score_probabilities, sum_score_table
+from irtcat.scoring.sum_scores import log_score_probabilities, sum_score_table
 
 __all__ = ["METHODS", "Ability", "plausible_values", "score", "sum_score_table"]
 
 INTERNAL = (
     bias_slope,
     changes_too_fast,
-    check_has_sum_scores,
     group_labels,
     log_score_probabilities,
     match,

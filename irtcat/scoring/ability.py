@@ -9,6 +9,7 @@ import pandas as pd
 
 from irtcat._common.notebook import card
 from irtcat._common.types import BoolArray, FloatArray, IntArray
+from irtcat.bank import numbered
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,11 +74,7 @@ class Ability:
         index = pd.Index(self.subject_ids, dtype=object, name="subject")
         columns: dict[str, np.ndarray] = {}
         for name in ("theta", "se", "lower", "upper", "percentile", "n_items", "flag"):
-            value = getattr(self, name)
-            if value.ndim == 1:
-                columns[name] = value
-            else:
-                columns |= {f"{name}_{i + 1}": column for i, column in enumerate(value.T)}
+            columns |= numbered(name, getattr(self, name))
         return pd.DataFrame(columns, index=index)
 
 

@@ -12,7 +12,7 @@ from irtcat._common.checks import argument_error, brief, check_choice, check_cou
 from irtcat._common.precision import choose_precision, precision
 from irtcat._common.progress import Progress, ProgressOption, Steps, with_progress
 from irtcat._common.types import BoolArray, FloatArray
-from irtcat.bank import ItemBank, Population, as_bank, one_ability
+from irtcat.bank import ItemBank, Population, as_bank, check_needs
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.io.source import ResponseSource, chunks
 from irtcat.latent import cells_of, log_likelihoods
@@ -425,7 +425,8 @@ def score(
     responses = as_responses_like(responses, "responses", bank, sources=True)
     if prior is not None and groups is not None:
         raise argument_error("groups", "left out where priors are given", groups)
-    if prior is not None and (method != "eap" or bank.axis is None):
+    several = bank.model.dims > 1
+    if prior is not None and (method != "eap" or several):
         must = "left out but for eap with one ability"
         raise argument_error("prior", must, f"one for {method} with {bank.model.dims} abilities")
     if isinstance(responses, ResponseSource):
@@ -459,9 +460,9 @@ def score(
     refuse_versions(bank, responses)
     bank, matched = match(bank, responses)
     dtype = choose_precision(precision, matched.values.size)
-    if bank.axis is None:
-        several = score_multidimensional(bank, matched, method, float(level), dtype)
-        return replace(several, flag=_flag_unused(several.flag, bank, matched))
+    if several:
+        abilities = score_multidimensional(bank, matched, method, float(level), dtype)
+        return replace(abilities, flag=_flag_unused(abilities.flag, bank, matched))
     subject_prior = None if prior is None else subject_priors(prior, matched.subject_ids)
     task = _Task(bank, matched, float(level), (low, high), dtype, prior=subject_prior)
     return _ability(task, METHODS[method](task), method)
@@ -603,7 +604,7 @@ def plausible_values(
         Mislevy (1991), Psychometrika 56, 177-196.
     """
     check_count("n", n)
-    one_ability(bank, "plausible values")
+    check_needs(bank.model, ["one ability"], "plausible values")
     check_conditions(bank.items, responses.items, mismatch, source="bank")
     if groups is None:
         refuse_versions(bank, responses)

@@ -12,7 +12,7 @@ from irtcat._common.checks import argument_error
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
-from irtcat.bank import ItemBank, one_ability
+from irtcat.bank import ItemBank, check_needs
 from irtcat.models import item_categories, log_probabilities
 from irtcat.scoring.posteriors import (
     CUT_OFF,
@@ -93,7 +93,7 @@ def sum_scores(bank: ItemBank, level: float = 0.95) -> dict[str, np.ndarray]:
     Returns:
         The table's columns, and ``beyond`` and ``coarse`` as of a `Posterior`.
     """
-    one_ability(bank, "sum scores")
+    check_needs(bank.model, ["one ability"], "sum scores")
     long = int(128 * np.ceil(np.sqrt(bank.n_items) / 8))
     n_cells = min(max(long, n_cells_for(standardised(bank))), MOST_CELLS)
     return _table(bank, level, LIMIT, n_cells)

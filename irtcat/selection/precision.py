@@ -139,7 +139,7 @@ def choose_d_optimal(task: Task) -> Choice:
     bank = task.any_bank
     dims = bank.model.dims
     points = _points(task, bank)
-    information = fisher_information(bank, points[:, 0] if bank.axis else points)
+    information = fisher_information(bank, points.reshape(-1, *bank.population.shape))
     information = information.reshape(bank.n_items, len(points), dims, dims)
     precision = np.linalg.inv(_covariance(bank))
 

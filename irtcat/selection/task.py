@@ -10,7 +10,7 @@ import numpy as np
 from irtcat._common.checks import InputError, check_choice
 from irtcat._common.progress import Progress
 from irtcat._common.types import FloatArray, IntArray
-from irtcat.bank import ItemBank, one_ability, ranking
+from irtcat.bank import ItemBank, check_needs, ranking
 from irtcat.responses import Responses
 from irtcat.responses._matrix import observed, row_blocks
 from irtcat.selection.constraints import Constraints
@@ -103,8 +103,9 @@ class Task:
     @property
     def need_bank(self) -> ItemBank:
         """The bank of one ability; raises an error without one."""
-        one_ability(self.any_bank, f"the {self.strategy} strategy")
-        return self.any_bank
+        bank = self.any_bank
+        check_needs(bank.model, ["one ability"], f"the {self.strategy} strategy")
+        return bank
 
     @property
     def need_responses(self) -> Responses:

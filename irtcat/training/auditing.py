@@ -124,11 +124,9 @@ def _members(pred_probs: Any, n: int) -> tuple[np.ndarray, pd.Index | None, pd.I
         _, columns, index = read[0]
         shapes = [matrix.shape[1:] for matrix, _, _ in read]
         for _, others, rows in read[1:]:
-            for first, other in ((columns, others), (index, rows)):
-                same = first is other is None
-                if not same and (first is None or other is None or not first.equals(other)):
-                    must = "tables with the same rows and columns"
-                    raise argument_error("pred_probs", must, "other ids or names")
+            if not (_are_equal(columns, others) and _are_equal(index, rows)):
+                must = "tables with the same rows and columns"
+                raise argument_error("pred_probs", must, "other ids or names")
         if len(set(shapes)) > 1:
             raise argument_error("pred_probs", "matrices of one shape", shapes)
         return np.concatenate([matrix for matrix, _, _ in read]), columns, index
@@ -144,6 +142,12 @@ def _members(pred_probs: Any, n: int) -> tuple[np.ndarray, pd.Index | None, pd.I
         must = f"{n} examples x classes, as many rows as labels, or members of that shape"
         raise argument_error("pred_probs", must, f"shape {array.shape}", advice)
     return class_probabilities("pred_probs", members), None, None
+
+
+def _are_equal(first: pd.Index | None, other: pd.Index | None) -> bool:
+    if first is None or other is None:
+        return first is other
+    return first.equals(other)
 
 
 def _classes(labels: np.ndarray, columns: pd.Index | None, n: int) -> Any:

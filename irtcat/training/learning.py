@@ -10,7 +10,7 @@ import pandas as pd
 from irtcat._common.checks import InputError, argument_error, check_choice, check_count
 from irtcat._common.per_item import per_item
 from irtcat._common.types import BoolArray, FloatArray, IntArray
-from irtcat.bank import BankLike, ItemBank, as_bank, one_ability
+from irtcat.bank import BankLike, ItemBank, as_bank
 from irtcat.io.convert import as_responses_like
 from irtcat.responses import Responses
 from irtcat.scoring import subject_labels
@@ -130,8 +130,7 @@ def learning_regression(
         Economic Statistics 29, 238-249 (clusters in two directions).
     """
     check_choice("errors", errors, ERRORS)
-    bank = as_bank(bank)
-    one_ability(bank, "the regression on difficulty")
+    bank = as_bank(bank, needs=["one ability"], purpose="the regression on difficulty")
     if "b" not in bank.to_frame():
         raise argument_error("bank", "of items with a difficulty b", bank.model.key)
     responses = as_responses_like(responses, "responses", bank)

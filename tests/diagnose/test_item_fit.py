@@ -269,7 +269,7 @@ def test_constant_items_and_perfect_subjects_are_flagged(small):
     assert empty.loc["i5", SQUARES].isna().all()
 
 
-def test_refused(small, lsat_fit):
+def test_refused(small):
     bank, responses = small
     with pytest.raises(InputError, match="at least 2 items"):
         s_x2(bank.subset([0]), responses)
@@ -278,7 +278,7 @@ def test_refused(small, lsat_fit):
     with pytest.raises(InputError, match="The `responses` argument must be right/wrong or graded"):
         s_x2(bank, Responses.from_array(np.full((3, 8), 0.5)))
     with pytest.raises(InputError, match="The `bank` argument must be an ItemBank"):
-        item_fit(lsat_fit("lsat7", "2pl"), responses)
+        item_fit(responses, responses)
     with pytest.raises(InputError, match="The `responses` argument must be Responses"):
         item_fit(bank, None)
     with pytest.raises(InputError, match="The `min_expected` argument"):

@@ -165,7 +165,7 @@ BAD = {
     "one name": ({"names": "ab"}, "two different names"),
     "method": ({"method": "equate"}, "stocking-lord"),
     "correction": ({"correction": "x"}, "holm"),
-    "array": ({"second": np.eye(2)}, "ItemBank or a Fit"),
+    "array": ({"second": np.eye(2)}, "`second` argument must be an ItemBank"),
     "nothing shared": (
         {"second": ItemBank.from_parameters(b=[0, 1], item_ids=["x", "y"])},
         "share",

@@ -6,7 +6,9 @@ abilities it stores a matrix (1 + abilities) x abilities, the means in the first
 precision below.
 """
 
+import abc
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,25 +25,123 @@ SUM_WITHIN = 1e-6
 """Tolerance of the sum of the shares."""
 
 
+class _Form(abc.ABC):
+    """The form in which priors are frozen and stored."""
+
+    @abc.abstractmethod
+    def of_population(self, population: Population) -> Any:
+        """A population as a frozen prior."""
+
+    @abc.abstractmethod
+    def note(self, population: Population) -> str:
+        """What to know where a population is not taken as it is; else ""."""
+
+    @abc.abstractmethod
+    def frozen(self, prior: Any) -> list[Any] | dict[str, list[float]]:
+        """A prior in plain numbers; raises for one of another form."""
+
+    @abc.abstractmethod
+    def row(self, prior: Any) -> FloatArray:
+        """A prior as the engine stores it."""
+
+    @abc.abstractmethod
+    def rows(self, prior: Any, n: int) -> FloatArray:
+        """The priors of n subjects as the engine stores them; raises for those of another form."""
+
+    def read(self, prior: Any) -> Any:
+        """What the user gave, with the moments of a population in its place."""
+        return self.of_population(prior) if isinstance(prior, Population) else prior
+
+
+class _OneAbility(_Form):
+    """Mean and SD; of a density or mixture the means, SDs and shares of its components."""
+
+    def of_population(self, population: Population) -> Any:
+        if population.is_normal:
+            return population.mean, population.sd
+        parts = zip(COMPONENTS, population.components, strict=True)
+        return {name: values.tolist() for name, values in parts}
+
+    def note(self, population: Population) -> str:
+        return ""
+
+    def frozen(self, prior: Any) -> list[Any] | dict[str, list[float]]:
+        if isinstance(prior, Mapping):
+            return dict(zip(COMPONENTS, _components(prior).tolist(), strict=True))
+        try:
+            moments = [float(value) for value in prior]
+        except (TypeError, ValueError):
+            moments = []
+        if len(moments) != 2 or not np.isfinite(moments).all() or moments[1] <= 0:
+            raise argument_error("prior", "(mean, SD), the SD above 0", prior)
+        return moments
+
+    def row(self, prior: Any) -> FloatArray:
+        return _components(prior) if isinstance(prior, Mapping) else np.asarray(prior, float)
+
+    def rows(self, prior: Any, n: int) -> FloatArray:
+        if isinstance(prior, Mapping):
+            row = self.row(prior)
+            return np.broadcast_to(row, (n, *row.shape))
+        try:
+            out = np.broadcast_to(np.asarray(prior, float), (n, 2))
+        except (TypeError, ValueError):
+            out = np.full((1, 2), np.nan)
+        if not np.isfinite(out).all() or (out[:, 1] <= 0).any():
+            raise argument_error("prior", f"(mean, SD), or {n} rows of them, SD above 0", prior)
+        return out
+
+
+@dataclass(frozen=True)
+class _SeveralAbilities(_Form):
+    """Means and covariance matrix."""
+
+    dims: int
+
+    def of_population(self, population: Population) -> Any:
+        return population.mean, population.covariance
+
+    def note(self, population: Population) -> str:
+        return NORMAL_MIXTURE if population.parts else ""
+
+    def frozen(self, prior: Any) -> list[Any] | dict[str, list[float]]:
+        return [moment.tolist() for moment in _moments(prior, self.dims)]
+
+    def row(self, prior: Any) -> FloatArray:
+        mean, covariance = _moments(prior, self.dims)
+        return np.vstack([mean, np.linalg.inv(covariance)])
+
+    def rows(self, prior: Any, n: int) -> FloatArray:
+        dims = self.dims
+        try:
+            mean, spread = prior
+            means = np.asarray(mean, float)
+        except (TypeError, ValueError):
+            raise argument_error("prior", "(means, SDs or covariance matrix)", prior) from None
+        if means.ndim < 2:
+            return np.broadcast_to(self.row(prior), (n, 1 + dims, dims))
+        if means.shape != (n, dims) or not np.isfinite(means).all():
+            must = f"{n} rows of {dims} finite means, if there is one per subject"
+            raise argument_error("prior", must, means.shape)
+        rows = np.tile(self.row((0.0, spread)), (n, 1, 1))
+        rows[:, 0] = means
+        return rows
+
+
+def _form(dims: int) -> _Form:
+    return _OneAbility() if dims == 1 else _SeveralAbilities(dims)
+
+
 def population_prior(bank: ItemBank) -> Any:
     """The bank's population as a frozen prior (see `frozen_prior`)."""
-    return _prior_of(bank.population)
-
-
-def _prior_of(population: Population) -> Any:
-    if population.axis is None:
-        return population.mean, population.covariance
-    if population.is_normal:
-        return population.mean, population.sd
-    parts = zip(COMPONENTS, population.components, strict=True)
-    return {name: values.tolist() for name, values in parts}
+    return _form(bank.model.dims).of_population(bank.population)
 
 
 def prior_note(bank: ItemBank, prior: Any) -> str:
     """What to know where a prior of several abilities is not taken as it is; else ""."""
     population = bank.population if prior is None else prior
-    is_mixture = isinstance(population, Population) and bool(population.parts)
-    return NORMAL_MIXTURE if is_mixture and bank.axis is None else ""
+    is_population = isinstance(population, Population)
+    return _form(bank.model.dims).note(population) if is_population else ""
 
 
 def mixture_moments(components: Any) -> tuple[Any, Any]:
@@ -67,13 +167,6 @@ def drawn_abilities(bank: ItemBank, n: int, seed: int) -> FloatArray:
     return bank.population.draw(n, seed)
 
 
-def _prior_or_population(bank: ItemBank, prior: Any) -> Any:
-    """The prior of the user, that of a population, or the bank's population."""
-    if prior is None:
-        return population_prior(bank)
-    return _prior_of(prior) if isinstance(prior, Population) else prior
-
-
 def frozen_prior(bank: ItemBank, prior: Any) -> list[Any] | dict[str, list[float]]:
     """Mean and SD of a prior; with several abilities the means and the covariance matrix.
 
@@ -87,18 +180,39 @@ def frozen_prior(bank: ItemBank, prior: Any) -> list[Any] | dict[str, list[float
     Raises:
         InputError: for anything else.
     """
-    prior = _prior_or_population(bank, prior)
-    if bank.axis is None:
-        return [moment.tolist() for moment in _moments(prior, bank.model.dims)]
-    if isinstance(prior, Mapping):
-        return dict(zip(COMPONENTS, _components(prior).tolist(), strict=True))
-    try:
-        moments = [float(value) for value in prior]
-    except (TypeError, ValueError):
-        moments = []
-    if len(moments) != 2 or not np.isfinite(moments).all() or moments[1] <= 0:
-        raise argument_error("prior", "(mean, SD), the SD above 0", prior)
-    return moments
+    form = _form(bank.model.dims)
+    return form.frozen(form.read(bank.population if prior is None else prior))
+
+
+def prior_row(prior: Any, dims: int) -> FloatArray:
+    """A prior as the engine stores it.
+
+    Args:
+        prior: a frozen prior, or a `Population`.
+        dims: number of abilities.
+
+    Example:
+        >>> prior_row((0.0, [1.0, 2.0]), 2).tolist()
+        [[0.0, 0.0], [1.0, 0.0], [0.0, 0.25]]
+    """
+    form = _form(dims)
+    return form.row(form.read(prior))
+
+
+def prior_rows(bank: ItemBank, prior: Any, n: int) -> FloatArray:
+    """The priors of ``n`` subjects as the engine stores them.
+
+    Args:
+        bank: the items; its population is the prior by default.
+        prior: mean and SD, or n rows of them, or a `Population`; with several abilities the means
+            (for all, or subjects x abilities), and the SDs or the covariance matrix.
+        n: number of subjects.
+
+    Raises:
+        InputError: for anything else.
+    """
+    form = _form(bank.model.dims)
+    return form.rows(form.read(bank.population if prior is None else prior), n)
 
 
 def _components(prior: Mapping[str, Any]) -> FloatArray:
@@ -116,64 +230,6 @@ def _components(prior: Mapping[str, Any]) -> FloatArray:
     if not good:
         must = "a mixture of means, sds above 0, and shares above 0 that sum to 1"
         raise argument_error("prior", must, prior)
-    return rows
-
-
-def prior_row(prior: Any, dims: int) -> FloatArray:
-    """A prior as the engine stores it.
-
-    Args:
-        prior: a frozen prior, or a `Population`.
-        dims: number of abilities.
-
-    Example:
-        >>> prior_row((0.0, [1.0, 2.0]), 2).tolist()
-        [[0.0, 0.0], [1.0, 0.0], [0.0, 0.25]]
-    """
-    prior = _prior_of(prior) if isinstance(prior, Population) else prior
-    if dims == 1:
-        return _components(prior) if isinstance(prior, Mapping) else np.asarray(prior, float)
-    mean, covariance = _moments(prior, dims)
-    return np.vstack([mean, np.linalg.inv(covariance)])
-
-
-def prior_rows(bank: ItemBank, prior: Any, n: int) -> FloatArray:
-    """The priors of ``n`` subjects as the engine stores them.
-
-    Args:
-        bank: the items; its population is the prior by default.
-        prior: mean and SD, or n rows of them, or a `Population`; with several abilities the means
-            (for all, or subjects x abilities), and the SDs or the covariance matrix.
-        n: number of subjects.
-
-    Raises:
-        InputError: for anything else.
-    """
-    dims = bank.model.dims
-    moments = _prior_or_population(bank, prior)
-    if isinstance(moments, Mapping):
-        row = prior_row(moments, dims)
-        return np.broadcast_to(row, (n, *row.shape))
-    if bank.axis:
-        try:
-            out = np.broadcast_to(np.asarray(moments, float), (n, 2))
-        except (TypeError, ValueError):
-            out = np.full((1, 2), np.nan)
-        if not np.isfinite(out).all() or (out[:, 1] <= 0).any():
-            raise argument_error("prior", f"(mean, SD), or {n} rows of them, SD above 0", prior)
-        return out
-    try:
-        mean, spread = moments
-        means = np.asarray(mean, float)
-    except (TypeError, ValueError):
-        raise argument_error("prior", "(means, SDs or covariance matrix)", prior) from None
-    if means.ndim < 2:
-        return np.broadcast_to(prior_row(moments, dims), (n, 1 + dims, dims))
-    if means.shape != (n, dims) or not np.isfinite(means).all():
-        must = f"{n} rows of {dims} finite means, if there is one per subject"
-        raise argument_error("prior", must, means.shape)
-    rows = np.tile(prior_row((0.0, spread), dims), (n, 1, 1))
-    rows[:, 0] = means
     return rows
 
 

@@ -1,5 +1,6 @@
 """Checks of what all functions of adaptive tests take: bank, configuration, pool, state."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from irtcat._common.checks import argument_error
@@ -9,7 +10,9 @@ from irtcat.cat.belief.state import CatState
 from irtcat.cat.engine.config import Config
 
 
-def checked_bank(bank: BankLike, config: Any) -> ItemBank:
+def checked_bank(
+    bank: BankLike, config: Any, needs: Sequence[str] = (), purpose: str = "adaptive tests"
+) -> ItemBank:
     """The bank (see `irtcat.bank.as_bank`), with a configuration of an adaptive test.
 
     Raises:
@@ -19,7 +22,7 @@ def checked_bank(bank: BankLike, config: Any) -> ItemBank:
         >>> checked_bank(ItemBank.from_parameters(b=[0.0, 1.0]), Config(max_items=2)).n_items
         2
     """
-    bank = as_bank(bank)
+    bank = as_bank(bank, needs=needs, purpose=purpose)
     check_config(config)
     return bank
 

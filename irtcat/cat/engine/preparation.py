@@ -79,9 +79,7 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
         >>> prepare(bank, Config(max_items=2)).n_items
         2
     """
-    bank = checked_bank(bank, config)
-    if not bank.model.has_categories:
-        raise argument_error("bank", "a bank of items with categories", bank.model.key)
+    bank = checked_bank(bank, config, ["categories"])
     bank = bank.expected_curves()
     _check_rules(bank, config)
     check_choice("precision", precision, ("float64", "float32"))
@@ -171,7 +169,7 @@ def _check_rules(bank: ItemBank, config: Config) -> None:
         "criterion": (CRITERIA, [config.criterion]),
         "stopping": (STOPPING, single_rules(config.stopping)),
     }
-    for argument, (table, parts) in tables.items() if bank.axis is None else ():
+    for argument, (table, parts) in tables.items() if dims > 1 else ():
         for name in (as_part(argument, value).name for value in parts):
             if not table[name].multidimensional:
                 takes = ", ".join(key for key, row in table.items() if row.multidimensional)
@@ -194,7 +192,7 @@ _tabulate_vectors = jit(curves_at)
 def _tabulated(bank: ItemBank, config: Config, top: Any) -> tuple[Belief, Curves, Any]:
     """The belief before the first answer, the curves at its nodes, and the peaks of the items."""
     model, dims = bank.model, bank.model.dims
-    if bank.axis:
+    if dims == 1:
         low, high = theta_bounds_of(bank, config)
         axis = np.linspace(low, high, config.nodes or _n_nodes(bank, config, low, high))
         peaks, warm = CRITERIA[config.criterion].needs_peaks, _needs_warm(config)

@@ -18,7 +18,7 @@ from irtcat._common.checks import (
     shorten,
 )
 from irtcat._common.types import FloatArray
-from irtcat.bank import ItemBank, as_bank, fisher_information, one_ability
+from irtcat.bank import ItemBank, as_bank, fisher_information
 from irtcat.cat.rules.assembly import Rules, conflict
 
 REACH = 1.5
@@ -100,8 +100,7 @@ def assemble(
     References:
         van der Linden (2005), Linear Models for Optimal Test Design, chapters 5 and 6.
     """
-    bank = as_bank(bank)
-    one_ability(bank, "form assembly")
+    bank = as_bank(bank, needs=["one ability"], purpose="form assembly")
     check_count("n_items", n_items, 1, bank.n_items)
     check_count("forms", forms)
     check_count("reuse", reuse, 1, forms)

@@ -18,13 +18,13 @@ from irtcat._common.checks import (
     finite_vector,
 )
 from irtcat._common.types import FloatArray, IntArray
-from irtcat.bank import ItemBank, as_bank, fisher_information, one_ability
+from irtcat.bank import ItemBank, as_bank, fisher_information
 from irtcat.cat.forms.forms import form_rules, solve_forms
 from irtcat.cat.studies.conditional import errors_by_ability
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.models import expected_responses
 from irtcat.responses import Responses
-from irtcat.scoring import check_has_sum_scores, log_score_probabilities, match, score
+from irtcat.scoring import log_score_probabilities, match, score
 
 Path = tuple[int, ...]
 """Numbers of the modules taken so far, one for each stage, from 0."""
@@ -310,9 +310,7 @@ def panel(
         von Davier & Lewis (2014), Computerized Multistage Testing.
     """
     check_choice("routing", routing, ROUTINGS)
-    bank = as_bank(bank)
-    one_ability(bank, "multistage tests")
-    check_has_sum_scores(bank)
+    bank = as_bank(bank, needs=["one ability", "categories"], purpose="multistage tests")
     stages = tuple(tuple(tuple(map(str, module)) for module in stage) for stage in modules)
     if len(stages) < 2 or len(stages[0]) != 1 or not all(stages):
         must = "lists of modules for two or more stages, one in the first"
@@ -370,17 +368,9 @@ def assemble_panel(
     References:
         Luecht & Nungester (1998), Journal of Educational Measurement 35, 229-249.
     """
-    bank = as_bank(bank)
-    one_ability(bank, "panel assembly")
+    bank = as_bank(bank, needs=["one ability"], purpose="panel assembly")
     check_positive("seconds", seconds)
-    for name, numbers in (("n_items", n_items), ("n_modules", n_modules)):
-        if not isinstance(numbers, Sequence | np.ndarray) or isinstance(numbers, str):
-            raise argument_error(name, "a number for each stage, such as (10, 10, 10)", numbers)
-    if len(n_items) != len(n_modules):
-        raise argument_error("n_modules", "one number for each of n_items", list(n_modules))
-    for name, numbers in (("n_items", n_items), ("n_modules", n_modules)):
-        for number in numbers:
-            check_count(name, number, 1, bank.n_items)
+    _check_stages(bank, n_items, n_modules)
     mean, sd = bank.population.mean, bank.population.sd
     if targets is None:
         targets = [mean + sd * (np.linspace(-1, 1, n) if n > 1 else np.zeros(1)) for n in n_modules]
@@ -404,6 +394,19 @@ def assemble_panel(
     starts = np.cumsum([0, *n_modules])
     stages = [lists[a:b] for a, b in itertools.pairwise(starts)]
     return panel(bank, stages, routing=routing)
+
+
+def _check_stages(bank: ItemBank, n_items: Any, n_modules: Any) -> None:
+    """Raise unless there are numbers of items and of modules for each stage."""
+    by_name = {"n_items": n_items, "n_modules": n_modules}
+    for name, numbers in by_name.items():
+        if not isinstance(numbers, Sequence | np.ndarray) or isinstance(numbers, str):
+            raise argument_error(name, "a number for each stage, such as (10, 10, 10)", numbers)
+    if len(n_items) != len(n_modules):
+        raise argument_error("n_modules", "one number for each of n_items", list(n_modules))
+    for name, numbers in by_name.items():
+        for number in numbers:
+            check_count(name, number, 1, bank.n_items)
 
 
 def _answers_seen(data: Responses, seen: Any) -> Responses:

@@ -29,7 +29,7 @@ from irtcat._common.checks import (
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._files.json import json_value
-from irtcat.bank import ItemBank, as_bank
+from irtcat.bank import ItemBank, as_bank, numbered
 from irtcat.cat.belief.pool import Counts, Pool
 from irtcat.cat.belief.priors import frozen_prior, prior_note
 from irtcat.cat.belief.state import CONTENT_RELAXED, EXPOSURE_RELAXED, NONE, CatState
@@ -65,7 +65,7 @@ from irtcat.cat.live.log import (
 from irtcat.cat.live.status import SessionStatus
 from irtcat.cat.rules.exposure import blank_counts, cell_of, cuts_in
 from irtcat.cat.rules.stopping import STOPPING, score_moments, single_rules
-from irtcat.cat.studies.report import Report, numbered
+from irtcat.cat.studies.report import Report
 from irtcat.models import item_categories
 from irtcat.responses import Responses
 

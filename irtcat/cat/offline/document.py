@@ -65,9 +65,7 @@ def document_of(bank: BankLike, config: Config) -> dict[str, Any]:
     Raises:
         InputError: as `irtcat.cat.prepare` does, or for items or rules that the engine lacks.
     """
-    bank = checked_bank(bank, config)
-    if bank.axis is None:
-        raise argument_error("bank", "a bank of one ability", f"one of {bank.model.dims}")
+    bank = checked_bank(bank, config, ["one ability"], "offline sessions")
     check_rules(config)
     pool = prepare(bank, config)
     if pool.plan is not None and pool.plan.kind_tied is not None:

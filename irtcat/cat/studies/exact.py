@@ -14,7 +14,7 @@ from irtcat._common.checks import argument_error
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
-from irtcat.bank import ItemBank, one_ability
+from irtcat.bank import ItemBank
 from irtcat.cat.belief.pool import Pool
 from irtcat.cat.belief.priors import prior_rows
 from irtcat.cat.engine.arguments import checked_bank
@@ -86,8 +86,7 @@ def exact_distribution(
         Magis (2014), Applied Psychological Measurement 38, 105-121.
     """
     config = Config() if config is None else config
-    bank = checked_bank(bank, config)
-    one_ability(bank, "exact errors")
+    bank = checked_bank(bank, config, ["one ability"], "exact errors")
     ids = list(items)
     test = bank.subset(bank.positions(ids))
     if not ids or not np.isfinite(theta):

@@ -16,7 +16,7 @@ from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.agreement import kendall_tau_b
-from irtcat.bank import ItemBank
+from irtcat.bank import ItemBank, numbered
 from irtcat.cat.belief.pool import Counts, Pool
 from irtcat.cat.belief.priors import mixture_moments, prior_rows
 from irtcat.cat.belief.state import CONTENT_RELAXED, EXPOSURE_RELAXED, CatState
@@ -46,23 +46,6 @@ BLOCK_OF_VALUES = 2**24
 
 BLOCK = 50
 """Sessions that are simulated at a time, without the counts of each other."""
-
-
-def numbered(name: str, values: FloatArray, axis: int = 1) -> dict[str, FloatArray]:
-    """One named column; with several abilities one column for each, numbered from 1.
-
-    Args:
-        name: name of the column.
-        values: one number a row, or rows x abilities.
-        axis: the axis of abilities, which one ability does not have.
-
-    Example:
-        >>> list(numbered("theta", np.zeros((5, 2))))
-        ['theta_1', 'theta_2']
-    """
-    if values.ndim == axis:
-        return {name: values}
-    return {f"{name}_{d + 1}": values[..., d] for d in range(values.shape[axis])}
 
 
 @functools.partial(jit, static_argnames=("config", "size"))
@@ -555,7 +538,7 @@ class Report:
     def _known(self, bank: ItemBank) -> tuple[FloatArray, FloatArray] | None:
         """Means and SDs of the subjects' priors, unless all are the bank's population."""
         expectation = expectation_of(self.config.expect)
-        if bank.axis is None or (expectation is not None and expectation.direction):
+        if bank.model.dims > 1 or (expectation is not None and expectation.direction):
             return None
         if np.array_equal(self.priors, prior_rows(bank, None, len(self))):
             return None

@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit, logsumexp
 
-from irtcat._common.checks import InputError, argument_error, brief
+from irtcat._common.checks import InputError, brief
 from irtcat._common.precision import precision
 from irtcat._common.progress import FitProgress, Progress, part_of
 from irtcat._common.types import FloatArray
-from irtcat.bank import ItemBank, one_ability
+from irtcat.bank import ItemBank, as_bank
 from irtcat.diagnose.labels.evidence import LONG, Evidence, curves, item_evidence
 from irtcat.diagnose.labels.few_subjects import few_evidence
 from irtcat.fitting import fit
@@ -78,11 +78,8 @@ def _bank_of(
     if bank is None:
         report = FitProgress.of(progress)
         return fit(responses, "2pl", standard_errors=standard_errors, progress=report).bank
-    if not isinstance(bank, ItemBank):
-        raise argument_error("bank", "an ItemBank", type(bank).__name__)
-    one_ability(bank, "the search for wrong labels")
-    if bank.model.is_polytomous or not bank.model.has_categories:
-        raise argument_error("bank", "of right/wrong items", bank)
+    needs = ["one ability", "right/wrong"]
+    bank = as_bank(bank, needs=needs, purpose="the search for wrong labels")
     missing = np.setdiff1d(responses.item_ids.astype(str), bank.item_ids)
     if len(missing):
         must = f"have all items of the responses. It has no {brief(missing[0])}"

@@ -1,6 +1,6 @@
 """Opening and writing files of item parameters: tables, py-irt's JSON, flexMIRT's lines."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,28 +63,36 @@ def _from_json(path: Path, data: bytes) -> OpenedFile:
     document = parse_json(data, str(path))
     if isinstance(document, dict) and "irt_model" in document and "diff" in document:
         return _from_pyirt(path, document)
-    columns: dict[str, Any] = {}
-    if isinstance(document, list) and all(isinstance(row, dict) for row in document) and document:
-        names = dict.fromkeys(name for row in document for name in row)
-        columns = {name: [row.get(name) for row in document] for name in names}
-    elif isinstance(document, dict):
-        arrays = {n: v for n, v in document.items() if isinstance(v, list)}
-        n_items = len(next(iter(arrays.values()), []))
-        columns = {name: v for name, v in arrays.items() if len(v) == n_items and n_items}
+    columns = _json_columns(document)
     if not columns:
         must = "an object with a list for each parameter, or a list of items"
         raise InputError(f"{path}: expected {must}.")
     flat: dict[str, list[Any]] = {}
     for name, values in columns.items():
         if any(isinstance(value, list) for value in values):
-            width = max(len(v) if isinstance(v, list) else 1 for v in values)
-            for i in range(width):
-                flat[f"{name}{i + 1}"] = [
-                    v[i] if isinstance(v, list) and i < len(v) else None for v in values
-                ]
+            flat |= _numbered_columns(name, values)
         elif not any(isinstance(value, dict) for value in values):
             flat[name] = values
     return OpenedFile("table", pd.DataFrame({n: [_text(v) for v in c] for n, c in flat.items()}))
+
+
+def _json_columns(document: Any) -> dict[str, list[Any]]:
+    """The columns of an object of lists or of a list of records; none of another document."""
+    if isinstance(document, list) and all(isinstance(row, dict) for row in document):
+        names = dict.fromkeys(name for row in document for name in row)
+        return {name: [row.get(name) for row in document] for name in names}
+    if not isinstance(document, dict):
+        return {}
+    arrays = {name: values for name, values in document.items() if isinstance(values, list)}
+    n_items = len(next(iter(arrays.values()), []))
+    return {name: values for name, values in arrays.items() if len(values) == n_items and n_items}
+
+
+def _numbered_columns(name: str, values: Sequence[Any]) -> dict[str, list[Any]]:
+    """A column of lists as a column for each place in them."""
+    width = max(len(v) if isinstance(v, list) else 1 for v in values)
+    lists = [value if isinstance(value, list) else [] for value in values]
+    return {f"{name}{i + 1}": [v[i] if i < len(v) else None for v in lists] for i in range(width)}
 
 
 def _text(value: Any) -> str:
@@ -199,7 +207,7 @@ def _flexmirt_item(cells: list[str]) -> dict[str, str]:
     """The parameters of an item by the columns of the dialect."""
     dims, model, categories = (int(cells[i]) for i in (3, 4, 5))
     values, steps = _numbers(cells[6:]), categories - 1
-    if not (2 <= categories <= len(values) and 1 <= dims < len(values)):
+    if not (2 <= categories <= len(values) and dims in range(1, len(values))):
         raise InputError("it has too few parameters")
     out: dict[str, float] = {}
     if model == 1:
@@ -215,7 +223,7 @@ def _flexmirt_item(cells: list[str]) -> dict[str, str]:
         levels = flexmirt_matrix(int(rest[0]), categories, "c") @ rest[1 : 1 + steps]
         out |= {f"category_a{k}": slopes[0] * a for k, a in enumerate(scores, 1)}
         out |= {f"c{k}": c for k, c in enumerate(levels, 1)}
-        if dims > 1:
+        if slopes[1:]:
             raise InputError("nominal items with several abilities are not read")
         slopes = []
     else:
@@ -253,7 +261,7 @@ def flexmirt_matrix(kind: int, categories: int, of: str) -> np.ndarray:
 def _flexmirt_group(cells: list[str]) -> Population:
     """The population of a group."""
     dims, values = int(cells[3]), _numbers(cells[5:])
-    if not 1 <= dims < len(values):
+    if dims not in range(1, len(values)):
         raise InputError("it has too few moments")
     mean, lower = np.array(values[:dims]), values[dims : dims + dims * (dims + 1) // 2]
     covariance = np.zeros((dims, dims))
@@ -263,4 +271,4 @@ def _flexmirt_group(cells: list[str]) -> Population:
         raise InputError("a variance is not above 0")
     sd = np.sqrt(np.diag(covariance))
     correlations = covariance / np.outer(sd, sd)
-    return Population(mean, sd, correlations if dims > 1 else None)
+    return Population(mean, sd, correlations)

@@ -28,7 +28,6 @@ from irtcat.models import (
     item_models,
     nominal_items,
 )
-from irtcat.models.partial_credit import GeneralisedRatingScale, RatingScale
 
 Arrays = Mapping[Place, FloatArray]
 """The numbers of the columns of a file; NaN in empty cells."""
@@ -448,8 +447,7 @@ def items_of(bank: ItemBank) -> list[FormItems]:
         model = bank.subset(at).model
         if model.members:
             model, _ = as_member(model, MODELS[key])
-        if isinstance(model, (RatingScale, GeneralisedRatingScale)):
-            model = model.untied() if isinstance(model, RatingScale) else model.as_gpcm()
+        model = model.untied()
         if key not in KINDS and key != "grsm":
             known = ", ".join(KINDS)
             must = f"one whose items are of {known}"

@@ -1,7 +1,7 @@
 """`read_parameters`: items that another tool calibrated, as a bank."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -106,6 +106,37 @@ def read_parameters(
     return _bank(path, opened, row, places, model, float(scaling), populations, is_sure)
 
 
+def _factor(place: Place, scaling: float) -> float:
+    return scaling if place.role in SCALED else 1.0
+
+
+def _codes(row: Dialect, parts: Sequence[FormItems]) -> tuple[int, ...]:
+    """The response codes of a dialect that does not count from 0."""
+    n_categories = 1 + max(part.intercept.shape[1] for part in parts)
+    return tuple(range(row.first_code, row.first_code + n_categories)) if row.first_code else ()
+
+
+def _model_of_columns(row: Dialect, parameters: Mapping[Place, str]) -> str:
+    """The item model that the names of the columns imply; "" if none."""
+    implied = {
+        column.model
+        for column in row.columns
+        for place, header in parameters.items()
+        if place.role in ("threshold", "offset", "fall") and column.place(header) == place
+    }
+    return next(iter(implied - {""}), "")
+
+
+def _further_columns(table: pd.DataFrame, used: set[str | None], notes: list[str]) -> pd.DataFrame:
+    """The columns that no parameter uses, as metadata of the items."""
+    headers = [str(name) for name in table.columns]
+    rest = [header for header in headers if header not in used and header.strip()]
+    if not rest:
+        return pd.DataFrame(index=range(len(table)))
+    notes.append(f"columns kept as metadata of the items: {shorten(rest)}")
+    return _metadata(table[rest])
+
+
 def _bank(
     path: Any,
     opened: OpenedFile,
@@ -134,35 +165,23 @@ def _bank(
     arrays = {place: _numbers(table[header], header, where) for place, header in parameters.items()}
     if not is_sure:
         _check_sizes(row, arrays, parameters, where)
-    if not any(place.m for place in arrays):
+    has_slopes = any(place.m for place in arrays)
+    if not has_slopes:
         notes.append("no column of slopes: all are 1")
-    by_column = {
-        column.model
-        for column in row.columns
-        for place, header in parameters.items()
-        if place.role in ("threshold", "offset", "fall") and column.place(header) == place
-    }
-    default = model or row.model or next(iter(by_column - {""}), "")
+    default = model or row.model or _model_of_columns(row, parameters)
     if scaling == 1 and row.scaling:
         notes.append("scaling constant D = 1, as no other was stated")
-    arrays = {p: a * scaling if p.role in SCALED else a for p, a in arrays.items()}
+    arrays = {place: a * _factor(place, scaling) for place, a in arrays.items()}
     reading = Reading(arrays, len(table), names, default, where)
     parts = reading.to_items()
-    if scaling != 1 and not any(place.m for place in arrays):
+    if scaling != 1 and not has_slopes:
         raise argument_error("scaling", "1 for a file without a column of slopes", scaling)
-    used = {id_header, *places.values()}
-    rest = [header for header in headers if header not in used and header.strip()]
-    if rest:
-        notes.append(f"columns kept as metadata of the items: {shorten(rest)}")
-    metadata = _metadata(table[rest]) if rest else pd.DataFrame(index=range(len(table)))
+    metadata = _further_columns(table, {id_header, *places.values()}, notes)
     known = opened.populations if populations is None else populations
-    n_categories = 1 + max(part.intercept.shape[1] for part in parts)
-    codes = tuple(range(row.first_code, row.first_code + n_categories)) if row.first_code else ()
-    dims = parts[0].slope.shape[1]
     if known is None:
         notes.append("population N(0, 1), as the file does not state it" + _fixed_unit(parts))
-        known = Population().of_dims(dims)
-    bank = bank_of(parts, reading.names, ids, metadata, known, codes)
+        known = Population().of_dims(parts[0].slope.shape[1])
+    bank = bank_of(parts, reading.names, ids, metadata, known, _codes(row, parts))
     provenance = {
         "method": "imported",
         "dialect": row.name,

@@ -108,7 +108,7 @@ def check_definition(
     if not isinstance(bank, ItemBank):
         raise argument_error("bank", "an ItemBank", type(bank).__name__)
     faults: list[Fault] = []
-    if bank.axis is None or not bank.model.has_categories:
+    if bank.model.dims > 1 or not bank.model.has_categories:
         must = "a bank of items with categories and of one ability, since scores are linear in it"
         got = f"{bank.model.key}, {bank.model.dims} abilities"
         raise DefinitionError([Fault.of("bank", must, got)])

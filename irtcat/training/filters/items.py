@@ -9,7 +9,7 @@ import pandas as pd
 from irtcat._common.checks import InputError, argument_error, shorten
 from irtcat._common.id_index import first_repeated
 from irtcat._common.types import BoolArray, FloatArray, IntArray
-from irtcat.bank import ItemBank, one_ability, ranking
+from irtcat.bank import ItemBank, check_needs, ranking
 from irtcat.responses import Responses
 from irtcat.selection.filters import Band, Rule
 from irtcat.selection.request import item_values, read_groups
@@ -78,7 +78,7 @@ def read_items(items: Any, rule: Rule | Band | None, name: str, column: str | No
 def _of_bank(bank: ItemBank, rule: Rule | Band, name: str, column: str | None) -> FloatArray:
     if column not in (None, "b"):
         return _numbers(bank.to_frame(), column)
-    one_ability(bank, f"the filter {name}")
+    check_needs(bank.model, ["one ability"], f"the filter {name}", "items")
     if column is None and rule.statistic == "pc":
         if "proportion_correct" not in bank.statistics:
             raise argument_error(

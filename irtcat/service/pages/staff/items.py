@@ -187,7 +187,7 @@ def curve(request: Request, account: Analyst, test: str, id: str = "") -> Respon
         responses = responses_of(service, test)
         column = responses.item_ids.tolist().index(id)
         n = int((responses.values[:, column] >= 0).sum())
-        if n < 2 * EACH or bank.axis is None:
+        if n < 2 * EACH:
             return svg(plot.item_curves(bank, [id]))
         n_points = min(n // EACH, GROUPS)
         return svg(

@@ -1,0 +1,57 @@
+"""What functions need of a bank: they name it where they read the argument, and one place refuses.
+
+bank = as_bank(bank, needs=("one ability", "categories"), purpose="form assembly")
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from irtcat._common.checks import argument_error
+from irtcat.models import ItemModel
+
+
+class Need(NamedTuple):
+    """Something that a function needs of the items.
+
+    Attributes:
+        must: what the bank must be, in messages.
+        is_met: whether items meet it.
+        got: what other items are, in messages.
+    """
+
+    must: str
+    is_met: Callable[[ItemModel], bool]
+    got: Callable[[ItemModel], str] = lambda model: f"a {model.key} bank"
+
+
+NEEDS = {
+    "one ability": Need(
+        "of one ability", lambda model: model.dims == 1, lambda model: f"{model.dims} ({model.key})"
+    ),
+    "several abilities": Need("of several abilities", lambda model: model.dims > 1),
+    "categories": Need("of items with categories", lambda model: model.has_categories),
+    "right/wrong": Need(
+        "of right/wrong items", lambda model: model.has_categories and not model.is_polytomous
+    ),
+}
+"""What a function can need, by name; to add one, add a row."""
+
+
+def check_needs(
+    model: ItemModel, needs: Sequence[str], purpose: str = "", name: str = "bank"
+) -> None:
+    """Raise unless items meet all needs.
+
+    Args:
+        model: the items.
+        needs: names of `NEEDS`.
+        purpose: what needs them, for the message.
+        name: the argument's name, for the message.
+
+    Raises:
+        InputError: for the first need that they do not meet.
+    """
+    for need in map(NEEDS.__getitem__, needs):
+        if not need.is_met(model):
+            must = f"{need.must} for {purpose}" if purpose else need.must
+            raise argument_error(name, must, need.got(model))
