@@ -140,11 +140,7 @@ def ticket(o: Options) -> Output:
     """
     import pandas as pd
 
-    people, provision, roster = (
-        part("attempts.people"),
-        part("operations.provision"),
-        part("attempts.roster"),
-    )
+    people, provision = part("attempts.people"), part("operations.provision")
     base = o.url or "http://127.0.0.1:8080"
     named = [o.person is not None, o.name is not None or o.external is not None]
     if sum(named) > 1:
@@ -156,10 +152,10 @@ def ticket(o: Options) -> Output:
     with opened(o) as service, _transaction(service, o.dry_run):
         test = o.test or provision.only_open_test(service)
         for _ in range(o.count):
-            person, status = o.person, roster.NEW if o.person is None else f"known: {o.person}"
+            person, status = o.person, people.NEW if o.person is None else f"known: {o.person}"
             if named[1]:
                 about = {"name": o.name or "", "external": o.external or ""}
-                person, status = roster.admit(service, **about, actor=ACTOR)
+                person, status = people.admit(service, **about, actor=ACTOR)
             issued = people.issue_ticket(
                 service,
                 test,
@@ -408,7 +404,7 @@ def lti(o: Options) -> Output:
 
     The addresses of this service are printed, for the platform.
     """
-    registered, grades = part("lti.platforms"), part("lti.grades")
+    registered, grades = part("lti.platforms"), part("lti.attempts")
     urls: dict[str, str] = {}
     if o.name is not None:
         urls = registered.platform_urls(o.kind, o.issuer or "") if o.kind is not None else {}
@@ -442,7 +438,7 @@ def lti(o: Options) -> Output:
         table = registered.platforms(service)
     table["deployments"] = table["deployments"].map(", ".join)
     base = (o.url or "http://127.0.0.1:8080").rstrip("/")
-    addresses = part("lti.configuration").tool_addresses(base)
+    addresses = part("lti.tool").tool_addresses(base)
     shown = [
         "id",
         "name",

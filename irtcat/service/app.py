@@ -15,10 +15,8 @@ from irtcat._common.checks import InputError
 from irtcat.cat import StoreError
 from irtcat.service.api.schemas import document_errors
 from irtcat.service.assembly import add_routes, imported, include
-from irtcat.service.base.errors import ServiceError
-from irtcat.service.base.responses import problem
-from irtcat.service.middleware.public_url import checked_url
-from irtcat.service.middleware.stack import middleware
+from irtcat.service.base.errors import ServiceError, problem
+from irtcat.service.middleware.stack import checked_url, middleware
 from irtcat.service.storage.context import Service
 
 if TYPE_CHECKING:
@@ -57,7 +55,7 @@ def create_app(
         url: the public address, such as ``https://tests.example.org``, of links and addresses for
             other systems; by default the host that each request names.
         private_webhooks: webhooks may have private addresses, and addresses without TLS.
-        beside: what runs beside it, such as `irtcat.service.operations.server.warming`.
+        beside: what runs beside it, such as `irtcat.service.operations.background.warming`.
     """
 
     @asynccontextmanager
@@ -85,7 +83,7 @@ def create_app(
         oidc = imported("accounts.oidc:Provider").from_environment()
     app.state.oidc = oidc
     if oidc is not None:
-        include(app, ("api.oidc",))
+        include(app, ("accounts.oidc",))
     add_routes(app)
     document_errors(app)
     _add_health(app)
@@ -113,34 +111,25 @@ def _add_health(app: FastAPI) -> None:
         return JSONResponse({"status": "ready"})
 
 
-def _is_program(request: Request) -> bool:
-    return request.url.path.startswith(PROGRAMS)
-
-
 def _add_errors(app: FastAPI) -> None:
     def answer(request: Request, status: int, title: str, detail: str, **fields: Any) -> Response:
         if request.url.path.startswith("/ims/"):
             body = imported("api.cat:status_info")(status, detail)
             return JSONResponse(body, status_code=status)
         fields["request"] = getattr(request.state, "request_id", "")
-        if _is_program(request):
+        if request.url.path.startswith(PROGRAMS):
             return problem(status, title, detail, **fields)
         page: Response = imported("pages:error_page")(request, status, title, detail)
         return page
 
-    @app.exception_handler(ServiceError)
-    def refused(request: Request, error: ServiceError) -> Response:
-        response = answer(request, error.status, error.title, str(error))
-        response.headers.update(error.headers)
-        return response
-
-    @app.exception_handler(StoreError)
-    def failed(request: Request, error: StoreError) -> Response:
-        return answer(request, 503, "Not available", "Nothing was saved. Please try again.")
-
     @app.exception_handler(InputError)
-    def invalid(request: Request, error: InputError) -> Response:
-        return answer(request, 422, "Invalid request", str(error))
+    def refused(request: Request, error: InputError) -> Response:
+        if isinstance(error, StoreError):
+            return answer(request, 503, "Not available", "Nothing was saved. Please try again.")
+        kind = error if isinstance(error, ServiceError) else ServiceError
+        response = answer(request, kind.status, kind.title, str(error))
+        response.headers.update(getattr(error, "headers", {}))
+        return response
 
     @app.exception_handler(RequestValidationError)
     def malformed(request: Request, error: RequestValidationError) -> Response:

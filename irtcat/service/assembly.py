@@ -18,15 +18,21 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
 from irtcat.cat.live import Clock, Key, system_clock
-from irtcat.service.base.events import Acted, AttemptChanged, TestPublished
 from irtcat.service.outbox import audit
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Service, Subscriber, Subscribers
+from irtcat.service.storage.context import (
+    Acted,
+    AttemptChanged,
+    Service,
+    Subscriber,
+    Subscribers,
+    TestPublished,
+)
 from irtcat.service.storage.database import EngineDatabase
 
 
 def imported(name: str) -> Any:
-    """What a name such as ``lti.grades:send`` means, below `irtcat.service`."""
+    """What a name such as ``lti.attempts:send`` means, below `irtcat.service`."""
     module, _, attribute = name.partition(":")
     return getattr(import_module(f"irtcat.service.{module}"), attribute)
 
@@ -34,9 +40,7 @@ def imported(name: str) -> Any:
 def if_rows(table: sa.Table, name: str) -> Subscriber:
     """A subscriber that is imported when its table has a row.
 
-    Args:
-        table: the table of what subscribes to the event, such as webhooks.
-        name: the function, as `imported` reads it.
+    The table is that of what subscribes, such as webhooks; `imported` reads the name.
     """
     any_row = sa.select(sa.literal(1)).select_from(table).limit(1)
 
@@ -74,12 +78,7 @@ ROUTERS = (
 
 @dataclass(frozen=True)
 class Part:
-    """A part whose routes are imported at the first request for one of them.
-
-    Attributes:
-        paths: its paths.
-        routers: the modules of its routes, as in `ROUTERS`.
-    """
+    """A part whose routes are imported at the first request for one of them."""
 
     paths: re.Pattern[str]
     routers: tuple[str, ...]
@@ -87,7 +86,7 @@ class Part:
 
 LATE_PARTS = {
     "LTI": Part(re.compile(r"/lti/"), ("lti.routes",)),
-    "TAO": Part(re.compile(r"/(ims|oauth)/"), ("api.oauth", "api.cat")),
+    "TAO": Part(re.compile(r"/(ims|oauth)/"), ("api.cat",)),
     "webhooks": Part(re.compile(r"/api/v1/webhooks"), ("api.webhooks",)),
     "ratings": Part(
         re.compile(r"/api/v1/(ratings|(attempts|tests)/[^/]+/ratings)|/staff/scoring"),

@@ -15,7 +15,7 @@ from argon2 import PasswordHasher
 from irtcat.service.accounts import accounts
 from irtcat.service.app import create_app
 from irtcat.service.assembly import open_service
-from irtcat.service.operations import warming
+from irtcat.service.operations import background
 from irtcat.service.storage.database import open_database
 from tests.service.helpers import HandClock, publish
 
@@ -94,7 +94,7 @@ def quick_passwords():
 def no_search_at_start():
     """A server looks for garbage when it starts: in a process of many tests, for four seconds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(warming, "_settled", nullcontext)
+        patch.setattr(background, "_settled", nullcontext)
         yield
 
 

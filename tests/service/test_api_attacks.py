@@ -7,10 +7,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from irtcat.service.accounts import accounts, clients
-from irtcat.service.accounts.cookies import service_cookie
+from irtcat.service.accounts.credentials import service_cookie
 from irtcat.service.assembly import open_service
 from irtcat.service.attempts import people, taking
-from irtcat.service.middleware.body_limit import MOST_BODY
+from irtcat.service.middleware.guard import MOST_BODY
 from irtcat.service.outbox.audit import audit_entries
 from tests.service.helpers import HandClock, publish
 
@@ -49,7 +49,7 @@ def taker(service):
     started = taking.begin(
         service, people.issue_ticket(service, service.published, actor="test").token
     )
-    return {"Authorization": f"Bearer {started.attempt}.{started.device}"}
+    return {"Authorization": f"Bearer {started.attempt}.{started.secret}"}
 
 
 def client(service):
@@ -128,11 +128,10 @@ def test_no_role_does_more_than_it_may(app, http, service):
     permissions = {}
     for route in router.routes:
         for dependency in getattr(getattr(route, "dependant", None), "dependencies", ()):
-            for inner in dependency.dependencies:
-                closure = getattr(inner.call, "__closure__", None) or ()
-                names = [c.cell_contents for c in closure if isinstance(c.cell_contents, str)]
-                for method in route.methods:
-                    permissions[method, route.path] = names[0] if names else None
+            closure = getattr(dependency.call, "__closure__", None) or ()
+            names = [c.cell_contents for c in closure if isinstance(c.cell_contents, str)]
+            for method in route.methods if names else ():
+                permissions[method, route.path] = names[0]
     permissions = {key: name for key, name in permissions.items() if name in PERMISSIONS}
     assert len(permissions) > 40
     for role in ROLES:
@@ -288,7 +287,7 @@ def test_no_error_when_the_database_is_gone(http, service, monkeypatch):
     def gone(*_):
         raise StoreError("secret-host: connection refused")
 
-    monkeypatch.setattr(service, "rows", gone)
+    monkeypatch.setattr(service, "frame", gone)
     reply = http.get("/api/v1/people", headers=headers)
     assert reply.status_code == 503
     assert "secret-host" not in reply.text

@@ -11,8 +11,7 @@ from joserfc.jwk import RSAKey
 
 from irtcat._common.checks import InputError
 from irtcat.service.accounts import accounts, clients, oidc
-from irtcat.service.accounts.cookies import service_cookie
-from irtcat.service.accounts.csrf import csrf_token
+from irtcat.service.accounts.credentials import csrf_token, service_cookie
 from irtcat.service.app import create_app
 from irtcat.service.assembly import open_service
 from irtcat.service.base.errors import ConflictError, NotFoundError, UnauthorizedError

@@ -67,7 +67,7 @@ def media_url(name):
 def take(service, test, pattern="1101110", text=None):
     """One whole attempt; the pattern says which answers are right."""
     started = taking.begin(service, people.issue_ticket(service, test, actor="test").token)
-    device = (service, started.attempt, started.device, media_url)
+    device = (service, started.attempt, started.secret, media_url)
     view = taking.current(*device)
     right = iter(pattern * 12)
     while view["page"] != "finished":
@@ -446,7 +446,7 @@ def test_no_responses_to_export(staff, published):
 
 
 def test_exposure_and_drift(staff, service, monkeypatch):
-    from irtcat.service.attempts import item_statistics
+    from irtcat.service.attempts import results
 
     document = {"sections": [{"kind": "fixed", "items": [f"q{i}" for i in range(12)]}]}
     test, _ = library.publish(
@@ -475,8 +475,8 @@ def test_exposure_and_drift(staff, service, monkeypatch):
     p = 1 / (1 + np.exp(-1.8 * (np.array(thetas) - 1.5)))
     assert hard["expected"] == pytest.approx(p.mean(), rel=1e-5)
     assert hard["z"] == pytest.approx((1 - p).sum() / np.sqrt((p * (1 - p)).sum()), rel=1e-5)
-    monkeypatch.setattr(item_statistics, "FEWEST", 25)
-    assert not item_statistics.item_statistics(service, test).set_index("item")["drift"]["q11"]
+    monkeypatch.setattr(results, "FEWEST", 25)
+    assert not results.item_statistics(service, test).set_index("item")["drift"]["q11"]
 
 
 def test_exposure_over_its_target(staff, service):
@@ -570,7 +570,7 @@ def test_ratings(staff, service, essays):
 def test_a_score_report_waits_for_ratings(service, essays):
     ticket = people.issue_ticket(service, essays, actor="test")
     started = taking.begin(service, ticket.token)
-    device = (service, started.attempt, started.device, media_url)
+    device = (service, started.attempt, started.secret, media_url)
     view = taking.current(*device)
     while view["page"] == "item":
         item = view["item"]

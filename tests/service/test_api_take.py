@@ -360,7 +360,7 @@ def test_addresses_of_media_are_signed_for_one_file_and_some_hours(browser, pict
         "/media/%2e%2e/%2e%2e/etc/passwd",
     ):
         assert browser.http.get(changed).status_code in (404, 422), changed
-    monkeypatch.setattr("irtcat.service.attempts.media_access.LASTS", -1)
+    monkeypatch.setattr("irtcat.service.attempts.view.MEDIA_LASTS", -1)
     assert browser.http.get(address).status_code == 404
 
 

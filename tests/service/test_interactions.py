@@ -13,8 +13,8 @@ from irtcat.service.api.take import TakerView
 from irtcat.service.attempts import exports, library, taking
 from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.content import write_qti
+from irtcat.service.content.reading import uploaded_items
 from irtcat.service.pages.fields import area_shape
-from irtcat.service.storage.uploads import uploaded_items
 from tests.service.interactions import InteractionSite, content, item_bank
 from tests.service.site import check_no_secret
 from tests.service.test_api_staff import Client as Program
@@ -163,7 +163,7 @@ def test_forms_that_no_page_makes(browser):
 def test_the_api(site):
     """A program gets and gives the same, in the taker's names."""
     started = taking.begin(site.service, site.ticket(), "program")
-    at = (site.service, started.attempt, started.device, str)
+    at = (site.service, started.attempt, started.secret, str)
     for place in range(1, 9):
         view = TakerView.model_validate(taking.go(*at, place=place)).model_dump()
         check_no_secret(json.dumps(view))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from irtcat.diagnose import person_fit
-from irtcat.service.attempts import monitoring, people, proctoring
+from irtcat.service.attempts import people, proctoring
 from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.base.errors import NotFoundError
 from irtcat.service.definition import categories_as_responses
@@ -27,28 +27,28 @@ def kinds(board):
 def test_alarms_of_speed_silence_and_time(service, clock):
     taker = take(service, publish(service))
     to_adaptive(taker)
-    row = monitoring.live_board(service).iloc[0]
+    row = proctoring.live_board(service).iloc[0]
     assert (row["kind"], row["left"], row["silent"], row["alarms"]) == ("adaptive", 600, 0, ())
     clock.move(1)
     taker.answer()
     clock.move(5)
     taker.answer()
-    assert kinds(monitoring.live_board(service)) == {taker.attempt: {"rapid"}}
-    assert monitoring.live_board(service).iloc[0]["alarms"][0].text == "1 answer too fast"
+    assert kinds(proctoring.live_board(service)) == {taker.attempt: {"rapid"}}
+    assert proctoring.live_board(service).iloc[0]["alarms"][0].text == "1 answer too fast"
     clock.move(45)
-    assert kinds(monitoring.live_board(service, silent_minutes=0.5)) == {
+    assert kinds(proctoring.live_board(service, silent_minutes=0.5)) == {
         taker.attempt: {"rapid", "silent"}
     }
     proctoring.pause(service, taker.attempt, actor="test", reason="a question")
     clock.move(10_000)
-    assert kinds(monitoring.live_board(service)) == {taker.attempt: {"rapid"}}
+    assert kinds(proctoring.live_board(service)) == {taker.attempt: {"rapid"}}
     proctoring.resume(service, taker.attempt, actor="test")
     clock.move(290)
-    row = monitoring.live_board(service).iloc[0]
+    row = proctoring.live_board(service).iloc[0]
     assert {alarm.kind for alarm in row["alarms"]} == {"rapid", "time"}
     assert row["left"] == 600 - 51 - 290
     clock.move(400)
-    assert "the time is over" in [a.text for a in monitoring.live_board(service).iloc[0]["alarms"]]
+    assert "the time is over" in [a.text for a in proctoring.live_board(service).iloc[0]["alarms"]]
 
 
 def test_alarm_of_aberrant_patterns(service, clock):
@@ -58,12 +58,12 @@ def test_alarm_of_aberrant_patterns(service, clock):
     median = np.median(list(difficulty.values()))
     for number in range(10):
         if number == 9:
-            assert kinds(monitoring.live_board(service))[odd.attempt] == set()
+            assert kinds(proctoring.live_board(service))[odd.attempt] == set()
         for taker, turned in ((odd, True), (usual, False)):
             clock.move(3)
             shown = attempt_of(service, taker.attempt).progress.current
             taker.answer(right=(difficulty[shown] < median) != turned)
-    board = monitoring.live_board(service).set_index("attempt")
+    board = proctoring.live_board(service).set_index("attempt")
     assert kinds(board.reset_index()) == {odd.attempt: {"pattern"}, usual.attempt: set()}
     # The value is that of person_fit on the answers alone.
     it = attempt_of(service, odd.attempt)
@@ -75,7 +75,7 @@ def test_alarm_of_aberrant_patterns(service, clock):
     assert board.loc[odd.attempt, "lz_star"] == pytest.approx(expected)
     # Another answer is taken into account.
     odd.answer(right=True)
-    again = monitoring.live_board(service).set_index("attempt").loc[odd.attempt, "lz_star"]
+    again = proctoring.live_board(service).set_index("attempt").loc[odd.attempt, "lz_star"]
     assert again != pytest.approx(expected)
 
 
@@ -88,7 +88,7 @@ def test_exposure_over_target(service):
     test = publish(service)
     for _ in range(3):
         to_adaptive(take(service, test))
-    assert monitoring.exposure_over_target(service, test).empty  # no target
+    assert proctoring.exposure_over_target(service, test).empty  # no target
     sections = [
         {
             "kind": "adaptive",
@@ -96,10 +96,10 @@ def test_exposure_over_target(service):
         }
     ]
     limited = publish(service, sections=sections)
-    assert monitoring.exposure_over_target(service, limited).empty  # no session
+    assert proctoring.exposure_over_target(service, limited).empty  # no session
     for _ in range(8):
         take(service, limited)
-    table = monitoring.exposure_over_target(service, limited)
+    table = proctoring.exposure_over_target(service, limited)
     pool = attempt_of(service, take(service, limited).attempt).test.pools[0]
     counts = service.store.counts(
         pool, attempt_of(service, take(service, limited).attempt).test.definition.config_of(0)
@@ -114,7 +114,7 @@ def test_replay_says_why(service, clock):
     for right in (True, False):
         clock.move(4)
         taker.answer(right)
-    replay = monitoring.replay(service, taker.attempt, 2)
+    replay = proctoring.replay(service, taker.attempt, 2)
     assert [step.number for step in replay.steps] == [1, 2, 3]
     assert replay.steps[0].why.startswith("The greatest value by mfi")
     assert [step.code for step in replay.steps] == [1, 0, None]
@@ -129,9 +129,9 @@ def test_replay_says_why(service, clock):
         assert step.candidates["rank"].iloc[0] == 1
     assert replay.reason == ""
     with pytest.raises(NotFoundError, match="no adaptive section"):
-        monitoring.replay(service, taker.attempt, 4)
+        proctoring.replay(service, taker.attempt, 4)
     with pytest.raises(NotFoundError, match="no such attempt"):
-        monitoring.replay(service, "a_none", 2)
+        proctoring.replay(service, "a_none", 2)
 
 
 def test_attempts_in_any_state(service, clock):
@@ -139,9 +139,11 @@ def test_attempts_in_any_state(service, clock):
     first, second = take(service, test), take(service, test)
     to_adaptive(first)
     proctoring.void(service, second.attempt, actor="test", reason="a trial")
-    table = monitoring.attempt_table(service, test).set_index("attempt")
+    table = proctoring.board(service, test, None, latest=9).set_index("attempt")
     assert table["status"].to_dict() == {first.attempt: "running", second.attempt: "void"}
     assert table.loc[first.attempt, "answers"] == 1
     person = table.loc[first.attempt, "person"]
-    assert monitoring.attempt_table(service, person=person)["attempt"].tolist() == [first.attempt]
-    assert len(monitoring.attempt_table(service, n=1)) == 1
+    assert proctoring.board(service, statuses=None, person=person)["attempt"].tolist() == [
+        first.attempt
+    ]
+    assert len(proctoring.board(service, statuses=None, latest=1)) == 1

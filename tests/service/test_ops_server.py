@@ -20,21 +20,21 @@ from opentelemetry import trace
 
 from irtcat.cat import Session, StoreError
 from irtcat.service.accounts.accounts import BROWSER, PROGRAM, add_account, issue_token, sign_in
-from irtcat.service.accounts.cookies import service_cookie
+from irtcat.service.accounts.credentials import service_cookie
 from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library, people
 from irtcat.service.base import limits
 from irtcat.service.base.errors import TooManyError, UnauthorizedError
 from irtcat.service.base.limits import ADDRESS, DEVICE, SIGN_IN, TICKET
-from irtcat.service.base.logs import JsonFormatter
+from irtcat.service.base.metrics import JsonFormatter
 from irtcat.service.middleware.rate_limits import RateLimits
 from irtcat.service.middleware.tracing import Tracing
+from irtcat.service.operations import background
 from irtcat.service.operations import server as workers
-from irtcat.service.operations import warming
 from irtcat.service.operations.server import ENVIRONMENT, STARTED, Settings, application
 from tests.service.helpers import HandClock, bank, definition, items, publish
 
-SETTLED = warming._settled  # before a fixture replaces it
+SETTLED = background._settled  # before a fixture replaces it
 WORDS = "correct horse battery"
 
 
@@ -245,7 +245,7 @@ def test_what_is_loaded_is_not_searched_for_garbage(monkeypatch):
     monkeypatch.setattr(gc, "collect", lambda: 0)  # of all that the tests before have left
     before, loaded = gc.get_threshold(), gc.get_freeze_count()
     with SETTLED():
-        assert gc.get_threshold() == warming.SEARCH_AFTER
+        assert gc.get_threshold() == background.SEARCH_AFTER
         assert gc.get_freeze_count() > loaded
     assert gc.get_threshold() == before
     assert gc.get_freeze_count() == 0
@@ -254,11 +254,11 @@ def test_what_is_loaded_is_not_searched_for_garbage(monkeypatch):
 def test_tests_published_later_are_warmed_too(settings):
     with open_service(settings.address) as service:
         done = set()
-        warming.warm_open_tests(service, done)
+        background.warm_open_tests(service, done)
         assert len(done) == 1
         changed = definition(title="Second test")
         library.publish(service, changed, bank(), items(), actor="test", n_simulated=20)
-        warming.warm_open_tests(service, done)
+        background.warm_open_tests(service, done)
         assert len(done) == 2
 
 
@@ -266,7 +266,7 @@ def test_a_test_that_cannot_be_warmed_does_not_stop_the_server(settings, monkeyp
     def broken(*_):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(warming, "warm", broken)
+    monkeypatch.setattr(background, "warm", broken)
     with TestClient(application(settings)) as client:
         assert client.get("/health/ready").status_code == 200
     assert "warming failed" in caplog.text

@@ -11,8 +11,8 @@ from irtcat import ItemBank
 from irtcat.cat import Config, Session
 from irtcat.cat.rules import content
 from irtcat.cat.rules.assembly import Rules, best_form
-from irtcat.service.operations import shadow
-from irtcat.service.operations.shadow import ShadowPool
+from irtcat.service.operations import background
+from irtcat.service.operations.background import ShadowPool
 
 N, LENGTH = 40, 8
 
@@ -63,7 +63,7 @@ def test_a_form_that_takes_too_long_is_an_earlier_one_with_the_items_asked(
     asked = np.zeros(N, bool)
     asked[start[:3]] = True
     second = made(values(7), rules, asked)
-    monkeypatch.setattr(shadow, "best_form", slow)
+    monkeypatch.setattr(background, "best_form", slow)
     made.time_limit = 0.3
     asked[next(i for i in second if not asked[i])] = True
     started = time.monotonic()

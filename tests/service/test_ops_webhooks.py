@@ -18,8 +18,8 @@ from irtcat.service.attempts import proctoring
 from irtcat.service.base.errors import ConflictError, NotFoundError
 from irtcat.service.outbox import addresses, webhooks
 from irtcat.service.outbox.addresses import AddressError, checked_address
-from irtcat.service.outbox.delivering import deliver_due
 from irtcat.service.outbox.sending import CLAIM, DELIVERIES, PAUSES
+from irtcat.service.outbox.webhooks import deliver_due
 from irtcat.service.storage import tables
 from tests.service.helpers import publish
 from tests.service.test_taking import Taker, ticket, to_adaptive

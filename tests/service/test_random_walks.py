@@ -8,7 +8,7 @@ from irtcat.service.assembly import open_service
 from irtcat.service.attempts import people, proctoring, taking
 from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.attempts.results import attempt_result
-from irtcat.service.operations.sweeping import end_due
+from irtcat.service.operations.background import end_due
 from tests.service.helpers import HandClock, publish
 
 STEPS = 150
@@ -32,7 +32,7 @@ class Walk:
         chosen = options[rng.integers(3)]
         self.ticket = people.issue_ticket(workers[0], test, actor="x", accommodations=chosen)
         started = taking.begin(workers[0], self.ticket.token)
-        self.attempt, self.device = started.attempt, started.device
+        self.attempt, self.device = started.attempt, started.secret
         self.answered = {}
 
     @property

@@ -3,7 +3,7 @@
 import pytest
 
 from irtcat.service.assembly import open_service
-from irtcat.service.attempts import people, roster
+from irtcat.service.attempts import people
 from irtcat.service.base.errors import ConflictError, ServiceError
 from irtcat.service.storage.context import new_secret
 from tests.service.helpers import publish
@@ -27,9 +27,9 @@ def test_what_is_pasted_from_a_spreadsheet(end):
         (2, 'Ada "A" L', "", "s-2"),
         (4, "Emmy; N.", "", ""),
     ]
-    assert people_of(roster.read_lines(end.join(cells), 500)) == expected
+    assert people_of(people.read_lines(end.join(cells), 500)) == expected
     named = ["ID\tName\tE-mail", "s-1\tMüller, Anna\tanna@example.org", "\tAda"]
-    read = people_of(roster.read_lines(end.join(named), 500))
+    read = people_of(people.read_lines(end.join(named), 500))
     assert read == [(2, "Müller, Anna", "anna@example.org", "s-1"), (3, "Ada", "", "")]
 
 
@@ -37,7 +37,7 @@ def test_what_is_pasted_from_a_spreadsheet(end):
 @pytest.mark.parametrize("bom", ["", "\ufeff"])
 def test_lines(end, bom):
     text = ['"Müller, Anna", anna@example.org , s-1', "", "Ada", " , ,", '"Ada ""A"" L",,s-2']
-    read = roster.read_lines(bom + end.join(text) + end, 500)
+    read = people.read_lines(bom + end.join(text) + end, 500)
     assert people_of(read) == [
         (1, "Müller, Anna", "anna@example.org", "s-1"),
         (3, "Ada", "", ""),
@@ -49,7 +49,7 @@ def test_lines(end, bom):
 @pytest.mark.parametrize("bom", ["", "\ufeff"])
 def test_a_table(end, bom):
     text = ["external, name,accommodations", 's-1,"Müller, Anna",pause|extra_time_25', "", ",Ada,"]
-    columns, lines = roster.read_table(bom + end.join(text), 500)
+    columns, lines = people.read_table(bom + end.join(text), 500)
     assert columns == ["external", "name", "accommodations"]
     assert people_of(lines) == [(2, "Müller, Anna", "", "s-1"), (4, "Ada", "", "")]
     assert lines[0].accommodations == ("pause", "extra_time_25")
@@ -82,7 +82,7 @@ def test_a_table(end, bom):
 )
 def test_lines_that_are_refused(text, says):
     with pytest.raises(ServiceError) as caught:
-        roster.read_lines(text, 500)
+        people.read_lines(text, 500)
     assert str(caught.value).startswith(says)
 
 
@@ -102,7 +102,7 @@ def test_lines_that_are_refused(text, says):
 )
 def test_tables_that_are_refused(text, says):
     with pytest.raises(ServiceError) as caught:
-        roster.read_table(text, 500)
+        people.read_table(text, 500)
     assert str(caught.value).startswith(says)
 
 
@@ -112,9 +112,9 @@ def test_known_people(service):
         service, name="Ada", email="ada@example.org", external="s-1", actor="test"
     )
     unnamed = people.add_person(service, external="s-2", actor="test")
-    lines = roster.read_lines("Ada, ada@example.org, s-1\n,,s-2\nEmmy,,s-3\nEmmy", 500)
+    lines = people.read_lines("Ada, ada@example.org, s-1\n,,s-2\nEmmy,,s-3\nEmmy", 500)
     for dry_run in (True, False):
-        made = roster.issue(service, test, lines, actor="test", dry_run=dry_run)
+        made = people.issue_tickets(service, test, lines, actor="test", dry_run=dry_run)
         assert [one.status for one in made] == ["known: Ada", "known: s-2", "new", "new"]
         assert [one.ticket.person for one in made][:2] == [ada, unnamed]
         assert len(people.people_table(service)) == (2 if dry_run else 4)
@@ -129,8 +129,8 @@ def test_known_people(service):
     ]:
         for dry_run in (True, False):
             with pytest.raises(ConflictError) as caught:
-                roster.issue(
-                    service, test, roster.read_lines(text, 500), actor="test", dry_run=dry_run
+                people.issue_tickets(
+                    service, test, people.read_lines(text, 500), actor="test", dry_run=dry_run
                 )
             assert str(caught.value) == says
     assert len(people.people_table(service)) == len(people.ticket_table(service)) == 4
@@ -138,9 +138,9 @@ def test_known_people(service):
 
 def test_what_a_line_cannot_have_is_named_with_it(service):
     test = publish(service)
-    lines = roster.read_table("name,accommodations\nAda,\nEmmy,wings", 500).lines
+    lines = people.read_table("name,accommodations\nAda,\nEmmy,wings", 500).lines
     with pytest.raises(ServiceError, match=r"^Line 3: .*wings"):
-        roster.issue(service, test, lines, actor="test", dry_run=True)
+        people.issue_tickets(service, test, lines, actor="test", dry_run=True)
     assert people.people_table(service).empty
 
 

@@ -21,10 +21,10 @@ from irtcat.service.accounts.accounts import (
     add_account,
     issue_token,
 )
-from irtcat.service.accounts.cookies import service_cookie
+from irtcat.service.accounts.credentials import service_cookie
 from irtcat.service.app import create_app
 from irtcat.service.assembly import open_service
-from irtcat.service.attempts import library, monitoring, people
+from irtcat.service.attempts import library, people, proctoring
 from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.base.errors import UnauthorizedError
 from irtcat.service.content import Item, ItemSet, Key
@@ -466,7 +466,7 @@ def test_results_and_exports(app, service, published, taker, clock, monkeypatch)
     assert "No attempt is finished yet." in analyst.get(f"{test}/results").text
     analyst.get(f"{test}/results/scores.svg", 404)
     finish(taker, clock)
-    monkeypatch.setattr("irtcat.service.pages.staff.results.LEAST_DRAWN", 1)
+    monkeypatch.setattr("irtcat.service.pages.staff.tests.LEAST_DRAWN", 1)
     score = taker.view["report"]["score"]
     row = analyst.page(f"{test}/results").xpath("//tbody/tr")[0].text_content()
     assert f"{score:.0f}" in row
@@ -742,6 +742,6 @@ def test_hostile_filters_are_text(admin, published, path, text):
 
 
 def test_board_lists_all_alarms_of_the_domain(app, service, taker):
-    frame = monitoring.live_board(service)
+    frame = proctoring.live_board(service)
     text = Browser(app, "auditor").get("/staff/board/live").text
     assert f"{len(frame)} attempt under way" in text

@@ -15,8 +15,8 @@ from irtcat.service.attempts import attempt as attempts
 from irtcat.service.attempts import exports, library, people, proctoring, results, taking
 from irtcat.service.attempts.attempt import attempt_of, seed_of
 from irtcat.service.base.errors import ConflictError, GoneError, NotFoundError, UnauthorizedError
+from irtcat.service.operations.background import end_due
 from irtcat.service.operations.maintenance import check
-from irtcat.service.operations.sweeping import end_due
 from irtcat.service.outbox import webhooks
 from irtcat.service.storage import tables
 from irtcat.service.storage.database import open_database
@@ -33,7 +33,7 @@ class Taker:
     def __init__(self, service, token):
         self.service = service
         started = taking.begin(service, token)
-        self.attempt, self.device = started.attempt, started.device
+        self.attempt, self.device = started.attempt, started.secret
         self.view = self("current")
 
     def __call__(self, action, **options):
@@ -290,7 +290,7 @@ def test_a_device_whose_reply_was_lost_begins_again(service, published):
     given, key = ticket(service, published), "the text of one device"
     first = taking.begin(service, given.token, key)
     assert taking.begin(service, given.token, key) == first
-    taking.check_device(service, first.attempt, first.device)
+    taking.check_device(service, first.attempt, first.secret)
     for other in ("", "the text of another"):
         with pytest.raises(ConflictError, match="open on another device"):
             taking.begin(service, given.token, other)
@@ -298,10 +298,10 @@ def test_a_device_whose_reply_was_lost_begins_again(service, published):
     proctoring.release(service, first.attempt, actor="proctor")
     second = taking.begin(service, given.token, key)
     assert second.attempt == first.attempt
-    assert second.device != first.device
+    assert second.secret != first.secret
     assert taking.begin(service, given.token, key) == second
     with pytest.raises(UnauthorizedError):
-        taking.check_device(service, first.attempt, first.device)
+        taking.check_device(service, first.attempt, first.secret)
     proctoring.void(service, first.attempt, actor="proctor", reason="for a test")
     with pytest.raises(GoneError, match="was taken"):
         taking.begin(service, given.token, key)

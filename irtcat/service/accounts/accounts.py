@@ -19,10 +19,9 @@ from irtcat.service.base.errors import (
     NotFoundError,
     UnauthorizedError,
 )
-from irtcat.service.base.events import Acted
 from irtcat.service.base.limits import SIGN_IN, forget, take
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Service, digest_of, new_secret
+from irtcat.service.storage.context import Acted, Service, digest_of, new_secret
 
 ROLES = {
     "author": "writes items and tests",
@@ -98,13 +97,8 @@ def add_account(
 ) -> Account:
     """Add an account.
 
-    Args:
-        service: the service.
-        name: its name, by which staff sign in.
-        password: its password; empty for an account that only signs in by OpenID Connect.
-        roles: some of `ROLES`.
-        actor: who adds it.
-        subject: identity of OpenID Connect, issuer and subject.
+    With an empty password it only signs in by OpenID Connect, as its ``subject``: issuer and
+    subject.
 
     Raises:
         InputError: for an invalid name, a short password or an unknown role.
@@ -112,18 +106,19 @@ def add_account(
     """
     check_id("name", name)
     checked = _checked_roles(roles)
-    row = {
-        "name": name,
-        "password": _hashed(password) if password else "",
-        "roles": json.dumps(checked),
-        "subject": subject,
-        "status": "open",
-        "created": service.now(),
-    }
+    hashed = _hashed(password) if password else ""
     with service.database.writing(alone=True):
-        if service.row(sa.select(tables.accounts.c.name).where(tables.accounts.c.name == name)):
+        if service.get(tables.accounts, name):
             raise ConflictError("There is an account with this name.")
-        service.database.run(tables.accounts.insert(), row)
+        service.insert(
+            tables.accounts,
+            name=name,
+            password=hashed,
+            roles=json.dumps(checked),
+            subject=subject,
+            status="open",
+            created=service.now(),
+        )
         service.publish(Acted(actor, "account added", {"account": name, "roles": checked}))
     return Account(name, tuple(checked))
 
@@ -151,8 +146,7 @@ def set_password(service: Service, name: str, password: str, *, actor: str) -> N
         NotFoundError: for an unknown account.
     """
     with service.database.writing():
-        statement = tables.accounts.update().where(tables.accounts.c.name == name)
-        if not service.database.run(statement.values(password=_hashed(password))).rowcount:
+        if not service.change(tables.accounts, name, password=_hashed(password)):
             raise NotFoundError("There is no such account.")
         revoke_tokens(service, name)
         service.publish(Acted(actor, "password changed", {"account": name}))
@@ -170,7 +164,7 @@ def sign_in(service: Service, name: str, password: str) -> Account:
         TooManyError: after many failures (see `irtcat.service.base.limits.SIGN_IN`).
     """
     take(service, SIGN_IN, name)
-    row = service.row(sa.select(tables.accounts).where(tables.accounts.c.name == name))
+    row = service.get(tables.accounts, name)
     stored = row.password if row is not None and row.password else _NOBODY
     try:
         _hasher.verify(stored, password)
@@ -190,19 +184,13 @@ def account_from_row(row: sa.Row[Any]) -> Account:
 
 def account_table(service: Service) -> pd.DataFrame:
     """All accounts: name, roles, how they sign in, status and when they were made."""
-    rows = [
-        {
-            "name": row.name,
-            "roles": json.loads(row.roles),
-            "password": bool(row.password),
-            "subject": row.subject,
-            "status": row.status,
-            "created": row.created,
-        }
-        for row in service.rows(sa.select(tables.accounts).order_by(tables.accounts.c.name))
-    ]
-    columns = ["name", "roles", "password", "subject", "status", "created"]
-    return pd.DataFrame(rows, columns=columns)
+    columns = tables.accounts.c
+    names = (columns.name, columns.roles, columns.password, columns.subject)
+    statement = sa.select(*names, columns.status, columns.created).order_by(columns.name)
+    frame = service.frame(statement)
+    return frame.assign(
+        roles=frame["roles"].map(json.loads), password=frame["password"].astype(bool)
+    )
 
 
 def change_account(
@@ -215,12 +203,7 @@ def change_account(
 ) -> None:
     """Change the roles of an account, or close or reopen it; its tokens are revoked.
 
-    Args:
-        service: the service.
-        name: its name.
-        roles: its new roles; as before by default.
-        is_open: whether it may sign in; as before by default.
-        actor: who changes it.
+    Arguments that are None change nothing.
 
     Raises:
         NotFoundError: for an unknown account.
@@ -232,12 +215,11 @@ def change_account(
     if is_open is not None:
         values["status"] = "open" if is_open else "closed"
     with service.database.writing(alone=True):
-        row = service.row(sa.select(tables.accounts).where(tables.accounts.c.name == name))
+        row = service.get(tables.accounts, name)
         if row is None:
             raise NotFoundError("There is no such account.")
         if values:
-            update = tables.accounts.update().where(tables.accounts.c.name == name)
-            service.database.run(update.values(**values))
+            service.change(tables.accounts, name, **values)
         others = sa.select(tables.accounts.c.roles).where(tables.accounts.c.status == "open")
         had = row.status == "open" and "admin" in json.loads(row.roles)
         if had and not any("admin" in json.loads(r.roles) for r in service.rows(others)):
@@ -250,16 +232,16 @@ def issue_token(service: Service, account: Account, *, kind: str = PROGRAM, labe
     """A new token of an account, for a program or a signed-in browser; it is shown only once."""
     token = new_secret()
     now = service.clock()[0]
-    row = {
-        "token": digest_of(token),
-        "account": account.name,
-        "kind": kind,
-        "label": label,
-        "created": utc_text(now),
-        "expires": utc_text(now + LASTS[kind]),
-    }
     with service.database.writing():
-        service.database.run(tables.tokens.insert(), row)
+        service.insert(
+            tables.tokens,
+            token=digest_of(token),
+            account=account.name,
+            kind=kind,
+            label=label,
+            created=utc_text(now),
+            expires=utc_text(now + LASTS[kind]),
+        )
         service.publish(Acted(account.actor, "token issued", {"token": kind, "label": label}))
     return token
 

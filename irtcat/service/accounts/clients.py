@@ -12,9 +12,8 @@ from itsdangerous import BadSignature, URLSafeTimedSerializer
 
 from irtcat._common.checks import check_id
 from irtcat.service.base.errors import ForbiddenError, NotFoundError, UnauthorizedError
-from irtcat.service.base.events import Acted
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Service, digest_of, new_id, new_secret
+from irtcat.service.storage.context import Acted, Service, digest_of, new_id, new_secret
 
 LASTS = 3600
 """Seconds that an access token is valid."""
@@ -36,9 +35,7 @@ class ScopeError(ForbiddenError):
 class Client:
     """A client of the CAT interface.
 
-    Attributes:
-        id: its id.
-        scopes: scopes of its token.
+    Its scopes are those of its token.
     """
 
     id: str
@@ -64,18 +61,12 @@ def _serializer(service: Service) -> URLSafeTimedSerializer:
 
 
 def add_client(service: Service, name: str, *, actor: str) -> tuple[str, str]:
-    """Add a client; return its id and its secret, which is shown only once.
-
-    Args:
-        service: the service.
-        name: what it is, for the staff.
-        actor: who adds it.
-    """
+    """Add a client; return its id and its secret, which is shown only once."""
     check_id("name", name)
     client, secret = new_id("c"), new_secret()
     row = {"id": client, "secret": digest_of(secret), "name": name, "status": "open"}
     with service.database.writing():
-        service.database.run(tables.clients.insert(), {**row, "created": service.now()})
+        service.insert(tables.clients, **row, created=service.now())
         service.publish(Acted(actor, "client added", {"client": client}))
     return client, secret
 
@@ -87,28 +78,22 @@ def close_client(service: Service, client: str, *, actor: str) -> None:
         NotFoundError: for an unknown client.
     """
     with service.database.writing():
-        statement = tables.clients.update().where(tables.clients.c.id == client)
-        if not service.database.run(statement.values(status="closed")).rowcount:
+        if not service.change(tables.clients, client, status="closed"):
             raise NotFoundError("There is no such client.")
         service.publish(Acted(actor, "client closed", {"client": client}))
 
 
 def client_table(service: Service) -> pd.DataFrame:
     """All clients, without their secrets."""
-    names = ["id", "name", "status", "created"]
-    columns = [tables.clients.c[name] for name in names]
-    rows = service.rows(sa.select(*columns).order_by(tables.clients.c.created))
-    return pd.DataFrame([tuple(row) for row in rows], columns=names)
+    columns = tables.clients.c
+    statement = sa.select(columns.id, columns.name, columns.status, columns.created)
+    return service.frame(statement.order_by(columns.created))
 
 
 def access_token(service: Service, client: str, secret: str, scope: str) -> tuple[str, str]:
     """A token for a client's credentials.
 
-    Args:
-        service: the service.
-        client: id of the client.
-        secret: its secret.
-        scope: wanted scopes, separated by spaces; all by default.
+    Scopes are separated by spaces; without any the token has all.
 
     Returns:
         The token, and its scopes.
@@ -117,7 +102,7 @@ def access_token(service: Service, client: str, secret: str, scope: str) -> tupl
         UnauthorizedError: for wrong credentials, or a closed client.
         ScopeError: for an unknown scope.
     """
-    row = service.row(sa.select(tables.clients).where(tables.clients.c.id == client))
+    row = service.get(tables.clients, client)
     if row is None or row.status != "open" or row.secret != digest_of(secret):
         raise UnauthorizedError("The id or the secret of the client is wrong.")
     wanted = scope.split() or list(SCOPES)
@@ -138,7 +123,7 @@ def client_of_token(service: Service, token: str) -> Client:
         client, scopes = _serializer(service).loads(token, max_age=LASTS)
     except (BadSignature, ValueError, TypeError):
         raise UnauthorizedError("The access token is not valid, or too old.") from None
-    statement = sa.select(tables.clients.c.status).where(tables.clients.c.id == client)
-    if service.scalar(statement) != "open":
+    row = service.get(tables.clients, client)
+    if row is None or row.status != "open":
         raise UnauthorizedError("The access token is not valid, or too old.")
     return Client(client, tuple(scopes.split()))

@@ -9,7 +9,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from html import escape
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import httpx
@@ -17,17 +18,24 @@ import sqlalchemy as sa
 from authlib.common.security import generate_token
 from authlib.oauth2.rfc6749.parameters import prepare_grant_uri
 from authlib.oauth2.rfc7636 import create_s256_code_challenge
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 from joserfc import jwt
 from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
 
 from irtcat._common.checks import argument_error
-from irtcat.service.accounts.accounts import Account, account_from_row
+from irtcat.service.accounts.accounts import BROWSER, Account, account_from_row, issue_token
+from irtcat.service.accounts.credentials import (
+    cookie_name,
+    remember_browser,
+    service_of,
+    set_cookie,
+)
 from irtcat.service.base.errors import UnauthorizedError
-from irtcat.service.base.events import Acted
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Service
+from irtcat.service.storage.context import Acted, Service
 
 KIND = "oidc"
 """Kind of the cookie that holds what must survive the way to the provider and back."""
@@ -215,10 +223,7 @@ def _serializer(service: Service) -> URLSafeTimedSerializer:
 def start_sign_in(service: Service, provider: Provider, redirect: str) -> tuple[str, str]:
     """Begin to sign in.
 
-    Args:
-        service: the service.
-        provider: the provider.
-        redirect: address of this service to which the provider sends the browser back.
+    The provider sends the browser back to ``redirect``, an address of this service.
 
     Returns:
         The provider's address for the browser, and the value of the cookie.
@@ -246,14 +251,6 @@ def finish_sign_in(
     service: Service, provider: Provider, redirect: str, *, code: str, state: str, cookie: str
 ) -> Account:
     """The account of the person that the provider sent back.
-
-    Args:
-        service: the service.
-        provider: the provider.
-        redirect: as for `start_sign_in`.
-        code: the provider's code.
-        state: the state that came back.
-        cookie: the value of the cookie.
 
     Raises:
         UnauthorizedError: if anything is not as it was sent, the token is not the provider's, or no
@@ -293,3 +290,53 @@ def finish_sign_in(
         service.publish(Acted("system", "sign-in refused", {"provider": provider.name}))
         raise UnauthorizedError("There is no account for this identity. Ask for one.")
     return account_from_row(row)
+
+
+HOME = "/staff"
+"""Where staff arrive after they signed in."""
+
+router = APIRouter(include_in_schema=False)
+
+
+def _redirect(request: Request) -> str:
+    return str(request.url_for("oidc_callback"))
+
+
+@router.get("/auth/oidc/login")
+def oidc_login(request: Request) -> Response:
+    """Send the browser to the provider."""
+    service = service_of(request)
+    address, kept = start_sign_in(service, request.app.state.oidc, _redirect(request))
+    response = RedirectResponse(address, status_code=303)
+    # Lax: the provider sends the browser back from another site.
+    name = cookie_name(request, KIND)
+    set_cookie(request, response, name, kept, seconds=LASTS, same_site="lax", path="/auth/oidc")
+    return response
+
+
+@router.get("/auth/oidc/callback", name="oidc_callback")
+def oidc_callback(
+    request: Request,
+    code: Annotated[str, Query(max_length=4000)] = "",
+    state: Annotated[str, Query(max_length=200)] = "",
+) -> Response:
+    """Sign in the person that the provider sent back."""
+    service = service_of(request)
+    account = finish_sign_in(
+        service,
+        request.app.state.oidc,
+        _redirect(request),
+        code=code,
+        state=state,
+        cookie=request.cookies.get(cookie_name(request, KIND), ""),
+    )
+    token = issue_token(service, account, kind=BROWSER, label="OpenID Connect")
+    # A page, not a redirect: a redirect that another site began would not send the strict cookie.
+    page = HTMLResponse(
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="refresh" content="0;url={escape(HOME)}"><title>irtcat</title></head>'
+        f'<body><p><a href="{escape(HOME)}">Continue</a></p></body></html>'
+    )
+    remember_browser(request, page, token)
+    page.delete_cookie(cookie_name(request, KIND), path="/auth/oidc")
+    return page

@@ -4,22 +4,101 @@ Names and shapes are the specification's; errors are its ``imsx_StatusInfo``. Re
 leniently, since clients differ: additional fields are ignored, ``itemResults`` and ``results`` are
 read as ``itemResult``, ``values`` and ``valueString`` as ``value``, and metadata may be an object
 or Base64. The estimates go back as outcome variables of the test result.
+
+Clients get their access tokens by OAuth 2.0 client credentials.
 """
 
+import base64
+import binascii
 import math
 from datetime import datetime
 from typing import Annotated, Any
+from urllib.parse import unquote_plus
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import APIRouter, Depends, Form, Path, Request
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from irtcat.service.accounts.clients import Client, client_of_token
-from irtcat.service.accounts.staff import token_of
-from irtcat.service.api.schemas import NAME, Out, service_of
+from irtcat.service.accounts.clients import LASTS, Client, ScopeError, access_token, client_of_token
+from irtcat.service.accounts.credentials import service_of, token_of
+from irtcat.service.api.schemas import NAME, Out, problems
 from irtcat.service.attempts import adaptive_sections
 from irtcat.service.attempts.adaptive_sections import Turn
 from irtcat.service.base.errors import ServiceError, UnauthorizedError
 from irtcat.service.storage.context import Service
+
+oauth = APIRouter(tags=["OAuth"])
+
+Text = Annotated[str, Form(max_length=2000, pattern="^[ -~]*$")]
+
+
+class Token(Out):
+    """An access token (RFC 6749, section 5.1)."""
+
+    access_token: str
+    token_type: str = Field(examples=["bearer"])
+    expires_in: int = Field(description="Seconds.")
+    scope: str
+
+
+class OAuthError(Out):
+    """Why there is no token (RFC 6749, section 5.2)."""
+
+    error: str = Field(examples=["invalid_client"])
+    error_description: str
+
+
+def _refused(status: int, error: str, description: str) -> JSONResponse:
+    headers = {"WWW-Authenticate": 'Basic realm="irtcat"'} if status == 401 else {}
+    body = {"error": error, "error_description": description}
+    return JSONResponse(body, status_code=status, headers=headers)
+
+
+@oauth.post(
+    "/oauth/token",
+    response_model=Token,
+    responses={**problems(), 400: {"model": OAuthError}, 401: {"model": OAuthError}},
+)
+def token(
+    request: Request,
+    grant_type: Text = "",
+    scope: Text = "",
+    client_id: Text = "",
+    client_secret: Text = "",
+) -> Any:
+    """An access token for the credentials of a client, in HTTP Basic or in the form."""
+    if grant_type != "client_credentials":
+        return _refused(400, "unsupported_grant_type", "It must be client_credentials.")
+    header = request.headers.get("authorization", "")
+    if header:
+        client_id, client_secret = _basic(header)
+    service = service_of(request)
+    try:
+        made, scopes = access_token(service, client_id, client_secret, scope)
+    except UnauthorizedError as error:
+        return _refused(401, "invalid_client", str(error))
+    except ScopeError as error:
+        return _refused(400, "invalid_scope", str(error))
+    return {"access_token": made, "token_type": "bearer", "expires_in": LASTS, "scope": scopes}
+
+
+def _basic(header: str) -> tuple[str, str]:
+    """Id and secret of HTTP Basic; empty where they cannot be read.
+
+    Example:
+        >>> _basic("Basic YzE6c2VjcmV0")
+        ('c1', 'secret')
+    """
+    scheme, _, encoded = header.partition(" ")
+    try:
+        text = base64.b64decode(encoded, validate=True).decode("ascii")
+    except (binascii.Error, ValueError):
+        return "", ""
+    name, colon, secret = text.partition(":")
+    if scheme.lower() != "basic" or not colon or not text.isprintable():
+        return "", ""
+    return unquote_plus(name), unquote_plus(secret)
+
 
 PREFIX = "/ims/cat/v1p0"
 
@@ -36,7 +115,7 @@ CODES = {
 }
 """The specification's codes by HTTP status; "invaliddata" for all others."""
 
-router = APIRouter(prefix=PREFIX, tags=["1EdTech CAT 1.0"])
+cat = APIRouter(prefix=PREFIX, tags=["1EdTech CAT 1.0"])
 
 
 class CodeMinorField(Out):
@@ -254,7 +333,7 @@ OfSection = Annotated[Engine, needs("section")]
 OfSession = Annotated[Engine, needs("session")]
 
 
-@router.post(
+@cat.post(
     "/sections", status_code=201, response_model=SectionMade, responses=_errors(401, 403, 404)
 )
 def create_section(at: OfSection, body: SectionData) -> Any:
@@ -263,20 +342,20 @@ def create_section(at: OfSection, body: SectionData) -> Any:
     return {"sectionIdentifier": made}
 
 
-@router.get("/sections/{section}", response_model=SectionFound, responses=_errors(401, 403, 404))
+@cat.get("/sections/{section}", response_model=SectionFound, responses=_errors(401, 403, 404))
 def get_section(section: SectionId, at: OfSection) -> Any:
     """The items of a section, and how it was created."""
     it = adaptive_sections.section_of(at.service, at.client.id, section)
     return {"items": {"itemIdentifiers": it.bank.item_ids.tolist()}, "section": dict(it.sent)}
 
 
-@router.delete("/sections/{section}", status_code=204, responses=_errors(401, 403, 404))
+@cat.delete("/sections/{section}", status_code=204, responses=_errors(401, 403, 404))
 def end_section(section: SectionId, at: OfSection) -> None:
     """Delete a section; its sessions end with it."""
     adaptive_sections.delete_section(at.service, at.client.id, section)
 
 
-@router.post(
+@cat.post(
     "/sections/{section}/sessions",
     status_code=201,
     response_model=SessionMade,
@@ -293,7 +372,7 @@ def create_session(section: SectionId, at: OfSession, body: SessionData | None =
     return {"sessionIdentifier": turn.session, **_next(turn)}
 
 
-@router.post(
+@cat.post(
     "/sections/{section}/sessions/{session}/results",
     response_model=ResultsTaken,
     responses=_errors(401, 403, 404, 409),
@@ -319,7 +398,7 @@ def submit_results(section: SectionId, session: SessionId, at: OfSession, body: 
     return {**_next(turn), "assessmentResult": result}
 
 
-@router.delete(
+@cat.delete(
     "/sections/{section}/sessions/{session}", status_code=204, responses=_errors(401, 403, 404)
 )
 def end_session(section: SectionId, session: SessionId, at: OfSession) -> None:
@@ -416,3 +495,8 @@ def _time(value: Any) -> datetime | None:
     except ValueError:
         return None
     return stamp if stamp.tzinfo is not None else None
+
+
+router = APIRouter()
+router.include_router(oauth)
+router.include_router(cat)

@@ -5,9 +5,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
 
-from irtcat.service.api.schemas import problems, service_of
+from irtcat.service.accounts.credentials import service_of
+from irtcat.service.api.schemas import problems
 from irtcat.service.attempts.library import media_file
-from irtcat.service.attempts.media_access import signed_media
+from irtcat.service.attempts.view import signed_media
 
 RANGE = re.compile(r"bytes=(\d{0,15})-(\d{0,15})")
 

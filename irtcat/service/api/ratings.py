@@ -5,8 +5,19 @@ from typing import Annotated, Any
 from fastapi import Query
 from pydantic import Field
 
-from irtcat.service.api.acting import Acting, Cut, Items, StaffRouter, needs
-from irtcat.service.api.schemas import Body, GivenResponse, Id, Out, problems, records
+from irtcat.service.accounts.credentials import Acting
+from irtcat.service.api.schemas import (
+    Body,
+    Cut,
+    GivenResponse,
+    Id,
+    Items,
+    Out,
+    StaffRouter,
+    needs,
+    problems,
+    records,
+)
 from irtcat.service.attempts import library, ratings
 
 router = StaffRouter(prefix="/api/v1")

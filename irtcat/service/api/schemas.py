@@ -1,24 +1,20 @@
-"""What all interfaces share: strict bodies, ids, errors in the OpenAPI document."""
+"""What the interfaces share: strict bodies, ids, errors, who acts, pages of lists, and uploads."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic, TypeVar
 
 import pandas as pd
-from fastapi import FastAPI, Path, Request
+from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from starlette.exceptions import HTTPException
 
 from irtcat._files import json_value
-from irtcat.service.storage.context import Service
+from irtcat.service.accounts.credentials import Acting, account_from
+from irtcat.service.base.errors import ServiceError
 
 NAME = r"^[A-Za-z0-9_.:~-]{1,128}$"
 """Ids that the service makes; anything else names nothing."""
 
 Id = Annotated[str, Path(pattern=NAME, description="An id, as lists and other answers show it.")]
-
-
-def service_of(request: Request) -> Service:
-    """The service of a request."""
-    service: Service = request.app.state.service
-    return service
 
 
 class Body(BaseModel):
@@ -119,3 +115,111 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of a table as JSON: missing values are null, NumPy's numbers plain ones."""
     rows: list[dict[str, Any]] = json_value(frame.to_dict("records"))
     return rows
+
+
+RowT = TypeVar("RowT")
+
+MOST_LISTED = 200
+
+
+class StaffRouter(APIRouter):
+    """A router of the staff's interface: a route is listed under the first word of its path."""
+
+    def add_api_route(self, path: str, endpoint: Any, **options: Any) -> None:
+        """Add a route, with the errors of credentials and of what its path names."""
+        options["tags"] = [
+            path.removeprefix(f"{self.prefix}/").removeprefix("uploads/").split("/")[0]
+        ]
+        errors = problems(401, 403, 404) if "{" in path else problems(401, 403)
+        options["responses"] = errors | (options.get("responses") or {})
+        super().add_api_route(path, endpoint, **options)
+
+
+def needs(permission: str) -> Any:
+    """The dependency that requires a permission."""
+
+    def dependency(request: Request) -> Acting:
+        account = account_from(request)
+        account.require(permission)
+        return Acting(request, account)
+
+    return Depends(dependency)
+
+
+class Items(Out, Generic[RowT]):
+    """A list."""
+
+    items: list[RowT]
+
+
+class Page(Items[RowT]):
+    """One page of a list."""
+
+    next: str | None = Field(description="`after` of the next page; null at the end.")
+
+
+class PageCut:
+    """Which page of a list is asked for: a dependency of routes."""
+
+    def __init__(
+        self,
+        limit: Annotated[int, Query(ge=1, le=MOST_LISTED, description="Most entries.")] = 50,
+        after: Annotated[
+            str | None,
+            Query(pattern=NAME, description="`next` of the page before: this one follows it."),
+        ] = None,
+    ):
+        self.limit, self.after = limit, after
+
+    def page(self, frame: pd.DataFrame, key: str) -> dict[str, Any]:
+        """The page of a table.
+
+        The column ``key`` identifies its rows.
+
+        Returns:
+            The ``items``, and ``next``: the ``after`` of the next page, null at the end.
+
+        Raises:
+            ServiceError: if no row has the key ``after``.
+
+        Example:
+            >>> PageCut(1, "a").page(pd.DataFrame({"id": ["a", "b", "c"]}), "id")
+            {'items': [{'id': 'b'}], 'next': 'b'}
+        """
+        start = 0
+        if self.after is not None:
+            known = frame[key].astype(str).tolist()
+            if self.after not in known:
+                raise ServiceError(
+                    "The parameter `after` must be the `next` of a page of this list."
+                )
+            start = known.index(self.after) + 1
+        rows = frame.iloc[start : start + self.limit]
+        more = start + self.limit < len(frame)
+        return {"items": records(rows), "next": str(rows[key].iloc[-1]) if more else None}
+
+
+Cut = Annotated[PageCut, Depends()]
+
+
+TABLE = "text/csv"
+
+ITEMS = ("application/zip", TABLE)
+"""Content types of item sets."""
+
+
+async def raw_body(request: Request) -> bytes:
+    """The body of a request; its size is limited for all requests."""
+    return await request.body()
+
+
+def content_type(request: Request, *allowed: str) -> str:
+    """The content type of a request, without its parameters.
+
+    Raises:
+        HTTPException: with status 415 for another one.
+    """
+    found = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if found not in allowed:
+        raise HTTPException(415, f"The content type must be {' or '.join(allowed)}.")
+    return found

@@ -14,9 +14,15 @@ from irtcat.service.accounts.accounts import (
     revoke_tokens,
     sign_in,
 )
-from irtcat.service.accounts.csrf import check_same_site
-from irtcat.service.accounts.staff import account_from, browser_secret, remember_browser, token_of
-from irtcat.service.api.schemas import Body, Out, problems, service_of
+from irtcat.service.accounts.credentials import (
+    account_from,
+    browser_secret,
+    check_same_site,
+    remember_browser,
+    service_of,
+    token_of,
+)
+from irtcat.service.api.schemas import Body, Out, problems
 
 router = APIRouter(tags=["sign-in"])
 

@@ -13,25 +13,31 @@ from fastapi import Depends, Query, Request, Response
 from pydantic import Field
 
 from irtcat.service.accounts import accounts, clients
-from irtcat.service.api.acting import Acting, Cut, Items, Page, StaffRouter, needs
-from irtcat.service.api.schemas import Body, GivenResponse, Id, Out, problems, records
-from irtcat.service.api.uploads import ITEMS, TABLE, content_type, raw_body
-from irtcat.service.attempts import (
-    exports,
-    item_statistics,
-    library,
-    people,
-    proctoring,
-    results,
-    roster,
+from irtcat.service.accounts.credentials import Acting
+from irtcat.service.api.schemas import (
+    ITEMS,
+    TABLE,
+    Body,
+    Cut,
+    GivenResponse,
+    Id,
+    Items,
+    Out,
+    Page,
+    StaffRouter,
+    content_type,
+    needs,
+    problems,
+    raw_body,
+    records,
 )
+from irtcat.service.attempts import exports, library, people, proctoring, results
 from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.base.errors import NotFoundError, ServiceError
-from irtcat.service.base.events import Acted
+from irtcat.service.content.reading import uploaded_items
 from irtcat.service.definition import parse_definition
 from irtcat.service.outbox import audit
-from irtcat.service.storage.context import Service
-from irtcat.service.storage.uploads import uploaded_items
+from irtcat.service.storage.context import Acted, Service
 
 router = StaffRouter(prefix="/api/v1")
 
@@ -250,25 +256,10 @@ def retire(test: Id, at: Annotated[Acting, needs("publish")]) -> None:
     library.retire(at.service, test, actor=at.actor)
 
 
-class ItemRow(Out):
-    """Exposure and drift of an item."""
-
-    item: str
-    answers: int
-    exposure: float | None = Field(description="Share of the attempts in which it was shown.")
-    target: float | None = Field(description="Highest share that the test allows.")
-    over_target: bool
-    observed: float | None = Field(description="Mean score.")
-    expected: float | None = Field(description="Mean score expected by the bank.")
-    z: float | None = Field(description="Standardised difference of the two.")
-    drift: bool = Field(description="Whether the difference is beyond chance.")
-    seconds: float | None
-
-
-@router.get("/tests/{test}/items", response_model=Page[ItemRow])
+@router.get("/tests/{test}/items", response_model=Page[results.ItemRow])
 def list_item_statistics(test: Id, at: Annotated[Acting, needs("parameters")], cut: Cut) -> Any:
     """Exposure against its target, and observed against expected score, by item."""
-    return cut.page(item_statistics.item_statistics(at.service, test), "item")
+    return cut.page(results.item_statistics(at.service, test), "item")
 
 
 # People and tickets
@@ -323,14 +314,6 @@ class TicketBody(Body):
     expires: datetime | None = Field(None, description="With a time zone.")
 
 
-class IssuedTicket(Out):
-    """A ticket; its token is shown only once."""
-
-    id: str
-    token: str = Field(description="The last part of the link to the test.")
-    person: str
-
-
 class TicketRow(Out):
     """A ticket, without its token."""
 
@@ -350,14 +333,12 @@ TestFilter = Annotated[
 ]
 
 
-def _issue(at: Acting, body: TicketBody) -> dict[str, str]:
-    return vars(people.issue_ticket(at.service, actor=at.actor, **body.model_dump()))
-
-
-@router.post("/tickets", response_model=IssuedTicket, status_code=201, responses=problems(404, 409))
+@router.post(
+    "/tickets", response_model=people.Ticket, status_code=201, responses=problems(404, 409)
+)
 def issue_ticket(at: Annotated[Acting, needs("tickets")], body: TicketBody) -> Any:
     """Issue a ticket: one person may take one test once."""
-    return _issue(at, body)
+    return people.issue_ticket(at.service, actor=at.actor, **body.model_dump())
 
 
 @router.get("/tickets", response_model=Page[TicketRow])
@@ -400,14 +381,14 @@ def upload_tickets(
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ServiceError("The table must be CSV in UTF-8.") from None
-    columns, lines = roster.read_table(text, MOST_TICKETS)
+    columns, lines = people.read_table(text, MOST_TICKETS)
     rows = []
-    for line, status, ticket in roster.issue(
+    for line, status, ticket in people.issue_tickets(
         at.service, test, lines, actor=at.actor, dry_run=dry_run
     ):
         given = {**vars(line), "accommodations": "|".join(line.accommodations)}
         if dry_run:
-            made = ["" if status == roster.NEW else ticket.person, status]
+            made = ["" if status == people.NEW else ticket.person, status]
         else:
             made = [ticket.person, ticket.id, ticket.token]
         rows.append([*(given[name] for name in columns), *made])
@@ -498,7 +479,18 @@ def attempt_events(attempt: Id, at: Annotated[Acting, needs("parameters")], cut:
     return cut.page(pd.DataFrame(rows), "number")
 
 
-def conducting(name: str, body: type[Body] | None, act: Callable[..., None], summary: str) -> None:
+BODIES = {
+    "pause": Reason,
+    "extend": Extension,
+    "finish": Reason,
+    "void": Reason,
+    "reopen": Reopening,
+    "note": Note,
+}
+"""Bodies of what a proctor does with an attempt, by the names of `proctoring.ACTIONS`."""
+
+
+def conducting(name: str, act: Callable[..., None]) -> None:
     """Add a route of what a proctor does with an attempt."""
 
     def route(attempt: Id, at: Annotated[Acting, needs("conduct")], body: Any) -> None:
@@ -507,12 +499,13 @@ def conducting(name: str, body: type[Body] | None, act: Callable[..., None], sum
     def route_without_body(attempt: Id, at: Annotated[Acting, needs("conduct")]) -> None:
         act(at.service, attempt, actor=at.actor)
 
-    if body is not None:
-        route.__annotations__["body"] = body
-    used = route_without_body if body is None else route
-    used.__name__, used.__doc__ = f"{name}_attempt", summary
+    used = route if name in BODIES else route_without_body
+    if name in BODIES:
+        route.__annotations__["body"] = BODIES[name]
+    path = "notes" if name == "note" else name
+    used.__name__, used.__doc__ = f"{path}_attempt", str(act.__doc__).split("\n")[0]
     router.add_api_route(
-        f"/attempts/{{attempt}}/{name}",
+        f"/attempts/{{attempt}}/{path}",
         used,
         methods=["POST"],
         status_code=204,
@@ -520,37 +513,11 @@ def conducting(name: str, body: type[Body] | None, act: Callable[..., None], sum
     )
 
 
-conducting("pause", Reason, proctoring.pause, "Stop the clock of a running attempt.")
-conducting("resume", None, proctoring.resume, "Let the clock of a paused attempt run again.")
-conducting("extend", Extension, proctoring.extend, "Add time to the limits of an attempt.")
-conducting("finish", Reason, proctoring.finish, "End an attempt; the answers so far are scored.")
-conducting("void", Reason, proctoring.void, "End an attempt without a result; its log stays.")
-conducting("reopen", Reopening, proctoring.reopen, "Let a person continue an attempt that is over.")
-conducting("release", None, proctoring.release, "Let the person continue on another device.")
-conducting("notes", Note, proctoring.note, "Add a note to the log of an attempt.")
+for name, (act, _) in proctoring.ACTIONS.items():
+    conducting(name, act)
 
 
 # Results and exports
-
-
-class ResultRow(Out):
-    """The result of an attempt."""
-
-    attempt: str
-    person: str
-    started: str
-    finished: str
-    reason: str
-    seconds: float
-    theta: float | None
-    se: float | None
-    n_items: float | None
-    score: float | None
-    lower: float | None
-    upper: float | None
-    level: str | None
-    probability: float | None
-    flag: str
 
 
 class AnswerRow(Out):
@@ -575,7 +542,7 @@ class OneResult(Out):
     answers: list[AnswerRow]
 
 
-@router.get("/tests/{test}/results", response_model=Page[ResultRow])
+@router.get("/tests/{test}/results", response_model=Page[results.ResultRow])
 def list_results(test: Id, at: Annotated[Acting, needs("results")], cut: Cut) -> Any:
     """Results of the finished attempts at a test."""
     library.published_test(at.service, test)
@@ -609,9 +576,7 @@ def exported(kind: str) -> dict[str, Any]:
 
 
 def _export(at: Acting, test: str, name: str, names: bool = False) -> Response:
-    if names:
-        at.account.require("people")
-    content, kind = exports.export(at.service, test, name, actor=at.actor, names=names)
+    content, kind = exports.export(at.service, test, name, at.account, names)
     return attachment(content, kind, name)
 
 

@@ -15,12 +15,11 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Header, Path, Request, Response
 from pydantic import Field
 
-from irtcat.service.accounts.csrf import HEADER, check_same_site, csrf_token
-from irtcat.service.api.schemas import Body, Out, problems, service_of
+from irtcat.service.accounts.credentials import HEADER, check_same_site, csrf_token, service_of
+from irtcat.service.api.schemas import Body, Out, problems
 from irtcat.service.attempts import taking
-from irtcat.service.attempts.devices import Device, device_of, forget_device, remember_device
-from irtcat.service.attempts.media_access import media_urls
-from irtcat.service.attempts.view import MediaUrl
+from irtcat.service.attempts.devices import device_of, forget_device, remember_device
+from irtcat.service.attempts.view import MediaUrl, media_urls
 from irtcat.service.storage.context import Service
 
 PREFIX = "/api/v1/take"
@@ -363,9 +362,9 @@ def take(
     service = service_of(request)
     started = taking.begin(service, ticket, key)
     media = media_urls(service, started.attempt)
-    view = taking.current(service, started.attempt, started.device, media)
+    view = taking.current(service, started.attempt, started.secret, media)
     if body is not None and body.credential == "bearer":
-        return {"view": view, "token": Device(started.attempt, started.device).token}
+        return {"view": view, "token": started.token}
     remember_device(request, response, started)
-    response.headers[HEADER] = csrf_token(service, started.device)
+    response.headers[HEADER] = csrf_token(service, started.secret)
     return {"view": view}

@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from irtcat.service.api.acting import Acting, Cut, Page, StaffRouter, needs
-from irtcat.service.api.schemas import Body, Id, Out
+from irtcat.service.accounts.credentials import Acting
+from irtcat.service.api.schemas import Body, Cut, Id, Out, Page, StaffRouter, needs
 from irtcat.service.outbox import webhooks
 
 router = StaffRouter(prefix="/api/v1")
@@ -28,13 +28,6 @@ class WebhookChange(Body):
     status: Literal["open", "disabled"] | None = None
 
 
-class NewWebhook(Out):
-    """A webhook; its secret is shown only once."""
-
-    id: str
-    secret: str = Field(description="Signs the messages.")
-
-
 class WebhookRow(Out):
     """A webhook."""
 
@@ -47,19 +40,22 @@ class WebhookRow(Out):
     failed: int
 
 
+def _private(at: Acting) -> bool:
+    return bool(at.request.app.state.private_webhooks)
+
+
 @router.get("/webhooks", response_model=Page[WebhookRow])
 def list_webhooks(at: Annotated[Acting, needs("webhooks")], cut: Cut) -> Any:
     """Webhooks, with the numbers of messages that wait or failed."""
     return cut.page(webhooks.webhook_table(at.service), "id")
 
 
-@router.post("/webhooks", response_model=NewWebhook, status_code=201)
+@router.post("/webhooks", response_model=webhooks.Webhook, status_code=201)
 def add_webhook(at: Annotated[Acting, needs("webhooks")], body: WebhookBody) -> Any:
     """Send messages about events to an address."""
-    made = webhooks.add_webhook(
-        at.service, body.url, body.events, actor=at.actor, private=at.private_webhooks
+    return webhooks.add_webhook(
+        at.service, body.url, body.events, actor=at.actor, private=_private(at)
     )
-    return vars(made)
 
 
 @router.patch("/webhooks/{webhook}", status_code=204)
@@ -68,9 +64,7 @@ def change_webhook(
 ) -> None:
     """Change a webhook; "open" lets a disabled one go on."""
     changes = body.model_dump()
-    webhooks.change_webhook(
-        at.service, webhook, actor=at.actor, private=at.private_webhooks, **changes
-    )
+    webhooks.change_webhook(at.service, webhook, actor=at.actor, private=_private(at), **changes)
 
 
 @router.delete("/webhooks/{webhook}", status_code=204)

@@ -1,1 +1,1 @@
-"""Attempts: definition to result, people, monitoring, recalibration."""
+"""Attempts: definition to result, people, proctoring, recalibration."""

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import sqlalchemy as sa
 from itsdangerous import BadSignature, URLSafeSerializer
 
 from irtcat._common.checks import is_number, shorten
@@ -26,10 +25,9 @@ from irtcat.cat import Config, ExposureParameters, Session, prepare
 from irtcat.models import item_categories
 from irtcat.service.attempts.library import published_test, stored_bank
 from irtcat.service.base.errors import ConflictError, NotFoundError, ServiceError
-from irtcat.service.base.events import Acted
 from irtcat.service.definition import Adaptive
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Loaded, Service, new_id
+from irtcat.service.storage.context import Acted, Loaded, Service, new_id
 
 MUST = 'Base64 of {"test": ID}, {"test": ID, "section": N} or {"bank": HASH, "config": {...}}'
 """What a section's configuration must be."""
@@ -45,12 +43,7 @@ PRIOR = "initialEstimatedAbility"
 class AdaptiveSection:
     """A section of a client.
 
-    Attributes:
-        id: its id.
-        bank: the items that it chooses from.
-        config: how it chooses.
-        sent: what the client sent, to be sent back.
-        exposure: parameters of the exposure rule, if it needs any.
+    ``sent`` is what the client sent, to be sent back.
     """
 
     id: str
@@ -130,10 +123,8 @@ def _decoded(text: str) -> bytes:
 def create_section(service: Service, client: str, document: Mapping[str, Any]) -> str:
     """Create a section; return its id.
 
-    Args:
-        service: the service.
-        client: id of the client, the only one that may use the section.
-        document: ``sectionConfiguration`` and what else the client sent.
+    Only this client may use it. The document has ``sectionConfiguration`` and what else was
+    sent.
 
     Raises:
         NotFoundError: for an unknown test or bank.
@@ -141,16 +132,16 @@ def create_section(service: Service, client: str, document: Mapping[str, Any]) -
     """
     configured = _configured(service, str(document["sectionConfiguration"]))
     name = new_id("s")
-    row = {
-        "id": name,
-        "client": client,
-        "bank": configured["bank"],
-        "document": json.dumps({**configured, "sent": dict(document)}),
-        "created": service.now(),
-        "status": "open",
-    }
     with service.database.writing():
-        service.database.run(tables.sections.insert(), row)
+        service.insert(
+            tables.sections,
+            id=name,
+            client=client,
+            bank=configured["bank"],
+            document=json.dumps({**configured, "sent": dict(document)}),
+            created=service.now(),
+            status="open",
+        )
         service.publish(Acted(f"client:{client}", "section created", {"section": name}))
     return name
 
@@ -161,14 +152,8 @@ def section_of(service: Service, client: str, name: str) -> AdaptiveSection:
     Raises:
         NotFoundError: for an unknown or deleted section, or one of another client.
     """
-    row = service.row(
-        sa.select(tables.sections).where(
-            tables.sections.c.id == name,
-            tables.sections.c.client == client,
-            tables.sections.c.status == "open",
-        )
-    )
-    if row is None:
+    row = service.get(tables.sections, name)
+    if row is None or row.client != client or row.status != "open":
         raise NotFoundError("There is no such section.")
     document = json.loads(row.document)
     exposure = None
@@ -191,8 +176,7 @@ def delete_section(service: Service, client: str, name: str) -> None:
     """
     section_of(service, client, name)
     with service.database.writing():
-        deleted = tables.sections.update().where(tables.sections.c.id == name)
-        service.database.run(deleted.values(status="deleted"))
+        service.change(tables.sections, name, status="deleted")
         service.publish(Acted(f"client:{client}", "section deleted", {"section": name}))
 
 
@@ -219,12 +203,8 @@ def begin_session(
 ) -> Turn:
     """Begin a session of a section.
 
-    Args:
-        service: the service.
-        client: id of the client.
-        section: id of the section.
-        prior: pairs of ``key`` and ``value`` about the person. ``initialEstimatedAbility`` is the
-            mean of the prior, in the bank's metric; others are ignored.
+    ``prior`` has pairs of ``key`` and ``value`` about the person: ``initialEstimatedAbility``
+    is the mean of the prior, in the bank's metric; others are ignored.
 
     Raises:
         NotFoundError: as `section_of` does.
@@ -264,9 +244,7 @@ def _check_session(service: Service, client: str, section: str, name: str) -> No
     section_of(service, client, section)
     if not name.startswith(f"{section}.") or name not in service.store:
         raise NotFoundError("There is no such session.")
-    ends = tables.ended_sessions
-    ended = sa.select(ends.c.session).where(ends.c.session == name)
-    if service.row(ended) is not None:
+    if service.get(tables.ended_sessions, name) is not None:
         raise NotFoundError("The session has ended.")
 
 
@@ -297,13 +275,7 @@ def submit(
 ) -> Turn:
     """Record scores of items, and return what to do next.
 
-    Args:
-        service: the service.
-        client: id of the client.
-        section: id of the section.
-        session: id of the session.
-        scores: ids of items with their scores, in their order.
-        state: the state of the response before.
+    ``state`` is that of the response before.
 
     Raises:
         NotFoundError: for an unknown section or session, also one of another client.
@@ -369,6 +341,5 @@ def end_session(service: Service, client: str, section: str, session: str) -> No
     """
     with service.database.writing():
         _check_session(service, client, section, session)
-        row = {"session": session, "ended": service.now()}
-        service.database.run(tables.ended_sessions.insert(), row)
+        service.insert(tables.ended_sessions, session=session, ended=service.now())
         service.publish(Acted(f"client:{client}", "session ended", {"session": session}))

@@ -22,11 +22,17 @@ from irtcat.cat.live import Event, Stopwatch, first_digest, utc_text
 from irtcat.service.attempts.library import PublishedTest, published_test
 from irtcat.service.attempts.progress import ABANDONED, COMPLETED, TIME_LIMIT, Progress
 from irtcat.service.base.errors import ConflictError, GoneError, NotFoundError, UnauthorizedError
-from irtcat.service.base.events import AttemptChanged
 from irtcat.service.base.metrics import ANSWERS, engine_time
 from irtcat.service.definition import Adaptive, Break, Fixed, Instructions, Practice
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Loaded, Service, digest_of, new_id, new_secret
+from irtcat.service.storage.context import (
+    AttemptChanged,
+    Loaded,
+    Service,
+    digest_of,
+    new_id,
+    new_secret,
+)
 
 ATTEMPT = FileFormat("irtcat-attempt", "an attempt", "Restore a copy.")
 
@@ -51,14 +57,7 @@ GRACE = 2.0
 
 
 class Attempt:
-    """An attempt as a process knows it. Use it within `opened`.
-
-    Attributes:
-        id: its id.
-        head: what was fixed when it began.
-        test: the published test.
-        progress: what its log says.
-    """
+    """An attempt as a process knows it. Use it within `opened`."""
 
     def __init__(self, service: Service, head: dict[str, Any], test: PublishedTest):
         self.service, self.head, self.test = service, head, test
@@ -347,7 +346,8 @@ class Attempt:
         if isinstance(part, Adaptive) or (isinstance(part, Fixed) and not part.review):
             raise ConflictError("This section ends with its last item.")
         if isinstance(part, Fixed) and not part.allow_skip:
-            missing = [n for n in part.items if _is_missing(progress, n)]
+            given = {name for name, it in progress.answers.items() if it.response is not None}
+            missing = set(part.items) - given
             if missing:
                 raise ConflictError(f"{len(missing)} items have no answer yet.")
         self.enter(progress.section + 1)
@@ -384,10 +384,6 @@ class Attempt:
         if isinstance(part, Break):
             return part.may_end_early
         return isinstance(part, (Instructions, Practice)) or self.progress.to_review()
-
-
-def _is_missing(progress: Progress, item: str) -> bool:
-    return item not in progress.answers or progress.answers[item].response is None
 
 
 def seed_of(seed: int, at: int) -> int:
@@ -453,10 +449,7 @@ def looked_at(service: Service, name: str, device: str | None = None) -> Iterato
 
     It is quick: an attempt that this process knows reads only the events that others added.
 
-    Args:
-        service: the service.
-        name: id of the attempt.
-        device: secret of the device that asks; None if it is no taker's.
+    ``device`` is the secret of a taker's device that asks.
 
     Raises:
         NotFoundError: for an unknown attempt.
@@ -505,12 +498,7 @@ def _read(
 ) -> Attempt:
     """The attempt as the database has it.
 
-    Args:
-        service: the service.
-        name: id of the attempt.
-        loaded: where this process keeps it.
-        device: secret of the device that asks; None if it is no taker's.
-        is_locked: no other transaction changes it until this one ends.
+    With ``is_locked`` no other transaction changes it until this one ends.
     """
     row = service.row(LOCKED_ROW if is_locked else ROW, {"name": name})
     if device is not None:
@@ -536,25 +524,26 @@ def attempt_of(service: Service, name: str) -> Attempt:
         return _read(service, name, Loaded())
 
 
-class Started(NamedTuple):
-    """An attempt that a device may continue.
+class Device(NamedTuple):
+    """A device, which has an attempt or asks for it.
 
-    Attributes:
-        attempt: id of the attempt.
-        device: the secret of the device, for its cookie.
+    ``by_cookie`` says whether a cookie of the request identified it.
     """
 
     attempt: str
-    device: str
+    secret: str
+    by_cookie: bool = False
+
+    @property
+    def token(self) -> str:
+        """What the cookie holds, or follows ``Bearer``."""
+        return f"{self.attempt}.{self.secret}"
 
 
 def ticket_of(service: Service, token: str, *, lock: bool = False) -> Any:
     """The row of a ticket that opens a test now.
 
-    Args:
-        service: the service.
-        token: the ticket's secret.
-        lock: whether no other transaction may change it until this one ends.
+    With ``lock`` no other transaction may change it until this one ends.
 
     Raises:
         NotFoundError: for an unknown ticket.
@@ -576,14 +565,11 @@ def ticket_of(service: Service, token: str, *, lock: bool = False) -> Any:
     return ticket
 
 
-def begin(service: Service, token: str, key: str = "") -> Started:
+def begin(service: Service, token: str, key: str = "") -> Device:
     """Begin an attempt with a ticket, or continue it on another device after its release.
 
-    Args:
-        service: the service.
-        token: the ticket's secret.
-        key: a random text of the device: if the reply is lost, the device that asks again with it
-            gets the same one.
+    ``key`` is a random text of the device: if the reply is lost, the device that asks again
+    with it gets the same secret.
 
     Raises:
         NotFoundError: for an unknown ticket.
@@ -604,18 +590,15 @@ def begin(service: Service, token: str, key: str = "") -> Started:
 def _secret(service: Service, token: str, key: str, n_before: int) -> str:
     """The secret of a device that gets an attempt.
 
-    Args:
-        service: the service.
-        token: the secret of its ticket.
-        key: the device's random text; without one the secret is random.
-        n_before: how many devices had the attempt before: after a release no secret comes back.
+    Without a ``key`` it is random. ``n_before`` devices had the attempt before: after a release
+    no secret comes back.
     """
     if not key:
         return new_secret()
     return service.signature("device", json.dumps([token, key, n_before]))
 
 
-def _begin(service: Service, token: str, key: str) -> Started | None:
+def _begin(service: Service, token: str, key: str) -> Device | None:
     """A new attempt with a ticket; None if the ticket has one meanwhile."""
     with service.database.writing():
         ticket = ticket_of(service, token, lock=True)
@@ -634,64 +617,54 @@ def _begin(service: Service, token: str, key: str) -> Started | None:
             "seed": int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big"),
             "started": now,
         }
-        row = {
-            "id": name,
-            "test": ticket.test,
-            "person": ticket.person,
-            "head": json.dumps(head),
-            "started": now,
-            "status": "running",
-            "device": digest_of(device),
-            "updated": now,
-            "summary": "{}",
-            "due": "",
-        }
-        service.database.run(tables.attempts.insert(), row)
-        used = tables.tickets.update().where(tables.tickets.c.id == ticket.id)
-        service.database.run(used.values(status="used", attempt=name))
+        service.insert(
+            tables.attempts,
+            id=name,
+            test=ticket.test,
+            person=ticket.person,
+            head=json.dumps(head),
+            started=now,
+            status="running",
+            device=digest_of(device),
+            updated=now,
+            summary="{}",
+            due="",
+        )
+        service.change(tables.tickets, ticket.id, status="used", attempt=name)
         attempt = Attempt(service, head, published_test(service, ticket.test))
         attempt.actor = "taker"
         attempt.add("begin", device=digest_of(device)[:12])
         attempt.enter(0)
         attempt.write()
-    return Started(name, device)
+    return Device(name, device)
 
 
 def may_continue(service: Service, name: str, token: str, key: str) -> bool:
-    """Whether a device may get an attempt that was begun with a ticket; nothing is changed.
-
-    Args:
-        service: the service.
-        name: id of the attempt.
-        token: the secret of its ticket.
-        key: the random text of the device, as `begin` takes it.
-    """
-    bound = service.scalar(sa.select(tables.attempts.c.device).where(tables.attempts.c.id == name))
-    if not bound:
+    """Whether a device may get an attempt that was begun with a ticket; nothing is changed."""
+    row = service.get(tables.attempts, name)
+    if row is None or not row.device:
         return True
     events = attempt_of(service, name).events()
     n_devices = sum(event["kind"] in ("begin", "device") for event in events)
-    return bool(bound == digest_of(_secret(service, token, key, n_devices - 1)))
+    return bool(row.device == digest_of(_secret(service, token, key, n_devices - 1)))
 
 
-def _continue(service: Service, name: str, token: str, key: str) -> Started:
+def _continue(service: Service, name: str, token: str, key: str) -> Device:
     """Give an attempt that was released to a new device, or again to the device that has it."""
     # First the attempt, then its transaction, as everywhere: the other order could wait for ever.
     with opened(service, name, actor="taker") as attempt:
-        row = tables.attempts.c.id == name
         if attempt.progress.is_over:
             raise GoneError("The test was taken with this ticket.")
-        bound = service.scalar(sa.select(tables.attempts.c.device).where(row))
+        bound = service.get(tables.attempts, name).device
         n_devices = sum(event["kind"] in ("begin", "device") for event in attempt.events())
         same = _secret(service, token, key, n_devices - 1)
         if bound == digest_of(same):
-            return Started(name, same)
+            return Device(name, same)
         if bound:
             raise ConflictError(
                 "The test is open on another device. Continue there, or ask for its release."
             )
         device = _secret(service, token, key, n_devices)
-        statement = tables.attempts.update().where(row)
-        service.database.run(statement.values(device=digest_of(device)))
+        service.change(tables.attempts, name, device=digest_of(device))
         attempt.add("device", device=digest_of(device)[:12])
-    return Started(name, device)
+    return Device(name, device)

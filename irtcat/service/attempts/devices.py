@@ -6,13 +6,18 @@ so by the token against forged requests, which belongs to one device.
 """
 
 import hashlib
-from typing import NamedTuple
 
 from fastapi import Request, Response
 
-from irtcat.service.accounts.cookies import cookie_name
-from irtcat.service.accounts.csrf import HEADER, SAFE, check_csrf
-from irtcat.service.attempts.attempt import Started
+from irtcat.service.accounts.credentials import (
+    HEADER,
+    SAFE,
+    check_csrf,
+    cookie_name,
+    service_of,
+    set_cookie,
+)
+from irtcat.service.attempts.attempt import Device
 from irtcat.service.attempts.taking import attempts_of
 from irtcat.service.base.errors import ConflictError, ForbiddenError, UnauthorizedError
 from irtcat.service.storage.context import Service
@@ -24,25 +29,6 @@ MOST = 20
 
 LASTS = 7 * 24 * 3600
 """Seconds that a browser keeps the cookie: longer than any test with its breaks."""
-
-
-class Device(NamedTuple):
-    """The device of a request.
-
-    Attributes:
-        attempt: id of the attempt.
-        secret: secret of the device.
-        by_cookie: whether a cookie identified it.
-    """
-
-    attempt: str
-    secret: str
-    by_cookie: bool = False
-
-    @property
-    def token(self) -> str:
-        """What the cookie holds, or follows ``Bearer``."""
-        return f"{self.attempt}.{self.secret}"
 
 
 def attempt_key(attempt: str) -> str:
@@ -86,8 +72,8 @@ def device_of(request: Request, service: Service) -> Device:
     """The device that a request of a program comes from; whether it has the attempt is not checked.
 
     A request by cookie that can change something needs a token (see
-    `irtcat.service.accounts.csrf`). Of several devices of one browser, the token names the one that
-    is meant.
+    `irtcat.service.accounts.credentials`). Of several devices of one browser, the token names the
+    one that is meant.
 
     Raises:
         UnauthorizedError: without a cookie or a bearer token.
@@ -126,36 +112,23 @@ def _device_by_cookie(request: Request, service: Service) -> Device:
     return known[-1]
 
 
-def remember_device(request: Request, response: Response, started: Started) -> None:
+def remember_device(request: Request, response: Response, started: Device) -> None:
     """Set the cookie of a device that began or continued an attempt.
 
     Cookies of attempts that are over, or that the browser no longer has, are deleted: a computer
     that many people use would collect them.
     """
-    known, secure = devices_of(request), bool(request.app.state.secure)
+    known = devices_of(request)
     known.pop(attempt_key(started.attempt), None)
-    opened = attempts_of(request.app.state.service, known.values())
+    opened = attempts_of(service_of(request), known.values())
     under_way = {row.attempt for row in opened if row.status in ("running", "paused")}
     kept = [key for key, device in known.items() if device.attempt in under_way]
     for key in known.keys() - set(kept[-(MOST - 1) :]):
         forget_device(request, response, known[key].attempt)
-    response.set_cookie(
-        cookie_name(request, KIND, attempt_key(started.attempt)),
-        Device(started.attempt, started.device).token,
-        max_age=LASTS,
-        httponly=True,
-        samesite="strict",
-        secure=secure,
-        path="/",
-    )
+    name = cookie_name(request, KIND, attempt_key(started.attempt))
+    set_cookie(request, response, name, started.token, seconds=LASTS)
 
 
 def forget_device(request: Request, response: Response, attempt: str) -> None:
     """Delete the cookie of a device."""
-    response.delete_cookie(
-        cookie_name(request, KIND, attempt_key(attempt)),
-        path="/",
-        httponly=True,
-        samesite="strict",
-        secure=bool(request.app.state.secure),
-    )
+    set_cookie(request, response, cookie_name(request, KIND, attempt_key(attempt)), "", seconds=0)

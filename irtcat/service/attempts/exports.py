@@ -11,13 +11,14 @@ from lxml import etree
 
 from irtcat._files import FORMULAS
 from irtcat.responses import Responses
+from irtcat.service.accounts.accounts import Account
 from irtcat.service.attempts.attempt import Attempt, attempt_of
 from irtcat.service.attempts.library import published_test
 from irtcat.service.attempts.results import answer_table, attempt_result, result_table, with_names
 from irtcat.service.base.errors import ConflictError, NotFoundError
-from irtcat.service.base.events import Acted
+from irtcat.service.content.qti_xml import BASE_TYPES, CARDINALITIES
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Service
+from irtcat.service.storage.context import Acted, Service
 
 QTI = "http://www.imsglobal.org/xsd/imsqti_result_v3p0"
 
@@ -27,12 +28,6 @@ NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 """A text that is a number, such as -5: a sign at its beginning makes no formula."""
 
 NO_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
-
-CARDINALITY = {"order": "ordered"} | dict.fromkeys(
-    ("choices", "hottext", "match", "associate"), "multiple"
-)
-
-BASE_TYPES = {"match": "directedPair", "associate": "pair"}
 
 
 def _finished(service: Service, test: str) -> list[Attempt]:
@@ -63,27 +58,19 @@ def spreadsheet_csv(frame: pd.DataFrame) -> str:
     return frame.map(text).to_csv(index=False, lineterminator="\r\n")
 
 
-def results_csv(service: Service, test: str, *, names: bool = False) -> str:
-    """The results of a test, a row for each finished attempt (see `result_table`).
-
-    Args:
-        service: the service.
-        test: id of the test.
-        names: whether to add the names and external ids of the people.
-    """
-    published_test(service, test)
-    frame = result_table(service, test)
+def _csv(service: Service, frame: pd.DataFrame, names: bool) -> str:
+    """A table as CSV, with the names and external ids of the people if they are asked for."""
     return spreadsheet_csv(with_names(service, frame) if names else frame)
 
 
-def answers_csv(service: Service, test: str, *, names: bool = False) -> str:
-    """The answers of all finished attempts at a test: response, category, seconds and time.
+def results_csv(service: Service, test: str, *, names: bool = False) -> str:
+    """The results of a test, a row for each finished attempt (see `result_table`)."""
+    published_test(service, test)
+    return _csv(service, result_table(service, test), names)
 
-    Args:
-        service: the service.
-        test: id of the test.
-        names: whether to add the names and external ids of the people.
-    """
+
+def answers_csv(service: Service, test: str, *, names: bool = False) -> str:
+    """The answers of all finished attempts at a test: response, category, seconds and time."""
     frames = []
     for attempt in _finished(service, test):
         frame = answer_table(attempt)
@@ -92,7 +79,7 @@ def answers_csv(service: Service, test: str, *, names: bool = False) -> str:
         frames.append(frame)
     columns = ["attempt", "person", "section", "item", "response", "code", "seconds", "at"]
     table = pd.concat(frames) if frames else pd.DataFrame(columns=columns)
-    return spreadsheet_csv(with_names(service, table) if names else table)
+    return _csv(service, table, names)
 
 
 def responses_of(service: Service, test: str) -> Responses:
@@ -100,10 +87,6 @@ def responses_of(service: Service, test: str) -> Responses:
 
     Pretest items are among them; items without an answer are missing. The codes are the bank's, so
     that ``irtcat fit responses.npz --anchors bank.npz`` continues its scale.
-
-    Args:
-        service: the service.
-        test: id of the test.
 
     Raises:
         NotFoundError: for an unknown test.
@@ -145,28 +128,23 @@ FILES: dict[str, tuple[str, Callable[..., str | bytes]]] = {
 
 
 def export(
-    service: Service, test: str, name: str, *, actor: str, names: bool = False
+    service: Service, test: str, name: str, account: Account, names: bool = False
 ) -> tuple[str | bytes, str]:
-    """A file of a test for staff, which the audit log records.
+    """A file of a test for staff, which the audit log records; its contents and media type.
 
-    Args:
-        service: the service.
-        test: id of the test.
-        name: a name of `FILES`.
-        actor: who asks for it.
-        names: whether tables have the names and external ids of people.
-
-    Returns:
-        The contents, and the media type.
+    With ``names`` tables have the names and external ids of people, for accounts that may see them.
 
     Raises:
         NotFoundError: for an unknown test or file.
+        ForbiddenError: for an account that may not see people.
     """
+    if names:
+        account.require("people")
     if name not in FILES:
         raise NotFoundError("There is no such file.")
     kind, make = FILES[name]
     content = make(service, test, names=names) if kind.startswith("text/") else make(service, test)
-    record_export(service, actor, test=test, file=name, names=names)
+    record_export(service, account.actor, test=test, file=name, names=names)
     return content, kind
 
 
@@ -231,7 +209,7 @@ def qti_results(service: Service, attempt: str) -> bytes:
             given = (responses or {}).get(part)
             values = [] if given is None else given if isinstance(given, list) else [given]
             base = BASE_TYPES.get(field.kind, "identifier" if field.choices else "string")
-            _response(entry, part, base, CARDINALITY.get(field.kind, "single"), values)
+            _response(entry, part, base, CARDINALITIES.get(field.kind, "single"), values)
         if answer.code is not None:
             key = it.test.items.keys.get(name)
             points = float(answer.code) if key is None else key.score(answer.code)

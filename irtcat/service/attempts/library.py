@@ -15,7 +15,6 @@ from irtcat.bank import ItemBank
 from irtcat.cat import Config, ExposureParameters
 from irtcat.models import item_categories
 from irtcat.service.base.errors import ConflictError, NotFoundError
-from irtcat.service.base.events import Acted, TestPublished
 from irtcat.service.content import (
     Item,
     ItemSet,
@@ -34,7 +33,7 @@ from irtcat.service.definition import (
     publish_report,
 )
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Service
+from irtcat.service.storage.context import Acted, Service, TestPublished
 
 
 @dataclass(frozen=True)
@@ -115,14 +114,10 @@ def add_items(service: Service, items: ItemSet) -> str:
     for medium in document.pop("media"):
         _add_media(service, items.media[medium["name"]])
     with service.database.writing():
-        known = sa.select(tables.item_sets.c.hash).where(tables.item_sets.c.hash == name)
-        if service.row(known) is None:
-            document["media"] = sorted(items.media)
-            row = {"hash": name, "document": json.dumps(document), "created": service.now()}
-            service.database.run(tables.item_sets.insert(), row)
-            service.database.run(
-                tables.item_keys.insert(), {"item_set": name, "document": json.dumps(keys)}
-            )
+        if service.get(tables.item_sets, name) is None:
+            stored = json.dumps({**document, "media": sorted(items.media)})
+            service.insert(tables.item_sets, hash=name, document=stored, created=service.now())
+            service.insert(tables.item_keys, item_set=name, document=json.dumps(keys))
     return name
 
 
@@ -132,29 +127,21 @@ def item_set(service: Service, name: str) -> ItemSet:
     Raises:
         NotFoundError: for an unknown hash.
     """
-    sets, keys = tables.item_sets, tables.item_keys
-    statement = (
-        sa.select(sets.c.document, keys.c.document.label("keys"))
-        .join(keys, keys.c.item_set == sets.c.hash)
-        .where(sets.c.hash == name)
-    )
     with service.database.reading():
-        row = service.row(statement)
-        if row is None:
+        row, keys = service.get(tables.item_sets, name), service.get(tables.item_keys, name)
+        if row is None or keys is None:
             raise NotFoundError("There is no such item set.")
         document = json.loads(row.document)
         media = [media_file(service, medium).to_json() for medium in document["media"]]
-    return ItemSet.from_json({**document, "keys": json.loads(row.keys), "media": media})
+    return ItemSet.from_json({**document, "keys": json.loads(keys.document), "media": media})
 
 
 def item_sets_table(service: Service) -> pd.DataFrame:
     """All item sets, the latest first: hash, number of items, and when they were added."""
-    statement = sa.select(tables.item_sets).order_by(tables.item_sets.c.created.desc())
-    rows = [
-        (row.hash, len(json.loads(row.document)["items"]), row.created)
-        for row in service.rows(statement)
-    ]
-    return pd.DataFrame(rows, columns=["hash", "items", "created"])
+    columns = tables.item_sets.c
+    statement = sa.select(columns.hash, columns.document.label("items"), columns.created)
+    frame = service.frame(statement.order_by(columns.created.desc()))
+    return frame.assign(items=[len(json.loads(text)["items"]) for text in frame["items"]])
 
 
 def add_bank(service: Service, data: bytes, *, actor: str) -> str:
@@ -190,10 +177,10 @@ def bank_hashes(service: Service) -> list[str]:
 
 def _add_media(service: Service, medium: Media) -> None:
     with service.database.writing():
-        if service.row(sa.select(tables.media.c.name).where(tables.media.c.name == medium.name)):
-            return
-        row = {"name": medium.name, "type": medium.type, "data": medium.data}
-        service.database.run(tables.media.insert(), row)
+        if not service.scalar(
+            sa.select(tables.media.c.name).where(tables.media.c.name == medium.name)
+        ):
+            service.insert(tables.media, **vars(medium))
 
 
 def media_file(service: Service, name: str) -> Media:
@@ -202,7 +189,7 @@ def media_file(service: Service, name: str) -> Media:
     Raises:
         NotFoundError: for an unknown name.
     """
-    row = service.row(sa.select(tables.media).where(tables.media.c.name == name))
+    row = service.get(tables.media, name)
     if row is None:
         raise NotFoundError("There is no such file.")
     return Media(name=row.name, type=row.type, data=bytes(row.data))
@@ -251,20 +238,20 @@ def publish(
         item_set = add_items(service, items)
         document = definition.to_json()
         name = test_id(document, stored_bank, item_set)
-        if service.row(sa.select(tables.tests.c.id).where(tables.tests.c.id == name)) is None:
+        if service.get(tables.tests, name) is None:
             stored = {"report": report, "exposure": parameters, "notes": items.notes}
-            row = {
-                "id": name,
-                "title": definition.title,
-                "version": definition.version,
-                "definition": json.dumps(document),
-                "bank": stored_bank,
-                "item_set": item_set,
-                "report": json_text(stored),
-                "status": "open",
-                "published": service.now(),
-            }
-            service.database.run(tables.tests.insert(), row)
+            service.insert(
+                tables.tests,
+                id=name,
+                title=definition.title,
+                version=definition.version,
+                definition=json.dumps(document),
+                bank=stored_bank,
+                item_set=item_set,
+                report=json_text(stored),
+                status="open",
+                published=service.now(),
+            )
             service.publish(TestPublished(name, actor))
     return name, report
 
@@ -298,7 +285,7 @@ def published_test(service: Service, name: str) -> PublishedTest:
 
 def _load(service: Service, name: str) -> PublishedTest:
     with service.database.reading():
-        row = service.row(sa.select(tables.tests).where(tables.tests.c.id == name))
+        row = service.get(tables.tests, name)
         if row is None:
             raise NotFoundError("There is no such test.")
         items = item_set(service, row.item_set)
@@ -335,10 +322,9 @@ def retire(service: Service, name: str, *, actor: str) -> None:
     """
     test = published_test(service, name)
     with service.database.writing():
-        statement = tables.tests.update().where(
-            tables.tests.c.id == name, tables.tests.c.status == "open"
-        )
-        if not service.database.run(statement.values(status="retired")).rowcount:
+        if not service.change(
+            tables.tests, name, tables.tests.c.status == "open", status="retired"
+        ):
             raise ConflictError(f"The test {test.definition.title!r} is retired.")
         service.publish(Acted(actor, "test retired", {"test": name}))
     service.tests.drop(name)
@@ -353,6 +339,4 @@ def published_tests(service: Service) -> pd.DataFrame:
         .label("attempts")
     )
     columns = [tables.tests.c[name] for name in ("id", "title", "version", "status", "published")]
-    statement = sa.select(*columns, attempts).order_by(tables.tests.c.published.desc())
-    names = [column.name for column in columns] + ["attempts"]
-    return pd.DataFrame([tuple(row) for row in service.rows(statement)], columns=names)
+    return service.frame(sa.select(*columns, attempts).order_by(tables.tests.c.published.desc()))

@@ -198,9 +198,7 @@ class Progress:
     def remaining(self, seconds: float, item_limits: Mapping[str, float | None]) -> Remaining:
         """Time left.
 
-        Args:
-            seconds: time since the last event.
-            item_limits: time limits of items by their content.
+        ``seconds`` have passed since the last event.
         """
         part = self.part
         if part is None or self.is_over:

@@ -17,9 +17,8 @@ from irtcat.agreement import cohen_kappa
 from irtcat.service.attempts.attempt import Attempt, attempt_of, opened
 from irtcat.service.attempts.library import published_test
 from irtcat.service.base.errors import ConflictError, NotFoundError
-from irtcat.service.base.events import Acted
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Service
+from irtcat.service.storage.context import Acted, Service
 
 WAITING = '%"waiting": ["%'
 """Pattern of the summaries of attempts with items that wait for a score."""
@@ -27,19 +26,10 @@ WAITING = '%"waiting": ["%'
 RATING, ADJUDICATION = "rating", "adjudication"
 
 
-def _ratings(service: Service, attempt: str, item: str) -> list[sa.Row[Any]]:
-    table = tables.ratings
-    statement = sa.select(table).where(table.c.attempt == attempt, table.c.item == item)
-    return service.rows(statement.order_by(table.c.rated))
-
-
 def rating_queue(service: Service, rater: str, n: int = 50) -> pd.DataFrame:
     """Responses that a person may rate now, the oldest attempts first.
 
-    Args:
-        service: the service.
-        rater: the person who asks, as the ratings name them; what they rated is left out.
-        n: most responses.
+    What they rated is left out.
 
     Returns:
         ``attempt``, ``item`` and ``kind`` ("rating", or "adjudication" where two ratings differ).
@@ -49,9 +39,7 @@ def rating_queue(service: Service, rater: str, n: int = 50) -> pd.DataFrame:
         done.setdefault((row.attempt, row.item), set()).add(row.rater)
     statement = (
         sa.select(tables.attempts.c.id, tables.attempts.c.test, tables.attempts.c.summary)
-        .where(
-            tables.attempts.c.status != "void", tables.attempts.c.summary.like('%"waiting": ["%')
-        )
+        .where(tables.attempts.c.status != "void", tables.attempts.c.summary.like(WAITING))
         .order_by(tables.attempts.c.started, tables.attempts.c.id)
     )
     rows = []
@@ -111,14 +99,7 @@ def rate(
 ) -> str:
     """Rate a response.
 
-    Args:
-        service: the service.
-        attempt: id of the attempt.
-        item: id of the item.
-        score: points, one of the ``scores`` of `rating_task`.
-        rater: who rates; nobody rates a response twice.
-        actor: the rater in the logs.
-        comment: for the other staff.
+    The score is one of the ``scores`` of `rating_task`; nobody rates a response twice.
 
     Returns:
         "open" until there are enough ratings, "differ" where a third person must decide, or
@@ -140,21 +121,23 @@ def rate(
         if code is None or not 0 <= code < len(possible):
             must = f"one of {', '.join(f'{points:g}' for points in possible)}"
             raise argument_error("score", must, score)
-        known = _ratings(service, attempt, item)
+        table = tables.ratings
+        of_response = sa.select(table).where(table.c.attempt == attempt, table.c.item == item)
+        known = service.rows(of_response.order_by(table.c.rated))
         if any(row.rater == rater for row in known):
             raise ConflictError("You have rated this response.")
         wanted = it.test.definition.raters
         kind = RATING if len(known) < wanted else ADJUDICATION
-        row = {
-            "attempt": attempt,
-            "item": item,
-            "rater": rater,
-            "kind": kind,
-            "score": code,
-            "comment": comment,
-            "rated": service.now(),
-        }
-        service.database.run(tables.ratings.insert(), row)
+        service.insert(
+            tables.ratings,
+            attempt=attempt,
+            item=item,
+            rater=rater,
+            kind=kind,
+            score=code,
+            comment=comment,
+            rated=service.now(),
+        )
         service.publish(Acted(actor, "response rated", {"attempt": attempt, "item": item}))
         codes = [*(r.score for r in known), code]
         if kind == RATING and len(codes) < wanted:

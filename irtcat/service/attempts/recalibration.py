@@ -16,9 +16,8 @@ from irtcat.models import column_names, item_categories, item_models
 from irtcat.service.attempts import library
 from irtcat.service.attempts.exports import responses_of
 from irtcat.service.attempts.library import PublishedTest, published_test
-from irtcat.service.base.events import Acted
 from irtcat.service.definition import Adaptive, PublishingReport, TestDefinition
-from irtcat.service.storage.context import Service
+from irtcat.service.storage.context import Acted, Service
 
 LEAST_ANSWERS = 30
 """Answers without which an item is left as it is: fewer do not determine two parameters."""

@@ -1,4 +1,7 @@
-"""Results: the final score of an attempt, and tables of answers and results."""
+"""Results: the final score of an attempt, tables of answers and results, and statistics of items.
+
+The statistics serve while a test is taken: exposure, difficulty, and drift from the bank.
+"""
 
 import functools
 from typing import Any
@@ -6,11 +9,50 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import sqlalchemy as sa
+from pydantic import BaseModel, Field
 
+from irtcat.cat.rules import greatest_rate
+from irtcat.models import expected_responses, response_variances, take
 from irtcat.service.attempts.attempt import Attempt, attempt_of
+from irtcat.service.attempts.library import PublishedTest, published_test
 from irtcat.service.definition import Adaptive, Fixed, Result, result_of
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
+
+
+class ResultRow(BaseModel):
+    """The result of an attempt."""
+
+    attempt: str
+    person: str
+    started: str
+    finished: str
+    reason: str
+    seconds: float
+    theta: float | None
+    se: float | None
+    n_items: float | None
+    score: float | None
+    lower: float | None
+    upper: float | None
+    level: str | None
+    probability: float | None
+    flag: str
+
+
+class ItemRow(BaseModel):
+    """Exposure and drift of an item."""
+
+    item: str
+    answers: int
+    exposure: float | None = Field(description="Share of the attempts in which it was shown.")
+    target: float | None = Field(description="Highest share that the test allows.")
+    over_target: bool
+    observed: float | None = Field(description="Mean score.")
+    expected: float | None = Field(description="Mean score expected by the bank.")
+    z: float | None = Field(description="Standardised difference of the two.")
+    drift: bool = Field(description="Whether the difference is beyond chance.")
+    seconds: float | None
 
 
 def scored_answers(attempt: Attempt) -> dict[str, int | None]:
@@ -120,24 +162,7 @@ def result_table(service: Service, test: str) -> pd.DataFrame:
         )
         for row in service.rows(statement)
     ]
-    names = [
-        "attempt",
-        "person",
-        "started",
-        "finished",
-        "reason",
-        "seconds",
-        "theta",
-        "se",
-        "n_items",
-        "score",
-        "lower",
-        "upper",
-        "level",
-        "probability",
-        "flag",
-    ]
-    return pd.DataFrame(rows, columns=names)
+    return pd.DataFrame(rows, columns=list(ResultRow.model_fields))
 
 
 def _result_row(service: Service, name: str) -> dict[str, Any]:
@@ -172,3 +197,104 @@ def with_names(service: Service, frame: pd.DataFrame) -> pd.DataFrame:
         values = [known.get(person, ("", ""))[place] for person in frame["person"]]
         out.insert(at + place, label, values)
     return out
+
+
+FEWEST = 20
+"""Answers below which no drift is flagged: the normal approximation is poor."""
+
+LARGEST = 3.0
+"""Absolute standardised difference above which drift is flagged: one item in 370 by chance."""
+
+
+def item_statistics(service: Service, test: str) -> pd.DataFrame:
+    """Exposure and drift of every scored or pretest item of a test, over its finished attempts.
+
+    For an item answered by the subjects i, with their final abilities from all answers::
+
+        z = sum_i (x_i - E[x | theta_i]) / sqrt(sum_i Var[x | theta_i])
+
+    It is about standard normal while the item behaves as in the bank. Since theta_i is estimated
+    with the answer to the item itself, z is somewhat too small in short tests.
+
+    Returns:
+        One row per item, with the columns of `ItemRow`; where ``over_target``, ``exposure``
+        is above ``target`` beyond chance; ``seconds`` is a median.
+
+    Raises:
+        NotFoundError: for an unknown test.
+    """
+    published = published_test(service, test)
+    statement = sa.select(tables.attempts.c.id).where(
+        tables.attempts.c.test == test, tables.attempts.c.status == "finished"
+    )
+    attempts = [attempt_of(service, row.id) for row in service.rows(statement)]
+    answers, n_shown = _answers(attempts), _n_shown(attempts)
+    targets = _targets(published)
+    rows = []
+    for name, target in targets.items():
+        of_item = answers[answers["item"] == name]
+        exposure = n_shown.get(name, 0) / len(attempts) if attempts else np.nan
+        # An unlucky rate of few attempts is no fault: two standard errors above the target.
+        margin = 2 * np.sqrt(target * (1 - target) / max(len(attempts), 1))
+        rows.append(
+            {
+                "item": name,
+                "answers": len(of_item),
+                "exposure": exposure,
+                "target": target,
+                "over_target": bool(exposure > target + margin),
+                "observed": of_item["score"].mean() if len(of_item) else np.nan,
+                **_drift(published, name, of_item),
+                "seconds": of_item["seconds"].median() if len(of_item) else np.nan,
+            }
+        )
+    return pd.DataFrame(rows, columns=list(ItemRow.model_fields))
+
+
+def _targets(test: PublishedTest) -> dict[str, float]:
+    """Items of the bank that the test may show, with the highest rate allowed."""
+    out: dict[str, float] = {}
+    for at, section in enumerate(test.definition.sections):
+        if isinstance(section, Adaptive):
+            rule = section.config.exposure
+            rate = None if rule.name == "overlap" else greatest_rate(rule)  # of pairs of tests
+            for name in test.pools[at].item_ids.tolist():
+                out[name] = np.nan if rate is None else rate
+        elif isinstance(section, Fixed):
+            out |= {name: np.nan for name in section.items if name in test.categories}
+    return out
+
+
+def _n_shown(attempts: list[Attempt]) -> dict[str, int]:
+    out: dict[str, int] = {}
+    for attempt in attempts:
+        for name in attempt.progress.number:
+            out[name] = out.get(name, 0) + 1
+    return out
+
+
+def _answers(attempts: list[Attempt]) -> pd.DataFrame:
+    """Scored answers of people who have an estimate."""
+    rows = []
+    for attempt in attempts:
+        result = attempt_result(attempt)
+        if result is None or not np.isfinite(result.theta):
+            continue
+        rows += [
+            (name, answer.code, result.theta, answer.seconds)
+            for name, answer in attempt.progress.answers.items()
+            if answer.code is not None and answer.response is not None
+        ]
+    return pd.DataFrame(rows, columns=["item", "score", "theta", "seconds"])
+
+
+def _drift(test: PublishedTest, name: str, answers: pd.DataFrame) -> dict[str, float | bool]:
+    if answers.empty:
+        return {"expected": np.nan, "z": np.nan, "drift": False}
+    item = take(test.bank.model, test.bank.positions([name]))
+    theta = answers["theta"].to_numpy(float)
+    expected = np.asarray(expected_responses(item, theta))[0]
+    variance = np.asarray(response_variances(item, theta))[0].sum()
+    z = (answers["score"].to_numpy(float) - expected).sum() / np.sqrt(variance)
+    flagged = len(answers) >= FEWEST and abs(z) > LARGEST
+    return {"expected": float(expected.mean()), "z": float(z), "drift": bool(flagged)}

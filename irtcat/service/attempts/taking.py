@@ -3,15 +3,16 @@
 Every function takes the attempt and the secret of its device, and returns the taker's view.
 """
 
+import functools
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from irtcat.service.attempts.attempt import GRACE, Attempt, looked_at, opened, ticket_of
+from irtcat.service.attempts.attempt import GRACE, Attempt, Device, looked_at, opened, ticket_of
 from irtcat.service.attempts.attempt import begin as begin
 from irtcat.service.attempts.attempt import check_device as check_device
 from irtcat.service.attempts.attempt import may_continue as may_continue
@@ -52,11 +53,6 @@ class Invitation:
 def invitation(service: Service, token: str, key: str = "") -> Invitation:
     """What a ticket opens; nothing is begun.
 
-    Args:
-        service: the service.
-        token: the ticket's secret.
-        key: a random text of the device, as `begin` takes it.
-
     Raises:
         NotFoundError: for an unknown ticket.
         GoneError: for one that is revoked or expired.
@@ -85,28 +81,15 @@ def invitation(service: Service, token: str, key: str = "") -> Invitation:
     )
 
 
-class _Device(Protocol):
-    @property
-    def attempt(self) -> str: ...
-    @property
-    def secret(self) -> str: ...
-
-
 class OpenedTest(NamedTuple):
-    """An attempt that a device has.
-
-    Attributes:
-        attempt: its id.
-        title: name of the test.
-        status: "running", "paused", "finished" or "void".
-    """
+    """An attempt that a device has."""
 
     attempt: str
     title: str
     status: str
 
 
-def attempts_of(service: Service, devices: Iterable[_Device]) -> list[OpenedTest]:
+def attempts_of(service: Service, devices: Iterable[Device]) -> list[OpenedTest]:
     """The attempts that devices have, of those that they name; the oldest first."""
     digests = {device.attempt: digest_of(device.secret) for device in devices}
     attempts, tests = tables.attempts.c, tables.tests.c
@@ -123,14 +106,50 @@ def attempts_of(service: Service, devices: Iterable[_Device]) -> list[OpenedTest
     ]
 
 
-def _view(attempt: Attempt, media_url: MediaUrl) -> dict[str, Any]:
-    return taker_view(attempt, media_url, taker_report(attempt))
+def _item(attempt: Attempt, number: int) -> str:
+    for name, known in attempt.progress.number.items():
+        if known == number:
+            return name
+    raise ConflictError("This item was not shown.")
 
 
-def current(service: Service, attempt: str, device: str, media_url: MediaUrl) -> dict[str, Any]:
+def _step(grace: float = 0.0) -> Callable[[Callable[..., None]], Callable[..., dict[str, Any]]]:
+    """A step of the taker: it changes the attempt, and returns the page that the taker sees then.
+
+    It takes the service, the attempt, the secret of the device and `MediaUrl`. One with the id of a
+    ``request`` that was carried out changes nothing. In the seconds of ``grace`` after a time limit
+    it still counts.
+
+    Raises:
+        UnauthorizedError: see `check_device`.
+    """
+
+    def decorate(act: Callable[..., None]) -> Callable[..., dict[str, Any]]:
+        @functools.wraps(act)
+        def step(
+            service: Service,
+            attempt: str,
+            device: str,
+            media_url: MediaUrl,
+            *,
+            request: str = "",
+            **options: Any,
+        ) -> dict[str, Any]:
+            with opened(
+                service, attempt, actor=ACTOR, device=device, request=request, grace=grace
+            ) as it:
+                if not request or request not in it.progress.requests:
+                    act(it, **options)
+                return taker_view(it, media_url, taker_report(it))
+
+        return step
+
+    return decorate
+
+
+@_step()
+def current(it: Attempt) -> None:
     """The page that the taker sees now; time limits that passed are applied."""
-    with opened(service, attempt, actor=ACTOR, device=device) as it:
-        return _view(it, media_url)
 
 
 def heartbeat(service: Service, attempt: str, device: str) -> dict[str, Any]:
@@ -142,109 +161,68 @@ def heartbeat(service: Service, attempt: str, device: str) -> dict[str, Any]:
         return {"status": it.progress.status, "time": time_left(it)}
 
 
-def _item(attempt: Attempt, number: int) -> str:
-    for name, known in attempt.progress.number.items():
-        if known == number:
-            return name
-    raise ConflictError("This item was not shown.")
-
-
-def answer(
-    service: Service,
-    attempt: str,
-    device: str,
-    media_url: MediaUrl,
-    *,
-    number: int,
-    response: Any,
-    request: str = "",
-) -> dict[str, Any]:
+@_step(grace=GRACE)
+def answer(it: Attempt, *, number: int, response: Any) -> None:
     """Record an answer, and return the next page. It is on disk when this returns.
 
-    Args:
-        service: the service.
-        attempt: id of the attempt.
-        device: secret of the device.
-        media_url: address of a media file.
-        number: the number of the item in the attempt.
-        response: the response in the taker's names of choices; None to leave the item out.
-        request: id of the request: a repeated one changes nothing.
+    The item has its number in the attempt, the response the taker's names of choices; None leaves
+    the item out.
 
     Raises:
-        UnauthorizedError: see `check_device`.
         ConflictError: for another answer to an item whose answer stands, or one out of turn.
         InputError: for a response that the item cannot have.
     """
-    with opened(service, attempt, actor=ACTOR, device=device, request=request, grace=GRACE) as it:
-        if not request or request not in it.progress.requests:
-            name = _item(it, number)
-            it.answer(name, response_of(it, name, response))
-        return _view(it, media_url)
+    name = _item(it, number)
+    it.answer(name, response_of(it, name, response))
 
 
-def go(
-    service: Service, attempt: str, device: str, media_url: MediaUrl, *, place: int | None
-) -> dict[str, Any]:
+@_step()
+def go(it: Attempt, *, place: int | None) -> None:
     """Show an item of a section that is reviewed, by its place; None shows the list of answers."""
-    with opened(service, attempt, actor=ACTOR, device=device) as it:
-        items = () if it.progress.part is None else it.progress.part.items
-        inside = place is not None and 1 <= place <= len(items)
-        if place is not None and it.progress.to_review() and not inside:
-            raise ConflictError("This item is not in the current section.")
-        it.show(items[place - 1] if inside and place is not None else None)
-        return _view(it, media_url)
+    items = () if it.progress.part is None else it.progress.part.items
+    inside = place is not None and 1 <= place <= len(items)
+    if place is not None and it.progress.to_review() and not inside:
+        raise ConflictError("This item is not in the current section.")
+    it.show(items[place - 1] if inside and place is not None else None)
 
 
-def flag(
-    service: Service, attempt: str, device: str, media_url: MediaUrl, *, number: int, flagged: bool
-) -> dict[str, Any]:
+@_step()
+def flag(it: Attempt, *, number: int, flagged: bool) -> None:
     """Mark an item for review, or remove the mark."""
-    with opened(service, attempt, actor=ACTOR, device=device) as it:
-        it.flag(_item(it, number), flagged)
-        return _view(it, media_url)
+    it.flag(_item(it, number), flagged)
 
 
-def proceed(
-    service: Service, attempt: str, device: str, media_url: MediaUrl, *, request: str = ""
-) -> dict[str, Any]:
+@_step()
+def proceed(it: Attempt) -> None:
     """End instructions, practice, a break, or a section that is reviewed."""
-    with opened(service, attempt, actor=ACTOR, device=device, request=request) as it:
-        if not request or request not in it.progress.requests:
-            it.proceed()
-        return _view(it, media_url)
+    it.proceed()
 
 
-def finish(
-    service: Service, attempt: str, device: str, media_url: MediaUrl, *, request: str = ""
-) -> dict[str, Any]:
+@_step()
+def finish(it: Attempt) -> None:
     """End the test, by the end of its last section.
 
     Raises:
         ConflictError: in another section, or as `proceed` does.
     """
-    with opened(service, attempt, actor=ACTOR, device=device, request=request) as it:
-        if not request or request not in it.progress.requests:
-            it.check_running()
-            if it.progress.section < len(it.test.definition.sections) - 1:
-                raise ConflictError("There are sections after this one.")
-            it.proceed()
-        return _view(it, media_url)
+    it.check_running()
+    if it.progress.section < len(it.test.definition.sections) - 1:
+        raise ConflictError("There are sections after this one.")
+    it.proceed()
 
 
-def pause(service: Service, attempt: str, device: str, media_url: MediaUrl) -> dict[str, Any]:
+@_step()
+def pause(it: Attempt) -> None:
     """Pause the test, where the person's accommodations permit it."""
-    with opened(service, attempt, actor=ACTOR, device=device) as it:
-        it.check_running()
-        if not it.may_pause():
-            raise ConflictError("This test cannot be paused.")
-        it.add("pause", reason="by the taker")
-        return _view(it, media_url)
+    it.check_running()
+    if not it.may_pause():
+        raise ConflictError("This test cannot be paused.")
+    it.add("pause", reason="by the taker")
 
 
-def resume(service: Service, attempt: str, device: str, media_url: MediaUrl) -> dict[str, Any]:
+@_step()
+def resume(it: Attempt) -> None:
     """Continue after a pause of the taker's own."""
-    with opened(service, attempt, actor=ACTOR, device=device) as it:
-        if not it.may_resume():
-            raise ConflictError("The test cannot be continued from here.")
-        it.add("resume")
-        return _view(it, media_url)
+    if not it.may_resume():
+        raise ConflictError("The test cannot be continued from here.")
+    it.add("resume")

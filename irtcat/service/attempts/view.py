@@ -1,4 +1,4 @@
-"""What a test taker sees of an attempt, as a JSON document.
+"""What a test taker sees of an attempt, as a JSON document, and the addresses of its media files.
 
 It is made of an explicit list of fields: no key, no parameter, no ability, no standard error, no id
 of an item or a choice, and no reason why an item was chosen. Items have the number in which they
@@ -12,9 +12,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from itsdangerous import BadSignature, SignatureExpired, URLSafeTimedSerializer
+
 from irtcat.service.attempts.attempt import Attempt
+from irtcat.service.base.errors import NotFoundError
 from irtcat.service.content import Choice, Item, markdown_html
 from irtcat.service.definition import Adaptive, Break, Fixed, Instructions, Practice
+from irtcat.service.storage.context import Service
 
 MediaUrl = Callable[[str], str]
 """A function that returns the address of a media file, signed for a short time."""
@@ -207,12 +211,6 @@ def taker_view(
 ) -> dict[str, Any]:
     """The page that a taker sees now.
 
-    Args:
-        attempt: the attempt.
-        media_url: address of a media file.
-        report: the score report, once the attempt is finished (see
-            `irtcat.service.attempts.results`).
-
     Returns:
         ``page`` is "instructions", "item", "answers" (the list of a section that is reviewed),
         "break", "paused", "finished" or "void"; the other fields are those that the page needs.
@@ -288,3 +286,36 @@ def _advance(attempt: Attempt) -> dict[str, int]:
     if isinstance(part, (Fixed, Practice)):
         return {"done": done, "of": len(part.items)}
     return {"done": 0, "of": 0}
+
+
+MEDIA_LASTS = 6 * 3600
+"""Seconds that an address is valid: longer than an item is shown."""
+
+
+def _media_serializer(service: Service) -> URLSafeTimedSerializer:
+    return URLSafeTimedSerializer(service.secret, salt="media")
+
+
+def media_urls(service: Service, attempt: str) -> MediaUrl:
+    """A function that makes the address of a media file for one attempt."""
+    serializer = _media_serializer(service)
+
+    def url(name: str) -> str:
+        return f"/media/{serializer.dumps([attempt, name])}/{name}"
+
+    return url
+
+
+def signed_media(service: Service, signature: str, name: str) -> str:
+    """The name of the file that an address is signed for.
+
+    Raises:
+        NotFoundError: for an address that is not signed for this name, or that is too old.
+    """
+    try:
+        _, signed = _media_serializer(service).loads(signature, max_age=MEDIA_LASTS)
+    except (BadSignature, SignatureExpired, ValueError, TypeError):
+        raise NotFoundError("There is no such file.") from None
+    if signed != name:
+        raise NotFoundError("There is no such file.")
+    return str(signed)

@@ -1,6 +1,10 @@
 """Errors of the service: what a caller did wrong, with the HTTP status that says so."""
 
 import math
+import re
+from typing import Any
+
+from fastapi.responses import JSONResponse
 
 from irtcat._common.checks import InputError
 
@@ -57,11 +61,7 @@ class GoneError(ServiceError):
 
 
 class TooManyError(ServiceError):
-    """More requests than a limit permits.
-
-    Attributes:
-        seconds: after which the next one is permitted.
-    """
+    """More requests than a limit permits."""
 
     status, title = 429, "Too many requests"
 
@@ -73,3 +73,12 @@ class TooManyError(ServiceError):
     def headers(self) -> dict[str, str]:
         """When to try again."""
         return {"Retry-After": str(self.seconds)}
+
+
+def problem(status: int, title: str, detail: str, **fields: Any) -> JSONResponse:
+    """An error as RFC 9457 describes it."""
+    slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+    body = {"type": f"urn:irtcat:{slug}", "title": title, "status": status, "detail": detail}
+    return JSONResponse(
+        {**body, **fields}, status_code=status, media_type="application/problem+json"
+    )

@@ -104,10 +104,7 @@ class Buckets:
 def take(service: Service, rate: Rate, key: str) -> None:
     """Take a token of a bucket in the database, which all processes share.
 
-    Args:
-        service: the service.
-        rate: the rate.
-        key: whose bucket; only its digest is stored.
+    Only a digest of the key is stored.
 
     Raises:
         TooManyError: if the bucket is empty.
@@ -125,8 +122,7 @@ def take(service: Service, rate: Rate, key: str) -> None:
         passed = max((now - datetime.fromisoformat(row.at)).total_seconds(), 0.0)
         level = min(rate.burst, row.level + passed * rate.per_second)
         if level >= 1:
-            statement = limits.update().where(limits.c.name == name)
-            service.database.run(statement.values(level=level - 1, at=now.isoformat()))
+            service.change(limits, name, level=level - 1, at=now.isoformat())
     if level < 1:
         raise TooManyError((1 - level) / rate.per_second)
 

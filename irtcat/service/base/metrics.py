@@ -1,15 +1,21 @@
-"""Metrics for Prometheus: requests and latencies, answers, time of the engine, attempts under way.
+"""Metrics for Prometheus, and logs of one JSON object a line on stderr, without personal data.
 
-Several worker processes write to files of one folder (the variable `MULTIPROCESS` names it), so
-that any of them reports the sum of all.
+Several worker processes write metrics to files of one folder (the variable `MULTIPROCESS` names
+it), so that any of them reports the sum of all.
+
+No address of a client, no name, no query, no ticket and no cookie is logged: paths appear as their
+templates, such as ``/t/{ticket}``.
 """
 
 import hmac
 import ipaddress
+import json
+import logging
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -92,12 +98,7 @@ def _is_local(request: Request) -> bool:
 
 
 def add_metrics(app: FastAPI, token: str = "") -> None:
-    """Add ``/metrics``, for programs on this machine, or with a token from anywhere.
-
-    Args:
-        app: the application.
-        token: the bearer token; empty for none.
-    """
+    """Add ``/metrics``, for programs on this machine, or with a token from anywhere."""
 
     @app.get("/metrics", include_in_schema=False)
     def metrics(request: Request) -> Response:
@@ -113,3 +114,44 @@ def add_metrics(app: FastAPI, token: str = "") -> None:
         attempts.register(Attempts(app.state.service))
         content = generate_latest(registry) + generate_latest(attempts)
         return Response(content, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime", "color_message", "taskName"}
+"""Attributes that every record has; others were given by ``extra``."""
+
+
+class JsonFormatter(logging.Formatter):
+    """A record as one line of JSON: time, level, logger, message, and what ``extra`` adds."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        line: dict[str, Any] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "log": record.name,
+            "message": record.getMessage(),
+            "process": record.process,
+        }
+        line |= {name: value for name, value in vars(record).items() if name not in STANDARD}
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"json": {"()": "irtcat.service.base.metrics.JsonFormatter"}},
+    "handlers": {
+        "stderr": {
+            "class": "logging.StreamHandler",
+            "stream": "ext://sys.stderr",
+            "formatter": "json",
+        }
+    },
+    "loggers": {
+        name: {"handlers": ["stderr"], "level": "INFO", "propagate": False}
+        for name in ("irtcat", "uvicorn")
+    },
+}
+"""Configuration of `logging` for worker processes."""

@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from html import escape
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -16,44 +17,25 @@ from irtcat.service.content.media import MOST_MEDIA, media_type
 from irtcat.service.content.records import Choice, Item, Key, Media, Picture, Stimulus, checked_key
 
 ITEM_FIELDS = (
-    "kind",
-    "title",
-    "language",
-    "direction",
-    "time_limit",
-    "stimulus",
-    "shuffle",
-    "fixed",
-    "max_choices",
-    "min_choices",
-    "expected_length",
-    "expected_lines",
-    "pattern",
-    "numeric",
-    "labels",
-    "media",
-    "options",
-    "picture",
-    "areas",
-    "practice",
+    *(
+        it.name
+        for it in fields(Item)
+        if it.name not in ("id", "prompt", "choices", "parts", "inline")
+    ),
+    *("fixed", "media", "areas", "practice"),
 )
 """Fields of an item in front matter, and columns of a table of items."""
 
 KEY_FIELDS = (
     "key",
-    "points",
-    "default",
-    "lower",
-    "upper",
-    "case_sensitive",
-    "max_score",
-    "rubric",
-    "criteria",
-    "unit",
+    *(it.name for it in fields(Key) if it.name not in ("item", "kind", "correct", "rules")),
 )
 """Fields of a key in front matter, in ``keys.toml``, and columns of tables."""
 
 FIELDS = (*ITEM_FIELDS, *KEY_FIELDS)
+
+MOST_ITEMS = 50_000
+"""Most items of a folder or a table; the largest banks of testing programmes have some 20,000."""
 
 MOST_FILE = 2**20
 """Largest file of one item or stimulus, or table row, in bytes: a megabyte of text is a book."""
@@ -84,9 +66,8 @@ def decoded(path: Path, max_bytes: int = MOST_FILE) -> str:
 class Files:
     """The media files of a folder, each read once.
 
-    Attributes:
-        folder: the folder; names lead nowhere else.
-        media: the files that were asked for, by the names of their content.
+    Names lead nowhere else; ``media`` are those that were asked for, by the names of their
+    content.
     """
 
     def __init__(self, folder: Path):

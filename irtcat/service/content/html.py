@@ -162,11 +162,8 @@ def clean_html(html: str, where: str, url_of: Callable[[str], str] | None = None
     attributes ``lang``, ``dir``, ``title``, ``alt`` and those of tables and media. Comments, event
     handlers, styles, ids and foreign classes are removed.
 
-    Args:
-        html: the fragment.
-        where: the item and its field, for messages.
-        url_of: the ``media:`` address of a file that the HTML names by a relative path; None where
-            all addresses are ``media:`` already.
+    ``url_of`` gives the ``media:`` address of a file that the HTML names by a relative path;
+    without it all addresses are ``media:`` already.
 
     Raises:
         InputError: an element that items cannot hold, such as a script or a form; an address that

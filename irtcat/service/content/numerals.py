@@ -27,10 +27,6 @@ def number_of(text: str, language: str = "en") -> Fraction | None:
     comma in a language with a decimal point could separate thousands: it is None there, as is
     ``1.500`` in a language with a decimal comma.
 
-    Args:
-        text: such as ``12``, ``-0.5``, ``0,5``, ``3/4``, ``12 000``.
-        language: BCP 47 tag of the language of the item.
-
     Example:
         >>> [number_of(text) for text in ("−0,50", "3/4", "12 000")]
         [Fraction(-1, 2), Fraction(3, 4), Fraction(12000, 1)]

@@ -30,12 +30,7 @@ media of the largest item set (see ``MOST_SET``) fit."""
 
 
 class Package:
-    """Members of a zip archive by their paths.
-
-    Attributes:
-        name: the file, for messages.
-        members: path -> its entry.
-    """
+    """Members of a zip archive by their paths."""
 
     def __init__(self, archive: zipfile.ZipFile, name: str):
         self.name = name
@@ -86,10 +81,7 @@ class Package:
     def resolve(self, base: str, address: str, where: str) -> str:
         """The path of the member that an address names.
 
-        Args:
-            base: path of the member with the address.
-            address: relative to that member, percent-encoded.
-            where: for messages.
+        The address is relative to the member at ``base``, and percent-encoded.
 
         Raises:
             InputError: the address leads out of the package, or the member does not exist.

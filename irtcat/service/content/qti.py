@@ -2,31 +2,34 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from html import escape
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
 
 from irtcat._common.checks import InputError, brief, shorten
-from irtcat.service.content.authored import MOST_SET
+from irtcat.service.content.authored import MOST_ITEMS, MOST_SET
 from irtcat.service.content.fields import content_error
-from irtcat.service.content.folder import MOST_ITEMS
 from irtcat.service.content.html import clean_html, media_names, plain_text
 from irtcat.service.content.media import MOST_MEDIA, media_type, picture_size
 from irtcat.service.content.packages import Package, open_package
-from irtcat.service.content.qti_attributes import as_number, check_attributes, required
 from irtcat.service.content.qti_body import LEFT_OUT, AuthoredChoice, Body, Field
-from irtcat.service.content.qti_names import (
+from irtcat.service.content.qti_scoring import qti_key
+from irtcat.service.content.qti_xml import (
     ITEM_TYPES,
     MANIFEST,
     QTI,
     STIMULUS_TYPE,
     TEST_TYPES,
+    as_number,
+    check_attributes,
     decode_name,
+    in_version_3,
+    required,
+    turn_pairs,
+    turned,
 )
-from irtcat.service.content.qti_scoring import qti_key
-from irtcat.service.content.qti_versions import in_version_3
 from irtcat.service.content.records import (
     Choice,
     Item,
@@ -264,7 +267,9 @@ class _Reader:
             for name, part in parts.items():
                 _check_response(declared[name], part, where)
             rubric = clean_html("".join(body.rubrics), where, self._address_of(path))
-            _turn_pairs(root, parts)
+            # QTI has the gap last, and the entry of the first set first in other matches.
+            pairs = {pair for part in parts.values() if part.kind == "match" for pair in part.pairs}
+            turn_pairs(root, {turned(pair) for pair in pairs})
             key = qti_key(item, parts, root, rubric, where)
             key = None if key is None else checked_key(key, item)
         except InputError as error:
@@ -403,21 +408,6 @@ def _check_response(declaration: Element, item: Item, where: str) -> None:
     ):
         must = f"a response of cardinality {cardinality} and base type {base_types}"
         raise content_error(where, must, got)
-
-
-def _turn_pairs(root: Element, parts: Mapping[str, Item]) -> None:
-    """Give the pairs of gap matches in the order of the items: the gap first.
-
-    QTI has the gap last there, and the entry of the first set first in other matches.
-    """
-    pairs = {pair for part in parts.values() if part.kind == "match" for pair in part.pairs}
-    for element in root.iter():
-        for text in (element.text, element.get("map-key")):
-            turned = " ".join(reversed((text or "").split()))
-            if turned in pairs and local_name(element) in ("qti-value", "qti-base-value"):
-                element.text = turned
-            elif turned in pairs and local_name(element) == "qti-map-entry":
-                element.set("map-key", turned)
 
 
 def _check_root(root: Element, name: str, where: str) -> None:

@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element
 from irtcat._common.checks import InputError, shorten
 from irtcat.service.content.fields import content_error
 from irtcat.service.content.html import VOID
-from irtcat.service.content.qti_attributes import as_number, check_attributes, number_text, required
+from irtcat.service.content.qti_xml import as_number, check_attributes, number_text, required
 from irtcat.service.content.xml import local_name
 
 LEFT_OUT = {
@@ -142,6 +142,8 @@ class Body:
             got = shorten(response)
             raise content_error(self.where, "the interaction of a declared response", got)
         self.fields.append(Field(response, kind, self._prompt(element), inline=inline))
+        if element.get("shuffle", "false") == "true" and local_name(element) not in GRAPHIC:
+            self.fields[-1].settings["shuffle"] = True
         return self.fields[-1]
 
     def _prompt(self, element: Element) -> str:
@@ -195,7 +197,6 @@ class Body:
     def _choice(self, element: Element) -> str:
         it = self._begin(element, "choices", "shuffle max-choices min-choices orientation")
         it.choices = [self._authored(child) for child in self._others(element, "qti-simple-choice")]
-        it.settings["shuffle"] = element.get("shuffle", "false") == "true"
         return self._chosen(element, it)
 
     def _chosen(self, element: Element, it: Field) -> str:
@@ -232,7 +233,6 @@ class Body:
         it = self._begin(element, "choice", "shuffle required min-choices", inline=True)
         found = self._others(element, "qti-inline-choice")
         it.choices = [self._authored(child) for child in found]
-        it.settings["shuffle"] = element.get("shuffle", "false") == "true"
         return it.position
 
     def _match(self, element: Element) -> str:
@@ -245,7 +245,6 @@ class Body:
         it.choices, it.options = (
             [self._authored(child, 1) for child in self._others(part, ASSOCIABLE)] for part in sets
         )
-        it.settings["shuffle"] = element.get("shuffle", "false") == "true"
         return self._paired(element, it)
 
     def _paired(self, element: Element, it: Field) -> str:
@@ -267,7 +266,6 @@ class Body:
         self._gaps = it.choices
         it.html += self.inner(content)
         self._gaps = None
-        it.settings["shuffle"] = element.get("shuffle", "false") == "true"
         return self._paired(element, it)
 
     def _gap(self, element: Element) -> str:
@@ -281,7 +279,6 @@ class Body:
     def _associate(self, element: Element) -> str:
         it = self._begin(element, "associate", "shuffle max-associations min-associations")
         it.choices = [self._authored(child, 1) for child in self._others(element, ASSOCIABLE)]
-        it.settings["shuffle"] = element.get("shuffle", "false") == "true"
         return self._paired(element, it)
 
     def _graphic(self, element: Element) -> str:

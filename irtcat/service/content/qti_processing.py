@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element
 
 from irtcat._common.checks import InputError, shorten
 from irtcat.service.content.fields import content_error
-from irtcat.service.content.qti_attributes import as_number, check_attributes, required
+from irtcat.service.content.qti_xml import as_number, check_attributes, required
 from irtcat.service.content.xml import local_name
 
 TEMPLATES: dict[str, str] = {
@@ -337,12 +337,16 @@ def _equal(values: list[Any], element: Element) -> bool | None:
     return bool(one == other) if mode == "exact" else bool(one - low <= other <= one + high)
 
 
+def _texts(values: list[Any], element: Element) -> list[str]:
+    """Texts to compare, without their case where it does not matter."""
+    folded = element.get("case-sensitive", "true") == "false"
+    return [str(value).casefold() if folded else str(value) for value in values]
+
+
 def _string_match(values: list[Any], element: Element) -> bool | None:
     if None in values:
         return None
-    one, other = map(str, values)
-    if element.get("case-sensitive", "true") == "false":
-        one, other = one.casefold(), other.casefold()
+    one, other = _texts(values, element)
     return other in one if element.get("substring", "false") == "true" else one == other
 
 
@@ -352,12 +356,8 @@ def _index(values: list[Any], element: Element) -> Any:
 
 
 def _substring(values: list[Any], element: Element) -> bool | None:
-    if None in values:
-        return None
-    one, other = map(str, values)
-    if element.get("case-sensitive", "true") == "false":
-        one, other = one.casefold(), other.casefold()
-    return one in other
+    one, other = _texts(values, element)
+    return None if None in values else one in other
 
 
 def _flat(values: list[Any]) -> Iterator[Any]:

@@ -16,9 +16,8 @@ from xml.etree.ElementTree import Element, tostring
 
 from irtcat._common.checks import InputError, shorten
 from irtcat.service.content.fields import content_error
-from irtcat.service.content.qti_attributes import as_number, check_attributes, number_text
-from irtcat.service.content.qti_names import QTI
 from irtcat.service.content.qti_processing import Declaration, Processing
+from irtcat.service.content.qti_xml import QTI, as_number, check_attributes, number_text
 from irtcat.service.content.records import KINDS, Item, Key, checked_key, unit_of
 from irtcat.service.content.scoring import qti_value, scored
 from irtcat.service.content.xml import local_name
@@ -46,12 +45,7 @@ Fields = dict[str, Item]
 def qti_key(item: Item, fields: Fields, root: Element, rubric: str, where: str) -> Key | None:
     """The key of a QTI item; None if nothing in it says how it is scored.
 
-    Args:
-        item: the item.
-        fields: the item or its parts by the names of their responses.
-        root: its XML.
-        rubric: HTML for the scorers.
-        where: for messages.
+    ``fields`` are the item or its parts by the names of their responses.
 
     Raises:
         InputError: response processing or a declaration that is not supported.
@@ -333,14 +327,11 @@ def _candidates(
         yield Key(item.id, "map", points=tuple(_nonzero(dict(scores)).items()))
     elif item.kind != "order":
         by_set = {frozenset(response): score for response, score in scores}
-        for points in (_alone(item, by_set), _around(item, by_set, frozenset(best), highest)):
+        # Points of each choice by the score of the choice alone, or beside the best response.
+        alone = _nonzero({name: by_set.get(frozenset([name]), 0.0) for name in item.values})
+        for points in (alone, _around(item, by_set, frozenset(best), highest)):
             for lower, upper in itertools.product((None, 0.0), (None, highest)):
                 yield Key(item.id, "map", points=tuple(points.items()), lower=lower, upper=upper)
-
-
-def _alone(item: Item, by_set: dict[frozenset[str], float]) -> dict[str, float]:
-    """Points of each choice by the score of the choice alone."""
-    return _nonzero({name: by_set.get(frozenset([name]), 0.0) for name in item.values})
 
 
 def _around(

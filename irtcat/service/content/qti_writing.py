@@ -4,7 +4,6 @@ import io
 import os
 import re
 import zipfile
-from collections.abc import Iterable
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
@@ -13,8 +12,10 @@ from irtcat._common.checks import InputError, brief, shorten
 from irtcat._files import replacing
 from irtcat.service.content.html import VOID, plain_text
 from irtcat.service.content.numerals import number_of
-from irtcat.service.content.qti_names import (
-    GRAPHIC,
+from irtcat.service.content.qti_xml import (
+    BASE_TYPES,
+    CARDINALITIES,
+    GRAPHIC_KINDS,
     INTERACTIONS,
     ITEM_TYPE,
     MANIFEST,
@@ -25,6 +26,7 @@ from irtcat.service.content.qti_names import (
     TEMPLATES,
     TEST_TYPE,
     encode_name,
+    turn_pairs,
 )
 from irtcat.service.content.records import Choice, Item, ItemSet, Key, Stimulus
 from irtcat.service.content.xml import local_name, parse_xml
@@ -109,26 +111,24 @@ def _item(item: Item, key: Key | None, stimulus_files: dict[str, str]) -> Elemen
     if key is not None and key.rubric:
         block = SubElement(body, "qti-rubric-block", {"view": "scorer", "use": "scoring"})
         _fill(SubElement(block, "qti-content-body"), key.rubric, blocks=True)
-    _add_interactions(body, item, _declared_name(root))
+    declared = root.find("qti-response-declaration")
+    _add_interactions(
+        body, item, "RESPONSE" if declared is None else declared.get("identifier", "")
+    )
     if processing is not None:
         root.append(processing)
     return root
 
 
-def _declared_name(root: Element) -> str:
-    """The name of the response that an item declares first."""
-    declaration = root.find("qti-response-declaration")
-    return "RESPONSE" if declaration is None else declaration.get("identifier", "")
-
-
 def _declare_all(root: Element, item: Item, key: Key | None) -> Element | None:
     """Write the declarations of an item; its response processing, None without."""
     fields = {part.id: part for part in item.parts} or {"RESPONSE": item}
+    pairs = {pair for field in fields.values() if _has_gaps(field) for pair in field.pairs}
     if key is not None and key.kind == "rules":
         rules = parse_xml(key.rules.encode(), f"key of item {brief(item.id)}")
         for element in rules.iter():
             element.tag = local_name(element)
-            _turn_pair(element, fields.values())
+        turn_pairs(rules, pairs)
         root.extend(rules[:-1])
         return rules[-1]
     declarations = [
@@ -136,8 +136,7 @@ def _declare_all(root: Element, item: Item, key: Key | None) -> Element | None:
         for name, field in fields.items()
     ]
     processing = None if key is None else _declare(declarations[0], item, key)
-    for element in declarations[0].iter():
-        _turn_pair(element, fields.values())
+    turn_pairs(declarations[0], pairs)
     outcome = {"identifier": "SCORE", "cardinality": "single", "base-type": "float"}
     if key is not None:
         outcome["normal-maximum"] = f"{key.max_score:g}"
@@ -157,25 +156,11 @@ def _has_gaps(item: Item) -> bool:
     return item.kind == "match" and (item.picture is not None or item.marks_choices)
 
 
-def _turn_pair(element: Element, fields: Iterable[Item]) -> None:
-    """Write the pair of an element as QTI has it in gap matches: the gap last."""
-    pairs = {pair for field in fields if _has_gaps(field) for pair in field.pairs}
-    text = element.get("map-key") or (element.text or "").strip()
-    if text in pairs:
-        turned = " ".join(reversed(text.split(" ")))
-        if element.get("map-key"):
-            element.set("map-key", turned)
-        else:
-            element.text = turned
-
-
 def _response(item: Item, name: str) -> dict[str, str]:
-    multiple = dict.fromkeys(("choices", "match", "associate"), "multiple")
-    cardinality = (multiple | {"order": "ordered"}).get(item.kind, "single")
-    if item.kind == "hottext" and item.max_choices != 1:
-        cardinality = "multiple"
+    single = item.kind == "hottext" and item.max_choices == 1
+    cardinality = "single" if single else CARDINALITIES.get(item.kind, "single")
     base_type = "identifier" if item.choices else "float" if item.numeric else "string"
-    base_type = {"match": "directedPair", "associate": "pair"}.get(item.kind, base_type)
+    base_type = BASE_TYPES.get(item.kind, base_type)
     return {"identifier": name, "cardinality": cardinality, "base-type": base_type}
 
 
@@ -211,7 +196,7 @@ def _interaction(item: Item, response: str, prompt: bool = False) -> Element:
     if item.inline and item.kind == "choice" and not item.prompt and not item.picture:
         return _inline_choice(item, attributes)
     if item.picture:
-        name = GRAPHIC[item.kind][0]
+        name = GRAPHIC_KINDS[item.kind][0]
     elif _has_gaps(item):
         name = "qti-gap-match-interaction"
     limits = "associations" if item.kind in ("match", "associate") else "choices"
@@ -245,8 +230,7 @@ def _inline_choice(item: Item, attributes: dict[str, str]) -> Element:
     shuffle = {"shuffle": str(item.shuffle).lower()}
     element = Element("qti-inline-choice-interaction", attributes | shuffle)
     for choice in item.choices:
-        about = {"identifier": choice.id, "fixed": str(choice.fixed).lower()}
-        _fill(SubElement(element, "qti-inline-choice", about), choice.content_html)
+        _add_choice(element, "qti-inline-choice", choice)
     return element
 
 
@@ -266,16 +250,16 @@ def _add_choices(element: Element, item: Item) -> None:
     names = {"associate": "qti-simple-associable-choice"}
     for choice in item.choices:
         if choice.area and item.picture:
-            _add_choice(element, GRAPHIC[item.kind][1], choice)
+            _add_choice(element, GRAPHIC_KINDS[item.kind][1], choice)
         elif not _has_gaps(item):
             _add_choice(element, names.get(item.kind, "qti-simple-choice"), choice)
 
 
 def _add_choice(parent: Element, name: str, choice: Choice) -> None:
     attributes = {"identifier": choice.id}
-    if name not in ("qti-hotspot-choice", "qti-simple-choice"):
+    if name not in ("qti-hotspot-choice", "qti-simple-choice", "qti-inline-choice"):
         attributes["match-max"] = str(choice.most)
-    if name == "qti-simple-choice":
+    if name in ("qti-simple-choice", "qti-inline-choice"):
         attributes["fixed"] = str(choice.fixed).lower()
     if choice.area:
         shape, _, coordinates = choice.area.partition(" ")
@@ -424,10 +408,7 @@ def _depend(resource: Element, identifiers: list[str]) -> None:
 def _fill(parent: Element, html: str, blocks: bool = False) -> None:
     """Append sanitised HTML to an element of QTI.
 
-    Args:
-        parent: the element.
-        html: the fragment.
-        blocks: whether only blocks are allowed there; text outside of them gets a ``<div>``.
+    With ``blocks`` only blocks are allowed there; text outside of them gets a ``<div>``.
     """
     builder = _Builder(Element("div"))
     builder.feed(html)

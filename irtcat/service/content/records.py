@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
+from html import escape
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -342,7 +343,7 @@ class Item(Record):
         """Take the choices of hottext from its prompt, which marks them."""
         spans = choice_spans(self.prompt)
         if self.kind == "hottext":
-            marked = tuple(Choice(name, _escaped(text)) for name, text in spans)
+            marked = tuple(Choice(name, escape(text, quote=False)) for name, text in spans)
             given = _records(where, "choices", self.choices, Choice)
             if given and [c.id for c in given] != [c.id for c in marked]:
                 must = "the choices of hottext as its prompt marks them, or none"
@@ -914,7 +915,9 @@ def checked_key(key: Key, item: Item) -> Key:
             points=tuple((item.normal_pair(value), points) for value, points in key.points),
         )
         if KINDS[item.kind].in_pairs:  # a set of pairs
-            key = replace(key, correct=tuple(sorted(key.correct, key=_place_in(item.values))))
+            places = {value: at for at, value in enumerate(item.values)}
+            ordered = sorted(key.correct, key=lambda value: places.get(value, len(places)))
+            key = replace(key, correct=tuple(ordered))
         named = (*key.correct, *(value for value, _ in key.points))
         unknown = [value for value in named if value not in item.values]
         if unknown:
@@ -932,12 +935,6 @@ def checked_key(key: Key, item: Item) -> Key:
     if key.kind == "map":
         return _with_highest(key, item, where)
     return key if key.kind == "rules" else _with_steps(key, where)
-
-
-def _place_in(values: Sequence[str]) -> Callable[[str], int]:
-    """The place of a value among others; after them for one that is missing."""
-    places = {value: at for at, value in enumerate(values)}
-    return lambda value: places.get(value, len(places))
 
 
 def _with_steps(key: Key, where: str) -> Key:
@@ -1062,10 +1059,6 @@ def _set(record: Any, name: str, value: Any) -> None:
 def _check_flag(where: str, name: str, value: Any) -> None:
     if not isinstance(value, bool):
         raise content_error(where, f"{name} as true or false", shorten(value))
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _records(where: str, name: str, value: Any, kind: type) -> tuple[Any, ...]:

@@ -7,7 +7,13 @@ from irtcat.service.definition.publishing import (
     exposure_parameters,
     publish_report,
 )
-from irtcat.service.definition.reading import beside, named_files, parse_definition, read_definition
+from irtcat.service.definition.reading import (
+    beside,
+    named_files,
+    parse_definition,
+    read_definition,
+    uploaded_definition,
+)
 from irtcat.service.definition.records import (
     ACCOMMODATIONS,
     KINDS,
@@ -67,4 +73,5 @@ __all__ = [
     "scaled",
     "seconds_of",
     "time_factor",
+    "uploaded_definition",
 ]

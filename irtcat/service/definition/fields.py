@@ -89,10 +89,8 @@ Reader = Callable[[Any, str, list[Fault]], Any]
 def setting(read: Reader, default: Any = MISSING, *, key: str = "") -> Any:
     """A field of a record that is read from a document.
 
-    Args:
-        read: reads its value.
-        default: its default; a field without one is required.
-        key: its name in documents, where this is not the attribute's.
+    Its name in documents is ``key``, where this is not the attribute's; without a default it is
+    required.
     """
     return field(default=default, metadata={"read": read, "key": key})
 
@@ -178,14 +176,7 @@ def hint(name: Any, known: Iterable[str]) -> str:
 
 
 def read_record(cls: Any, document: Any, where: str, faults: list[Fault]) -> Any:
-    """A record from a mapping; None where it has faults, which are appended.
-
-    Args:
-        cls: the class of the record.
-        document: the mapping.
-        where: name of the field that holds the record.
-        faults: list of the faults so far.
-    """
+    """A record from a mapping; None where it has faults, which are appended."""
     known = {key_of(entry): entry for entry in _settings(cls)}
     if not isinstance(document, Mapping):
         faults.append(Fault.of(where or "definition", f"a table of {', '.join(known)}", document))
@@ -221,12 +212,7 @@ def record(cls: Any) -> Reader:
 
 
 def list_of(member: Reader, contents: str) -> Reader:
-    """Reads a list, whose members are named by their number from 1.
-
-    Args:
-        member: reads a member.
-        contents: what the members are, for messages.
-    """
+    """Reads a list, whose members are named by their number from 1."""
 
     def read(value: Any, where: str, faults: list[Fault]) -> Any:
         if not isinstance(value, (list, tuple)):
@@ -273,15 +259,7 @@ def number(
     below: float | None = None,
     whole: bool = False,
 ) -> Reader:
-    """Reads a finite number within limits.
-
-    Args:
-        least: smallest value.
-        most: greatest value.
-        above: a value that it must exceed.
-        below: a value that it must not reach.
-        whole: whether it must be a whole number.
-    """
+    """Reads a finite number within limits."""
     limits = {"of at least": least, "of at most": most, "above": above, "below": below}
     bounds = " and ".join(
         f"{word} {limit:g}" for word, limit in limits.items() if limit is not None

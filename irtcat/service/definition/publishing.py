@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtri
 
 from irtcat._common.checks import InputError, check_choice, check_count
 from irtcat._common.types import BoolArray, FloatArray, IntArray
@@ -118,20 +119,12 @@ class PublishingReport:
 
     def to_json(self) -> dict[str, Any]:
         """The report as a JSON document; NaN is null."""
-        return {
-            "definition": self.definition,
-            "bank": self.bank,
-            "n_simulated": self.n_simulated,
-            "seed": self.seed,
-            "response_probability": self.response_probability,
-            "figures": json_value(self.figures),
-            "tables": {
-                name: {"columns": list(table.columns), "rows": json_value(table.to_numpy(object))}
-                for name, table in self.tables.items()
-            },
-            "classifications": json_value(self.classifications),
-            "flags": list(self.flags),
+        tables = {
+            name: {"columns": list(table.columns), "rows": json_value(table.to_numpy(object))}
+            for name, table in self.tables.items()
         }
+        others = {name: json_value(it) for name, it in vars(self).items() if name != "tables"}
+        return {**others, "tables": tables}
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> "PublishingReport":
@@ -387,10 +380,10 @@ def _simulated(
             report = simulate(
                 pool, truth, section.config, int(seeds[at]), counts=parameters.get(at)
             )
-            _add_answers(
-                values, report, bank.positions(pool.item_ids), pretest_of(pool, section.config)
-            )
-            lengths[at] = report.n_items - _n_pretest(report, pretest_of(pool, section.config))
+            is_pretest = pretest_of(pool, section.config)
+            _add_answers(values, report, bank.positions(pool.item_ids), is_pretest)
+            n_pretest = is_pretest[np.maximum(report.items, 0)] & (report.items >= 0)
+            lengths[at] = report.n_items - n_pretest.sum(axis=1)
             reports[at] = _first_sessions(report, 2 * n)
         elif isinstance(section, Fixed) and section.scored:
             columns = bank.positions(list(section.items))
@@ -429,10 +422,6 @@ def _add_answers(
     values[rows, columns[items]] = report.answers[rows, steps]
 
 
-def _n_pretest(report: Report, is_pretest: BoolArray) -> IntArray:
-    return (is_pretest[np.maximum(report.items, 0)] & (report.items >= 0)).sum(axis=1)
-
-
 def _first_sessions(report: Report, n: int) -> Report:
     """The report of the first ``n`` sessions."""
     per_session = (
@@ -462,7 +451,7 @@ def _figures(definition: TestDefinition, simulated: _Simulated) -> dict[str, flo
         values[takers] for values in (simulated.truth, simulated.theta, simulated.se)
     )
     finite = np.isfinite(se)
-    half = _z(definition.score.level) * se
+    half = ndtri(0.5 + definition.score.level / 2) * se
     lower = np.where(finite, theta - half, simulated.lower[takers])
     upper = np.where(finite, theta + half, simulated.upper[takers])
     scale = definition.score
@@ -481,12 +470,6 @@ def _figures(definition: TestDefinition, simulated: _Simulated) -> dict[str, flo
         if finite.any()
         else np.nan,
     }
-
-
-def _z(level: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri(0.5 + level / 2))
 
 
 def _lengths(simulated: _Simulated) -> pd.DataFrame:

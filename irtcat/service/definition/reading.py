@@ -111,6 +111,20 @@ def parse_definition(source: str, folder: str | os.PathLike[str] | None = None) 
     return definition
 
 
+def uploaded_definition(data: bytes) -> TestDefinition:
+    """A test definition from a TOML file; its texts are in it, since there are no files beside it.
+
+    Raises:
+        DefinitionError: listing all faults.
+        InputError: for a file that is not TOML in UTF-8.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError("The test definition is not text in UTF-8.") from None
+    return parse_definition(text)
+
+
 def named_files(path: str | os.PathLike[str]) -> dict[str, str]:
     """The ``bank`` and the ``items`` that a definition names, also one with faults.
 

@@ -4,7 +4,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -570,13 +569,6 @@ class TestDefinition(Record):
     def cut_thetas(self) -> tuple[float, ...]:
         """The lowest ability of each level above the first, given how scores are rounded."""
         return tuple(self.score.theta_at(cut.from_score) for cut in self.cuts)
-
-    @cached_property
-    def is_right_to_left(self) -> bool:
-        """Whether the language is written from right to left."""
-        from babel import Locale
-
-        return Locale.parse(self.language, sep="-").character_order == "right-to-left"
 
     def config_of(self, section: int | Section) -> Config:
         """The rules of an adaptive section.

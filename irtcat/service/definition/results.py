@@ -121,12 +121,7 @@ def scaled(
 def normal_se(theta: Any, se: Any, lower: Any, upper: Any, level: float) -> FloatArray:
     """Standard errors; where they are infinite, those that put ``theta +- z se`` at a finite end.
 
-    Args:
-        theta: abilities.
-        se: their standard errors.
-        lower: lower ends of their intervals; infinite if open.
-        upper: their upper ends.
-        level: probability of the intervals.
+    Intervals whose ``lower`` or ``upper`` end is infinite are open.
     """
     reach = np.fmin(np.subtract(theta, lower), np.subtract(upper, theta))
     return np.where(np.isinf(se), reach / ndtri(0.5 + level / 2), se)

@@ -1,22 +1,30 @@
-"""Attempts that a platform opens: one per link and person, continued by every further launch."""
+"""Attempts that a platform opens, one per link and person, and their grades for its gradebook.
 
+Grades are scores of Assignment and Grade Services 2.0.
+"""
+
+import logging
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
+from fastapi import FastAPI
 
 from irtcat._common.checks import InputError
-from irtcat.service.attempts.attempt import Started, begin, opened
+from irtcat.service.attempts.attempt import Attempt, Device, attempt_of, begin, opened
 from irtcat.service.attempts.library import PublishedTest, published_test
 from irtcat.service.attempts.people import add_person, issue_ticket
+from irtcat.service.attempts.results import attempt_result, waiting_items
 from irtcat.service.base.errors import ConflictError, GoneError, NotFoundError
-from irtcat.service.base.events import Acted, AttemptChanged
+from irtcat.service.lti.connection import Connection, PlatformError, connection_of
 from irtcat.service.lti.launching import Launch, LaunchError
 from irtcat.service.lti.platforms import Platform, platform
-from irtcat.service.outbox.sending import WAITING
+from irtcat.service.lti.tool import SCORE_MAXIMUM
+from irtcat.service.outbox.sending import GRADES, WAITING
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Service, digest_of, new_secret
+from irtcat.service.storage.context import Acted, AttemptChanged, Service, digest_of, new_secret
 
 ACTOR = "lti:{}"
 """Who acts, in the audit log: the platform by its id."""
@@ -26,19 +34,6 @@ CHANGING = frozenset({"finish", "rating", "void", "reopen"})
 
 SENT, FAILED = "sent", "failed"
 """States of a grade that does not wait."""
-
-
-@dataclass(frozen=True)
-class Opened:
-    """An attempt that a launch may continue.
-
-    Attributes:
-        attempt: its id.
-        status: "running", "paused", "finished" or "void".
-    """
-
-    attempt: str
-    status: str
 
 
 def test_of(service: Service, launch: Launch) -> PublishedTest:
@@ -60,11 +55,6 @@ def test_of(service: Service, launch: Launch) -> PublishedTest:
 
 
 test_of.__test__ = False  # type: ignore[attr-defined]  # not one of pytest's
-
-
-def _accommodations(launch: Launch) -> list[str]:
-    """The accommodations of a launch, from its custom parameter of this name."""
-    return [name for name in re.split(r"[\s,;]+", launch.custom.get("accommodations", "")) if name]
 
 
 def _row(service: Service, launch: Launch, known: Platform) -> Any:
@@ -95,21 +85,16 @@ def subject_of(issuer: str, external: str) -> str:
     return external.removeprefix(prefix) if external.startswith(prefix) else ""
 
 
-def attempt_of_launch(service: Service, launch: Launch) -> Opened | None:
-    """The attempt that a launch continues; None if it begins one."""
-    row = _row(service, launch, platform(service, launch.platform))
-    return None if row is None else Opened(row.attempt, row.status)
+def attempt_of_launch(service: Service, launch: Launch) -> Any:
+    """The row of the attempt that a launch continues, with its status; None if it begins one."""
+    return _row(service, launch, platform(service, launch.platform))
 
 
-def start(service: Service, launch: Launch) -> Started:
+def start(service: Service, launch: Launch) -> Device:
     """Begin the attempt of a launch, or move it to the device of this launch.
 
     The platform has identified the person, so that no member of staff has to release the attempt
     from another device. That device no longer has it. A finished attempt is opened for its report.
-
-    Args:
-        service: the service.
-        launch: the launch of a learner.
 
     Raises:
         LaunchError: for a person who does not take tests here, or a test that cannot be opened.
@@ -131,40 +116,39 @@ def start(service: Service, launch: Launch) -> Started:
         raise GoneError("Your attempt at this test was ended by the staff.")
     device = new_secret()
     with opened(service, row.attempt, actor="taker") as attempt:
-        statement = tables.attempts.update().where(tables.attempts.c.id == row.attempt)
-        service.database.run(statement.values(device=digest_of(device)))
+        service.change(tables.attempts, row.attempt, device=digest_of(device))
         if not attempt.progress.is_over:
             attempt.add("device", device=digest_of(device)[:12])
-    return Started(row.attempt, device)
+    return Device(row.attempt, device)
 
 
-def _begin(service: Service, launch: Launch, known: Platform) -> Started:
+def _begin(service: Service, launch: Launch, known: Platform) -> Device:
     test = test_of(service, launch)
     actor = ACTOR.format(known.id)
     external = external_id(known.issuer, launch.subject)
     person = add_person(service, external=external, actor=actor)
+    wanted = re.split(r"[\s,;]+", launch.custom.get("accommodations", ""))
+    names = [name for name in wanted if name]
     try:
-        ticket = issue_ticket(
-            service, test.id, actor=actor, person=person, accommodations=_accommodations(launch)
-        )
+        ticket = issue_ticket(service, test.id, actor=actor, person=person, accommodations=names)
     except ConflictError:
         raise ConflictError("This test is closed: it takes no new attempts.") from None
     except InputError as error:
         raise LaunchError(f"The link's custom parameter is not valid. {error}") from None
     started = begin(service, ticket.token)
-    row = {
-        "attempt": started.attempt,
-        "platform": known.id,
-        "deployment": launch.deployment,
-        "link": launch.link,
-        "person": person,
-        "line_item": launch.line_item,
-        "grade": "",
-        "version": 0,
-        "tries": 0,
-        "due": "",
-    }
-    service.database.run(tables.lti_attempts.insert(), row)
+    service.insert(
+        tables.lti_attempts,
+        attempt=started.attempt,
+        platform=known.id,
+        deployment=launch.deployment,
+        link=launch.link,
+        person=person,
+        line_item=launch.line_item,
+        grade="",
+        version=0,
+        tries=0,
+        due="",
+    )
     service.publish(
         Acted(actor, "LTI attempt begun", {"attempt": started.attempt, "person": person})
     )
@@ -175,25 +159,23 @@ def _set_line_item(service: Service, launch: Launch, row: Any) -> None:
     """Keep the column of the gradebook that the platform names now: it may be set up later."""
     if not launch.line_item or launch.line_item == row.line_item:
         return
-    rows = tables.lti_attempts
     values: dict[str, Any] = {"line_item": launch.line_item}
     if row.status in ("finished", "void"):
         values |= {"grade": WAITING, "version": row.version + 1, "tries": 0, "due": service.now()}
-    service.database.run(rows.update().where(rows.c.attempt == row.attempt).values(**values))
+    service.change(tables.lti_attempts, row.attempt, **values)
 
 
 def attempt_changed(service: Service, event: AttemptChanged) -> None:
     """Note that the grade of an attempt is to be sent, if a platform opened it.
 
-    Only this is written: the score is computed when it is sent (`irtcat.service.lti.grades`), so
+    Only this is written: the score is computed when it is sent (`irtcat.service.lti.attempts`), so
     that the platform gets the latest one.
     """
     if not CHANGING.intersection(event.kinds):
         return
-    rows = tables.lti_attempts
-    statement = rows.update().where(rows.c.attempt == event.attempt, rows.c.line_item != "")
-    values = {"grade": WAITING, "version": rows.c.version + 1, "tries": 0, "due": service.now()}
-    service.database.run(statement.values(**values))
+    columns = tables.lti_attempts.c
+    values = {"grade": WAITING, "version": columns.version + 1, "tries": 0, "due": service.now()}
+    service.change(tables.lti_attempts, event.attempt, columns.line_item != "", **values)
 
 
 def link_summary(service: Service, launch: Launch) -> dict[str, int]:
@@ -217,3 +199,95 @@ def link_summary(service: Service, launch: Launch) -> dict[str, int]:
         f"grades {grade}": sum(row.grade == grade for row in found)
         for grade in ("waiting", "sent", "failed")
     }
+
+
+log = logging.getLogger("irtcat.service")
+
+
+def score_document(attempt: Attempt, user: str) -> dict[str, Any]:
+    """The score of an attempt as it is sent to the platform.
+
+    The reported score is mapped from the test's lowest and highest score to 0 and `SCORE_MAXIMUM`.
+    An attempt that was voided or reopened has no score, which clears an earlier one.
+    """
+    progress, scale = attempt.progress, attempt.test.definition.score
+    assert progress.last is not None
+    out: dict[str, Any] = {
+        "userId": user,
+        # The platform refuses a time that is not later than that of the score before. All of them
+        # can read milliseconds.
+        "timestamp": datetime.fromisoformat(progress.last).isoformat(timespec="milliseconds"),
+        "activityProgress": "InProgress",
+        "gradingProgress": "NotReady",
+    }
+    if progress.status == "void":
+        return out | {"activityProgress": "Initialized"}
+    if progress.status != "finished":
+        return out
+    out["activityProgress"] = "Completed"
+    if waiting_items(attempt):
+        return out | {"gradingProgress": "PendingManual"}
+    result = attempt_result(attempt)
+    score = None if result is None else result.scaled.score
+    if result is None or score is None:
+        return out | {"gradingProgress": "Failed"}
+    share = (score - scale.lowest) / (scale.highest - scale.lowest)
+    out |= {
+        "gradingProgress": "FullyGraded",
+        "scoreGiven": round(SCORE_MAXIMUM * share, 4),
+        "scoreMaximum": SCORE_MAXIMUM,
+    }
+    comment = _comment(result.shown(attempt.test.definition))
+    return out | ({"comment": comment} if comment else {})
+
+
+def _comment(report: dict[str, Any]) -> str:
+    """The part of the score report that fits in a line: what the test shows, and nothing else."""
+    parts = []
+    if report.get("score") is not None:
+        text = f"{report['score']:g}"
+        if report.get("lower") is not None:
+            text += f" ({report['lower']:g} to {report['upper']:g})"
+        parts.append(text)
+    if report.get("level"):
+        parts.append(str(report["level"]))
+    return ", ".join(parts)
+
+
+def send_due(connection: Connection, *, is_stopped: Callable[[], bool] = lambda: False) -> int:
+    """Send the grades that are due; return how many were accepted."""
+    service = connection.service
+    claimed = GRADES.claimed(service, sa.select(tables.lti_attempts), is_stopped)
+    return sum(_send(connection, row) for row in claimed)
+
+
+def _send(connection: Connection, row: Any) -> bool:
+    """Send one grade, and store the outcome; return whether it was accepted."""
+    service = connection.service
+    known = platform(service, row.platform)
+    external = sa.select(tables.people.c.external).where(tables.people.c.id == row.person)
+    user = subject_of(known.issuer, service.scalar(external) or "")
+    try:
+        if not user:
+            raise PlatformError("the person is erased", final=True)
+        score = score_document(attempt_of(service, row.attempt), user)
+        connection.post_score(known, row.line_item, score)
+    except PlatformError as error:
+        connection.forget_token(known)
+        GRADES.postpone(service, row, final=error.final)
+        about = {"platform": known.id, "attempt": row.attempt}
+        log.warning("grade not sent: %s", error, extra=about)
+        return False
+    return GRADES.change(service, row, {"grade": SENT})
+
+
+def send_again(service: Service, platform: str) -> int:
+    """Send the failed grades of a platform once more; return how many."""
+    columns = tables.lti_attempts.c
+    failed = (columns.platform == platform) & (columns.grade == FAILED)
+    return service.change(tables.lti_attempts, failed, grade=WAITING, tries=0, due=service.now())
+
+
+def send(app: FastAPI, is_stopped: Callable[[], bool]) -> None:
+    """Send the grades of an application that are due; every process takes part."""
+    send_due(connection_of(app), is_stopped=is_stopped)

@@ -12,8 +12,8 @@ from fastapi import FastAPI
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
-from irtcat.service.lti.keys import signed
 from irtcat.service.lti.platforms import Platform, is_url
+from irtcat.service.lti.tool import SCORE_SCOPE, signed
 from irtcat.service.outbox.addresses import AddressError, checked_address
 from irtcat.service.storage.context import Service, new_secret
 
@@ -39,8 +39,6 @@ ASSERTION_LASTS = 300
 KINDS_OF_KEYS = ("RSA", "EC")
 """Public keys only: a platform that lists a symmetric key would let anybody sign with it."""
 
-SCORE_SCOPE = "https://purl.imsglobal.org/spec/lti-ags/scope/score"
-
 
 class PlatformError(Exception):
     """A platform that cannot be reached, or whose answer cannot be used.
@@ -55,11 +53,7 @@ class PlatformError(Exception):
 
 
 class Connection:
-    """The way to all platforms, with what is known of them for a while; for several threads.
-
-    Attributes:
-        service: the service.
-    """
+    """The way to all platforms, with what is known of them for a while; for several threads."""
 
     def __init__(
         self,
@@ -67,13 +61,7 @@ class Connection:
         transport: httpx.BaseTransport | None = None,
         seconds: Callable[[], float] = time.monotonic,
     ):
-        """A connection.
-
-        Args:
-            service: the service.
-            transport: of httpx; for tests.
-            seconds: a monotonic clock; for tests.
-        """
+        """The transport of httpx, and the monotonic clock, are for tests."""
         self.service, self._transport, self._seconds = service, transport, seconds
         self._lock = Lock()
         self._keys: dict[str, tuple[float, KeySet]] = {}
@@ -82,9 +70,8 @@ class Connection:
     def keys(self, platform: Platform, *, again: bool = False) -> KeySet:
         """The public keys of a platform.
 
-        Args:
-            platform: the platform.
-            again: read them again, but not more often than every `KEYS_AGAIN` seconds.
+        With ``again`` they are read again, but not more often than every `KEYS_AGAIN`
+        seconds.
 
         Raises:
             PlatformError: if they cannot be read.

@@ -7,6 +7,8 @@ posts the signed message to ``/lti/launch``. State and nonce are stored until th
 The post of another site carries no SameSite=Lax cookie. Thus the launch is bound to the browser in
 a fourth step: the service answers the post by a redirection to a page of its own, where the cookie
 of the login is checked.
+
+A launch of an instructor who edits a course chooses the test of a new link (Deep Linking 2.0).
 """
 
 import hmac
@@ -21,9 +23,11 @@ import sqlalchemy as sa
 
 from irtcat.cat.live import utc_text
 from irtcat.service.accounts.oidc import TokenError, UnknownKeyError, verified_claims
+from irtcat.service.attempts.library import published_tests
 from irtcat.service.base.errors import NotFoundError, ServiceError
-from irtcat.service.lti.connection import SCORE_SCOPE, Connection, PlatformError
+from irtcat.service.lti.connection import Connection, PlatformError
 from irtcat.service.lti.platforms import Platform, is_url, platform, platform_of_login
+from irtcat.service.lti.tool import SCORE_MAXIMUM, SCORE_SCOPE, signed
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service, digest_of, new_secret
 
@@ -57,10 +61,7 @@ class LaunchError(ServiceError):
 class Login:
     """What answers a login.
 
-    Attributes:
-        url: where the browser is sent.
-        cookie: name of the cookie that binds the login to the browser.
-        secret: its value.
+    The browser is sent to ``url``; the cookie binds the login to it.
     """
 
     url: str
@@ -102,10 +103,7 @@ class Launch:
 def begin_login(service: Service, fields: Mapping[str, str], redirect: str) -> Login:
     """The answer to a login that a platform initiates.
 
-    Args:
-        service: the service.
-        fields: what the platform sent.
-        redirect: address of ``/lti/launch``.
+    ``redirect`` is the address of ``/lti/launch``.
 
     Raises:
         LaunchError: for a platform that is not registered, or missing fields.
@@ -175,11 +173,6 @@ def _used_login(service: Service, state: str) -> tuple[Platform, str, dict[str, 
 
 def verified_launch(connection: Connection, state: str, id_token: str) -> str:
     """Verify the message of a platform, and store what it says.
-
-    Args:
-        connection: the connection to the platforms.
-        state: the state of the login.
-        id_token: the signed message.
 
     Returns:
         The secret of the launch, for `launch_of`.
@@ -321,11 +314,6 @@ def _choice(settings: dict[str, Any]) -> dict[str, Any]:
 def launch_of(service: Service, code: str, cookies: Mapping[str, str]) -> Launch:
     """A verified launch, in the browser that began it.
 
-    Args:
-        service: the service.
-        code: secret of the launch.
-        cookies: cookies of the request.
-
     Raises:
         LaunchError: for an unknown or old launch, or another browser.
     """
@@ -342,3 +330,53 @@ def launch_of(service: Service, code: str, cookies: Mapping[str, str]) -> Launch
             "course, in a window of its own."
         )
     return launch
+
+
+def choices(service: Service, launch: Launch, url: str) -> list[dict[str, str]]:
+    """The tests that a platform may open, with the signed answer that chooses each.
+
+    ``url`` is the address of ``/lti/launch``.
+
+    Returns:
+        A dictionary with ``id``, ``title``, ``version`` and ``answer`` per test, the latest first.
+    """
+    known = platform(service, launch.platform)
+    tests = published_tests(service)
+    return [
+        {
+            "id": row["id"],
+            "title": row["title"],
+            "version": row["version"],
+            "answer": signed(service, _answer(service, launch, url, row["id"], row["title"])),
+        }
+        for row in tests[tests["status"] == "open"].to_dict("records")
+        if known.may_open(row["id"])
+    ]
+
+
+def _answer(service: Service, launch: Launch, url: str, test: str, title: str) -> dict[str, Any]:
+    """The claims of the message that adds a link to a test to the course."""
+    known = platform(service, launch.platform)
+    now = service.clock()[0]
+    item = {
+        "type": "ltiResourceLink",
+        "title": title,
+        "url": url,
+        "custom": {"test": test},
+        "lineItem": {"scoreMaximum": SCORE_MAXIMUM, "label": title, "resourceId": test},
+        "window": {"targetName": "_blank"},
+    }
+    claims = {
+        "iss": known.client_id,
+        "aud": known.issuer,
+        "iat": int(now.timestamp()),
+        "exp": int((now + LAUNCH_LASTS).timestamp()),
+        "nonce": new_secret(),
+        f"{CLAIM}message_type": "LtiDeepLinkingResponse",
+        f"{CLAIM}version": "1.3.0",
+        f"{CLAIM}deployment_id": launch.deployment,
+        f"{DEEP_LINKING}content_items": [item],
+    }
+    if "data" in launch.choice:
+        claims[f"{DEEP_LINKING}data"] = launch.choice["data"]
+    return claims

@@ -1,7 +1,6 @@
 """Platforms: the learning platforms that may open tests, registered by an administrator."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,10 +11,9 @@ import sqlalchemy as sa
 from irtcat._common.checks import argument_error
 from irtcat.service.attempts.library import published_test
 from irtcat.service.base.errors import ConflictError, NotFoundError
-from irtcat.service.base.events import Acted
 from irtcat.service.outbox.addresses import check_public
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Service, new_id
+from irtcat.service.storage.context import Acted, Service, new_id
 
 KINDS = {
     "moodle": (
@@ -47,9 +45,9 @@ class Platform:
         name: its name, for staff.
         issuer: who signs its messages, an address.
         client_id: id of this service at the platform.
-        auth_url: where a login continues.
+        auth_url: where a login continues (also "authentication request URL").
         token_url: where access tokens are issued.
-        jwks_url: its public keys.
+        jwks_url: its public keys (also "keyset URL").
         audience: audience of the requests for access tokens, where it is not ``token_url``.
         deployments: ids of the deployments of this service at the platform.
         tests: ids of the tests that it may open; all published ones if empty.
@@ -100,9 +98,7 @@ def is_url(text: Any) -> bool:
 def platform_urls(kind: str, issuer: str) -> dict[str, str]:
     """The addresses of a well-known platform, as `add_platform` takes them.
 
-    Args:
-        kind: one of `KINDS`.
-        issuer: the issuer: for Moodle the address of the site.
+    The issuer of Moodle is the address of the site.
 
     Raises:
         InputError: for an unknown kind.
@@ -153,68 +149,33 @@ def _check_addresses(row: dict[str, Any]) -> None:
             check_public(name, row[name], "irtcat service lti --private")
 
 
-def add_platform(
-    service: Service,
-    *,
-    name: str,
-    issuer: str,
-    client_id: str,
-    deployments: Sequence[str],
-    auth_url: str,
-    token_url: str,
-    jwks_url: str,
-    audience: str = "",
-    tests: Sequence[str] = (),
-    origin: str = "",
-    actor: str,
-    private: bool = False,
-) -> Platform:
+def add_platform(service: Service, *, actor: str, private: bool = False, **fields: Any) -> Platform:
     """Register a platform.
 
     Args:
         service: the service.
-        name: its name, for staff.
-        issuer: who signs its messages, an address.
-        client_id: id of this service at the platform.
-        deployments: ids of the deployments of this service at the platform.
-        auth_url: where a login continues (also "authentication request URL").
-        token_url: where access tokens are issued.
-        jwks_url: its public keys (also "keyset URL").
-        audience: audience of the requests for access tokens; ``token_url`` by default.
-        tests: ids of the tests that it may open; all published ones by default.
-        origin: origin of its pages, such as ``https://lms.example.org``, if they may embed the
-            pages of tests. By default they may not: tests open in a window of their own.
         actor: who adds it.
         private: whether its addresses may be those of a private network.
+        **fields: the fields of `Platform` but its ``id``. Without an ``origin`` its pages may not
+            embed the pages of tests, which open in a window of their own.
 
     Raises:
         InputError: for an invalid or a private address, or an invalid id.
         NotFoundError: for an unknown test.
         ConflictError: if there is a platform with this issuer and client id.
     """
-    row: dict[str, Any] = {
-        "name": name,
-        "issuer": issuer,
-        "client_id": client_id,
-        "auth_url": auth_url,
-        "token_url": token_url,
-        "jwks_url": jwks_url,
-        "audience": audience,
-        "deployments": tuple(dict.fromkeys(deployments)),
-        "tests": tuple(dict.fromkeys(tests)),
-        "origin": origin.rstrip("/"),
-    }
-    _check(service, row)
+    fields |= {name: tuple(dict.fromkeys(fields.get(name, ()))) for name in LISTS}
+    fields["origin"] = fields.get("origin", "").rstrip("/")
+    added = Platform(id=new_id("l"), **fields)
+    _check(service, vars(added))
     if not private:
-        _check_addresses(row)
-    added = Platform(id=new_id("l"), **row)
+        _check_addresses(vars(added))
     columns = tables.lti_platforms.c
+    same = (columns.issuer == added.issuer) & (columns.client_id == added.client_id)
     with service.database.writing(alone=True):
-        same = sa.select(columns.id).where(columns.issuer == issuer, columns.client_id == client_id)
-        if service.row(same) is not None:
+        if service.row(sa.select(columns.id).where(same)) is not None:
             raise ConflictError("There is a platform with this issuer and client id.")
-        stored = {**_to_row(vars(added)), "created": service.now()}
-        service.database.run(tables.lti_platforms.insert(), stored)
+        service.insert(tables.lti_platforms, **_to_row(vars(added)), created=service.now())
         service.publish(Acted(actor, "LTI platform added", {"platform": added.id}))
     return added
 
@@ -234,7 +195,7 @@ def platform(service: Service, name: str) -> Platform:
     Raises:
         NotFoundError: for an unknown one.
     """
-    row = service.row(sa.select(tables.lti_platforms).where(tables.lti_platforms.c.id == name))
+    row = service.get(tables.lti_platforms, name)
     if row is None:
         raise NotFoundError("There is no such platform.")
     return _of_row(row)
@@ -243,11 +204,7 @@ def platform(service: Service, name: str) -> Platform:
 def platform_of_login(service: Service, issuer: str, client_id: str = "") -> Platform:
     """The open platform of an issuer.
 
-    Args:
-        service: the service.
-        issuer: the issuer.
-        client_id: id of this service at the platform; platforms may leave it out where an issuer
-            has one only.
+    Platforms may leave out the client id where an issuer has one only.
 
     Raises:
         NotFoundError: for an unknown issuer or client id, or one of several.
@@ -278,18 +235,10 @@ def platforms(service: Service) -> pd.DataFrame:
         count(attempts.grade == "failed").label("failed"),
     ]
     statement = sa.select(tables.lti_platforms, *numbers).order_by(columns.created)
-    rows = [
-        {
-            **vars(_of_row(row)),
-            "created": row.created,
-            "attempts": row.attempts,
-            "waiting": row.waiting,
-            "failed": row.failed,
-        }
-        for row in service.rows(statement)
-    ]
-    names = [*Platform.__dataclass_fields__, "created", "attempts", "waiting", "failed"]
-    return pd.DataFrame(rows, columns=names)
+    frame = service.frame(statement)
+    for name in LISTS:
+        frame[name] = [tuple(json.loads(text)) for text in frame[name]]
+    return frame
 
 
 def change_platform(
@@ -297,12 +246,8 @@ def change_platform(
 ) -> Platform:
     """Change a platform.
 
-    Args:
-        service: the service.
-        platform_id: its id.
-        actor: who changes it.
-        private: whether new addresses may be those of a private network.
-        **changes: fields of `Platform` but its id; a ``status`` of "closed" refuses its launches.
+    ``changes`` are fields of `Platform` but its id; a ``status`` of "closed" refuses its
+    launches.
 
     Raises:
         NotFoundError: for an unknown platform.
@@ -319,8 +264,7 @@ def change_platform(
         _check(service, fields)
         if not private and changes.keys() & {"token_url", "jwks_url"}:
             _check_addresses(fields)
-        statement = tables.lti_platforms.update().where(tables.lti_platforms.c.id == platform_id)
-        service.database.run(statement.values(**_to_row(fields)))
+        service.change(tables.lti_platforms, platform_id, **_to_row(fields))
         service.publish(
             Acted(
                 actor, "LTI platform changed", {"platform": platform_id, "fields": sorted(changes)}

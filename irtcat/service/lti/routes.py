@@ -1,31 +1,30 @@
 """The addresses that a platform knows, and the pages that a launch opens."""
 
-from collections.abc import Callable, Coroutine
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Depends, Form, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
-from fastapi.routing import APIRoute
 
+from irtcat._common.checks import InputError
+from irtcat.service.accounts.credentials import service_of, set_cookie
 from irtcat.service.attempts.devices import remember_device
 from irtcat.service.base.errors import ServiceError
 from irtcat.service.lti.attempts import attempt_of_launch, link_summary, start, test_of
-from irtcat.service.lti.choosing import choices
-from irtcat.service.lti.configuration import tool_configuration
 from irtcat.service.lti.connection import connection_of
-from irtcat.service.lti.keys import public_keys
 from irtcat.service.lti.launching import (
     LAUNCH_LASTS,
     Launch,
     LaunchError,
     begin_login,
+    choices,
     launch_of,
     verified_launch,
 )
-from irtcat.service.pages import CheckedForm, language_of, render, service_of
-from irtcat.service.pages.formats import spoken_time
+from irtcat.service.lti.tool import public_keys, tool_configuration
+from irtcat.service.pages import CheckedForm, PageRoute, language_of, render
 from irtcat.service.pages.taker import has_attempt, test_address
+from irtcat.service.pages.translations import spoken_time
 
 PATH = "/lti"
 
@@ -36,33 +35,24 @@ MOST_FIELDS = 30
 """Fields of a login."""
 
 
-class _Route(APIRoute):
+class _Route(PageRoute):
     """Routes whose errors are shown with their reason: the person can pass it on to a teacher."""
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handler = super().get_route_handler()
-
-        async def handle(request: Request) -> Response:
-            try:
-                return await handler(request)
-            except ServiceError as error:
-                return _refused(request, error)
-
-        return handle
+    @staticmethod
+    def refused(request: Request, error: InputError) -> Response:
+        if not isinstance(error, ServiceError):
+            raise error
+        return render(
+            request,
+            "lti_error.html",
+            language_of(request),
+            status=error.status,
+            detail=str(error),
+            request_id=getattr(request.state, "request_id", ""),
+        )
 
 
 router = APIRouter(prefix=PATH, include_in_schema=False, route_class=_Route)
-
-
-def _refused(request: Request, error: ServiceError) -> Response:
-    return render(
-        request,
-        "lti_error.html",
-        language_of(request),
-        status=error.status,
-        detail=str(error),
-        request_id=getattr(request.state, "request_id", ""),
-    )
 
 
 def _url(request: Request, path: str) -> str:
@@ -98,14 +88,10 @@ def login(request: Request, fields: Annotated[dict[str, str], Depends(_fields)])
     """Begin a login: send the browser to the platform, with a state, a nonce and a cookie."""
     begun = begin_login(service_of(request), fields, _url(request, "launch"))
     response = RedirectResponse(begun.url, status_code=303)
-    response.set_cookie(
-        begun.cookie,
-        begun.secret,
-        max_age=int(LAUNCH_LASTS.total_seconds()),
-        httponly=True,
-        samesite="lax",  # "strict" would not be sent where another site leads to the launch's page
-        secure=bool(request.app.state.secure),
-        path=PATH,
+    seconds = int(LAUNCH_LASTS.total_seconds())
+    # "strict" would not be sent where another site leads to the launch's page.
+    set_cookie(
+        request, response, begun.cookie, begun.secret, seconds=seconds, same_site="lax", path=PATH
     )
     return response
 

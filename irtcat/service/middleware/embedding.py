@@ -14,8 +14,10 @@ from typing import Any
 import sqlalchemy as sa
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import Message, Receive, Scope, Send
 
 from irtcat.cat import StoreError
+from irtcat.service.middleware import HttpMiddleware, at_start
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 
@@ -29,7 +31,7 @@ FRAMES = ("iframe", "frame")
 SAME_SITE = re.compile(r";\s*samesite=\w+", re.IGNORECASE)
 
 
-class Embedding:
+class Embedding(HttpMiddleware):
     """ASGI middleware outside of the one that sets the security headers."""
 
     def __init__(
@@ -39,32 +41,24 @@ class Embedding:
         secure: bool,
         seconds: Callable[[], float] = time.monotonic,
     ):
-        """A middleware.
-
-        Args:
-            app: the application within.
-            service: the service.
-            secure: whether cookies are sent over HTTPS only; without it nothing can be embedded.
-            seconds: a monotonic clock; for tests.
-        """
-        self.app, self.service, self.secure, self._seconds = app, service, secure, seconds
+        """Without ``secure`` nothing can be embedded; the clock is for tests."""
+        super().__init__(app)
+        self.service, self.secure, self._seconds = service, secure, seconds
         self._origins: list[str] = []
         self._read = -KEPT
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
-        if scope["type"] != "http" or not self.secure or not PATHS.match(scope["path"]):
+        if not self.secure or not PATHS.match(scope["path"]):
             await self.app(scope, receive, send)
             return
         origins = await self._known_origins()
         embedded = Headers(scope=scope).get("sec-fetch-dest", "") in FRAMES
 
-        async def send_changed(message: Any) -> None:
-            if message["type"] == "http.response.start" and origins:
-                _permit(MutableHeaders(scope=message), origins, embedded)
-            await send(message)
+        def permit(message: Message) -> None:
+            _permit(MutableHeaders(scope=message), origins, embedded)
 
-        await self.app(scope, receive, send_changed)
+        await self.app(scope, receive, at_start(send, permit) if origins else send)
 
     async def _known_origins(self) -> list[str]:
         now = self._seconds()

@@ -3,9 +3,10 @@
 import logging
 import time
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from irtcat.service.base.metrics import REQUESTS, SECONDS
+from irtcat.service.middleware import HttpMiddleware, at_start
 
 access = logging.getLogger("irtcat.access")
 
@@ -16,30 +17,22 @@ QUIET = ("/health/live", "/health/ready", "/metrics")
 """Routes that programs ask all the time: counted, not logged."""
 
 
-class Observing:
+class Observing(HttpMiddleware):
     """Middleware that observes requests; it changes nothing."""
 
-    def __init__(self, app: ASGIApp):
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, and observe its response."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
         started, status = time.perf_counter(), 500
         request_id = ""
 
-        async def observed(message: Message) -> None:
+        def note(message: Message) -> None:
             nonlocal status, request_id
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                headers = dict(message.get("headers", ()))
-                request_id = headers.get(b"x-request-id", b"").decode("ascii", "replace")
-            await send(message)
+            status = message["status"]
+            headers = dict(message.get("headers", ()))
+            request_id = headers.get(b"x-request-id", b"").decode("ascii", "replace")
 
         try:
-            await self.app(scope, receive, observed)
+            await self.app(scope, receive, at_start(send, note))
         finally:
             method, route = names_of(scope)
             seconds = time.perf_counter() - started

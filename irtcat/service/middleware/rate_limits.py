@@ -8,11 +8,11 @@ from collections.abc import Callable
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from irtcat.service.accounts.csrf import HEADER
-from irtcat.service.base.errors import TooManyError
+from irtcat.service.accounts.credentials import HEADER
+from irtcat.service.base.errors import TooManyError, problem
 from irtcat.service.base.limits import ADDRESS, DEVICE, TICKET, Buckets, Rate
 from irtcat.service.base.metrics import LIMITED
-from irtcat.service.base.responses import problem
+from irtcat.service.middleware import HttpMiddleware
 from irtcat.service.middleware.guard import HEADERS
 from irtcat.service.storage.context import digest_of
 
@@ -49,7 +49,7 @@ def _network(address: str) -> str:
     return str(ipaddress.ip_network((parsed, 64), strict=False))
 
 
-class RateLimits:
+class RateLimits(HttpMiddleware):
     """Middleware that refuses requests over a rate with status 429 and ``Retry-After``.
 
     Over the rate of an address, a password is refused before it is looked at, since people choose
@@ -58,27 +58,24 @@ class RateLimits:
     """
 
     def __init__(self, app: ASGIApp, clock: Callable[[], float] = time.monotonic):
-        self.app = app
+        super().__init__(app)
         self._tickets, self._devices, self._addresses = (
             Buckets(rate, clock) for rate in (TICKET, DEVICE, ADDRESS)
         )
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, unless a bucket is empty."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
         guessed = _guessed(scope["method"], scope["path"])
         bucket = f"{guessed} {_network((scope.get('client') or ('',))[0])}"
         found = self._refusal(scope, guessed, bucket)
         if found is not None:
             await _refuse(*found, scope, receive, send)
             return
-        refused = False
+        refused, failed = False, 404 if guessed == "ticket" else 401  # what a wrong guess gets
 
         async def counted(message: Message) -> None:
             nonlocal refused
-            if message["type"] == "http.response.start" and _failed(guessed, message["status"]):
+            if message["type"] == "http.response.start" and message["status"] == failed:
                 wait = self._addresses.take(bucket)
                 if wait:
                     refused = True
@@ -100,11 +97,6 @@ class RateLimits:
         device = _device(scope)
         wait = self._devices.take(digest_of(device)) if device else 0.0
         return (DEVICE, wait) if wait else None
-
-
-def _failed(guessed: str, status: int) -> bool:
-    """Whether a response says that a guess was wrong."""
-    return status == (404 if guessed == "ticket" else 401)
 
 
 def _device(scope: Scope) -> str:

@@ -1,35 +1,28 @@
 """Tracing requests: a span of OpenTelemetry for each; a part of applications that configure it."""
 
 from opentelemetry import trace
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
+from irtcat.service.middleware import HttpMiddleware, at_start
 from irtcat.service.middleware.observing import names_of
 
 tracer = trace.get_tracer("irtcat.service")
 
 
-class Tracing:
+class Tracing(HttpMiddleware):
     """Middleware that makes a span of each request; it changes nothing."""
 
-    def __init__(self, app: ASGIApp):
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on within a span."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
         status = 500
 
-        async def traced(message: Message) -> None:
+        def note(message: Message) -> None:
             nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
+            status = message["status"]
 
         with tracer.start_as_current_span("request", kind=trace.SpanKind.SERVER) as span:
             try:
-                await self.app(scope, receive, traced)
+                await self.app(scope, receive, at_start(send, note))
             finally:
                 method, route = names_of(scope)
                 span.update_name(f"{method} {route}")

@@ -1,1 +1,1 @@
-"""Running the service: server, maintenance, sweeping, warming."""
+"""Running the service: server, maintenance, and what runs beside requests."""

@@ -37,12 +37,7 @@ from irtcat.service.storage.context import Service
 class CheckReport:
     """What a check read, and what was wrong.
 
-    Attributes:
-        attempts: number of attempts.
-        sessions: number of sessions of adaptive sections.
-        tickets: number of tickets.
-        entries: number of entries of the audit log.
-        faults: what is wrong; empty if everything agrees.
+    Numbers of what was read; ``faults`` are empty if everything agrees.
     """
 
     attempts: int
@@ -68,9 +63,6 @@ class _Faults(list[str]):
 
 def check(service: Service) -> CheckReport:
     """Check everything that is stored: digests of all logs, and that the tables agree with them.
-
-    Args:
-        service: the service.
 
     Returns:
         What was read and what is wrong. Nothing is changed.
@@ -103,9 +95,7 @@ def _check_tests(service: Service, faults: _Faults) -> None:
     for (name,) in service.rows(sa.select(tables.tests.c.id).order_by(tables.tests.c.id)):
         with faults.found(f"test {name}"):
             service.tests.drop(name)  # what memory holds proves nothing
-            row = service.row(sa.select(tables.tests).where(tables.tests.c.id == name))
-            test = published_test(service, name)
-            assert row is not None
+            row, test = service.get(tables.tests, name), published_test(service, name)
             if test.items.hash() != row.item_set:
                 faults.append(f"test {name}: its items were changed")
             if test_id(json.loads(row.definition), row.bank, row.item_set) != name:
@@ -148,7 +138,7 @@ def _row_faults(row: Any, attempt: Attempt) -> Iterator[str]:
 
 def _session_faults(service: Service, attempt: Attempt) -> Iterator[str]:
     """Where the answers of adaptive sections differ from those of their sessions."""
-    log = _session_log(service)
+    log = EventLog(service.database, service.log_key, "session", ("events", "seals"))
     for at, name in attempt.progress.sessions.items():
         row = service.database.execute("SELECT head FROM sessions WHERE id = ?", (name,)).fetchone()
         if row is None:
@@ -166,10 +156,6 @@ def _session_faults(service: Service, attempt: Attempt) -> Iterator[str]:
             items = [i for i in both if of_attempt.get(i) != of_session.get(i)]
             names = ", ".join(map(brief, items))
             yield f"answers differ from those of the session {name} ({names})"
-
-
-def _session_log(service: Service) -> EventLog:
-    return EventLog(service.database, service.log_key, "session", ("events", "seals"))
 
 
 def _check_tickets(service: Service, faults: _Faults) -> int:
@@ -239,10 +225,6 @@ def anchor(service: Service) -> dict[str, Any]:
 def check_anchor(service: Service, document: Any) -> list[str]:
     """Compare an anchor with the logs.
 
-    Args:
-        service: the service.
-        document: the anchor, as `anchor` returned it.
-
     Returns:
         What is wrong: logs that are missing, that end earlier, or whose events were changed; empty
         if the database continues the state of the anchor. Run `check` too: this reads one event
@@ -282,9 +264,7 @@ def backup(service: Service, path: str | os.PathLike[str]) -> Path:
     SQLite: the file is itself a database that `irtcat serve` opens. PostgreSQL: an archive of
     ``pg_dump``, which ``pg_restore`` restores.
 
-    Args:
-        service: the service.
-        path: the file; one that exists is replaced once the copy is complete.
+    A file that exists is replaced once the copy is complete.
 
     Returns:
         The path.
@@ -366,10 +346,8 @@ def copy_service(
 ) -> CheckReport:
     """Copy everything of a service into another database that is empty, and verify it there.
 
-    Args:
-        source: the service; nobody should use it meanwhile, since later changes are not copied.
-        target: a new service with the same key of the logs.
-        progress: called with the tables done.
+    Nobody should use the source meanwhile, since later changes are not copied. The target is
+    new, with the same key of the logs.
 
     Returns:
         The check of the copy, in which all digests were verified.

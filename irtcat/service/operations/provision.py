@@ -52,10 +52,8 @@ def read_test(
 ) -> SourceFiles:
     """Read a test from files.
 
-    Args:
-        definition: the definition (TOML), or the folder that holds it.
-        bank: the bank; by default the file that the definition names, in its folder.
-        items: the items; likewise.
+    The definition is a TOML file or its folder; by default the bank and the items are those
+    that it names.
 
     Raises:
         InputError: for a file that cannot be read, or that the definition does not name.
@@ -124,9 +122,6 @@ def validate(path: str | os.PathLike[str]) -> Validation:
 
     The definition, the bank and the items are each read, whatever is wrong with the others; how
     they fit together is checked where they could be read. Nothing is stored or simulated.
-
-    Args:
-        path: the definition, or the folder that holds it.
 
     Raises:
         InputError: if there is no definition.

@@ -24,11 +24,8 @@ from irtcat._common.checks import InputError
 from irtcat.cat import StoreError
 from irtcat.service.app import Beside, create_app
 from irtcat.service.assembly import imported, open_service
-from irtcat.service.base.logs import LOGGING
-from irtcat.service.base.metrics import MULTIPROCESS, add_metrics
-from irtcat.service.operations.shadow import shadowing
-from irtcat.service.operations.sweeping import sweeping
-from irtcat.service.operations.warming import warming
+from irtcat.service.base.metrics import LOGGING, MULTIPROCESS, add_metrics
+from irtcat.service.operations.background import shadowing, sweeping, warming
 from irtcat.service.outbox.sending import DELIVERIES, GRADES, Outbox, repeating
 from irtcat.service.storage.context import Service
 
@@ -83,8 +80,7 @@ class Settings:
 def application(settings: Settings | None = None) -> FastAPI:
     """The application of a worker process.
 
-    Args:
-        settings: by default those of the environment.
+    By default the settings are those of the environment.
     """
     if settings is None:
         settings = Settings(**json.loads(os.environ[ENVIRONMENT]))
@@ -111,8 +107,8 @@ def application(settings: Settings | None = None) -> FastAPI:
 
 
 OUTBOXES = (
-    (DELIVERIES, "outbox.delivering:send", "messages sent"),
-    (GRADES, "lti.grades:send", "grades sent"),
+    (DELIVERIES, "outbox.webhooks:send", "messages sent"),
+    (GRADES, "lti.attempts:send", "grades sent"),
 )
 """Outboxes, who sends their messages, and what is then done, for the log."""
 
@@ -120,10 +116,7 @@ OUTBOXES = (
 def sending(outbox: Outbox, name: str, what: str) -> Beside:
     """Send the messages of an outbox while an application runs; every process takes part.
 
-    Args:
-        outbox: the outbox.
-        name: a function of the application; it is imported when a message is due.
-        what: what is done, for the log.
+    ``name`` is a function of the application; it is imported when a message is due.
     """
 
     @asynccontextmanager
@@ -209,10 +202,6 @@ serve(Settings(**settings), **options)
 
 def check_start(settings: Settings, *, workers: int = 1) -> float:
     """Start a server at a free port of this machine, wait until it is ready, and stop it.
-
-    Args:
-        settings: the settings of the workers.
-        workers: number of processes.
 
     Returns:
         Seconds until it was ready.

@@ -28,11 +28,6 @@ class NoAddressError(AddressError):
 def checked_address(host: str, port: int, private: bool) -> str:
     """A network address of a host to which something may be sent.
 
-    Args:
-        host: name or address of the host.
-        port: port.
-        private: whether private addresses are permitted.
-
     Raises:
         NoAddressError: if it has no address.
         AddressError: if one in a private network is among its addresses.
@@ -52,10 +47,7 @@ def checked_address(host: str, port: int, private: bool) -> str:
 def check_public(name: str, url: str, advice: str) -> None:
     """Raise for an address to which nothing would be sent; a host may get its address later.
 
-    Args:
-        name: argument of the address, for the message.
-        url: the address.
-        advice: what permits others, for the message.
+    ``advice`` says what permits others.
 
     Raises:
         InputError: if it has no https, or a private address is among those of its host.

@@ -7,9 +7,8 @@ import sqlalchemy as sa
 
 from irtcat._files import FileFormat
 from irtcat.cat.live import Event, first_digest
-from irtcat.service.base.events import Acted, TestPublished
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Service
+from irtcat.service.storage.context import Acted, Service, TestPublished
 
 LOG = "audit"
 HEAD = FileFormat("irtcat-audit", "an audit log").head
@@ -36,10 +35,7 @@ def test_published(service: Service, event: TestPublished) -> None:
 def audit_entries(service: Service, n: int | None = None, verified: bool = False) -> pd.DataFrame:
     """Entries of the audit log, the latest first.
 
-    Args:
-        service: the service.
-        n: number of entries; all by default.
-        verified: check the digests of the whole log.
+    There are all by default; ``verified`` checks the digests of the whole log.
 
     Raises:
         StoreError: for a log that was changed, if it is verified.

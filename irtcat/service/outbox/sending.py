@@ -69,10 +69,7 @@ class Outbox:
     ) -> Iterator[Any]:
         """The messages that this process got.
 
-        Args:
-            service: the service.
-            rows: selects the table, and what else is needed of other tables.
-            is_stopped: asked before each message.
+        ``rows`` selects the table, and what else is needed of other tables.
         """
         columns = self.table.c
         due = rows.where(*self.due(service)).order_by(columns.due).limit(AT_ONCE)
@@ -94,10 +91,7 @@ class Outbox:
     def postpone(self, service: Service, row: Any, *, final: bool = False) -> bool:
         """Send a message later; return False if it failed for good.
 
-        Args:
-            service: the service.
-            row: the message.
-            final: whether another try is useless.
+        After a ``final`` fault there is no other try.
         """
         if final or row.tries >= len(PAUSES):
             self.change(service, row, {self.state: "failed"})
@@ -111,28 +105,25 @@ def _after(service: Service, seconds: float) -> str:
 
 
 DELIVERIES = Outbox(tables.deliveries, "status", ("id",))
-"""Messages to webhooks (`irtcat.service.outbox.delivering`)."""
+"""Messages to webhooks (`irtcat.service.outbox.webhooks`)."""
 
 GRADES = Outbox(tables.lti_attempts, "grade", ("attempt", "version"))
-"""Grades for the gradebooks of platforms (`irtcat.service.lti.grades`)."""
+"""Grades for the gradebooks of platforms (`irtcat.service.lti.attempts`)."""
 
 
 @asynccontextmanager
 async def repeating(
-    send_due: Callable[[Callable[[], bool]], Any], what: str
+    send_due: Callable[[Callable[[], bool]], Any], what: str, every: float = EVERY
 ) -> AsyncIterator[None]:
     """Send what is due, again and again, until the context is left.
 
-    Args:
-        send_due: sends the messages that are due. It is called in a thread, with a function that
-            says whether it has to stop.
-        what: what is done, such as "grades sent", for the log.
+    ``send_due`` is called in a thread, with a function that says whether it has to stop.
     """
     stopped = False
 
     async def repeat() -> None:
         while not stopped:
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(every)
             try:
                 await run_in_threadpool(send_due, lambda: stopped)
             except StoreError as error:  # the database is away

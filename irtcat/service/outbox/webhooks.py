@@ -1,25 +1,44 @@
-"""Webhooks: messages to other systems about what happened, written with what they report.
+"""Webhooks: messages to other systems about what happened, written with what they report, and sent.
 
 A message is a row that is written in the transaction of the event, so that none is lost and none is
-sent about something that did not happen. `irtcat.service.outbox.delivering` sends them afterwards,
-at least once each: a receiver recognises a repeated message by its id.
+sent about something that did not happen. Messages are sent afterwards, at least once each: a
+receiver recognises a repeated message by its id. Their headers and signature are those of Standard
+Webhooks (webhook-id, webhook-timestamp, webhook-signature), for which receivers have libraries in
+many languages.
+
+A host name is resolved once, its addresses are checked, and the connection goes to the address that
+was checked: a name that later points into the own network (DNS rebinding) gains nothing.
 """
 
+import base64
+import hashlib
+import hmac
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import pandas as pd
 import sqlalchemy as sa
+from fastapi import FastAPI
+from pydantic import BaseModel, Field
 
 from irtcat._common.checks import argument_error
 from irtcat.service.base.errors import NotFoundError
-from irtcat.service.base.events import Acted, AttemptChanged, TestPublished
-from irtcat.service.outbox.addresses import check_public
+from irtcat.service.base.metrics import DELIVERIES as OUTCOMES
+from irtcat.service.outbox.addresses import AddressError, check_public, checked_address
+from irtcat.service.outbox.sending import DELIVERIES
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Service, new_id, new_secret
+from irtcat.service.storage.context import (
+    Acted,
+    AttemptChanged,
+    Service,
+    TestPublished,
+    new_id,
+    new_secret,
+)
 
 EVENTS = {
     "attempt.started": "a person began a test",
@@ -37,17 +56,11 @@ MESSAGES = {"begin": "attempt.started", "finish": "attempt.finished", "void": "a
 LONGEST_URL = 2000
 
 
-@dataclass(frozen=True)
-class Webhook:
-    """A new webhook.
-
-    Attributes:
-        id: its id.
-        secret: the secret of its signatures, for the receiver.
-    """
+class Webhook(BaseModel):
+    """A new webhook; its secret is shown only once."""
 
     id: str
-    secret: str
+    secret: str = Field(description="Signs the messages.")
 
 
 def _check_url(url: str, private: bool) -> None:
@@ -75,29 +88,23 @@ def add_webhook(
 ) -> Webhook:
     """Add a webhook.
 
-    Args:
-        service: the service.
-        url: where messages are sent.
-        events: some of `EVENTS`.
-        actor: who adds it.
-        private: permit private addresses, and addresses without TLS.
+    With ``private`` the address may be a private one, and without TLS.
 
     Raises:
         InputError: for an invalid address or event.
     """
     _check_url(url, private)
     _check_events(events)
-    added = Webhook(new_id("w"), f"whsec_{new_secret()}")
-    row = {
-        "id": added.id,
-        "url": url,
-        "secret": added.secret,
-        "events": json.dumps(sorted(set(events))),
-        "status": "open",
-        "created": service.now(),
-    }
+    added = Webhook(id=new_id("w"), secret=f"whsec_{new_secret()}")
     with service.database.writing():
-        service.database.run(tables.webhooks.insert(), row)
+        service.insert(
+            tables.webhooks,
+            **added.model_dump(),
+            url=url,
+            events=json.dumps(sorted(set(events))),
+            status="open",
+            created=service.now(),
+        )
         service.publish(
             Acted(actor, "webhook added", {"webhook": added.id, "events": sorted(set(events))})
         )
@@ -129,16 +136,16 @@ def change_webhook(
     if events is not None:
         _check_events(events)
     with service.database.writing():
-        row = service.row(sa.select(tables.webhooks).where(tables.webhooks.c.id == webhook))
+        row = service.get(tables.webhooks, webhook)
         if row is None:
             raise NotFoundError("There is no such webhook.")
-        changes = {
-            "url": row.url if url is None else url,
-            "events": row.events if events is None else json.dumps(sorted(set(events))),
-            "status": status or row.status,
-        }
-        statement = tables.webhooks.update().where(tables.webhooks.c.id == webhook)
-        service.database.run(statement.values(**changes))
+        service.change(
+            tables.webhooks,
+            webhook,
+            url=row.url if url is None else url,
+            events=row.events if events is None else json.dumps(sorted(set(events))),
+            status=status or row.status,
+        )
         service.publish(Acted(actor, "webhook changed", {"webhook": webhook}))
 
 
@@ -166,21 +173,13 @@ def webhook_table(service: Service) -> pd.DataFrame:
         return sa.select(sa.func.count()).where(where).scalar_subquery()
 
     columns = [hooks.id, hooks.url, hooks.events, hooks.status, hooks.created]
-    statement = sa.select(*columns, count("waiting"), count("failed")).order_by(hooks.created)
-    names = ["id", "url", "events", "status", "created", "waiting", "failed"]
-    frame = pd.DataFrame([tuple(row) for row in service.rows(statement)], columns=names)
-    frame["events"] = [json.loads(text) for text in frame["events"]]
-    return frame
+    counts = count("waiting").label("waiting"), count("failed").label("failed")
+    frame = service.frame(sa.select(*columns, *counts).order_by(hooks.created))
+    return frame.assign(events=frame["events"].map(json.loads))
 
 
 def notify(service: Service, event: str, **details: Any) -> None:
-    """Write a message for every webhook of an event, within the transaction of the event.
-
-    Args:
-        service: the service.
-        event: one of `EVENTS`.
-        **details: ids of what it is about.
-    """
+    """Write a message for every webhook of an event, within the transaction of the event."""
     assert event in EVENTS, event
     with service.database.writing():
         statement = sa.select(tables.webhooks.c.id, tables.webhooks.c.events)
@@ -189,16 +188,16 @@ def notify(service: Service, event: str, **details: Any) -> None:
                 continue
             now = service.now()
             message = {"type": event, "timestamp": now, "data": details}
-            delivery = {
-                "id": new_id("msg"),
-                "webhook": row.id,
-                "event": event,
-                "body": json.dumps(message),
-                "tries": 0,
-                "due": now,
-                "status": "waiting",
-            }
-            service.database.run(tables.deliveries.insert(), delivery)
+            service.insert(
+                tables.deliveries,
+                id=new_id("msg"),
+                webhook=row.id,
+                event=event,
+                body=json.dumps(message),
+                tries=0,
+                due=now,
+                status="waiting",
+            )
 
 
 def test_published(service: Service, event: TestPublished) -> None:
@@ -214,3 +213,103 @@ def attempt_changed(service: Service, event: AttemptChanged) -> None:
             notify(service, MESSAGES[kind], **about)
         if kind == "finish" and event.waiting:
             notify(service, "rating.needed", **about, items=event.waiting)
+
+
+TIMEOUT = 10.0
+"""Seconds for a receiver to answer."""
+
+log = logging.getLogger("irtcat.service")
+
+
+def signature(secret: str, message: str, timestamp: int, body: str) -> str:
+    """The signature of a message, as Standard Webhooks defines it."""
+    key = _key(secret)
+    data = f"{message}.{timestamp}.{body}".encode()
+    return "v1," + base64.b64encode(hmac.new(key, data, hashlib.sha256).digest()).decode()
+
+
+def _key(secret: str) -> bytes:
+    """The key of a secret: base64 after the prefix, which receivers' libraries expect."""
+    text = secret.removeprefix("whsec_").replace("-", "+").replace("_", "/")
+    return base64.b64decode(text + "=" * (-len(text) % 4))
+
+
+def _post(client: httpx.Client, url: str, body: str, headers: dict[str, str], private: bool) -> int:
+    """Send a message to the address that was checked; return the status of the response."""
+    parts = urlsplit(url)
+    host = str(parts.hostname)
+    if parts.scheme != "https" and not private:
+        raise AddressError("messages are sent by https only")
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    address = checked_address(host, port, private)
+    literal = f"[{address}]" if ":" in address else address
+    target = parts._replace(netloc=f"{literal}:{port}").geturl()
+    request = client.build_request(
+        "POST",
+        target,
+        content=body,
+        headers={**headers, "Host": parts.netloc},
+        extensions={"sni_hostname": host},
+    )
+    response = client.send(request, stream=True)  # the body of the response is not read
+    response.close()
+    return response.status_code
+
+
+def deliver_due(
+    service: Service,
+    *,
+    private: bool = False,
+    client: httpx.Client | None = None,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> int:
+    """Send the messages that are due; return how many were accepted.
+
+    With ``private`` also to private addresses, and without TLS.
+    """
+    hooks = tables.webhooks.c
+    rows = (
+        sa.select(tables.deliveries, hooks.url, hooks.secret)
+        .join(tables.webhooks, hooks.id == tables.deliveries.c.webhook)
+        .where(hooks.status == "open")
+    )
+    with client or httpx.Client(timeout=TIMEOUT, follow_redirects=False, trust_env=False) as open_:
+        claimed = DELIVERIES.claimed(service, rows, is_stopped)
+        return sum(_deliver(service, open_, row, private) for row in claimed)
+
+
+def _deliver(service: Service, client: httpx.Client, row: Any, private: bool) -> bool:
+    """Send one message, and store the outcome; return whether it was accepted."""
+    timestamp = int(service.clock()[0].timestamp())
+    headers = {
+        "Content-Type": "application/json",
+        "User-Agent": "irtcat-webhooks",
+        "webhook-id": row.id,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": signature(row.secret, row.id, timestamp, row.body),
+    }
+    try:
+        status = _post(client, row.url, row.body, headers, private)
+        fault = "" if 200 <= status < 300 else f"status {status}"
+    except AddressError as error:
+        fault = str(error)
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, OSError) as error:
+        fault = type(error).__name__
+    with service.database.writing():
+        if not fault:
+            DELIVERIES.change(service, row, {"status": "delivered"})
+        elif not DELIVERIES.postpone(service, row):
+            service.change(tables.webhooks, row.webhook, status="disabled")
+            service.publish(
+                Acted("system", "webhook disabled", {"webhook": row.webhook, "reason": fault})
+            )
+    OUTCOMES.labels("refused" if fault else "accepted").inc()
+    if fault:
+        log.warning("message not delivered: %s", fault, extra={"webhook": row.webhook})
+    return not fault
+
+
+def send(app: FastAPI, is_stopped: Callable[[], bool]) -> None:
+    """Deliver the messages of an application that are due."""
+    private = bool(app.state.private_webhooks)
+    deliver_due(app.state.service, private=private, is_stopped=is_stopped)

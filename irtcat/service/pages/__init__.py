@@ -7,18 +7,25 @@ Pages are rendered on the server by Jinja2 with autoescaping; scripts and styles
 import hashlib
 import mimetypes
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.routing import APIRoute
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.datastructures import FormData
 
-from irtcat.service.accounts.cookies import cookie_name
-from irtcat.service.accounts.csrf import check_csrf, csrf_token
+from irtcat._common.checks import InputError
+from irtcat.service.accounts.credentials import (
+    check_csrf,
+    cookie_name,
+    csrf_token,
+    service_of,
+    set_cookie,
+)
 from irtcat.service.base.errors import ForbiddenError, NotFoundError
 from irtcat.service.definition import TRANSLATED
 from irtcat.service.pages.fields import TEMPLATE_GLOBALS
@@ -29,20 +36,20 @@ from irtcat.service.pages.translations import (
     translated,
     translations,
 )
-from irtcat.service.storage.context import Service, new_secret
+from irtcat.service.storage.context import new_secret
 
 __all__ = [
     "TEST",
     "CheckedForm",
+    "PageRoute",
     "error_page",
     "form_secret",
+    "form_text",
     "form_token",
     "language_of",
     "local_path",
     "render",
     "router",
-    "service_of",
-    "set_cookie",
     "static_url",
 ]
 
@@ -67,12 +74,6 @@ HASH = 16
 """Characters of the hash in the address of a static file."""
 
 
-def service_of(request: Request) -> Service:
-    """The service of a request's application."""
-    service: Service = request.app.state.service
-    return service
-
-
 # Static files
 
 
@@ -83,7 +84,6 @@ def _static_file(name: str) -> tuple[bytes, str]:
     return data, hashlib.sha256(data).hexdigest()[:HASH]
 
 
-@cache
 def _static_names() -> frozenset[str]:
     return frozenset(path.name for path in STATIC.iterdir())
 
@@ -96,7 +96,7 @@ def static_url(name: str) -> str:
 @router.get("/static/{version}/{name}")
 def static_file(version: str, name: str) -> Response:
     """A script, a style sheet or a picture of the pages."""
-    if name not in _static_names() or version != _static_file(name)[1]:
+    if name not in {path.name for path in STATIC.iterdir()} or version != _static_file(name)[1]:
         raise NotFoundError("There is no such file.")
     kind = "text/javascript" if name.endswith(".js") else mimetypes.guess_type(name)[0]
     lasting = {"Cache-Control": f"public, max-age={YEAR}, immutable"}
@@ -107,12 +107,7 @@ def static_file(version: str, name: str) -> Response:
 
 
 def language_of(request: Request, preferred: str = "") -> str:
-    """The language of a page: the person's choice, else the preferred one, else the browser's.
-
-    Args:
-        request: the request.
-        preferred: language of the content.
-    """
+    """The language of a page: the person's choice, else the preferred one, else the browser's."""
     chosen = request.cookies.get(cookie_name(request, LANGUAGE), "")
     if chosen in TRANSLATED:
         return chosen
@@ -138,41 +133,11 @@ def choose_language(request: Request, tag: str, to: str = "/") -> Response:
     if tag not in TRANSLATED:
         raise NotFoundError("There is no such page.")
     response = RedirectResponse(local_path(to), status_code=303)
-    set_cookie(request, response, LANGUAGE, tag, seconds=YEAR)
+    set_cookie(request, response, cookie_name(request, LANGUAGE), tag, seconds=YEAR)
     return response
 
 
 # Cookies and forms
-
-
-def set_cookie(
-    request: Request,
-    response: Response,
-    kind: str,
-    value: str,
-    *,
-    seconds: int | None = None,
-    same_site: Literal["lax", "strict"] = "strict",
-) -> None:
-    """Set a cookie that scripts cannot read and forms of other sites do not send.
-
-    Args:
-        request: the request.
-        response: the response to it.
-        kind: what the cookie holds (see `irtcat.service.accounts.cookies`).
-        value: its value.
-        seconds: how long it lasts; by default until the browser is closed.
-        same_site: "lax" for a cookie that a link from another site sends too.
-    """
-    response.set_cookie(
-        cookie_name(request, kind),
-        value,
-        max_age=seconds,
-        httponly=True,
-        samesite=same_site,
-        secure=bool(request.app.state.secure),
-        path="/",
-    )
 
 
 def form_secret(request: Request) -> str:
@@ -209,6 +174,12 @@ CheckedForm = Annotated[FormData, Depends(_checked_form)]
 """The fields of a form that this browser got from this service."""
 
 
+def form_text(form: FormData, name: str) -> str:
+    """A text of a form; empty if it is missing."""
+    value = form.get(name)
+    return value if isinstance(value, str) else ""
+
+
 # Rendering
 
 
@@ -240,26 +211,40 @@ def _environment(language: str) -> Environment:
 def render(
     request: Request, template: str, language: str, *, status: int = 200, **context: Any
 ) -> HTMLResponse:
-    """A page.
-
-    Args:
-        request: the request.
-        template: name of the template.
-        language: language of the page, one of `TRANSLATED`.
-        status: HTTP status.
-        **context: what the template shows.
-    """
+    """A page."""
     context = {"back": "/", **context, "token": form_token(request)}
     html = _environment(language).get_template(template).render(context)
     response = HTMLResponse(html, status_code=status)
     made = getattr(request.state, "form_secret", "")
     if made:
         # A link in a mail, opened again, must not change the secret of forms in other tabs.
-        set_cookie(request, response, FORM, made, same_site="lax")
+        set_cookie(request, response, cookie_name(request, FORM), made, same_site="lax")
     return response
 
 
 # Errors
+
+
+class PageRoute(APIRoute):
+    """A route whose errors are pages."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler, with a page for what it refuses."""
+        handler = super().get_route_handler()
+
+        async def handled(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except InputError as error:
+                return self.refused(request, error)
+
+        return handled
+
+    @staticmethod
+    def refused(request: Request, error: InputError) -> Response:
+        """The page of an error."""
+        raise error
+
 
 FORM_EXPIRED = message("This form is no longer valid. Open the page again and send it once more.")
 
@@ -313,11 +298,7 @@ STAFF = "/staff"
 def error_page(request: Request, status: int, title: str, detail: str) -> Response:
     """The page of an error.
 
-    Args:
-        request: the request.
-        status: HTTP status.
-        title: name of the problem; shown to staff.
-        detail: what happened; takers see it if it is one of `MESSAGES`.
+    Takers see the detail if it is one of `MESSAGES`.
     """
     language = language_of(request)
     texts = translations(language)

@@ -17,6 +17,7 @@ from fastapi.responses import RedirectResponse
 from starlette.datastructures import FormData
 
 from irtcat._common.checks import InputError
+from irtcat.service.accounts.credentials import service_of
 from irtcat.service.attempts import taking
 from irtcat.service.attempts.devices import (
     Device,
@@ -26,12 +27,17 @@ from irtcat.service.attempts.devices import (
     forget_device,
     remember_device,
 )
-from irtcat.service.attempts.media_access import media_urls
+from irtcat.service.attempts.view import media_urls
 from irtcat.service.base.errors import ConflictError, ServiceError, UnauthorizedError
-from irtcat.service.pages import TEST, CheckedForm, form_secret, language_of, render, service_of
+from irtcat.service.pages import TEST, CheckedForm, form_secret, form_text, language_of, render
 from irtcat.service.pages.fields import Seen
-from irtcat.service.pages.formats import clock_text, interval_text, number_text, spoken_time
-from irtcat.service.pages.translations import translations
+from irtcat.service.pages.translations import (
+    clock_text,
+    interval_text,
+    number_text,
+    spoken_time,
+    translations,
+)
 from irtcat.service.storage.context import new_id
 
 router = APIRouter(include_in_schema=False)
@@ -102,7 +108,7 @@ def code_page(request: Request) -> Response:
 @router.post("/")
 def enter_code(request: Request, form: CheckedForm) -> Response:
     """Go to the page of a ticket, from its code or its whole link."""
-    code = _text(form, "code").strip().rstrip("/").rsplit("/", 1)[-1]
+    code = form_text(form, "code").strip().rstrip("/").rsplit("/", 1)[-1]
     known = code.isascii() and code.replace("-", "").replace("_", "").isalnum()
     return RedirectResponse(f"/t/{code}" if known else "/", status_code=303)
 
@@ -188,13 +194,7 @@ def _page(
 ) -> Response:
     """The page of the test as it is now.
 
-    Args:
-        request: the request.
-        view: the taker's view.
-        status: HTTP status.
-        notice: what the taker should know, such as that an answer came too late.
-        error: what is wrong with the answer that was sent.
-        entered: the answer that was sent, to be corrected.
+    It may have a notice, such as that an answer came too late, and the answer to be corrected.
     """
     language = language_of(request, view["language"])
     address = test_address(_device(request).attempt)
@@ -251,11 +251,6 @@ def time_left(request: Request) -> dict[str, Any]:
     return {"status": beat["status"], "time": left}
 
 
-def _text(form: FormData, name: str) -> str:
-    value = form.get(name, "")
-    return value if isinstance(value, str) else ""
-
-
 @router.post(f"{OF_TEST}/answer")
 def answer(request: Request, form: CheckedForm) -> Response:
     """Record the answer in a form, and do what its button says.
@@ -263,7 +258,7 @@ def answer(request: Request, form: CheckedForm) -> Response:
     In a section that is reviewed a button may also go to another item, show the list of answers, or
     mark the item; the answer is recorded before.
     """
-    action, place = _text(form, "action") or "next", _whole(form, "place")
+    action, place = form_text(form, "action") or "next", _whole(form, "place")
     number = _whole(form, "number")
     entered = Seen(None) if action == "skip" else Seen.entered(form)
     response = entered.response
@@ -274,9 +269,9 @@ def answer(request: Request, form: CheckedForm) -> Response:
             raise InputError("The form has half an answer, or positions twice.")
         view = None
         # An item that is only left for another one stays without an answer.
-        if action in ("next", "skip") or response or _text(form, "answered"):
+        if action in ("next", "skip") or response or form_text(form, "answered"):
             # The same form sent again with another answer is another request.
-            sent = [_text(form, "request"), number, response]
+            sent = [form_text(form, "request"), number, response]
             name = hashlib.sha256(json.dumps(sent).encode()).hexdigest()[:32]
             view = _act(request, taking.answer, number=number, response=response, request=name)
         if action not in ("next", "skip"):
@@ -297,7 +292,7 @@ def answer(request: Request, form: CheckedForm) -> Response:
 
 
 def _whole(form: FormData, name: str) -> int:
-    text = _text(form, name)
+    text = form_text(form, name)
     return int(text) if text.isascii() and text.isdigit() and len(text) < 7 else 0
 
 
@@ -361,11 +356,11 @@ def go(request: Request, form: CheckedForm) -> Response:
 @router.post(f"{OF_TEST}/proceed")
 def proceed(request: Request, form: CheckedForm) -> Response:
     """End instructions, practice, a break, or a section that is reviewed."""
-    section = _text(form, "section")
+    section = form_text(form, "section")
     view = _act(request, taking.current)
     if section != str(_section_of(view)):  # sent twice: the first one did it
         return _reply(request, view)
-    return _changed(request, taking.proceed, request=_text(form, "request")[:64])
+    return _changed(request, taking.proceed, request=form_text(form, "request")[:64])
 
 
 def _section_of(view: dict[str, Any]) -> str:

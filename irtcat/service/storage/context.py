@@ -1,4 +1,4 @@
-"""Service: what all operations share: the database, the store of sessions, the clock and caches."""
+"""Service: what all operations share: the database, the store, events, the clock and caches."""
 
 import hashlib
 import hmac
@@ -7,9 +7,11 @@ import os
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from threading import RLock
 from typing import Any, Generic, TypeVar
 
+import pandas as pd
 import sqlalchemy as sa
 
 from irtcat.cat import Store
@@ -17,6 +19,57 @@ from irtcat.cat.live import Clock, EventLog, Key, system_clock, utc_text
 from irtcat.service.storage import tables
 from irtcat.service.storage.database import EngineDatabase, open_database
 from irtcat.service.storage.migrations import upgrade
+
+
+class ServiceEvent:
+    """What happened, as `Service.publish` passes it to the subscribers of its class.
+
+    Who publishes an event does not know who subscribes: `irtcat.service.assembly.SUBSCRIBERS` has a
+    row for each class of events.
+    """
+
+
+@dataclass(frozen=True)
+class Acted(ServiceEvent):
+    """Staff or a program did something.
+
+    Attributes:
+        actor: who did it, such as ``account:ada`` or ``client:tao``.
+        action: what was done, a noun and a verb such as ``ticket issued``.
+        details: to what, by ids; nothing that identifies a person.
+    """
+
+    actor: str
+    action: str
+    details: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class TestPublished(ServiceEvent):
+    """A test was published."""
+
+    test: str
+    actor: str
+
+
+@dataclass(frozen=True)
+class AttemptChanged(ServiceEvent):
+    """The log of an attempt has new events.
+
+    Attributes:
+        attempt: id of the attempt.
+        test: id of its test.
+        person: id of the person who takes it.
+        kinds: kinds of the new events, in order.
+        waiting: items whose responses people have to score, after these events.
+    """
+
+    attempt: str
+    test: str
+    person: str
+    kinds: tuple[str, ...]
+    waiting: tuple[str, ...]
+
 
 ValueT = TypeVar("ValueT")
 
@@ -108,12 +161,6 @@ class Service:
 
     Any number of processes and threads may use one database. What a process keeps in memory is
     compared with the database at every use.
-
-    Attributes:
-        database: the database.
-        store: the sessions of adaptive sections.
-        attempt_log: logs of attempts.
-        audit_log: the log of what staff and programs did.
     """
 
     def __init__(
@@ -161,12 +208,10 @@ class Service:
     def setting(self, name: str, make: Callable[[], str]) -> str:
         """A setting of the database, made when it is first asked for."""
         with self.database.writing(alone=True):
-            found = self.scalar(
-                sa.select(tables.settings.c.value).where(tables.settings.c.name == name)
-            )
-            if found is None:
-                found = make()
-                self.database.run(tables.settings.insert(), {"name": name, "value": found})
+            row = self.get(tables.settings, name)
+            found = make() if row is None else row.value
+            if row is None:
+                self.insert(tables.settings, name=name, value=found)
         return str(found)
 
     def publish(self, event: object) -> None:
@@ -194,6 +239,27 @@ class Service:
         """All rows of a statement."""
         with self.database.reading():
             return list(self.database.run(statement).all())
+
+    def frame(self, statement: sa.Select[Any]) -> pd.DataFrame:
+        """All rows of a statement as a table, which has its columns without rows, too."""
+        with self.database.reading():
+            found = self.database.run(statement)
+            return pd.DataFrame([tuple(row) for row in found], columns=list(found.keys()))
+
+    def get(self, table: sa.Table, key: str) -> Any:
+        """The row with a key, which is the first column of the table; None without one."""
+        return self.row(sa.select(table).where(table.columns[0] == key))
+
+    def insert(self, table: sa.Table, **values: Any) -> None:
+        """Add a row."""
+        with self.database.writing():
+            self.database.run(table.insert(), values)
+
+    def change(self, table: sa.Table, *where: Any, **values: Any) -> int:
+        """Change rows: that of a key, as for `get`, or those of conditions; return how many."""
+        conditions = [table.columns[0] == it if isinstance(it, str) else it for it in where]
+        with self.database.writing():
+            return self.database.run(table.update().where(*conditions).values(**values)).rowcount
 
     def scalar(self, statement: sa.Select[Any]) -> Any:
         """The first column of the first row of a statement; None without one."""

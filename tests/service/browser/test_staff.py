@@ -282,7 +282,7 @@ def test_recalibration_by_hand(page, tmp_path):
     rng = np.random.default_rng(3)
     for ability in rng.normal(size=40):
         started = taking.begin(site.service, site.ticket())
-        about = (site.service, started.attempt, started.device, str)
+        about = (site.service, started.attempt, started.secret, str)
         view = taking.current(*about)
         while view["page"] == "item":
             right = rng.random() < 1 / (1 + np.exp(-ability))

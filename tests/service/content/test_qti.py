@@ -24,7 +24,7 @@ from irtcat.service.content import (
     scored,
     write_qti,
 )
-from irtcat.service.content.qti_names import decode_name, encode_name
+from irtcat.service.content.qti_xml import decode_name, encode_name
 from irtcat.service.content.records import map_totals
 from tests.service.interactions import content
 

@@ -1,26 +1,11 @@
-"""The staff's pages under ``/staff``: tests, tickets, people, the live board, results.
-
-Those of scoring by people are a part of their own (see `irtcat.service.assembly.LATE_PARTS`).
-"""
+"""The staff's pages under ``/staff``; those of scoring by people are a part of their own."""
 
 from fastapi import APIRouter
 
-from irtcat.service.pages.staff import (
-    accounts,
-    attempts,
-    items,
-    people,
-    recalibrating,
-    results,
-    session,
-    tests,
-    tickets,
-)
+from irtcat.service.pages.staff import accounts, attempts, items, people, tests
 
-__all__ = ["PARTS", "router"]
-
-PARTS = (session, tests, items, recalibrating, results, tickets, people, attempts, accounts)
+__all__ = ["router"]
 
 router = APIRouter()
-for part in PARTS:
+for part in (accounts, tests, items, people, attempts):
     router.include_router(part.router)

@@ -1,48 +1,139 @@
-"""The audit log, accounts of staff, and credentials of programs."""
+"""Signing in and out, the first page, the audit log, accounts, and credentials of programs."""
 
 from typing import Annotated, Any
 
+import sqlalchemy as sa
 from fastapi import Depends, Request, Response
+from fastapi.responses import RedirectResponse
 
 from irtcat._common.checks import InputError
 from irtcat.service.accounts.accounts import (
+    BROWSER,
     LEAST_PASSWORD,
     ROLES,
-    Account,
     account_table,
     add_account,
     change_account,
+    issue_token,
+    revoke_tokens,
     set_password,
     sign_in,
 )
 from irtcat.service.accounts.clients import add_client, client_table, close_client
+from irtcat.service.accounts.credentials import (
+    browser_secret,
+    forget_browser,
+    remember_browser,
+    service_of,
+)
+from irtcat.service.attempts import library, proctoring
 from irtcat.service.base.errors import UnauthorizedError
 from irtcat.service.outbox.audit import audit_entries
-from irtcat.service.pages import CheckedForm, service_of
+from irtcat.service.pages import CheckedForm, form_text, local_path
 from irtcat.service.pages.staff.base import (
+    SIGN_IN,
     Requires,
     Shown,
     Staff,
     Table,
+    Visit,
     back_to,
     field,
     page,
     part_router,
+    signed_in,
 )
+from irtcat.service.storage import tables
 
 router = part_router()
 
-Auditor = Annotated[Account, Depends(Requires("audit"))]
-Admin = Annotated[Account, Depends(Requires("accounts"))]
+
+def _target(text: str) -> str:
+    """The page to go to after signing in: one of staff."""
+    path = local_path(text)
+    return path if path.startswith(("/staff/", "/staff?")) else "/staff"
+
+
+def _sign_in_page(request: Request, to: str, status: int = 200, error: str = "") -> Response:
+    provider = request.app.state.oidc
+    return page(
+        request,
+        None,
+        "sign_in.html",
+        status=status,
+        to=_target(to),
+        error=error,
+        oidc="" if provider is None else provider.name,
+    )
+
+
+@router.get("/sign-in")
+def sign_in_page(request: Request, to: str = "/staff") -> Response:
+    """Name and password, and the provider of OpenID Connect where there is one."""
+    return _sign_in_page(request, to)
+
+
+@router.post("/sign-in")
+def enter(request: Request, form: CheckedForm) -> Response:
+    """Sign in by name and password."""
+    service, to = service_of(request), field(form, "to")
+    try:
+        account = sign_in(service, field(form, "name"), form_text(form, "password"))
+    except UnauthorizedError as error:
+        return _sign_in_page(request, to, 401, str(error))
+    response = RedirectResponse(_target(to), status_code=303)
+    remember_browser(request, response, issue_token(service, account, kind=BROWSER))
+    return response
+
+
+@router.post("/sign-out")
+def leave(request: Request, form: CheckedForm) -> Response:
+    """Sign out in this browser."""
+    try:
+        account = signed_in(request)
+        revoke_tokens(service_of(request), account.name, browser_secret(request))
+    except UnauthorizedError:
+        pass
+    response = RedirectResponse(SIGN_IN, status_code=303)
+    forget_browser(request, response)
+    return response
+
+
+@router.get("")
+def start_page(at: Staff) -> Response:
+    """What there is to do, by role."""
+    figures: list[tuple[str, int, str]] = []
+    if at.account.may("watch"):
+        board = proctoring.board(at.service)
+        figures.append(("attempts under way", len(board), "/staff/board"))
+    frame = library.published_tests(at.service)
+    figures.append(("open tests", int((frame["status"] == "open").sum()), "/staff/tests"))
+    if at.account.may("tickets"):
+        count = _count(at.service, tables.tickets, tables.tickets.c.status == "open")
+        figures.append(("unused tickets", count, "/staff/tickets"))
+    if at.account.may("results"):
+        count = _count(at.service, tables.attempts, tables.attempts.c.status == "finished")
+        figures.append(("finished attempts", count, "/staff/attempts?status=finished"))
+    return at.page(
+        "start.html", figures=figures, roles={name: ROLES[name] for name in at.account.roles}
+    )
+
+
+def _count(service: Any, table: sa.Table, condition: Any) -> int:
+    return int(service.scalar(sa.select(sa.func.count()).select_from(table).where(condition)))
+
+
+Auditor = Annotated[Visit, Depends(Requires("audit"))]
+Admin = Annotated[Visit, Depends(Requires("accounts"))]
 
 SHOWN = 300
 """Entries of the audit log on one page."""
 
 
 @router.get("/audit")
-def audit_page(request: Request, account: Auditor, verify: str = "", before: int = 0) -> Response:
+def audit_page(at: Auditor, verify: str = "", before: int = 0) -> Response:
     """The audit log, the latest first; its digests are checked if asked for."""
-    frame = audit_entries(service_of(request), verified=bool(verify))
+    frame = audit_entries(at.service, verified=bool(verify))
     if before:
         frame = frame[frame["number"] < before]
     shown = frame.head(SHOWN)
@@ -58,9 +149,7 @@ def audit_page(request: Request, account: Auditor, verify: str = "", before: int
     ]
     columns = [("No.", True), *((label, False) for label in ("Time", "By", "Action", "Of"))]
     following = int(shown["number"].iloc[-1]) if len(frame) > SHOWN else None
-    return page(
-        request,
-        account,
+    return at.page(
         "audit.html",
         table=Table("Entries", columns, rows),
         verified=bool(verify),
@@ -69,95 +158,89 @@ def audit_page(request: Request, account: Auditor, verify: str = "", before: int
 
 
 @router.get("/accounts")
-def list_accounts(request: Request, account: Admin) -> Response:
+def list_accounts(at: Admin) -> Response:
     """All accounts, and a form to add one."""
-    rows = account_table(service_of(request)).to_dict("records")
-    return page(request, account, "accounts.html", accounts=rows, roles=ROLES, least=LEAST_PASSWORD)
-
-
-def _password(form: Any, name: str = "password") -> str:
-    value = form.get(name)
-    return value if isinstance(value, str) else ""
+    rows = account_table(at.service).to_dict("records")
+    return at.page("accounts.html", accounts=rows, roles=ROLES, least=LEAST_PASSWORD)
 
 
 @router.post("/accounts/add")
-def add(request: Request, account: Admin, form: CheckedForm) -> Response:
-    """Add an account."""
-    password, subject = _password(form), field(form, "subject")
+def add(at: Admin, form: CheckedForm) -> Response:
+    """Add an at.account."""
+    password, subject = form_text(form, "password"), field(form, "subject")
     if not password and not subject:
         raise InputError("Enter a password, or an identity of OpenID Connect.")
     add_account(
-        service_of(request),
+        at.service,
         field(form, "name"),
         password=password,
         subject=subject,
         roles=[str(role) for role in form.getlist("roles")],
-        actor=account.actor,
+        actor=at.actor,
     )
     return back_to("/staff/accounts", "added")
 
 
 @router.post("/accounts/change")
-def change(request: Request, account: Admin, form: CheckedForm) -> Response:
+def change(at: Admin, form: CheckedForm) -> Response:
     """Change the roles of an account, close or reopen it, or set a new password."""
-    service, name = service_of(request), field(form, "name")
+    name = field(form, "name")
     action = field(form, "action")
     if action == "roles":
         roles = [str(role) for role in form.getlist("roles")]
-        change_account(service, name, roles=roles, actor=account.actor)
+        change_account(at.service, name, roles=roles, actor=at.actor)
     elif action in ("close", "open"):
-        change_account(service, name, is_open=action == "open", actor=account.actor)
+        change_account(at.service, name, is_open=action == "open", actor=at.actor)
     elif action == "password":
-        set_password(service, name, _password(form), actor=account.actor)
+        set_password(at.service, name, form_text(form, "password"), actor=at.actor)
     else:
         raise InputError("Choose what to change.")
     done = {"close": "closed", "open": "opened"}.get(action, action)
     return back_to("/staff/accounts", done)
 
 
-def _programs(request: Request, account: Account, **made: str) -> Response:
-    rows = client_table(service_of(request)).to_dict("records")
-    base = str(request.base_url).rstrip("/")
-    return page(request, account, "programs.html", programs=rows, base=base, made=made)
+def _programs(at: Visit, **made: str) -> Response:
+    rows = client_table(at.service).to_dict("records")
+    base = str(at.request.base_url).rstrip("/")
+    return at.page("programs.html", programs=rows, base=base, made=made)
 
 
 @router.get("/programs")
-def programs_page(request: Request, account: Admin) -> Response:
+def programs_page(at: Admin) -> Response:
     """The programs that may use the CAT interface, and a form to add one."""
-    return _programs(request, account)
+    return _programs(at)
 
 
 @router.post("/programs/add")
-def add_program(request: Request, account: Admin, form: CheckedForm) -> Response:
+def add_program(at: Admin, form: CheckedForm) -> Response:
     """Make the credentials of a program, and show them once."""
     name = field(form, "name")
-    client, secret = add_client(service_of(request), name, actor=account.actor)
-    return _programs(request, account, name=name, id=client, secret=secret)
+    client, secret = add_client(at.service, name, actor=at.actor)
+    return _programs(at, name=name, id=client, secret=secret)
 
 
 @router.post("/programs/revoke")
-def revoke_program(request: Request, account: Admin, form: CheckedForm) -> Response:
+def revoke_program(at: Admin, form: CheckedForm) -> Response:
     """Refuse all requests of a program from now on."""
-    close_client(service_of(request), field(form, "client"), actor=account.actor)
+    close_client(at.service, field(form, "client"), actor=at.actor)
     return back_to("/staff/programs", "withdrawn")
 
 
 @router.get("/account")
-def own_page(request: Request, account: Staff) -> Response:
+def own_page(at: Staff) -> Response:
     """The signed-in account: its roles, and a form for a new password."""
-    roles = {name: ROLES[name] for name in account.roles}
-    return page(request, account, "account.html", roles=roles, least=LEAST_PASSWORD)
+    roles = {name: ROLES[name] for name in at.account.roles}
+    return at.page("account.html", roles=roles, least=LEAST_PASSWORD)
 
 
 @router.post("/account/password")
-def own_password(request: Request, account: Staff, form: CheckedForm) -> Response:
+def own_password(at: Staff, form: CheckedForm) -> Response:
     """Change the account's own password, given the present one."""
-    service = service_of(request)
     try:
-        sign_in(service, account.name, _password(form, "present"))
+        sign_in(at.service, at.account.name, form_text(form, "present"))
     except UnauthorizedError:
         raise InputError("The present password is wrong.") from None
-    if _password(form) != _password(form, "repeated"):
+    if form_text(form, "password") != form_text(form, "repeated"):
         raise InputError("The two new passwords differ.")
-    set_password(service, account.name, _password(form), actor=account.actor)
+    set_password(at.service, at.account.name, form_text(form, "password"), actor=at.actor)
     return back_to("/staff/sign-in")

@@ -5,7 +5,7 @@ The staff's pages are in English; the taker's are translated.
 
 import re
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from io import BytesIO
@@ -17,7 +17,6 @@ import pandas as pd
 import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import RedirectResponse
-from fastapi.routing import APIRoute
 from markupsafe import Markup
 
 from irtcat._common.checks import InputError
@@ -25,11 +24,11 @@ from irtcat._files import json_value
 from irtcat.cat import CRITERIA, STOPPING, Config
 from irtcat.cat.rules import single_rules
 from irtcat.service.accounts.accounts import BROWSER, Account, account_of_token
-from irtcat.service.accounts.staff import browser_secret
+from irtcat.service.accounts.credentials import Acting, browser_secret, service_of
 from irtcat.service.base.errors import ForbiddenError, ServiceError, UnauthorizedError
-from irtcat.service.pages import render, service_of
+from irtcat.service.pages import PageRoute, form_text, render
+from irtcat.service.pages.translations import clock_text
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Service
 
 SIGN_IN = "/staff/sign-in"
 
@@ -70,24 +69,17 @@ DONE = {
 """What a page says after a form, by the word in its address."""
 
 
-class StaffRoute(APIRoute):
+class StaffRoute(PageRoute):
     """A page of staff: who is not signed in is asked to, and errors are pages with a way back."""
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler with errors as pages."""
-        handler = super().get_route_handler()
-
-        async def handled(request: Request) -> Response:
-            try:
-                return await handler(request)
-            except UnauthorizedError:
-                return _to_sign_in(request)
-            except ServiceError as error:
-                return problem_page(request, error.status, error.title, str(error))
-            except InputError as error:
-                return problem_page(request, 422, "This was not done", str(error))
-
-        return handled
+    @staticmethod
+    def refused(request: Request, error: InputError) -> Response:
+        """The page of an error."""
+        if isinstance(error, UnauthorizedError):
+            return _to_sign_in(request)
+        if isinstance(error, ServiceError):
+            return problem_page(request, error.status, error.title, str(error))
+        return problem_page(request, 422, "This was not done", str(error))
 
 
 def _to_sign_in(request: Request) -> Response:
@@ -103,6 +95,23 @@ def part_router() -> APIRouter:
     return APIRouter(prefix="/staff", include_in_schema=False, route_class=StaffRoute)
 
 
+class Visit(Acting):
+    """A signed-in account that asks for a page."""
+
+    def page(self, template: str, *, status: int = 200, **context: Any) -> Response:
+        """A page (see `page`)."""
+        return page(self.request, self.account, template, status=status, **context)
+
+    def names_of(self, people: Sequence[str]) -> dict[str, str]:
+        """Names of people by their ids, for roles that may see them; none without a name."""
+        if not self.account.may("people"):
+            return {}
+        columns = tables.people.c
+        statement = sa.select(columns.id, columns.name, columns.external)
+        rows = self.service.rows(statement.where(columns.id.in_(sorted(set(people)))))
+        return {row.id: row.name or row.external for row in rows if row.name or row.external}
+
+
 def signed_in(request: Request) -> Account:
     """The account that is signed in in this browser.
 
@@ -115,17 +124,16 @@ def signed_in(request: Request) -> Account:
 
 
 class Requires:
-    """A dependency: the signed-in account, which holds one of some permissions.
+    """A dependency: the visit of a signed-in account, which holds one of some permissions.
 
-    Attributes:
-        permissions: the permissions; empty for any account.
+    Without permissions any account may.
     """
 
     def __init__(self, *permissions: str):
         self.permissions = permissions
 
-    def __call__(self, request: Request) -> Account:
-        """The account.
+    def __call__(self, request: Request) -> Visit:
+        """The visit.
 
         Raises:
             UnauthorizedError: if nobody is signed in.
@@ -136,7 +144,7 @@ class Requires:
             if len(self.permissions) == 1:
                 account.require(self.permissions[0])
             raise ForbiddenError("Your roles do not include this page.")
-        return account
+        return Visit(request, account)
 
 
 def may_one(account: Account, permissions: Sequence[str]) -> bool:
@@ -144,7 +152,7 @@ def may_one(account: Account, permissions: Sequence[str]) -> bool:
     return any(account.may(permission) for permission in permissions)
 
 
-Staff = Annotated[Account, Depends(Requires())]
+Staff = Annotated[Visit, Depends(Requires())]
 """Any signed-in account."""
 
 
@@ -154,15 +162,7 @@ Staff = Annotated[Account, Depends(Requires())]
 def page(
     request: Request, account: Account | None, template: str, *, status: int = 200, **context: Any
 ) -> Response:
-    """A page of staff.
-
-    Args:
-        request: the request.
-        account: the signed-in account; None before.
-        template: name of the template, in the folder ``staff``.
-        status: HTTP status.
-        **context: what the template shows.
-    """
+    """A page of staff."""
     path = request.url.path
     navigation = [
         (label, address, path == address or path.startswith(f"{address}/"))
@@ -242,9 +242,7 @@ class Shown:
         """
         if seconds is None or not np.isfinite(seconds):
             return "–"
-        minutes, rest = divmod(max(int(seconds), 0), 60)
-        hours, minutes = divmod(minutes, 60)
-        return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+        return clock_text(max(int(seconds), 0))
 
     @staticmethod
     def number(value: Any, decimals: int = 2) -> str:
@@ -308,10 +306,7 @@ class Shown:
 class Table:
     """A table of text for a page.
 
-    Attributes:
-        caption: what it shows.
-        columns: label of each column, and whether it holds numbers.
-        rows: the cells.
+    ``columns`` are labels, and whether the columns hold numbers.
     """
 
     caption: str
@@ -323,18 +318,19 @@ WRITTEN = {"|%": Shown.share, "|at": Shown.moment}
 """How columns are written by the end of their label: shares, and time stamps."""
 
 
-def as_table(
-    frame: pd.DataFrame, caption: str, labels: dict[str, str] | None = None, decimals: int = 2
-) -> Table:
+def as_table(frame: pd.DataFrame, caption: str, columns: str = "", decimals: int = 2) -> Table:
     """A data frame as a table of a page.
 
     Args:
         frame: the frame.
         caption: what it shows.
-        labels: the columns to show, by name with their labels; all by default. A label that ends
-            with "|%" shows a share in percent, one that ends with "|at" a time stamp.
+        columns: those to show, between commas, each as its name or as ``name=Label``; all by
+            default. A label that ends with "|%" shows a share in percent, one that ends with "|at"
+            a time stamp.
         decimals: decimals of other numbers; columns of whole numbers have none.
     """
+    named = [column.partition("=") for column in columns.split(", ") if column]
+    labels = {name: label or name.capitalize().replace("_", " ") for name, _, label in named}
     labels = labels or {name: str(name).replace("_", " ") for name in frame.columns}
     numeric = {
         name: pd.api.types.is_numeric_dtype(frame[name]) or _all_numbers(frame[name])
@@ -351,10 +347,10 @@ def as_table(
         ]
         for row in frame.to_dict("records")
     ]
-    columns = [
+    shown = [
         (label.removesuffix(ends.get(name, "")), numeric[name]) for name, label in labels.items()
     ]
-    return Table(caption, columns, rows)
+    return Table(caption, shown, rows)
 
 
 def _all_numbers(values: pd.Series) -> bool:
@@ -447,13 +443,12 @@ def _first_words(table: Any, name: str, options: Mapping[str, Any] | None = None
     return words if words.startswith(NAMES) else words[:1].lower() + words[1:]
 
 
-# Forms and names
+# Forms
 
 
 def field(form: Any, name: str) -> str:
     """A text of a form, stripped; empty if it is missing."""
-    value = form.get(name)
-    return value.strip() if isinstance(value, str) else ""
+    return form_text(form, name).strip()
 
 
 def whole_number(form: Any, name: str, label: str, least: int, most: int) -> int:
@@ -466,13 +461,3 @@ def whole_number(form: Any, name: str, label: str, least: int, most: int) -> int
     if not text.isascii() or not text.isdigit() or not least <= int(text[:12]) <= most:
         raise InputError(f"{label}: enter a whole number from {least:,} to {most:,}.")
     return int(text)
-
-
-def names_of_people(service: Service, ids: Sequence[str]) -> dict[str, str]:
-    """Names of people by their ids; an id without a name is not in it."""
-    wanted = sorted(set(ids))
-    columns = tables.people.c
-    rows = service.rows(
-        sa.select(columns.id, columns.name, columns.external).where(columns.id.in_(wanted))
-    )
-    return {row.id: row.name or row.external for row in rows if row.name or row.external}

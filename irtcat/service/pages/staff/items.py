@@ -1,31 +1,48 @@
-"""Items of a test: content as takers see it, key, parameters, use, drift, and observed curves."""
+"""Items of a test: content, key, use, drift and observed curves; and their recalibration."""
 
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import Depends, Request, Response
+from fastapi import Depends, Response
 
 from irtcat import plot
 from irtcat._common.checks import InputError
 from irtcat.diagnose import empirical_curves
-from irtcat.service.accounts.accounts import Account
 from irtcat.service.attempts import library
 from irtcat.service.attempts.attempt import Attempt
 from irtcat.service.attempts.exports import responses_of
-from irtcat.service.attempts.item_statistics import item_statistics
 from irtcat.service.attempts.library import PublishedTest, published_test
+from irtcat.service.attempts.recalibration import (
+    LEAST_ANSWERS,
+    pretest_items,
+    publish_recalibrated,
+    recalibrate,
+)
+from irtcat.service.attempts.results import ItemRow, item_statistics
 from irtcat.service.attempts.view import item_view
 from irtcat.service.base.errors import NotFoundError
 from irtcat.service.content import KINDS, Key
-from irtcat.service.pages import service_of
+from irtcat.service.definition import DefinitionError
+from irtcat.service.pages import CheckedForm
 from irtcat.service.pages.fields import Seen
-from irtcat.service.pages.staff.base import Requires, Shown, Table, page, part_router, svg
+from irtcat.service.pages.staff.base import (
+    Requires,
+    Shown,
+    Table,
+    Visit,
+    as_table,
+    back_to,
+    field,
+    part_router,
+    svg,
+    whole_number,
+)
 from irtcat.service.storage.context import Service
 
 router = part_router()
 
-Reader = Annotated[Account, Depends(Requires("items", "parameters"))]
-Analyst = Annotated[Account, Depends(Requires("parameters"))]
+Reader = Annotated[Visit, Depends(Requires("items", "parameters"))]
+Analyst = Annotated[Visit, Depends(Requires("parameters"))]
 
 GROUPS = 8
 """Groups of equal size in the plot of an item; fewer where there are few answers."""
@@ -35,13 +52,12 @@ EACH = 10
 
 
 @router.get("/tests/{test}/items")
-def list_items(request: Request, account: Reader, test: str) -> Response:
+def list_items(at: Reader, test: str) -> Response:
     """All items of a test; with parameters, use and drift for those who may see them."""
-    service = service_of(request)
-    published = published_test(service, test)
+    published = published_test(at.service, test)
     statistics = {}
-    if account.may("parameters"):
-        statistics = item_statistics(service, test).set_index("item").to_dict("index")
+    if at.account.may("parameters"):
+        statistics = item_statistics(at.service, test).set_index("item").to_dict("index")
     parameters = published.bank.to_frame()
     rows = [
         {
@@ -51,48 +67,33 @@ def list_items(request: Request, account: Reader, test: str) -> Response:
             "labels": ", ".join(item.labels),
             "b": parameters["b"].get(name) if "b" in parameters else None,
             "in_bank": name in published.categories,
-            **{
-                "answers": 0,
-                "exposure": None,
-                "observed": None,
-                "expected": None,
-                "z": None,
-                "drift": False,
-                "over_target": False,
-                "seconds": None,
-                **statistics.get(name, {}),
-            },
+            **dict.fromkeys(ItemRow.model_fields),
+            **{"answers": 0, "drift": False, "over_target": False, **statistics.get(name, {})},
         }
         for name, item in published.items.items.items()
     ]
-    return page(request, account, "items.html", test=published, rows=rows, kinds=KINDS)
-
-
-def _draft(service: Service, test: PublishedTest) -> Attempt:
-    """An attempt that is not stored, of which item views are made."""
-    head = {"id": "preview", "test": test.id, "person": "", "accommodations": [], "seed": 0}
-    return Attempt(service, head, test)
+    return at.page("items.html", test=published, rows=rows, kinds=KINDS)
 
 
 def _content(service: Service, test: PublishedTest, name: str) -> dict[str, Any]:
     """An item as the taker's view has it."""
     if name not in test.items.items:
         raise NotFoundError("There is no such item.")
-    draft = _draft(service, test)
+    head = {"id": "preview", "test": test.id, "person": "", "accommodations": [], "seed": 0}
+    draft = Attempt(service, head, test)  # not stored
     draft.progress.number[name] = 1
     return item_view(draft, name, lambda medium: f"/staff/tests/{test.id}/media/{medium}")
 
 
 @router.get("/tests/{test}/item")
-def item_page(request: Request, account: Reader, test: str, id: str = "") -> Response:
+def item_page(at: Reader, test: str, id: str = "") -> Response:
     """One item: its content, its key, and what is known of it."""
-    service = service_of(request)
-    published = published_test(service, test)
-    content = _content(service, published, id)
+    published = published_test(at.service, test)
+    content = _content(at.service, published, id)
     item = published.item(id)
     in_bank, statistics, parameters = id in published.categories, None, None
-    if in_bank and account.may("parameters"):
-        frame = item_statistics(service, test).set_index("item")
+    if in_bank and at.account.may("parameters"):
+        frame = item_statistics(at.service, test).set_index("item")
         statistics = frame.loc[id].to_dict() if id in frame.index else None
         row = published.bank.to_frame().loc[id]
         parameters = {
@@ -100,11 +101,9 @@ def item_page(request: Request, account: Reader, test: str, id: str = "") -> Res
             for name, value in row.items()
             if not (isinstance(value, float) and np.isnan(value))
         }
-    names = list(published.items.items)
-    at = names.index(id)
-    return page(
-        request,
-        account,
+    names = [None, *published.items.items, None]
+    place = names.index(id)
+    return at.page(
         "item.html",
         test=published,
         item=item,
@@ -115,7 +114,7 @@ def item_page(request: Request, account: Reader, test: str, id: str = "") -> Res
         statistics=statistics,
         parameters=parameters,
         in_bank=in_bank,
-        neighbours=(names[at - 1] if at else None, names[at + 1] if at + 1 < len(names) else None),
+        neighbours=(names[place - 1], names[place + 1]),
     )
 
 
@@ -145,20 +144,17 @@ def _key(key: Key | None, choices: tuple[str, ...]) -> Table | None:
 
 
 @router.get("/tests/{test}/item/preview")
-def preview(request: Request, account: Reader, test: str, id: str = "") -> Response:
+def preview(at: Reader, test: str, id: str = "") -> Response:
     """An item on the page that takers see; its fields cannot be sent."""
-    service = service_of(request)
-    published = published_test(service, test)
-    content = _content(service, published, id)
+    published = published_test(at.service, test)
+    content = _content(at.service, published, id)
     view = {
         "items": [],
         "may": {"skip": False, "proceed": False, "review": False, "pause": False},
         "progress": {"of": 1, "done": 0},
         "section": {"kind": "fixed", "title": "", "number": 1, "count": 1},
     }
-    return page(
-        request,
-        account,
+    return at.page(
         "preview.html",
         test=published,
         item=content,
@@ -176,15 +172,14 @@ def preview(request: Request, account: Reader, test: str, id: str = "") -> Respo
 
 
 @router.get("/tests/{test}/item/curve.svg")
-def curve(request: Request, account: Analyst, test: str, id: str = "") -> Response:
+def curve(at: Analyst, test: str, id: str = "") -> Response:
     """The observed shares of an item's answers by ability, against the expected ones."""
-    service = service_of(request)
-    published = published_test(service, test)
+    published = published_test(at.service, test)
     if id not in published.categories:
         raise NotFoundError("There is no such item.")
     bank = published.bank
     try:
-        responses = responses_of(service, test)
+        responses = responses_of(at.service, test)
         column = responses.item_ids.tolist().index(id)
         n = int((responses.values[:, column] >= 0).sum())
         if n < 2 * EACH:
@@ -198,13 +193,110 @@ def curve(request: Request, account: Analyst, test: str, id: str = "") -> Respon
 
 
 @router.get("/tests/{test}/media/{name}")
-def medium(request: Request, account: Reader, test: str, name: str) -> Response:
+def medium(at: Reader, test: str, name: str) -> Response:
     """A media file of a test's items."""
-    service = service_of(request)
-    if name not in published_test(service, test).items.media:
+    if name not in published_test(at.service, test).items.media:
         raise NotFoundError("There is no such file.")
-    file = library.media_file(service, name)
+    file = library.media_file(at.service, name)
     # A picture opened by itself is a document: it may not run scripts.
     policy = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
     headers = {"Content-Security-Policy": policy, "Content-Disposition": "inline"}
     return Response(file.data, media_type=file.type, headers=headers)
+
+
+Publisher = Annotated[Visit, Depends(Requires("publish"))]
+
+
+def _form_page(
+    at: Visit,
+    test: PublishedTest,
+    *,
+    status: int = 200,
+    error: str = "",
+    chosen: list[str] | None = None,
+) -> Response:
+    frame = item_statistics(at.service, test.id)
+    pretest = set(pretest_items(test))
+    rows = [
+        {**row, "pretest": row["item"] in pretest}
+        for row in frame.to_dict("records")
+        if row["item"] in test.categories
+    ]
+    rows.sort(key=lambda row: (not row["pretest"], not row["drift"]))
+    marked = {row["item"] for row in rows if row["pretest"] or row["drift"]}
+    return at.page(
+        "recalibration.html",
+        status=status,
+        test=test,
+        rows=rows,
+        error=error,
+        chosen=marked if chosen is None else set(chosen),
+        least=LEAST_ANSWERS,
+    )
+
+
+@router.get("/tests/{test}/recalibration")
+def recalibration_page(at: Publisher, test: str) -> Response:
+    """The items to choose from; pretest items and drifted ones are marked."""
+    return _form_page(at, published_test(at.service, test))
+
+
+@router.post("/tests/{test}/recalibration")
+def run(at: Publisher, form: CheckedForm, test: str) -> Response:
+    """Calibrate the chosen items, and show old and new parameters."""
+    published = published_test(at.service, test)
+    chosen = [str(name) for name in form.getlist("items")]
+    try:
+        least = whole_number(form, "least", "Fewest answers", 2, 1_000_000)
+        done = recalibrate(at.service, test, chosen, actor=at.actor, least_answers=least)
+    except InputError as error:
+        return _form_page(at, published, status=422, error=str(error), chosen=chosen)
+    columns = "item, kind, n=Answers, parameter, old, new, se=SE, change=Change in SE"
+    fitted = list(dict.fromkeys(done.items["item"]))
+    pretest = set(pretest_items(published))
+    return _result_page(
+        at,
+        published,
+        bank=done.bank,
+        n=done.n_attempts,
+        table=as_table(done.items, "Parameters", columns, 3),
+        left=done.left,
+        warnings=done.warnings,
+        pretest=[name for name in fitted if name in pretest],
+    )
+
+
+def _result_page(at: Visit, test: PublishedTest, *, status: int = 200, **context: Any) -> Response:
+    context = {"error": "", "faults": [], "version": "", **context}
+    return at.page("recalibrated.html", status=status, test=test, **context)
+
+
+@router.post("/tests/{test}/recalibration/publish")
+def publish(at: Publisher, form: CheckedForm, test: str) -> Response:
+    """Publish a new version of the test with the recalibrated bank."""
+    bank, version = field(form, "bank"), field(form, "version")
+    try:
+        name, _ = publish_recalibrated(
+            at.service,
+            test,
+            bank,
+            version=version,
+            actor=at.actor,
+            operational=[str(item) for item in form.getlist("operational")],
+            retire=field(form, "retire") == "yes",
+        )
+    except DefinitionError as error:
+        return _result_page(
+            at,
+            published_test(at.service, test),
+            status=422,
+            bank=bank,
+            n=None,
+            table=None,
+            left={},
+            warnings=(),
+            pretest=[],
+            version=version,
+            faults=[(fault.field, fault.message) for fault in error.faults],
+        )
+    return back_to(f"/staff/tests/{name}", "published")

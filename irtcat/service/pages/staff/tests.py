@@ -1,43 +1,51 @@
-"""Tests: list, publish from files, the publishing report, retire."""
+"""Tests: list, publish from files, the publishing report, retire; results, figures and exports."""
 
 from typing import Annotated, Any
 
-from fastapi import Depends, Request, Response
+import numpy as np
+from fastapi import Depends, Response
 from starlette.datastructures import UploadFile
 
 from irtcat import plot
 from irtcat._common.checks import InputError
 from irtcat.bank import ItemBank
 from irtcat.service.accounts.accounts import Account
-from irtcat.service.attempts import library
+from irtcat.service.attempts import exports, library
 from irtcat.service.attempts.library import PublishedTest, published_test
+from irtcat.service.attempts.results import result_table
 from irtcat.service.base.errors import NotFoundError
-from irtcat.service.definition import ACCOMMODATIONS, Adaptive, DefinitionError, PublishingReport
-from irtcat.service.pages import CheckedForm, service_of
+from irtcat.service.content.reading import uploaded_items
+from irtcat.service.definition import (
+    ACCOMMODATIONS,
+    Adaptive,
+    DefinitionError,
+    PublishingReport,
+    uploaded_definition,
+)
+from irtcat.service.pages import CheckedForm
 from irtcat.service.pages.staff.base import (
     NAVIGATION,
     Requires,
     Shown,
     Table,
+    Visit,
     as_table,
     back_to,
     criterion_words,
-    page,
     part_router,
     stopping_words,
     svg,
     whole_number,
 )
 from irtcat.service.pages.translations import translated
-from irtcat.service.storage.uploads import uploaded_definition, uploaded_items
 
 router = part_router()
 
 SEES_TESTS = NAVIGATION["Tests"][1]
 
-Reader = Annotated[Account, Depends(Requires(*SEES_TESTS))]
-ReportReader = Annotated[Account, Depends(Requires("publish", "parameters", "results"))]
-Publisher = Annotated[Account, Depends(Requires("publish"))]
+Reader = Annotated[Visit, Depends(Requires(*SEES_TESTS))]
+ReportReader = Annotated[Visit, Depends(Requires("publish", "parameters", "results"))]
+Publisher = Annotated[Visit, Depends(Requires("publish"))]
 
 FIGURES = {
     "rmse": ("RMSE of ability", 3),
@@ -50,91 +58,42 @@ FIGURES = {
 }
 """Figures of a report: label and decimals."""
 
-TABLES: dict[str, tuple[str, dict[str, str]]] = {
+TABLES: dict[str, tuple[str, str]] = {
     "length": (
         "Scored items of a taker",
-        {
-            "section": "Section",
-            "mean": "Mean",
-            "sd": "SD",
-            "fewest": "Fewest",
-            "q05": "5 %",
-            "q50": "Median",
-            "q95": "95 %",
-            "most": "Most",
-        },
+        "section, mean, sd=SD, fewest, q05=5 %, q50=Median, q95=95 %, most",
     ),
-    "endings": (
-        "What ends the sessions",
-        {"section": "Section", "rule": "Rule", "share": "Share|%"},
-    ),
+    "endings": ("What ends the sessions", "section, rule, share=Share|%"),
     "levels": (
         "Levels: share of takers",
-        {"level": "Level", "from": "From score", "true": "True|%", "observed": "Observed|%"},
+        "level, from=From score, true=True|%, observed=Observed|%",
     ),
     "classification": (
         "Accuracy and consistency at each cut score",
-        {
-            "method": "Method",
-            "cut": "Cut",
-            "score": "Score",
-            "accuracy": "Accuracy",
-            "false_positive": "False positive",
-            "false_negative": "False negative",
-            "consistency": "Consistency",
-            "kappa": "Kappa",
-        },
+        "method, cut, score, accuracy, false_positive, false_negative, consistency, kappa",
     ),
     "errors": (
         "Errors along the scale",
-        {
-            "theta": "Ability",
-            "score": "Score",
-            "sessions": "Takers",
-            "items": "Items",
-            "bias_score": "Bias",
-            "csem_score": "Standard error",
-            "se_score": "Reported error",
-        },
+        "theta=Ability, score, sessions=Takers, items, bias_score=Bias, csem_score=Standard error, "
+        "se_score=Reported error",
     ),
     "exposure": (
         "Use of the items",
-        {
-            "section": "Section",
-            "max_rate": "Highest rate",
-            "mean_rate": "Mean rate",
-            "never_used": "Never used|%",
-            "overlap": "Overlap",
-        },
+        "section, max_rate=Highest rate, mean_rate, never_used=Never used|%, overlap",
     ),
     "content": (
         "Content plan",
-        {
-            "section": "Section",
-            "group": "Group",
-            "planned": "Planned",
-            "least": "At least",
-            "most": "At most",
-            "mean": "Mean",
-            "satisfied": "Kept|%",
-        },
+        "section, group, planned, least=At least, most=At most, mean, satisfied=Kept|%",
     ),
 }
-"""Tables of a report: caption, and the columns that are shown with their labels."""
+"""Tables of a report: caption, and the columns that are shown (see `as_table`)."""
 
-PARAMETER_TABLES: dict[str, tuple[str, dict[str, str]]] = {
+PARAMETER_TABLES: dict[str, tuple[str, str]] = {
     "bookmark": (
         "Items in the order of their difficulty (bookmark table)",
-        {
-            "page": "Page",
-            "item": "Item",
-            "step": "Step",
-            "theta": "Ability",
-            "score": "Score",
-            "level": "Level",
-        },
+        "page, item, step, theta=Ability, score, level",
     ),
-    "items": ("Expected use of each item", {"section": "Section", "item": "Item", "rate": "Rate"}),
+    "items": ("Expected use of each item", "section, item, rate"),
 }
 """Tables that tell which items are hard: for those who may see parameters."""
 
@@ -145,20 +104,20 @@ def report_of(test: PublishedTest) -> PublishingReport:
 
 
 @router.get("/tests")
-def list_tests(request: Request, account: Reader) -> Response:
+def list_tests(at: Reader) -> Response:
     """All published tests."""
-    frame = library.published_tests(service_of(request))
-    return page(request, account, "tests.html", tests=frame.to_dict("records"))
+    frame = library.published_tests(at.service)
+    return at.page("tests.html", tests=frame.to_dict("records"))
 
 
 @router.get("/tests/new")
-def publish_page(request: Request, account: Publisher) -> Response:
+def publish_page(at: Publisher) -> Response:
     """The form to publish a test."""
-    return page(request, account, "publish.html", faults=[], error="")
+    return at.page("publish.html", faults=[], error="")
 
 
 @router.post("/uploads/test")
-def publish(request: Request, account: Publisher, form: CheckedForm) -> Response:
+def publish(at: Publisher, form: CheckedForm) -> Response:
     """Check the files, simulate the test, and publish it; or show all faults."""
     try:
         n_simulated = whole_number(form, "n_simulated", "Simulated takers", 20, 10_000)
@@ -171,18 +130,13 @@ def publish(request: Request, account: Publisher, form: CheckedForm) -> Response
             ignore_tests=form.get("ignore_tests") == "1",
         )
         name, _ = library.publish(
-            service_of(request),
-            definition,
-            bank,
-            items,
-            actor=account.actor,
-            n_simulated=n_simulated,
+            at.service, definition, bank, items, actor=at.actor, n_simulated=n_simulated
         )
     except DefinitionError as error:
         faults = [(fault.field, fault.message) for fault in error.faults]
-        return page(request, account, "publish.html", status=422, faults=faults, error="")
+        return at.page("publish.html", status=422, faults=faults, error="")
     except InputError as error:
-        return page(request, account, "publish.html", status=422, faults=[], error=str(error))
+        return at.page("publish.html", status=422, faults=[], error=str(error))
     return back_to(f"/staff/tests/{name}", "published")
 
 
@@ -195,14 +149,12 @@ def _file(form: Any, name: str, label: str) -> tuple[bytes, str]:
 
 
 @router.get("/tests/{test}")
-def test_page(request: Request, account: Reader, test: str) -> Response:
+def test_page(at: Reader, test: str) -> Response:
     """What a test consists of, and its report for those who may read it."""
-    published = published_test(service_of(request), test)
-    reads = any(map(account.may, ("publish", "parameters", "results")))
+    published = published_test(at.service, test)
+    reads = any(map(at.account.may, ("publish", "parameters", "results")))
     report = report_of(published) if reads else None
-    return page(
-        request,
-        account,
+    return at.page(
         "test.html",
         test=published,
         definition=published.definition,
@@ -211,7 +163,7 @@ def test_page(request: Request, account: Reader, test: str) -> Response:
         report=report,
         accommodations=[ACCOMMODATIONS[a] for a in published.definition.accommodations.allowed],
         figures=[] if report is None else _figures(report),
-        tables=[] if report is None else _tables(report, account),
+        tables=[] if report is None else _tables(report, at.account),
     )
 
 
@@ -253,32 +205,102 @@ def _tables(report: PublishingReport, account: Account) -> list[Table]:
     shown = {**TABLES, **(PARAMETER_TABLES if account.may("parameters") else {})}
     frames = {name: report.to_frame(name) for name in shown}
     return [
-        as_table(frames[name], caption, labels)
-        for name, (caption, labels) in shown.items()
+        as_table(frames[name], caption, columns)
+        for name, (caption, columns) in shown.items()
         if len(frames[name])
     ]
 
 
 @router.get("/tests/{test}/figures/{name}.svg")
-def figure(request: Request, account: ReportReader, test: str, name: str) -> Response:
+def figure(at: ReportReader, test: str, name: str) -> Response:
     """A figure of the report: ``errors``, or ``information`` of the bank."""
-    published = published_test(service_of(request), test)
+    published = published_test(at.service, test)
     if name == "errors":
         return svg(plot.score_errors(report_of(published).to_frame("errors")))
-    if name == "information" and account.may("parameters"):
+    if name == "information" and at.account.may("parameters"):
         return svg(plot.information_curve(published.bank))
     raise NotFoundError("There is no such figure.")
 
 
 @router.get("/tests/{test}/retire")
-def retire_page(request: Request, account: Publisher, test: str) -> Response:
+def retire_page(at: Publisher, test: str) -> Response:
     """Ask before a test is retired."""
-    published = published_test(service_of(request), test)
-    return page(request, account, "retire.html", test=published)
+    published = published_test(at.service, test)
+    return at.page("retire.html", test=published)
 
 
 @router.post("/tests/{test}/retire")
-def retire(request: Request, account: Publisher, form: CheckedForm, test: str) -> Response:
+def retire(at: Publisher, form: CheckedForm, test: str) -> Response:
     """Retire a test."""
-    library.retire(service_of(request), test, actor=account.actor)
+    library.retire(at.service, test, actor=at.actor)
     return back_to(f"/staff/tests/{test}", "retired")
+
+
+ResultsReader = Annotated[Visit, Depends(Requires("results"))]
+
+LEAST_DRAWN = 5
+"""Scores from which there is a figure of them: bars of fewer show nothing that the table does not.
+"""
+
+
+@router.get("/tests/{test}/results")
+def results_page(at: ResultsReader, test: str) -> Response:
+    """One row for each finished attempt, and figures of the scores."""
+    published = published_test(at.service, test)
+    frame = result_table(at.service, test)
+    names = at.names_of(frame["person"].tolist())
+    scores, errors = frame["score"].astype(float), frame["se"].astype(float)
+    labels = list(published.definition.labels)
+    levels = [(label, int((frame["level"] == label).sum())) for label in labels]
+    return at.page(
+        "results.html",
+        test=published,
+        rows=frame.to_dict("records"),
+        names=names,
+        levels=levels if len(labels) > 1 else [],
+        figures=[
+            ("Attempts", Shown.number(len(frame))),
+            ("Mean score", Shown.number(float(scores.mean()), 1)),
+            ("SD of the scores", Shown.number(float(scores.std()), 1)),
+            (
+                "Mean standard error, points",
+                Shown.number(
+                    float(errors[np.isfinite(errors)].mean() * published.definition.score.sd), 1
+                ),
+            ),
+            ("Mean number of items", Shown.number(float(frame["n_items"].astype(float).mean()), 1)),
+            ("Median time", Shown.clock(float(frame["seconds"].astype(float).median()))),
+        ],
+        has_figure=int(scores.notna().sum()) >= LEAST_DRAWN,
+    )
+
+
+@router.get("/tests/{test}/results/scores.svg")
+def scores_figure(at: ResultsReader, test: str) -> Response:
+    """The distribution of the scores, with the cut scores."""
+    definition = published_test(at.service, test).definition
+    scores = result_table(at.service, test)["score"].astype(float).dropna()
+    if len(scores) < LEAST_DRAWN:
+        raise NotFoundError("There is no such figure.")
+    return svg(
+        plot.score_distribution(scores, {cut.label: cut.from_score for cut in definition.cuts})
+    )
+
+
+@router.get("/tests/{test}/export/{name}")
+def export(at: ResultsReader, test: str, name: str, names: bool = False) -> Response:
+    """A file: ``results.csv``, ``answers.csv``, or ``responses.npz`` for ``irtcat fit``.
+
+    With ``names`` the tables have names and external ids, for accounts that may see them.
+    """
+    content, kind = exports.export(at.service, test, name, at.account, names)
+    headers = {"Content-Disposition": f'attachment; filename="{test}-{name}"'}
+    return Response(content, media_type=kind, headers=headers)
+
+
+@router.get("/attempts/{attempt}/results.xml")
+def qti(at: ResultsReader, attempt: str) -> Response:
+    """An attempt in QTI Results Reporting 3.0."""
+    content = exports.export_attempt(at.service, attempt, actor=at.actor)
+    headers = {"Content-Disposition": f'attachment; filename="{attempt}.xml"'}
+    return Response(content, media_type="application/xml", headers=headers)

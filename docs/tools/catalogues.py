@@ -1,17 +1,17 @@
-"""Upkeep of the translations: ``python -m irtcat.service.pages.catalogues``.
+"""Upkeep of the translations of the service's pages.
+
+    python docs/tools/catalogues.py
 
 It adds new strings of templates and modules to the catalogues, to be translated there, and drops
 those that are no longer used.
 """
-
-from pathlib import Path
 
 from babel.messages.catalog import Catalog
 from babel.messages.extract import extract_from_dir
 from babel.messages.pofile import write_po
 
 from irtcat.service.definition import TRANSLATED
-from irtcat.service.pages.translations import catalog, catalog_file
+from irtcat.service.pages.translations import FOLDER, catalog, catalog_file
 
 METHODS = [("**.py", "python"), ("**/templates/**.html", "jinja2.ext.babel_extract")]
 
@@ -21,9 +21,7 @@ KEYWORDS = {"_": None, "gettext": None, "ngettext": (1, 2), "message": None}
 def strings_in_use() -> Catalog:
     """The strings of templates and modules, as a catalogue without translations."""
     out = Catalog(project="irtcat", charset="utf-8", fuzzy=False)
-    found = extract_from_dir(
-        Path(__file__).parent, METHODS, keywords=KEYWORDS, comment_tags=("Translators:",)
-    )
+    found = extract_from_dir(FOLDER, METHODS, keywords=KEYWORDS, comment_tags=("Translators:",))
     for name, _, text, comments, context in found:
         out.add(text, None, [(name, 0)], auto_comments=comments, context=context)
     return out

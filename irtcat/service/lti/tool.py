@@ -1,8 +1,46 @@
-"""What platforms have to know of the service."""
+"""The service as a tool of platforms: its key, and what they have to know of it."""
 
+import json
 from typing import Any
 
-from irtcat.service.lti.connection import SCORE_SCOPE
+from joserfc import jwt
+from joserfc.jwk import RSAKey
+
+from irtcat.service.storage.context import Service
+
+SCORE_SCOPE = "https://purl.imsglobal.org/spec/lti-ags/scope/score"
+
+SCORE_MAXIMUM = 100.0
+"""Points of the best score; the platform converts them to the points of its column."""
+
+ALGORITHM = "RS256"
+"""The one algorithm that every platform must support (1EdTech Security Framework 1.0)."""
+
+BITS = 3072
+"""Length of the key, as NIST SP 800-57 recommends beyond 2030."""
+
+
+def _key(service: Service) -> RSAKey:
+    """The private key, generated when it is first used, and then stored in the settings."""
+
+    def generated() -> str:
+        key = RSAKey.generate_key(BITS, {"use": "sig", "alg": ALGORITHM})
+        key.ensure_kid()
+        return json.dumps(key.as_dict(private=True))
+
+    return RSAKey.import_key(json.loads(service.setting("lti key", generated)))
+
+
+def public_keys(service: Service) -> dict[str, Any]:
+    """The public key as a JSON Web Key Set, by which platforms check the signatures."""
+    return {"keys": [_key(service).as_dict(private=False)]}
+
+
+def signed(service: Service, claims: dict[str, Any]) -> str:
+    """A JSON Web Token with these claims."""
+    key = _key(service)
+    return jwt.encode({"alg": ALGORITHM, "typ": "JWT", "kid": key.kid}, claims, key)
+
 
 TITLE = "irtcat"
 DESCRIPTION = "Adaptive tests"
@@ -10,9 +48,6 @@ DESCRIPTION = "Adaptive tests"
 
 def tool_addresses(base: str) -> dict[str, str]:
     """The addresses that a platform asks for, by the names that most of them use.
-
-    Args:
-        base: address of the service.
 
     Example:
         >>> tool_addresses("https://tests.example.org")["Initiate login URL"]
@@ -33,9 +68,6 @@ def tool_configuration(base: str) -> dict[str, Any]:
 
     It is the JSON that Canvas reads from an address or a field; the addresses in it are those that
     other platforms ask for.
-
-    Args:
-        base: address of the service.
 
     Example:
         >>> tool_configuration("https://tests.example.org")["oidc_initiation_url"]
