@@ -242,7 +242,7 @@ def draws(options, rows):
 def main():
     """Run, print, save."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", help="folder of the data; None: only report the saved errors")
+    parser.add_argument("--data", help="folder; without it the saved errors are reported")
     parser.add_argument("--sets", default=",".join(NAMES))
     parser.add_argument("--splits", default=",".join(SPLITS))
     parser.add_argument("--draws", type=int, default=8)
