@@ -1,8 +1,8 @@
-"""Fits of six abilities, 1000 x 60, beside mirt's MHRM (`six.R`).
+"""Fits of six abilities, 1000 x 60, beside mirt's MHRM (`six_abilities.R`).
 
 Seconds are of the processor; the second fit of a kind is warm.
 
-    python experiments/several_abilities/six.py [--write FOLDER]
+    python experiments/several_abilities/six_abilities.py [--write FOLDER]
 """
 
 import argparse
@@ -17,7 +17,7 @@ from irtcat import fit
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", type=Path, help="write the answers there for six.R, fit nothing")
+    parser.add_argument("--write", type=Path, help="write the answers there for six_abilities.R, fit nothing")
     arguments = parser.parse_args()
     for kind in ("confirmatory", "exploratory"):
         answers, options = data("2pl", 1000, 60, 6, kind)

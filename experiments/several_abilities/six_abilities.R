@@ -1,7 +1,7 @@
-# mirt's MHRM on the data that `six.py --write FOLDER` wrote: seconds of the processor and the
+# mirt's MHRM on the data that `six_abilities.py --write FOLDER` wrote: seconds of the processor and the
 # log-likelihood with its Monte Carlo error, one line for each model and seed.
 #
-#     Rscript experiments/several_abilities/six.R FOLDER [confirmatory|exploratory] [seed ...]
+#     Rscript experiments/several_abilities/six_abilities.R FOLDER [confirmatory|exploratory] [seed ...]
 
 suppressMessages(library(mirt))
 arguments <- commandArgs(trailingOnly = TRUE)
