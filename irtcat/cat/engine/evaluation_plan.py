@@ -111,11 +111,11 @@ def plan_evaluation(
 
     At its full length such a session is the fixed subset; other stopping rules may end it earlier.
 
-    The replays, at several lengths, also say how `Report.predict` weighs regression and factors,
-    and how wide its intervals are: the 95 % quantile of their errors, in SDs of the full score by
-    the factor model. ``stopping="predicted-width<0.1"`` ends a session when that interval is 10
-    points wide; the replays then stop by the same rule. It needs 19 calibrated subjects, and
-    ``expect=None`` or "similar".
+    Where a rule may end sessions early, replays at several lengths also say how `Report.predict`
+    weighs regression and factors, and how wide its intervals are: the 95 % quantile of their
+    errors, in SDs of the full score by the factor model. ``stopping="predicted-width<0.1"`` ends a
+    session when that interval is 10 points wide; the replays then stop by the same rule. It needs
+    19 calibrated subjects, and ``expect=None`` or "similar".
 
     With ``cost=``, a column of the bank's items, the items for the subject are those of the
     greatest value for their cost; with ``budget=`` too the fixed subset is chosen within it, and
@@ -184,7 +184,7 @@ def plan_evaluation(
     may_choose = not is_placed and responses.n_subjects >= FEWEST_SUBJECTS
     may_choose = may_choose and len(ids) < responses.n_items
     may_stop = not is_placed and responses.n_subjects >= FEWEST_REPLAYS
-    may_stop = may_stop and rules_alone.least_length < len(ids)
+    may_stop = may_stop and (bool(widths) or rules_alone.least_length < len(ids))
     core, folds = 1.0, []
     if may_choose or may_stop:
         folds = _folds(responses, len(ids), expect, seed, within_budget)
@@ -200,7 +200,7 @@ def plan_evaluation(
             within = float(low), float(high)
         fixed = replace(fixed, core=math.ceil(core * len(ids)), within=within)
         longest = max_items if within_budget else len(ids)
-    if core < 1 or may_stop:
+    if may_stop:
         costs = costs_of(bank, rules_alone)
         if costs is not None:
             costs = costs[bank.positions(list(map(str, responses.item_ids)))]
