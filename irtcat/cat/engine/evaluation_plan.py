@@ -184,7 +184,7 @@ def plan_evaluation(
     may_choose = not is_placed and responses.n_subjects >= FEWEST_SUBJECTS
     may_choose = may_choose and len(ids) < responses.n_items
     may_stop = not is_placed and responses.n_subjects >= FEWEST_REPLAYS
-    may_stop = may_stop and rules_alone.least_length < len(ids)
+    may_stop = may_stop and (bool(widths) or rules_alone.least_length < len(ids))
     core, folds = 1.0, []
     if may_choose or may_stop:
         folds = _folds(responses, len(ids), expect, seed, within_budget)
