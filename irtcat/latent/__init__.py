@@ -42,15 +42,18 @@ from irtcat.latent.linear_predictors import chain_of, chained, part_terms, parts
 from irtcat.latent.logistic_terms import logistic_terms
 from irtcat.latent.modes import posterior_modes
 from irtcat.latent.population import (
+    CorrelationTerms,
     Moments,
     PopulationDesign,
     Populations,
+    correlation_root,
     density_scores,
     population_log_density,
     population_numbers,
     population_step,
     populations_of,
     rescaled_populations,
+    root_slopes,
 )
 from irtcat.latent.product import (
     FINEST_PRODUCT,
@@ -68,6 +71,7 @@ INTERNAL = (
     LIMIT,
     AdaptiveQuadrature,
     Blocks,
+    CorrelationTerms,
     Density,
     EStep,
     ExpectedSums,
@@ -89,6 +93,7 @@ INTERNAL = (
     chain_of,
     chained,
     choose_nodes,
+    correlation_root,
     count_general,
     density_of,
     density_ratio,
@@ -119,6 +124,7 @@ INTERNAL = (
     posterior_modes,
     posterior_on_grid,
     rescaled_populations,
+    root_slopes,
     root_of,
     round_up,
     row_chunks,
