@@ -51,6 +51,6 @@ def test_the_closed_form_is_the_gradient(has_lower):
     arguments = scores, slopes, posteriors, by_free
     with precision("float64"):
         expected = jax.grad(half_of_form)(jax.tree.map(jnp.asarray, move), *arguments)
-    found = missing_information(move, *arguments)
+        found = missing_information(move, *arguments)
     np.testing.assert_allclose(found.params, expected.params, rtol=1e-10)
     np.testing.assert_allclose(found.free, expected.free, rtol=1e-10)

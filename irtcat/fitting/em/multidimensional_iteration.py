@@ -130,7 +130,7 @@ def _lengthened(
     lower = getattr(model, "logit_lower", None)
     answered = x >= 0 if problem.has_missing else None
     arguments = model.slope, model.intercept, lower, posteriors, x == 1, answered
-    scores = jax.tree.map(np.asarray, item_scores(*arguments))
+    scores = item_scores(*arguments)
     inside = (plain.params > c.lower) & (plain.params < c.upper)
     active = c.free & inside
     nothing = np.zeros((0, 0))
