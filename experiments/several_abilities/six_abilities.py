@@ -17,7 +17,7 @@ from irtcat import fit
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", type=Path, help="write the answers there for six_abilities.R, fit nothing")
+    parser.add_argument("--write", type=Path, help="write the answers there for mirt, fit nothing")
     arguments = parser.parse_args()
     for kind in ("confirmatory", "exploratory"):
         answers, options = data("2pl", 1000, 60, 6, kind)

@@ -8,10 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import scipy
-from jaxtyping import Array
 
 from irtcat._common.checks import argument_error, check_count
-from irtcat._common.compilation import SMALL, jit
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import ItemBank, Population
@@ -39,11 +37,13 @@ from irtcat.latent import (
     PopulationDesign,
     Populations,
     adaptive_quadrature,
+    correlation_root,
     density_of,
     n_nodes,
     population_numbers,
     populations_of,
     posterior_modes,
+    root_slopes,
     row_chunks,
 )
 from irtcat.models import ItemModel, field_columns, fitted_form, pack, parameter_names, unpack
@@ -531,17 +531,20 @@ def _first_population(design: PopulationDesign, anchors: ItemBank | None) -> Any
     return population_numbers(np.zeros((design.n_groups, design.dims)), covariance, design)
 
 
-@functools.partial(jit, static_argnames=("dims",), options=SMALL)
-def _moment_slopes(numbers: Array, *, dims: int) -> dict[str, Any]:
+def _moment_slopes(numbers: FloatArray, dims: int) -> dict[str, FloatArray]:
     """Derivatives of means, SDs and correlations of each group by the populations' numbers."""
-
-    def moments(numbers: Array) -> dict[str, Any]:
-        populations = populations_of(numbers, dims)
-        sd = jnp.sqrt(jnp.diagonal(populations.covariance, axis1=1, axis2=2))
-        correlation = populations.covariance / (sd[:, :, None] * sd[:, None, :])
-        return {"mean": populations.mean, "sd": sd, "correlation": correlation}
-
-    return jax.jacfwd(moments)(numbers)
+    n_groups, size = numbers.shape
+    out = {
+        name: np.zeros((n_groups, *shape, n_groups, size))
+        for name, shape in (("mean", [dims]), ("sd", [dims]), ("correlation", [dims, dims]))
+    }
+    for group, (logs, free) in enumerate(zip(*np.split(numbers[:, dims:], [dims], 1), strict=True)):
+        out["mean"][group, :, group, :dims] = np.eye(dims)
+        out["sd"][group, :, group, dims : 2 * dims] = np.diag(np.exp(logs))
+        change: Any = correlation_root(free, dims) @ root_slopes(free, dims).swapaxes(1, 2)
+        both = np.moveaxis(change + change.swapaxes(1, 2), 0, -1)
+        out["correlation"][group, :, :, group, 2 * dims :] = both
+    return out
 
 
 def _population_errors(
@@ -560,8 +563,7 @@ def _population_errors(
         errors = np.sqrt(np.where(known, np.maximum(variance, 0), np.nan))
         return errors.reshape(slopes.shape[:-2])
 
-    with precision("float64"):
-        by_number = _moment_slopes(np.asarray(point.population, float), dims=design.dims)
+    by_number = _moment_slopes(np.asarray(point.population, float), design.dims)
     errors = {name: error(slopes) for name, slopes in by_number.items()}
     errors["correlation"] = np.nan_to_num(errors["correlation"])
     return errors

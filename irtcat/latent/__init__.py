@@ -42,15 +42,18 @@ from irtcat.latent.linear_predictors import chain_of, chained, part_terms, parts
 from irtcat.latent.logistic_terms import logistic_terms
 from irtcat.latent.modes import posterior_modes
 from irtcat.latent.population import (
+    CorrelationTerms,
     Moments,
     PopulationDesign,
     Populations,
+    correlation_root,
     density_scores,
     population_log_density,
     population_numbers,
     population_step,
     populations_of,
     rescaled_populations,
+    root_slopes,
 )
 from irtcat.latent.product import FINEST_PRODUCT, density_ratio, item_factors, line_factors
 from irtcat.latent.quadrature_choice import Quadrature, as_rule, choose_nodes, n_nodes, narrowest_sd
@@ -70,6 +73,7 @@ INTERNAL = (
     Blocks,
     CanonicalSums,
     CanonicalTables,
+    CorrelationTerms,
     Density,
     EStep,
     ExpectedSums,
@@ -92,6 +96,7 @@ INTERNAL = (
     chain_of,
     chained,
     choose_nodes,
+    correlation_root,
     count_general,
     density_of,
     density_ratio,
@@ -122,6 +127,7 @@ INTERNAL = (
     posterior_modes,
     posterior_on_grid,
     rescaled_populations,
+    root_slopes,
     root_of,
     round_up,
     row_chunks,

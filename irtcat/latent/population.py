@@ -6,16 +6,15 @@ not estimated are 0: the first group's abilities have mean 0 and SD 1, unless th
 anchor items.
 """
 
-import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat._common.compilation import SMALL, jit
+from irtcat._common.types import FloatArray
 
 
 class PopulationDesign(NamedTuple):
@@ -70,67 +69,73 @@ class Populations(NamedTuple):
 class Moments(NamedTuple):
     """Of each group: number of subjects, mean of E[theta], and mean of E[theta theta']."""
 
-    n: Float[Array, " groups"]
-    mean: Float[Array, "groups dims"]
-    second: Float[Array, "groups dims dims"]
+    n: Float[Any, " groups"]
+    mean: Float[Any, "groups dims"]
+    second: Float[Any, "groups dims dims"]
 
     @property
-    def covariance(self) -> Float[Array, "groups dims dims"]:
+    def covariance(self) -> Float[Any, "groups dims dims"]:
         """Covariance of the abilities."""
         return self.second - self.mean[:, :, None] * self.mean[:, None, :]
 
 
-def correlation_root(free: Float[Array, " pairs"], dims: int) -> Float[Array, "dims dims"]:
-    """Lower root of a correlation matrix: rows of (free numbers, 1), scaled to length 1."""
-    rows, columns = np.tril_indices(dims, -1)
-    lower = jnp.eye(dims, dtype=free.dtype)
-    if free.shape[0]:
-        lower = lower.at[rows, columns].set(free)
-    return lower / jnp.sqrt((lower**2).sum(1, keepdims=True))
+def _places(n_pairs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row and column of each free number of a lower triangle."""
+    return np.tril_indices((1 + math.isqrt(1 + 8 * n_pairs)) // 2, -1)
 
 
-@functools.partial(jit, options=SMALL)
-def free_correlations(correlations: Float[Array, "dims dims"]) -> Float[Array, " pairs"]:
-    """Undo `correlation_root`: any free numbers give a correlation matrix."""
-    root = jnp.linalg.cholesky(correlations)
-    rows, columns = np.tril_indices(correlations.shape[0], -1)
-    return (root / jnp.diagonal(root)[:, None])[rows, columns]
+def correlation_root(
+    free: Float[Array | np.ndarray, "*groups pairs"], dims: int
+) -> Float[Array | np.ndarray, "*groups dims dims"]:
+    """Lower root of a correlation matrix: rows of (free numbers, 1), scaled to length 1.
+
+    The numbers are of the first abilities; the others are independent of all.
+    """
+    xp: Any = np if isinstance(free, np.ndarray) else jnp
+    n_pairs = free.shape[-1]
+    marks = np.zeros((n_pairs, dims, dims), free.dtype)
+    marks[np.arange(n_pairs), *_places(n_pairs)] = 1
+    lower = (free[..., None, None] * marks).sum(-3) + np.eye(dims, dtype=free.dtype)
+    return lower / xp.sqrt((lower**2).sum(-1, keepdims=True))
 
 
-@functools.partial(jit, static_argnames=("dims",), options=SMALL)
-def populations_of(numbers: Float[Array, "groups numbers"], dims: int) -> Populations:
-    """The populations of these numbers (traceable)."""
-    mean, sd = numbers[:, :dims], jnp.exp(numbers[:, dims : 2 * dims])
-    pairs = numbers[:, 2 * dims :]
-    n_correlated = (1 + math.isqrt(1 + 8 * pairs.shape[1])) // 2
-    root = jnp.broadcast_to(jnp.eye(dims, dtype=sd.dtype), (len(sd), dims, dims))
-    if pairs.shape[1]:
-        roots = jax.vmap(correlation_root, (0, None))(pairs, n_correlated)
-        root = root.at[:, :n_correlated, :n_correlated].set(roots)
-    return Populations(mean, sd[:, :, None] * root)
+def populations_of(numbers: Float[Array | np.ndarray, "groups numbers"], dims: int) -> Populations:
+    """The populations of these numbers, in numpy outside of compiled functions (traceable)."""
+    xp: Any = jnp if isinstance(numbers, jax.core.Tracer) else np
+    numbers = xp.asarray(numbers)
+    mean, sd = numbers[:, :dims], xp.exp(numbers[:, dims : 2 * dims])
+    return Populations(mean, sd[:, :, None] * correlation_root(numbers[:, 2 * dims :], dims))
 
 
-@functools.partial(jit, static_argnames=("design",), options=SMALL)
 def population_numbers(
-    mean: Float[Array, "groups dims"],
-    covariance: Float[Array, "groups dims dims"],
+    mean: Float[np.ndarray, "groups dims"],
+    covariance: Float[np.ndarray, "groups dims dims"],
     design: PopulationDesign,
-) -> Float[Array, "groups numbers"]:
+) -> Float[np.ndarray, "groups numbers"]:
     """Undo `populations_of`; 0 for numbers that are not estimated."""
-    sd = jnp.sqrt(jnp.diagonal(covariance, axis1=1, axis2=2))
-    parts = [mean, jnp.log(sd)]
-    if design.n_correlated > 1:
-        first = slice(design.n_correlated)
-        correlations = covariance / (sd[:, :, None] * sd[:, None, :])
-        parts.append(jax.vmap(free_correlations)(correlations[:, first, first]))
-    return jnp.where(design.estimated, jnp.concatenate(parts, axis=1), 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a group without subjects has SD 0
+        sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+        numbers = [mean, np.log(sd)]
+        if design.n_correlated > 1:
+            first = slice(design.n_correlated)
+            correlations = covariance / (sd[:, :, None] * sd[:, None, :])
+            numbers.append(free_correlations(correlations[:, first, first]))
+    return np.where(design.estimated, np.concatenate(numbers, axis=1), 0.0)
 
 
-def _agreement(free: Float[Array, " pairs"], second: Float[Array, "dims dims"]) -> Array:
-    """Mean log-density of abilities with these second moments (mean 0, SD 1), up to a constant."""
-    root = correlation_root(free, second.shape[0])
-    inverse = _inverse_root(root)
-    return -jnp.log(jnp.diagonal(root)).sum() - 0.5 * jnp.trace(inverse @ second @ inverse.T)
+def free_correlations(
+    correlations: Float[np.ndarray, "groups dims dims"],
+) -> Float[np.ndarray, "groups pairs"]:
+    """Undo `correlation_root`: any free numbers give a correlation matrix.
+
+    NaN where one of the matrices is not positive-definite.
+    """
+    rows, columns = np.tril_indices(correlations.shape[1], -1)
+    try:
+        root = np.linalg.cholesky(correlations)
+    except np.linalg.LinAlgError:
+        return np.full((len(correlations), len(rows)), np.nan)
+    return (root / np.diagonal(root, axis1=1, axis2=2)[:, :, None])[:, rows, columns]
 
 
 def _inverse_root(root: Array | np.ndarray) -> Float[Array, "dims dims"]:
@@ -142,71 +147,92 @@ class CorrelationTerms(NamedTuple):
     """Derivatives by the free numbers of the correlations.
 
     Attributes:
-        gradient: of `_agreement`.
+        gradient: of the mean log-density.
         values: eigenvalues of the information of a subject (minus the second derivative), made
             positive.
         vectors: its eigenvectors.
         precision: derivative of the abilities' precision matrix.
     """
 
-    gradient: Float[Array, " pairs"]
-    values: Float[Array, " pairs"]
-    vectors: Float[Array, "pairs pairs"]
-    precision: Float[Array, "pairs dims dims"]
+    gradient: Float[np.ndarray, " pairs"]
+    values: Float[np.ndarray, " pairs"]
+    vectors: Float[np.ndarray, "pairs pairs"]
+    precision: Float[np.ndarray, "pairs dims dims"]
+
+
+def root_slopes(
+    free: Float[np.ndarray, " pairs"], dims: int
+) -> Float[np.ndarray, "pairs dims dims"]:
+    """Derivatives of `correlation_root` by the free numbers.
+
+    A row of the root is ``u = v / |v|`` with a free number in place c of v and 1 in the last place:
+    its derivative is ``(e_c - u u_c) / |v|``.
+    """
+    root, (rows, columns) = correlation_root(free, dims), _places(len(free))
+    change = np.eye(dims)[columns] - root[rows] * root[rows, columns][:, None]
+    slopes = np.zeros((len(free), dims, dims))
+    slopes[np.arange(len(free)), rows] = change * root[rows, rows][:, None]
+    return slopes
 
 
 def correlation_terms(
-    free: Float[Array, " pairs"], second: Float[Array, "dims dims"]
+    free: Float[np.ndarray, " pairs"], second: Float[np.ndarray, "dims dims"]
 ) -> CorrelationTerms:
-    """The derivatives in closed form: differentiated twice, `_agreement` takes long to compile.
+    """Derivatives of the mean log-density of abilities with these second moments.
 
     With root L, M its inverse, A_k = M dL/dk and W = M S M', the derivative of W is
-    ``-(A_k W + W A_k')`` and that of A_k by l is ``M d2L/dkdl - A_l A_k``.
+    ``-(A_k W + W A_k')`` and that of A_k by l is ``M d2L/dkdl - A_l A_k``. The derivative of
+    `root_slopes`, in its notation, by another number in place d of the same row is
+    ``(3 u u_c u_d - e_c u_d - e_d u_c - [c = d] u) / |v|^2``.
     """
-
-    def root_of(numbers: Array) -> Array:
-        return correlation_root(numbers, second.shape[0])
-
-    root = root_of(free)
-    inverse = _inverse_root(root)
-    a = inverse @ jnp.moveaxis(jax.jacfwd(root_of)(free), -1, 0)
-    bent = jnp.tensordot(inverse, jax.jacfwd(jax.jacfwd(root_of))(free), 1)
+    dims = len(second)
+    root, eye = correlation_root(free, dims), np.eye(dims)
+    inverse = np.linalg.inv(root)
+    rows, columns = _places(len(free))
+    u, unit, at = root[rows], eye[columns], root[rows, columns]
+    bends = np.zeros((len(free), len(free), dims, dims))
+    for k, m in np.argwhere(rows[:, None] == rows):
+        bent = 3 * u[k] * at[k] * at[m] - unit[k] * at[m] - unit[m] * at[k]
+        bends[k, m, rows[k]] = (bent - (columns[k] == columns[m]) * u[k]) * root[
+            rows[k], rows[k]
+        ] ** 2
+    a, bent = inverse @ root_slopes(free, dims), inverse @ bends
     w = inverse @ second @ inverse.T
-    less = w - jnp.eye(len(w), dtype=w.dtype)
-    gradient = jnp.einsum("kij,ji->k", a, less)
-    product = jnp.einsum("lij,kjm->lkim", a, a)
-    curvature = jnp.einsum("ijkl,ji->kl", bent, less) - jnp.einsum("lkij,ji->kl", product, less)
-    curvature = curvature - jnp.einsum("klij,ji->kl", product, w)
-    curvature = curvature - jnp.einsum("kij,jm,lim->kl", a, w, a)
-    values, vectors = jnp.linalg.eigh(-curvature)
-    both = a + jnp.swapaxes(a, 1, 2)
-    precision = -inverse.T @ both @ inverse
-    return CorrelationTerms(gradient, jnp.maximum(jnp.abs(values), 0.05), vectors, precision)
+    less = w - eye
+    gradient = np.einsum("kij,ji->k", a, less)
+    product = np.einsum("lij,kjm->lkim", a, a)
+    curvature = np.einsum("klij,ji->kl", bent, less) - np.einsum("lkij,ji->kl", product, less)
+    curvature -= np.einsum("klij,ji->kl", product, w) + np.einsum("kij,jm,lim->kl", a, w, a)
+    values, vectors = np.linalg.eigh(-curvature)
+    precision = -inverse.T @ (a + a.swapaxes(1, 2)) @ inverse
+    return CorrelationTerms(gradient, np.maximum(np.abs(values), 0.05), vectors, precision)
 
 
 def _best_correlations(
-    free: Float[Array, " pairs"], second: Float[Array, "dims dims"]
-) -> tuple[Float[Array, " pairs"], CorrelationTerms]:
+    free: Float[np.ndarray, " pairs"], second: Float[np.ndarray, "dims dims"]
+) -> tuple[Float[np.ndarray, " pairs"], CorrelationTerms]:
     """Steps towards the correlations that fit the second moments best, with mean 0 and SD 1.
 
     Also the terms at the first numbers.
     """
-
-    def step(free: Array, _: None) -> tuple[Array, CorrelationTerms]:
+    first = None
+    for _ in range(3):
         terms = correlation_terms(free, second)
+        first = first or terms
         move = terms.vectors @ ((terms.vectors.T @ terms.gradient) / terms.values)
-        lengths = jnp.array([1.0, 0.5, 0.2, 0.05, 0.0], free.dtype)
-        tries = free + lengths[:, None] * move
-        scores = jax.vmap(_agreement, (0, None))(tries, second)
-        return tries[jnp.argmax(scores)], terms
-
-    best, terms = jax.lax.scan(step, free, length=3)
-    return best, jax.tree.map(lambda a: a[0], terms)
+        tries = free + np.array([1.0, 0.5, 0.2, 0.05, 0.0])[:, None] * move
+        roots = correlation_root(tries, len(second))
+        inverse = np.linalg.inv(roots)
+        log_det = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(1)
+        squares = np.einsum("tij,jk,tik->t", inverse, second, inverse)
+        free = tries[np.argmax(-log_det - 0.5 * squares)]
+    assert first is not None
+    return free, first
 
 
 def population_step(
-    numbers: Float[Array, "groups numbers"], moments: Moments, design: PopulationDesign
-) -> tuple[Float[Array, "groups numbers"], CorrelationTerms | None]:
+    numbers: Float[np.ndarray, "groups numbers"], moments: Moments, design: PopulationDesign
+) -> tuple[Float[np.ndarray, "groups numbers"], CorrelationTerms | None]:
     """The M-step of the populations: those that fit the moments of the abilities.
 
     Also the terms of the first group's correlations at ``numbers``, where they are estimated.
@@ -216,15 +242,15 @@ def population_step(
         return new, None
     first = slice(design.n_correlated)
     pairs = slice(2 * design.dims, None)
-    free, terms = _best_correlations(numbers[0, pairs], moments.second[0][first, first])
-    return new.at[0, pairs].set(free), terms
+    new[0, pairs], terms = _best_correlations(numbers[0, pairs], moments.second[0][first, first])
+    return new, terms
 
 
 def rescaled_populations(
-    moments: Moments, design: PopulationDesign, mean: Array, spread: Array
-) -> Float[Array, "groups numbers"]:
+    moments: Moments, design: PopulationDesign, mean: FloatArray, spread: FloatArray
+) -> Float[np.ndarray, "groups numbers"]:
     """Populations of these moments on the scale z, theta = mean + spread z."""
-    inverse = jnp.linalg.inv(spread)
+    inverse = np.linalg.inv(spread)
     covariance = inverse @ moments.covariance @ inverse.T
     return population_numbers((moments.mean - mean) @ inverse.T, covariance, design)
 

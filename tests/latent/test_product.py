@@ -52,7 +52,7 @@ def test_a_line_for_each_ability_is_the_dense_grid(name):
     codes = np.where(np.isnan(x), -1, x).astype(np.int8)
     with precision(name) as dtype:
         design = PopulationDesign(3, 3, True, 1, first_is_free=True, full=True)
-        numbers = population_numbers(jnp.asarray(mean[None]), jnp.asarray(covariance[None]), design)
+        numbers = population_numbers(mean[None], covariance[None], design)
         rule = product_rule(line_rule(0.4), np.asarray(bank.model.slope))
         rule = jax.tree.map(lambda a: jnp.asarray(a, dtype), rule)
         rows = np.append(np.arange(60), np.full(8, 60)).reshape(4, 17).astype(np.int32)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ from irtcat._common.types import FloatArray
 from irtcat.fitting.em.iteration import EMPoint, EMState, EMUpdate, Problem
 from irtcat.fitting.em.multidimensional_iteration import run_multi_e_step
 from irtcat.latent import Density, EStep, GridQuadrature, log_likelihoods
-from irtcat.models import pack, unpack
+from irtcat.models import parameter_matrix, unpack
 
 INNER_STEPS = 50
 """Steps of a histogram's probabilities in each iteration."""
@@ -38,7 +39,7 @@ def density_map(density: Density, tolerance: float) -> Any:
     ) -> tuple[EMUpdate, EStep]:
         free = np.asarray(state.point.population, float)
         here = with_density(problem, density, free)
-        standard = jnp.zeros((1, 2), problem.weights.dtype)
+        standard = np.zeros((1, 2), problem.weights.dtype)
         items = state._replace(point=state.point._replace(population=standard))
         update, belief = run_multi_e_step(here, items, slack, n_steps, expand)
         mass = np.asarray(belief.mass, float)
@@ -47,21 +48,21 @@ def density_map(density: Density, tolerance: float) -> Any:
         new, mean, sd = density.fitted(free, mass, False)
         step = _density_step(density, free, new, mass, tolerance)
         dtype = problem.weights.dtype
-        plain = EMPoint(update.plain.params, jnp.asarray(new, dtype))
+        plain = EMPoint(update.plain.params, np.asarray(new, dtype))
         image = plain
         if expand and density.degree:
             new, mean, sd = density.fitted(new, mass, True)
-            model = unpack(problem.template, update.plain.params)
-            moved = pack(model.rescale(jnp.asarray(mean, dtype), jnp.asarray(sd, dtype)))
-            constraints = problem.constraints
-            clipped = jnp.clip(moved, constraints.lower, constraints.upper)
-            image = EMPoint(jnp.where(constraints.free, clipped, moved), jnp.asarray(new, dtype))
+            template, c = jax.tree.map(np.asarray, (problem.template, problem.constraints))
+            model = unpack(template, update.plain.params)
+            moved = parameter_matrix(model.rescale(dtype.type(mean), dtype.type(sd)))
+            params = np.where(c.free, np.clip(moved, c.lower, c.upper), moved)
+            image = EMPoint(params, np.asarray(new, dtype))
             step = max(step, float(np.sqrt(mass.sum())) * max(abs(mean), abs(sd - 1)))
-        metric = jnp.full_like(plain.population, mass.sum() if density.degree else 0.0)
+        metric = np.full_like(plain.population, mass.sum() if density.degree else 0.0)
         return EMUpdate(
             point=image,
             plain=plain,
-            step=jnp.maximum(update.step, step),
+            step=max(update.step, step),
             gain=update.gain,
             metric=EMPoint(update.metric.params, metric),
             log_prior=update.log_prior,

@@ -15,6 +15,9 @@ As the score of item j is ``g(eta_j) theta`` with ``eta_j = slope_j . theta + in
 product of I_missing and a vector takes a few matrix products of subjects x items; the system is
 solved by conjugate gradients without forming the matrix. Only the length of the step is
 approximate: it is 0 if and only if that of EM is.
+
+Only what is of all responses is compiled; with the loop of conjugate gradients, and derivatives by
+automatic differentiation, it took twice as long to compile.
 """
 
 from typing import Any, NamedTuple
@@ -22,12 +25,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
-from irtcat.fitting.em.m_step import RIDGE, _solve
+from irtcat._common.compilation import jit
+from irtcat._common.types import BoolArray, FloatArray
+from irtcat.fitting.em.m_step import RIDGE
 
-LINE = 5
-"""Gauss-Hermite nodes over each eta."""
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
+"""Gauss-Hermite nodes over each eta, and their weights."""
 
 MAX_STEPS = 30
 """Maximum number of conjugate gradient steps."""
@@ -42,8 +47,8 @@ MOST_MISSING = 0.97
 class Displacement(NamedTuple):
     """A change of all estimates: item parameters, and the free numbers of the correlations."""
 
-    params: Float[Array, "items params"]
-    free: Float[Array, " pairs"]
+    params: Float[Any, "items params"]
+    free: Float[Any, " pairs"]
 
 
 class Scores(NamedTuple):
@@ -52,12 +57,33 @@ class Scores(NamedTuple):
     The score by slopes and intercept is ``g(eta) * (theta, 1)``, that by logit c is ``h(eta)``.
     The fields are the expectations of g and its first three derivatives, and of the first two of h
     (empty without c), each rows x items; all 0 where a response is missing, or the item does not
-    inform on ability. ``across`` is the covariance of eta with the abilities.
+    inform on ability.
     """
 
-    g: tuple[Array, ...]
-    h: tuple[Array, ...]
-    across: Float[Array, "rows items dims"]
+    g: tuple[Any, ...]
+    h: tuple[Any, ...]
+
+
+class Posteriors(NamedTuple):
+    """Posterior means and covariances of rows on the scale of the slopes, and their weights."""
+
+    mean: Float[Any, "rows dims"]
+    covariance: Float[Any, "rows dims dims"]
+    weights: Float[Any, " rows"]
+
+
+class LatentInformation(NamedTuple):
+    """What the lengthened step needs of the correlations, by their free numbers.
+
+    Attributes:
+        precision: derivative of the abilities' precision matrix.
+        information: of the complete data.
+        inverse: its inverse.
+    """
+
+    precision: Float[np.ndarray, "pairs dims dims"]
+    information: Float[np.ndarray, "pairs pairs"]
+    inverse: Float[np.ndarray, "pairs pairs"]
 
 
 def _score_derivatives(
@@ -68,8 +94,9 @@ def _score_derivatives(
     """Return g and three derivatives by eta; with c also two of h."""
     s = jax.nn.sigmoid(eta)
     v = s * (1 - s)
-    v1 = v * (1 - 2 * s)
-    v2 = v1 * (1 - 2 * s) - 2 * v**2
+    tilt = 1 - 2 * s
+    v1 = v * tilt
+    v2 = v - 6 * v * v
     if logit_lower is None:
         return right - s, -v, -v1, -v2
     # A wrong answer has log(1 - c) + log(1 - s): -s by eta, and nothing of eta by logit c. A right
@@ -78,9 +105,9 @@ def _score_derivatives(
     c = jax.nn.sigmoid(logit_lower)
     p = c + (1 - c) * s
     k = (1 - c) * v / p
-    k1 = k * (1 - 2 * s - k)
-    k2 = k1 * (1 - 2 * s - k) - k * (2 * v + k1)
-    k3 = k2 * (1 - 2 * s - k) - 2 * k1 * (2 * v + k1) - k * (2 * v1 + k2)
+    k1 = k * (tilt - k)
+    k2 = k1 * (tilt - k) - k * (2 * v + k1)
+    k3 = k2 * (tilt - k) - 2 * k1 * (2 * v + k1) - k * (2 * v1 + k2)
     low = c * (1 - c) * (1 - s) / p
     low1 = low * (-s - k)
     low2 = low1 * (-s - k) - low * (v + k1)
@@ -89,76 +116,94 @@ def _score_derivatives(
     return (*by_eta, right * low1, right * low2)
 
 
+def _products(a: Any, b: Any) -> Float[Array, "items dims_and_dims"]:
+    """Products of all components of each row of ``a`` with all of the same row of ``b``."""
+    return (a[:, :, None] * b[:, None, :]).reshape(len(a), -1)
+
+
+@jit
 def item_scores(
-    slopes: Float[Array, "items dims"],
-    intercept: Float[Array, " items"],
-    logit_lower: Float[Array, " items"] | None,
-    mean: Float[Array, "rows dims"],
-    covariance: Float[Array, "rows dims dims"],
-    right: Float[Array, "rows items"],
-    answered: Array,
+    slopes: Float[Any, "items dims"],
+    intercept: Float[Any, " items"],
+    logit_lower: Float[Any, " items"] | None,
+    posteriors: Posteriors,
+    right: Bool[Any, "rows items"],
+    answered: Bool[Any, "rows items"] | None,
 ) -> Scores:
-    """The expectations of `Scores`, by Gauss-Hermite over eta."""
-    across = jnp.einsum("rde,je->rjd", covariance, slopes)
-    sd = jnp.sqrt(jnp.maximum(jnp.einsum("rjd,jd->rj", across, slopes), 0.0))
-    at = mean @ slopes.T + intercept
-    nodes, weights = np.polynomial.hermite_e.hermegauss(LINE)
+    """The expectations of `Scores`, by Gauss-Hermite over eta; ``answered`` is None for all."""
+    n, dims = posteriors.mean.shape
+    squares = (slopes[:, :, None] * slopes[:, None, :]).reshape(-1, dims**2)
+    variance = posteriors.covariance.reshape(n, -1) @ squares.T
+    sd = jnp.sqrt(jnp.maximum(variance, 0.0))
+    at = posteriors.mean @ slopes.T + intercept
+    observed = right.astype(at.dtype)
 
     def add(total: list[Array], at_node: Any) -> tuple[list[Array], None]:
         node, weight = at_node
-        here = _score_derivatives(at + node * sd, right, logit_lower)
+        here = _score_derivatives(at + node * sd, observed, logit_lower)
         return [a + weight * value for a, value in zip(total, here, strict=True)], None
 
     nothing = [jnp.zeros_like(at)] * (4 if logit_lower is None else 6)
-    rule = jnp.asarray(nodes, at.dtype), jnp.asarray(weights / weights.sum(), at.dtype)
-    total = [value * answered for value in jax.lax.scan(add, nothing, rule)[0]]
-    return Scores(tuple(total[:4]), tuple(total[4:]), across)
+    rule = jnp.asarray(NODES, at.dtype), jnp.asarray(WEIGHTS / WEIGHTS.sum(), at.dtype)
+    total = jax.lax.scan(add, nothing, rule)[0]
+    if answered is not None:
+        total = [value * answered for value in total]
+    return Scores(tuple(total[:4]), tuple(total[4:]))
 
 
-def _missing(
+@jit
+def missing_information(
     move: Displacement,
     scores: Scores,
-    slopes: Float[Array, "items dims"],
-    mean: Float[Array, "rows dims"],
-    covariance: Float[Array, "rows dims dims"],
-    weights: Float[Array, " rows"],
-    by_free: Float[Array, "pairs dims dims"],
-) -> Float[Array, ""]:
-    """Half of ``move' I_missing move``.
+    slopes: Float[Any, "items dims"],
+    posteriors: Posteriors,
+    precision: Float[Any, "pairs dims dims"],
+) -> Displacement:
+    """``I_missing move``: the gradient of half of the quadratic form ``move' I_missing move``.
 
-    ``by_free`` is the derivative of the abilities' precision matrix by the free numbers.
+    The form is linear in the subjects' average slope D and curvature H of ``move' score`` (see the
+    module docstring), which are linear in ``move``.
     """
+    mean, covariance, weights = posteriors
     n, dims = mean.shape
+    flat, squares = covariance.reshape(n, -1), _products(slopes, slopes)
     by_slope = move.params[:, :dims]
     along = mean @ by_slope.T + move.params[:, dims]
-    aside = (scores.across * by_slope).sum(2)
+    aside = flat @ _products(slopes, by_slope).T
     g, g1, g2, g3 = scores.g
     first, second = g1 * along + g2 * aside, g2 * along + g3 * aside
     if scores.h:
         first = first + scores.h[0] * move.params[:, -1]
         second = second + scores.h[1] * move.params[:, -1]
-    by_correlations = jnp.tensordot(move.free, by_free, 1)
+    by_correlations = (move.free[:, None, None] * precision).sum(0)
     slope = first @ slopes + g @ by_slope - mean @ by_correlations
-    squares = (slopes[:, :, None] * slopes[:, None, :]).reshape(-1, dims**2)
-    cross = slopes[:, :, None] * by_slope[:, None, :]
-    cross = (cross + jnp.swapaxes(cross, 1, 2)).reshape(-1, dims**2)
+    cross = _products(slopes, by_slope) + _products(by_slope, slopes)
     curvature = (second @ squares + g1 @ cross).reshape(n, dims, dims) - by_correlations
-    bent = curvature @ covariance
-    linear = jnp.einsum("rd,rde,re->r", slope, covariance, slope)
-    return 0.5 * weights @ (linear + 0.5 * (bent * jnp.swapaxes(bent, 1, 2)).sum((1, 2)))
+    of_slope = (covariance * slope[:, None, :]).sum(2) * weights[:, None]
+    bent = 0.5 * weights[:, None, None] * (covariance @ curvature @ covariance)
+    of_curvature = bent.reshape(n, -1)
+    of_first, of_second = of_slope @ slopes.T, of_curvature @ squares.T
+    of_along = g1 * of_first + g2 * of_second
+    of_aside = g2 * of_first + g3 * of_second
+    # Of `aside` and `cross` by the change of the slopes: a matrix of each item times its slopes.
+    matrices = (of_aside.T @ flat + 2 * (g1.T @ of_curvature)).reshape(-1, dims, dims)
+    of_slopes = of_along.T @ mean + g.T @ of_slope + (matrices * slopes[:, None, :]).sum(2)
+    columns = [of_slopes, of_along.sum(0)[:, None]]
+    if scores.h:
+        of_logit = (scores.h[0] * of_first + scores.h[1] * of_second).sum(0)
+        columns.append(of_logit[:, None])
+    of_correlations = -(mean.T @ of_slope) - bent.sum(0)
+    return Displacement(jnp.concatenate(columns, axis=1), (precision * of_correlations).sum((1, 2)))
 
 
 def full_step(
     step: Displacement,
-    information: Float[Array, "items params params"],
-    information_free: tuple[Float[Array, "pairs pairs"], Float[Array, "pairs pairs"]],
-    active: Array,
+    information: Float[np.ndarray, "items params params"],
+    latent: LatentInformation,
+    active: Float[np.ndarray, "items params"] | BoolArray,
     scores: Scores,
-    slopes: Float[Array, "items dims"],
-    mean: Float[Array, "rows dims"],
-    covariance: Float[Array, "rows dims dims"],
-    weights: Float[Array, " rows"],
-    by_free: Float[Array, "pairs dims dims"],
+    slopes: Float[np.ndarray, "items dims"],
+    posteriors: Posteriors,
 ) -> Displacement:
     """Lengthen a step of EM (see the module docstring).
 
@@ -168,74 +213,53 @@ def full_step(
     Args:
         step: the EM step; 0 where a parameter is held.
         information: of the complete data by the items' parameters, priors included.
-        information_free: the same by the free numbers of the correlations, and its inverse.
+        latent: the same by the free numbers of the correlations.
         active: items x params, the parameters that may change.
         scores: at the posterior means.
         slopes: of the items, as parameterised.
-        mean: posterior means on the scale of the slopes.
-        covariance: posterior covariances.
-        weights: how many subjects each row stands for.
-        by_free: see `_missing`.
+        posteriors: of the rows, on the scale of the slopes.
 
     Returns:
         The step to take.
     """
-    eye = jnp.eye(information.shape[1], dtype=information.dtype)
     both = active[..., None] & active[..., None, :]
-    blocks = jnp.where(both, information, 0) + jnp.where(active, RIDGE, 1.0)[..., None] * eye
-    of_free, inverse = information_free
+    eye = np.eye(information.shape[1])
+    complete = np.where(both, information, 0) + np.where(active, RIDGE, 1.0)[..., None] * eye
+    values, vectors = np.linalg.eigh(complete)
+    inverse = (vectors / np.maximum(values, RIDGE)[:, None]) @ vectors.swapaxes(1, 2)
 
-    def complete(x: Displacement) -> Displacement:
-        return Displacement(jnp.einsum("jpq,jq->jp", blocks, x.params), of_free @ x.free)
+    def times(matrices: FloatArray, of_free: FloatArray, x: Displacement) -> Displacement:
+        return Displacement((matrices @ x.params[..., None])[..., 0], of_free @ x.free)
 
     def missing(x: Displacement) -> Displacement:
-        by = jax.grad(_missing)(x, scores, slopes, mean, covariance, weights, by_free)
-        return Displacement(jnp.where(active, by.params, 0), by.free)
+        by = missing_information(x, scores, slopes, posteriors, latent.precision)
+        return Displacement(np.where(active, by.params, 0), np.asarray(by.free, float))
 
-    def inner(x: Displacement, y: Displacement) -> Array:
-        return (x.params * y.params).sum() + (x.free * y.free).sum()
+    def inner(x: Displacement, y: Displacement) -> float:
+        return float((x.params * y.params).sum() + (x.free * y.free).sum())
 
-    def plus(x: Displacement, factor: Array, y: Displacement) -> Displacement:
-        return jax.tree.map(lambda a, b: a + factor * b, x, y)
+    def plus(x: Displacement, factor: float, y: Displacement) -> Displacement:
+        return Displacement(x.params + factor * y.params, x.free + factor * y.free)
 
-    class State(NamedTuple):
-        y: Displacement
-        residual: Displacement
-        direction: Displacement
-        size: Array
-        go: Array
-
-    step = Displacement(jnp.where(active, step.params, 0), step.free)
-    first = inner(step, complete(step))
-
-    def iterate(number: Array, state: State) -> State:
-        """A step along the direction; at number 0 that is the EM step, and nothing is added.
-
-        The first residual, I_complete d - (I_complete - I_missing) d, is then computed by the same
-        code as the later ones, which is compiled once.
-        """
-        begins = number == 0
-        lost, preconditioned = missing(state.direction), complete(state.direction)
-        image = plus(preconditioned, -jnp.ones((), first.dtype), lost)
-        curvature, largest = inner(state.direction, image), inner(state.direction, preconditioned)
-        good = curvature > (1 - MOST_MISSING) * largest
-        length = jnp.where(good & ~begins, state.size / jnp.where(good, curvature, 1.0), 0.0)
-        rest = plus(state.residual, -length, image)
-        rest = jax.tree.map(lambda a, b: jnp.where(begins, a, b), lost, rest)
-        smooth = Displacement(_solve(blocks, rest.params), inverse @ rest.free)
-        size = inner(rest, smooth)
-        share = jnp.where(begins, 0.0, size / jnp.maximum(state.size, 1e-300))
-        return State(
-            plus(state.y, length, state.direction),
-            rest,
-            plus(smooth, share, state.direction),
-            size,
-            (good | begins) & (size > SMALL**2 * first),
-        )
-
-    begin = State(step, step, step, first, first > 0)
-    return jax.lax.while_loop(
-        lambda carry: carry[1].go & (carry[0] <= MAX_STEPS),
-        lambda carry: (carry[0] + 1, iterate(*carry)),
-        (jnp.int32(0), begin),
-    )[1].y
+    step = Displacement(np.where(active, step.params, 0), step.free)
+    least = SMALL**2 * inner(step, times(complete, latent.information, step))
+    if least <= 0:
+        return step
+    # The residual of the step itself: I_complete d - (I_complete - I_missing) d.
+    residual = missing(step)
+    direction = times(inverse, latent.inverse, residual)
+    size = inner(residual, direction)
+    for _ in range(MAX_STEPS):
+        if size <= least:
+            break
+        preconditioned = times(complete, latent.information, direction)
+        image = plus(preconditioned, -1.0, missing(direction))
+        curvature, largest = inner(direction, image), inner(direction, preconditioned)
+        if curvature <= (1 - MOST_MISSING) * largest:
+            break
+        step = plus(step, size / curvature, direction)
+        residual = plus(residual, -size / curvature, image)
+        smooth = times(inverse, latent.inverse, residual)
+        last, size = size, inner(residual, smooth)
+        direction = plus(smooth, size / last, direction)
+    return step

@@ -44,8 +44,8 @@ class EMPoint(NamedTuple):
             `irtcat.latent.population`); all 0 where there is one group, which defines the scale.
     """
 
-    params: Array
-    population: Array
+    params: Float[Any, "items params"]
+    population: Float[Any, "groups numbers"]
 
 
 class StepRule(NamedTuple):
@@ -195,7 +195,7 @@ class EMUpdate(NamedTuple):
 
     point: EMPoint
     plain: EMPoint
-    step: Array
+    step: Any
     gain: Array
     metric: EMPoint
     log_prior: Array

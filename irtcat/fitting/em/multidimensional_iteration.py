@@ -12,15 +12,21 @@ with one it is each ability's SD (correlations are parameters).
 """
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
-from irtcat._common.compilation import FEW, SMALL, jit
-from irtcat.fitting.em.full_step import Displacement, full_step, item_scores
+from irtcat._common.compilation import FEW, jit
+from irtcat.fitting.em.full_step import (
+    Displacement,
+    LatentInformation,
+    Posteriors,
+    full_step,
+    item_scores,
+)
 from irtcat.fitting.em.iteration import EMPoint, EMState, EMUpdate, Problem, StepRule
 from irtcat.fitting.em.m_step import (
     Constraints,
@@ -32,6 +38,7 @@ from irtcat.fitting.em.m_step import (
     step_within_bounds,
 )
 from irtcat.latent import (
+    CorrelationTerms,
     EStep,
     ExpectedSums,
     Moments,
@@ -42,7 +49,7 @@ from irtcat.latent import (
     rescaled_populations,
     sums_of_block,
 )
-from irtcat.models import ItemModel, OnePL, ThreePL, TwoPL, pack, unpack
+from irtcat.models import ItemModel, OnePL, ThreePL, TwoPL, parameter_matrix, take, unpack
 
 CAN_BE_LENGTHENED = (OnePL, TwoPL, ThreePL)
 """Models whose steps are lengthened with the missing information: see `fitting.em.full_step`."""
@@ -97,135 +104,78 @@ def _newton_step(
     return MStep(moved, jnp.sqrt(squared.max()), 0.5 * squared.sum(), information, gradient)
 
 
-class LatentInformation(NamedTuple):
-    """What the lengthened step needs of the population.
-
-    Attributes:
-        root: lower root of the abilities' covariance.
-        by_free: derivative of their precision matrix by the free numbers of the correlations.
-        information: of the complete data on these numbers, and its inverse.
-        inverse: likewise.
-    """
-
-    root: Float[Array, "dims dims"]
-    by_free: Float[Array, "pairs dims dims"]
-    information: Float[Array, "pairs pairs"]
-    inverse: Float[Array, "pairs pairs"]
-
-
-@functools.partial(jit, static_argnames=("design", "lengthen"), options=SMALL)
-def _population_update(
-    population: Array, moments: Moments, *, design: PopulationDesign, lengthen: bool
-) -> tuple[Array, LatentInformation | None]:
-    """The M-step of the populations, and what a lengthened step needs of the first one."""
-    new, terms = population_step(population, moments, design)
-    if not lengthen:
-        return new, None
-    dims = design.dims
-    root = populations_of(population, dims).root[0]
-    if terms is None:
-        none = jnp.zeros((0, 0), root.dtype)
-        return new, LatentInformation(root, jnp.zeros((0, dims, dims), root.dtype), none, none)
-    n, vectors = moments.n[0], terms.vectors  # one group, whose correlations are estimated
-    information = (vectors * (n * terms.values)) @ vectors.T
-    inverse = (vectors / (n * terms.values)) @ vectors.T
-    return new, LatentInformation(root, terms.precision, information, inverse)
-
-
-@functools.partial(jit, static_argnames=("has_missing",))
 def _lengthened(
+    problem: Problem,
     point: EMPoint,
     plain: EMPoint,
     new: MStep,
-    template: ItemModel,
-    x: Array,
-    weights: Array,
-    belief: tuple[Array, Array],
-    n: Array,
-    latent: LatentInformation,
-    constraints: Constraints,
-    *,
-    has_missing: bool,
+    belief: EStep,
+    n: float,
+    terms: CorrelationTerms | None,
 ) -> EMPoint:
     """The EM step lengthened with the missing information (see `irtcat.fitting.em.full_step`)."""
-    root, dims = latent.root, len(latent.root)
-    every = max(1, int(x.size // STEP_CELLS))
-    rows = slice(None, None, every)
-    mean, covariance = belief
-    mean, covariance = mean[rows] @ root.T, root @ covariance[rows] @ root.T
-    weights = weights[rows]
-    weights = weights * (n[0] / weights.sum())
-    statistics, mask = template.sufficient_statistics(x[rows], 1, has_missing, point.params.dtype)
-    answered = jnp.ones_like(statistics[0]) if mask is None else mask
-    model: Any = unpack(template, point.params)
+    c, dims = jax.tree.map(np.asarray, problem.constraints), problem.population.dims
+    (block,) = problem.blocks()  # only fits in memory are lengthened
+    x = np.asarray(block.x)
+    rows = slice(None, None, max(1, int(x.size // STEP_CELLS)))
+    root: Any = populations_of(np.asarray(point.population, float), dims).root[0]
+    weights = np.asarray(problem.weights, float)[rows]
+    posteriors = Posteriors(
+        np.asarray(belief.mean, float)[rows] @ root.T,
+        root @ np.asarray(belief.covariance, float)[rows] @ root.T,
+        weights * (n / weights.sum()),
+    )
+    x, params = x[rows], np.asarray(point.params, float)
+    model: Any = unpack(problem.template, params)
     lower = getattr(model, "logit_lower", None)
-    scores = item_scores(
-        model.slope, model.intercept, lower, mean, covariance, statistics[0], answered
-    )
-    inside = (plain.params > constraints.lower) & (plain.params < constraints.upper)
-    active = constraints.free & inside
-    pairs = slice(2 * dims, None)
-    step = Displacement(
-        plain.params - point.params,
-        (plain.population - point.population)[0, pairs][: len(latent.by_free)],
-    )
-    long_step = full_step(
-        step,
-        new.information,
-        (latent.information, latent.inverse),
-        active,
-        scores,
-        model.slope,
-        mean,
-        covariance,
-        weights,
-        latent.by_free,
-    )
-    params = jnp.clip(point.params + long_step.params, constraints.lower, constraints.upper)
-    population = plain.population
-    if len(latent.by_free):
-        population = point.population.at[0, pairs].add(long_step.free)
-    image = EMPoint(jnp.where(active, params, plain.params), population)
-    if lower is None:
-        return image
-    near = new.step < NEAR
-    return jax.tree.map(lambda a, b: jnp.where(near, a, b), image, plain)
+    answered = x >= 0 if problem.has_missing else None
+    arguments = model.slope, model.intercept, lower, posteriors, x == 1, answered
+    scores = item_scores(*arguments)
+    inside = (plain.params > c.lower) & (plain.params < c.upper)
+    active = c.free & inside
+    nothing = np.zeros((0, 0))
+    latent = LatentInformation(np.zeros((0, dims, dims)), nothing, nothing)
+    if terms is not None:
+        vectors, values = terms.vectors, n * terms.values
+        information, inverse = ((vectors * by) @ vectors.T for by in (values, 1 / values))
+        latent = LatentInformation(terms.precision, information, inverse)
+    pairs = slice(2 * dims, 2 * dims + len(latent.precision))
+    free = (plain.population - point.population)[0, pairs]
+    step = Displacement(np.asarray(plain.params - params, float), np.asarray(free, float))
+    information = np.asarray(new.information, float)
+    long_step = full_step(step, information, latent, active, scores, model.slope, posteriors)
+    moved = np.where(active, np.clip(params + long_step.params, c.lower, c.upper), plain.params)
+    population = plain.population.copy()
+    population[0, pairs] = point.population[0, pairs] + long_step.free
+    near = lower is None or float(new.step) < NEAR
+    return EMPoint(moved, population) if near else plain
 
 
-def _symmetric_root(matrix: Float[Array, "dims dims"]) -> Float[Array, "dims dims"]:
-    values, vectors = jnp.linalg.eigh(matrix)
-    return (vectors * jnp.sqrt(jnp.maximum(values, 1e-8))) @ vectors.T
-
-
-def _removed_scale(
-    new: MStep,
-    template: ItemModel,
-    moments: Moments,
-    constraints: Constraints,
-    design: PopulationDesign,
-    step_rule: StepRule,
-    specific: Array | None,
-    n_general: int,
-) -> tuple[EMPoint, Array]:
+def _removed_scale(problem: Problem, new: MStep, moments: Moments) -> tuple[EMPoint, float]:
     """The image of EM with the first group's mean and spread removed, and the size of the shift."""
     mean, covariance = moments.mean[0], moments.covariance[0]
-    sd = jnp.sqrt(jnp.maximum(jnp.diagonal(covariance), 1e-8))
-    spread = _symmetric_root(covariance) if step_rule.full else jnp.diag(sd)
-    model = unpack(template, new.params)
+    spread = np.diag(np.sqrt(np.maximum(np.diagonal(covariance), 1e-8)))
+    if problem.step_rule.full:
+        values, vectors = np.linalg.eigh(covariance)
+        spread = (vectors * np.sqrt(np.maximum(values, 1e-8))) @ vectors.T
+    template = jax.tree.map(np.asarray, problem.template)
+    model, specific, n_general = (
+        unpack(template, new.params),
+        problem.specific,
+        problem.rule.n_general,
+    )
     if specific is None:
-        moved = model.rescale(mean, spread)
+        moved = parameter_matrix(model.rescale(mean, spread))
     else:  # every item has the general abilities and its own specific one
-        columns = jnp.column_stack(
-            [*(jnp.full_like(specific, k) for k in range(n_general)), n_general + specific]
-        )
-        by_item = jax.vmap(lambda item, m, s: item.rescale(m, jnp.diag(s)))
-        moved = by_item(model, mean[columns], sd[columns])
-    params = jnp.clip(pack(moved), constraints.lower, constraints.upper)
-    params = jnp.where(constraints.free, params, pack(moved))
-    eye = jnp.eye(len(mean), dtype=mean.dtype)
-    shift = jnp.maximum(jnp.abs(mean).max(), jnp.sqrt(2.0) * jnp.abs(spread - eye).max())
-    population = rescaled_populations(moments, design, mean, spread)
-    return EMPoint(params, population), shift
+        moved = np.empty_like(new.params)
+        for k in range(len(mean) - n_general):
+            axes, own = [*range(n_general), n_general + k], np.asarray(specific) == k
+            here = take(model, own).rescale(mean[axes], spread[np.ix_(axes, axes)])
+            moved[own] = parameter_matrix(here)
+    c = jax.tree.map(np.asarray, problem.constraints)
+    params = np.where(c.free, np.clip(moved, c.lower, c.upper), moved)
+    shift = max(np.abs(mean).max(), np.sqrt(2.0) * np.abs(spread - np.eye(len(mean))).max())
+    return EMPoint(params, rescaled_populations(moments, problem.population, mean, spread)), shift
 
 
 @functools.partial(
@@ -259,106 +209,57 @@ def _item_update(
     return new, sums.moments(design, n_general), prior
 
 
-@functools.partial(jit, static_argnames=("design", "step_rule", "n_general"), options=SMALL)
-def _update_of(
-    point: EMPoint,
-    new: MStep,
-    population: Array,
-    image: EMPoint | None,
-    moments: Moments,
-    template: ItemModel,
-    constraints: Constraints,
-    specific: Array | None,
-    prior: Array,
-    expand: Array,
-    *,
-    design: PopulationDesign,
-    step_rule: StepRule,
-    n_general: int,
-) -> EMUpdate:
-    """The step defined by ``step_rule``, and its size; ``image`` is a lengthened step."""
-    n = moments.n.sum()
-    plain, step = EMPoint(new.params, population), new.step
-    if image is None and step_rule.rescale and not step_rule.lengthen:
-        image, shift = _removed_scale(
-            new, template, moments, constraints, design, step_rule, specific, n_general
-        )
-        step = jnp.where(expand, jnp.maximum(step, jnp.sqrt(n) * shift), step)
-        image = jax.tree.map(lambda a, b: jnp.where(expand, a, b), image, plain)
-    image = plain if image is None else image
-    if design.size:
-        old, moved = (populations_of(v, design.dims) for v in (point.population, image.population))
-        change = jnp.maximum(
-            jnp.abs(moved.mean - old.mean).max(), jnp.abs(moved.root - old.root).max()
-        )
-        step = jnp.maximum(step, jnp.sqrt(n) * change)
-    metric = EMPoint(
-        jnp.diagonal(new.information, axis1=1, axis2=2), jnp.full_like(point.population, n)
-    )
-    return EMUpdate(
-        point=image, plain=plain, step=step, gain=new.gain, metric=metric, log_prior=prior
-    )
-
-
 def multi_update(
     problem: Problem, point: EMPoint, sums: ExpectedSums, n_steps: int, expand: bool
 ) -> EMUpdate:
     """The M-step for items and populations, and the step defined by the problem's rule.
 
-    Several programs: those of the nodes are compiled again where the quadrature is refined, those
-    of the rows, of the items and of the population are not.
+    Only the M-step of the items is a compiled program; the rest is of a few numbers.
 
     Returns:
         The update; its ``step`` is that of EM, in standard errors of the complete data.
     """
-    rule, design, n_general = problem.step_rule, problem.population, problem.rule.n_general
-    template, constraints = problem.template, problem.constraints
+    rule, design = problem.step_rule, problem.population
     new, moments, prior = _item_update(
         point.params,
         sums,
-        template,
+        problem.template,
         problem.item_weights,
-        constraints,
+        problem.constraints,
         np.int32(n_steps),
         design=design,
         step_rule=rule,
-        n_general=n_general,
+        n_general=problem.rule.n_general,
         tied=problem.tied,
     )
-    population, latent = _population_update(
-        point.population, moments, design=design, lengthen=rule.lengthen
-    )
-    image = EMPoint(new.params, population) if rule.lengthen else None
+    new = jax.tree.map(np.asarray, new)
+    moments = jax.tree.map(lambda array: np.asarray(array, float), moments)
+    numbers, n = np.asarray(point.population, float), float(moments.n.sum())
+    population, terms = population_step(numbers, moments, design)
+    point = EMPoint(np.asarray(point.params), numbers)
+    plain, step = EMPoint(new.params, population), float(new.step)
+    image = plain
     if rule.lengthen and expand:
-        assert latent is not None
-        (block,) = problem.blocks()  # only fits in memory are lengthened
-        image = _lengthened(
-            point,
-            EMPoint(new.params, population),
-            new,
-            template,
-            block.x,
-            problem.weights,
-            (sums.belief.mean, sums.belief.covariance),
-            moments.n,
-            latent,
-            constraints,
-            has_missing=problem.has_missing,
-        )
-    return _update_of(
-        point,
-        new,
-        population,
-        image,
-        moments,
-        template,
-        constraints,
-        problem.specific,
-        prior,
-        np.bool_(expand),
-        design=design,
-        step_rule=rule,
-        n_general=n_general,
+        image = _lengthened(problem, point, plain, new, sums.belief, n, terms)
+    elif rule.rescale and not rule.lengthen and expand:
+        image, shift = _removed_scale(problem, new, moments)
+        step = max(step, np.sqrt(n) * shift)
+    if design.size:
+        old, moved = (populations_of(v, design.dims) for v in (numbers, image.population))
+        changes = (moved.mean - old.mean, moved.root - old.root)
+        step = max(step, np.sqrt(n) * max(np.abs(change).max() for change in changes))
+    metric = EMPoint(np.diagonal(new.information, axis1=1, axis2=2), np.full_like(numbers, n))
+
+    def rounded(point: EMPoint) -> EMPoint:
+        return EMPoint(*(np.asarray(array, problem.dtype) for array in point))
+
+    return EMUpdate(
+        point=rounded(image),
+        plain=rounded(plain),
+        step=step,
+        gain=new.gain,
+        metric=rounded(metric),
+        log_prior=prior,
     )
 
 
