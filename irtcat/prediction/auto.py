@@ -414,13 +414,13 @@ def _with_prior(
     mixture: Mixture, prior: FloatArray, population: FloatArray, level: float
 ) -> Estimate:
     """The estimate with what else is known of each subject, in place of the population."""
-    is_empty, q = mixture.is_empty, mixture.q
+    is_empty, shares = mixture.is_empty, (mixture.q, mixture.score_share)
     in_range = normal_cells(mixture.blend, mixture.blend_sd)
     out_of_range = normal_cells(mixture.outside, mixture.outside_sd)
     in_range = np.where(is_empty[:, None], population, in_range)
     out_of_range = np.where(is_empty[:, None], 0.0, out_of_range)
     return mixture.with_scores(
-        *mixture_with_prior(in_range, out_of_range, q, prior, population, level)
+        *mixture_with_prior(in_range, out_of_range, shares, prior, population, level)
     )
 
 

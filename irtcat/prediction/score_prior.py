@@ -79,7 +79,7 @@ def normal_cells(mean: FloatArray, sd: FloatArray | float) -> FloatArray:
 def mixture_with_prior(
     within: FloatArray,
     beyond: FloatArray,
-    share: FloatArray,
+    shares: tuple[FloatArray, FloatArray],
     prior: FloatArray,
     population: FloatArray,
     level: float,
@@ -98,7 +98,8 @@ def mixture_with_prior(
     Args:
         within: probabilities of the cells if in range, subjects x `CELLS`.
         beyond: the same if out of range.
-        share: probability of being out of range; 0 for subjects without answers.
+        shares: weights of the part beyond the range in the interval (q) and in the mean; 0 for
+            subjects without answers.
         prior: what is known of each subject, subjects x cells.
         population: the distribution of the calibrated subjects, cells.
         level: probability of the interval.
@@ -107,9 +108,11 @@ def mixture_with_prior(
     total = cells.sum(axis=1, keepdims=True)
     # A prior far from the answers leaves nothing: then it counts alone.
     cells = np.where(total > 0, cells / np.where(total > 0, total, 1), prior)
-    cells = (1 - share)[:, None] * cells + share[:, None] * beyond
+    in_interval, in_mean = shares
+    mean = (1 - in_mean) * (cells @ CELLS) + in_mean * (beyond @ CELLS)
+    cells = (1 - in_interval)[:, None] * cells + in_interval[:, None] * beyond
     cumulated = np.cumsum(cells, axis=1) - cells / 2
     tail = (1 - level) / 2
     ends = [np.interp([tail, 1 - tail], row, CELLS) for row in cumulated]
     lower, upper = np.array(ends).reshape(-1, 2).T
-    return cells @ CELLS, lower, upper
+    return mean, lower, upper

@@ -94,12 +94,17 @@ class Mixture(NamedTuple):
         q = self.evidence.probability(self.priors) if self.doubt is None else self.doubt
         return np.where(self.is_empty, 0.0, q)
 
+    @property
+    def score_share(self) -> FloatArray:
+        """Weight of the estimate out of range in the score: q, but 0 with an expectation."""
+        return self.q if self.doubt is None else np.zeros(len(self.blend))
+
     def estimate(self, level: float) -> Estimate:
         """Mean and equal-tailed interval of each subject; NaN without any answer."""
-        q = self.q
-        score = (1 - q) * self.blend + q * self.outside if self.doubt is None else self.blend.copy()
+        share = self.score_share
+        score = (1 - share) * self.blend + share * self.outside
         lower, upper = mixture_interval(
-            self.blend, self.blend_sd, self.outside, self.outside_sd, q, level
+            self.blend, self.blend_sd, self.outside, self.outside_sd, self.q, level
         )
         for values in (score, lower, upper):
             values[self.is_empty] = np.nan
