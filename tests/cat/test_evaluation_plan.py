@@ -243,7 +243,9 @@ def test_sessions_stop_when_the_predicted_interval_is_as_narrow_as_promised(n_kn
     assert is_stopped.sum() >= 5
     predicted = report.predict(bank, known, estimand="run")
     printed = (predicted.upper - predicted.lower)[is_stopped]
-    assert ((printed > 0.15) & (printed < 0.195)).all()
+    # Wider than the rule's width by the doubt that new models are similar, a tenth at most.
+    assert ((printed > 0.15) & (printed < 1.12 * 0.18)).all()
+    assert np.median(printed) < 1.04 * 0.18
     truth = x.mean(axis=1)
     assert ((predicted.lower <= truth) & (truth <= predicted.upper)).sum() >= 10
     listed = list(config.fixed.items)
