@@ -180,39 +180,61 @@ def plan_evaluation(
         **within_budget,
     )
     ids = tuple(map(str, subset.item_ids))
-    plan = _digest(bank, responses, length, expect, seed)
-    may_choose = not is_placed and responses.n_subjects >= FEWEST_SUBJECTS
-    may_choose = may_choose and len(ids) < responses.n_items
-    may_stop = not is_placed and responses.n_subjects >= FEWEST_REPLAYS
-    may_stop = may_stop and (bool(widths) or rules_alone.least_length < len(ids))
-    core, folds = 1.0, []
-    if may_choose or may_stop:
-        folds = _folds(responses, len(ids), expect, seed, within_budget)
+    fixed = FixedItems(ids, seed=seed, plan=_digest(bank, responses, length, expect, seed))
+    if not is_placed:
+        fixed = _learnt(fixed, bank, responses, rules_alone, expect, widths)
+    is_adaptive = fixed.n_core < len(ids)
+    config = Config(
+        criterion="score-factors" if is_adaptive else "sequential",
+        max_items=max_items if is_adaptive and within_budget else len(ids),
+        expect=expect,
+        fixed=fixed,
+        **rules,
+    )
+    return EvaluationPlan(_with_factors(bank, responses) if is_adaptive or widths else bank, config)
+
+
+def _learnt(
+    fixed: FixedItems,
+    bank: ItemBank,
+    responses: Responses,
+    config: Config,
+    expect: str | None,
+    widths: list[float],
+) -> FixedItems:
+    """The fixed subset with what replays say: its first items, and errors by length.
+
+    Args:
+        fixed: the subset alone.
+        bank: items that measure one ability.
+        responses: of the calibrated subjects.
+        config: the session's other rules.
+        expect: None or "similar".
+        widths: those at which sessions stop.
+    """
+    n, n_subjects = len(fixed.items), responses.n_subjects
+    may_choose = n_subjects >= FEWEST_SUBJECTS and n < responses.n_items
+    may_stop = n_subjects >= FEWEST_REPLAYS and (bool(widths) or config.least_length < n)
+    if not (may_choose or may_stop):
+        return fixed
+    within_budget, costs = budget_of(bank, config), costs_of(bank, config)
+    assert fixed.seed is not None
+    folds = _folds(responses, n, expect, fixed.seed, within_budget)
+    core, longest = 1.0, n
     if may_choose:
-        has_costs = rules_alone.cost is not None
-        core = CORE_WITH_COSTS if has_costs else _best_core(folds, len(ids), expect)
-    fixed = FixedItems(ids, seed=seed, plan=plan)
-    longest = len(ids)
+        core = _best_core(folds, n, expect) if costs is None else CORE_WITH_COSTS
     if core < 1:
         within = None
         if expect is None:
             low, high = np.nanquantile(full_scores(responses), WITHIN)
             within = float(low), float(high)
-        fixed = replace(fixed, core=math.ceil(core * len(ids)), within=within)
-        longest = max_items if within_budget else len(ids)
-    if core < 1 or may_stop:
-        costs = costs_of(bank, rules_alone)
-        if costs is not None:
-            costs = costs[bank.positions(list(map(str, responses.item_ids)))]
-        fixed = replace(fixed, replayed=_replayed(folds, fixed.n_core, longest, costs, widths))
-    config = Config(
-        criterion="sequential" if core == 1 else "score-factors",
-        max_items=longest,
-        expect=expect,
-        fixed=fixed,
-        **rules,
-    )
-    return EvaluationPlan(_with_factors(bank, responses) if core < 1 or widths else bank, config)
+        fixed = replace(fixed, core=math.ceil(core * n), within=within)
+        longest = config.max_items if within_budget else n
+    elif not may_stop:
+        return fixed
+    if costs is not None:
+        costs = costs[bank.positions(list(map(str, responses.item_ids)))]
+    return replace(fixed, replayed=_replayed(folds, fixed.n_core, longest, costs, widths))
 
 
 def _widths(config: Config, n_subjects: int, direction: str | None) -> list[float]:
