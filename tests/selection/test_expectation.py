@@ -82,9 +82,8 @@ def test_the_posterior_is_that_of_brute_force_integration(calibration):
         share[items],
         full_score_curve(curves, share),
     )
-    mean, sd, lower, upper = equating.posterior(equating.means(answers), [(prior, 1.3)], 0.9)[
-        0, :, 0
-    ]
+    posterior = equating.posterior(equating.means(answers), [(prior, 1.3)], 0.9)
+    mean, sd, lower, upper, log_density = posterior[0, :, 0]
 
     logits = logit(np.clip(x.mean(axis=1), 0.005, 0.995))
     edge, scale = np.quantile(logits, 0.9), logits.std() / 2
@@ -94,7 +93,10 @@ def test_the_posterior_is_that_of_brute_force_integration(calibration):
         variance = 1.3**2 * (1 - 23 / N_ITEMS) * (weights**2 * p * (1 - p)).sum()
         variance += (0.5 * (weights**2).sum()) ** 2
         like = norm.pdf((answers[0] * weights).sum(), weights @ p, np.sqrt(variance))
-        return like * expit((t - edge) / scale + 1) * expit(t) * expit(-t)
+        return like * prior_density(t)
+
+    def prior_density(t):
+        return expit((t - edge) / scale + 1) * expit(t) * expit(-t)
 
     def score(t):
         return curves(np.array([t])).mean()
@@ -107,6 +109,9 @@ def test_the_posterior_is_that_of_brute_force_integration(calibration):
     square = integral(lambda t: density(t) * score(t) ** 2) / total
     assert mean == pytest.approx(expected, abs=2e-5)
     assert sd == pytest.approx(np.sqrt(square - expected**2), abs=2e-5)
+    # But for the constant of the Normal.
+    log_mean = np.log(total / integral(prior_density) * np.sqrt(2 * np.pi))
+    assert log_density == pytest.approx(log_mean, abs=1e-3)
     t = np.linspace(-9, 9, 541)
     for end, probability in ((lower, 0.05), (upper, 0.95)):
         at = np.interp(end, equating.full_score, t)

@@ -75,7 +75,7 @@ def _columns(items: Any, sloped: bool) -> tuple[np.ndarray, Any, Any, tuple[floa
     """Ids, a and b as float vectors, and the population (standard Normal unless from a bank)."""
     if isinstance(items, ItemBank):
         bank = items.to_frame()
-        if "b" not in bank or (sloped and items.model.members):
+        if "b" not in bank or (sloped and items.model.key not in MODELS):
             must = f"a bank of one of {', '.join(MODELS)}" if sloped else "a bank with difficulties"
             raise argument_error("items", must, items.model.key)
         ranked = ranking(items)
