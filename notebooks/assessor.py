@@ -148,8 +148,9 @@ folder = Path(tempfile.mkdtemp())
 service = open_service(folder / "tests.db", create=True)
 definition = read_definition(example.folder() / "math.toml")
 items = read_items(example.folder() / "items")
+bank = irtcat.ItemBank.load(example.folder() / "bank.npz")
 test, report = library.publish(
-    service, definition, example.bank(), items, actor="assessor", n_simulated=100
+    service, definition, bank, items, actor="assessor", n_simulated=100
 )
 print(report.summary())
 
@@ -159,14 +160,14 @@ print(report.summary())
 # person of ability 1 knows the right answer to some of the items.
 
 # %%
-knows = example.bank().simulate([1.0], seed=4).to_numpy()[0] > 0
-knows = dict(zip(example.bank().item_ids, knows))
+knows = bank.simulate([1.0], seed=4).to_numpy()[0] > 0
+knows = dict(zip(bank.item_ids, knows))
 ticket = people.issue_ticket(service, test, actor="assessor")
 started = taking.begin(service, ticket.token)
 
 
 def act(function, **options):
-    return function(service, started.attempt, started.device, lambda file: file, **options)
+    return function(service, started.attempt, started.secret, lambda file: file, **options)
 
 
 def response_to(item):

@@ -58,7 +58,7 @@ class Target:
         }
         section = create_section(self.service, self.client, document)
         session = begin_session(self.service, self.client, section).session
-        self.device = f"{started.attempt}.{started.device}"
+        self.device = started.token
         self.ids = {
             "attempt": started.attempt,
             "test": self.test,

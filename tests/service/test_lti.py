@@ -753,6 +753,7 @@ def test_line_items_inside_the_own_network_get_nothing(
 
 def test_grades_are_sent_while_the_application_runs(person, service, published, lms, app):
     import asyncio
+    from concurrent.futures import ThreadPoolExecutor
 
     from irtcat.service.operations.server import OUTBOXES, sending
 
@@ -765,7 +766,8 @@ def test_grades_are_sent_while_the_application_runs(person, service, published, 
                 if lms.scores:
                     return
 
-    asyncio.run(run())
+    with ThreadPoolExecutor(1) as pool:  # a browser's tests leave a loop running in this thread
+        pool.submit(asyncio.run, run()).result()
     assert len(lms.scores) == 1
 
 
