@@ -187,7 +187,8 @@ def test_brackets_in_stopping_rules():
     ):
         assert set(parse_stopping(text).get("rules")) == {inner, last}
     assert parse_stopping("(n>=8)") == first
-    for text in ("(n>=8", "n>=8)", "(n>=8)) or n>=9", "(n>=8) n>=9", "((n>=8) or se<0.3"):
+    unpaired = "(n>=8", "n>=8)", "(n>=8)) or n>=9", "(n>=8) n>=9", "((n>=8) or se<0.3"
+    for text in (*unpaired, "(" * 5000):
         with pytest.raises(InputError, match="bracket"):
             parse_stopping(text)
     for text in ("()", "n>=8 and", "or n>=8", "n>=8 and (or n>=9)", "("):

@@ -379,6 +379,9 @@ def stops(context: Context, rule: Part) -> tuple[Array, Array]:
 
 
 TOKEN = re.compile(r"\s*([()]|\b(?:and|or)\b)\s*")
+MOST_BRACKETS = 50
+"""Opening brackets of a rule: they are read by recursion, and definitions come from outside."""
+
 CONDITION = re.compile(r"\s*([\w-]+?)\s*(<=|>=|<|>)\s*([0-9.eE+-]+)\s*")
 
 
@@ -400,6 +403,9 @@ def parse_stopping(text: str) -> Part:
         'all-of'
     """
     tokens = [token for token in TOKEN.split(text.strip()) if token]
+    if (n_brackets := tokens.count("(")) > MOST_BRACKETS:
+        must = f"a rule with at most {MOST_BRACKETS} opening brackets"
+        raise argument_error("stopping", must, n_brackets)
 
     def joined(word: str, member: Callable[[], Part], combination: Callable[..., Part]) -> Part:
         rules = [member()]
