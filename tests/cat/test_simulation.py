@@ -108,7 +108,7 @@ def test_adaptive_beats_random():
 
 
 def test_exposure_rules_hold():
-    theta = np.random.default_rng(0).normal(size=3000)
+    theta = np.random.default_rng(0).normal(size=1000)
     rate, length = 0.4, 10
     base = Config(max_items=length)
     plain = simulate(BANK, theta, base)
@@ -117,7 +117,7 @@ def test_exposure_rules_hold():
     for rule in ("restricted", "eligibility"):
         config = replace(base, exposure=part(rule, rate=rate))
         report = simulate(BANK, theta, config)
-        assert report.exposure()["rate"].max() <= rate + 50 / 3000 + (rule == "eligibility") * 0.04
+        assert report.exposure()["rate"].max() <= rate + 50 / 1000 + (rule == "eligibility") * 0.04
         assert (report.n_items == length).all()
     config = replace(base, exposure=part("sympson-hetter", rate=rate))
     counts = calibrate_exposure(BANK, theta, config, rounds=6)

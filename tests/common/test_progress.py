@@ -188,7 +188,7 @@ COUNTED = Config(max_items=4, exposure=part("sympson-hetter", rate=0.4))
 SHOWN = {
     **{name: call for name, (call, _) in CALLS.items()},
     "fit": lambda **o: fit(DATA, **o),
-    "fit, vi": lambda **o: fit(DATA, solver=VI(steps=200), **o),
+    "fit, vi": lambda **o: fit(DATA, solver=VI(steps=50), **o),
     "simulate": lambda **o: simulate(BANK, np.zeros(20), Config(max_items=4), **o),
     "replay": lambda **o: replay(BANK, DATA, Config(max_items=4), **o),
     "calibrate_exposure": lambda **o: calibrate_exposure(BANK, np.zeros(20), COUNTED, 3, **o),

@@ -45,20 +45,21 @@ def drift_of(responses, **options):
     )
 
 
-def test_without_drift_the_statistics_are_standard_normal():
+@pytest.mark.slow_cases("60-.*")
+@pytest.mark.parametrize(("n_items", "sets", "tolerance"), [(20, 20, 0.15), (60, 10, 0.08)])
+def test_without_drift_the_statistics_are_standard_normal(n_items, sets, tolerance):
     """Although ability rises with the date, in tests of 20 items as well."""
-    for n_items, sets, tolerance in ((20, 20, 0.15), (60, 10, 0.08)):
-        items, subjects = [], []
-        for seed in range(sets):
-            result = drift_of(simulated(seed, model_items=n_items))
-            items += result.items["z"].dropna().tolist()
-            subjects += result.subjects["z"].dropna().tolist()
-        assert np.mean(items) == pytest.approx(0, abs=0.12)
-        # Little below 1 in short tests, where the information is that of known abilities.
-        assert np.std(items) == pytest.approx(1, abs=tolerance)
-        if subjects:  # 20 items leave too few on one side
-            assert np.mean(subjects) == pytest.approx(0, abs=0.06)
-            assert np.std(subjects) == pytest.approx(1, abs=0.06)
+    items, subjects = [], []
+    for seed in range(sets):
+        result = drift_of(simulated(seed, model_items=n_items))
+        items += result.items["z"].dropna().tolist()
+        subjects += result.subjects["z"].dropna().tolist()
+    assert np.mean(items) == pytest.approx(0, abs=0.12)
+    # Little below 1 in short tests, where the information is that of known abilities.
+    assert np.std(items) == pytest.approx(1, abs=tolerance)
+    if subjects:  # 20 items leave too few on one side
+        assert np.mean(subjects) == pytest.approx(0, abs=0.06)
+        assert np.std(subjects) == pytest.approx(1, abs=0.06)
 
 
 def test_what_drifts_is_found_and_its_size_estimated():

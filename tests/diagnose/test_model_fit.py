@@ -263,6 +263,7 @@ def test_pairwise_moments_of_complete_answers_are_the_same(lsat, lsat_fit):
     assert (other.df, other.n_subjects) == (one.df, one.n_subjects)
 
 
+@pytest.mark.slow_cases("M2")
 @pytest.mark.parametrize("kind", ["M2", "C2"])
 def test_pairwise_covariance_is_that_of_the_moments(kind):
     """The covariance of pairwise moments by simulation of the data themselves."""

@@ -165,6 +165,7 @@ def test_noise_is_what_reruns_vary_by():
     assert counted.noise_floor < 1.2  # without the runs
 
 
+@pytest.mark.slow
 def test_the_test_of_runs_holds_its_level():
     """Without run effects 5 % of p-values are below .05, with heterogeneous missing trials too."""
     found = []

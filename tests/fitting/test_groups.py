@@ -343,7 +343,7 @@ def uneven_fit(request, uneven):
     return request.param, fit(uneven, request.param, weak_priors=False, **EXACT)
 
 
-@pytest.mark.slow_cases("gpcm-.*", "pcm-kept[0-46].*", "nominal-kept[02345].*")
+@pytest.mark.slow_cases("gpcm-.*", "pcm-.*", "nominal-kept[02345].*")
 @pytest.mark.parametrize(
     ("kept", "new"),
     [

@@ -77,6 +77,7 @@ def simulated(bank, calibration, k, method, theta, known, draws=250):
 
 @pytest.mark.slow_cases("15", "200")
 @pytest.mark.parametrize("k", [15, 60, 200])
+@pytest.mark.slow
 def test_intervals_cover_and_false_alarms_are_rare(bank, calibration, k):
     cover, wrong, width = simulated(bank, calibration, k, "paired", [0.0, 0.1], known=False)
     assert cover > 0.93

@@ -209,6 +209,7 @@ def test_effects_of_whole_runs_are_found():
 
 
 @pytest.mark.parametrize(("n", "trials"), [(30, 100), (60, 20)])
+@pytest.mark.slow
 def test_many_trials_of_models_far_apart_are_covered(n, trials):
     """With all items run no item is unknown: the interval is not moved towards no difference."""
     rng = np.random.default_rng(n)
@@ -318,6 +319,7 @@ def border():
 
 
 @pytest.mark.parametrize(("trials", "icc"), [(1, None), (1, 0.5), (3, None)])
+@pytest.mark.slow
 def test_two_runs_of_one_model_seldom_differ(trials, icc):
     rng = np.random.default_rng(8)
     p = np.clip(rng.beta(1, 1, 150), 0.02, 0.98)

@@ -165,6 +165,7 @@ def probabilities(rng, kind, n):
     return p, rng.permutation(p)
 
 
+@pytest.mark.slow_cases("different", "deterministic")
 @pytest.mark.parametrize("kind", ["equal", "different", "deterministic"])
 def test_looks_after_every_item_keep_the_error(kind):
     rng = np.random.default_rng(7)

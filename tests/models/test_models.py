@@ -298,10 +298,18 @@ def test_simulate_and_fit(key, recovered):
 
 
 @every_model
+def test_save_load(key, tmp_path):
+    bank = build(key)
+    again = ItemBank.load(bank.save(tmp_path / "bank.npz"))
+    assert type(again.model) is MODELS[key]
+    assert again == bank
+
+
+@pytest.mark.slow_cases("(?!2pl|graded|pcm).*")
+@every_model
 def test_save_load_score(key, recovered, tmp_path):
     _, result = recovered(key)
     again = ItemBank.load(result.bank.save(tmp_path / "bank.npz"))
-    assert type(again.model) is MODELS[key]
     np.testing.assert_array_equal(again.parameters(), result.bank.parameters())
     before, after = result.abilities, score(again, result.responses)
     np.testing.assert_array_equal(before.theta, after.theta)

@@ -174,9 +174,10 @@ def uneven():
     return Responses.from_array(np.stack(list(X.values()), 1), item_ids=names, codes=range(4))
 
 
-@pytest.mark.slow_cases(  # what is left has every pair but the plain ones
+# `fit` with such anchors has tests of its own; here two cases that no value shares.
+@pytest.mark.slow_cases(
     ".*-as-many-categories-(one-model-.*|several-models-used)",
-    ".*-fewer-categories-(one-model-used|several-models-unused)",
+    ".*-fewer-categories-(one-model-used|several-models-.*)",
 )
 @pytest.mark.parametrize("unused", [False, True], ids=["used", "unused"])
 @pytest.mark.parametrize("several", [False, True], ids=["one-model", "several-models"])

@@ -71,7 +71,7 @@ def small():
     return crowds
 
 
-@pytest.mark.slow_cases("3-.*")
+@pytest.mark.slow
 @pytest.mark.parametrize(("options", "least"), [(1, 0.75), (3, 0.45)])
 def test_ten_subjects(options, least, small):
     """Average precision of chance would be about .15; suspicions stay cautious."""
@@ -253,15 +253,15 @@ def test_few_subjects_by_hand():
 
 
 def test_few_subjects_with_gaps_and_constant_answers():
-    X, _, _ = tutorial(3, 12, 120)
+    X, _, _ = tutorial(3, 12, 40)
     X[4], X[5] = 1, 0
     X[:, 0], X[:, 1], X[:, 2], X[3] = 1, 0, np.nan, np.nan
-    X[:, 119] = X[:, 5]
+    X[:, 39] = X[:, 5]
     found = labels.rank(Responses.from_array(X)).table
     assert np.isfinite(found[["suspicion", "log_odds"]]).all(axis=None)
     assert found.loc["i3", "suspicion"] == pytest.approx(0.1)
     assert found.loc[["i1", "i2"], "suspicion"].max() < 0.5
-    assert found.loc["i120", "log_odds"] == pytest.approx(found.loc["i6", "log_odds"])
+    assert found.loc["i40", "log_odds"] == pytest.approx(found.loc["i6", "log_odds"])
 
 
 def test_degenerate_items():

@@ -89,11 +89,11 @@ def test_lengths(report):
 
 def test_an_adaptive_section_is_simulated_by_the_engine(alone):
     """Lengths, endings and exposure of another simulation with other takers agree."""
-    direct = simulate(BANK, drawn_abilities(BANK, 4000, 9), ADAPTIVE.config, seed=77)
+    direct = simulate(BANK, drawn_abilities(BANK, 2000, 9), ADAPTIVE.config, seed=77)
     length = alone.to_frame("length").iloc[0]
     assert length["mean"] == pytest.approx(direct.n_items.mean(), abs=0.25)
     shares = alone.to_frame("endings").set_index("rule")["share"]
-    np.testing.assert_allclose(shares, direct.reasons() / 4000, atol=0.04)
+    np.testing.assert_allclose(shares, direct.reasons() / 2000, atol=0.04)
     rates = alone.to_frame("items")["rate"].to_numpy()
     np.testing.assert_allclose(rates, direct.exposure()["rate"], atol=0.06)
     exposure = alone.to_frame("exposure").iloc[0]
