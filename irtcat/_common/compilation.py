@@ -143,6 +143,7 @@ def jit(
     static_argnames: tuple[str, ...] | str = (),
     options: dict[str, Any] = QUICK,
     small_below: int = 0,
+    small_where: str = "",
 ) -> Callable[..., T]:
     """`jax.jit` with these settings; inside another compiled function, plain `jax.jit`.
 
@@ -152,6 +153,7 @@ def jit(
         options: of the compiler; `BEST` for programs that run faster with it, `SMALL` for those
             of a few numbers.
         small_below: the program of arguments with fewer numbers than this is compiled as `SMALL`.
+        small_where: a static argument; where it is true, the program is compiled as `SMALL`.
 
     Returns:
         The compiled function.
@@ -166,13 +168,13 @@ def jit(
     programs = _Programs()
     _programs.add(programs)
 
-    def program_for(shapes: list[Any]) -> Any:
+    def program_for(shapes: list[Any], kwargs: Any) -> Any:
         is_small = sum(math.prod(shape) for shape, *_ in shapes) < small_below
-        return small if is_small else quick
+        return small if is_small or kwargs.get(small_where) else quick
 
     def call_without_folder(shapes: list[Any], args: Any, kwargs: Any) -> T:
         try:
-            return program_for(shapes)(*args, **kwargs)
+            return program_for(shapes, kwargs)(*args, **kwargs)
         except jax.errors.JaxRuntimeError as error:
             if "No such compile option" not in str(error):
                 raise
@@ -223,7 +225,7 @@ def jit(
                     function,
                     signature,
                     (tuple(positional), named),
-                    lambda: program_for(shapes).lower(*args, **kwargs).compile(),
+                    lambda: program_for(shapes, kwargs).lower(*args, **kwargs).compile(),
                     folder,
                 )
             except jax.errors.JaxRuntimeError:
