@@ -119,7 +119,7 @@ def profile(case):
     multidimensional.sums_at = grid.sums_at
     grid.multi_update = timed(seconds, "M-step", grid.multi_update)
     line.line_sums = timed(seconds, "E-step", line.line_sums)
-    line.em_update = timed(seconds, "M-step", line.em_update)
+    line.updated = timed(seconds, "M-step", line.updated)
     shown = multidimensional_data.run_em
     multidimensional_data.run_em = timed(seconds, "iterations", shown)
     unidimensional.run_covered = timed(seconds, "iterations", unidimensional.run_covered)

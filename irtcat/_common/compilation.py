@@ -53,6 +53,7 @@ from types import FunctionType
 from typing import Any, NamedTuple, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.experimental import serialize_executable
 
@@ -100,6 +101,11 @@ SETTINGS = (
 
 CHECKS = ("jax_disable_jit", "jax_debug_nans", "jax_debug_infs")
 """Settings with which every call is left to JAX."""
+
+
+def namespace(array: Any) -> Any:
+    """The module that computes with an array: numpy, or `jax.numpy` (in compiled functions too)."""
+    return jnp if isinstance(array, jax.Array) else np
 
 
 def programs_folder() -> Path | None:

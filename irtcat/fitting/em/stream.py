@@ -17,7 +17,7 @@ from irtcat._common.checks import argument_error
 from irtcat._common.compilation import jit
 from irtcat._common.types import FloatArray
 from irtcat.fitting.em.checkpoint import digest
-from irtcat.fitting.em.iteration import EMState, Problem, Sums, em_update, line_sums
+from irtcat.fitting.em.iteration import EMState, Problem, Sums, line_sums, updated
 from irtcat.fitting.em.start import Sums as StartSums
 from irtcat.fitting.em.start import category_counts, cross_sums
 from irtcat.fitting.problem.subject_weights import rescaled
@@ -185,15 +185,15 @@ class Streamed:
             sums = chunk_sums if sums is None else _add(sums, chunk_sums)
             stats[:, at] = np.asarray(stats_)[:, : at.stop - at.start]
         assert sums is not None
-        update = em_update(
+        update = updated(
             state.point,
             problem.template,
             sums,
             problem.item_weights,
             problem.constraints,
             problem.held,
-            jnp.int32(n_steps),
-            jnp.asarray(expand),
+            n_steps=np.int32(n_steps),
+            expand=np.bool_(expand),
             tied=problem.tied,
             scaled=problem.step_rule.scaled,
         )
