@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.special
 from jaxtyping import Bool, Float, Int
 
 from irtcat._common.compilation import namespace
@@ -136,41 +137,42 @@ def log_prior(params: Any, constraints: Constraints) -> Float[Any, " items"]:
     normal = -0.5 * precision * off**2 + normaliser
     if constraints.family is None:
         return normal.sum(-1)
-    log_a = jnp.log(jnp.where(params > 0, params, 1.0))
+    special: Any = jax.scipy.special if xp is jnp else scipy.special
+    log_a = xp.log(xp.where(params > 0, params, 1.0))
     lognormal = normaliser - log_a - 0.5 * precision * (log_a - constraints.prior_mean) ** 2
-    lognormal = jnp.where(params > 0, lognormal, -BELOW_ALL)
-    alpha, beta = (jnp.where(constraints.family == 2, v, 1.0) for v in constraints[:2])
-    ends = jax.nn.log_sigmoid(params), jax.nn.log_sigmoid(-params)
-    constant = jax.scipy.special.betaln(alpha, beta)
+    lognormal = xp.where(params > 0, lognormal, -BELOW_ALL)
+    alpha, beta = (xp.where(constraints.family == 2, v, 1.0) for v in constraints[:2])
+    ends = (-xp.logaddexp(0.0, -params), -xp.logaddexp(0.0, params))
+    constant = special.betaln(alpha, beta)
     on_unit = (alpha - 1) * ends[0] + (beta - 1) * ends[1] - constant
     conditions = [constraints.family == 1, constraints.family == 2]
-    return jnp.select(conditions, [lognormal, on_unit], normal).sum(-1)
+    return xp.select(conditions, [lognormal, on_unit], normal).sum(-1)
 
 
 def prior_slopes(params: Any, constraints: Constraints) -> tuple[Any, Any]:
     """Gradient of `log_prior`, and minus its second derivative (each parameter has its own)."""
-    precision = constraints.prior_precision
+    xp, precision = namespace(params), constraints.prior_precision
     gradient = -precision * (params - constraints.prior_mean)
     if constraints.family is None:
         return gradient, precision
-    safe = jnp.where(params > 0, params, 1.0)
-    pull = precision * (jnp.log(safe) - constraints.prior_mean)
-    p = jax.nn.sigmoid(params)
+    safe = xp.where(params > 0, params, 1.0)
+    pull = precision * (xp.log(safe) - constraints.prior_mean)
+    p = xp.exp(-xp.logaddexp(0.0, -params))
     alpha, beta = constraints.prior_mean, precision
     conditions = [constraints.family == 1, constraints.family == 2]
     by_family = [-(1 + pull) / safe, (alpha - 1) - (alpha + beta - 2) * p]
     curvature = [(precision - 1 - pull) / safe**2, (alpha + beta - 2) * p * (1 - p)]
-    return jnp.select(conditions, by_family, gradient), jnp.select(conditions, curvature, precision)
+    return xp.select(conditions, by_family, gradient), xp.select(conditions, curvature, precision)
 
 
 def prior_information(params: Any, constraints: Constraints) -> Any:
     """Minus the second derivative of `log_prior`, made positive for the M-step."""
-    curvature = prior_slopes(params, constraints)[1]
+    xp, curvature = namespace(params), prior_slopes(params, constraints)[1]
     if constraints.family is None:
         return curvature
-    least = constraints.prior_precision / jnp.where(params > 0, params, 1.0) ** 2
+    least = constraints.prior_precision / xp.where(params > 0, params, 1.0) ** 2
     bent = (constraints.family == 1) & (curvature < 0.1 * least)
-    return jnp.where(bent, least, curvature)
+    return xp.where(bent, least, curvature)
 
 
 def penalised_terms(
