@@ -118,7 +118,8 @@ def profile(case):
     grid.sums_at = timed(seconds, "E-step", grid.sums_at)
     multidimensional.sums_at = grid.sums_at
     grid.multi_update = timed(seconds, "M-step", grid.multi_update)
-    line.em_map = timed(seconds, "E-step", line.em_map)
+    line.line_sums = timed(seconds, "E-step", line.line_sums)
+    line.updated = timed(seconds, "M-step", line.updated)
     shown = multidimensional_data.run_em
     multidimensional_data.run_em = timed(seconds, "iterations", shown)
     unidimensional.run_covered = timed(seconds, "iterations", unidimensional.run_covered)

@@ -53,6 +53,7 @@ from types import FunctionType
 from typing import Any, NamedTuple, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.experimental import serialize_executable
 
@@ -102,6 +103,11 @@ CHECKS = ("jax_disable_jit", "jax_debug_nans", "jax_debug_infs")
 """Settings with which every call is left to JAX."""
 
 
+def namespace(array: Any) -> Any:
+    """The module that computes with an array: numpy, or `jax.numpy` (in compiled functions too)."""
+    return jnp if isinstance(array, jax.Array) else np
+
+
 def programs_folder() -> Path | None:
     """Where programs are kept; None for nowhere. Asked at every call, so looked up once."""
     return _programs_folder(os.environ.get("IRTCAT_CACHE"), os.environ.get("XDG_CACHE_HOME"))
@@ -143,6 +149,7 @@ def jit(
     static_argnames: tuple[str, ...] | str = (),
     options: dict[str, Any] = QUICK,
     small_below: int = 0,
+    small_where: str = "",
 ) -> Callable[..., T]:
     """`jax.jit` with these settings; inside another compiled function, plain `jax.jit`.
 
@@ -152,6 +159,7 @@ def jit(
         options: of the compiler; `BEST` for programs that run faster with it, `SMALL` for those
             of a few numbers.
         small_below: the program of arguments with fewer numbers than this is compiled as `SMALL`.
+        small_where: a static argument; where it is true, the program is compiled as `SMALL`.
 
     Returns:
         The compiled function.
@@ -166,13 +174,13 @@ def jit(
     programs = _Programs()
     _programs.add(programs)
 
-    def program_for(shapes: list[Any]) -> Any:
+    def program_for(shapes: list[Any], kwargs: Any) -> Any:
         is_small = sum(math.prod(shape) for shape, *_ in shapes) < small_below
-        return small if is_small else quick
+        return small if is_small or kwargs.get(small_where) else quick
 
     def call_without_folder(shapes: list[Any], args: Any, kwargs: Any) -> T:
         try:
-            return program_for(shapes)(*args, **kwargs)
+            return program_for(shapes, kwargs)(*args, **kwargs)
         except jax.errors.JaxRuntimeError as error:
             if "No such compile option" not in str(error):
                 raise
@@ -223,7 +231,7 @@ def jit(
                     function,
                     signature,
                     (tuple(positional), named),
-                    lambda: program_for(shapes).lower(*args, **kwargs).compile(),
+                    lambda: program_for(shapes, kwargs).lower(*args, **kwargs).compile(),
                     folder,
                 )
             except jax.errors.JaxRuntimeError:

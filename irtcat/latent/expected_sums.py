@@ -18,7 +18,7 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Array
 
-from irtcat._common.compilation import jit
+from irtcat._common.compilation import jit, namespace
 from irtcat.latent.adaptive import AdaptiveQuadrature, adaptive_block, moments_of, root_of
 from irtcat.latent.e_step import EStep
 from irtcat.latent.grid import (
@@ -107,8 +107,9 @@ class ExpectedSums(NamedTuple):
 
     def moments(self, design: PopulationDesign, n_general: int) -> Moments:
         """Moments of the groups' abilities (traceable)."""
+        xp = namespace(self.theta)
         if self.polynomials is not None:
-            n = jnp.maximum(self.polynomials[:, 0, 0], 1e-30)  # a group may have no subjects
+            n = xp.maximum(self.polynomials[:, 0, 0], 1e-30)  # a group may have no subjects
             means = self.polynomials[:, 0, 1:] / n[:, None]
             return Moments(n, means, self.polynomials[:, 1:, 1:] / n[:, None, None])
         mass, theta = self.belief.mass, self.theta
@@ -116,19 +117,21 @@ class ExpectedSums(NamedTuple):
             mass = mass.reshape(design.n_groups, -1)
             theta = theta.reshape(design.n_groups, -1, design.dims)
             n = mass.sum(1)
-            share = mass / jnp.maximum(n, 1e-30)[:, None]
-            second = jnp.einsum("gn,gnd,gne->gde", share, theta, theta)
-            return Moments(n, jnp.einsum("gn,gnd->gd", share, theta), second)
+            share = mass / xp.maximum(n, 1e-30)[:, None]
+            second = xp.einsum("gn,gnd,gne->gde", share, theta, theta)
+            return Moments(n, xp.einsum("gn,gnd->gd", share, theta), second)
         # Two-tier: mass and theta are of pairs of a general node and a node of a specific ability.
         n = mass[0].sum()
         general, specific = theta[:, :n_general], theta[:, n_general]
-        mean = jnp.concatenate([mass[0] @ general / n, mass @ specific / n])
+        mean = xp.concatenate([mass[0] @ general / n, mass @ specific / n])
         within = general.T @ (mass[0][:, None] * general) / n
         # The abilities of different tiers, and different specific ones, are independent.
         second = mean[:, None] * mean
-        squares = jnp.concatenate([jnp.diagonal(within), mass @ specific**2 / n])
-        second = second + jnp.diag(squares - jnp.diagonal(second))
-        second = second.at[:n_general, :n_general].set(within)
+        squares = xp.concatenate([xp.diagonal(within), mass @ specific**2 / n])
+        second = second + xp.diag(squares - xp.diagonal(second))
+        is_within = np.arange(len(mean)) < n_general
+        within = xp.pad(within, (0, len(mean) - n_general))
+        second = xp.where(is_within[:, None] & is_within, within, second)
         dims = design.dims  # the group of items without a specific ability has none
         return Moments(n[None], mean[None, :dims], second[None, :dims, :dims])
 

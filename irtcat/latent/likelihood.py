@@ -29,9 +29,15 @@ class Curves(NamedTuple):
     contrast: Float[Array, "contrasts nodes items"]
 
 
+@functools.cache
+def grid_points(dtype: np.dtype) -> Float[np.ndarray, " nodes"]:
+    """The common grid on the standardised scale, in numpy."""
+    return np.linspace(-LIMIT, LIMIT, N_NODES, dtype=dtype)
+
+
 def grid_nodes(dtype: np.dtype) -> Float[Array, " nodes"]:
     """The common grid on the standardised scale."""
-    return jax.device_put(np.linspace(-LIMIT, LIMIT, N_NODES, dtype=dtype))
+    return jax.device_put(grid_points(dtype))
 
 
 def item_curves(model: ItemModel, nodes: Float[Array, "nodes *dims"]) -> Curves:

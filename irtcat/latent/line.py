@@ -30,6 +30,7 @@ from irtcat.latent.likelihood import (
     SPACING,
     grid_likelihood,
     grid_nodes,
+    grid_points,
     item_curves,
     lines_of,
     window_likelihood,
@@ -111,10 +112,11 @@ def row_priors(
     return Prior(mean[group[rows]], log_sd[group[rows]])
 
 
-def transformed_nodes(transform: ScaleTransform | None, dtype: np.dtype) -> Float[Array, " nodes"]:
+def transformed_nodes(transform: ScaleTransform | None, dtype: np.dtype) -> Float[Any, " nodes"]:
     """The common grid on the scale of the parameters."""
-    nodes = grid_nodes(dtype)
-    return nodes if transform is None else transform.mean + transform.sd * nodes
+    if transform is None:
+        return grid_nodes(dtype)
+    return transform.mean + transform.sd * grid_points(dtype)
 
 
 def on_grid_scale(

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from irtcat._common.compilation import namespace
 from irtcat._common.types import FloatArray
 
 
@@ -91,7 +92,7 @@ def correlation_root(
 
     The numbers are of the first abilities; the others are independent of all.
     """
-    xp: Any = np if isinstance(free, np.ndarray) else jnp
+    xp = namespace(free)
     n_pairs = free.shape[-1]
     marks = np.zeros((n_pairs, dims, dims), free.dtype)
     marks[np.arange(n_pairs), *_places(n_pairs)] = 1

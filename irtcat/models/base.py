@@ -503,7 +503,7 @@ def restricted(model: ModelT, abilities: np.ndarray) -> ModelT:
     return dataclasses.replace(model, slope=np.take_along_axis(slope, at, axis=1))  # type: ignore[call-arg]
 
 
-def as_points(nodes: Float[Array, "nodes *dims"]) -> Float[Array, "nodes dims"]:
+def as_points(nodes: Float[Any, "nodes *dims"]) -> Float[Any, "nodes dims"]:
     """Abilities as vectors: a one-dimensional array has one ability per node."""
     return nodes[:, None] if nodes.ndim == 1 else nodes
 

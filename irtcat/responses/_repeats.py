@@ -82,10 +82,13 @@ def suspect_repeats(
     surprising: dict[int, bool] = {}
     seen: dict[int, set[str]] = {}
     found = []
+    # Columns first: sums over the columns of all rows are several times as quick.
+    sample = values[:: -(-len(values) // MOST_ROWS), :: -(-values.shape[1] // MOST_COLUMNS)]
+    columns = np.ascontiguousarray(sample.T)
     for row in np.flatnonzero(earlier >= 0)[:MOST_PATTERNS].tolist():
         at, name = int(earlier[row]), plain_id(ids[row])
         if at not in surprising:
-            surprising[at] = _expected_equal(values, at) < EXPECTED
+            surprising[at] = _expected_equal(values, at, columns) < EXPECTED
             seen[at] = {plain_id(ids[at])}
         if surprising[at] or name in seen[at]:
             found.append(row)
@@ -93,21 +96,21 @@ def suspect_repeats(
     return np.array(found, int)
 
 
-def _expected_equal(values: np.ndarray, at: int) -> float:
+def _expected_equal(values: np.ndarray, at: int, columns: np.ndarray) -> float:
     """How many other subjects are expected to have the responses of one."""
     n, width = values.shape
-    part = values[:: -(-n // MOST_ROWS), :: -(-width // MOST_COLUMNS)]
     row = values[at, :: -(-width // MOST_COLUMNS)]
     is_known = ~np.isnan(row) if row.dtype.kind == "f" else row >= 0
-    part, row = part[:, is_known], row[is_known]
+    if not is_known.all():
+        columns, row = columns[is_known], row[is_known]
     if not len(row) or (row == row[0]).all():
         return float(n)
-    agree = part == row
-    score = agree.mean(axis=1)
-    others = np.flatnonzero(score < 1)
+    agree = columns == row[:, None]
+    equal = agree.sum(axis=0, dtype=np.int16)  # which are sorted in linear time
+    others = np.flatnonzero(equal < len(row))
     n_near = min(len(others), max(LEAST_NEAR, min(MOST_NEAR, len(others) // 10)))
-    near = others[np.argsort(-score[others], kind="stable")[:n_near]]
-    log_p = np.log((agree[near].sum(axis=0) + 0.5) / (n_near + 1)).sum()
+    near = others[np.argsort(-equal[others], kind="stable")[:n_near]]
+    log_p = np.log((agree[:, near].sum(axis=1) + 0.5) / (n_near + 1)).sum()
     return float(n * np.exp(log_p))
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from irtcat import EM, ItemBank, Responses, fit
 from irtcat._common.precision import precision
+from irtcat.fitting.em import m_step as m_steps
 from irtcat.fitting.em.iteration import StepRule
 from irtcat.fitting.em.m_step import Constraints, m_step
 from irtcat.fitting.em.multidimensional_iteration import _newton_step
@@ -114,3 +115,18 @@ def test_the_newton_step_of_several_abilities_is_best_along_a_bound():
         new = _newton_step(start, sums, 1, jnp.ones(1), constraints, jnp.zeros(()), rule, ())
         # 2 move = 2 - 1 * .1, the move of the slope to its bound
         np.testing.assert_allclose(new.params, [[1.0, 0.95]], atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"equal": {"slope": [[0, 1, 2], [3, 4]]}}, {"priors": {"slope": ("lognormal", 0, 0.5)}}],
+)
+def test_an_m_step_in_numpy_is_that_of_the_program(options, monkeypatch):
+    rng = np.random.default_rng(1)
+    theta = rng.normal(size=(90, 1))
+    x = (rng.random((90, 6)) < 1 / (1 + np.exp(rng.normal(size=6) - theta))).astype(int)
+    by_numpy = fit(x, "2pl", **options)
+    monkeypatch.setattr(m_steps, "FEW_PARAMS", 0)
+    by_program = fit(x, "2pl", **options)
+    assert by_numpy.log_likelihood == pytest.approx(by_program.log_likelihood, rel=1e-11)
+    np.testing.assert_allclose(by_numpy.bank.parameters(), by_program.bank.parameters(), rtol=1e-7)

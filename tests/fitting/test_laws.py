@@ -227,13 +227,13 @@ def test_long_tests(long, oracle):
 
 def test_nothing_is_compiled_again(X):
     """New data of the same shape, other subjects, other banks: the same compiled code."""
-    from irtcat.fitting.em.iteration import em_map
+    from irtcat.fitting.em.iteration import line_sums
 
     fit(X, "2pl", standard_errors="none")
-    before = em_map._cache_size()
+    before = line_sums._cache_size()
     for seed in (11, 12):
         fit(simulate(seed=seed), "2pl", standard_errors="none")
-    assert em_map._cache_size() == before
+    assert line_sums._cache_size() == before
 
 
 # --- the data's form does not matter

@@ -64,9 +64,9 @@ def test_the_fit_is_that_of_the_data_alone(model, options, has_missing, iteratio
 def test_other_sizes_use_the_same_programs():
     x = answers("2pl")
     fit(x, "2pl")
-    before = em.em_map._cache_size()
+    before = em.line_sums._cache_size()
     fit(x[:-8, :-1], "2pl")
-    assert em.em_map._cache_size() == before
+    assert em.line_sums._cache_size() == before
 
 
 def test_large_problems_stay_as_they_are():

@@ -311,7 +311,11 @@ def _probabilities(
     return -jnp.stack(part_terms(part, theta, none, jnp.ones((1, 1), params.dtype)).residual, 1)
 
 
-@functools.partial(jit, static_argnames=("window", "has_missing", "full", "is_known"))
+@functools.partial(
+    jit,
+    static_argnames=("window", "has_missing", "full", "is_known", "is_canonical"),
+    small_where="is_canonical",
+)
 def _line_sums(
     template: ItemModel,
     params: Array,
@@ -328,11 +332,12 @@ def _line_sums(
     has_missing: bool,
     full: bool,
     is_known: bool,
+    is_canonical: bool,
 ) -> Sums:
     """The sums of one ability: on the common grid, or on a window of it for each block.
 
     Items of weight 0 only fill up the shapes. ``is_known`` says that the populations are not
-    estimated.
+    estimated, ``is_canonical`` that the sums are those of `_Canonical`.
     """
     n = x.shape[0]
     everyone = None if numbers is None else populations_of(numbers, 1)
@@ -345,8 +350,6 @@ def _line_sums(
     chain = _chain(template, params)
     tables = _tables(template, params, nodes, by_population, chain)
     n_contrasts = template.n_categories - 1
-    is_canonical = template.has_canonical_link and full and not has_missing
-    is_canonical &= not by_population.size  # scores by a population depend on the row's group
     canonical = _Canonical(template, params, nodes, by_population[:, 0]) if is_canonical else None
 
     def add(sums: Any, rows: Array, first: Array, local: bool) -> Any:
@@ -374,7 +377,11 @@ def _line_sums(
     return sums if canonical is None else canonical.by_parameters(sums)
 
 
-@functools.partial(jit, static_argnames=("design", "has_missing", "full"))
+@functools.partial(
+    jit,
+    static_argnames=("design", "has_missing", "full", "is_canonical"),
+    small_where="is_canonical",
+)
 def _grid_sums(
     point: EMPoint,
     template: ItemModel,
@@ -386,13 +393,13 @@ def _grid_sums(
     design: PopulationDesign,
     has_missing: bool,
     full: bool,
+    is_canonical: bool,
 ) -> Sums:
     """The sums of several abilities on one grid for each group."""
     params, n, n_contrasts = point.params, x.shape[0], template.n_categories - 1
     model = unpack(template, params)
     populations = populations_of(point.population, design.dims)
     chain = _chain(template, params)
-    is_canonical = template.has_canonical_link and full and not has_missing
     sums = _zeros(params, point.population.size, full)
     for group, rows_of_group in enumerate(chunks):
         theta = populations.mean[group] + grid.nodes @ populations.root[group].T
@@ -490,7 +497,9 @@ def _own(members: FloatArray) -> tuple[np.ndarray, np.ndarray]:
     return order, np.arange(counts.max()) < counts[:, None]
 
 
-@functools.partial(jit, static_argnames=("design", "has_missing"))
+@functools.partial(
+    jit, static_argnames=("design", "has_missing", "is_canonical"), small_where="is_canonical"
+)
 def _product_sums(
     point: EMPoint,
     template: ItemModel,
@@ -503,6 +512,7 @@ def _product_sums(
     *,
     design: PopulationDesign,
     has_missing: bool,
+    is_canonical: bool,
 ) -> Float[Array, "dims predictors most two dims predictors most two"]:
     """Posterior covariance of residuals, and of residuals times the ability, summed over subjects.
 
@@ -513,7 +523,6 @@ def _product_sums(
     populations, model = populations_of(point.population, design.dims), unpack(template, params)
     parts = parts_of(model)
     line, ones = jnp.asarray(rule.line.nodes)[:, 0], jnp.ones(x.shape[1], params.dtype)
-    is_canonical = template.has_canonical_link and not has_missing
     shape = design.dims, sum(part.rows.shape[1] for part in parts), items.shape[1], 2
     sums = jnp.zeros(shape * 2, params.dtype)
     for group, rows_of_group in enumerate(chunks):
@@ -585,6 +594,11 @@ class Curvature(abc.ABC):
         Only the information of all parameters needs it: with 30,000 items it would take 27 GB.
         """
         return spread_of(self.free, self.tied, self.shared, self.estimated)
+
+    @property
+    def is_canonical(self) -> bool:
+        """Whether the sums of all parameters are products of matrices (see `_Canonical`)."""
+        return bool(self.problem.template.has_canonical_link) and not self.problem.has_missing
 
     @property
     def n_free(self) -> int:
@@ -706,6 +720,8 @@ class OneAbility(Curvature):
                 has_missing=problem.has_missing,
                 full=full,
                 is_known=self.is_known,
+                # Scores by a population depend on the row's group.
+                is_canonical=full and self.is_canonical and self.is_known,
             )
             for block, layout in problem.laid_out(*self.belief.on_line())
         ]
@@ -965,12 +981,11 @@ class Multidimensional(Curvature):
         n_rows, n_items = len(problem.weights), len(problem.item_weights)
         n_predictors = problem.template.n_categories - 1
         nodes = float(n_nodes(problem.rule)) * problem.population.n_groups
-        is_canonical = problem.template.has_canonical_link and not problem.has_missing
         if self.by_lines:
             dims, size = len(problem.rule.members), len(problem.rule.line.nodes)
             numbers = 2.0 * n_items * n_predictors
             products = numbers * size * (size * (dims - 1) + numbers * (dims + 1) / dims)
-            if is_canonical:
+            if self.is_canonical:
                 products = 2 * dims**2 * nodes + 4 * numbers * (size * dims + numbers)
             return n_rows * (products + 12 * nodes * int(self.estimated.sum()))
         if self.by_differences:
@@ -978,7 +993,7 @@ class Multidimensional(Curvature):
             return 2.0 * n_free * cost * n_rows * nodes * n_items * n_predictors
         if problem.rule.is_adaptive:
             return 2.0 * n_rows * nodes * n_free**2
-        if is_canonical:
+        if self.is_canonical:
             scores = float(n_items * n_predictors * (1 + problem.population.dims))
             return n_rows * (4 * nodes * scores + 4 * scores**2) + 2 * nodes * scores**2
         return nodes * (2 * n_rows * (n_items * n_predictors) ** 2 + 3 * self.free.size**2)
@@ -1004,7 +1019,8 @@ class Multidimensional(Curvature):
                 nodes = (filled(array, block, point.params.dtype) for array in self.belief[:2])
                 here = _adaptive_sums(*common, *nodes, cells, chunks, **static)
             else:
-                here = _grid_sums(*common, chunks, **static)
+                is_canonical = full and self.is_canonical
+                here = _grid_sums(*common, chunks, **static, is_canonical=is_canonical)
             blocks.append(here)
         first, second = _added(blocks)
         if not problem.rule.is_adaptive or not full:
@@ -1040,12 +1056,13 @@ class Multidimensional(Curvature):
         else:
             complete = _with_priors(sums.information, point.params, problem.constraints)
         population: Any = 0.0
-        if self.estimated.any():
+        by_differences = self.by_lines and not sandwich  # below
+        if self.estimated.any() and not by_differences:
             population = _population_information(
                 point.population, sums, design=problem.population, n_general=problem.rule.n_general
             )
         information = _louis(complete, population, score_covariance)
-        if self.by_lines and not sandwich:
+        if by_differences:
             numbers = np.arange(len(information)) >= point.params.size
             by_numbers = self._differenced(numbers)[numbers]
             information[numbers], information[:, numbers] = by_numbers, by_numbers.T
@@ -1055,13 +1072,14 @@ class Multidimensional(Curvature):
         """Posterior covariance of the scores by the items, 0 for those by the populations."""
         problem, point = self.problem, self.point
         rule, design = problem.rule, problem.population
+        static: Any = {"design": design, "has_missing": problem.has_missing}
         items, valid = _own(np.asarray(rule.members))
         blocks = []
         for block in problem.blocks():
             n_cells = len(rule.line.nodes) * point.params.size * len(rule.members)
             chunks = group_chunks(block, design.n_groups, n_cells)
             common = point, problem.template, block.x, block.weights, rule, items, valid, chunks
-            blocks.append(_product_sums(*common, design=design, has_missing=problem.has_missing))
+            blocks.append(_product_sums(*common, **static, is_canonical=self.is_canonical))
         sums = np.sum([np.asarray(block, float) for block in blocks], axis=0)
         ability, slot = (at[np.argsort(items[valid])] for at in np.nonzero(valid))
         sums = sums.transpose(0, 2, 1, 3, 4, 6, 5, 7)[ability, slot][:, :, :, ability, slot]

@@ -42,7 +42,7 @@ LEVEL = 1e3
 
 
 EM_MAPS: dict[type, Callable[..., Any]] = {LineQuadrature: run_e_step}
-"""The EM map of a quadrature that has E-step and M-step in one program; others have two."""
+"""The EM map of one ability; several have that of `run_multi_e_step`."""
 
 
 class Settings(NamedTuple):

@@ -16,18 +16,16 @@ product of I_missing and a vector takes a few matrix products of subjects x item
 solved by conjugate gradients without forming the matrix. Only the length of the step is
 approximate: it is 0 if and only if that of EM is.
 
-Only what is of all responses is compiled; with the loop of conjugate gradients, and derivatives by
-automatic differentiation, it took twice as long to compile.
+All of it is numpy: of at most 1e5 responses it takes about as long as compiled programs would, and
+nothing has to be compiled.
 """
 
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
+from scipy.special import expit
 
-from irtcat._common.compilation import jit
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.em.m_step import RIDGE
 
@@ -39,6 +37,10 @@ MAX_STEPS = 30
 
 SMALL = 1e-3
 """Tolerance of the system, relative to EM's step."""
+
+CHUNK = 2**13
+"""Responses whose scores are computed together, for arrays that stay in the cache: 2.6 ms in place
+of 4.4 for 2000 x 20."""
 
 MOST_MISSING = 0.97
 """Conjugate gradients stop at a direction with a larger share of missing information."""
@@ -87,22 +89,22 @@ class LatentInformation(NamedTuple):
 
 
 def _score_derivatives(
-    eta: Float[Array, "rows items"],
-    right: Float[Array, "rows items"],
-    logit_lower: Float[Array, " items"] | None,
-) -> tuple[Array, ...]:
+    eta: Float[np.ndarray, "rows items"],
+    right: Float[np.ndarray, "rows items"],
+    logit_lower: Float[np.ndarray, " items"] | None,
+) -> tuple[FloatArray, ...]:
     """Return g and three derivatives by eta; with c also two of h."""
-    s = jax.nn.sigmoid(eta)
+    s = expit(eta)
     v = s * (1 - s)
-    tilt = 1 - 2 * s
-    v1 = v * tilt
-    v2 = v - 6 * v * v
+    v1 = v * (1 - 2 * s)
+    v2 = v * (1 - 6 * v)
     if logit_lower is None:
         return right - s, -v, -v1, -v2
     # A wrong answer has log(1 - c) + log(1 - s): -s by eta, and nothing of eta by logit c. A right
     # one has log P = log(c + (1 - c) s): k by eta, l = c (1 - c) (1 - s) / P by logit c. The
     # derivatives follow from those of the logarithms, log k' = 1 - 2 s - k and log l' = -s - k.
-    c = jax.nn.sigmoid(logit_lower)
+    c = expit(logit_lower)
+    tilt = 1 - 2 * s
     p = c + (1 - c) * s
     k = (1 - c) * v / p
     k1 = k * (tilt - k)
@@ -116,48 +118,42 @@ def _score_derivatives(
     return (*by_eta, right * low1, right * low2)
 
 
-def _products(a: Any, b: Any) -> Float[Array, "items dims_and_dims"]:
+def _products(a: FloatArray, b: FloatArray) -> Float[np.ndarray, "items dims_and_dims"]:
     """Products of all components of each row of ``a`` with all of the same row of ``b``."""
     return (a[:, :, None] * b[:, None, :]).reshape(len(a), -1)
 
 
-@jit
 def item_scores(
-    slopes: Float[Any, "items dims"],
-    intercept: Float[Any, " items"],
-    logit_lower: Float[Any, " items"] | None,
+    slopes: Float[np.ndarray, "items dims"],
+    intercept: Float[np.ndarray, " items"],
+    logit_lower: Float[np.ndarray, " items"] | None,
     posteriors: Posteriors,
-    right: Bool[Any, "rows items"],
-    answered: Bool[Any, "rows items"] | None,
+    right: Bool[np.ndarray, "rows items"],
+    answered: Bool[np.ndarray, "rows items"] | None,
 ) -> Scores:
     """The expectations of `Scores`, by Gauss-Hermite over eta; ``answered`` is None for all."""
-    n, dims = posteriors.mean.shape
-    squares = (slopes[:, :, None] * slopes[:, None, :]).reshape(-1, dims**2)
-    variance = posteriors.covariance.reshape(n, -1) @ squares.T
-    sd = jnp.sqrt(jnp.maximum(variance, 0.0))
+    n, n_items = right.shape
+    variance = posteriors.covariance.reshape(n, -1) @ _products(slopes, slopes).T
+    sd = np.sqrt(np.maximum(variance, 0.0))
     at = posteriors.mean @ slopes.T + intercept
-    observed = right.astype(at.dtype)
-
-    def add(total: list[Array], at_node: Any) -> tuple[list[Array], None]:
-        node, weight = at_node
-        here = _score_derivatives(at + node * sd, observed, logit_lower)
-        return [a + weight * value for a, value in zip(total, here, strict=True)], None
-
-    nothing = [jnp.zeros_like(at)] * (4 if logit_lower is None else 6)
-    rule = jnp.asarray(NODES, at.dtype), jnp.asarray(WEIGHTS / WEIGHTS.sum(), at.dtype)
-    total = jax.lax.scan(add, nothing, rule)[0]
+    total = np.zeros((4 if logit_lower is None else 6, n, n_items))
+    for first in range(0, n, max(1, CHUNK // n_items)):
+        rows = slice(first, first + max(1, CHUNK // n_items))
+        for node, weight in zip(NODES, WEIGHTS / WEIGHTS.sum(), strict=True):
+            here = _score_derivatives(at[rows] + node * sd[rows], right[rows], logit_lower)
+            for sums, values in zip(total[:, rows], here, strict=True):
+                sums += weight * values
     if answered is not None:
-        total = [value * answered for value in total]
+        total *= answered
     return Scores(tuple(total[:4]), tuple(total[4:]))
 
 
-@jit
 def missing_information(
     move: Displacement,
     scores: Scores,
-    slopes: Float[Any, "items dims"],
+    slopes: Float[np.ndarray, "items dims"],
     posteriors: Posteriors,
-    precision: Float[Any, "pairs dims dims"],
+    precision: Float[np.ndarray, "pairs dims dims"],
 ) -> Displacement:
     """``I_missing move``: the gradient of half of the quadratic form ``move' I_missing move``.
 
@@ -173,13 +169,13 @@ def missing_information(
     g, g1, g2, g3 = scores.g
     first, second = g1 * along + g2 * aside, g2 * along + g3 * aside
     if scores.h:
-        first = first + scores.h[0] * move.params[:, -1]
-        second = second + scores.h[1] * move.params[:, -1]
+        first += scores.h[0] * move.params[:, -1]
+        second += scores.h[1] * move.params[:, -1]
     by_correlations = (move.free[:, None, None] * precision).sum(0)
     slope = first @ slopes + g @ by_slope - mean @ by_correlations
     cross = _products(slopes, by_slope) + _products(by_slope, slopes)
     curvature = (second @ squares + g1 @ cross).reshape(n, dims, dims) - by_correlations
-    of_slope = (covariance * slope[:, None, :]).sum(2) * weights[:, None]
+    of_slope = (covariance @ slope[:, :, None])[:, :, 0] * weights[:, None]
     bent = 0.5 * weights[:, None, None] * (covariance @ curvature @ covariance)
     of_curvature = bent.reshape(n, -1)
     of_first, of_second = of_slope @ slopes.T, of_curvature @ squares.T
@@ -193,7 +189,7 @@ def missing_information(
         of_logit = (scores.h[0] * of_first + scores.h[1] * of_second).sum(0)
         columns.append(of_logit[:, None])
     of_correlations = -(mean.T @ of_slope) - bent.sum(0)
-    return Displacement(jnp.concatenate(columns, axis=1), (precision * of_correlations).sum((1, 2)))
+    return Displacement(np.concatenate(columns, axis=1), (precision * of_correlations).sum((1, 2)))
 
 
 def full_step(
@@ -233,7 +229,7 @@ def full_step(
 
     def missing(x: Displacement) -> Displacement:
         by = missing_information(x, scores, slopes, posteriors, latent.precision)
-        return Displacement(np.where(active, by.params, 0), np.asarray(by.free, float))
+        return by._replace(params=np.where(active, by.params, 0))
 
     def inner(x: Displacement, y: Displacement) -> float:
         return float((x.params * y.params).sum() + (x.free * y.free).sum())

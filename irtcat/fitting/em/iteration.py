@@ -8,6 +8,7 @@ acceleration, see `irtcat.fitting.em.extrapolation`) as long as the objective do
 """
 
 import functools
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -16,9 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat._common.compilation import jit
+from irtcat._common.compilation import jit, namespace
 from irtcat._common.types import BoolArray, FloatArray
-from irtcat.fitting.em.m_step import Constraints, MStep, beyond_bounds, log_prior, m_step
+from irtcat.fitting.em.m_step import (
+    Constraints,
+    MStep,
+    beyond_bounds,
+    log_prior,
+    m_step,
+    needs_no_program,
+)
 from irtcat.latent import (
     Blocks,
     EStep,
@@ -32,7 +40,7 @@ from irtcat.latent import (
     populations_of,
     transformed_nodes,
 )
-from irtcat.models import ItemModel, pack, unpack
+from irtcat.models import ItemModel, pack, parameter_matrix, unpack
 
 
 class EMPoint(NamedTuple):
@@ -234,17 +242,19 @@ def sums_of(
     return Sums(belief.counts, belief.totals, moments)
 
 
-def _latent(moments: Array) -> tuple[Array, Array]:
+def _latent(moments: Any) -> tuple[Any, Any]:
     """Mean and log SD from the three sums."""
-    n = jnp.maximum(moments[0], 1e-30)
+    xp = namespace(moments)
+    n = xp.maximum(moments[0], 1e-30)
     mean = moments[1] / n
-    return mean, 0.5 * jnp.log(jnp.maximum(moments[2] / n - mean**2, 1e-12))
+    return mean, 0.5 * xp.log(xp.maximum(moments[2] / n - mean**2, 1e-12))
 
 
 SCALE_STEPS = 8
 """Damped Newton steps for the latent mean and SD where they depend on priors."""
 
 
+@jit
 def _latent_under_priors(
     template: ItemModel,
     params: Array,
@@ -297,12 +307,13 @@ def _latent_under_priors(
     return v[0], v[1]
 
 
-def _at_active_bounds(new: MStep, constraints: Constraints, tied: tuple[int, ...]) -> Array:
+def _at_active_bounds(new: MStep, constraints: Constraints, tied: tuple[int, ...]) -> Any:
     """Which parameters of single items are at a bound beyond which the objective still rises."""
     own = np.isin(np.arange(new.params.shape[1]), tied, invert=True)
     return beyond_bounds(new.params, new.gradient, constraints) & constraints.free & own
 
 
+@jit
 def _pull_of_bounds(template: ItemModel, params: Array, multipliers: Array) -> Array:
     """Derivatives by the latent mean and log SD of what the items at bounds lose.
 
@@ -322,29 +333,45 @@ def _pull_of_bounds(template: ItemModel, params: Array, multipliers: Array) -> A
     return jnp.stack([(multipliers * change).sum() for change in changes])
 
 
-def _latent_at_bounds(moments: Array, pull: Array) -> tuple[Array, Array]:
+def _latent_at_bounds(moments: Any, pull: Any) -> tuple[Any, Any]:
     """Latent mean and log SD from the pooled moments (see `_pull_of_bounds`)."""
-    n = moments[0]
+    n, xp = moments[0], namespace(moments)
     mean, log_sd = _latent(moments)
-    log_sd = log_sd - 0.5 * jnp.log(jnp.clip(1 + pull[1] / n, 0.5, 2.0))
-    return mean - pull[0] * jnp.exp(2 * log_sd) / n, log_sd
+    log_sd = log_sd - 0.5 * xp.log(xp.clip(1 + pull[1] / n, 0.5, 2.0))
+    return mean - pull[0] * xp.exp(2 * log_sd) / n, log_sd
 
 
 def em_update(
     point: EMPoint,
     template: ItemModel,
     sums: Sums,
-    item_weights: Array,
+    item_weights: Any,
     constraints: Constraints,
-    held: Array,
-    n_steps: Array,
-    expand: Array,
+    held: Any,
+    n_steps: Any,
+    expand: Any,
     tied: tuple[int, ...],
     scaled: bool = False,
     transform: ScaleTransform | None = None,
     stated: bool = False,
 ) -> EMUpdate:
-    """The M-step for items and populations, and the latent scale removed (traceable)."""
+    """The M-step for items and populations, and the latent scale removed (traceable).
+
+    Args:
+        point: the point to which EM is applied.
+        template: the items (their own parameters do not matter).
+        sums: those of `line_sums` at the point.
+        item_weights: see `irtcat.scoring.e_step`.
+        constraints: priors, fixed parameters, bounds.
+        held: groups whose mean and SD are not estimated.
+        n_steps: Newton steps of the M-step.
+        expand: whether to estimate and remove the latent mean and SD (parameter expansion).
+        tied: columns all items share.
+        scaled: whether the latent mean and SD depend on priors.
+        transform: position of the grid on the scale of the parameters.
+        stated: whether all populations are stated.
+    """
+    xp = namespace(point.params)
     nodes = None if transform is None else transformed_nodes(transform, point.params.dtype)
     new = m_step(
         template,
@@ -362,10 +389,12 @@ def em_update(
     pooled_moments = sums.moments.sum(1)
     bounded = _at_active_bounds(new, constraints, tied)
     bounded &= len(held) == 1  # the populations of several groups take up any change of the scale
-    multipliers = item_weights[:, None] * jnp.where(bounded, new.gradient, 0.0)
-    pull = _pull_of_bounds(template, new.params, multipliers)
+    pull = xp.zeros(2, point.params.dtype)
+    if xp is jnp or bounded.any():
+        multipliers = item_weights[:, None] * xp.where(bounded, new.gradient, 0.0)
+        pull = xp.asarray(_pull_of_bounds(template, new.params, multipliers))
     if scaled or stated:
-        moments, population = pooled_moments[:, None], jnp.zeros_like(point.population[:1])
+        moments, population = pooled_moments[:, None], xp.zeros_like(point.population[:1])
         if stated:
             moments, population = sums.moments, point.population
         pooled = _latent_under_priors(
@@ -373,28 +402,29 @@ def em_update(
         )
     else:
         pooled = _latent_at_bounds(pooled_moments, pull)
-    centre, log_spread = (jnp.where(expand, value, 0.0) for value in pooled)
-    populations, present, held = jnp.stack([mean, log_sd], 1), present[:, None], held[:, None]
-    plain = EMPoint(new.params, jnp.where(present & ~held, populations, point.population))
-    image = pack(unpack(template, new.params).rescale(centre, jnp.exp(log_spread)))
+    centre, log_spread = (xp.where(expand, xp.asarray(value), 0.0) for value in pooled)
+    populations, present, held = xp.stack([mean, log_sd], 1), present[:, None], held[:, None]
+    plain = EMPoint(new.params, xp.where(present & ~held, populations, point.population))
+    packed = pack if xp is jnp else parameter_matrix
+    image = packed(unpack(template, new.params).rescale(centre, xp.exp(log_spread)))
     # Held parameters are rescaled as well: an unused category keeps its distance from the others.
-    clipped = jnp.clip(image, constraints.lower, constraints.upper)
-    image = jnp.where(constraints.free, clipped, image)
-    image = jnp.where(bounded, new.params, image)
-    free = jnp.where(present & (expand | ~held), populations, point.population)
-    moved = jnp.stack([(free[:, 0] - centre) * jnp.exp(-log_spread), free[:, 1] - log_spread], 1)
+    clipped = xp.clip(image, constraints.lower, constraints.upper)
+    image = xp.where(constraints.free, clipped, image)
+    image = xp.where(bounded, new.params, image)
+    free = xp.where(present & (expand | ~held), populations, point.population)
+    moved = xp.stack([(free[:, 0] - centre) * xp.exp(-log_spread), free[:, 1] - log_spread], 1)
     # A single population stays N(0, 1): its mean and SD are removed.
-    population = jnp.where(expand & (len(held) == 1), 0.0, moved)
+    population = xp.where(expand & (len(held) == 1), 0.0, moved)
     if stated:
         population = point.population
-    unit = jnp.stack([jnp.exp(-point.population[:, 1]), jnp.full_like(log_sd, jnp.sqrt(2.0))], 1)
-    in_errors = jnp.sqrt(sums.moments[0])[:, None] * unit
-    shift = jnp.maximum(jnp.abs(centre), jnp.sqrt(2) * jnp.abs(log_spread)) * jnp.sqrt(
+    unit = xp.stack([xp.exp(-point.population[:, 1]), xp.full_like(log_sd, math.sqrt(2.0))], 1)
+    in_errors = xp.sqrt(sums.moments[0])[:, None] * unit
+    shift = xp.maximum(xp.abs(centre), math.sqrt(2) * xp.abs(log_spread)) * xp.sqrt(
         pooled_moments[0]
     )
-    step = jnp.maximum(new.step, shift)
-    step = jnp.maximum(step, (in_errors * jnp.abs(population - point.population)).max())
-    metric = EMPoint(jnp.diagonal(new.information, axis1=1, axis2=2), in_errors**2)
+    step = xp.maximum(new.step, shift)
+    step = xp.maximum(step, (in_errors * xp.abs(population - point.population)).max())
+    metric = EMPoint(xp.diagonal(new.information, axis1=1, axis2=2), in_errors**2)
     prior = (item_weights * log_prior(point.params, constraints)).sum()
     return EMUpdate(
         point=EMPoint(image, population),
@@ -406,8 +436,29 @@ def em_update(
     )
 
 
-@functools.partial(jit, static_argnames=("tied", "window", "has_missing", "scaled", "stated"))
-def em_map(
+_compiled_update = jit(em_update, static_argnames=("tied", "scaled", "stated"))
+
+
+def updated(
+    point: EMPoint,
+    template: ItemModel,
+    sums: Sums,
+    item_weights: Any,
+    constraints: Constraints,
+    held: Any,
+    **options: Any,
+) -> EMUpdate:
+    """`em_update`, in numpy or as a program (see `needs_no_program`)."""
+    if not needs_no_program(template, point.params):
+        return _compiled_update(point, template, sums, item_weights, constraints, held, **options)
+    options["transform"] = jax.tree.map(np.asarray, options.get("transform"))
+    arguments = point, template, sums, item_weights, constraints, held
+    update, dtype = em_update(*jax.tree.map(np.asarray, arguments), **options), point.params.dtype
+    return jax.tree.map(lambda leaf: np.asarray(leaf, dtype), update)
+
+
+@functools.partial(jit, static_argnames=("window", "has_missing"))
+def line_sums(
     point: EMPoint,
     template: ItemModel,
     x: Array,
@@ -416,22 +467,19 @@ def em_map(
     group: Array | None,
     wide: Blocks | None,
     narrow: Blocks | None,
-    constraints: Constraints,
     held: Array,
-    n_steps: Array,
-    expand: Array,
     *,
     transform: ScaleTransform | None = None,
-    tied: tuple[int, ...],
     window: int,
     has_missing: bool,
-    scaled: bool,
-    stated: bool = False,
-) -> tuple[EMUpdate, EStep]:
-    """One EM iteration: E-step, M-step, and the latent scale removed.
+) -> tuple[Sums, Float[Array, "four rows"]]:
+    """The E-step of rows: its sums, and the moments of each row's posterior.
+
+    It is a program of its own: with the M-step in the same program, half of the compilation time
+    is spent on the latter, which as a small program compiles in a third of that.
 
     Args:
-        point: the point to which the map is applied.
+        point: where the posteriors are taken.
         template: the items (their own parameters do not matter).
         x: responses.
         weights: how many subjects each row stands for.
@@ -439,19 +487,10 @@ def em_map(
         group: group of each row, or None.
         wide: see `irtcat.scoring.e_step`.
         narrow: likewise.
-        constraints: priors, fixed parameters, bounds.
         held: groups whose mean and SD are not estimated.
-        n_steps: Newton steps of the M-step.
-        expand: whether to estimate and remove the latent mean and SD (parameter expansion).
         transform: position of the grid on the scale of the parameters.
-        tied: columns all items share.
         window: number of grid nodes in a narrow block's window.
         has_missing: whether any response is missing.
-        scaled: whether the latent mean and SD depend on priors.
-        stated: whether all populations are stated.
-
-    Returns:
-        The update of the point, and the E-step at the point.
     """
     everyone = None if group is None else populations_of(point.population, 1)
     model, populations = on_grid_scale(unpack(template, point.params), everyone, transform)
@@ -468,26 +507,11 @@ def em_map(
         group=group,
         condense=True,
     )
-    sums = sums_of(belief, weights, group, held.shape[0], transform)
-    update = em_update(
-        point,
-        template,
-        sums,
-        item_weights,
-        constraints,
-        held,
-        n_steps,
-        expand,
-        tied,
-        scaled,
-        transform,
-        stated,
-    )
-    return update, belief
+    return sums_of(belief, weights, group, held.shape[0], transform), belief.line_moments()
 
 
 def run_e_step(problem: Problem, state: EMState, slack: float, n_steps: int, expand: bool):
-    """Lay out the subjects by their last posteriors and apply `em_map`."""
+    """Lay out the subjects by their last posteriors; an E-step and an M-step."""
     if problem.engine is not None:
         return problem.engine.em_map(problem, state, slack, n_steps, expand)
     layout = problem.rule.plan.layout(*state.posteriors(), slack)
@@ -495,8 +519,9 @@ def run_e_step(problem: Problem, state: EMState, slack: float, n_steps: int, exp
     template, x, item_weights, constraints = fill.constants(
         problem.template, problem.x, problem.item_weights, problem.constraints
     )
-    update, belief = em_map(
-        state.point._replace(params=fill.items(state.point.params)),
+    point = state.point._replace(params=fill.items(state.point.params))
+    sums, moments = line_sums(
+        point,
         template,
         x,
         problem.weights,
@@ -504,14 +529,22 @@ def run_e_step(problem: Problem, state: EMState, slack: float, n_steps: int, exp
         problem.group,
         layout.wide,
         layout.narrow,
-        constraints,
         problem.held,
-        np.int32(n_steps),
-        np.bool_(expand),
         transform=problem.rule.transform,
-        tied=problem.tied,
         window=layout.window,
         has_missing=problem.has_missing,
+    )
+    update = updated(
+        point,
+        template,
+        sums,
+        item_weights,
+        constraints,
+        problem.held,
+        n_steps=np.int32(n_steps),
+        expand=np.bool_(expand),
+        transform=problem.rule.transform,
+        tied=problem.tied,
         scaled=problem.step_rule.scaled,
         stated=problem.population.is_known,
     )
@@ -519,6 +552,6 @@ def run_e_step(problem: Problem, state: EMState, slack: float, n_steps: int, exp
         name: getattr(update, name)._replace(params=fill.cut(getattr(update, name).params))
         for name in ("point", "plain", "metric")
     }
-    totals = belief.totals if belief.totals.ndim == 1 else fill.cut(belief.totals, axis=1)
-    belief = belief._replace(counts=fill.cut(belief.counts, axis=2), totals=totals)
+    totals = sums.totals if sums.totals.ndim == 1 else fill.cut(sums.totals, axis=1)
+    belief = EStep.of_line(np.asarray(moments), fill.cut(sums.counts, axis=2), totals)
     return update._replace(**points), belief

@@ -4,18 +4,24 @@ Each item's expected log-likelihood is maximised by a few damped Newton steps wi
 information (positive semi-definite for every model, so that a step always points uphill).
 A step that does not increase the item's objective is rejected and damped further
 (Levenberg-Marquardt), so the objective never goes down.
+
+The functions compute with what they are called with: JAX's arrays in compiled functions, or those
+of numpy, which saves the compilation where there are few items (see `needs_no_program`).
 """
 
+import math
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+import scipy.special
+from jaxtyping import Bool, Float, Int
 
+from irtcat._common.compilation import namespace
 from irtcat._common.types import BoolArray
 from irtcat.fitting.em.m_step_terms import item_terms
-from irtcat.latent.line import grid_nodes
+from irtcat.latent.likelihood import grid_points
 from irtcat.models import ItemModel
 
 RIDGE = 1e-10
@@ -28,6 +34,25 @@ MAX_STEPS = 12
 """Maximum number of evaluations, where steps are rejected and damped again."""
 
 
+FEW_PARAMS = 256
+"""Parameters of all items up to which an M-step in numpy takes about as long as a program, which
+takes .3 to .65 s to compile (of the 1.7 s of a first fit, 2PL, 1000 x 50)."""
+
+
+def needs_no_program(template: ItemModel, params: Any) -> bool:
+    """Whether the M-step of these items is computed in numpy: few, with terms in closed form."""
+    return template.closed_form == "logistic" and params.size <= FEW_PARAMS
+
+
+def _repeat_while(condition: Any, body: Any, state: Any) -> Any:
+    """`jax.lax.while_loop`, or the same loop over arrays of numpy."""
+    if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(state)):
+        return jax.lax.while_loop(condition, body, state)
+    while condition(state):
+        state = body(state)
+    return state
+
+
 class Shared(NamedTuple):
     """Which cells of the tied columns are the same parameter.
 
@@ -36,8 +61,8 @@ class Shared(NamedTuple):
         counts: number of cells of each parameter.
     """
 
-    labels: Int[Array, "items tied"]
-    counts: Float[Array, " shared"]
+    labels: Int[Any, "items tied"]
+    counts: Float[Any, " shared"]
 
 
 class Constraints(NamedTuple):
@@ -56,12 +81,12 @@ class Constraints(NamedTuple):
             are.
     """
 
-    prior_mean: Float[Array, "items params"]
-    prior_precision: Float[Array, "items params"]
-    free: Bool[Array, "items params"]
-    lower: Float[Array, " params"]
-    upper: Float[Array, " params"]
-    family: Array | None = None
+    prior_mean: Float[Any, "items params"]
+    prior_precision: Float[Any, "items params"]
+    free: Bool[Any, "items params"]
+    lower: Float[Any, " params"]
+    upper: Float[Any, " params"]
+    family: Any = None
     shared: Shared | None = None
 
 
@@ -74,7 +99,7 @@ def at_bounds(params: Any, constraints: Constraints) -> BoolArray:
     return free & ((params <= lower) | (params >= upper))
 
 
-def beyond_bounds(params: Array, gradient: Array, constraints: Constraints) -> Array:
+def beyond_bounds(params: Any, gradient: Any, constraints: Constraints) -> Any:
     """Which parameters are at a bound beyond which the objective still rises."""
     at_low = (params <= constraints.lower) & (gradient < 0)
     return at_low | ((params >= constraints.upper) & (gradient > 0))
@@ -91,123 +116,123 @@ class MStep(NamedTuple):
         gradient: gradient of the expected log-posterior there.
     """
 
-    params: Float[Array, "items params"]
-    step: Float[Array, ""]
-    gain: Float[Array, ""]
-    information: Float[Array, "items params params"]
-    gradient: Float[Array, "items params"]
+    params: Float[Any, "items params"]
+    step: Float[Any, ""]
+    gain: Float[Any, ""]
+    information: Float[Any, "items params params"]
+    gradient: Float[Any, "items params"]
 
 
-def log_prior(params: Array, constraints: Constraints) -> Float[Array, " items"]:
+def log_prior(params: Any, constraints: Constraints) -> Float[Any, " items"]:
     """Log-density of the priors, one number per item.
 
     All are densities of the parameter named (the slope, or c and d themselves, no Jacobian): with
     the likelihood they are maximised over that parameter.
     """
+    xp = namespace(params)
     off = params - constraints.prior_mean
     precision = constraints.prior_precision
-    log_scale = jnp.where(precision > 0, jnp.log(jnp.maximum(precision, 1e-30)), 0.0)
-    normaliser = jnp.where(precision > 0, 0.5 * (log_scale - jnp.log(2 * jnp.pi)), 0.0)
+    log_scale = xp.where(precision > 0, xp.log(xp.maximum(precision, 1e-30)), 0.0)
+    normaliser = xp.where(precision > 0, 0.5 * (log_scale - math.log(2 * math.pi)), 0.0)
     normal = -0.5 * precision * off**2 + normaliser
     if constraints.family is None:
         return normal.sum(-1)
-    log_a = jnp.log(jnp.where(params > 0, params, 1.0))
+    special: Any = jax.scipy.special if xp is jnp else scipy.special
+    log_a = xp.log(xp.where(params > 0, params, 1.0))
     lognormal = normaliser - log_a - 0.5 * precision * (log_a - constraints.prior_mean) ** 2
-    lognormal = jnp.where(params > 0, lognormal, -BELOW_ALL)
-    alpha, beta = (jnp.where(constraints.family == 2, v, 1.0) for v in constraints[:2])
-    ends = jax.nn.log_sigmoid(params), jax.nn.log_sigmoid(-params)
-    constant = jax.scipy.special.betaln(alpha, beta)
+    lognormal = xp.where(params > 0, lognormal, -BELOW_ALL)
+    alpha, beta = (xp.where(constraints.family == 2, v, 1.0) for v in constraints[:2])
+    ends = (-xp.logaddexp(0.0, -params), -xp.logaddexp(0.0, params))
+    constant = special.betaln(alpha, beta)
     on_unit = (alpha - 1) * ends[0] + (beta - 1) * ends[1] - constant
     conditions = [constraints.family == 1, constraints.family == 2]
-    return jnp.select(conditions, [lognormal, on_unit], normal).sum(-1)
+    return xp.select(conditions, [lognormal, on_unit], normal).sum(-1)
 
 
-def prior_slopes(params: Array, constraints: Constraints) -> tuple[Array, Array]:
+def prior_slopes(params: Any, constraints: Constraints) -> tuple[Any, Any]:
     """Gradient of `log_prior`, and minus its second derivative (each parameter has its own)."""
-    precision = constraints.prior_precision
+    xp, precision = namespace(params), constraints.prior_precision
     gradient = -precision * (params - constraints.prior_mean)
     if constraints.family is None:
         return gradient, precision
-    safe = jnp.where(params > 0, params, 1.0)
-    pull = precision * (jnp.log(safe) - constraints.prior_mean)
-    p = jax.nn.sigmoid(params)
+    safe = xp.where(params > 0, params, 1.0)
+    pull = precision * (xp.log(safe) - constraints.prior_mean)
+    p = xp.exp(-xp.logaddexp(0.0, -params))
     alpha, beta = constraints.prior_mean, precision
     conditions = [constraints.family == 1, constraints.family == 2]
     by_family = [-(1 + pull) / safe, (alpha - 1) - (alpha + beta - 2) * p]
     curvature = [(precision - 1 - pull) / safe**2, (alpha + beta - 2) * p * (1 - p)]
-    return jnp.select(conditions, by_family, gradient), jnp.select(conditions, curvature, precision)
+    return xp.select(conditions, by_family, gradient), xp.select(conditions, curvature, precision)
 
 
-def prior_information(params: Array, constraints: Constraints) -> Array:
+def prior_information(params: Any, constraints: Constraints) -> Any:
     """Minus the second derivative of `log_prior`, made positive for the M-step."""
-    curvature = prior_slopes(params, constraints)[1]
+    xp, curvature = namespace(params), prior_slopes(params, constraints)[1]
     if constraints.family is None:
         return curvature
-    least = constraints.prior_precision / jnp.where(params > 0, params, 1.0) ** 2
+    least = constraints.prior_precision / xp.where(params > 0, params, 1.0) ** 2
     bent = (constraints.family == 1) & (curvature < 0.1 * least)
-    return jnp.where(bent, least, curvature)
+    return xp.where(bent, least, curvature)
 
 
 def penalised_terms(
     template: ItemModel,
-    params: Float[Array, "items params"],
-    counts: Float[Array, "contrasts nodes items"],
-    totals: Array,
+    params: Float[Any, "items params"],
+    counts: Float[Any, "contrasts nodes items"],
+    totals: Any,
     constraints: Constraints,
-    nodes: Float[Array, "nodes *dims"] | None = None,
-) -> tuple[
-    Float[Array, " items"], Float[Array, "items params"], Float[Array, "items params params"]
-]:
+    nodes: Float[Any, "nodes *dims"] | None = None,
+) -> tuple[Float[Any, " items"], Float[Any, "items params"], Float[Any, "items params params"]]:
     """Expected log-posterior of each item, its gradient and its expected information."""
-    nodes = grid_nodes(params.dtype) if nodes is None else nodes
+    nodes = namespace(params).asarray(grid_points(params.dtype) if nodes is None else nodes)
     value, gradient, information = item_terms(template, params, counts, totals, nodes)
     value = value + log_prior(params, constraints)
     gradient = gradient + prior_slopes(params, constraints)[0]
-    eye = jnp.eye(params.shape[1], dtype=params.dtype)
+    eye = np.eye(params.shape[1], dtype=params.dtype)
     return value, gradient, information + prior_information(params, constraints)[..., None] * eye
 
 
-def _solve(matrix: Array, vector: Array) -> Array:
+def _solve(matrix: Any, vector: Any) -> Any:
     """Solve many small positive-definite systems by an unrolled Cholesky factorisation.
 
     ``matrix`` is (..., n, n) and ``vector`` (..., n), n at most a handful: elementwise over the
     leading axes, which is much faster than one library call per item.
     """
-    n = matrix.shape[-1]
+    n, xp = matrix.shape[-1], namespace(matrix)
     low: list[list[Any]] = [[None] * n for _ in range(n)]
     for i in range(n):
         for j in range(i + 1):
             rest = matrix[..., i, j] - sum(low[i][k] * low[j][k] for k in range(j))
-            low[i][j] = jnp.sqrt(jnp.maximum(rest, RIDGE)) if i == j else rest / low[j][j]
+            low[i][j] = xp.sqrt(xp.maximum(rest, RIDGE)) if i == j else rest / low[j][j]
     y: list[Any] = []
     for i in range(n):
         y.append((vector[..., i] - sum(low[i][k] * y[k] for k in range(i))) / low[i][i])
     x: list[Any] = [None] * n
     for i in reversed(range(n)):
         x[i] = (y[i] - sum(low[k][i] * x[k] for k in range(i + 1, n))) / low[i][i]
-    return jnp.stack(x, axis=-1)
+    return xp.stack(x, axis=-1)
 
 
 def direction(
-    gradient: Array,
-    information: Array,
-    damping: Array,
-    active: Array,
+    gradient: Any,
+    information: Any,
+    damping: Any,
+    active: Any,
     tied: tuple[int, ...],
-    item_weights: Array,
+    item_weights: Any,
     shared: "Shared | None" = None,
-) -> Array:
+) -> Any:
     """The damped Newton step; tied parameters move together, inactive ones do not move.
 
     The step of the tied parameters solves the sum over the items of the Schur complements of their
     other parameters.
     """
-    n = gradient.shape[-1]
-    eye = jnp.eye(n, dtype=gradient.dtype)
+    n, xp = gradient.shape[-1], namespace(gradient)
+    eye = np.eye(n, dtype=gradient.dtype)
     both = active[..., None] & active[..., None, :]
     scaled = information * (1 + damping[:, None, None] * eye)
-    matrix = jnp.where(both, scaled, 0) + jnp.where(active, RIDGE, 1.0)[..., None] * eye
-    vector = jnp.where(active, gradient, 0)
+    matrix = xp.where(both, scaled, 0) + xp.where(active, RIDGE, 1.0)[..., None] * eye
+    vector = xp.where(active, gradient, 0)
     if not tied:
         return _solve(matrix, vector)
     untied = [i for i in range(n) if i not in tied]
@@ -216,74 +241,81 @@ def direction(
     if untied:
         cross = matrix[:, o][:, :, t]
         block = matrix[:, o][:, :, o]
-        solved = jnp.stack([_solve(block, cross[..., i]) for i in range(len(tied))], -1)
+        solved = xp.stack([_solve(block, cross[..., i]) for i in range(len(tied))], -1)
         solved_gradient = _solve(block, vector[:, o])
-        schur = schur - jnp.einsum("jot,jos->jts", cross, solved)
-        right = right - jnp.einsum("jot,jo->jt", cross, solved_gradient)
+        schur = schur - xp.einsum("jot,jos->jts", cross, solved)
+        right = right - xp.einsum("jot,jo->jt", cross, solved_gradient)
     is_active = active[:, t]
-    schur = jnp.where(is_active[:, :, None] & is_active[:, None, :], schur, 0)
-    step = _shared_step(schur, jnp.where(is_active, right, 0), item_weights, shared)
-    step = jnp.where(is_active, step, 0)
-    out = jnp.zeros_like(gradient).at[:, t].set(step)
+    schur = xp.where(is_active[:, :, None] & is_active[:, None, :], schur, 0)
+    step = _shared_step(schur, xp.where(is_active, right, 0), item_weights, shared)
+    step = xp.where(is_active, step, 0)
+    steps = step
     if untied:
-        out = out.at[:, o].set(solved_gradient - jnp.einsum("jot,jt->jo", solved, step))
-    return out
+        rest = solved_gradient - xp.einsum("jot,jt->jo", solved, step)
+        steps = xp.concatenate([step, rest], axis=1)
+    return steps[:, np.argsort([*tied, *untied])]
 
 
 def _shared_step(
-    schur: Float[Array, "items tied tied"],
-    right: Float[Array, "items tied"],
-    item_weights: Float[Array, " items"],
+    schur: Float[Any, "items tied tied"],
+    right: Float[Any, "items tied"],
+    item_weights: Float[Any, " items"],
     shared: "Shared | None",
-) -> Float[Array, "items tied"]:
+) -> Float[Any, "items tied"]:
     """The step of the tied parameters of every item."""
-    weight = item_weights[:, None]
+    xp, weight = namespace(right), item_weights[:, None]
     if shared is None:  # one number a column for all items
         total = (weight[..., None] * schur).sum(0)
-        total = total + jnp.diag(jnp.where(jnp.diagonal(total) > 0, 0.0, 1.0))
-        return jnp.broadcast_to(_solve(total, (weight * right).sum(0)), right.shape)
+        total = total + xp.diag(xp.where(xp.diagonal(total) > 0, 0.0, 1.0))
+        return xp.broadcast_to(_solve(total, (weight * right).sum(0)), right.shape)
     size, labels = len(shared.counts), shared.labels
-    total = jnp.zeros((size, size), schur.dtype)
-    total = total.at[labels[:, :, None], labels[:, None, :]].add(weight[..., None] * schur)
-    total = total + jnp.diag(jnp.where(jnp.diagonal(total) > 0, RIDGE, 1.0))
-    values = jnp.zeros(size, right.dtype).at[labels].add(weight * right)
-    return jnp.linalg.solve(total, values)[labels]
+    total, values = xp.zeros((size, size), schur.dtype), xp.zeros(size, right.dtype)
+    pairs = labels[:, :, None], labels[:, None, :]
+    if xp is np:
+        np.add.at(total, pairs, weight[..., None] * schur)
+        np.add.at(values, labels, weight * right)
+    else:
+        total = total.at[pairs].add(weight[..., None] * schur)
+        values = values.at[labels].add(weight * right)
+    total = total + xp.diag(xp.where(xp.diagonal(total) > 0, RIDGE, 1.0))
+    return xp.linalg.solve(total, values)[labels]
 
 
 def step_within_bounds(
-    params: Float[Array, "items params"],
-    gradient: Float[Array, "items params"],
-    information: Float[Array, "items params params"],
-    damping: Float[Array, " items"],
+    params: Float[Any, "items params"],
+    gradient: Float[Any, "items params"],
+    information: Float[Any, "items params params"],
+    damping: Float[Any, " items"],
     constraints: Constraints,
     tied: tuple[int, ...],
-    item_weights: Float[Array, " items"],
-) -> Float[Array, "items params"]:
+    item_weights: Float[Any, " items"],
+) -> Float[Any, "items params"]:
     """The point after a damped Newton step.
 
     Where a parameter is stopped by a bound, the others take the step that is best at that bound.
     """
+    xp = namespace(params)
     active = constraints.free & ~beyond_bounds(params, gradient, constraints)
 
-    def rounds(carry: tuple[Any, Array, Array]) -> tuple[Any, Array, Array]:
+    def rounds(carry: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
         """One solution: the first without stopped parameters, the second at their bounds."""
         number, moved, stopped = carry
-        to_bound = jnp.where(stopped, moved - params, 0)
-        rest = gradient - jnp.einsum("jik,jk->ji", information, to_bound)
+        to_bound = xp.where(stopped, moved - params, 0)
+        rest = gradient - xp.einsum("jik,jk->ji", information, to_bound)
         step = direction(
             rest, information, damping, active & ~stopped, tied, item_weights, constraints.shared
         )
         wanted = params + (to_bound + step)
-        moved = jnp.clip(wanted, constraints.lower, constraints.upper)
+        moved = xp.clip(wanted, constraints.lower, constraints.upper)
         return number + 1, moved, active & (moved != wanted)
 
     # A loop, so that the solution is compiled once.
-    moved = jax.lax.while_loop(
+    moved = _repeat_while(
         lambda carry: (carry[0] == 0) | ((carry[0] == 1) & carry[2].any()),
         rounds,
-        (jnp.int32(0), params, jnp.zeros_like(active)),
+        (np.int32(0), params, xp.zeros_like(active)),
     )[1]
-    return jnp.where(constraints.free, moved, params)
+    return xp.where(constraints.free, moved, params)
 
 
 class _State(NamedTuple):
@@ -292,26 +324,26 @@ class _State(NamedTuple):
     ``stuck`` marks items without an accepted step so far.
     """
 
-    best: Array
-    value: Array
-    gradient: Array
-    information: Array
-    damping: Array
-    candidate: Array
-    squared: Array
-    stuck: Array
+    best: Any
+    value: Any
+    gradient: Any
+    information: Any
+    damping: Any
+    candidate: Any
+    squared: Any
+    stuck: Any
 
 
 def m_step(
     template: ItemModel,
-    params: Float[Array, "items params"],
-    counts: Float[Array, "contrasts nodes items"],
-    totals: Array,
+    params: Float[Any, "items params"],
+    counts: Float[Any, "contrasts nodes items"],
+    totals: Any,
     constraints: Constraints,
-    item_weights: Float[Array, " items"],
+    item_weights: Float[Any, " items"],
     tied: tuple[int, ...],
-    n_steps: int | Array,
-    nodes: Float[Array, "nodes *dims"] | None = None,
+    n_steps: Any,
+    nodes: Float[Any, "nodes *dims"] | None = None,
 ) -> MStep:
     """Maximise the expected log-posterior of all items by ``n_steps`` damped Newton steps.
 
@@ -330,29 +362,30 @@ def m_step(
         The new parameters; no item's objective is below that of ``params`` (for tied
         parameters: the sum over the items of weight 1).
     """
+    xp = namespace(params)
 
-    def better(new: Array, old: Array) -> Array:
+    def better(new: Any, old: Any) -> Any:
         if tied:
-            new, old = (jnp.full_like(v, (item_weights * v).sum()) for v in (new, old))
-        return new >= old - 64 * jnp.finfo(old.dtype).eps * jnp.abs(old)
+            new, old = (xp.full_like(v, (item_weights * v).sum()) for v in (new, old))
+        return new >= old - 64 * np.finfo(old.dtype).eps * xp.abs(old)
 
-    def body(step_number: Array, state: _State) -> _State:
+    def body(step_number: Any, state: _State) -> _State:
         value, gradient, information = penalised_terms(
             template, state.candidate, counts, totals, constraints, nodes
         )
         up = better(value, state.value)
-        best = jnp.where(up[:, None], state.candidate, state.best)
-        value = jnp.where(up, value, state.value)
-        gradient = jnp.where(up[:, None], gradient, state.gradient)
-        information = jnp.where(up[:, None, None], information, state.information)
-        damping = jnp.where(up, 0.3 * state.damping, jnp.maximum(10 * state.damping, 0.1))
+        best = xp.where(up[:, None], state.candidate, state.best)
+        value = xp.where(up, value, state.value)
+        gradient = xp.where(up[:, None], gradient, state.gradient)
+        information = xp.where(up[:, None, None], information, state.information)
+        damping = xp.where(up, 0.3 * state.damping, xp.maximum(10 * state.damping, 0.1))
         candidate = step_within_bounds(
             best, gradient, information, damping, constraints, tied, item_weights
-        )
+        ).astype(params.dtype)
         move = candidate - best
-        squared = jnp.einsum("ji,jik,jk->j", move, information, move)
-        squared = jnp.where(step_number == 0, squared, state.squared)
-        stuck = jnp.where(step_number == 0, True, state.stuck & ~up)
+        squared = xp.einsum("ji,jik,jk->j", move, information, move)
+        squared = xp.where(step_number == 0, squared, state.squared)
+        stuck = xp.where(step_number == 0, True, state.stuck & ~up)
         return _State(
             best=best,
             value=value,
@@ -365,22 +398,22 @@ def m_step(
         )
 
     # The first evaluation is that of the starting point, which is always accepted.
-    nothing = jnp.zeros_like(params[:, 0])
+    nothing = xp.zeros_like(params[:, 0])
     state = _State(
         best=params,
         value=nothing - BELOW_ALL,
-        gradient=jnp.zeros_like(params),
-        information=jnp.zeros((*params.shape, params.shape[1]), params.dtype),
+        gradient=xp.zeros_like(params),
+        information=xp.zeros((*params.shape, params.shape[1]), params.dtype),
         damping=nothing,
         candidate=params,
         squared=nothing,
         stuck=nothing == 0,
     )
-    n_evaluations, state = jax.lax.while_loop(
+    n_evaluations, state = _repeat_while(
         lambda carry: (carry[0] <= n_steps) | (carry[1].stuck.any() & (carry[0] < MAX_STEPS)),
         lambda carry: (carry[0] + 1, body(*carry)),
-        (jnp.int32(0), state),
+        (np.int32(0), state),
     )
     del n_evaluations
-    step, gain = jnp.sqrt(state.squared.max()), 0.5 * state.squared.sum()
+    step, gain = xp.sqrt(state.squared.max()), 0.5 * state.squared.sum()
     return MStep(state.best, step, gain, state.information, state.gradient)

@@ -14,17 +14,15 @@ from jaxtyping import Array, Float
 from irtcat.latent import chain_of, chained, logistic_terms, part_terms, parts_of
 from irtcat.models import ItemModel, as_points, unpack
 
-Terms = tuple[
-    Float[Array, " items"], Float[Array, "items params"], Float[Array, "items params params"]
-]
+Terms = tuple[Float[Any, " items"], Float[Any, "items params"], Float[Any, "items params params"]]
 
 
 def item_terms(
     template: ItemModel,
-    params: Float[Array, "items params"],
-    counts: Float[Array, "contrasts nodes items"],
-    totals: Array,
-    nodes: Float[Array, "nodes *dims"],
+    params: Float[Any, "items params"],
+    counts: Float[Any, "contrasts nodes items"],
+    totals: Any,
+    nodes: Float[Any, "nodes *dims"],
 ) -> Terms:
     """Expected log-likelihood of each item, its gradient and its expected information."""
     if template.closed_form == "logistic":

@@ -11,7 +11,6 @@ where the model is invariant to it. Without a loading pattern the spread is the 
 with one it is each ability's SD (correlations are parameters).
 """
 
-import functools
 from typing import Any
 
 import jax
@@ -33,6 +32,7 @@ from irtcat.fitting.em.m_step import (
     MStep,
     log_prior,
     m_step,
+    needs_no_program,
     prior_information,
     prior_slopes,
     step_within_bounds,
@@ -178,22 +178,19 @@ def _removed_scale(problem: Problem, new: MStep, moments: Moments) -> tuple[EMPo
     return EMPoint(params, rescaled_populations(moments, problem.population, mean, spread)), shift
 
 
-@functools.partial(
-    jit, static_argnames=("design", "step_rule", "n_general", "tied"), small_below=FEW
-)
 def _item_update(
-    params: Array,
+    params: Any,
     sums: ExpectedSums,
     template: ItemModel,
-    item_weights: Array,
+    item_weights: Any,
     constraints: Constraints,
-    n_steps: Array,
+    n_steps: Any,
     *,
     design: PopulationDesign,
     step_rule: StepRule,
     n_general: int,
     tied: tuple[int, ...],
-) -> tuple[MStep, Moments, Array]:
+) -> tuple[MStep, Moments, Any]:
     """The M-step of the items, moments of the abilities, and the log-prior at ``params``."""
     if sums.gradient is None:
         counts, totals, theta = sums.belief.counts, sums.belief.totals, sums.theta
@@ -209,23 +206,28 @@ def _item_update(
     return new, sums.moments(design, n_general), prior
 
 
+_compiled_update = jit(
+    _item_update, static_argnames=("design", "step_rule", "n_general", "tied"), small_below=FEW
+)
+
+
 def multi_update(
     problem: Problem, point: EMPoint, sums: ExpectedSums, n_steps: int, expand: bool
 ) -> EMUpdate:
     """The M-step for items and populations, and the step defined by the problem's rule.
 
-    Only the M-step of the items is a compiled program; the rest is of a few numbers.
+    At most the M-step of the items is a compiled program; the rest is of a few numbers.
 
     Returns:
         The update; its ``step`` is that of EM, in standard errors of the complete data.
     """
     rule, design = problem.step_rule, problem.population
-    new, moments, prior = _item_update(
-        point.params,
-        sums,
-        problem.template,
-        problem.item_weights,
-        problem.constraints,
+    arguments = point.params, sums, problem.template, problem.item_weights, problem.constraints
+    update = _compiled_update
+    if sums.gradient is None and needs_no_program(problem.template, point.params):
+        update, arguments = _item_update, jax.tree.map(np.asarray, arguments)
+    new, moments, prior = update(
+        *arguments,
         np.int32(n_steps),
         design=design,
         step_rule=rule,

@@ -21,11 +21,10 @@ from irtcat._common.checks import InputError, argument_error
 from irtcat._common.compilation import jit
 from irtcat._common.types import FloatArray
 from irtcat.fitting.em.checkpoint import digest
-from irtcat.fitting.em.iteration import EMState, Problem, em_update, sums_of
+from irtcat.fitting.em.iteration import EMState, Problem, em_update, line_sums
 from irtcat.fitting.em.start import Sums as StartSums
 from irtcat.fitting.em.start import category_counts, cross_sums
-from irtcat.latent import Blocks, EStep, Layout, LayoutPlan, RowBlock, e_step, populations_of
-from irtcat.models import unpack
+from irtcat.latent import Blocks, EStep, Layout, LayoutPlan, RowBlock
 from irtcat.scoring import row_blocks
 
 AXIS = "subjects"
@@ -225,7 +224,7 @@ class Sharded:
     def em_map(
         self, problem: Problem, state: EMState, slack: float, n_steps: int, expand: bool
     ) -> Any:
-        """See `irtcat.fitting.em.iteration.em_map`."""
+        """See `irtcat.fitting.em.iteration.run_e_step`."""
         wide, narrow, window = self._layout(problem, *state.posteriors(), slack)
         group = None if problem.group is None else self._rows(problem.group)
         out = _em_map(
@@ -323,23 +322,20 @@ def _em_map(
     """The E-step on every device, its sums over all of them, the M-step."""
 
     def on_device(point, template, item_weights, x, weights, group, wide, narrow):
-        model = unpack(template, point.params)
-        populations = None if group is None else populations_of(point.population, 1)
-        belief = e_step(
-            model,
+        sums, moments = line_sums(
+            point,
+            template,
             x,
             weights,
             item_weights,
+            group,
             wide,
             narrow,
+            held,
             window=window,
             has_missing=has_missing,
-            populations=populations,
-            group=group,
-            condense=True,
         )
-        sums = jax.lax.psum(sums_of(belief, weights, group, held.shape[0]), AXIS)
-        return sums, _gather(belief.line_moments(), 1)
+        return jax.lax.psum(sums, AXIS), _gather(moments, 1)
 
     shared, split = P(), P(AXIS)
     specs = (shared, shared, shared, split, split, split, split, split)

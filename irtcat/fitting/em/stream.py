@@ -6,7 +6,6 @@ and the abilities stay in memory.
 """
 
 import copy
-import functools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -18,13 +17,12 @@ from irtcat._common.checks import argument_error
 from irtcat._common.compilation import jit
 from irtcat._common.types import FloatArray
 from irtcat.fitting.em.checkpoint import digest
-from irtcat.fitting.em.iteration import EMState, Problem, Sums, em_update, sums_of
+from irtcat.fitting.em.iteration import EMState, Problem, Sums, line_sums, updated
 from irtcat.fitting.em.start import Sums as StartSums
 from irtcat.fitting.em.start import category_counts, cross_sums
 from irtcat.fitting.problem.subject_weights import rescaled
 from irtcat.io.source import ResponseSource, chunks
-from irtcat.latent import EStep, Layout, LayoutPlan, RowBlock, e_step, populations_of
-from irtcat.models import unpack
+from irtcat.latent import EStep, Layout, LayoutPlan, RowBlock
 from irtcat.scoring import row_blocks
 
 CHUNK_BYTES = 2**27
@@ -164,14 +162,14 @@ class Streamed:
     def em_map(
         self, problem: Problem, state: EMState, slack: float, n_steps: int, expand: bool
     ) -> Any:
-        """See `irtcat.fitting.em.iteration.em_map`."""
+        """See `irtcat.fitting.em.iteration.run_e_step`."""
         layouts = self._layouts(problem, *state.posteriors(), slack)
         weights = np.asarray(problem.weights)
         stats = np.empty((4, self.n_rows), weights.dtype)
         sums: Sums | None = None
         for (at, chunk), layout in zip(self._chunks(), layouts, strict=True):
             group = None if problem.group is None else self._filled(problem.group, at)
-            chunk_sums, stats_ = _chunk_sums(
+            chunk_sums, stats_ = line_sums(
                 state.point,
                 problem.template,
                 _on_device(chunk),
@@ -187,19 +185,19 @@ class Streamed:
             sums = chunk_sums if sums is None else _add(sums, chunk_sums)
             stats[:, at] = np.asarray(stats_)[:, : at.stop - at.start]
         assert sums is not None
-        update = _update(
+        update = updated(
             state.point,
             problem.template,
             sums,
             problem.item_weights,
             problem.constraints,
             problem.held,
-            jnp.int32(n_steps),
-            jnp.asarray(expand),
+            n_steps=np.int32(n_steps),
+            expand=np.bool_(expand),
             tied=problem.tied,
             scaled=problem.step_rule.scaled,
         )
-        return update, EStep.of_line(jnp.asarray(stats), sums.counts, sums.totals)
+        return update, EStep.of_line(stats, sums.counts, sums.totals)
 
     def laid_out(
         self, problem: Problem, mean: FloatArray, sd: FloatArray
@@ -216,26 +214,3 @@ def _on_device(chunk: np.ndarray) -> jax.Array:
 
 
 _add = jit(lambda a, b: jax.tree.map(jnp.add, a, b))
-_update = functools.partial(jit, static_argnames=("tied", "scaled"))(em_update)
-
-
-@functools.partial(jit, static_argnames=("window", "has_missing"))
-def _chunk_sums(
-    point, template, x, weights, item_weights, group, wide, narrow, held, *, window, has_missing
-):
-    """The E-step of one chunk: its sums, and the moments of its subjects."""
-    populations = None if group is None else populations_of(point.population, 1)
-    belief = e_step(
-        unpack(template, point.params),
-        x,
-        weights,
-        item_weights,
-        wide,
-        narrow,
-        window=window,
-        has_missing=has_missing,
-        populations=populations,
-        group=group,
-        condense=True,
-    )
-    return sums_of(belief, weights, group, held.shape[0]), belief.line_moments()
