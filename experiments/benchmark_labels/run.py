@@ -26,22 +26,22 @@ SHARE, N_ITEMS = 0.05, 400
 
 
 def real(path, n_subjects, prefix=""):
-    """A random part of a response table."""
+    """A random part of a response table; ``n`` is another number of models of the same draw."""
 
-    def draw(folder, rng):
+    def draw(folder, rng, n=n_subjects):
         arrays = np.load(folder / path, allow_pickle=False)
         mine = np.char.startswith(arrays["items"].astype(str), prefix)
         X = arrays["X"][:, mine].astype(float)
         X = X[(X >= 0).all(axis=1)]
         X = np.unique(X, axis=0)  # the same model twice
-        rows = rng.permutation(len(X))[:n_subjects]
+        rows = rng.permutation(len(X))[:n]
         columns = rng.permutation(X.shape[1])[:N_ITEMS]
         return X[np.ix_(rows, columns)]
 
     return draw
 
 
-def simulated(folder, rng):
+def simulated(folder, rng, n=60):
     """Abilities and difficulties of a hard benchmark, 2PL with guessing."""
     theta, b = rng.normal(size=60), rng.normal(0.5, 1.2, N_ITEMS)
     bank = ItemBank.from_parameters(a=rng.lognormal(0.2, 0.4, N_ITEMS), b=b, c=0.2)

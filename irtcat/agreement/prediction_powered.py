@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error, check_count, check_interval, is_number
+from irtcat._common.per_item import by_id
 from irtcat._common.types import FloatArray
 
 MIN_LABELS = 10
@@ -87,8 +88,9 @@ def judged_mean(
 
     Args:
         judged: the judge's score of every item.
-        labels: the label of every item, NaN where nobody was asked. Who was asked must have been
-            drawn at random: evenly, or with known ``probabilities``.
+        labels: the label of every item, NaN where nobody was asked; two Series by item id are
+            matched by these, and items without a label can be left out. Who was asked must have
+            been drawn at random: evenly, or with known ``probabilities``.
         probabilities: probability of each item to be labelled, as `labelling_probabilities` gives
             them; by default the same for all.
         level: probability of the interval.
@@ -118,6 +120,10 @@ def judged_mean(
     from scipy.special import stdtrit  # commands that compute nothing do not wait for it
 
     check_interval("level", level)
+    if isinstance(judged, pd.Series):
+        ids = judged.to_frame()
+        labels = _matched("labels", labels, ids, partial=True)
+        probabilities = _matched("probabilities", probabilities, ids)
     f = _vector("judged", judged)
     if not np.isfinite(f).all():
         raise argument_error("judged", "a finite score of every item", "a missing one")
@@ -181,7 +187,8 @@ def judged_means(
     (experiments/judged_means).
 
     Args:
-        judged: the judge's scores, subjects x items (a table's index and columns are the ids).
+        judged: the judge's scores, subjects x items. A table's index and columns are the ids, by
+            which other tables are matched.
         labels: the labels, subjects x items, NaN where nobody was asked. Who was asked must have
             been drawn at random, as for `judged_mean`.
         features: what is known of the items, items x features, known before anything was labelled.
@@ -212,6 +219,10 @@ def judged_means(
         Zrnic & Candes (2024), Cross-prediction-powered inference, PNAS 121, e2322083121;
         Angelopoulos, Duchi & Zrnic (2023), PPI++, arXiv:2311.01453.
     """
+    if isinstance(judged, pd.DataFrame):
+        labels = _matched("labels", labels, judged, partial=True)
+        probabilities = _matched("probabilities", probabilities, judged)
+        features = _matched("features", features, judged.T)
     f, y = (_matrix(name, value) for name, value in (("judged", judged), ("labels", labels)))
     if f.shape != y.shape or not np.isfinite(f).all():
         raise argument_error("judged", "a score of every answer that labels has", f.shape)
@@ -230,6 +241,26 @@ def judged_means(
         for s in range(len(f))
     ]
     return pd.concat(rows).set_index(index.rename("subject"))
+
+
+def _matched(name: str, values: Any, ids: pd.DataFrame, partial: bool = False) -> Any:
+    """A Series or table in the order of the ids of another table, where both have ids.
+
+    Args:
+        name: the argument's name.
+        values: the Series, by the table's rows, or the table; others are returned as they are.
+        ids: a table with these ids. Of features only rows have them.
+        partial: whether values may lack some of the items.
+    """
+    if not isinstance(values, (pd.Series, pd.DataFrame)):
+        return values
+    is_wide = name != "features" and isinstance(values, pd.DataFrame)
+    if not any(isinstance(table.index, pd.RangeIndex) for table in (values, ids)):
+        kind = "subject" if is_wide else "item"
+        values = by_id(name, values, ids.index, kind, partial=partial and not is_wide)
+    if is_wide and not any(isinstance(table.columns, pd.RangeIndex) for table in (values, ids)):
+        values = by_id(name, values.T, ids.columns, "item", partial=partial).T
+    return values
 
 
 def _matrix(name: str, values: Any) -> FloatArray:

@@ -290,6 +290,8 @@ def _wanted(
     errors = replace(bank, covariance=everywhere, full_covariance=None).published()[1]
     names = [name for name, error in errors.items() if (error > 0).any()]
     wanted = {}
+    if items is not None and not isinstance(items, Mapping):
+        raise argument_error("items", 'SEs by name of a parameter, such as {"b": 0.1}', items)
     for name, value in (items or {}).items():
         if name not in names:
             raise argument_error("items", f"SEs by name of a parameter ({', '.join(names)})", name)
@@ -491,6 +493,8 @@ def _in_order(bank: ItemBank, candidates: Any, share: float) -> pd.DataFrame:
     """The candidates, each the one that adds most to the information of those before."""
     if isinstance(candidates, Ability):
         candidates = pd.Series(candidates.theta, index=candidates.subject_ids)
+    elif isinstance(candidates, Mapping):
+        candidates = pd.Series(candidates)
     index = candidates.index if isinstance(candidates, pd.Series) else None
     theta = finite_vector("candidates", candidates)
     free = _free(bank)

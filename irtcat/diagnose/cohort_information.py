@@ -41,9 +41,11 @@ def spent_items(
 
     - "all right", "all wrong": all subjects who answered it have the highest, or the lowest score
     - "wrong key suspected": better subjects do worse (the correlation with the rest of the score is
-      below 0, one-sided p < .01); reported whether the item informs or not
+      below 0, one-sided p < .01)
     - "no discrimination": it would be spent for subjects of any ability
     - "too easy", "too hard": it would inform of other subjects
+
+    The first two lines are reported whether the item is spent or not.
 
     Args:
         bank: calibrated items of one ability (a bank, a fit or a file), preferably calibrated on

@@ -53,6 +53,9 @@ LEAST_FACTOR = 7.0
 ASYMPTOTES = np.linspace(0.0, 0.5, 11)
 """Lower asymptotes of all items that are tried."""
 
+LEAST_GAIN = 1.92
+"""Log-likelihood by which an asymptote above 0 must exceed 0: half the 95 % point of chi-square."""
+
 CORE, MOST_SHARE = 0.65, 0.4
 """Share of the subjects on which items are calibrated at first, and the largest of contaminated
 ones (experiments/contamination)."""
@@ -97,7 +100,7 @@ class Contamination:
         alpha: level of the tests after the correction.
         correction: of the p-values.
         asymptote: lower asymptote of all items in the calibration on these responses (NaN with a
-            bank). Items that nearly all answer rightly say nothing of it: it may then be any.
+            bank). Items that nearly all answer rightly say nothing of it: a flag says so.
         inflation: by how much z varied more than the model says (1: as it says), by which it has
             been divided.
         flags: what to know of these results.
@@ -287,7 +290,7 @@ def _search(
         The verdicts, and the lower asymptote of the calibration.
     """
     n = len(answers.right)
-    fixed, asymptote = p is not None, np.nan
+    fixed, asymptote = p is not None, Asymptote(np.nan, np.inf)
     p = _robust_start(answers) if p is None else p
     found = _statistics(answers, p, points)
     contaminated = _most(found["root"] > START_ROOT, found["root"])
@@ -297,7 +300,7 @@ def _search(
         if not fixed:
             clean = answers.of(~contaminated)
             asymptote = _asymptote(clean)
-            p = _calibrated(clean, asymptote)
+            p = _calibrated(clean, asymptote.floor)
         found = _statistics(answers, p, points)
         profile = _profile(answers, contaminated, p, points, found)
         tested = _tested(found, profile, p, contaminated, correction, alpha)
@@ -306,7 +309,10 @@ def _search(
         if (contaminated == before).all() or contaminated.sum() > MOST_SHARE * n:
             break
     assert tested is not None
-    return tested, asymptote
+    if asymptote.floor > 0 and asymptote.gain < LEAST_GAIN:
+        flag = f"the lower asymptote ({asymptote.floor:.2f}) is not determined: 0 is as likely"
+        tested = tested._replace(flags=(*tested.flags, flag))
+    return tested, asymptote.floor
 
 
 def _most(flagged: BoolArray, root: FloatArray) -> BoolArray:
@@ -318,7 +324,7 @@ def _most(flagged: BoolArray, root: FloatArray) -> BoolArray:
 
 def _robust_start(answers: BinaryAnswers) -> FloatArray:
     """The items calibrated on the subjects that fit best, from the step that explains the most."""
-    floor, n = _asymptote(answers), len(answers.right)
+    floor, n = _asymptote(answers).floor, len(answers.right)
 
     def step(order: FloatArray) -> CoreStep:
         core = np.sort(np.argsort(order, kind="stable")[: round(CORE * n)])
@@ -397,16 +403,23 @@ def _calibrated(answers: BinaryAnswers, floor: float = 0.0) -> FloatArray:
     return np.clip(p, MIN_PROBABILITY, 1 - MIN_PROBABILITY)
 
 
-def _asymptote(answers: BinaryAnswers) -> float:
+class Asymptote(NamedTuple):
+    """The lower asymptote of all items, and its log-likelihood over that of 0."""
+
+    floor: float
+    gain: float
+
+
+def _asymptote(answers: BinaryAnswers) -> Asymptote:
     """The likeliest lower asymptote of all items, from 0 upwards."""
-    best, likeliest = -np.inf, 0.0
+    log_likelihoods: list[float] = []
     for floor in ASYMPTOTES:
         log_p = answers.log_p(_calibrated(answers, floor))
-        log_likelihood = float(logsumexp(log_p, axis=1).sum())
-        if log_likelihood <= best:
+        log_likelihoods.append(float(logsumexp(log_p, axis=1).sum()))
+        if log_likelihoods[-1] < max(log_likelihoods):
             break
-        best, likeliest = log_likelihood, float(floor)
-    return likeliest
+    best = int(np.argmax(log_likelihoods))
+    return Asymptote(float(ASYMPTOTES[best]), log_likelihoods[best] - log_likelihoods[0])
 
 
 def _profile(

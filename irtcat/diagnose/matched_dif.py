@@ -3,6 +3,7 @@
 Mantel-Haenszel and standardisation.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -189,8 +190,8 @@ def mantel_haenszel(
             tested item) alone, without purification.
         items: items to test; all others by default.
         matching: what subjects are matched by in place of the score: a column of
-            ``responses.subjects``, one number each (NaN leaves one out), or abilities of
-            `irtcat.score`. Without purification.
+            ``responses.subjects``, a mapping by subject id, one number each (NaN leaves one out),
+            or abilities of `irtcat.score`. Without purification.
         n_strata: into how many strata of about equal size scores or ``matching`` are grouped; by
             default subjects are matched exactly.
         purify: whether to leave detected items out of the score and test again.
@@ -243,7 +244,7 @@ def mantel_haenszel(
         kept = (responses.values[:, score_items] >= 0).all(axis=1)
     else:
         kept, score_items = np.isfinite(values), []
-    _check_matched(responses, grouping, kept)
+    _check_matched(grouping, kept, by_score=values is None)
     data = _MatchedData(
         values=responses.values,
         codes=grouping.codes,
@@ -306,8 +307,10 @@ def _matching_values(responses: Responses, matching: Any) -> FloatArray | None:
         if not np.array_equal(matching.subject_ids, responses.subject_ids):
             raise argument_error("matching", "of the subjects of the responses", "other subjects")
         matching = matching.theta
-    elif isinstance(matching, pd.Series) and not isinstance(matching.index, pd.RangeIndex):
-        matching = matching.reindex(pd.Index(responses.subject_ids))
+    elif isinstance(matching, Mapping) or (
+        isinstance(matching, pd.Series) and not isinstance(matching.index, pd.RangeIndex)
+    ):
+        matching = pd.Series(matching).reindex(pd.Index(responses.subject_ids))
     try:
         values = np.asarray(matching, float)
     except (TypeError, ValueError):
@@ -318,15 +321,17 @@ def _matching_values(responses: Responses, matching: Any) -> FloatArray | None:
     return values
 
 
-def _check_matched(responses: Responses, grouping: Grouping, kept: BoolArray) -> None:
-    """Raise if a group has no subject with a matching score."""
+def _check_matched(grouping: Grouping, kept: BoolArray, by_score: bool) -> None:
+    """Raise if a group has no subject with a matching score or value."""
     n = np.bincount(grouping.codes[kept], minlength=len(grouping.labels))
     if (n == 0).any():
-        label = grouping.labels[int((n == 0).argmax())]
+        got = [f"none in group {brief(grouping.labels[int((n == 0).argmax())])}"]
+        if not by_score:
+            raise argument_error("matching", "numbers of some subjects of every group", got)
         raise argument_error(
             "responses",
             "complete, in the items of the score, for some subjects of every group",
-            [f"none in group {brief(label)}"],
+            got,
             "Choose items that all have answered with anchors=, pass abilities as matching= with "
             "n_strata=, or count missing answers as wrong beforehand.",
         )

@@ -1,5 +1,6 @@
 """Errors of a single subject's score: at each score or ability, and of a change between two."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,14 @@ import pandas as pd
 from scipy.special import ndtri
 from scipy.stats import beta, binom, norm
 
-from irtcat._common.checks import argument_error, check_count, check_interval, check_positive
+from irtcat._common.checks import (
+    argument_error,
+    check_count,
+    check_interval,
+    check_positive,
+    finite_vector,
+    is_number,
+)
 from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank, as_bank
 from irtcat.diagnose.reliability import BAYESIAN, coefficient_alpha
@@ -37,9 +45,9 @@ def reliable_change(
     1.96: it judges one subject, not a group.
 
     Args:
-        before: abilities of `irtcat.score` with method "wle" or "ml", or scores: a series by
-            subject id, or one number each. Abilities by "eap", "map" or "eapsum" are refused: they
-            are drawn to the mean of the population, and so are their differences.
+        before: abilities of `irtcat.score` with method "wle" or "ml", or scores: a series or
+            mapping by subject id, or one number each. Abilities by "eap", "map" or "eapsum" are
+            refused: they are drawn to the mean of the population, and so are their differences.
         after: the same, later, on the same scale. Subjects are matched by id; those without both
             are left out.
         reliability: of scores, 0 to below 1, in a population like that of the subjects.
@@ -78,8 +86,9 @@ def reliable_change(
         se = (both.pop("before_se") ** 2 + both.pop("after_se") ** 2) ** 0.5
     else:
         series = [_scores(name, s) for name, s in (("before", before), ("after", after))]
-        if not isinstance(before, pd.Series) and len(series[0]) != len(series[1]):
-            must = f"{len(series[0])} scores as before, or both series by subject id"
+        by_id = isinstance(before, (Mapping, pd.Series))
+        if not by_id and len(series[0]) != len(series[1]):
+            must = f"{len(series[0])} scores as before, or both by subject id"
             raise argument_error("after", must, f"{len(series[1])} scores")
         both = pd.concat(series, axis=1, join="inner")
         se = pd.Series(_score_error(series[0], reliability, sd), index=both.index)
@@ -114,23 +123,29 @@ def _ability_table(name: str, abilities: Ability) -> pd.DataFrame:
 
 def _scores(name: str, scores: Any) -> pd.Series:
     """Scores by subject id."""
+    if isinstance(scores, Mapping):
+        scores = pd.Series(scores, dtype=object)
     if not isinstance(scores, pd.Series):
         values = np.asarray(scores)
         if values.ndim != 1:
-            raise argument_error(name, "a series, or one number a subject", scores)
+            raise argument_error(name, "scores by subject id, or one number a subject", scores)
         scores = pd.Series(values, [f"s{i + 1}" for i in range(len(values))])
     if scores.index.has_duplicates:
         twice = scores.index[scores.index.duplicated()][0]
         raise argument_error(name, "one score a subject", f"several of {twice}")
     try:
-        return scores.astype(float).rename(name)
+        values = scores.astype(float).rename(name)
     except (TypeError, ValueError):
         raise argument_error(name, "numbers", scores.iloc[0]) from None
+    if np.isinf(values).any():
+        at = values.index[np.isinf(values)][0]
+        raise argument_error(name, "finite numbers, NaN where missing", f"infinite for {at}")
+    return values
 
 
 def _score_error(before: pd.Series, reliability: float | None, sd: float | None) -> float:
     """Standard error of the difference of two scores of one reliability."""
-    if reliability is None or not 0 <= reliability < 1:
+    if reliability is None or not is_number(reliability) or not 0 <= reliability < 1:
         must = "from 0 to below 1 for scores"
         advice = "Such as irtcat.diagnose.coefficient_alpha(responses)."
         raise argument_error("reliability", must, reliability, advice)
@@ -172,9 +187,7 @@ def sum_score_errors(
     population = bank.population
     if theta is None:
         theta = population.mean + population.sd * THETA
-    points = np.atleast_1d(np.asarray(theta, float))
-    if points.ndim != 1 or not np.isfinite(points).all():
-        raise argument_error("theta", "finite abilities", theta)
+    points = finite_vector("theta", theta)
     shares = np.exp(log_score_probabilities(bank, points))
     scores = {"": np.arange(len(shares), dtype=float)}
     if scaled is not None:

@@ -43,7 +43,10 @@ class Equated:
             >>> equate([1, 2, 3], [2, 3, 4], "mean").convert([0, 3]).tolist()
             [1.0, 4.0]
         """
-        values = np.asarray(scores, float)
+        try:
+            values = np.asarray(scores, float)
+        except (TypeError, ValueError):
+            raise argument_error("scores", "whole scores", scores) from None
         known = ~np.isnan(values)
         inside = np.isin(values[known], self.table.index)
         if not inside.all():

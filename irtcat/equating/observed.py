@@ -95,6 +95,10 @@ def equipercentile_equated(f: FloatArray, g: FloatArray) -> FloatArray:
 def tucker_equated(first: FloatArray, second: FloatArray, weight: float) -> FloatArray:
     """Linear, for a synthetic population whose moments come from regressions on the anchor."""
     anchor = [_moments(p.sum(axis=0)) for p in (first, second)]
+    if min(sd for _, sd in anchor) <= 0:
+        raise InputError(
+            "The anchor scores of a group do not vary, so that they say nothing of it."
+        )
     shift = anchor[0][0] - anchor[1][0]
     spread = anchor[0][1] ** 2 - anchor[1][1] ** 2
     moments = []
@@ -245,13 +249,14 @@ def equate(
     same in both. They differ where the groups do.
 
     Args:
-        x: whole scores on form X, one a subject, or their responses, whose codes from 0 are added
-            up.
+        x: whole scores on form X, one a subject (a Series by subject id, or numbers), or their
+            responses, whose codes from 0 are added up.
         y: scores on form Y, of other subjects unless ``paired``.
         method: see `METHODS`.
-        x_anchor: scores of the subjects of x on the anchor items.
+        x_anchor: scores of the subjects of x on the anchor items, matched by id where both have
+            ids, else in the same order.
         y_anchor: those of the subjects of y.
-        paired: whether x and y are of the same subjects, in the same order.
+        paired: whether x and y are of the same subjects, matched likewise.
         smoothing: number of moments kept by log-linear presmoothing; with an anchor of both scores,
             or (of the score, of the anchor, of their products). None for no smoothing.
         weight: share of x's group in the synthetic population; by default its share of the
@@ -287,6 +292,8 @@ def equate(
     """
     check_choice("method", method, METHODS)
     check_count("n_resamples", n_resamples, 0)
+    if n_resamples == 1:
+        raise argument_error("n_resamples", "0, or at least 2", n_resamples)
     row = METHODS[method]
     has_anchor = x_anchor is not None or y_anchor is not None
     if has_anchor != row.has_anchor or (has_anchor and (x_anchor is None or y_anchor is None)):
@@ -321,7 +328,7 @@ def equate(
 def _smoothing(smoothing: Any, has_anchor: bool) -> tuple[int, ...] | None:
     if smoothing is None:
         return None
-    parts = smoothing if isinstance(smoothing, tuple) else (smoothing,)
+    parts = tuple(smoothing) if isinstance(smoothing, (tuple, list)) else (smoothing,)
     if has_anchor and len(parts) == 1:
         parts = (*parts, *parts, 1)
     if len(parts) != (3 if has_anchor else 1):

@@ -3,8 +3,10 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from irtcat._common.checks import argument_error, check_count
+from irtcat._common.per_item import by_id
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.responses import Responses
 
@@ -35,6 +37,14 @@ def whole_scores(name: str, data: Any) -> tuple[IntArray, int]:
     return values.astype(int), int(values.max())
 
 
+def _ids(data: Any) -> Any:
+    """Ids of the subjects; None for numbers without ids."""
+    if isinstance(data, Responses):
+        return data.subject_ids
+    labelled = isinstance(data, pd.Series) and not isinstance(data.index, pd.RangeIndex)
+    return data.index if labelled else None
+
+
 def score_counts(
     name: str, data: Any, max_name: str, max_score: int | None, beside: Any = None
 ) -> FloatArray:
@@ -45,7 +55,8 @@ def score_counts(
         data: scores or responses.
         max_name: the argument of the highest score, for messages.
         max_score: the highest possible score; None for the default of `whole_scores`.
-        beside: other scores of the same subjects, with their number of scores: (name, data, size).
+        beside: other scores of the same subjects, matched by id where both have ids, with their
+            number of scores: (name, data, size).
     """
     scores, highest = whole_scores(name, data)
     if max_score is not None:
@@ -58,6 +69,9 @@ def score_counts(
     if len(other) != len(scores):
         must = f"a score for each of the {len(scores)} subjects of {name}"
         raise argument_error(other_name, must, len(other))
+    ids, other_ids = _ids(data), _ids(other_data)
+    if ids is not None and other_ids is not None:
+        other = by_id(other_name, pd.Series(other, other_ids), ids, "subject", "score").to_numpy()
     cells = np.ravel_multi_index((scores, other), (highest + 1, size))
     counts = np.bincount(cells, minlength=(highest + 1) * size).reshape(highest + 1, size)
     return counts.astype(float)

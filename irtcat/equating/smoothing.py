@@ -1,6 +1,7 @@
 """Log-linear presmoothing of the frequencies of scores."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,7 @@ def smooth(counts: FloatArray, moments: tuple[int, ...]) -> FloatArray:
     """
     basis = _basis(counts.shape, moments)
     n = counts.ravel().astype(float)
-    beta = np.linalg.lstsq(basis, np.log(n + 0.5), rcond=None)[0]
+    beta = basis.T @ np.log(n + 0.5) / len(n)  # least squares, as the columns are orthonormal
 
     def fitted(b: FloatArray) -> tuple[FloatArray, float]:
         log_mean = np.clip(basis @ b, -700, 700)
@@ -115,8 +116,9 @@ def smooth(counts: FloatArray, moments: tuple[int, ...]) -> FloatArray:
     )
 
 
+@lru_cache(maxsize=8)  # bootstrap samples have one shape
 def _basis(shape: tuple[int, ...], moments: tuple[int, ...]) -> FloatArray:
-    """Orthonormal polynomials of the scores of all cells."""
+    """Orthogonal polynomials of the scores of all cells, of mean square 1."""
     axes = [np.linspace(-1, 1, k) if k > 1 else np.zeros(1) for k in shape]
     cells = [axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")]
     columns = [np.ones(len(cells[0]))]

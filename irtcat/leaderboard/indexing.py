@@ -276,7 +276,7 @@ def index(
     )
     if (estimate.unit <= 0) or not np.isfinite(estimate.unit):
         must = "in the order that the scores give them, the higher one better or harder"
-        got = f"the reverse for {' and '.join(brief(name) for name in chosen)}"
+        got = f"the reverse for {' and '.join(brief(anchor.name) for anchor in chosen)}"
         raise argument_error("anchors", must, got)
     loadings, theta = factors.draws(DRAWS, seed)
     mean = theta.mean(axis=1)

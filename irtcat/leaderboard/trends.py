@@ -131,7 +131,7 @@ def fit_trend(
     n = len(estimates)
     units = n if families is None else int(families.max()) + 1
     if n < MIN_SUBJECTS or len(np.unique(years)) < 3:
-        must = f"those of at least {MIN_SUBJECTS} subjects with horizons and 3 different dates"
+        must = f"those of at least {MIN_SUBJECTS} subjects with an estimate, and 3 different dates"
         raise argument_error("dates", must, f"{n} subjects, {len(np.unique(years))} dates")
     if units < 3:
         raise argument_error("families", "at least 3 families", str(units))

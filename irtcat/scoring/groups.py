@@ -1,6 +1,7 @@
 """Groups of subjects: their labels, and the bank and rows of each."""
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -8,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error, brief, shorten
-from irtcat._common.per_item import column_error
+from irtcat._common.per_item import by_id, column_error
 from irtcat._common.types import IntArray
 from irtcat.bank import VERSION_GROUP, VERSION_OF, ItemBank
 from irtcat.responses import Responses
@@ -35,7 +36,8 @@ def subject_labels(responses: Responses, groups: Any, name: str = "groups") -> p
 
     Args:
         responses: the responses.
-        groups: a column of ``responses.subjects``, a series by subject id, or one label each.
+        groups: a column of ``responses.subjects``, a mapping or series by subject id, or one
+            label each.
         name: of the argument, for messages.
 
     Raises:
@@ -45,15 +47,11 @@ def subject_labels(responses: Responses, groups: Any, name: str = "groups") -> p
         if groups not in responses.subjects:
             raise column_error(name, groups, responses.subjects.columns, "subject")
         labels = pd.Series(responses.subjects[groups].to_numpy())
-    elif isinstance(groups, pd.Series) and not isinstance(groups.index, pd.RangeIndex):
-        ids = pd.Index(responses.subject_ids)
-        unlabelled = ids[~ids.isin(groups.index)]
-        if len(unlabelled):
-            raise argument_error(name, "labels of every subject", f"none for {unlabelled[0]!r}")
-        if groups.index.has_duplicates:
-            twice = groups.index[groups.index.duplicated()][0]
-            raise argument_error(name, "one label a subject", f"several for {twice!r}")
-        labels = pd.Series(groups.loc[ids].to_numpy())
+    elif isinstance(groups, Mapping) or (
+        isinstance(groups, pd.Series) and not isinstance(groups.index, pd.RangeIndex)
+    ):
+        matched = by_id(name, groups, responses.subject_ids, "subject", "label")
+        labels = pd.Series(matched.to_numpy())
     else:
         # A list becomes a Series directly: numpy would convert NaN among strings to "nan".
         labels = pd.Series(list(groups) if np.ndim(groups) == 1 else [])

@@ -376,7 +376,7 @@ def score(
             a table indexed by subject id with columns mean and sd (see `Fit.predict_subjects`), or
             (mean, SD), each a number or one per subject. By default the bank's population.
         groups: on a bank of several populations, the group of each subject, whose population is
-            its prior: a column of ``responses.subjects``, a series by subject id, or one label
+            its prior: a column of ``responses.subjects``, a mapping by subject id, or one label
             each. Without it the prior is the mixture of the populations, weighted by their numbers
             of subjects, as ``Ability.note`` says. ``map`` is the mode under a density or mixture
             as well (`Population.log_density`); with several abilities it takes a mixture as the

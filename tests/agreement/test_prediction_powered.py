@@ -83,6 +83,23 @@ def test_subjects_borrow_from_each_other():
     np.testing.assert_allclose(found["mean"], found["labels_alone"], atol=0.02)
 
 
+def test_labels_are_matched_by_id():
+    rng = np.random.default_rng(0)
+    items, subjects = [f"i{j}" for j in range(60)], ["a", "b"]
+    judge = pd.DataFrame(rng.random((2, 60)), subjects, items)
+    labels = (judge + rng.normal(0, 0.1, judge.shape)).where(rng.random((2, 60)) < 0.7)
+    features = pd.DataFrame({"length": rng.random(60)}, items)
+    shuffled = labels.iloc[::-1, rng.permutation(60)]
+    found = judged_means(judge, shuffled, features=features[::-1])
+    expected = judged_means(judge.to_numpy(), labels.to_numpy(), features=features.to_numpy())
+    np.testing.assert_allclose(found, expected)
+    some = shuffled.loc["a"].dropna()
+    alone = judged_mean(judge.loc["a"].to_numpy(), labels.loc["a"].to_numpy())
+    assert judged_mean(judge.loc["a"], some).mean == pytest.approx(alone.mean)
+    with pytest.raises(InputError, match=r"`labels` .* for each item\. Got .one for other"):
+        judged_mean(judge.loc["a"], some.rename({some.index[0]: "other"}))
+
+
 def test_bad_input():
     bad = [
         (lambda: judged_mean([np.nan] * 20, np.ones(20)), "finite score"),

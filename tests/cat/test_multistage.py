@@ -121,6 +121,8 @@ def test_assembled_modules_are_at_their_targets():
         (lambda: panel(BANK, [*MODULES[:1], MODULES[1][::-1]]), "from easy to hard"),
         (lambda: panel(BANK, MODULES, cuts={(0,): [1, 2]}), "1 whole sum scores"),
         (lambda: panel(BANK, MODULES, cuts={(1,): [1]}), "by paths before the last stage"),
+        (lambda: panel(BANK, MODULES, cuts={(0,): [99]}), "sum scores from 0 to"),
+        (lambda: panel(BANK, [[["i1"]], [["i2"], ["q"]]]), "`modules` argument .* Got q"),
         (lambda: assemble_panel(BANK, 5, (1, 2)), "`n_items` .* a number for each stage"),
         (
             lambda: assemble_panel(BANK, (5, 5), (1, 2)),

@@ -127,6 +127,7 @@ def test_other_subjects_inform_less_about_items_that_are_too_hard():
     [
         (ItemBank.from_slopes([[1.0, 0.5]]), {}, "of one ability for plan_calibration"),
         (ItemBank.from_parameters(b=[0.0, 1.0]), {"items": {"c": 0.1}}, r"parameter \(a, b\)"),
+        (ItemBank.from_parameters(b=[0.0, 1.0]), {"items": ["b"]}, "by name of a parameter, such"),
         (ItemBank.from_parameters(b=[0.0, 1.0]), {"share": 0}, "`share` argument must be"),
         (ItemBank.from_parameters(b=[0.0, 1.0]), {"ranks": 0.4}, "above 1/2 and below 1"),
         (ItemBank.from_parameters(b=[0.0, 1.0]), {"abilities": -1}, "standard error above 0"),

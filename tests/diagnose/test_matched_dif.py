@@ -151,12 +151,25 @@ def test_matching_by_ability_serves_incomplete_responses():
     pd.testing.assert_frame_equal(same.table, dif.table)
 
 
+def test_groups_and_matching_values_by_subject_id(two):
+    X, labels = two
+    ids = [f"s{i + 1}" for i in range(len(X))]
+    by_id = [dict(zip(ids[::-1], v[::-1], strict=True)) for v in (labels, X.sum(axis=1))]
+    found = mantel_haenszel(X, by_id[0], reference="ref", matching=by_id[1]).table
+    expected = mantel_haenszel(X, labels, purify=False).table
+    np.testing.assert_allclose(found["statistic"], expected["statistic"])
+    with pytest.raises(InputError, match=r"a label for every subject\. Got .none for s2"):
+        mantel_haenszel(X, {"s1": "ref"})
+
+
 def test_refusals(two):
     X, labels = two
     with pytest.raises(InputError, match="right/wrong or in categories"):
         mantel_haenszel(X / 2, labels)
     with pytest.raises(InputError, match="`matching` argument must be one number for each"):
         mantel_haenszel(X, labels, matching=[1.0])
+    with pytest.raises(InputError, match=r"`matching` .* of some subjects of every group"):
+        mantel_haenszel(X, labels, matching={"s1": 1.0})
     holes = X.astype(float)
     holes[labels == "foc", 0] = np.nan
     with pytest.raises(InputError, match=r"every group. Got none in group foc\..*anchors"):

@@ -74,6 +74,8 @@ def test_reliable_change_of_scores_and_of_abilities():
     assert found.loc["a", "index"] == pytest.approx(11 / se)
     assert found["change"].to_dict() == {"a": "rise", "b": "fall", "c": "none"}
     assert ((found["lower"] > 0) | (found["upper"] < 0)).tolist() == [True, True, False]
+    mappings = before.to_dict(), after.to_dict()
+    pd.testing.assert_frame_equal(reliable_change(*mappings, reliability=0.84, sd=5), found)
     bank = ItemBank.from_parameters(a=1.5, b=np.linspace(-2, 2, 40))
     theta = np.random.default_rng(0).normal(size=2000)
     times = [irtcat.score(bank, bank.simulate(theta, seed=s), "wle") for s in (0, 1)]
@@ -86,6 +88,9 @@ def test_reliable_change_of_scores_and_of_abilities():
     ("call", "match"),
     [
         (lambda: reliable_change([1, 2], [2, 3]), "`reliability` .* 0 to below 1"),
+        (lambda: reliable_change([1, 2], [2, 3], reliability="high"), "0 to below 1"),
+        (lambda: reliable_change([1, 2], [np.inf, 3], reliability=0.9), "finite .*infinite for s1"),
+        (lambda: sum_score_errors(BANK, ["a"]), "`theta` argument must be a number"),
         (lambda: reliable_change(irtcat.score(BANK, BANK.simulate([0.0])), [1]), "as before"),
         (lambda: reliable_change(*[irtcat.score(BANK, BANK.simulate([0.0]))] * 2), '"wle" or "ml"'),
         (lambda: reliable_change(pd.Series([1, 2], ["a", "a"]), [1]), "one score a subject"),

@@ -1,6 +1,7 @@
 """Observed-score equating: R's equate and Lord's standard errors; what is refused."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from irtcat import InputError, Responses
@@ -65,6 +66,16 @@ def test_a_single_group_is_equated_with_smaller_errors():
     assert (single.design, apart.design) == ("single-group", "equivalent-groups")
 
 
+def test_subjects_of_both_forms_are_matched_by_id():
+    rng = np.random.default_rng(0)
+    x = pd.Series(rng.binomial(20, 0.5, 50), [f"s{i}" for i in range(50)])
+    y = (x + 1).sample(frac=1, random_state=0)  # exactly one point more, in another order
+    table = equate(x, y, "linear", paired=True, n_resamples=20).table
+    np.testing.assert_allclose(table, [[score + 1, 0] for score in table.index], atol=1e-9)
+    with pytest.raises(InputError, match=r"`y` .* a score for every subject\. Got .none for s0"):
+        equate(x, y.rename({"s0": "t0"}), paired=True)
+
+
 @pytest.fixture(scope="module")
 def anchored(reference):
     numbers = reference("equate")["anchor"]
@@ -115,5 +126,11 @@ def test_refusals(anchored):
         equate([1, 2, 3], [1, 2, 3], "frequency-estimation", x_anchor=[1, 2, 9], y_anchor=[1, 2, 2])
     with pytest.raises(InputError, match="score for each of the 2 subjects"):
         equate([1, 2], [1, 2, 3], paired=True)
+    with pytest.raises(InputError, match="anchor scores of a group do not vary"):
+        equate([1, 2], [1, 2], "tucker", x_anchor=[1, 1], y_anchor=[1, 2])
+    with pytest.raises(InputError, match="`n_resamples` argument must be 0, or at least 2"):
+        equate(x, y, n_resamples=1)
+    with pytest.raises(InputError, match="`scores` argument must be whole scores"):
+        equate(x, y, n_resamples=0).convert(["a"])
     with pytest.raises(InputError, match="fewer moments than scores"):
         smooth(np.array([3.0, 4.0]), (2,))

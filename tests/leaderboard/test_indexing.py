@@ -116,7 +116,7 @@ def test_bad_input():
         ({"m0": 1, "x": 2}, "models or benchmarks"),
         ({"m0": 1, "m50": 1}, "two different values"),
         ({"m0": "1", "m50": 2}, "finite numbers"),
-        ({"m59": 0, "m0": 1}, "in the order that the scores give them"),
+        ({"m59": 0, "m0": 1}, "in the order that the scores give them.*the reverse for m59 and m0"),
     ]
     for anchors, message in bad:
         with pytest.raises(InputError, match=message):

@@ -17,12 +17,13 @@ from irtcat._common.checks import (
     check_positive,
     finite_vector,
 )
+from irtcat._common.positions import selected_positions
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.bank import ItemBank, as_bank, fisher_information
 from irtcat.cat.forms.forms import form_rules, solve_forms
 from irtcat.cat.studies.conditional import errors_by_ability
 from irtcat.io.convert import ResponsesLike, as_responses_like
-from irtcat.models import expected_responses
+from irtcat.models import expected_responses, item_categories
 from irtcat.responses import Responses
 from irtcat.scoring import log_score_probabilities, match, score
 
@@ -321,7 +322,8 @@ def panel(
     if len(set(ids)) < len(ids):
         twice = next(item for item in ids if ids.count(item) > 1)
         raise argument_error("modules", "of different items", f"{brief(twice)} twice")
-    test = Panel(bank.subset(bank.positions(ids)), stages, routing, {})
+    items = bank.subset(selected_positions("modules", ids, bank.item_ids))
+    test = Panel(items, stages, routing, {})
     if routing == "information":
         if cuts is not None:
             raise argument_error("cuts", "left out for routing by information", cuts)
@@ -434,9 +436,11 @@ def _given_cuts(test: Panel, cuts: Mapping[Path, Sequence[int]]) -> dict[Path, I
     for path in paths:
         n = len(test.modules[len(path)]) - 1
         values = np.asarray(cuts.get(path, ()))
-        whole = values.ndim == 1 and len(values) == n and (values == np.round(values)).all()
-        if not whole or (np.diff(values) < 0).any():
-            must = f"{n} whole sum scores in rising order after the modules {path}"
+        highest = int((item_categories(test.bank.model)[test._positions(path)] - 1).sum())
+        whole = values.shape == (n,) and values.dtype.kind in "iuf"
+        whole = whole and bool((values == np.round(values)).all())
+        if not whole or (np.diff([0, *values, highest]) < 0).any():
+            must = f"{n} whole sum scores from 0 to {highest} in rising order after modules {path}"
             raise argument_error("cuts", must, cuts.get(path))
         out[path] = values.astype(int)
     return out
