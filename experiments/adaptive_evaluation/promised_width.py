@@ -11,9 +11,6 @@ NumPy, which needs no bank (tests assert that the engine chooses and stops alike
   quarter of the calibrated models. Cells in which the plan is the fixed subset are left out.
 - "width": sessions of at most 100 items with the stopping rule "predicted-width", which may end
   in the first items of the fixed subset, and the same two ways for the items that they asked.
-
-With `--few` only 60 of the remaining models are calibrated, so that plans are fixed subsets. With
-`--engine` nothing is expected, and sessions are replayed by the engine, on a fitted bank.
 """
 
 import argparse
@@ -26,14 +23,14 @@ import sessions
 
 import irtcat
 from irtcat import leaderboard
-from irtcat.cat import plan_evaluation, replay
+from irtcat.cat import plan_evaluation
 from irtcat.cat.engine.columns import factors_of
 from irtcat.prediction.factor_scores import FactorModel
 from irtcat.prediction.task import ReplayedLength, SessionItems
 
 LENGTHS, LONGEST = (10, 30, 100), 100
 WIDTHS = (0.12, 0.2)
-FEW = 60
+EXPECT = "similar"
 
 
 def order_and_stop(plan, x, width=None):
@@ -51,7 +48,7 @@ def order_and_stop(plan, x, width=None):
     return items, n
 
 
-def predictions(plan, old, new, subset, items, n, expect):
+def predictions(plan, old, new, subset, items, n):
     """By way, the predicted scores with intervals."""
     values = np.full(new.shape, -1, np.int8)
     for row, (order, length) in enumerate(zip(items, n, strict=True)):
@@ -59,38 +56,27 @@ def predictions(plan, old, new, subset, items, n, expect):
     answers, ids = replace(new, values=values), np.asarray(old.item_ids)
     for way, replayed in (("nearest", ()), ("replayed", plan.config.fixed.replayed)):
         asked = SessionItems(ids, subset, replayed)
-        p = irtcat.predict(old, asked, answers, expect=expect, pooled=False, estimand="run")
+        p = irtcat.predict(old, asked, answers, expect=EXPECT, pooled=False, estimand="run")
         yield way, p
 
 
-def results(data, seed, is_few, is_engine, lengths, widths):
+def results(data, seed, lengths, widths):
     """Rows with the errors and intervals of each model."""
     old, new = leaderboard.split_subjects(data, "random", seed)
-    rng = np.random.default_rng(seed)
-    drawn = np.sort(rng.permutation(new.n_subjects)[: sessions.HELD_OUT])
-    new = new.subset(subjects=drawn, items=old.item_ids)
-    if is_few:
-        old = old.subset(subjects=np.sort(rng.permutation(old.n_subjects)[:FEW]))
+    drawn = np.random.default_rng(seed).permutation(new.n_subjects)[: sessions.HELD_OUT]
+    new = new.subset(subjects=np.sort(drawn), items=old.item_ids)
     bank = irtcat.ItemBank.from_parameters(b=np.zeros(old.n_items), item_ids=old.item_ids)
-    if is_engine:
-        bank = irtcat.fit(old, standard_errors="none").bank
-        assert bank.item_ids.tolist() == list(old.item_ids)
-    expect = None if is_engine else "similar"
     x, truth = new.to_numpy().astype(float), leaderboard.full_scores(new)
     for kind, value in [("length", k) for k in lengths] + [("width", w) for w in widths]:
         k = value if kind == "length" else LONGEST
         # Only sessions that may end early have replays; a width of 1e-9 ends none.
         rules = {"stopping": f"predicted-width<{1e-9 if kind == 'length' else value}"}
-        plan = plan_evaluation(bank, old, k, expect, seed=seed, nodes=sessions.NODES, **rules)
+        plan = plan_evaluation(bank, old, k, EXPECT, seed=seed, nodes=sessions.NODES, **rules)
         if kind == "length" and plan.config.criterion == "sequential":
             continue
-        if is_engine:
-            report = replay(plan.bank, new, plan.config, precision="float32")
-            items, n = report.items, report.n_items
-        else:
-            items, n = order_and_stop(plan, x, value if kind == "width" else None)
-        subset = irtcat.select(None, k, calibration=old, expect=expect, seed=seed)
-        for way, p in predictions(plan, old, new, subset, items, n, expect):
+        items, n = order_and_stop(plan, x, value if kind == "width" else None)
+        subset = irtcat.select(None, k, calibration=old, expect=EXPECT, seed=seed)
+        for way, p in predictions(plan, old, new, subset, items, n):
             yield {
                 "kind": kind,
                 "value": value,
@@ -140,8 +126,6 @@ def main():
     parser.add_argument("--first", type=int, default=50, help="seed of the first draw")
     parser.add_argument("--lengths", type=int, nargs="*", default=LENGTHS)
     parser.add_argument("--widths", type=float, nargs="*", default=WIDTHS)
-    parser.add_argument("--few", action="store_true", help=f"only {FEW} calibrated models")
-    parser.add_argument("--engine", action="store_true", help="nothing is expected")
     parser.add_argument("--report", nargs="+", help="only report these saved results")
     parser.add_argument("--out", default="promised_width.csv")
     options = parser.parse_args()
@@ -152,7 +136,7 @@ def main():
     for seed in range(options.first, options.first + n_draws):
         for name in options.sets.split(","):
             data = sessions.load(options.data, name)
-            new = results(data, seed, options.few, options.engine, options.lengths, options.widths)
+            new = results(data, seed, options.lengths, options.widths)
             rows += [{"data": name, **row} for row in new]
             pd.to_pickle(rows, options.out + ".pkl")
             print(f"seed {seed}, {name}: {time.process_time():.0f} s", flush=True)

@@ -3,20 +3,21 @@
 Splits: *interp*, a quarter of the models held out at random; *stronger*, the top 30 % predicted
 from the bottom half; *weaker*, the bottom 30 % from the top half; *date*, the latest quarter from
 the earlier ones, where dates are known. Items are chosen again in every draw (and in interp the
-models held out). MAE in points and coverage of the 95 % intervals.
+models held out). MAE in points, tau-b and coverage of the 95 % intervals.
+With `--papers` also mRMR with kernel ridge and SparseEval, which take most of the time.
 
     python experiments/subset_selection/expectations.py --data FOLDER [--sets arc] [--draws 8]
 
 `expectations.csv` has a row per data set, split, number of items and method; `ratios.csv` the
-geometric means of the ratios to the baselines. `--report` prints both from the saved errors.
+geometric means of the ratios to the baselines. Errors are saved after each draw: a stopped run goes
+on, and without `--data` the tables are made from them.
 """
 
 import argparse
 import functools
 import itertools
-import os
 import pickle
-from concurrent.futures import ProcessPoolExecutor
+import time
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from baselines import kernel_ridge, mrmr, sparse_eval
 from run import SETS as MATRICES
 
 import irtcat
-from irtcat import leaderboard
+from irtcat import agreement, leaderboard
 from irtcat.selection import centred_scores
 
 HERE = Path(__file__).parent
@@ -93,9 +94,8 @@ def scores_on(responses, items, means):
     return np.where(np.isnan(x), means[items], x)
 
 
-def draw(folder, with_baselines, task):
+def draw(folder, name, kind, seed, with_papers):
     """Errors and coverage of every method in one draw."""
-    name, kind, seed = task
     calibration, new = split(load(folder, name), kind, seed)
     truth = leaderboard.full_scores(new)
     scores = centred_scores(calibration)
@@ -115,6 +115,7 @@ def draw(folder, with_baselines, task):
                 "expect": expect or "-",
                 "seed": seed,
                 "error": 100 * np.abs(score - truth),
+                "tau": agreement.kendall_tau_b(score, truth),
                 "covered": covered,
                 "width": width,
                 "subjects": np.asarray(new.subject_ids, str),
@@ -132,19 +133,18 @@ def draw(folder, with_baselines, task):
             if expect is None:  # each model as if it were the only one
                 p = irtcat.predict(calibration, subset, new, pooled=False)
                 record(k, name_of, "auto, alone", expect, p.score, (p.lower, p.upper))
-        if not with_baselines:
-            continue
         for strategy, pairs in itertools.groupby(BASELINES, lambda pair: pair[0]):
             subset = irtcat.select(None, k, strategy=strategy, calibration=calibration, seed=seed)
             for _, estimator in pairs:
                 p = irtcat.predict(calibration, subset, new, estimator=estimator)
                 record(k, strategy, estimator, None, p.score, (p.lower, p.upper))
+        if not with_papers:
+            continue
         items = mrmr(x, y, k)
         answers = scores_on(new, items, scores.means)
         record(k, "mRMR", "kernel ridge", None, kernel_ridge(x[:, items], y, answers, seed))
         on = functools.partial(scores_on, new, means=scores.means)
         record(k, "SparseEval", "SparseEval", None, sparse_eval(x, y, on, k, seed))
-    print(name, kind, seed, flush=True)
     return rows
 
 
@@ -156,7 +156,12 @@ def summarised(rows):
     for key, group in table.groupby(keys, sort=False):
         errors = np.concatenate(group["error"].tolist())
         row = dict(zip(keys, key, strict=True))
-        row |= {"draws": len(group), "mae": np.nanmean(errors), "width": group["width"].mean()}
+        row |= {
+            "draws": len(group),
+            "mae": np.nanmean(errors),
+            "tau": group["tau"].mean(),
+            "width": group["width"].mean(),
+        }
         if group["covered"].iloc[0] is not None:
             covered = np.concatenate(group["covered"].tolist())
             subjects = np.concatenate(group["subjects"].tolist())
@@ -172,23 +177,33 @@ def summarised(rows):
 
 
 def bootstrapped(rows, ours, others, n=400):
-    """Ratio of mean errors to the best of some methods, with a 95 % interval over draws."""
+    """Ratio of mean errors to the best of some methods, with draws and models resampled (95 %).
+
+    With them the mean tau-b of both, and the number of draws.
+    """
     rng, out = np.random.default_rng(0), []
-    table = pd.DataFrame(rows)
-    table["mean"] = [np.nanmean(error) for error in table["error"]]
-    for key, cell in table.groupby(["split", "data", "n_items"], sort=False):
+    for key, cell in pd.DataFrame(rows).groupby(["split", "data", "n_items"], sort=False):
         method = list(zip(cell["strategy"], cell["estimator"], cell["expect"], strict=True))
-        cell = cell.assign(method=method)
-        wide = cell.pivot_table(index="seed", columns="method", values="mean", sort=False)
-        if ours not in wide or not any(other in wide for other in others):
+        grouped = cell.groupby(pd.Series(method, cell.index))
+        parts = {name: part.set_index("seed") for name, part in grouped}
+        have = [parts[other] for other in others if other in parts]
+        if ours not in parts or not have:
             continue
-        best = wide[[other for other in others if other in wide]].mean().idxmin()
-        draws = rng.integers(0, len(wide), (n, len(wide)))
-        a, b = wide[ours].to_numpy()[draws].mean(axis=1), wide[best].to_numpy()[draws].mean(axis=1)
-        ratio = wide[ours].mean() / wide[best].mean()
-        low, high = np.quantile(a / b, [0.025, 0.975])
-        out.append([*key, ratio, low, high])
-    return pd.DataFrame(out, columns=["split", "data", "n_items", "ratio", "low", "high"])
+        mine, best = parts[ours], min(have, key=lambda part: np.nanmean(np.hstack(part["error"])))
+        a, b = (np.concatenate([part["error"][s] for s in mine.index]) for part in (mine, best))
+        draw = np.repeat(np.arange(len(mine)), mine["error"].map(len))
+        _, model = np.unique(np.concatenate(mine["subjects"].tolist()), return_inverse=True)
+        weights = 1.0
+        for index in (draw, model):
+            size = index.max() + 1
+            weights = weights * rng.multinomial(size, np.full(size, 1 / size), n)[:, index]
+        use = np.isfinite(a) & np.isfinite(b)
+        ratios = (weights[:, use] @ a[use]) / np.maximum(weights[:, use] @ b[use], 1e-12)
+        low, high = np.quantile(ratios, [0.025, 0.975])
+        taus = mine["tau"].mean(), best["tau"].mean()
+        out.append([*key, a[use].mean() / b[use].mean(), low, high, *taus, len(mine)])
+    columns = ["split", "data", "n_items", "ratio", "low", "high", "tau", "tau_against", "draws"]
+    return pd.DataFrame(out, columns=columns)
 
 
 GOALS = (
@@ -227,7 +242,10 @@ def report(rows, out):
                     "cells": len(part),
                     "ratio": np.exp(np.log(part["ratio"]).mean()),
                     "goal": goal,
+                    "draws": part["draws"].min(),
                     "worst": part["ratio"].max(),
+                    "tau": part["tau"].mean(),
+                    "tau_against": part["tau_against"].mean(),
                     "above_1.15": int((part["low"] > 1.15).sum()),
                     "coverage": of["coverage"].mean(),
                     "least_coverage": of["coverage"].min(),
@@ -240,39 +258,28 @@ def report(rows, out):
 
 
 def main():
-    """Run the draws in parallel processes, and report."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", required=True)
+    """Run what is missing, and report."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data")
     parser.add_argument("--sets", default=",".join(MATRICES))
     parser.add_argument("--splits", default=",".join(OURS))
     parser.add_argument("--draws", type=int, default=8)
-    parser.add_argument("--workers", type=int, default=os.cpu_count())
-    parser.add_argument("--errors", default="errors.pkl", help="file of the errors of all draws")
-    parser.add_argument(
-        "--update", action="store_true", help="run irtcat's own methods again; baselines as saved"
-    )
-    parser.add_argument("--report", action="store_true", help="only report the saved errors")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first draw")
+    parser.add_argument("--papers", action="store_true", help="mRMR and SparseEval, too")
+    parser.add_argument("--errors", type=Path, default=Path("errors.pkl"))
     parser.add_argument("--out", type=Path, default=HERE)
-    arguments = parser.parse_args()
-    saved = Path(arguments.errors)
-    if not arguments.report:
-        dated = {"swe_agents", *DATES}
-        tasks = [
-            (name, kind, seed)
-            for name in arguments.sets.split(",")
-            for kind in arguments.splits.split(",")
-            for seed in range(arguments.draws)
-            if kind != "date" or name in dated
-        ]
-        with ProcessPoolExecutor(arguments.workers) as pool:
-            run = functools.partial(draw, arguments.data, not arguments.update)
-            rows = [row for part in pool.map(run, tasks) for row in part]
-        if arguments.update:
-            own = {row["strategy"] for row in rows}
-            old = pickle.loads(saved.read_bytes())
-            rows += [row for row in old if row["strategy"] not in own]
-        saved.write_bytes(pickle.dumps(rows))
-    report(pickle.loads(saved.read_bytes()), arguments.out)
+    options = parser.parse_args()
+    rows = pickle.loads(options.errors.read_bytes()) if options.errors.exists() else []
+    done = {(row["data"], row["split"], row["seed"]) for row in rows}
+    seeds = range(options.first, options.first + options.draws) if options.data else ()
+    tasks = itertools.product(seeds, options.splits.split(","), options.sets.split(","))
+    for seed, kind, name in tasks:
+        if (name, kind, seed) in done or (kind == "date" and name not in {"swe_agents", *DATES}):
+            continue
+        rows += draw(options.data, name, kind, seed, options.papers)
+        options.errors.write_bytes(pickle.dumps(rows))
+        print(f"seed {seed}, {kind}, {name}: {time.process_time():.0f} s", flush=True)
+    report(rows, options.out)
 
 
 if __name__ == "__main__":

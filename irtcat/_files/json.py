@@ -48,6 +48,8 @@ def json_value(value: Any, other: Callable[[Any], Any] = str) -> Any:
         return {str(name): json_value(entry, other) for name, entry in value.items()}
     if isinstance(value, pd.DataFrame):
         return {str(name): json_value(column, other) for name, column in value.items()}
+    if isinstance(value, pd.Series) and value.dtype.kind in "biuf":
+        value = value.to_numpy() if isinstance(value.dtype, np.dtype) else value
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and np.isfinite(value).all():
         return value.tolist()  # much faster than number by number
     if hasattr(value, "tolist"):

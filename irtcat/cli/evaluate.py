@@ -308,6 +308,7 @@ def command(o: Options) -> Output:
         return _against(o, name)
     from irtcat.cat import Config, plan_evaluation
     from irtcat.harness import default_length
+    from irtcat.harness.folder import earlier_plan
 
     config, bank, priced = None, *_priced(o)
     if o.short_form is None:
@@ -323,6 +324,7 @@ def command(o: Options) -> Output:
                 o.expect,
                 seed=o.seed,
                 mismatch=o.mismatch,
+                earlier=earlier_plan(o.out),
                 stopping=rules.stopping,
                 **priced,
             )

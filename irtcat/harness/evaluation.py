@@ -19,7 +19,7 @@ from irtcat.cat import Config, Counts, ExposureParameters, Session, Store, plan_
 from irtcat.cat.engine.columns import what_identifies
 from irtcat.cat.live.driving import begin, begun_in_memory
 from irtcat.harness.answers import Calls, Harness, Progress
-from irtcat.harness.folder import ITEMS, RESULT, run_folder, store_file
+from irtcat.harness.folder import ITEMS, RESULT, SESSION, earlier_plan, run_folder, store_file
 from irtcat.harness.items import Item, read_items
 from irtcat.harness.outcome import (
     fit_of,
@@ -34,7 +34,6 @@ from irtcat.prediction.flags import whose_scores
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 
-SESSION = "evaluation"
 MOST_ITEMS = 100
 """Default length of an evaluation on a large bank: a random sample of that many right/wrong items
 estimates a mean near a half with a standard error of 5 points, and chosen items do better."""
@@ -257,7 +256,13 @@ def evaluate(
         else:
             _check_calibration(bank, calibration)
             bank, config = plan_evaluation(
-                bank, calibration, length, expect, seed=seed, mismatch=mismatch
+                bank,
+                calibration,
+                length,
+                expect,
+                seed=seed,
+                mismatch=mismatch,
+                earlier=earlier_plan(out),
             )
     rules = config if expect is None else replace(config, expect=expect)
     items_by_id = {item.id: item for item in read_items(bank.item_ids, _table(bank, items), task)}

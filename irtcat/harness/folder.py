@@ -11,7 +11,9 @@ from irtcat._files.folders import LOCK, MANIFEST, OutputFolder
 from irtcat._files.json import json_value
 from irtcat._files.writing import lock
 from irtcat.cat import Store
+from irtcat.cat.engine.evaluation_plan import EvaluationPlan
 
+SESSION = "evaluation"
 STORE, RESULT, ITEMS = "sessions.db", "result.json", "items.csv"
 # Not "logs", the default of any Inspect run: answers are read from logs in this folder.
 LOGS = "inspect_logs"
@@ -38,6 +40,19 @@ def run_folder(path: str | os.PathLike[str], frozen: Mapping[str, Any]) -> Itera
 def store_file(folder: OutputFolder) -> Path:
     """The file of the run's sessions, to which SQLite adds others."""
     return folder.file(STORE, *(f"{STORE}-{end}" for end in ("wal", "shm", "journal")))
+
+
+def earlier_plan(path: str | os.PathLike[str] | None) -> EvaluationPlan | None:
+    """The bank and the rules of the run in a folder; None without a folder or a run in it.
+
+    Raises:
+        InputError: for a folder with other files, or a damaged run.
+    """
+    folder = None if path is None else _opened(path)
+    if folder is None or not _has_store(folder):
+        return None
+    with Store(store_file(folder), create=False) as store:
+        return EvaluationPlan(*store.begun_with(SESSION)) if SESSION in store else None
 
 
 def _opened(path: str | os.PathLike[str]) -> OutputFolder:
@@ -86,10 +101,14 @@ def _begin(folder: OutputFolder, wanted: dict[str, Any]) -> None:
 
 def _has_answers(folder: OutputFolder) -> bool:
     """Whether the run in the folder has an answer."""
-    if STORE not in folder.files or not (folder.path / STORE).exists():
+    if not _has_store(folder):
         return False
     with Store(store_file(folder), create=False) as store:
         return bool(store.sessions()["answers"].sum())
+
+
+def _has_store(folder: OutputFolder) -> bool:
+    return STORE in folder.files and (folder.path / STORE).exists()
 
 
 def _difference(name: str, wanted: Any, existing: Any) -> tuple[str, Any, Any]:

@@ -311,6 +311,19 @@ def test_a_length_rule_shortens_the_subset():
     assert plan.config.full_length == len(plan.config.fixed.items) == 10
 
 
+def test_an_earlier_plan_of_the_same_settings_is_used():
+    marked = replace(PLAN.bank, items=PLAN.bank.items.assign(mark=1))
+    earlier = PLAN._replace(bank=marked)
+    again = plan_evaluation(BANK, KNOWN, 12, earlier=earlier, batch=2)
+    assert again.bank is marked
+    assert again.config == replace(PLAN.config, batch=2)
+    for change in ({"seed": 1}, {"max_items": 11}, {"stopping": "se<0.1"}):
+        settings = {"max_items": 12, **change}
+        other = plan_evaluation(BANK, KNOWN, **settings, earlier=earlier)
+        assert "mark" not in other.bank.items
+        assert other.config == plan_evaluation(BANK, KNOWN, **settings).config
+
+
 def test_columns_of_others_are_kept():
     items = BANK.items.assign(factor_cost=1.0)
     plan = plan_evaluation(replace(PLAN.bank, items=items), KNOWN, 12)

@@ -3,7 +3,7 @@
 import hashlib
 import math
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -92,6 +92,7 @@ def plan_evaluation(
     *,
     seed: int = 0,
     mismatch: str = "refuse",
+    earlier: EvaluationPlan | None = None,
     progress: ProgressOption = None,
     **rules: Any,
 ) -> EvaluationPlan:
@@ -129,6 +130,8 @@ def plan_evaluation(
         expect: what is known of the models: "similar", "stronger" or "weaker"; see `irtcat.select`.
         seed: seed of the choice of the fixed subset.
         mismatch: as for `irtcat.predict`.
+        earlier: a plan made before. If it was made of the same bank, responses and settings, its
+            items and replays are used: planning again takes seconds.
         progress: as for `irtcat.select`.
         **rules: further fields of `Config`, such as ``stopping``, ``batch`` and ``min_items``.
 
@@ -170,28 +173,33 @@ def plan_evaluation(
     expectation = expectation_of(expect)
     is_placed = expectation is not None and expectation.direction != 0
     widths = _widths(rules_alone, responses.n_subjects, expect if is_placed else None)
-    subset = select(
-        None,
-        length,
-        calibration=responses,
-        expect=expect,
-        seed=seed,
-        progress=progress,
-        **within_budget,
-    )
-    ids = tuple(map(str, subset.item_ids))
-    fixed = FixedItems(ids, seed=seed, plan=_digest(bank, responses, length, expect, seed))
-    if not is_placed:
-        fixed = _learnt(fixed, bank, responses, rules_alone, expect, widths)
-    is_adaptive = fixed.n_core < len(ids)
+    digest = _digest(bank, responses, length, expect, seed)
+    if earlier is not None and _is_same(earlier.config, digest, rules_alone):
+        fixed, planned = cast(FixedItems, earlier.config.fixed), earlier.bank
+    else:
+        subset = select(
+            None,
+            length,
+            calibration=responses,
+            expect=expect,
+            seed=seed,
+            progress=progress,
+            **within_budget,
+        )
+        fixed = FixedItems(tuple(map(str, subset.item_ids)), seed=seed, plan=digest)
+        if not is_placed:
+            fixed = _learnt(fixed, bank, responses, rules_alone, expect, widths)
+        needs_factors = fixed.n_core < len(fixed.items) or widths
+        planned = _with_factors(bank, responses) if needs_factors else bank
+    is_adaptive = fixed.n_core < len(fixed.items)
     config = Config(
         criterion="score-factors" if is_adaptive else "sequential",
-        max_items=max_items if is_adaptive and within_budget else len(ids),
+        max_items=max_items if is_adaptive and within_budget else len(fixed.items),
         expect=expect,
         fixed=fixed,
         **rules,
     )
-    return EvaluationPlan(_with_factors(bank, responses) if is_adaptive or widths else bank, config)
+    return EvaluationPlan(planned, config)
 
 
 def _learnt(
@@ -235,6 +243,17 @@ def _learnt(
     if costs is not None:
         costs = costs[bank.positions(list(map(str, responses.item_ids)))]
     return replace(fixed, replayed=_replayed(folds, fixed.n_core, longest, costs, widths))
+
+
+def _is_same(earlier: Config, digest: str, rules: Config) -> bool:
+    """Whether a plan has this digest, and the rules on which replays depend."""
+    if earlier.fixed is None or earlier.fixed.plan != digest:
+        return False
+    may_end = [config.least_length < rules.full_length for config in (earlier, rules)]
+    of_replays = ("stopping", "cost", "budget")
+    return may_end[0] == may_end[1] and all(
+        getattr(earlier, name) == getattr(rules, name) for name in of_replays
+    )
 
 
 def _widths(config: Config, n_subjects: int, direction: str | None) -> list[float]:

@@ -154,16 +154,15 @@ class Store(StoreFile):
         if pool is not None:
             check_prepared(pool, config)
         drawn = int.from_bytes(os.urandom(4), "big") if seed is None else seed
-        digest = bank.hash()
-        self._banks.setdefault(digest, bank)
-        if pool is not None:
-            self._pools.setdefault((digest, config.hash()), pool)
         if counts is None and EXPOSURE[config.exposure.name].updates:
             counts = self.counts(bank, config)
         checked = session_counts(bank, config, counts)
         name = uuid4().hex if session_id is None else session_id
         started = utc_text(self._clock()[0])
         head = head_of(bank, config, drawn, prior, name, subject, checked, started)
+        digest = head["bank"]
+        if pool is not None:
+            self._pools.setdefault((digest, head["config_hash"]), pool)
         pool = self._pool_of(bank, config, digest)
         session = StoredSession(bank, config, head, pool, self._clock)
         session._store = self
@@ -171,7 +170,7 @@ class Store(StoreFile):
         with self._db.writing():
             if session.id in self:
                 raise argument_error("session_id", "one that is not taken", session.id)
-            self.add_bank(bank)
+            self._add_bank(digest, bank)
             self._db.execute(
                 "INSERT INTO sessions VALUES (?, ?, ?, ?)",
                 (session.id, digest, json.dumps(head), started),
@@ -193,13 +192,23 @@ class Store(StoreFile):
         with self._db.reading():
             events, last = self._events(name)
             head = self._head(name)
-            digest = head["bank"]
-            bank, config = self.bank(digest), Config.from_json(head["config"])
-            pool = self._pool_of(bank, config, digest)
+            bank, config = self.begun_with(name)
+            pool = self._pool_of(bank, config, head["bank"])
             session = StoredSession(bank, config, head, pool, self._clock)
         session._store = self
         self._apply(session, events, last)
         return session
+
+    def begun_with(self, session_id: str) -> tuple[ItemBank, Config]:
+        """The bank and the configuration of a session.
+
+        Raises:
+            StoreError: for a damaged head or bank.
+            InputError: for an unknown id.
+        """
+        with self._db.reading():
+            head = self._head(self._known(session_id))
+        return self.bank(head["bank"]), Config.from_json(head["config"])
 
     def _apply(self, session: StoredSession, events: list[Event], last: str) -> None:
         """Apply events of the file to a session."""
@@ -318,15 +327,19 @@ class Store(StoreFile):
     def add_bank(self, bank: ItemBank) -> str:
         """Store a bank, once, and return its hash; sessions refer to it by that."""
         digest = bank.hash()
-        self._banks.setdefault(digest, bank)
         with self._db.writing():
-            query = "SELECT 1 FROM banks WHERE hash = ?"
-            if not self._db.execute(query, (digest,)).fetchone():
-                self._db.execute(
-                    "INSERT INTO banks VALUES (?, ?) ON CONFLICT (hash) DO NOTHING",
-                    (digest, bank.to_bytes()),
-                )
+            self._add_bank(digest, bank)
         return digest
+
+    def _add_bank(self, digest: str, bank: ItemBank) -> None:
+        """Store a bank, whose hash is given, in a transaction."""
+        self._banks.setdefault(digest, bank)
+        query = "SELECT 1 FROM banks WHERE hash = ?"
+        if not self._db.execute(query, (digest,)).fetchone():
+            self._db.execute(
+                "INSERT INTO banks VALUES (?, ?) ON CONFLICT (hash) DO NOTHING",
+                (digest, bank.to_bytes()),
+            )
 
     def _locked_at(self, session: StoredSession) -> bool:
         """Whether the last event known here is the last one of the log.
