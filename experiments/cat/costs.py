@@ -20,7 +20,7 @@ from speed import ITEMS, LENGTH, N, catsim_run, make, numpy_loop
 
 from irtcat import ItemBank
 from irtcat.cat import Config, Session, prepare, simulate
-from irtcat.cat.rules import assembly, content
+from irtcat.cat.rules import assembly
 
 HERE = Path(__file__).parent
 ROUNDS, CACHED, FEW, SESSIONS = 5, 100, 20, 10
@@ -87,7 +87,6 @@ def shadow_tests(rows):
         enemies=[list(shuffled[3 * k : 3 * k + 3]) for k in range(40)],
         content="shadow",
     )
-    pool = prepare(bank, config)
     number = {item: i for i, item in enumerate(bank.item_ids)}
 
     def by_integer_program(values, rules, required):
@@ -99,9 +98,9 @@ def shadow_tests(rows):
         "shadow test, integer program": by_integer_program,
     }
     times = {name: [] for name in solvers}
+    pools = {name: prepare(bank, config, solver=solver) for name, solver in solvers.items()}
     for seed in range(SESSIONS + 1):
-        for name, solver in solvers.items():
-            content.SOLVER.form = solver
+        for name, pool in pools.items():
             truth, draws = rng.normal(), np.random.default_rng(seed)
             session = Session.begin(bank, config, pool=pool, seed=seed)
             while not session.is_over:

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from irtcat import ItemBank
-from irtcat.cat import Config, Session
-from irtcat.cat.rules import content
+from irtcat.cat import Config, Session, prepare
 from irtcat.cat.rules.assembly import Rules, best_form
 from irtcat.service.operations import background
 from irtcat.service.operations.background import ShadowPool
@@ -94,14 +93,14 @@ def test_a_process_that_dies_is_replaced(pool, rules):
         )
 
 
-def test_a_session_is_the_same_with_the_pool(pool, monkeypatch):
+def test_a_session_is_the_same_with_the_pool(pool):
     rng = np.random.default_rng(2)
     bank = ItemBank.from_parameters(a=rng.lognormal(0, 0.3, N), b=rng.normal(size=N))
     bank.items["topic"] = np.where(np.arange(N) % 3, "a", "b")
     config = Config(content="shadow", group="topic", targets=[("a", 0.5), ("b", 0.5)], max_items=6)
 
-    def items():
-        session = Session.begin(bank, config)
+    def items(**solver):
+        session = Session.begin(bank, config, pool=prepare(bank, config, **solver))
         while not session.is_over:
             session.answer(session.asked[0], len(session.events) % 2)
         return session.to_frame().index.tolist()
@@ -113,6 +112,5 @@ def test_a_session_is_the_same_with_the_pool(pool, monkeypatch):
         calls.append(1)
         return pool(*arguments)
 
-    monkeypatch.setattr(content.SOLVER, "form", counted)
-    assert items() == expected
+    assert items(solver=counted) == expected
     assert len(calls) >= 6

@@ -1,7 +1,10 @@
 """Pool: the items of a bank prepared for adaptive tests, with their curves tabulated once."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax
 from jaxtyping import Array
 
 from irtcat.cat.belief.belief import Belief
@@ -27,6 +30,18 @@ class Counts(NamedTuple):
     sessions: Any
 
 
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class FormSolver:
+    """How full tests are assembled on the host: no array, so that programs are compiled for it.
+
+    Attributes:
+        solve: a function such as `irtcat.cat.rules.best_form`; a server solves in other processes.
+    """
+
+    solve: Callable[..., Any]
+
+
 class Plan(NamedTuple):
     """The content plan as arrays (see `irtcat.cat.engine.plan`).
 
@@ -43,6 +58,7 @@ class Plan(NamedTuple):
         kinds: items of each group that an item adds to the test: itself, or its whole testlet.
         kind_tied: 1 where these items depend on items of several groups; None where no item does,
             so that counts by group are exact.
+        solver: how full tests are assembled.
     """
 
     length: Array
@@ -56,6 +72,7 @@ class Plan(NamedTuple):
     kind: Array
     kinds: Array
     kind_tied: Array | None
+    solver: FormSolver
 
 
 class Contenders(NamedTuple):

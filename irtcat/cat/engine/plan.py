@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix, hstack, identity, vstack
 from irtcat._common.checks import InputError, argument_error
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
-from irtcat.cat.belief.pool import Plan
+from irtcat.cat.belief.pool import FormSolver, Plan
 from irtcat.cat.engine.arguments import checked_bank
 from irtcat.cat.engine.columns import column_of, enemies_of, first_of, item_testlets, pretest_of
 from irtcat.cat.engine.config import SHARES_WITHIN, Config
@@ -280,7 +280,9 @@ def _conflict_error(
     )
 
 
-def plan_arrays(plan: ContentPlan | None, bank: ItemBank, config: Config, real: Any) -> Plan | None:
+def plan_arrays(
+    plan: ContentPlan | None, bank: ItemBank, config: Config, real: Any, solver: FormSolver
+) -> Plan | None:
     """The plan as arrays for the rules of a session; None where every choice leaves a full test.
 
     Args:
@@ -288,6 +290,7 @@ def plan_arrays(plan: ContentPlan | None, bank: ItemBank, config: Config, real: 
         bank: the items.
         config: the configuration.
         real: converts to an array of the requested precision.
+        solver: how full tests are assembled.
     """
     if plan is None:
         return None
@@ -319,4 +322,5 @@ def plan_arrays(plan: ContentPlan | None, bank: ItemBank, config: Config, real: 
         kind=jnp.asarray(kind.ravel(), jnp.int32),
         kinds=real(kinds[:, :-1]),
         kind_tied=real(kinds[:, -1]) if tied.any() else None,
+        solver=solver,
     )

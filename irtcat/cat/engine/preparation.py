@@ -1,5 +1,6 @@
 """`prepare`: build the pool for the engine from a bank and a configuration."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -21,7 +22,7 @@ from irtcat.cat.belief.curves import (
     trapezoid,
 )
 from irtcat.cat.belief.line import PRIORS, STEEPEST_CELL, Line
-from irtcat.cat.belief.pool import Counts, Pool
+from irtcat.cat.belief.pool import Counts, FormSolver, Pool
 from irtcat.cat.belief.space import MOST_DIMS, Grid, Normal, grid_axis, normal_rule, product_grid
 from irtcat.cat.engine.arguments import checked_bank
 from irtcat.cat.engine.columns import (
@@ -39,6 +40,7 @@ from irtcat.cat.engine.config import MOST_NODES, Config
 from irtcat.cat.engine.contenders import contenders
 from irtcat.cat.engine.plan import content_plan, plan_arrays
 from irtcat.cat.named_rule import as_part
+from irtcat.cat.rules.assembly import best_form
 from irtcat.cat.rules.content import CONTENT
 from irtcat.cat.rules.criteria import CRITERIA
 from irtcat.cat.rules.estimators import METHODS
@@ -55,7 +57,12 @@ NEGLIGIBLE = 1e-6
 """Share of a part of a population that the grid need not reach or resolve."""
 
 
-def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
+def prepare(
+    bank: ItemBank,
+    config: Config,
+    precision: str = "float64",
+    solver: Callable[..., Any] = best_form,
+) -> Pool:
     """Tabulate the curves of a bank, and number its groups, enemies, testlets and strata.
 
     Predicted items have their expected curves (see `ItemBank.expected_curves`).
@@ -65,6 +72,8 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
             tabulated on a grid; of more the belief is Normal, with the method "map".
         config: the configuration.
         precision: "float64" or "float32" (simulations of many subjects).
+        solver: a function that assembles shadow tests, as `irtcat.cat.rules.best_form` does; a
+            server solves them in other processes.
 
     Returns:
         The pool, the first argument of `start` and `step`.
@@ -125,7 +134,7 @@ def prepare(bank: ItemBank, config: Config, precision: str = "float64") -> Pool:
             best_theta=real(best_theta),
             b=real(np.where(np.isfinite(b), b, best_theta)),
             stratum=jnp.asarray(strata_of(slope, config.strata), jnp.int32),
-            plan=plan_arrays(plan, bank, config, real),
+            plan=plan_arrays(plan, bank, config, real, FormSolver(solver)),
             enemies=jnp.asarray(enemies_of(bank, config)),
             testlet=jnp.asarray(item_testlets(bank, config), jnp.int32),
             pretest=jnp.asarray(pretest),

@@ -11,6 +11,7 @@ at once. A store whose file was removed or replaced acknowledges nothing.
 
 import json
 import os
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -35,6 +36,7 @@ from irtcat.cat.live.log import (
 from irtcat.cat.live.session import Session, head_of
 from irtcat.cat.live.status import SessionStatus
 from irtcat.cat.live.store_file import StoreError, StoreFile
+from irtcat.cat.rules.assembly import best_form
 from irtcat.cat.rules.exposure import EXPOSURE
 
 
@@ -92,6 +94,8 @@ class Store(StoreFile):
                 cannot be written.
         """
         self._clock = clock
+        self.solver: Callable[..., Any] = best_form
+        """Assembles the shadow tests of sessions (see `prepare`)."""
         self._pools: dict[tuple[str, str], Pool] = {}
         self._banks: dict[str, ItemBank] = {}
         super().__init__(path, create, key)
@@ -299,7 +303,7 @@ class Store(StoreFile):
     def _pool_of(self, bank: ItemBank, config: Config, digest: str) -> Pool:
         key = (digest, config.hash())
         if key not in self._pools:
-            self._pools[key] = prepare(bank, config)
+            self._pools[key] = prepare(bank, config, solver=self.solver)
         return self._pools[key]
 
     def bank(self, digest: str) -> ItemBank:

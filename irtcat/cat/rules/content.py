@@ -13,6 +13,7 @@ asked) and its own options, and returns new values.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -25,7 +26,7 @@ from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.cat.belief.pool import Plan
 from irtcat.cat.belief.state import NONE, Context
 from irtcat.cat.rows import GROUP, ContentRule
-from irtcat.cat.rules.assembly import Rules, best_form
+from irtcat.cat.rules.assembly import Rules
 
 
 def group_counts(context: Context) -> Array:
@@ -139,7 +140,7 @@ def keeping_plan(context: Context, values: Array, best: bool = False) -> tuple[A
         supply_after = certain_supply - plan.kinds * (1 - tied)[:, None]
         certain = usable & _completable(requested, after, supply_after)[plan.kind]
         open_, solved = jax.pure_callback(
-            _solved,
+            partial(_solved, plan.solver.solve),
             (jax.ShapeDtypeStruct(values.shape, bool), jax.ShapeDtypeStruct((), bool)),
             values,
             context.state.administered & (plan.member > 0).any(axis=1),
@@ -156,23 +157,8 @@ def keeping_plan(context: Context, values: Array, best: bool = False) -> tuple[A
     return jnp.where(any_open & ~open_, -jnp.inf, values), satisfied & any_open
 
 
-class Solver:
-    """How shadow tests are solved.
-
-    Attributes:
-        form: a function such as `irtcat.cat.rules.best_form`; a server solves them in
-            other processes. JAX calls it from a thread of its own, so that it cannot be an
-            argument.
-    """
-
-    form: Callable[[FloatArray, Rules, BoolArray], IntArray | None] = staticmethod(best_form)
-
-
-SOLVER = Solver()
-"""How this process solves shadow tests."""
-
-
 def _solved(
+    solve: Callable[[FloatArray, Rules, BoolArray], IntArray | None],
     values: Any,
     administered: Any,
     possible: Any,
@@ -196,7 +182,7 @@ def _solved(
         enemies=np.asarray(enemies),
         testlet=testlets if (testlets >= 0).any() else None,
     )
-    form = SOLVER.form(np.asarray(values, float), rules, np.asarray(administered))
+    form = solve(np.asarray(values, float), rules, np.asarray(administered))
     if form is None:
         return (certain, np.array(True)) if certain.any() else (possible, np.array(False))
     free = certain | np.isin(np.arange(len(administered)), form)

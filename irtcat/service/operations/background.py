@@ -35,7 +35,7 @@ from starlette.concurrency import run_in_threadpool
 
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.cat import EXPOSURE, Session, StoreError
-from irtcat.cat.rules import SOLVER, Rules, best_form
+from irtcat.cat.rules import Rules, best_form
 from irtcat.service.attempts.attempt import GRACE, opened
 from irtcat.service.attempts.library import PublishedTest, published_test
 from irtcat.service.base.metrics import SHADOW
@@ -298,11 +298,8 @@ def _digest(rules: Rules) -> str:
 @asynccontextmanager
 async def shadowing(app: FastAPI) -> AsyncIterator[None]:
     """Solve shadow tests by a pool while the application runs; it starts with the first of them."""
-    assert isinstance(app.state.service, Service)
-    pool, before = ShadowPool(), SOLVER.form
-    SOLVER.form = pool
+    pool = app.state.service.store.solver = ShadowPool()
     try:
         yield
     finally:
-        SOLVER.form = before
         await run_in_threadpool(pool.close)

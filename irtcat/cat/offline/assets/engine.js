@@ -32,11 +32,6 @@ function firstBest(values) {
   return best;
 }
 
-/** Information of an item by its log-probabilities and their derivatives: sum P (ln P)'^2. */
-function informationOf({ logP, slopes }) {
-  return sum(logP.map((value, k) => Math.exp(value) * slopes[k] ** 2));
-}
-
 /**
  * Item models: log-probabilities of all categories and Fisher information at an ability.
  * "logistic" has lower and upper asymptotes, "graded" is Samejima's model, and "softmax" holds
@@ -62,39 +57,53 @@ const MODELS = {
   },
   graded({ a, intercept, gaps }) {
     let fallen = 0;
-    const intercepts = [intercept, ...gaps.map((gap) => intercept - (fallen += gap))];
-    const widths = gaps.map((gap) => Math.log(-Math.expm1(-gap)));
-    const curves = (theta) => {
-      const z = intercepts.map((value) => a * theta + value), last = z.length - 1;
-      const above = z.map(logSigmoid), below = z.map((value) => logSigmoid(-value));
-      const logP = [below[0]], slopes = [-a * Math.exp(above[0])];
-      for (let k = 0; k < last; k++) {
-        logP.push(above[k] + below[k + 1] + widths[k]);
-        slopes.push(a * (Math.exp(below[k]) - Math.exp(above[k + 1])));
+    const falls = gaps.map((gap) => intercept - (fallen += gap));
+    const intercepts = [intercept, ...falls, -Infinity];
+    const widths = [0, ...gaps.map((gap) => Math.log(-Math.expm1(-gap))), 0];
+    return fromCurves(intercepts.length, (theta, visit) => {
+      let above = 0, low = 0;
+      for (let k = 0; k < intercepts.length; k++) {
+        const z = a * theta + intercepts[k], below = logSigmoid(-z), next = logSigmoid(z);
+        visit(above + below + widths[k], a * (low - Math.exp(next)));
+        above = next;
+        low = Math.exp(below);
       }
-      return { logP: [...logP, above[last]], slopes: [...slopes, a * Math.exp(below[last])] };
-    };
-    return fromCurves(intercepts.length + 1, curves);
+    });
   },
-  softmax({ slopes, intercepts }) {
-    const curves = (theta) => {
-      const z = [0, ...slopes.map((slope, k) => slope * theta + intercepts[k])];
-      const logP = z.map((value, k) => {
-        const against = z.filter((_, other) => other !== k).map((other) => other - value);
-        return -logAddExp(against.reduce(logAddExp), 0);
-      });
-      const mean = sum(slopes.map((slope, k) => slope * Math.exp(logP[k + 1])));
-      return { logP, slopes: [0, ...slopes].map((slope) => slope - mean) };
-    };
-    return fromCurves(slopes.length + 1, curves);
+  softmax({ slopes: later, intercepts }) {
+    const slopes = [0, ...later], z = slopes.map(() => 0);
+    return fromCurves(slopes.length, (theta, visit) => {
+      let top = 0, others = 0, mean = 0;
+      for (let k = 1; k < z.length; k++) {
+        z[k] = slopes[k] * theta + intercepts[k - 1];
+        if (z[k] > z[top]) top = k;
+      }
+      for (let k = 0; k < z.length; k++) if (k !== top) others += Math.exp(z[k] - z[top]);
+      const total = z[top] + Math.log1p(others);
+      for (let k = 1; k < z.length; k++) mean += slopes[k] * Math.exp(z[k] - total);
+      for (let k = 0; k < z.length; k++) visit(z[k] - total, slopes[k] - mean);
+    });
   },
 };
 
+/**
+ * An item by its curves, which visit every category with its log-probability and the derivative of
+ * that. They make no arrays: those of 500 items at every step had the page wait for its memory to
+ * be cleared. The information is sum P (ln P)'^2.
+ */
 function fromCurves(categories, curves) {
   return {
     categories,
-    logP: (theta) => curves(theta).logP,
-    information: (theta) => informationOf(curves(theta)),
+    logP(theta) {
+      const values = [];
+      curves(theta, (value) => values.push(value));
+      return values;
+    },
+    information(theta) {
+      let total = 0;
+      curves(theta, (value, slope) => { total += Math.exp(value) * slope ** 2; });
+      return total;
+    },
   };
 }
 
