@@ -12,6 +12,11 @@ Prints the mean cost of a session as a share of the cost of all items, the ratio
 items, and the coverage of the intervals. "equal cost": planned sessions (`plan_evaluation`) of 10,
 30 and 100 items on SWE-bench, and those with the mean of their costs as the budget: mean absolute
 errors of the predicted full score in points, and coverage of its 95 % intervals.
+
+    python experiments/adaptive_evaluation/costs.py --data FOLDER --budgets ifeval,swebench
+
+"Budgets": planned sessions of at most 100 items that stop on a budget, the mean cost of 10 items,
+with lognormal costs (SD 1 of the log) and models as in `sessions.py` ("similar", seeds from 50 on).
 """
 
 import argparse
@@ -20,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import sessions as draws
 
 import irtcat
 from irtcat.cat import Config, plan_evaluation, replay
@@ -98,13 +104,59 @@ def equal_cost(bank, new, old, seed):
     return rows
 
 
+def within_budget(folder, name, seed):
+    """A row for each expectation: planned sessions that stop on a budget."""
+    old, new = irtcat.leaderboard.split_subjects(draws.load(folder, name), "random", seed)
+    rng = np.random.default_rng(seed)
+    drawn = np.sort(rng.permutation(new.n_subjects)[: draws.HELD_OUT])
+    new = new.subset(subjects=drawn)
+    cost, truth = rng.lognormal(0, 1, old.n_items), irtcat.leaderboard.full_scores(new)
+    bank = irtcat.fit(old, standard_errors="none").bank
+    prices = pd.Series(cost, index=old.item_ids)[bank.item_ids].to_numpy()
+    bank = replace(bank, items=bank.items.assign(cost=prices))
+    rules = {"cost": "cost", "budget": 10 * cost.mean(), "nodes": draws.NODES}
+    for expect in (None, "similar"):
+        plan = plan_evaluation(bank, old, 100, expect, seed=seed, **rules)
+        report = replay(plan.bank, new, plan.config, precision="float32")
+        p = report.predict(plan.bank, old, estimand="run")
+        yield {
+            "data": name,
+            "expect": str(expect),
+            "draws": seed,
+            "models": len(truth),
+            "items": report.n_items.mean(),
+            "MAE": 100 * np.abs(p.score - truth).mean(),
+            "coverage": ((p.lower <= truth) & (truth <= p.upper)).mean(),
+            "width": 100 * (p.upper - p.lower).mean(),
+        }
+
+
+def budgets(options):
+    """Run the draws of sessions within a budget; print and save the means."""
+    rows = []
+    for seed in range(50, 50 + options.draws):
+        for name in options.budgets.split(","):
+            rows += within_budget(options.data, name, seed)
+            print(f"seed {seed}, {name}", flush=True)
+    of = dict.fromkeys(("items", "MAE", "coverage", "width"), "mean")
+    table = pd.DataFrame(rows).groupby(["data", "expect"])
+    table = table.agg({"draws": "nunique", "models": "sum", **of}).round(3)
+    print(table.to_string())
+    if options.out:
+        table.to_csv(options.out)
+
+
 def main():
     """Run all draws; print and save the means."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data")
     parser.add_argument("--draws", type=int, default=8)
+    parser.add_argument("--budgets", help="sets of sessions within a budget, and nothing else")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
+    if arguments.budgets:
+        budgets(arguments)
+        return
     rows, equal = [], []
     for seed in range(arguments.draws):
         for correlation in (0.0, 0.5):
