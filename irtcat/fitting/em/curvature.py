@@ -29,7 +29,7 @@ import numpy as np
 import scipy
 from jaxtyping import Array, Float
 
-from irtcat._common.compilation import FEW, SMALL, jit
+from irtcat._common.compilation import FEW, MANY, SMALL, jit
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.em.covariance import Covariance, inverse_blocks, inverse_of_all
 from irtcat.fitting.em.iteration import EMPoint, EMState, Problem
@@ -314,6 +314,7 @@ def _probabilities(
 @functools.partial(
     jit,
     static_argnames=("window", "has_missing", "full", "is_known", "is_canonical"),
+    small_below=MANY,
     small_where="is_canonical",
 )
 def _line_sums(
@@ -380,6 +381,7 @@ def _line_sums(
 @functools.partial(
     jit,
     static_argnames=("design", "has_missing", "full", "is_canonical"),
+    small_below=MANY,
     small_where="is_canonical",
 )
 def _grid_sums(
@@ -498,7 +500,10 @@ def _own(members: FloatArray) -> tuple[np.ndarray, np.ndarray]:
 
 
 @functools.partial(
-    jit, static_argnames=("design", "has_missing", "is_canonical"), small_where="is_canonical"
+    jit,
+    static_argnames=("design", "has_missing", "is_canonical"),
+    small_below=MANY,
+    small_where="is_canonical",
 )
 def _product_sums(
     point: EMPoint,

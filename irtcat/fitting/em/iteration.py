@@ -446,10 +446,11 @@ def updated(
     item_weights: Any,
     constraints: Constraints,
     held: Any,
+    n_responses: int,
     **options: Any,
 ) -> EMUpdate:
     """`em_update`, in numpy or as a program (see `needs_no_program`)."""
-    if not needs_no_program(template, point.params):
+    if not needs_no_program(template, point.params, n_responses):
         return _compiled_update(point, template, sums, item_weights, constraints, held, **options)
     options["transform"] = jax.tree.map(np.asarray, options.get("transform"))
     arguments = point, template, sums, item_weights, constraints, held
@@ -475,8 +476,7 @@ def line_sums(
 ) -> tuple[Sums, Float[Array, "four rows"]]:
     """The E-step of rows: its sums, and the moments of each row's posterior.
 
-    It is a program of its own: with the M-step in the same program, half of the compilation time
-    is spent on the latter, which as a small program compiles in a third of that.
+    A program of its own, as an M-step of few items needs none (see `updated`).
 
     Args:
         point: where the posteriors are taken.
@@ -541,6 +541,7 @@ def run_e_step(problem: Problem, state: EMState, slack: float, n_steps: int, exp
         item_weights,
         constraints,
         problem.held,
+        x.size,
         n_steps=np.int32(n_steps),
         expand=np.bool_(expand),
         transform=problem.rule.transform,

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.special
 from jaxtyping import Bool, Float, Int
 
-from irtcat._common.compilation import namespace
+from irtcat._common.compilation import MANY, namespace
 from irtcat._common.types import BoolArray
 from irtcat.fitting.em.m_step_terms import item_terms
 from irtcat.latent.likelihood import grid_points
@@ -39,9 +39,13 @@ FEW_PARAMS = 256
 takes .3 to .65 s to compile (of the 1.7 s of a first fit, 2PL, 1000 x 50)."""
 
 
-def needs_no_program(template: ItemModel, params: Any) -> bool:
-    """Whether the M-step of these items is computed in numpy: few, with terms in closed form."""
-    return template.closed_form == "logistic" and params.size <= FEW_PARAMS
+def needs_no_program(template: ItemModel, params: Any, n_responses: int = 0) -> bool:
+    """Whether the M-step of these items is computed in numpy: few, with terms in closed form.
+
+    With many responses a fit takes so long that its programs may as well.
+    """
+    few = params.size <= FEW_PARAMS and n_responses < MANY
+    return template.closed_form == "logistic" and few
 
 
 def _repeat_while(condition: Any, body: Any, state: Any) -> Any:

@@ -192,6 +192,7 @@ class Streamed:
             problem.item_weights,
             problem.constraints,
             problem.held,
+            self.n_rows * self.n_items,
             n_steps=np.int32(n_steps),
             expand=np.bool_(expand),
             tied=problem.tied,
