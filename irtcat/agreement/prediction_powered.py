@@ -128,6 +128,8 @@ def judged_mean(
     if not np.isfinite(f).all():
         raise argument_error("judged", "a finite score of every item", "a missing one")
     y = _vector("labels", labels)
+    if np.isinf(y).any():
+        raise argument_error("labels", "finite numbers, NaN where missing", "an infinite one")
     if len(y) != len(f):
         raise argument_error("labels", f"{len(f)} values, NaN where missing", f"{len(y)} values")
     asked = np.isfinite(y)
@@ -255,12 +257,18 @@ def _matched(name: str, values: Any, ids: pd.DataFrame, partial: bool = False) -
     if not isinstance(values, (pd.Series, pd.DataFrame)):
         return values
     is_wide = name != "features" and isinstance(values, pd.DataFrame)
-    if not any(isinstance(table.index, pd.RangeIndex) for table in (values, ids)):
+    if _are_ids(values.index, ids.index):
         kind = "subject" if is_wide else "item"
         values = by_id(name, values, ids.index, kind, partial=partial and not is_wide)
-    if is_wide and not any(isinstance(table.columns, pd.RangeIndex) for table in (values, ids)):
+    if is_wide and _are_ids(values.columns, ids.columns):
         values = by_id(name, values.T, ids.columns, "item", partial=partial).T
     return values
+
+
+def _are_ids(index: pd.Index, ids: pd.Index) -> bool:
+    """Whether two indexes are ids: one that just counts is none, unless the other has the same."""
+    counts = any(labels.equals(pd.RangeIndex(len(labels))) for labels in (index, ids))
+    return not counts or (len(index) == len(ids) and bool(index.isin(ids).all()))
 
 
 def _matrix(name: str, values: Any) -> FloatArray:

@@ -96,6 +96,8 @@ def test_labels_are_matched_by_id():
     some = shuffled.loc["a"].dropna()
     alone = judged_mean(judge.loc["a"].to_numpy(), labels.loc["a"].to_numpy())
     assert judged_mean(judge.loc["a"], some).mean == pytest.approx(alone.mean)
+    counted = [pd.Series(v.to_numpy()) for v in (judge.loc["a"], labels.loc["a"])]
+    assert judged_mean(counted[0], counted[1][::-1]).mean == pytest.approx(alone.mean)
     with pytest.raises(InputError, match=r"`labels` .* for each item\. Got .one for other"):
         judged_mean(judge.loc["a"], some.rename({some.index[0]: "other"}))
 
@@ -104,6 +106,7 @@ def test_bad_input():
     bad = [
         (lambda: judged_mean([np.nan] * 20, np.ones(20)), "finite score"),
         (lambda: judged_mean(np.ones(20), np.ones(19)), "20 values"),
+        (lambda: judged_mean(np.ones(20), np.r_[np.inf, np.ones(19)]), "an infinite one"),
         (lambda: judged_mean(np.ones(20), np.r_[np.ones(9), [np.nan] * 11]), "at least 10 labels"),
         (lambda: judged_mean(np.ones(20), np.ones(20), probabilities=np.zeros(20)), "above 0"),
         (lambda: judged_means(np.ones(20), np.ones(20)), "a matrix"),

@@ -75,6 +75,16 @@ def test_guessing_is_not_memory():
     assert np.isnan(find_contamination(x, ItemBank.from_parameters(a=a, b=b)).asymptote)
 
 
+def test_easy_items_say_nothing_of_the_asymptote():
+    rng = np.random.default_rng(0)
+    u, theta, easiness = rng.random((60, 60)), rng.normal(size=(60, 1)), rng.normal(3, 0.5, 60)
+    found = find_contamination((u < expit(theta + easiness)).astype(int))
+    assert found.asymptote > 0.2
+    assert found.flags == (
+        f"the lower asymptote ({found.asymptote:.2f}) is not determined: 0 is as likely",
+    )
+
+
 def test_shares_of_one_distribution(leak):
     """Where all have seen as much, abilities are close to those by the true share."""
     bank, a, b, _, _, _ = leak
