@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
@@ -14,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error, check_choice, check_count
-from irtcat._common.drawing import figure_of
 from irtcat._common.notebook import COLUMNS, ROWS, card
 from irtcat._common.positions import selected_positions
 from irtcat._common.precision import precision
@@ -23,7 +23,6 @@ from irtcat._files.archives import arrays_as_bytes, write_arrays
 from irtcat._files.json import json_text
 from irtcat._files.reading import MOST_BYTES
 from irtcat._files.writing import check_target, replacing
-from irtcat.bank._arrays import design_arrays, model_of
 from irtcat.bank._checks import (
     check_covariances,
     check_loaded,
@@ -36,8 +35,7 @@ from irtcat.bank._checks import (
 from irtcat.bank._difficulty import Estimates, Ranking, determined_items, printed, rank_items
 from irtcat.bank._expected_curves import DRAWS, expected_graded, expected_logistic
 from irtcat.bank._file import BANK, damaged, read_arrays, read_fields
-from irtcat.bank._summary import PARAMETERS, BankSummary
-from irtcat.bank._table import bank_text, item_table, populations_text
+from irtcat.bank._table import PARAMETERS, BankSummary, bank_text, item_table, populations_text
 from irtcat.bank._uncertainty import (
     draw_parameters,
     has_fixed_slopes,
@@ -49,6 +47,7 @@ from irtcat.bank.needs import check_needs
 from irtcat.bank.population import Population, as_populations, mixture_of
 from irtcat.models import (
     MIXABLE,
+    Design,
     ItemModel,
     ability_points,
     as_member,
@@ -63,6 +62,7 @@ from irtcat.models import (
     item_models,
     logistic_items,
     measured,
+    model_from_key,
     multidimensional_items,
     parameter_matrix,
     probabilities,
@@ -71,6 +71,16 @@ from irtcat.models import (
     unpack,
 )
 from irtcat.responses import Responses
+
+
+def figure_of(kind: str, *arguments: Any, **options: Any) -> Any:
+    """Call a function of `irtcat.plot` by name.
+
+    The package is found when a figure is drawn: an import here would be one from a lower layer to a
+    higher one, and would load matplotlib with every bank.
+    """
+    return getattr(import_module("irtcat.plot"), kind)(*arguments, **options)
+
 
 VERSION_OF = "version_of"
 """Column of `ItemBank.statistics` with the original id of items that differ between groups."""
@@ -1105,3 +1115,52 @@ def as_bank(
         raise argument_error(name, must, type(bank).__name__)
     check_needs(held.model, needs, purpose, name)
     return held
+
+
+def model_of(
+    matrix: FloatArray, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> ItemModel:
+    """The items of a bank file.
+
+    Raises:
+        ValueError: or KeyError, TypeError, ... where the parts do not fit together.
+    """
+    blank = model_from_key(meta["model"]).blank(_design(matrix, meta, arrays))
+    if tuple(meta["parameter_names"]) != column_names(blank):
+        raise ValueError("parameter names")
+    return unpack(blank, matrix)
+
+
+def design_arrays(model: ItemModel) -> dict[str, np.ndarray]:
+    """Arrays of a bank file for the design of the items: settings and numbers of categories."""
+    design = design_of(model)
+    arrays = {f"setting_{name}": value for name, value in design.settings.items()}
+    if (design.categories != 2).any():
+        arrays["categories"] = design.categories
+    return arrays
+
+
+def _design(
+    matrix: FloatArray, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> Design:
+    """Undo `design_arrays`; the model checks the shapes of its own settings."""
+    n, start = len(matrix), "setting_"
+    settings = {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
+    categories = arrays.get("categories", np.full(n, 2))
+    if categories.dtype.kind not in "iu" or categories.shape != (n,):
+        raise ValueError("categories")
+    top, dims = meta["n_categories"], meta["dims"]
+    if not isinstance(top, int) or not 2 <= top <= 127:
+        raise ValueError("n_categories")
+    if ((categories < 2) | (categories > top)).any():
+        raise ValueError("categories")
+    if not isinstance(dims, int) or dims not in range(1, matrix.shape[1] + 1):
+        raise ValueError("dims")
+    for name, value in settings.items():
+        if (
+            value.dtype.kind not in "biuf"
+            or value.shape[:1] != (n,)
+            or not np.isfinite(value).all()
+        ):
+            raise ValueError(f"setting {name}")
+    return Design(categories.astype(int), dims, settings, top)

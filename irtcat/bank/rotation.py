@@ -86,11 +86,6 @@ def _target(target: FloatArray) -> Criterion:
     return criterion
 
 
-def _unit_columns(matrix: FloatArray) -> FloatArray:
-    """The columns scaled to length 1."""
-    return matrix / np.linalg.norm(matrix, axis=0)
-
-
 def _descend(loadings: FloatArray, criterion: Criterion, start: FloatArray, oblique: bool):
     """Gradient projection from ``start`` (Bernaards & Jennrich 2005, GPFoblq and GPForth).
 
@@ -122,7 +117,7 @@ def _descend(loadings: FloatArray, criterion: Criterion, start: FloatArray, obli
         for _ in range(MAX_HALVINGS):
             moved = rotation - step * projected
             if oblique:
-                moved = _unit_columns(moved)
+                moved = moved / np.linalg.norm(moved, axis=0)
             else:  # the nearest orthogonal matrix
                 left, _, right = np.linalg.svd(moved)
                 moved = left @ right

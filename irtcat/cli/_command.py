@@ -30,7 +30,7 @@ from irtcat.cli._session import (
 )
 
 if TYPE_CHECKING:
-    from irtcat import Responses
+    pass
 
 
 class Output(NamedTuple):
@@ -49,20 +49,6 @@ class Output(NamedTuple):
     code: int = 0
     table: Any = None
     next: tuple[Any, ...] = ()
-
-
-def fit_words(responses: "Responses", *source: Any) -> tuple[Any, ...]:
-    """The words of `irtcat fit` with a model for these responses, to be typed next."""
-    from irtcat.responses._summary import score_range
-    from irtcat.responses._table import BASE_ITEM
-
-    model = "beta" if score_range(responses.items) else ""
-    has_facets = BASE_ITEM in responses.items
-    if responses.n_categories > 2 and not responses.is_fractional:
-        model = "rsm" if has_facets else "graded"
-    elif has_facets:
-        model = "rasch"
-    return ("fit", *source, *(("--model", model) if model else ()))
 
 
 class Options:

@@ -11,13 +11,12 @@ import typer
 from irtcat.cli._session import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pandas as pd
 
     from irtcat import ItemBank, Population, Responses, ShortForm, Subset
     from irtcat.bank._table import BankTable
-    from irtcat.training.crowd import Crowd
 
 DATASET = "dataset:"
 
@@ -82,7 +81,7 @@ def _may_be_table(source: str, options: "Mapping[str, Any]") -> bool:
 
     if source.startswith(DATASET):
         return False
-    return bool(options.get("records")) or not _is_file(source) or bool(columns_of(source))
+    return bool(options.get("records")) or not is_file(source) or bool(columns_of(source))
 
 
 def read_judged(path: "str | Path", judge: str, reading: "Mapping[str, Any]") -> "Responses":
@@ -136,11 +135,6 @@ def max_bytes() -> int:
     return MAX_BYTES.get() or MOST_BYTES
 
 
-def subject_column(path: Path, column: str) -> "pd.Series":
-    """Read a column of a CSV table of subjects, indexed by the ids in its first column."""
-    return table_column(path, column, "subjects")
-
-
 def read_table(path: Path, kind: str) -> "pd.DataFrame":
     """Read a CSV table of subjects or items, with their ids in its first column."""
     import pandas as pd
@@ -185,46 +179,10 @@ def table_column(path: Path, column: str, kind: str) -> "pd.Series":
     return pd.Series(frame[column].to_numpy(), index=frame.iloc[:, 0].to_numpy(str))
 
 
-def feature_table(kind: str) -> "Callable[[Path], pd.DataFrame]":
-    """A reader of tables of features: ids of this kind first, then a column for each feature."""
-
-    def read_features(path: Path) -> "pd.DataFrame":
-        table = read_table(path, kind)
-        return table.set_index(table.columns[0])
-
-    return read_features
-
-
-def with_reasons(sources: list[str], ids: "Collection[str]", kind: str) -> dict[str, str]:
-    """Reasons by id of texts ID=REASON or ID, and of CSV tables with ids first, then reasons.
-
-    Args:
-        sources: the texts and names of tables.
-        ids: the ids of the responses, which may contain "=".
-        kind: "items" or "subjects".
-
-    Raises:
-        InputError: for an id that the responses do not have.
-    """
-    from irtcat._common.checks import InputError, shorten
-    from irtcat.scale.exclusion import BY_HAND
-
-    reasons: dict[str, str] = {}
-    for source in sources:
-        if source not in ids and _is_file(source):
-            table = read_table(Path(source), kind)
-            texts = table.iloc[:, 1].astype(str) if table.shape[1] > 1 else [BY_HAND] * len(table)
-            reasons |= dict(zip(table.iloc[:, 0].astype(str), texts, strict=True))
-        elif source in ids:
-            reasons[source] = BY_HAND
-        else:
-            name, _, reason = source.partition("=")
-            reasons[name] = reason or BY_HAND
-    unknown = [name for name in reasons if name not in ids]
-    if unknown:
-        known = shorten(list(ids))
-        raise InputError(f"{shorten(unknown)}: not among the {kind} of the responses ({known}).")
-    return reasons
+def indexed_table(path: Path, kind: str = "items") -> "pd.DataFrame":
+    """Read a CSV table of items or others, indexed by the ids in its first column."""
+    frame = read_table(path, kind)
+    return frame.set_index(frame.columns[0])
 
 
 def fixed_parameters(source: str) -> dict[str, Any]:
@@ -237,13 +195,12 @@ def fixed_parameters(source: str) -> dict[str, Any]:
     from irtcat._common.checks import InputError, brief, shorten
     from irtcat.io.text import column_numbers
 
-    if not _is_file(source):
+    if not is_file(source):
         if "=" not in source:
             must = f"{source!r} is neither NAME=NUMBER nor a file."
             raise typer.BadParameter(must)
         return dict(split_numbers(source))
-    frame = read_table(Path(source), "items")
-    values = frame.set_index(frame.columns[0])
+    values = indexed_table(Path(source))
     out: dict[str, Any] = {}
     for name in values.columns:
         numbers = column_numbers(values[name])
@@ -261,7 +218,7 @@ def with_subjects(data: "Responses", path: Path, column: str) -> "Responses":
 
     import pandas as pd
 
-    values = subject_column(path, column).reindex(data.subject_ids.astype(str)).to_numpy()
+    values = table_column(path, column, "subjects").reindex(data.subject_ids.astype(str)).to_numpy()
     index = pd.Index(data.subject_ids, dtype=object, name="subject")
     return replace(data, subjects=pd.DataFrame({column: values}, index=index))
 
@@ -276,7 +233,7 @@ def read_subset(path: str, repeatable: bool = True) -> "Subset":
     from irtcat._common.checks import InputError
     from irtcat.selection import read_subset
 
-    if _is_file(path) and zipfile.is_zipfile(path):
+    if is_file(path) and zipfile.is_zipfile(path):
         got = "an item bank" if is_bank(path) else "an archive"
         raise InputError(f"{path}: expected a table of items (of irtcat select). Got {got}.")
     return read_subset(path, repeatable)
@@ -284,7 +241,7 @@ def read_subset(path: str, repeatable: bool = True) -> "Subset":
 
 def read_chosen(path: str) -> "Subset | ShortForm":
     """Read chosen items: a short form, or what `read_subset` reads."""
-    is_table = path.lower().endswith(".csv") or (_is_file(path) and not path.endswith(".json"))
+    is_table = path.lower().endswith(".csv") or (is_file(path) and not path.endswith(".json"))
     return read_subset(path, repeatable=False) if is_table else read_form(path)
 
 
@@ -298,7 +255,7 @@ def read_form(source: str) -> "ShortForm":
     name, _, size = source.partition(":")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        if _is_file(source):
+        if is_file(source):
             form = ShortForm.load(source, max_bytes=max_bytes())
         elif name in short_forms.SIZES:
             sizes = short_forms.SIZES[name]
@@ -321,109 +278,9 @@ def read_plain(source: str) -> "Responses":
     return read(source)
 
 
-def items_table(path: Path) -> "pd.DataFrame":
-    """Read a CSV table of items, indexed by their ids."""
-    frame = read_table(path, "items")
-    return frame.set_index(frame.columns[0])
-
-
 def items_column(items: Path | None, name: str | None) -> Any:
     """A column of the table of items; without a table its name, that of a column of metadata."""
     return name if items is None or name is None else table_column(items, name, "items")
-
-
-def read_learners(source: str, labels: Path | None, unit: str | None) -> Any:
-    """Read what learners say of labels: a crowd, or training dynamics; None for anything else."""
-    crowd = read_crowd(source, labels)
-    return read_dynamics(source, unit) if crowd is None else crowd
-
-
-def read_dynamics(source: str, unit: str | None) -> Any:
-    """Read training dynamics: cartography's files, or a log of epochs; None for anything else."""
-    from irtcat.io.files import columns_of
-    from irtcat.training import crowd, dynamics
-    from irtcat.training.checkpoint_values import unit_of
-
-    if unit is None and dynamics.is_cartography(source):
-        return dynamics.read(source)
-    if unit is None and (unit := unit_of(columns_of(source))) is None:
-        return None
-    return crowd.from_checkpoints(source, unit).dynamics()
-
-
-def refuse_epochs(source: str, is_right_wrong: bool) -> None:
-    """Raise for a table whose rows are epochs and whose values are not right/wrong answers."""
-    from irtcat._common.checks import InputError
-    from irtcat.io.files import columns_of
-    from irtcat.training.checkpoint_values import UNITS, is_step
-
-    columns = columns_of(source)
-    if columns and is_step(columns[0]) and not is_right_wrong:
-        advice = f"Name the unit of its values with --unit: {', '.join(UNITS)}."
-        raise InputError(f"{source}: this looks like a log of epochs. {advice}")
-
-
-def read_crowd(source: str, labels: Path | None) -> "Crowd | None":
-    """Read a crowd: a file, or with the labels predictions; None for anything else.
-
-    With the labels, ``source`` is a folder of the members' predictions, or a file of probabilities.
-    """
-    from irtcat._common.checks import InputError
-    from irtcat.training import crowd
-
-    if labels is None:
-        return crowd.Crowd.load(source, max_bytes=max_bytes()) if is_crowd(source) else None
-    values = _read_labels(labels)
-    if not Path(source).is_dir():
-        return _crowd_of_probabilities(Path(source), values)
-    files = [file for file in Path(source).iterdir() if file.suffix.lower() in (".csv", ".npy")]
-    if not files:
-        raise InputError(f"{source}: expected .csv or .npy files of predictions. Got none.")
-    return crowd.from_predictions(sorted(files), values.to_numpy(), item_ids=list(values.index))
-
-
-def _read_labels(path: Path) -> "pd.Series":
-    """Labels by item: the column of a CSV table, or an array, whose items are 0, 1, ...."""
-    import pandas as pd
-
-    from irtcat._common.checks import InputError
-    from irtcat._files.archives import read_npy
-
-    if path.suffix.lower() != ".npy":
-        return table_column(path, "label", "items")
-    array = read_npy(path, max_bytes())
-    if array.ndim != 1 or not len(array):
-        raise InputError(f"{path}: expected one label per item. Got the shape {array.shape}.")
-    return pd.Series(array, index=[str(row) for row in range(len(array))])
-
-
-def _crowd_of_probabilities(path: Path, labels: "pd.Series") -> "Crowd":
-    """A crowd from one file of class probabilities: a table with the items' ids, or an array."""
-    from dataclasses import replace
-
-    import pandas as pd
-
-    from irtcat._common.checks import InputError, shorten
-    from irtcat._files.archives import read_npy
-    from irtcat.training.auditing import crowd_of
-
-    suffix = path.suffix.lower()
-    if suffix == ".csv":
-        table = items_table(path)
-        if len(missing := labels.index.difference(table.index, sort=False)):
-            raise InputError(f"{path}: no row for {shorten(missing[0])}, which has a label.")
-        labels = pd.Series(labels.astype(str).to_numpy(), labels.index)
-        probabilities: Any = table.loc[labels.index]
-    elif suffix == ".npy":
-        probabilities = read_npy(path)
-    else:
-        must = "with --labels a .csv or .npy file of probabilities, or a folder of predictions"
-        raise InputError(f"{path}: expected {must}.")
-    try:
-        crowd, _ = crowd_of(labels, probabilities)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    return replace(crowd, item_ids=labels.index.to_numpy(object))
 
 
 def is_bank(path: str) -> bool:
@@ -438,7 +295,7 @@ def is_crowd(path: str) -> bool:
 
 def _has_array(path: str, name: str) -> bool:
     """Whether a file is an archive with an array of this name."""
-    if not _is_file(path):  # a pipe cannot be read twice
+    if not is_file(path):  # a pipe cannot be read twice
         return False
     try:
         with zipfile.ZipFile(path) as archive:
@@ -447,7 +304,7 @@ def _has_array(path: str, name: str) -> bool:
         return False
 
 
-def _is_file(path: str) -> bool:
+def is_file(path: str) -> bool:
     """Whether a regular file exists; False for names that are not valid for a file."""
     try:
         return Path(path).is_file()
@@ -466,55 +323,64 @@ def split_counts(text: str) -> list[int]:
     return numbers
 
 
+def split_named(
+    text: str,
+    convert: "Callable[[str], Any]",
+    must: str,
+    cut: "Callable[[str, str], tuple[str, str, str]]" = str.rpartition,
+) -> dict[str, Any]:
+    """Parse names with values: NAME=VALUE, ...
+
+    Args:
+        text: the text.
+        convert: the value of a text; None for a text that is none.
+        must: what an entry is not, for the message: "not NAME=NUMBER, such as algebra=2".
+        cut: at which "=" an entry is cut.
+    """
+    values: dict[str, Any] = {}
+    for entry in text.split(","):
+        name, _, rest = (part.strip() for part in cut(entry, "="))
+        value = convert(rest) if name else None
+        if value is None:
+            raise typer.BadParameter(f"{entry.strip()!r} is {must}.")
+        if name in values:
+            raise typer.BadParameter(f"{name!r} occurs twice.")
+        values[name] = value
+    return values
+
+
 def split_quotas(text: str) -> dict[str, tuple[int, int]]:
     """Parse groups with their limits of items: GROUP=NUMBER or GROUP=FEWEST:MOST, ..."""
     from irtcat._common.numbers import whole_number_in
 
-    quotas = {}
-    for entry in text.split(","):
-        group, _, numbers = entry.strip().rpartition("=")
+    def limits(numbers: str) -> tuple[int, int] | None:
         fewest, _, most = numbers.partition(":")
         least, highest = whole_number_in(fewest), whole_number_in(most or fewest)
-        if not group or least is None or highest is None or min(least, highest) < 0:
-            must = f"{entry.strip()!r} is not GROUP=NUMBER or GROUP=FEWEST:MOST, such as algebra=3."
-            raise typer.BadParameter(must)
-        quotas[group.strip()] = (least, highest)
-    return quotas
+        return (
+            None
+            if least is None or highest is None or min(least, highest) < 0
+            else (least, highest)
+        )
+
+    return split_named(text, limits, "not GROUP=NUMBER or GROUP=FEWEST:MOST, such as algebra=3")
 
 
 def split_ranges(text: str) -> dict[str, tuple[float, float]]:
     """Parse names with ranges: NAME=LOW:HIGH, ..."""
     from irtcat._common.numbers import number_in
 
-    ranges = {}
-    for entry in text.split(","):
-        name, _, numbers = entry.strip().rpartition("=")
-        low, high = (number_in(number) for number in (f"{numbers}:".split(":")[:2]))
-        if not name.strip() or low is None or high is None or not low < high:
-            must = (
-                f"{entry.strip()!r} is not NAME=LOW:HIGH with LOW below HIGH, such as bleu=0:100."
-            )
-            raise typer.BadParameter(must)
-        ranges[name.strip()] = (low, high)
-    return ranges
+    def ends(numbers: str) -> tuple[float, float] | None:
+        low, high = (number_in(number) for number in f"{numbers}:".split(":")[:2])
+        return None if low is None or high is None or not low < high else (low, high)
+
+    return split_named(text, ends, "not NAME=LOW:HIGH with LOW below HIGH, such as bleu=0:100")
 
 
 def split_numbers(text: str) -> dict[str, float]:
     """Parse names with numbers: NAME=NUMBER, ..."""
     from irtcat._common.numbers import number_in
 
-    numbers = {}
-    for entry in text.split(","):
-        name, _, number = entry.strip().rpartition("=")
-        if name.strip() in numbers:
-            must = f"{name.strip()!r} occurs twice."
-            raise typer.BadParameter(must)
-        value = number_in(number)
-        if not name.strip() or value is None:
-            must = f"{entry.strip()!r} is not NAME=NUMBER, such as algebra=2."
-            raise typer.BadParameter(must)
-        numbers[name.strip()] = value
-    return numbers
+    return split_named(text, number_in, "not NAME=NUMBER, such as algebra=2")
 
 
 def read_population(text: str) -> "Population":
@@ -530,13 +396,7 @@ def read_population(text: str) -> "Population":
 
 def split_pairs(text: str) -> dict[str, str]:
     """Parse names with texts: NAME=TEXT, ..."""
-    pairs = {}
-    for entry in text.split(","):
-        name, _, value = (part.strip() for part in entry.partition("="))
-        if not name or not value or name in pairs:
-            raise typer.BadParameter(f"{entry.strip()!r} is not NAME=TEXT, or occurs twice.")
-        pairs[name] = value
-    return pairs
+    return split_named(text, lambda value: value or None, "not NAME=TEXT", str.partition)
 
 
 def named_numbers(column: str) -> "Callable[[str], dict[str, float]]":
@@ -545,7 +405,7 @@ def named_numbers(column: str) -> "Callable[[str], dict[str, float]]":
     def read_numbers(source: str) -> dict[str, float]:
         from irtcat.io.text import column_numbers
 
-        if not _is_file(source):
+        if not is_file(source):
             return split_numbers(source)
         values = table_column(Path(source), column, "names")
         return dict(zip(values.index, column_numbers(values).tolist(), strict=True))
@@ -557,17 +417,11 @@ def named_texts(column: str) -> "Callable[[str], dict[str, str]]":
     """A reader of texts by name: NAME=TEXT,... or a CSV table, names first."""
 
     def read_texts(source: str) -> dict[str, str]:
-        if _is_file(source):
+        if is_file(source):
             values = table_column(Path(source), column, "names").dropna()
             return {str(name): str(text) for name, text in values.items()}
-        texts = {}
-        for entry in source.split(","):
-            name, _, text = (part.strip() for part in entry.rpartition("="))
-            if not name or not text:
-                must = f"{entry.strip()!r} is neither NAME={column.upper()} nor a file."
-                raise typer.BadParameter(must)
-            texts[name] = text
-        return texts
+        must = f"neither NAME={column.upper()} nor a file"
+        return split_named(source, lambda value: value or None, must)
 
     return read_texts
 
@@ -593,7 +447,7 @@ def split_codes(source: str) -> Any:
     """Parse labels in their order, all codes, or numbers of labels: LABEL=NUMBER,... or a table."""
     from irtcat._common.numbers import whole_number_in
 
-    if _is_file(source) or "=" in source:
+    if is_file(source) or "=" in source:
         return named_numbers("code")(source)
     texts = split_texts(source)
     numbers = [whole_number_in(text) for text in texts]

@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from irtcat.cli._input import (
-    feature_table,
+    indexed_table,
     named_texts,
     read,
     read_bank,
@@ -393,7 +393,7 @@ UNITS = option(
 MODEL_FEATURES = option(
     "model_features",
     type=Path,
-    read=feature_table("models"),
+    read=partial(indexed_table, kind="models"),
     help="CSV table of what else is known of the models, ids first.",
 )
 SEED = option("seed", min=0)

@@ -106,13 +106,12 @@ def emit_csv(frame: "pd.DataFrame") -> None:
     print(csv_bytes(frame).decode("utf-8"), end="")
 
 
-def with_texts(table: "pd.DataFrame", items: "pd.DataFrame", at: int = 2) -> "pd.DataFrame":
+def with_texts(table: "pd.DataFrame", items: "pd.DataFrame") -> "pd.DataFrame":
     """On a terminal, a column with the texts of items whose ids are hashes.
 
     Args:
         table: a row for each item, by id.
         items: metadata of the items.
-        at: position of the column.
     """
     from irtcat.report.names import MOST_LETTERS, are_hashes, texts_of
 
@@ -122,7 +121,7 @@ def with_texts(table: "pd.DataFrame", items: "pd.DataFrame", at: int = 2) -> "pd
     lines = [" ".join(text.split()) for text in texts.reindex(table.index.astype(str)).fillna("")]
     table = table.drop(columns="text", errors="ignore")
     column = [_shortened(line, MOST_LETTERS) for line in lines]
-    table.insert(min(at, table.shape[1]), "text", column)
+    table.insert(min(2, table.shape[1]), "text", column)
     return table
 
 
@@ -161,7 +160,12 @@ def show(table: Table) -> list[str]:
     if table.title:
         say()
         say(table.title, bold=True)
-    left_out = _print_fitted(columns) if terminal else _print_separated(columns)
+    left_out: list[str] = []
+    if terminal:
+        left_out = _print_fitted(columns)
+    else:
+        for row in zip(*columns.values(), strict=True):
+            print("\t".join(row))  # cells have no control characters
     if len(shown) < len(full):
         say(f"... and {len(full) - len(shown)} more rows", dim=True)
     if left_out:
@@ -188,13 +192,6 @@ def _print_fitted(columns: dict[str, list[str]]) -> list[str]:
     left_out = _fit(columns, console.width)
     console.print(_printable(columns))
     return left_out
-
-
-def _print_separated(columns: dict[str, list[str]]) -> list[str]:
-    """Print columns with tabs between them; all fit."""
-    for row in zip(*columns.values(), strict=True):
-        print("\t".join(row))  # cells have no control characters
-    return []
 
 
 def _with_values(table: Table, shown: "pd.DataFrame") -> dict[str, list[str]]:

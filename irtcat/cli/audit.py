@@ -1,7 +1,7 @@
 """``irtcat audit``."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -19,6 +19,11 @@ from irtcat.cli._options import (
     result,
 )
 from irtcat.cli._output import records
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from irtcat.training.crowd import Crowd
 
 EXAMPLE = ("irtcat audit dataset:lsat7",)
 
@@ -80,7 +85,7 @@ SHOWN = [
     option(
         "dynamics",
         type=Path,
-        read=_input.items_table,
+        read=_input.indexed_table,
         help="CSV table of the items, ids first, with a column confidence.",
     ),
     option("wrong", type=float, default=0.05, help="Prior share of wrong labels."),
@@ -132,7 +137,7 @@ def command(o: Options) -> Output:
     """
     from irtcat.diagnose import labels
 
-    learners = _input.read_learners(o.unread["responses"], o.labels, o.unit)
+    learners = _read_learners(o.unread["responses"], o.labels, o.unit)
     missing = {
         "confidence": learners is None and o.unread["dynamics"] is None,
         "feasibility": not o.feasibility and o.unread["bank"] is None,
@@ -188,9 +193,9 @@ def _responses(o: Options) -> Any:
     try:
         is_right_wrong = o.responses.is_binary
     except InputError:
-        _input.refuse_epochs(o.unread["responses"], False)
+        _refuse_epochs(o.unread["responses"], False)
         raise
-    _input.refuse_epochs(o.unread["responses"], is_right_wrong)
+    _refuse_epochs(o.unread["responses"], is_right_wrong)
     return o.responses
 
 
@@ -236,3 +241,101 @@ def _scores(ranking: Any, known: list[str]) -> Any:
         if 0 < n <= len(ranking.table)
     ]
     return pd.DataFrame(rows)
+
+
+def _read_learners(source: str, labels: Path | None, unit: str | None) -> Any:
+    """Read what learners say of labels: a crowd, or training dynamics; None for anything else."""
+    crowd = _read_crowd(source, labels)
+    return _read_dynamics(source, unit) if crowd is None else crowd
+
+
+def _read_dynamics(source: str, unit: str | None) -> Any:
+    """Read training dynamics: cartography's files, or a log of epochs; None for anything else."""
+    from irtcat.io.files import columns_of
+    from irtcat.training import crowd, dynamics
+    from irtcat.training.checkpoint_values import unit_of
+
+    if unit is None and dynamics.is_cartography(source):
+        return dynamics.read(source)
+    if unit is None and (unit := unit_of(columns_of(source))) is None:
+        return None
+    return crowd.from_checkpoints(source, unit).dynamics()
+
+
+def _refuse_epochs(source: str, is_right_wrong: bool) -> None:
+    """Raise for a table whose rows are epochs and whose values are not right/wrong answers."""
+    from irtcat._common.checks import InputError
+    from irtcat.io.files import columns_of
+    from irtcat.training.checkpoint_values import UNITS, is_step
+
+    columns = columns_of(source)
+    if columns and is_step(columns[0]) and not is_right_wrong:
+        advice = f"Name the unit of its values with --unit: {', '.join(UNITS)}."
+        raise InputError(f"{source}: this looks like a log of epochs. {advice}")
+
+
+def _read_crowd(source: str, labels: Path | None) -> "Crowd | None":
+    """Read a crowd: a file, or with the labels predictions; None for anything else.
+
+    With the labels, ``source`` is a folder of the members' predictions, or a file of probabilities.
+    """
+    from irtcat._common.checks import InputError
+    from irtcat.training import crowd
+
+    if labels is None:
+        return (
+            crowd.Crowd.load(source, max_bytes=_input.max_bytes())
+            if _input.is_crowd(source)
+            else None
+        )
+    values = _read_labels(labels)
+    if not Path(source).is_dir():
+        return _crowd_of_probabilities(Path(source), values)
+    files = [file for file in Path(source).iterdir() if file.suffix.lower() in (".csv", ".npy")]
+    if not files:
+        raise InputError(f"{source}: expected .csv or .npy files of predictions. Got none.")
+    return crowd.from_predictions(sorted(files), values.to_numpy(), item_ids=list(values.index))
+
+
+def _read_labels(path: Path) -> "pd.Series":
+    """Labels by item: the column of a CSV table, or an array, whose items are 0, 1, ...."""
+    import pandas as pd
+
+    from irtcat._common.checks import InputError
+    from irtcat._files.archives import read_npy
+
+    if path.suffix.lower() != ".npy":
+        return _input.table_column(path, "label", "items")
+    array = read_npy(path, _input.max_bytes())
+    if array.ndim != 1 or not len(array):
+        raise InputError(f"{path}: expected one label per item. Got the shape {array.shape}.")
+    return pd.Series(array, index=[str(row) for row in range(len(array))])
+
+
+def _crowd_of_probabilities(path: Path, labels: "pd.Series") -> "Crowd":
+    """A crowd from one file of class probabilities: a table with the items' ids, or an array."""
+    from dataclasses import replace
+
+    import pandas as pd
+
+    from irtcat._common.checks import InputError, shorten
+    from irtcat._files.archives import read_npy
+    from irtcat.training.auditing import crowd_of
+
+    suffix = path.suffix.lower()
+    if suffix == ".csv":
+        table = _input.indexed_table(path)
+        if len(missing := labels.index.difference(table.index, sort=False)):
+            raise InputError(f"{path}: no row for {shorten(missing[0])}, which has a label.")
+        labels = pd.Series(labels.astype(str).to_numpy(), labels.index)
+        probabilities: Any = table.loc[labels.index]
+    elif suffix == ".npy":
+        probabilities = read_npy(path)
+    else:
+        must = "with --labels a .csv or .npy file of probabilities, or a folder of predictions"
+        raise InputError(f"{path}: expected {must}.")
+    try:
+        crowd, _ = crowd_of(labels, probabilities)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return replace(crowd, item_ids=labels.index.to_numpy(object))

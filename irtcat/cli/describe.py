@@ -3,9 +3,10 @@
 from typing import TYPE_CHECKING
 
 from irtcat.cli import _input
-from irtcat.cli._command import Options, Output, Table, command_of, fit_words
+from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import READING, RESPONSES_HELP, argument, default_n_items
 from irtcat.cli._output import cell, column_of, records
+from irtcat.cli.fit import fit_words
 
 if TYPE_CHECKING:
     import pandas as pd

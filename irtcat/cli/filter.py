@@ -23,7 +23,7 @@ def _items(path: str) -> Any:
     """Read a bank, or a table of items."""
     if path.endswith(".npz") or _input.is_bank(path):
         return _input.read_bank(path)  # raises for an .npz that is not a bank
-    return _input.items_table(Path(path)).rename_axis("item")
+    return _input.indexed_table(Path(path)).rename_axis("item")
 
 
 def _amount(text: str) -> float:

@@ -27,6 +27,8 @@ from irtcat.cli._session import warn
 if TYPE_CHECKING:
     import pandas as pd
 
+    from irtcat import Responses
+
 EXAMPLE = ("irtcat fit dataset:lsat7 --model 2pl",)
 
 FAMILIES = {"normal": "N", "lognormal": "LogNormal", "beta": "Beta"}
@@ -38,17 +40,6 @@ UNCERTAIN = 1.0
 SETTINGS = ("irtcat.fitting.Solver", "irtcat.EM", "irtcat.VI")
 """Classes whose fields are options; `irtcat.Joint` has no fields of its own names."""
 _of_all, _of_em, _of_vi = (partial(option, source=source) for source in SETTINGS)
-
-
-def _theta(path: Path) -> Any:
-    """Read abilities."""
-    return _input.table_column(path, "theta", "subjects")
-
-
-def _pattern(path: Path) -> Any:
-    """Read a loading pattern."""
-    table = _input.read_table(path, "items")
-    return table.set_index(table.columns[0]).astype(float)
 
 
 @command_of(
@@ -79,7 +70,7 @@ def _pattern(path: Path) -> Any:
         option(
             "theta",
             type=Path,
-            read=_theta,
+            read=lambda path: _input.table_column(path, "theta", "subjects"),
             help="CSV table of subjects, ids first, with a column theta (as of irtcat score).",
         ),
         "density",
@@ -107,7 +98,7 @@ def _pattern(path: Path) -> Any:
         option(
             "pattern",
             type=Path,
-            read=_pattern,
+            read=lambda path: _input.indexed_table(path).astype(float),
             help="CSV table of items, ids first, a column of 0 and 1 for each ability.",
         ),
         "correlated",
@@ -118,13 +109,13 @@ def _pattern(path: Path) -> Any:
         option(
             "subject_features",
             type=Path,
-            read=_input.feature_table("subjects"),
+            read=partial(_input.indexed_table, kind="subjects"),
             help="CSV table of subjects, ids first, a column for each feature.",
         ),
         option(
             "item_features",
             type=Path,
-            read=_input.feature_table("items"),
+            read=_input.indexed_table,
             help="CSV table of items, ids first, a column for each feature.",
         ),
         "item_residual",
@@ -327,3 +318,17 @@ def _prior(name: str, prior: Any) -> str:
     if family == "beta":  # a density of the probability, not of its logit
         name = {"logit_lower": "c", "logit_upper": "d"}.get(name, name)
     return f"{name} ~ {FAMILIES[family]}({first:g}, {second:g})"
+
+
+def fit_words(responses: "Responses", *source: Any) -> tuple[Any, ...]:
+    """The words of `irtcat fit` with a model for these responses, to be typed next."""
+    from irtcat.responses._summary import score_range
+    from irtcat.responses._table import BASE_ITEM
+
+    model = "beta" if score_range(responses.items) else ""
+    has_facets = BASE_ITEM in responses.items
+    if responses.n_categories > 2 and not responses.is_fractional:
+        model = "rsm" if has_facets else "graded"
+    elif has_facets:
+        model = "rasch"
+    return ("fit", *source, *(("--model", model) if model else ()))

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from irtcat.cli import _input
-from irtcat.cli._command import Options, Output, Table, command_of, fit_words
+from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import READING, argument, check_archive, group, option, output
 from irtcat.cli._output import SUMMARY_ROWS
 from irtcat.cli._session import warn
+from irtcat.cli.fit import fit_words
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,6 +1,7 @@
 """``irtcat predict``."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,7 +59,7 @@ def _group_weights(text: str) -> dict[str, float] | str:
     option(
         "prior",
         type=Path,
-        read=_input.feature_table("subjects"),
+        read=partial(_input.indexed_table, kind="subjects"),
         help="CSV table of subjects, ids first, columns mean and sd: what else is known.",
     ),
     "level",

@@ -1,6 +1,6 @@
 """``irtcat scale``."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,17 +25,6 @@ EXAMPLE = (
 CARELESS = "irtcat.scale.careless"
 RULES = ("attention", "straight_line", "longest_run", "min_seconds")
 """Options that are rules for careless subjects."""
-
-
-def _seconds(path: Path) -> Any:
-    """Read times."""
-    return _input.table_column(path, "seconds", "subjects")
-
-
-def _choices(path: Path) -> Any:
-    """Read what subjects chose."""
-    table = _input.read_table(path, "subjects")
-    return table.set_index(table.columns[0])
 
 
 _rule: Callable[..., Any] = partial(option, source=CARELESS)
@@ -66,7 +55,7 @@ _rule: Callable[..., Any] = partial(option, source=CARELESS)
             "choices",
             type=Path,
             default=None,
-            read=_choices,
+            read=partial(_input.indexed_table, kind="subjects"),
             help="CSV table of what subjects (ids first) chose, for the rules below; default: the "
             "responses, if in categories.",
         ),
@@ -83,7 +72,7 @@ _rule: Callable[..., Any] = partial(option, source=CARELESS)
             "seconds",
             type=Path,
             needs="min_seconds NUMBER",
-            read=_seconds,
+            read=lambda path: _input.table_column(path, "seconds", "subjects"),
             help="CSV table of subjects, ids first, with a column seconds.",
         ),
         _rule("min_seconds", needs="seconds FILE", min=0),
@@ -149,8 +138,8 @@ def _left_out(o: Options) -> dict[str, Any]:
     ids, subjects = (
         dict.fromkeys(map(str, names)) for names in (o.responses.item_ids, o.responses.subject_ids)
     )
-    items = _input.with_reasons(o.exclude or [], ids, "items")
-    people = _input.with_reasons(o.exclude_subjects or [], subjects, "subjects")
+    items = _with_reasons(o.exclude or [], ids, "items")
+    people = _with_reasons(o.exclude_subjects or [], subjects, "subjects")
     if any(o.is_given(name) for name in RULES):
         found, attention = _careless(o)
         items = {item: "an attention item" for item in attention if item in ids} | items
@@ -232,3 +221,35 @@ def _figures(scales: "Scales") -> dict[str, Any]:
         if len(removed):
             out[f"{stem}_removed.png"] = plot.empirical_curves(removed)
     return out
+
+
+def _with_reasons(sources: list[str], ids: Collection[str], kind: str) -> dict[str, str]:
+    """Reasons by id of texts ID=REASON or ID, and of CSV tables with ids first, then reasons.
+
+    Args:
+        sources: the texts and names of tables.
+        ids: the ids of the responses, which may contain "=".
+        kind: "items" or "subjects".
+
+    Raises:
+        InputError: for an id that the responses do not have.
+    """
+    from irtcat._common.checks import InputError, shorten
+    from irtcat.scale.exclusion import BY_HAND
+
+    reasons: dict[str, str] = {}
+    for source in sources:
+        if source not in ids and _input.is_file(source):
+            table = _input.read_table(Path(source), kind)
+            texts = table.iloc[:, 1].astype(str) if table.shape[1] > 1 else [BY_HAND] * len(table)
+            reasons |= dict(zip(table.iloc[:, 0].astype(str), texts, strict=True))
+        elif source in ids:
+            reasons[source] = BY_HAND
+        else:
+            name, _, reason = source.partition("=")
+            reasons[name] = reason or BY_HAND
+    unknown = [name for name in reasons if name not in ids]
+    if unknown:
+        known = shorten(list(ids))
+        raise InputError(f"{shorten(unknown)}: not among the {kind} of the responses ({known}).")
+    return reasons

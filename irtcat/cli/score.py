@@ -1,6 +1,7 @@
 """``irtcat score``."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
@@ -36,7 +37,7 @@ def _bank_or_scales(path: "str | Path") -> Union["ItemBank", Path]:
     option(
         "prior",
         type=Path,
-        read=_input.feature_table("subjects"),
+        read=partial(_input.indexed_table, kind="subjects"),
         help="CSV table of subjects, ids first, columns mean and sd: what else is known.",
     ),
     option(

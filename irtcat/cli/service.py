@@ -149,7 +149,10 @@ def ticket(o: Options) -> Output:
         raise typer.BadParameter("not with --person, --name or --external.", param_hint="--count")
     accommodations = [text for text in (o.accommodations or "").split(",") if text]
     rows: list[dict[str, Any]] = []
-    with opened(o) as service, _transaction(service, o.dry_run):
+    with (
+        opened(o) as service,
+        service.database.undone() if o.dry_run else service.database.writing(),
+    ):
         test = o.test or provision.only_open_test(service)
         for _ in range(o.count):
             person, status = o.person, people.NEW if o.person is None else f"known: {o.person}"
@@ -173,11 +176,6 @@ def ticket(o: Options) -> Output:
     table = pd.DataFrame(rows)
     lines = [str(row["person" if o.dry_run else "link"]) for row in rows]
     return Output({"test": test, "dry_run": o.dry_run, "tickets": rows}, lines, table=table)
-
-
-def _transaction(service: Any, dry_run: bool) -> Any:
-    """A context of one transaction, of which a dry run stores nothing."""
-    return service.database.undone() if dry_run else service.database.writing()
 
 
 @command_of(

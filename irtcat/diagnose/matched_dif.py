@@ -262,7 +262,7 @@ def mantel_haenszel(
         used = [j for j in score_items if j not in base]
         tests = {j: _tests(data.counts(j, used), continuity) for j in tested}
         p_adjusted = adjust([test[0]["p"] for test in tests.values()], correction)
-        found = _detected(tested, p_adjusted, alpha)
+        found = frozenset(j for j, p in zip(tested, p_adjusted, strict=True) if p < alpha)
         settled = found == base or rounds == 1
         few = len(score_items) - len(found) < MIN_MATCHING
         if settled or found in previous or few:
@@ -283,10 +283,6 @@ def mantel_haenszel(
         n_rounds=n_rounds,
         settled=settled,
     )
-
-
-def _detected(tested: list[int], p: FloatArray, alpha: float) -> frozenset[int]:
-    return frozenset(j for j, value in zip(tested, p, strict=True) if value < alpha)
 
 
 def _untested(responses: Responses) -> list[str]:

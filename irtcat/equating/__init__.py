@@ -2,8 +2,8 @@
 
 from irtcat._common.lazy import public_names
 from irtcat.equating.banks import BANK_METHODS, equate_banks
-from irtcat.equating.equated import Equated
 from irtcat.equating.observed import METHODS, EquatingMethod, equate
+from irtcat.equating.scores import Equated
 from irtcat.equating.smoothing import Loglinear, loglinear
 
 __all__ = [

@@ -8,8 +8,7 @@ import numpy as np
 
 from irtcat._common.checks import InputError, argument_error, check_choice, check_count, is_number
 from irtcat._common.types import FloatArray
-from irtcat.equating.equated import Equated, equated_table
-from irtcat.equating.scores import score_counts, whole_scores
+from irtcat.equating.scores import Equated, equated_table, score_counts, whole_scores
 from irtcat.equating.smoothing import smooth
 
 DECIMALS = 10

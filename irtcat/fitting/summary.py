@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from irtcat.bank._summary import BankSummary
+from irtcat.bank._table import BankSummary
 
 
 @dataclass(frozen=True)

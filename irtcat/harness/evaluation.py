@@ -21,16 +21,9 @@ from irtcat.cat.live.driving import begin, begun_in_memory
 from irtcat.harness.answers import Calls, Harness, Progress
 from irtcat.harness.folder import ITEMS, RESULT, SESSION, earlier_plan, run_folder, store_file
 from irtcat.harness.items import Item, read_items
-from irtcat.harness.outcome import (
-    fit_of,
-    item_table,
-    read_costs,
-    score_by_form,
-    spending,
-    unlike_warning,
-)
+from irtcat.harness.outcome import UNLIKELY, fit_of, item_table, read_costs, score_by_form, spending
 from irtcat.prediction import ShortForm
-from irtcat.prediction.flags import whose_scores
+from irtcat.prediction.flags import MISFIT, UNLIKE, whose_scores
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 
@@ -84,7 +77,8 @@ class Evaluation:
         full_cost: cost of all items of the bank.
         lz_star: person fit of the answers (`irtcat.diagnose.person_fit`); low values mean misfit,
             None if it is not defined.
-        unlike: a warning if the model appears unlike the calibrated ones; else empty.
+        unlike: how the model appears unlike the calibrated ones: codes of
+            `irtcat.prediction.UNLIKE`, none for most models.
         estimand: whose score the interval is for: "run", "model" or "domain".
         ranks_of: whose scores the interval of the rank is for; "" without a rank.
         noise_source: how the noise of the runs is known (see `irtcat.prediction.Prediction`).
@@ -115,7 +109,7 @@ class Evaluation:
     cost: float | None
     full_cost: float | None
     lz_star: float | None
-    unlike: str
+    unlike: tuple[str, ...]
     estimand: str
     ranks_of: str
     noise_source: str
@@ -145,7 +139,11 @@ class Evaluation:
             percentage = f" ({self.cost / self.full_cost:.1%})" if self.full_cost > 0 else ""
             out.append(f"Cost {self.cost:g} of {self.full_cost:g}{percentage}.")
         out.append(f"The answers took {self.seconds:.1f} seconds.")
-        return [*out, *([self.unlike] if self.unlike else []), *self.notes]
+        if self.unlike:
+            reasons = " and ".join(UNLIKE[code].reason for code in self.unlike)
+            fit = "" if self.lz_star is None else f" (lz* = {self.lz_star:.2f})"
+            out.append(f"The model appears unlike the calibrated ones: {reasons}{fit}.")
+        return [*out, *self.notes]
 
     def to_json(self) -> dict[str, Any]:
         """All results except the table of items, as a JSON document."""
@@ -155,6 +153,7 @@ class Evaluation:
     def to_frame(self) -> pd.DataFrame:
         """One row with the figures."""
         row = {name: v for name, v in self.to_json().items() if name not in ("model", "notes")}
+        row["unlike"] = "; ".join(self.unlike)
         index = pd.Index([self.model], dtype=object, name="subject")
         return pd.DataFrame([row], index=index)
 
@@ -382,6 +381,7 @@ def _evaluation(
         )
         n_bank = session.bank.n_items
     lz_star, p = fit_of(session)
+    misfit = [MISFIT] if p is not None and p < UNLIKELY else []
     table = item_table(session, items_by_id)
     estimates, (cost, full_cost) = session.estimate(), spending(session, prices)
     theta, se = estimates["theta"], estimates["se"]
@@ -405,7 +405,7 @@ def _evaluation(
         cost=cost,
         full_cost=full_cost,
         lz_star=lz_star,
-        unlike=unlike_warning(outcome, p, lz_star),
+        unlike=(*filter(None, [outcome.unlike]), *misfit),
         estimand=outcome.estimand,
         ranks_of=outcome.ranks_of,
         noise_source=outcome.noise_source,

@@ -15,10 +15,9 @@ from irtcat._files.folders import OutputFolder
 from irtcat.cat import Session
 from irtcat.harness.answers import Answer, Progress, record
 from irtcat.harness.exports import inspect_selector
-from irtcat.harness.extras import imported
+from irtcat.harness.extras import imported, is_in_file, model_in_file
 from irtcat.harness.folder import LOGS
 from irtcat.harness.items import Item, agreed, known_conditions
-from irtcat.harness.models import is_in_file, model_in_file
 from irtcat.io.logs.values import clip, version_text
 from irtcat.responses._conditions import MISMATCH, check_conditions, text_hash
 

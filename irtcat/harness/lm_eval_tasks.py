@@ -23,9 +23,8 @@ from irtcat._files.reading import parse_json
 from irtcat._files.writing import replacing
 from irtcat.cat import Session
 from irtcat.harness.answers import ON_ERROR, Answer, Progress, ask_until_over
-from irtcat.harness.extras import imported
+from irtcat.harness.extras import imported, is_in_file, model_in_file
 from irtcat.harness.items import Item, agreed, known_conditions
-from irtcat.harness.models import is_in_file, model_in_file
 from irtcat.harness.replies import Replies, append
 from irtcat.io.logs.choose import FIRST
 from irtcat.io.logs.lm_eval import task_version

@@ -11,11 +11,11 @@ from irtcat._common.per_item import per_item
 from irtcat.bank import ItemBank, numbered
 from irtcat.cat import FullScore, Session, in_words, retraced, score_by_prediction
 from irtcat.harness.items import Item
-from irtcat.prediction import UNLIKE, ShortForm
+from irtcat.prediction import ShortForm
 from irtcat.responses import Responses
 
 UNLIKELY = 0.01
-"""A warning is given if the p-value of lz* is below this."""
+"""A model is flagged as a misfit if the p-value of lz* is below this."""
 
 
 def fit_of(session: Session) -> tuple[float | None, float | None]:
@@ -49,18 +49,6 @@ def score_by_form(
         return score_by_prediction(prediction)
     except InputError as error:
         return FullScore(np.nan, 0.0, 1.0, level, "auto", notes=(str(error).rstrip("."),))
-
-
-def unlike_warning(outcome: FullScore, p: float | None, lz_star: float | None) -> str:
-    """A warning if the model appears unlike the calibrated ones; else empty."""
-    reasons = [UNLIKE[outcome.unlike].reason] if outcome.unlike else []
-    if p is not None and p < UNLIKELY:
-        reasons.append(
-            f"its answers fit the bank worse than theirs (lz* = {lz_star:.2f}, p = {p:.2g})"
-        )
-    if not reasons:
-        return ""
-    return f"The model appears unlike the calibrated ones: {' and '.join(reasons)}."
 
 
 def item_table(session: Session, items: Mapping[str, Item]) -> pd.DataFrame:

@@ -254,7 +254,7 @@ def _converted(
         return from_frame(frame, frame_kind(data), options, codes)
     if advice := dataset_advice(data):
         raise argument_error(name, "a Dataset in memory", type(data).__name__, advice)
-    are_records = _are_records(data)
+    are_records = isinstance(data, (list, tuple)) and len(data) > 0 and isinstance(data[0], Mapping)
     is_table = isinstance(data, Mapping) or are_records
     for argument in ("ignore", "subject_columns", "facets"):
         if getattr(options, argument) and not is_table:
@@ -275,10 +275,6 @@ def _converted(
             frame_table("list of triples", table), table, _usual(options), codes=codes
         )
     return _from_array(data, options, codes, ids, name)
-
-
-def _are_records(data: Any) -> bool:
-    return isinstance(data, (list, tuple)) and len(data) > 0 and isinstance(data[0], Mapping)
 
 
 def as_responses_or_source(data: Any, name: str, **options: Any) -> Responses | ResponseSource:
@@ -447,17 +443,13 @@ def _from_records(data: Sequence[Any], options: ReadingOptions, codes: Any, name
     return from_frame(pd.DataFrame.from_records(list(data)), "list of records", options, codes)
 
 
-def _is_response(text: str) -> bool:
-    return cell_number(text) is not None
-
-
 def _is_triples(data: Any) -> bool:
     """Whether data are a list of (subject, item, response) with ids that are text."""
     return (
         isinstance(data, (list, tuple))
         and len(data) > 0
         and all(isinstance(row, (list, tuple)) and len(row) == 3 for row in data)
-        and all(isinstance(label, str) and not _is_response(label) for label in data[0][:2])
+        and all(isinstance(label, str) and cell_number(label) is None for label in data[0][:2])
     )
 
 

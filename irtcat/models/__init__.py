@@ -14,6 +14,7 @@ from irtcat.models.base import (
     design_of,
     expected_responses,
     field_columns,
+    filled,
     free_parameters,
     in_precision,
     item_categories,
@@ -47,7 +48,6 @@ from irtcat.models.mixed import (
     mixture,
 )
 from irtcat.models.nominal import Nominal
-from irtcat.models.padding import filled
 from irtcat.models.partial_credit import GPCM, PartialCredit, RatingScale
 from irtcat.models.published import (
     binary_items,

@@ -6,6 +6,9 @@ from typing import NamedTuple
 BEST, WEAKEST, OTHER_ANSWERS, FEW_SIMILAR = "best", "weakest", "answers", "scores"
 """Codes of how a subject is unlike the calibrated ones: more likely out of range than not."""
 
+MISFIT = "misfit"
+"""The code of a subject whose answers fit the bank much worse than they should (lz*)."""
+
 
 class Unlike(NamedTuple):
     """How a subject is unlike the calibrated ones, in words.
@@ -32,11 +35,12 @@ UNLIKE: Mapping[str, Unlike] = {
         "answers unlike those of the calibrated subjects", "its answers are unlike theirs"
     ),
     FEW_SIMILAR: Unlike("unlike the calibrated subjects", "too few of them have similar scores"),
+    MISFIT: Unlike("answers fit the bank worse than others", "its answers fit the bank worse"),
 }
 """The words of each code."""
 
-OUT_OF_RANGE = {words.flag: words.reason for words in UNLIKE.values()}
-"""The flags of subjects out of range in tables, and the reason in a sentence."""
+OUT_OF_RANGE = {words.flag for words in UNLIKE.values()}
+"""The flags of subjects out of range in tables."""
 
 KNOWN = "calibrated already, ranked among the others"
 """The flag of a subject whose responses are part of the calibration."""

@@ -136,8 +136,7 @@ def _all_numbers(values: dict[str, Any], *keys: str) -> bool:
 def _notes(result: dict[str, Any]) -> list[Note]:
     """What to check of a result; the ranking has what is odd about its score."""
     notes = []
-    unlike = () if _all_numbers(result, "score", "lower", "upper") else ("unlike",)
-    for key in ("flags", "notes", "warnings", "note", "warning", *unlike):
+    for key in ("flags", "notes", "warnings", "note", "warning"):
         value = result.get(key)
         texts = [value] if isinstance(value, str) else value if isinstance(value, list) else []
         notes += [Note(str(text), "Runs", text == NOT_OVER) for text in texts if text]

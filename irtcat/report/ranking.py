@@ -1,5 +1,6 @@
 """The ranking of the page: one score with one interval for every model, and where it comes from."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
@@ -11,7 +12,7 @@ import pandas as pd
 from irtcat._common.progress import Progress, Steps, part_of
 from irtcat._common.types import FloatArray
 from irtcat.cat import FullScore
-from irtcat.prediction import OUT_OF_RANGE
+from irtcat.prediction import OUT_OF_RANGE, UNLIKE
 from irtcat.prediction.flags import WHOSE, whose, whose_scores
 from irtcat.report.blocks import Block, Section, bar, column, points, shorter, table
 from irtcat.report.reading import Result
@@ -32,8 +33,6 @@ MOST_GROUPED = 300
 """Above so many subjects, not all pairs of them are compared: 300 by 900 items take a second."""
 LEAST_CALIBRATION = 8
 """With fewer subjects, responses are no calibration: `irtcat.predict` needs as many."""
-UNLIKE = "The model appears unlike the calibrated ones: "
-FLAG_OF = {reason: flag for flag, reason in OUT_OF_RANGE.items()}
 
 MEASURES = {"score": ("Score", True), "theta": ("Ability θ", False), "observed": ("Score", True)}
 """What a ranking can be by: its label, and whether it is a share."""
@@ -267,9 +266,10 @@ def _evaluated(result: Result) -> Standing | None:
     if score is None or lower is None or upper is None:
         return None
     costs = _number(document, "cost"), _number(document, "full_cost")
-    unlike = str(document.get("unlike") or "")
-    reasons = unlike.removeprefix(UNLIKE).removesuffix(".").split(" and ") if unlike else []
-    flags = [FLAG_OF.get(reason, reason) for reason in reasons]
+    codes = document.get("unlike")
+    flags = (
+        [UNLIKE[code].flag for code in codes if code in UNLIKE] if isinstance(codes, list) else []
+    )
     return Standing(
         name=str(document.get("model") or result.name),
         score=score,
@@ -578,13 +578,13 @@ def _origin_columns(rows: Sequence[Standing]) -> list[Block]:
         columns.append(
             column("estimator", methods, "Estimated by", minor=True, hidden=len(set(methods)) == 1)
         )
-    return columns + _flag_columns(rows)
-
-
-def _flag_columns(rows: Sequence[Standing]) -> list[Block]:
-    common = _common_flags(rows)
+    # Flags of more than half of several rows distinguish nothing and are said once.
+    n_flagged = Counter(flag for row in rows for flag in set(row.flags))
+    common = {flag for flag, n in n_flagged.items() if 2 * n > len(rows) > 1}
     flags = ["; ".join(flag for flag in row.flags if flag not in common) for row in rows]
-    return [column("flag", flags, "To check", minor=True)] if any(flags) else []
+    if any(flags):
+        columns.append(column("flag", flags, "To check", minor=True))
+    return columns
 
 
 def _figure(ranking: RankedModels, word: str, lower: np.ndarray, upper: np.ndarray) -> Block:
@@ -661,12 +661,6 @@ def _rank_text(row: Standing) -> str:
     return f"{row.rank:,} ({row.rank_lower:,} to {row.rank_upper:,})"
 
 
-def _common_flags(rows: Sequence[Standing]) -> set[str]:
-    """Flags of more than half of several rows, which distinguish nothing and are said once."""
-    flags = [flag for row in rows for flag in set(row.flags)]
-    return {flag for flag in flags if len(rows) > 1 and 2 * flags.count(flag) > len(rows)}
-
-
 def _notes(ranking: RankedModels, word: str) -> list[Note]:
     notes = flag_notes({row.name: row.flags for row in ranking.rows}, word)
     methods = pd.Series([row.estimator.split(":")[0] for row in ranking.rows]).value_counts()
@@ -693,8 +687,8 @@ def flag_notes(flags: Mapping[str, Sequence[str]], word: str) -> list[Note]:
         n = f"{len(names):,} of {len(flags):,} {word.lower()}s: " if len(flags) > 1 else ""
         shown = f" ({_names(names)})" if len(flags) > 1 else ""
         reason = text[:1].upper() + text[1:] if not n else text
-        serious = text in OUT_OF_RANGE or "fit the bank worse" in text
-        if text in OUT_OF_RANGE:
+        serious = text in OUT_OF_RANGE
+        if serious:
             reason += ", where scores are less certain"
         out.append(Note(f"{n}{reason}{shown}.", "Models", serious))
     return out

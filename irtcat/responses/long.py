@@ -61,7 +61,8 @@ def read_long(
     if options.key is None:
         numbers, chosen = coded_numbers(cells, report, coding)[:, 0], np.zeros(0)
     else:
-        scored = ScoredChoices(options.key, _base_items(items, facets), table.name, options.missing)
+        base = items if facets is None else facets[BASE_ITEM].to_numpy(dtype=object)
+        scored = ScoredChoices(options.key, base.tolist(), table.name, options.missing)
         numbers, chosen = scored.column(cells.iloc[:, 0].to_numpy(dtype=object), cols)
     order = np.flatnonzero(~np.isnan(numbers))[::-1]  # written in reverse, so the first remains
     values = compact(numbers)
@@ -114,11 +115,6 @@ def read_long(
         scores=matrix if len(at) > 2 else None,
         facets=facets,
     )
-
-
-def _base_items(items: np.ndarray, facets: pd.DataFrame | None) -> list[str]:
-    """The ids of the items without their facets."""
-    return (items if facets is None else facets[BASE_ITEM].to_numpy(dtype=object)).tolist()
 
 
 def _about(

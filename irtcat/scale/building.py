@@ -14,9 +14,8 @@ from irtcat.diagnose.dimension.factors import factor_table
 from irtcat.fitting import EM, fit
 from irtcat.responses import Responses
 from irtcat.scale import tables as _tables
-from irtcat.scale.calibrator import Calibrator
+from irtcat.scale.calibrator import Calibrator, items_with_guessing
 from irtcat.scale.exclusion import reasons_of
-from irtcat.scale.guessing import items_with_guessing
 from irtcat.scale.result import Scale, Scales
 from irtcat.scale.rounds import Outcome, reduce_items
 from irtcat.scale.rules import Decisions, Rules

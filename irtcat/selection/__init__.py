@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from irtcat.selection.expectation import EXPECTATIONS as EXPECTATIONS
     from irtcat.selection.expectation import Expectation as Expectation
     from irtcat.selection.expectation import expectation_of as expectation_of
-    from irtcat.selection.extension import extended as extended
     from irtcat.selection.file import read_subset as read_subset
     from irtcat.selection.selecting import DEFAULT_STRATEGY as DEFAULT_STRATEGY
     from irtcat.selection.selecting import DEFAULT_WITHOUT_RESPONSES as DEFAULT_WITHOUT_RESPONSES
     from irtcat.selection.selecting import STRATEGIES as STRATEGIES
+    from irtcat.selection.selecting import extended as extended
     from irtcat.selection.selecting import plain_request as plain_request
     from irtcat.selection.selecting import rechoose as rechoose
     from irtcat.selection.selecting import select as select
@@ -29,10 +29,9 @@ else:
         {
             "irtcat.selection.dense": "Scores centred_scores",
             "irtcat.selection.expectation": "EXPECTATIONS Expectation expectation_of",
-            "irtcat.selection.extension": "extended",
             "irtcat.selection.file": "read_subset",
             "irtcat.selection.selecting": "DEFAULT_STRATEGY DEFAULT_WITHOUT_RESPONSES STRATEGIES "
-            "plain_request rechoose select",
+            "extended plain_request rechoose select",
             "irtcat.selection.subset": "Request Subset",
             "irtcat.selection.task": "Choice Strategy Task",
         },

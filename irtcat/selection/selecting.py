@@ -8,20 +8,25 @@ import numpy as np
 from irtcat._common.checks import argument_error, check_choice, check_count, shorten
 from irtcat._common.progress import ProgressOption, with_progress
 from irtcat._common.registry import Registry, documented
-from irtcat._common.types import FloatArray
+from irtcat._common.types import FloatArray, IntArray
 from irtcat.bank import BankLike, ItemBank, as_bank
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
-from irtcat.selection.balanced import choose_balanced
+from irtcat.selection.balanced import balanced_weights, choose_balanced
 from irtcat.selection.clusters import (
     choose_anchor_points,
     choose_kmeans_correctness,
     choose_kmeans_irt,
 )
+from irtcat.selection.constraints import Constraints
 from irtcat.selection.expectation import expectation_of
-from irtcat.selection.extension import extended
-from irtcat.selection.gaussian import choose_rank_optimal, choose_robust, choose_score_optimal
+from irtcat.selection.gaussian import (
+    choose_rank_optimal,
+    choose_robust,
+    choose_score_optimal,
+    continued,
+)
 from irtcat.selection.precision import choose_d_optimal, choose_minimax
 from irtcat.selection.ranking import (
     FILTERS,
@@ -373,4 +378,66 @@ def _as_subset(task: Task, choice: Choice, seed: int, request: Request | None) -
         reach=choice.reach,
         expect=task.expect,
         in_turn=choice.in_turn,
+    )
+
+
+def extended(
+    first: Subset,
+    calibration: Responses,
+    n_items: int,
+    *,
+    strategy: str,
+    seed: int = 0,
+    allowed: Any = None,
+) -> Subset:
+    """A subset and ``n_items`` more.
+
+    Args:
+        first: the items that were run.
+        calibration: calibration responses to all items.
+        n_items: how many items more.
+        strategy: "score-optimal" (those that most reduce the variance of the full score given the
+            first) or "stratified" (a sample of the others by proportion correct).
+        seed: seed of the choice.
+        allowed: ids, or a mask, of the items that may be chosen; all by default.
+
+    Returns:
+        All items, the first ones first, with weights that restore the strata of difficulty.
+
+    Raises:
+        InputError: for fewer items left than ``n_items``.
+    """
+    item_ids = np.asarray(calibration.item_ids, dtype=str)
+    may_run = read_allowed(item_ids, allowed)
+    taken = np.isin(item_ids, first.item_ids)
+    n_left = int((may_run & ~taken).sum())
+    if n_left < n_items:
+        raise argument_error("n_items", f"at most the {n_left} items that are left", n_items)
+    task = Task(
+        item_ids=item_ids,
+        limits=Constraints.plain(n_items, may_run & ~taken),
+        bank=None,
+        responses=calibration,
+        rng=np.random.default_rng(seed),
+        strategy=strategy,
+    )
+    if strategy == "score-optimal":
+        taken_at: IntArray = np.flatnonzero(taken)
+        more = continued(calibration, taken_at, task.limits.allowed, n_items, seed)
+    else:
+        more = choose_stratified(task).chosen
+    chosen = np.concatenate([first.item_ids, item_ids[more]])
+    # To repeat the choice: the items that are left depend on the first ones, chosen again as well.
+    repeated = replace(task, responses=None, limits=Constraints.plain(n_items, may_run))
+    return replace(
+        first,
+        item_ids=chosen,
+        weights=balanced_weights(calibration, chosen),
+        probabilities=np.full(len(chosen), np.nan),
+        criterion=np.full(len(chosen), np.nan),
+        strategy=f"two-stage: {strategy}",
+        seed=seed,
+        request=Request(strategy, n_items, seed, repeated, first),
+        reach=None,
+        in_turn=False,
     )

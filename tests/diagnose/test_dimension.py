@@ -14,7 +14,7 @@ from irtcat.diagnose import (
     nearest_correlation,
     parallel_analysis,
 )
-from irtcat.diagnose.dimension.minres import minres
+from irtcat.diagnose.dimension.factors import minres
 from irtcat.diagnose.dimension.tetrachoric import (
     _errors,
     _thresholds,

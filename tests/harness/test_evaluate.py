@@ -59,7 +59,7 @@ def test_the_figures(bank, old_models):
     assert found.full_cost == bank.items["cost"].sum()
     assert found.cost == bank.items.loc[asked, "cost"].sum()
     assert found.reason == "length"
-    assert found.unlike == ""
+    assert found.unlike == ()
     text = str(found)
     assert "new: ability" in text
     assert "12 of 40 items (30.0%)" in text
@@ -146,8 +146,8 @@ def test_a_model_unlike_the_others_is_told(bank, old_models):
     found = evaluate(bank, answer, rules, calibration=old_models, name="odd")
     assert len(set(compiled)) == 1  # before the first answer, which would wait for it to be kept
     assert found.lz_star < -2.5
-    assert "unlike the calibrated ones" in found.unlike
-    assert found.unlike in str(found)
+    assert "misfit" in found.unlike
+    assert f"its answers fit the bank worse (lz* = {found.lz_star:.2f})." in str(found)
 
 
 def test_a_finished_run_is_read_not_run(bank, old_models, tmp_path):

@@ -16,7 +16,7 @@ import irtcat
 from irtcat import ItemBank, report
 from irtcat.cat import Config, Store
 from irtcat.models import MODELS, Design, unpack
-from irtcat.report.curves import item_curves
+from irtcat.report.bank import item_curves
 
 N = 5000
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

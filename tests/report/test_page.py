@@ -18,9 +18,8 @@ from irtcat import ItemBank, report
 from irtcat._common.checks import InputError
 from irtcat.cat import Config, Session, Store, simulate
 from irtcat.models import expected_responses
-from irtcat.report.bank import bank_section
+from irtcat.report.bank import ALPHABET, bank_section, item_curves, packed
 from irtcat.report.blocks import numbers
-from irtcat.report.curves import ALPHABET, item_curves, packed
 from irtcat.report.page import page
 from irtcat.report.sessions import session_blocks
 
@@ -379,8 +378,8 @@ def test_curves_of_items_that_are_not_logistic(monkeypatch):
     np.testing.assert_allclose(unpacked(curves["categories"][0][2]), every[0, :, 2], atol=1e-4)
     assert "<" not in ALPHABET
     assert packed(np.array([0.0])) == ALPHABET[0] * 2
-    monkeypatch.setattr("irtcat.report.curves.MANY", 1)  # of many items one letter a value
-    monkeypatch.setattr("irtcat.report.curves.NODES", len(theta))
+    monkeypatch.setattr("irtcat.report.bank.MANY", 1)  # of many items one letter a value
+    monkeypatch.setattr("irtcat.report.bank.NODES", len(theta))
     short = item_curves(bank, bank.to_frame())
     told = [[place[one] / (len(ALPHABET) - 1) for one in text] for text in short["p"]]
     np.testing.assert_allclose(told, expected, atol=0.006)
@@ -476,7 +475,7 @@ def test_an_evaluation_folder_of_any_shape(tmp_path):
         "rank": None,
         "settings": {"batch": 4},
         "flags": ["odd answers"],
-        "unlike": "The model looks unlike.",
+        "unlike": ["misfit", "of another version"],
         "long": ["a"],
     }
     (tmp_path / "result.json").write_text(json.dumps(result))
@@ -484,10 +483,11 @@ def test_an_evaluation_folder_of_any_shape(tmp_path):
     html = report.build(tmp_path)
     told = result | {"score": 0.55, "lower": 0.4567, "upper": 0.6, "level": 0.9}
     (tmp_path / "result.json").write_text(json.dumps(told))
-    assert "<dt>Score</dt><dd>55.0 % (90 % interval 45.7 to 60.0 %)</dd>" in report.build(tmp_path)
+    scored = report.build(tmp_path)
+    assert "<dt>Score</dt><dd>55.0 % (90 % interval 45.7 to 60.0 %)</dd>" in scored
+    assert "Answers fit the bank worse than others, where scores are less certain." in scored
     assert "0.4 to 0.6" in html
     assert "odd answers" in html
-    assert html.count("The model looks unlike.") == 1
     assert "m&lt;b&gt;" in html
     (tmp_path / "result.json").write_text("{")
     with pytest.raises(InputError, match=r"result\.json: expected JSON"):

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from irtcat import EM, ItemBank, fit
-from irtcat.scale.calibrator import Calibrator
-from irtcat.scale.guessing import guessing_table
+from irtcat.scale.calibrator import Calibrator, guessing_table
 from irtcat.scale.likelihood import Likelihood
 
 C = [0, 0, 0.3, 0, 0.25, 0, 0, 0]

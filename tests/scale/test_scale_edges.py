@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 
 from irtcat import InputError, ItemBank, Responses, fit, scale
-from irtcat.scale.calibrator import Calibrator, as_three_pl, one_model
-from irtcat.scale.guessing import guessing_table
+from irtcat.scale.calibrator import Calibrator, as_three_pl, guessing_table, one_model
 
 QUICK = {"two_factors": "skip", "alpha_guessing": 0, "n_factors": 1}
 IDS = ["NA", "nan", "a,b", "x/y", "ü|x", '"q"', "#1", "two\nlines"]

@@ -23,12 +23,20 @@ from irtcat._files.reading import MOST_BYTES
 from irtcat.responses import Responses
 from irtcat.responses._matrix import row_blocks
 from irtcat.responses._metadata import align_metadata
-from irtcat.training.crowd.file import read_crowd_file, write_crowd_file
-from irtcat.training.crowd.inputs import read_data, read_item_ids, read_labels, read_learners
 from irtcat.training.crowd.predictions import read_predictions
-from irtcat.training.crowd.store import Store, as_text, digest
+from irtcat.training.crowd.store import Store, as_text, digest, read_crowd_file, write_crowd_file
 from irtcat.training.design import Assignment, Member, assignments, check_graders, draw_members
-from irtcat.training.learners import NONE, Answers, Setup, name_of, train
+from irtcat.training.learners import (
+    NONE,
+    Answers,
+    Setup,
+    name_of,
+    read_data,
+    read_item_ids,
+    read_labels,
+    read_learners,
+    train,
+)
 
 FEW_GRADERS = 5
 """Items with fewer graders are flagged."""

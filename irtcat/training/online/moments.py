@@ -102,7 +102,7 @@ def log_marginal(
     return tilted(mean, var, right, trials).log_z
 
 
-def _normal_nodes() -> tuple[FloatArray, FloatArray]:
+def normal_nodes() -> tuple[FloatArray, FloatArray]:
     """Nodes in SDs and their weights, which sum to 1."""
     z = np.linspace(-NORMAL_REACH, NORMAL_REACH, N_NORMAL)
     weights = np.exp(-(z**2) / 2)
@@ -119,7 +119,7 @@ def usefulness_moments(
         >>> round(float(mean[0]), 6), round(float(sd[0]), 3)
         (0.5, 0.208)
     """
-    z, weights = _normal_nodes()
+    z, weights = normal_nodes()
     values = curve(expit(mean[..., None] + sd[..., None] * z))
     average = values @ weights
     return average, np.sqrt(np.maximum((values**2) @ weights - average**2, 0.0))

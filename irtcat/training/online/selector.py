@@ -19,8 +19,15 @@ from irtcat._common.checks import (
 from irtcat._common.registry import documented
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat._files.formats import FileFormat
-from irtcat.training.online.allocate import LEAST, allocate
-from irtcat.training.online.choice import UsefulnessTable, quick_scores, rested, sd_code, top
+from irtcat.training.online.choice import (
+    LEAST,
+    UsefulnessTable,
+    allocate,
+    quick_scores,
+    rested,
+    sd_code,
+    top,
+)
 from irtcat.training.online.inputs import (
     largest_remainder,
     read_features,
@@ -29,18 +36,19 @@ from irtcat.training.online.inputs import (
     read_topics,
 )
 from irtcat.training.online.moments import probability_moments, usefulness_moments
-from irtcat.training.online.past import Past
-from irtcat.training.online.policy import ABILITY, GAIN, TREND, TREND_NOISE, TREND_SD, Policy
+from irtcat.training.online.policy import ABILITY, GAIN, TREND, TREND_NOISE, TREND_SD, Past, Policy
 from irtcat.training.online.prompts import (
     ITEM_DRIFTS,
+    LEAST_SQUARES,
     RESIDUAL_SDS,
     Grid,
     Prompts,
+    Spread,
     drift_evidence,
     residual_evidence,
+    sums_of_groups,
 )
 from irtcat.training.online.rules import RULES
-from irtcat.training.online.spread import LEAST_SQUARES, Spread, sums_of_groups
 from irtcat.training.online.step import Linear, Locals, filter_batch, linearise
 
 ABILITY_SD = 2.0

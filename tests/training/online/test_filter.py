@@ -9,8 +9,14 @@ from scipy.special import expit, logsumexp
 
 from irtcat import Responses, fit
 from irtcat.training.online import RULES, Selector
-from irtcat.training.online.allocate import allocate, mixed_gains
-from irtcat.training.online.choice import UsefulnessTable, quick_scores, sd_code, top
+from irtcat.training.online.choice import (
+    UsefulnessTable,
+    allocate,
+    mixed_gains,
+    quick_scores,
+    sd_code,
+    top,
+)
 from irtcat.training.online.inputs import largest_remainder
 from irtcat.training.online.moments import tilted, usefulness_moments
 from irtcat.training.online.step import Locals, filter_batch
