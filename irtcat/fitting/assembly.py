@@ -14,9 +14,12 @@ from irtcat._common.precision import precision as working_precision
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank, Population
 from irtcat.bank.item_states import with_states
+from irtcat.fitting.em.anchors import Anchors, with_anchors
 from irtcat.fitting.em.covariance import Covariance
-from irtcat.fitting.em.identification import Anchors, with_anchors
+from irtcat.fitting.em.driver import Ended
+from irtcat.fitting.em.identification import Latent
 from irtcat.fitting.em.priors import PriorTable
+from irtcat.fitting.em.setup import FitSetup
 from irtcat.fitting.em.shared_parameters import count_distinct
 from irtcat.fitting.em.start import Start
 from irtcat.fitting.outcome import Ending
@@ -34,13 +37,6 @@ from irtcat.models import (
     unpack,
 )
 from irtcat.responses import Responses
-
-
-class Latent(NamedTuple):
-    """Mean and SD of the population on the scale of the items."""
-
-    mean: float = 0.0
-    sd: float = 1.0
 
 
 class Estimates(NamedTuple):
@@ -82,6 +78,24 @@ class Estimates(NamedTuple):
         constraints = self.prior.constraints
         counted = np.asarray(constraints.free) & self.prior.informed
         return count_distinct(counted, self.tied, constraints.shared) + self.n_further
+
+
+def estimates_of_em(
+    setup: FitSetup, ended: Ended, covariance: Covariance, **fields: Any
+) -> Estimates:
+    """What EM reached, with those of the fields that depend on the end of the iterations."""
+    data = setup.data
+    log_likelihood = ended.log_likelihood(data.rows.weights)
+    return Estimates(
+        blank=setup.blank,
+        categories=data.categories,
+        covariance=covariance,
+        tied=setup.tied,
+        log_likelihood=log_likelihood,
+        log_posterior=log_likelihood + float(ended.update.log_prior),
+        n_subjects=data.rows.n_subjects,
+        **fields,
+    )
 
 
 def _item_states(estimates: Estimates, responses: Responses | ResponseSource) -> dict[str, Any]:

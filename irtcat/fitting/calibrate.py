@@ -17,7 +17,7 @@ from irtcat.fitting.features.columns import Features, check_alone, facet_feature
 from irtcat.fitting.fit_notes import with_notes
 from irtcat.fitting.fixed_theta import fit_fixed_theta
 from irtcat.fitting.joint import fit_joint
-from irtcat.fitting.multidimensional import fit_multidimensional
+from irtcat.fitting.marginal import fit_em
 from irtcat.fitting.problem.groups import check_groups
 from irtcat.fitting.problem.item_models import HOW_TO_MIX, model_of_items
 from irtcat.fitting.problem.loading_pattern import pattern_of_versions
@@ -26,7 +26,6 @@ from irtcat.fitting.problem.user_priors import check_equal
 from irtcat.fitting.result import Fit
 from irtcat.fitting.solvers import EM, VI, Joint, Solver, solver_of
 from irtcat.fitting.specification import Specification
-from irtcat.fitting.unidimensional import fit_em
 from irtcat.fitting.vi.variational import fit_vi
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.io.source import ResponseSource, as_source
@@ -45,9 +44,7 @@ def _em(responses: Any, cls: type[ItemModel], specification: Specification[EM]) 
         if several:
             raise argument_error("theta", "left out for several abilities", "some")
         return fit_fixed_theta(responses, cls, specification)
-    if several:
-        return fit_multidimensional(responses, cls, specification)
-    return fit_em(responses, cls, specification)
+    return fit_em(responses, cls, specification, on_line=not several)
 
 
 def _has_several(specification: Specification[EM]) -> bool:

@@ -31,11 +31,12 @@ from irtcat.features import Design
 from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.curvature import OneAbility
 from irtcat.fitting.em.driver import Ended, Settings, run_em
-from irtcat.fitting.em.identification import is_covered, recentred
+from irtcat.fitting.em.identification import is_covered, recentred, run_covered
 from irtcat.fitting.em.iteration import EMPoint, EMState, Problem, StepRule
 from irtcat.fitting.em.m_step import Constraints
 from irtcat.fitting.em.priors import PriorTable
-from irtcat.fitting.features.columns import Features
+from irtcat.fitting.em.setup import FitSetup
+from irtcat.fitting.features.columns import FeatureRegression, Features, with_centred_levels
 from irtcat.fitting.features.regression import (
     Column,
     NormalData,
@@ -46,7 +47,7 @@ from irtcat.fitting.features.regression import (
     wide_table,
 )
 from irtcat.fitting.outcome import Outcome
-from irtcat.fitting.specification import Progress
+from irtcat.fitting.specification import Progress, Specification
 from irtcat.latent import PopulationDesign
 from irtcat.models import ItemModel, column_names, field_columns, pack, unpack
 
@@ -144,6 +145,62 @@ class Explained:
     population: FloatArray
     n_parameters: int
     note: str
+
+    def fields(self, specification: Specification[Any], sign: int, factor: float) -> dict[str, Any]:
+        """The fields of `Fit` that say what features explain, on the bank's scale.
+
+        Args:
+            specification: the arguments of the fit.
+            sign: -1 where the scale is reversed.
+            factor: slope that becomes 1 (Rasch).
+        """
+        features = specification.features
+        fields: dict[str, Any] = {}
+        assert features is not None
+        if features.subject is not None and self.subject is not None:
+            scale, unit = sign * factor / self.unit, np.exp(self.population[:, 1])
+            regression = FeatureRegression(
+                "ability", features.subject[0], self.subject, scale, -scale * self.centre
+            )
+            mean = sign * factor * self.population[:, 0]
+            fields["subject_regression"] = regression
+            fields["subject_prior"] = np.stack([mean, factor * unit])[:, features.codes]
+        if features.item is not None:
+            fields["facets"] = specification.facets
+            design = features.item[0]
+            fields["item_regressions"] = {
+                name: FeatureRegression(
+                    name, design, with_centred_levels(item, design), sign if name == "slope" else 1
+                )
+                for name, item in self.items.items()
+            }
+        return fields
+
+    def with_uncertain_means(self, covariance: Covariance, features: Features) -> Covariance:
+        """The covariance of the items when the means of their priors are estimates too.
+
+        Where m are these means and V is their covariance, the posterior modes have the derivative
+        ``S P`` in m, with S their covariance for known means and P the priors' precision, so that
+        ``S P V P S`` is added (Morris 1983, JASA 78, 47-55, of empirical Bayes estimates).
+        """
+        if features.item is None or covariance.blocks is None:
+            return covariance
+        x = features.item[1]
+        blocks, full = covariance.blocks, covariance.full
+        precision = np.asarray(self.prior.constraints.prior_precision, float)
+        n_items, n_params = precision.shape
+        for name, column in self.columns.items():
+            regression = self.items[name]
+            weight = np.nan_to_num(covariance.blocks[:, :, column]) * precision[:, [column]]
+            spread = weight[:, :, None] * weight[:, None, :]
+            blocks = blocks + regression.variance(x)[:, None, None] * spread
+            if covariance.full is not None and full is not None:
+                at = np.arange(n_items) * n_params + column
+                change = np.nan_to_num(covariance.full[:, at]) * precision[:, column]
+                added = change @ regression.mean_covariance(x) @ change.T
+                # Under a narrow prior the inverses are not quite symmetric.
+                full = full + (added + added.T) / 2
+        return covariance._replace(blocks=blocks, full=full)
 
 
 @jit
@@ -426,33 +483,32 @@ class _Rounds:
 
 
 def explain(
-    problem: Problem,
-    ended: Ended,
-    prior: PriorTable,
+    setup: FitSetup,
     features: Features,
-    group: IntArray,
+    problem: Problem,
+    state: EMState,
     share: float,
     settings: Settings,
-    progress: Progress | None,
     free_scale: bool,
 ) -> Explained:
-    """Fit with features, from the fit without them.
+    """Fit with features, from a few iterations without them.
 
     Args:
-        problem: the problem without features.
-        ended: its fit.
-        prior: the priors of the items.
+        setup: what is fitted.
         features: the features.
-        group: row of the matrix of subject features of each row of the responses.
+        problem: the problem without features.
+        state: its first state.
         share: share of the responses that are observed.
         settings: stopping rule and options of EM.
-        progress: called after every iteration.
         free_scale: whether the scale is that of the subjects.
 
     Returns:
         The fit.
     """
-    rounds = _Rounds(problem, ended, features, group, share, free_scale)
+    prior, progress = setup.prior, setup.data.specification.progress
+    first = settings._replace(max_iterations=min(FIRST_ITERATIONS, settings.max_iterations))
+    problem, ended = run_covered(problem, state, first, progress, None)
+    rounds = _Rounds(problem, ended, features, setup.data.rows.group, share, free_scale)
     rounds.run(settings, progress)
     description, no_items = dict(prior.description), np.zeros_like(prior.sparse)
     for name, regression in rounds.items.items():
@@ -495,35 +551,6 @@ def explain(
         n_parameters=n_parameters,
         note=HELD if rounds.is_held else "",
     )
-
-
-def with_uncertain_means(
-    covariance: Covariance, explained: Explained, features: Features
-) -> Covariance:
-    """The covariance of the items when the means of their priors are estimates too.
-
-    Where m are these means and V is their covariance, the posterior modes have the derivative
-    ``S P`` in m, with S their covariance for known means and P the priors' precision, so that
-    ``S P V P S`` is added (Morris 1983, JASA 78, 47-55, of empirical Bayes estimates).
-    """
-    if features.item is None or covariance.blocks is None:
-        return covariance
-    x = features.item[1]
-    blocks, full = covariance.blocks, covariance.full
-    precision = np.asarray(explained.prior.constraints.prior_precision, float)
-    n_items, n_params = precision.shape
-    for name, column in explained.columns.items():
-        regression = explained.items[name]
-        weight = np.nan_to_num(covariance.blocks[:, :, column]) * precision[:, [column]]
-        spread = weight[:, :, None] * weight[:, None, :]
-        blocks = blocks + regression.variance(x)[:, None, None] * spread
-        if covariance.full is not None and full is not None:
-            at = np.arange(n_items) * n_params + column
-            change = np.nan_to_num(covariance.full[:, at]) * precision[:, column]
-            added = change @ regression.mean_covariance(x) @ change.T
-            # Under a narrow prior the inverses are not quite symmetric, and precisions are large.
-            full = full + (added + added.T) / 2
-    return covariance._replace(blocks=blocks, full=full)
 
 
 def check_explained(template: ItemModel, prior: PriorTable) -> None:

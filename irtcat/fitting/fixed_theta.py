@@ -279,7 +279,7 @@ def fit_fixed_theta(responses: Any, cls: type[ItemModel], specification: Specifi
     data = replace(data, precision="float64")
     theta = np.unique(values)[data.rows.group]
     with precision(data.precision) as dtype:
-        setup = set_up(data, data.blank(dims=1), dtype, positive=specification.positive)
+        setup = set_up(data, 1, dtype, positive=specification.positive)
         setup = _with_unit_slopes(setup, cls)
         start = further_start(setup.start, setup.template, specification)
         params = _first_guess(data, setup, start, theta, population)
@@ -295,7 +295,7 @@ def fit_fixed_theta(responses: Any, cls: type[ItemModel], specification: Specifi
         ended = _climb(regression, jnp.asarray(params, dtype), specification)
         covariance = _covariance(regression, ended.params, specification.standard_errors)
     estimates = Estimates(
-        blank=data.blank(dims=1),
+        blank=setup.blank,
         categories=data.categories,
         params=np.asarray(ended.params, float),
         covariance=Covariance(blocks=covariance),

@@ -1,4 +1,4 @@
-"""Marginal maximum likelihood of several abilities, from responses to a `Fit`."""
+"""EM of several abilities: design, starts, iterations, identified axes, and populations."""
 
 import functools
 from typing import Any, NamedTuple
@@ -10,27 +10,23 @@ import pandas as pd
 import scipy
 
 from irtcat._common.checks import argument_error, check_count
-from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import ItemBank, Population
-from irtcat.fitting.assembly import Estimates, fit_of
+from irtcat.fitting.assembly import Estimates, estimates_of_em
 from irtcat.fitting.em.covariance import Covariance
-from irtcat.fitting.em.curvature import Multidimensional, covariance_of
+from irtcat.fitting.em.curvature import Multidimensional
 from irtcat.fitting.em.density import density_table
 from irtcat.fitting.em.driver import Ended
 from irtcat.fitting.em.iteration import EMPoint, EMState, Problem
 from irtcat.fitting.em.multidimensional_iteration import run_multi_e_step, sums_at
 from irtcat.fitting.em.priors import PriorTable
-from irtcat.fitting.em.setup import FitData, FitSetup, read_data, set_up
+from irtcat.fitting.em.setup import FitData, FitSetup, set_up
 from irtcat.fitting.em.shared_parameters import averaged
 from irtcat.fitting.em.start import Start, jittered, points_of, start_params
 from irtcat.fitting.multidimensional_data import Workspace, iterate, iterate_density, slopes_by_item
-from irtcat.fitting.problem.groups import Grouping, group_table, populations_by_group
 from irtcat.fitting.problem.loading_pattern import LatentDesign, latent_design
-from irtcat.fitting.result import Fit
 from irtcat.fitting.solvers import EM
 from irtcat.fitting.specification import Specification
-from irtcat.io.source import ResponseSource
 from irtcat.latent import (
     Density,
     GridQuadrature,
@@ -126,7 +122,7 @@ def _constraints(prior: PriorTable, template: ItemModel, design: LatentDesign) -
 
 
 def _identified(
-    work: Workspace, params: FloatArray, populations: Populations, upright: bool
+    work: Workspace, params: FloatArray, populations: Populations
 ) -> tuple[FloatArray, Populations, BoolArray]:
     """Identified axes: echelon form without a pattern, directed towards more right answers.
 
@@ -153,7 +149,8 @@ def _identified(
             item, step = divmod(int(pivots[k]), n_steps)
             pattern[item, k + 1 :, step] = False
     slopes = np.where(pattern, np.einsum("jds,de->jes", slopes, turn), 0.0)
-    sign = np.where(slopes.sum(axis=(0, 2)) < 0, -1.0, 1.0) if upright else np.ones(dims)
+    sign = np.where(slopes.sum(axis=(0, 2)) < 0, -1.0, 1.0)
+    sign = sign if work.setup.has_free_scale else np.ones(dims)
     turn = turn * sign
     params = params.copy()
     params[:, columns] = (slopes * sign[:, None]).reshape(len(params), -1)
@@ -226,9 +223,7 @@ def _modes_by_group(
     return np.concatenate(means), np.concatenate(covariances)
 
 
-def _finer_log_likelihood(
-    work: Workspace, problem: Problem, ended: Ended, nodes: int | None
-) -> float:
+def _finer_log_likelihood(work: Workspace, problem: Problem, ended: Ended) -> float:
     """The log-likelihood by twice as many nodes (NaN where that would be slow).
 
     The other half of the nodes of a grid is the same grid moved by half of its spacing along every
@@ -240,6 +235,7 @@ def _finer_log_likelihood(
         moved = sums_at(everyone._replace(rule=rule.shifted()), state).belief
         both = np.logaddexp(*(np.asarray(at.log_z, float) for at in (ended.belief, moved)))
         return float(weights @ (both - np.log(2)))
+    nodes = work.specification.solver.nodes
     fine = work.rule(adaptive_quadrature(work.design.dims, nodes, finer=True))
     if float(n_nodes(fine)) * np.prod(work.rows.shape) > CHECK_WORK:
         return np.nan
@@ -247,7 +243,7 @@ def _finer_log_likelihood(
     return float(weights @ np.asarray(belief.log_z, float))
 
 
-def _check(responses: Any, cls: type[ItemModel], specification: Specification[EM]) -> None:
+def check_space(cls: type[ItemModel], specification: Specification[EM]) -> None:
     """Refuse what cannot be fitted with several abilities."""
     if specification.density is not None and (specification.grouping, specification.anchors) != (
         None,
@@ -299,30 +295,6 @@ def _check_common_slopes(tied: tuple[int, ...], template: ItemModel, design: Lat
         raise argument_error("pattern", must, None)
 
 
-class _Reached(NamedTuple):
-    """Where the iterations ended, on the scale and the axes of the bank.
-
-    Attributes:
-        problem: the problem in its last form.
-        ended: the end of the iterations, evaluated at these parameters.
-        params: parameters of the items.
-        slopes_free: the slopes that are not held at 0, items x slopes (or all).
-        finer: log-likelihood by twice as many nodes; NaN where it was not computed.
-        n_latent: number of free numbers of the population.
-        populations: mean and root of each group's abilities; None with a density.
-        density: table of the latent density; None for Normal populations.
-    """
-
-    problem: Problem
-    ended: Ended
-    params: FloatArray
-    slopes_free: BoolArray
-    finer: float
-    n_latent: int
-    populations: Populations | None = None
-    density: pd.DataFrame | None = None
-
-
 def _design_of(data: FitData) -> LatentDesign:
     """Which item measures which ability."""
     specification, responses = data.specification, data.responses
@@ -339,8 +311,9 @@ def _design_of(data: FitData) -> LatentDesign:
     )
 
 
-def _first_params(data: FitData, setup: FitSetup, work: Workspace) -> FloatArray:
+def _first_params(work: Workspace) -> FloatArray:
     """Starting values of the items, with fixed and shared parameters as they must be."""
+    setup, data = work.setup, work.setup.data
     template, prior, fixed = setup.template, setup.prior, setup.fixed
     params = _start_params(work, setup.start, data.categories)
     params = jittered(params, template, data.specification)
@@ -349,35 +322,33 @@ def _first_params(data: FitData, setup: FitSetup, work: Workspace) -> FloatArray
     return averaged(params, free, setup.tied, prior.constraints.shared)
 
 
-def _normal(data: FitData, setup: FitSetup, work: Workspace, params: FloatArray) -> _Reached:
+def _normal(work: Workspace, params: FloatArray) -> "SpaceSolution":
     """EM with Normal populations, on identified axes."""
-    specification, free_scale = data.specification, bool(np.isnan(setup.fixed).all())
-    first = np.asarray(_first_population(work.population, specification.anchors), float)
-    problem, ended = iterate(work, params, first, setup.prior, specification, free_scale)
+    first = np.asarray(_first_population(work.population, work.specification.anchors), float)
+    problem, ended = iterate(work, params, first)
     params = work.widen(np.asarray(ended.point.params, float))
     populations = jax.tree.map(np.asarray, populations_of(ended.point.population, work.design.dims))
-    params, populations, slopes_free = _identified(work, params, populations, free_scale)
+    params, populations, slopes_free = _identified(work, params, populations)
     ended = _at_identified(work, problem, work.shrink(params), populations, ended)
-    return _Reached(
+    return SpaceSolution(
+        work=work,
         problem=problem,
         ended=ended,
         params=params,
         slopes_free=slopes_free,
-        finer=_finer_log_likelihood(work, problem, ended, specification.solver.nodes),
+        finer=_finer_log_likelihood(work, problem, ended),
         n_latent=work.population.size,
         populations=populations,
     )
 
 
-def _with_density(
-    data: FitData, setup: FitSetup, work: Workspace, params: FloatArray, name: str
-) -> _Reached:
+def _with_density(work: Workspace, params: FloatArray, name: str) -> "SpaceSolution":
     """EM with an estimated density of one ability, on the scale of its mean and SD."""
-    specification, free_scale = data.specification, bool(np.isnan(setup.fixed).all())
-    density = density_of(name, specification.solver.nodes)
-    problem, ended = iterate_density(work, density, params, setup.prior, specification, free_scale)
+    density = density_of(name, work.specification.solver.nodes)
+    problem, ended = iterate_density(work, density, params)
     problem, ended, curve = _at_standardised(problem, density, ended)
-    return _Reached(
+    return SpaceSolution(
+        work=work,
         problem=problem,
         ended=ended,
         params=np.asarray(ended.point.params, float),
@@ -388,13 +359,101 @@ def _with_density(
     )
 
 
-def fit_multidimensional(
-    responses: Responses | ResponseSource, cls: type[ItemModel], specification: Specification[EM]
-) -> Fit:
-    """Marginal maximum likelihood of several abilities (see `irtcat.fit`)."""
-    _check(responses, cls, specification)
-    data = read_data(responses, cls, specification)
-    design = _design_of(data)
+class SpaceSolution(NamedTuple):
+    """What EM reached for several abilities, or for a density, on the scale and axes of the bank.
+
+    Attributes:
+        work: what was fitted: data and design, from which problems are built.
+        problem: the problem in its last form.
+        ended: the end of the iterations, evaluated at these parameters.
+        params: parameters of the items.
+        slopes_free: the slopes that are not held at 0, items x slopes (or all).
+        finer: log-likelihood by twice as many nodes; NaN where it was not computed.
+        n_latent: number of free numbers of the population.
+        populations: mean and root of each group's abilities; None with a density.
+        density: table of the latent density; None for Normal populations.
+    """
+
+    work: Workspace
+    problem: Problem
+    ended: Ended
+    params: FloatArray
+    slopes_free: BoolArray
+    finer: float
+    n_latent: int
+    populations: Populations | None = None
+    density: pd.DataFrame | None = None
+
+    @property
+    def setup(self) -> FitSetup:
+        """First guesses, priors and fixed parameters of the items."""
+        return self.work.setup
+
+    @property
+    def free(self) -> BoolArray:
+        """Which parameters are identified."""
+        free = np.array(self.setup.prior.constraints.free)
+        free[:, list(field_columns(self.setup.template, ["slope"]))] &= self.slopes_free
+        return free
+
+    @property
+    def curvature(self) -> Multidimensional:
+        """The log-posterior around the estimates."""
+        free = self.work.shrink_mask(self.free)
+        return Multidimensional(self.problem, self.ended.point, self.ended.belief, free)
+
+    def on_bank_scale(self, covariance: Covariance) -> tuple[Estimates, Any, dict[str, Any]]:
+        """The estimates; means, SDs and correlations of groups; what else a `Fit` has."""
+        setup, work, ended = self.setup, self.work, self.ended
+        data, prior = setup.data, setup.prior
+        design, populations = work.design, self.populations
+        blocks = None if covariance.blocks is None else work.widen_covariance(covariance.blocks)
+        at_bound = work.widen(ended.at_bound.astype(float)) > 0
+        slopes = list(field_columns(setup.template, ["slope"]))
+        if design.exploratory:  # the axes have been rotated since
+            at_bound[:, slopes] = at_bound[:, slopes].any(axis=1, keepdims=True)
+        errors = _population_errors(work.population, ended.point, covariance)
+        constraints = prior.constraints._replace(free=jax.device_put(self.free))
+        estimates = estimates_of_em(
+            setup,
+            ended,
+            Covariance(blocks=blocks),
+            params=self.params,
+            start=setup.start,
+            prior=prior._replace(constraints=constraints),
+            at_bound=at_bound,
+            ending=ended.ending,
+            n_further=self.n_latent,
+        )
+        density = data.specification.density
+        details = {
+            "integration_error": self.finer - estimates.log_likelihood,
+            "nodes": n_nodes(self.problem.rule),
+            "nodes_are": self.problem.rule.kind,
+            **({"density": density} if density is not None else {}),
+            "se_correlations": None if errors is None else errors["correlation"][0].tolist(),
+        }
+        bank = {
+            "populations": _bank_population(self),
+            "structure": design.structure,
+            "factors": tuple(design.factors),
+        }
+        moments = None if populations is None else (_group_moments(populations), errors)
+        return (
+            estimates,
+            moments,
+            {
+                "bank": bank,
+                "details": details,
+                "populations": populations if data.grouping is not None else None,
+                "density": self.density,
+            },
+        )
+
+
+def solve_space(data: FitData, dtype: np.dtype) -> SpaceSolution:
+    """Fit several abilities, or a density that is estimated."""
+    specification, design = data.specification, _design_of(data)
     population = PopulationDesign(
         design.dims,
         design.n_correlated,
@@ -403,113 +462,30 @@ def fit_multidimensional(
         first_is_free=data.anchor_bank is not None,
         full=design.exploratory or design.correlated,
     )
-    with precision(data.precision) as dtype:
-        setup = set_up(
-            data,
-            data.blank(design.dims),
-            dtype,
-            positive=False,
-            pattern=design.pattern if design.dims > 1 else None,
-            restrict=functools.partial(_constraints, design=design),
-        )
-        template = setup.template
-        _check_common_slopes(field_columns(template, data.shared), template, design)
-        work = Workspace(data.rows, design, template, population, setup.tied, dtype, data.engine)
-        params = _first_params(data, setup, work)
-        if specification.density is None:
-            reached = _normal(data, setup, work, params)
-        else:
-            reached = _with_density(data, setup, work, params, specification.density)
-        free = np.array(setup.prior.constraints.free)
-        free[:, list(field_columns(template, ["slope"]))] &= reached.slopes_free
-        point, belief = reached.ended.point, reached.ended.belief
-        curvature = Multidimensional(reached.problem, point, belief, work.shrink_mask(free))
-        covariance = covariance_of(curvature, specification.standard_errors)
-    return _fitted(data, setup, work, reached, free, covariance)
-
-
-def _fitted(
-    data: FitData,
-    setup: FitSetup,
-    work: Workspace,
-    reached: _Reached,
-    free: BoolArray,
-    covariance: Covariance,
-) -> Fit:
-    """The `Fit`."""
-    rows, grouping, design = data.rows, data.grouping, work.design
-    prior, ended, populations = setup.prior, reached.ended, reached.populations
-    blocks = None if covariance.blocks is None else work.widen_covariance(covariance.blocks)
-    at_bound = work.widen(ended.at_bound.astype(float)) > 0
-    slopes = list(field_columns(setup.template, ["slope"]))
-    if design.exploratory:  # the axes have been rotated since
-        at_bound[:, slopes] = at_bound[:, slopes].any(axis=1, keepdims=True)
-    n = np.array([rows.weights.sum()])
-    groups = None
-    if grouping is not None:
-        n = np.bincount(rows.group, rows.weights, len(grouping.labels)).astype(float)
-    errors = _population_errors(work.population, ended.point, covariance)
-    if grouping is not None and populations is not None:
-        groups = group_table(grouping, n, _group_moments(populations), errors)
-    log_likelihood = float(rows.weights @ np.asarray(ended.belief.log_z, float))
-    density = data.specification.density
-    details = {
-        "integration_error": reached.finer - log_likelihood,
-        "nodes": n_nodes(reached.problem.rule),
-        "nodes_are": reached.problem.rule.kind,
-        **({"density": density} if density is not None else {}),
-        "se_correlations": None if errors is None else errors["correlation"][0].tolist(),
-    }
-    estimates = Estimates(
-        blank=data.blank(design.dims),
-        categories=data.categories,
-        params=reached.params,
-        covariance=Covariance(blocks=blocks),
-        start=setup.start,
-        prior=prior._replace(constraints=prior.constraints._replace(free=jax.device_put(free))),
-        tied=setup.tied,
-        at_bound=at_bound,
-        ending=ended.ending,
-        log_likelihood=log_likelihood,
-        log_posterior=log_likelihood + float(ended.update.log_prior),
-        n_subjects=rows.n_subjects,
-        n_further=reached.n_latent,
+    setup = set_up(
+        data,
+        design.dims,
+        dtype,
+        positive=False,
+        pattern=design.pattern if design.dims > 1 else None,
+        restrict=functools.partial(_constraints, design=design),
     )
-    return fit_of(
-        data.responses,
-        data.cls,
-        estimates,
-        method="em",
-        precision=data.precision,
-        standard_errors=covariance.how,
-        bank={
-            "populations": _bank_populations(reached, design, grouping, n),
-            "structure": design.structure,
-            "factors": tuple(design.factors),
-        },
-        anchors=setup.anchors,
-        details=details,
-        groups=groups,
-        grouping=grouping,
-        populations=populations if grouping is not None else None,
-        density=reached.density,
-    )
+    template = setup.template
+    _check_common_slopes(field_columns(template, data.shared), template, design)
+    work = Workspace(setup, design, population)
+    params = _first_params(work)
+    if specification.density is None:
+        return _normal(work, params)
+    return _with_density(work, params, specification.density)
 
 
-def _bank_populations(
-    reached: _Reached, design: LatentDesign, grouping: Grouping | None, n: FloatArray
-) -> Any:
-    """The populations of the bank."""
+def _bank_population(reached: SpaceSolution) -> Population:
+    """The population of the bank, where there is one group."""
+    design = reached.work.design
     if reached.density is not None:
         nodes, weights = (reached.density[name].to_numpy() for name in ("theta", "probability"))
         return Population(nodes=nodes, weights=weights)
-    assert reached.populations is not None
-    if grouping is not None:
-        mean, sd, correlations = _group_moments(reached.populations).values()
-        diagonal = np.eye(design.dims)
-        between = [None if (matrix == diagonal).all() else matrix for matrix in correlations]
-        return populations_by_group(grouping, n, mean, sd, between)
-    if design.correlated:
+    if design.correlated and reached.populations is not None:
         correlations = np.asarray(reached.populations.covariance[0], float)
         return Population(np.zeros(design.dims), 1.0, correlations)
     return Population()

@@ -9,23 +9,20 @@ import numpy as np
 
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.em.density import density_map, with_density
-from irtcat.fitting.em.driver import Ended, checkpoint_of, loop_settings, run_em
+from irtcat.fitting.em.driver import Ended, checkpoint_of, loop_settings, named_settings, run_em
 from irtcat.fitting.em.iteration import EMPoint, EMState, Problem, StepRule
 from irtcat.fitting.em.multidimensional_iteration import CAN_BE_LENGTHENED
 from irtcat.fitting.em.priors import PriorTable
-from irtcat.fitting.em.rows import Rows
+from irtcat.fitting.em.setup import FitSetup
 from irtcat.fitting.em.shared_parameters import shared_cells
 from irtcat.fitting.outcome import Outcome
 from irtcat.fitting.problem.loading_pattern import LatentDesign
-from irtcat.fitting.solvers import EM
-from irtcat.fitting.specification import Specification
 from irtcat.latent import (
     FINEST_PRODUCT,
     AdaptiveQuadrature,
     Density,
     PopulationDesign,
     Quadrature,
-    RowBlock,
     adaptive_quadrature,
     as_rule,
     choose_nodes,
@@ -35,7 +32,6 @@ from irtcat.latent import (
     populations_of,
     posterior_modes,
     row_chunks,
-    rows_on_device,
 )
 from irtcat.models import (
     ItemModel,
@@ -79,18 +75,11 @@ class Workspace:
     its own specific one, so that parameters, constraints and quadrature are of that many abilities.
     """
 
-    def __init__(
-        self,
-        rows: Rows,
-        design: LatentDesign,
-        template: ItemModel,
-        population: PopulationDesign,
-        tied: tuple[int, ...],
-        dtype: np.dtype,
-        engine: Any = None,
-    ):
-        self.rows, self.design, self.dtype, self.engine = rows, design, dtype, engine
-        self.full_template, self.population, self.full_tied = template, population, tied
+    def __init__(self, setup: FitSetup, design: LatentDesign, population: PopulationDesign):
+        self.setup, self.design, self.population = setup, design, population
+        self.rows, self.dtype, self.blocks = setup.data.rows, setup.dtype, setup.blocks
+        self.specification = setup.data.specification
+        template = self.full_template = setup.template
         self.is_reduced = bool(design.structure) and population.n_groups == 1
         self.is_reduced &= not population.first_is_free
         self.n_general = design.n_general if self.is_reduced else design.dims
@@ -137,24 +126,11 @@ class Workspace:
         """SD of the populations in their narrowest direction, on the scale of the lines."""
         return float(np.linalg.svd(self._line_roots(population), compute_uv=False).min())
 
-    def blocks(self):
-        """The rows in blocks, once for every pass."""
-        if self.engine is not None:
-            return self.engine.row_blocks(self.dtype)
-        return [self._block]
-
-    @functools.cached_property
-    def _block(self) -> RowBlock:
-        x = rows_on_device(self.rows.x)
-        weights = jax.device_put(self.rows.weights.astype(self.dtype))
-        return RowBlock(slice(0, len(self.rows.x)), x, weights, self.rows.group)
-
-    def choose(self, narrowest: float, steepest: float, nodes: int | None) -> Any:
+    def choose(self, narrowest: float, steepest: float) -> Any:
         """The quadrature (or its spacing) for posteriors of this SD and items of this slope."""
         n_gridded = self.n_general + 1 if self.is_reduced else self.design.dims
-        return choose_nodes(
-            n_gridded, self.design.dims, narrowest, steepest, nodes, self.is_product
-        )
+        nodes, dims = self.specification.solver.nodes, self.design.dims
+        return choose_nodes(n_gridded, dims, narrowest, steepest, nodes, self.is_product)
 
     def rule(self, chosen: float | AdaptiveQuadrature) -> Quadrature:
         """The nodes themselves, in working precision."""
@@ -164,24 +140,29 @@ class Workspace:
     def tied(self) -> tuple[int, ...]:
         """Columns of the iterated parameters that some items share."""
         if self.columns is None:
-            return self.full_tied
-        is_tied = np.isin(self.columns, self.full_tied).any(axis=0)
+            return self.setup.tied
+        is_tied = np.isin(self.columns, self.setup.tied).any(axis=0)
         return tuple(np.flatnonzero(is_tied).tolist())
 
-    def step_rule(
-        self, prior: PriorTable, specification: Specification[EM], free_scale: bool
-    ) -> StepRule:
+    @property
+    def expands(self) -> bool:
+        """Whether the latent scale is estimated and removed, if the steps are not lengthened."""
+        is_free = self.setup.has_free_scale and not self.setup.prior.scaled
+        return self.specification.solver.expand and is_free
+
+    @property
+    def step_rule(self) -> StepRule:
         """The step rule of the fit."""
-        plain = not self.is_reduced and self.population.n_groups == 1 and self.engine is None
-        plain &= not self.population.first_is_free and not self.tied
+        plain = not self.is_reduced and self.setup.data.engine is None and not self.tied
+        plain &= self.population.n_groups == 1 and not self.population.first_is_free
         can_be = type(self.template) in CAN_BE_LENGTHENED
         return StepRule(
-            lengthen=specification.solver.accelerate and plain and can_be,
-            rescale=specification.solver.expand and not prior.scaled and free_scale,
+            lengthen=self.specification.solver.accelerate and plain and can_be,
+            rescale=self.expands,
             full=self.design.exploratory,
         )
 
-    def problem(self, rule: Quadrature, prior: PriorTable, step_rule: StepRule) -> Problem:
+    def problem(self, rule: Quadrature, step_rule: StepRule) -> Problem:
         """Everything that is constant during the iterations."""
         specific = is_too_coarse = None
         if self.is_product:
@@ -192,23 +173,15 @@ class Workspace:
 
         if self.is_reduced:
             specific = jnp.asarray(np.minimum(self.group, self.design.dims - self.n_general - 1))
-        return Problem(
+        return self.setup.problem(
+            self.reduced(self.setup.prior),
             template=self.template,
-            blocks=self.blocks,
-            weights=jnp.asarray(self.rows.weights, self.dtype),
-            item_weights=jax.device_put((~prior.aside).astype(self.dtype)),
-            has_missing=self.rows.has_missing,
-            constraints=self.reduced(prior).constraints,
             tied=self.tied,
             rule=rule,
             population=self.population,
             step_rule=step_rule,
-            engine=self.engine,
             specific=specific,
             is_too_coarse=is_too_coarse,
-            squares=None
-            if self.rows.squares is None
-            else jnp.asarray(self.rows.squares, self.dtype),
         )
 
     def reduced(self, prior: PriorTable) -> PriorTable:
@@ -295,140 +268,124 @@ def first_modes(work: Workspace, params: FloatArray) -> tuple[FloatArray, FloatA
     return mean, covariance
 
 
-def iterate_density(
-    work: Workspace,
-    density: Density,
-    params: FloatArray,
-    prior: PriorTable,
-    specification: Specification[EM],
-    free_scale: bool,
-) -> tuple[Problem, Ended]:
+def iterate_density(work: Workspace, density: Density, params: FloatArray) -> tuple[Problem, Ended]:
     """Run EM of the items and of a density on its fixed nodes."""
-    step_rule = work.step_rule(prior, specification, free_scale=False)
-    step_rule = step_rule._replace(lengthen=False)
+    solver, name = work.specification.solver, work.specification.density
+    step_rule = work.step_rule._replace(lengthen=False, rescale=False)
     start = density.start()
-    problem = with_density(work.problem(work.rule(1.0), prior, step_rule), density, start)
-    checkpoint = checkpoint_of(problem, work.rows, specification.solver, {}, work.design.pattern)
-    expand = specification.solver.expand and not prior.scaled and free_scale
-    settings = loop_settings(specification.solver, str(work.dtype), expand)
-    if specification.solver.tolerance is None and not density.degree:
+    problem = with_density(work.problem(work.rule(1.0), step_rule), density, start)
+    settings = loop_settings(solver, str(work.dtype), work.expands)
+    if solver.tolerance is None and not density.degree:
         settings = settings._replace(tolerance=HISTOGRAM_TOLERANCE)
-    if checkpoint is not None:
-        stated = settings._asdict() | {"model": work.template.key, "density": specification.density}
-        del stated["max_iterations"]
-        stated |= {"nodes": len(density.nodes), "precision": str(work.dtype)}
-        checkpoint.identity = checkpoint.identity._replace(settings=stated)
+    named = {"model": work.template.key, "density": name, "nodes": len(density.nodes)}
+    named = named_settings(problem, settings, **named)
+    checkpoint = checkpoint_of(problem, work.rows, solver, named, work.design.pattern)
     point = EMPoint(jnp.asarray(params, work.dtype), jnp.asarray(start, work.dtype))
     n_rows = work.rows.shape[0]
     state = EMState(point, np.zeros((n_rows, 1)), np.ones((n_rows, 1, 1)))
     step_map = density_map(density, settings.tolerance)
-    ended = run_em(problem, state, settings, specification.progress, checkpoint, step_map)
+    ended = run_em(problem, state, settings, work.specification.progress, checkpoint, step_map)
     return with_density(problem, density, np.asarray(ended.point.population)), ended
 
 
-def iterate(
-    work: Workspace,
-    params: FloatArray,
-    population: FloatArray,
-    prior: PriorTable,
-    specification: Specification[EM],
-    free_scale: bool,
-) -> tuple[Problem, Ended]:
+def _first_quadrature(
+    work: Workspace, params: FloatArray, population: FloatArray
+) -> tuple[float | AdaptiveQuadrature, FloatArray, FloatArray]:
+    """The first quadrature (or its spacing), and the posteriors that it was chosen for."""
+    dims, chosen = work.design.dims, None
+    work.integrate_by_lines(params)
+    if work.specification.solver.nodes is not None:
+        chosen = work.choose(1.0, 1.0)
+    if isinstance(chosen, float):  # the spacing of a given grid does not depend on the posteriors
+        return chosen, np.zeros((0, dims)), np.zeros((0, dims, dims))
+    mean, covariance = first_modes(work, params)
+    steepest = _steepest(work.full_template, params) * (ROOM if work.is_product else 1.0)
+    chosen = work.choose(work.narrowest(covariance, population), steepest)
+    if work.is_reduced and not isinstance(chosen, float):
+        work.integrate_together()
+    work.is_product &= isinstance(chosen, float)
+    return chosen, mean, covariance
+
+
+def _next_quadrature(
+    work: Workspace, rule: Quadrature, ended: Ended, is_first: bool
+) -> tuple[float | AdaptiveQuadrature, bool]:
+    """The quadrature for the posteriors at the end of the iterations; whether ``rule`` will do."""
+    stopped, population = ended.ending.outcome is Outcome.TOO_COARSE, ended.point.population
+    covariance = np.asarray(ended.belief.covariance, float)
+    spread = work.narrowest(covariance, population)
+    if work.is_product:
+        narrowest = work.narrowest_population(population)
+        spread = min(ROOM * spread, narrowest * AHEAD) if stopped else ROOM * spread
+    params = work.widen(np.asarray(ended.point.params, float))
+    steepest = _steepest(work.full_template, params)
+    finer = work.choose(spread, steepest)
+    fails = not isinstance(finer, float) or (stopped and (not is_first or finer >= rule.spacing))
+    if work.is_product and fails:
+        # Abilities are correlated too strongly: narrow on their own scales, not on scale z.
+        work.is_product = False
+        return work.choose(narrowest_sd(np.asarray(ended.belief.covariance)), steepest), False
+    if rule.is_adaptive:
+        return finer, True
+    if not isinstance(finer, float):
+        return finer, work.is_reduced  # the iterated items have no other quadrature
+    return finer, n_nodes(work.rule(finer)) <= n_nodes(rule)
+
+
+def iterate(work: Workspace, params: FloatArray, population: FloatArray) -> tuple[Problem, Ended]:
     """Run EM; refine the quadrature and continue where it proves too coarse for the posteriors.
 
     Each quadrature is a separate turn for the checkpoint, which records the turn.
     """
-    dims = work.design.dims
-    work.integrate_by_lines(params)
-    chosen: Any = (
-        work.choose(1.0, 1.0, specification.solver.nodes)
-        if specification.solver.nodes is not None
-        else None
-    )
-    mean: FloatArray = np.zeros((0, dims))
-    covariance: FloatArray = np.zeros((0, dims, dims))
-    if not isinstance(
-        chosen, float
-    ):  # the spacing of a given grid does not depend on the posteriors
-        mean, covariance = first_modes(work, params)
-        steepest = _steepest(work.full_template, params)
-        narrowest = work.narrowest(covariance, population)
-        if work.is_product:
-            steepest *= ROOM
-        chosen = work.choose(narrowest, steepest, specification.solver.nodes)
-        if work.is_reduced and not isinstance(chosen, float):
-            work.integrate_together()
-        work.is_product &= isinstance(chosen, float)
+    solver = work.specification.solver
+    chosen, mean, covariance = _first_quadrature(work, params, population)
     point = EMPoint(
         jnp.asarray(work.shrink(params), work.dtype), jnp.asarray(population, work.dtype)
     )
     start = state = EMState(point, mean, covariance)
-    step_rule = work.step_rule(prior, specification, free_scale)
+    step_rule = work.step_rule
     first, used = 0, 0
-    problem = work.problem(work.rule(chosen), prior, step_rule)
-    checkpoint = checkpoint_of(problem, work.rows, specification.solver, {}, work.design.pattern)
-    if (
-        checkpoint is not None
-        and checkpoint.saved is not None
-        and "turn" in checkpoint.saved[0]["settings"]
-    ):
-        saved = checkpoint.saved[0]["settings"]
-        first, used = saved["turn"], saved["used"]
-        work.is_product = saved["lines"]
-        chosen = (
-            adaptive_quadrature(dims, specification.solver.nodes)
-            if saved["spacing"] is None
-            else saved["spacing"]
-        )
+    problem = work.problem(work.rule(chosen), step_rule)
+    checkpoint = checkpoint_of(problem, work.rows, solver, {}, work.design.pattern)
+    saved = {} if checkpoint is None or not checkpoint.saved else checkpoint.saved[0]["settings"]
+    if "turn" in saved:
+        first, used, work.is_product = saved["turn"], saved["used"], saved["lines"]
+        chosen = saved["spacing"] or adaptive_quadrature(work.design.dims, solver.nodes)
     for turn in range(first, REFINEMENTS):
         rule = work.rule(chosen)
-        problem = work.problem(rule, prior, step_rule)
-        least = ADAPTIVE_NOISE if rule.is_adaptive else 0.0
+        problem = work.problem(rule, step_rule)
         settings = loop_settings(
-            specification.solver, str(work.dtype), step_rule.lengthen or step_rule.rescale, least
+            solver,
+            str(work.dtype),
+            step_rule.lengthen or step_rule.rescale,
+            ADAPTIVE_NOISE if rule.is_adaptive else 0.0,
         )
         left = settings._replace(max_iterations=max(1, settings.max_iterations - used))
         if checkpoint is not None:
-            stated = settings._asdict() | step_rule._asdict() | work.population._asdict()
-            del stated["max_iterations"]
-            position: dict[str, Any] = {
-                "turn": turn,
-                "used": used,
-                "nodes": specification.solver.nodes,
-                "lines": work.is_product,
-            }
-            position["spacing"] = chosen if isinstance(chosen, float) else None
-            named = {"model": work.template.key, "precision": str(work.dtype)}
-            checkpoint.identity = checkpoint.identity._replace(
-                settings={**stated, "tied": list(problem.tied), **position, **named}
+            named = (
+                step_rule._asdict()
+                | work.population._asdict()
+                | {
+                    "model": work.template.key,
+                    "tied": list(problem.tied),
+                    "turn": turn,
+                    "used": used,
+                    "nodes": solver.nodes,
+                    "lines": work.is_product,
+                    "spacing": chosen if isinstance(chosen, float) else None,
+                }
             )
-        ended = run_em(problem, state, left, specification.progress, checkpoint)
+            named = named_settings(problem, settings, **named)
+            checkpoint.identity = checkpoint.identity._replace(settings=named)
+        ended = run_em(problem, state, left, work.specification.progress, checkpoint)
         used += ended.ending.n_iterations
         if checkpoint is not None:
             checkpoint.saved = None  # the next turn starts from its own state
-        now = work.widen(np.asarray(ended.point.params, float))
-        stopped = ended.ending.outcome is Outcome.TOO_COARSE
-        spread = work.narrowest(np.asarray(ended.belief.covariance, float), ended.point.population)
-        if work.is_product:
-            narrowest = work.narrowest_population(ended.point.population)
-            spread = min(ROOM * spread, narrowest * AHEAD) if stopped else ROOM * spread
-        steepest = _steepest(work.full_template, now)
-        finer = work.choose(spread, steepest, specification.solver.nodes)
-        fails = not isinstance(finer, float) or (stopped and (turn > 0 or finer >= rule.spacing))
-        if work.is_product and fails:
-            # Abilities are correlated too strongly: narrow on their own scales, not on scale z.
-            work.is_product, good = False, False
-            spread = narrowest_sd(np.asarray(ended.belief.covariance))
-            finer = work.choose(spread, steepest, specification.solver.nodes)
-        elif rule.is_adaptive:
-            good = True
-        elif not isinstance(finer, float):
-            good = work.is_reduced  # the iterated items have no other quadrature
-        else:
-            good = n_nodes(work.rule(finer)) <= n_nodes(rule)
-        is_last = turn + 1 == REFINEMENTS or ended.ending.outcome is Outcome.INTERRUPTED
-        if good or is_last or used >= specification.solver.max_iterations:
+        outcome = ended.ending.outcome
+        chosen, good = _next_quadrature(work, rule, ended, turn == 0)
+        good |= turn + 1 == REFINEMENTS or outcome is Outcome.INTERRUPTED
+        if good or used >= solver.max_iterations:
             break
-        chosen = finer
+        stopped = outcome is Outcome.TOO_COARSE
         state = start if stopped else EMState.of(ended.point, ended.belief)
     return problem, ended._replace(ending=ended.ending._replace(n_iterations=used))

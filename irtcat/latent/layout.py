@@ -183,3 +183,8 @@ class LineQuadrature(NamedTuple):
         if self.transform is None:
             return 0.0, 1.0
         return float(self.transform.mean), float(self.transform.sd)
+
+    @property
+    def spacing(self) -> float:
+        """The spacing of the grid on that scale."""
+        return self.place[1] * 2 * LIMIT / (N_NODES - 1)

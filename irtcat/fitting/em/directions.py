@@ -15,6 +15,9 @@ from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import rotate_loadings
 from irtcat.fitting.em.driver import Settings, run_em
 from irtcat.fitting.em.iteration import EMState, Problem
+from irtcat.fitting.em.setup import FitSetup
+from irtcat.fitting.em.start import Start, points_of
+from irtcat.models import field_columns
 
 MOST_ITEMS, MOST_ROWS = 200, 400
 """Maximum number of items, and approximate number of rows used (a few ms for correlations)."""
@@ -133,6 +136,25 @@ def item_directions(
     if len(directions):
         directions[:, used] = [*factors, *sets]
     return list(directions)
+
+
+def other_starts(setup: FitSetup, problem: Problem) -> list[Start]:
+    """Starts from other weightings of the items, where the likelihood may have several modes.
+
+    Items have free slopes then, and a free scale.
+    """
+    specification, rows = setup.data.specification, setup.data.rows
+    is_small = problem.engine is None and len(problem.item_weights) <= MOST_ITEMS
+    has_free_slopes = set(field_columns(setup.template, ["slope"])) - set(setup.tied)
+    is_first = specification.start == 0 and specification.anchors is None
+    if not (is_small and has_free_slopes and is_first):
+        return []
+    stride = -(-len(rows.x) // MOST_ROWS)
+    points, observed = points_of(rows.x[::stride], setup.data.categories)
+    shares = points / np.maximum(observed, 1)  # of trials, where there are several
+    weights, counting = rows.weights[::stride], ~setup.prior.aside
+    directions = item_directions(shares, 1.0 * (observed > 0), weights, counting)
+    return [setup.guess(direction=direction) for direction in directions]
 
 
 def highest_start(starts: Sequence[tuple[Problem, EMState]], settings: Settings) -> ChosenStart:

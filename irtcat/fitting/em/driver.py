@@ -76,6 +76,13 @@ def loop_settings(solver: EM, precision: str, expand: bool, noise: float = 0.0) 
     )
 
 
+def named_settings(problem: Problem, settings: Settings, **named: Any) -> dict[str, Any]:
+    """The settings of a fit that its checkpoint names where they differ."""
+    named |= settings._asdict() | {"precision": str(problem.dtype)}
+    del named["max_iterations"]
+    return named
+
+
 def checkpoint_of(
     problem: Problem, rows: Rows, solver: EM, settings: dict[str, Any], further: Any
 ) -> Checkpoint | None:
@@ -111,10 +118,14 @@ class Ended(NamedTuple):
     at_bound: BoolArray
     note: str = ""
 
+    def log_likelihood(self, weights: FloatArray) -> float:
+        """Marginal log-likelihood of rows with these weights, summed in float64."""
+        return log_likelihood(weights, self.belief)
 
-def _log_posterior(weights: FloatArray, belief: Any, update: EMUpdate) -> float:
-    """Marginal log-likelihood plus log-prior, summed in float64."""
-    return float(weights @ np.asarray(belief.log_z, float)) + float(update.log_prior)
+
+def log_likelihood(weights: FloatArray, belief: Any) -> float:
+    """Marginal log-likelihood of rows with these weights, summed in float64."""
+    return float(weights @ np.asarray(belief.log_z, float))
 
 
 class _Images(NamedTuple):
@@ -289,7 +300,8 @@ def run_em(
             (FIRST_SLACK, FIRST_NEWTON_STEPS) if iteration == 0 else (LATER_SLACK, NEWTON_STEPS)
         )
         update, belief = step_map(problem, state, slack, n_steps, guard.expand)
-        value, step = _log_posterior(weights, belief, update), float(update.step)
+        value = log_likelihood(weights, belief) + float(update.log_prior)
+        step = float(update.step)
         check_finite(value, step, iteration)
         back, here = guard.retreat(value, step), state.point
         if back is not None:

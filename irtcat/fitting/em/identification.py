@@ -1,36 +1,28 @@
-"""What defines the scale of a fit: the only population, the reference group, or anchor items."""
+"""What defines the scale of a fit of one ability, and the populations on it."""
 
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pandas as pd
 
-from irtcat._common.checks import argument_error
 from irtcat._common.compilation import jit
-from irtcat._common.types import BoolArray, FloatArray, IntArray
-from irtcat.bank import ItemBank
-from irtcat.bank.item_states import with_states
+from irtcat._common.types import FloatArray, IntArray
+from irtcat.fitting.em.anchors import ScaleMap
 from irtcat.fitting.em.checkpoint import Checkpoint
 from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.driver import Ended, Settings, run_em
-from irtcat.fitting.em.iteration import EMPoint, EMState, Problem
+from irtcat.fitting.em.iteration import EMPoint, EMState, Problem, run_e_step
 from irtcat.fitting.em.m_step import Constraints
-from irtcat.fitting.em.priors import scale_columns, ties_fix_the_scale
+from irtcat.fitting.em.priors import PriorTable, scale_columns, ties_fix_the_scale
 from irtcat.fitting.em.shared_parameters import averaged
 from irtcat.fitting.em.start import Start
+from irtcat.fitting.em.steep_items import steep_likelihood
 from irtcat.fitting.outcome import Outcome
 from irtcat.fitting.problem.user_priors import FAMILIES
 from irtcat.fitting.specification import Progress
 from irtcat.latent import LIMIT, ScaleTransform
-from irtcat.models import ItemModel, column_names, item_categories, pack, tied_parameters, unpack
-from irtcat.responses import Responses
-from irtcat.scoring import match, posterior, standardised
-
-SAMPLE = 4_000_000
-"""Maximum number of responses (minimum 100 subjects) used to guess the first population."""
+from irtcat.models import ItemModel, pack, unpack
 
 GRID_SDS, NARROWEST = 6.0, 0.3
 """SDs that the grid reaches on either side of a population, and the smallest SD used for it."""
@@ -38,109 +30,18 @@ GRID_SDS, NARROWEST = 6.0, 0.3
 MAX_PLACEMENTS = 5
 """Maximum number of times that the grid is moved and EM is run again."""
 
+MAX_ROUNDS, CLOSE = 30, 1e-4
+"""Maximum number of rounds for a population with the items held fixed, and its last step."""
 
-@dataclass(frozen=True)
-class Anchors:
-    """Items whose parameters are fixed.
-
-    Attributes:
-        bank: the anchor items that occur in the responses.
-        params: their unconstrained parameters, NaN in the rows of the other items.
-    """
-
-    bank: ItemBank
-    params: FloatArray
-
-    @property
-    def known(self) -> BoolArray:
-        """Which parameters are known."""
-        return ~np.isnan(self.params)
+NARROWEST_SD, FARTHEST = 0.05, 5.0
+"""Smallest SD and largest mean of a population; beyond these almost all subjects answered alike."""
 
 
-def check_anchors(bank: ItemBank, responses: Responses, cls: type[ItemModel]) -> ItemBank:
-    """Anchor items that occur in the responses, in the arrays of the model.
+class Latent(NamedTuple):
+    """Mean and SD of the population on the scale of the items."""
 
-    Raises:
-        InputError: for a model whose items share their steps, other codes, or no item in common.
-    """
-    if "step" in tied_parameters(cls):
-        advice = "Calibrate the items together, or link the banks afterwards."
-        must = "left out for a model whose items share their steps"
-        raise argument_error("anchors", must, f"a {cls.key} model", advice)
-    codes = bank.codes or responses.codes
-    if bank.model.n_categories > 2 and codes[0] != responses.codes[0]:
-        must = f"in codes from {codes[0]} on, as the anchors are"
-        advice = "Pass codes= to Responses.from_array."
-        raise argument_error("responses", must, f"codes from {responses.codes[0]} on", advice)
-    shared = np.isin(bank.item_ids, np.asarray(responses.item_ids, str))
-    if shared.any():
-        bank = bank.subset(shared)
-        bank = bank.in_form_of(cls, int(item_categories(bank.model).max()))
-    return match(bank, responses)[0]
-
-
-def known_categories(
-    bank: ItemBank, responses: Responses, observed_categories: IntArray
-) -> IntArray:
-    """Number of categories of each item; anchor items take theirs from the bank."""
-    categories = observed_categories.copy()
-    at = _item_columns(bank, responses)
-    categories[at] = item_categories(bank.model)
-    return categories
-
-
-def _item_columns(bank: ItemBank, responses: Responses) -> IntArray:
-    """Columns of the bank's items in the responses."""
-    return pd.Index(np.asarray(responses.item_ids, str)).get_indexer(pd.Index(bank.item_ids))
-
-
-def anchor_items(
-    bank: ItemBank, responses: Responses, template: ItemModel, tied: tuple[int, ...]
-) -> Anchors:
-    """Parameters of the anchor items, in the rows of the responses' items."""
-    names = list(column_names(template))
-    params = np.full((responses.n_items, len(names)), np.nan)
-    at = _item_columns(bank, responses)
-    anchor_params = bank.parameters()
-    columns = [names.index(name) for name in column_names(bank.model)]
-    params[np.ix_(at, np.array(columns))] = (
-        np.clip(anchor_params, -30.0, 30.0) if anchor_params.size else anchor_params
-    )
-    if tied:  # all items share the bank's slope
-        unit = column_names(bank.model) != column_names(template)
-        shared = [columns.index(column) for column in tied if column in columns]
-        params[:, list(tied)] = 1.0 if unit else anchor_params[:, shared].mean()
-    return Anchors(bank, params)
-
-
-class ScaleMap(NamedTuple):
-    """One scale in terms of another: z = mean + sd * theta."""
-
-    mean: float
-    sd: float
-
-
-def first_population(bank: ItemBank, responses: Responses, dtype: np.dtype) -> ScaleMap:
-    """Population mean and SD on the scale of the anchor items, by EM on a sample of subjects."""
-    bank, matched = match(bank, responses)
-    rows = np.flatnonzero(matched.observed.any(axis=1))
-    if len(rows) == 0:
-        return ScaleMap(bank.population.mean, bank.population.sd)
-    most = max(100, SAMPLE // matched.n_items)
-    x = matched.values[rows[:: -(-len(rows) // most)]]
-    mean, sd = bank.population.mean, bank.population.sd
-    model = standardised(bank)
-    at, unit = mean, sd
-    for _ in range(20):
-        moved = model.rescale(jnp.asarray((mean - at) / unit), jnp.asarray(sd / unit))
-        post = posterior(moved, x, True, dtype)
-        centre = (post.weights * post.nodes).sum(1)
-        variance = (post.weights * (post.nodes - centre[:, None]) ** 2).sum(1)
-        shift, factor = centre.mean(), float(np.sqrt(centre.var() + variance.mean()))
-        mean, sd = mean + sd * shift, max(sd * factor, 1e-3)
-        if abs(shift) < 0.02 and abs(factor - 1) < 0.02:
-            break
-    return ScaleMap(float(mean), float(sd))
+    mean: float = 0.0
+    sd: float = 1.0
 
 
 def _moved(problem: Problem, point: EMPoint, by: ScaleMap) -> tuple[Problem, EMPoint]:
@@ -361,29 +262,92 @@ def populations(
     return values.T, np.sqrt(np.where(has_error, variance, np.nan)).reshape(values.shape).T
 
 
-def with_anchors(bank: ItemBank, anchors: Anchors) -> ItemBank:
-    """The bank with its anchor items unchanged, covariance included, and marked."""
-    at = bank.positions(anchors.bank.item_ids)
-    names = list(column_names(bank.model))
-    columns = np.array([names.index(name) for name in column_names(anchors.bank.model)])
-    params = bank.parameters().copy()
-    params[np.ix_(at, columns)] = anchors.bank.parameters()
-    covariance = bank.covariance
-    if covariance is not None:
-        covariance = np.array(covariance)
-        covariance[at] = np.nan
-        if anchors.bank.covariance is not None:
-            covariance[np.ix_(at, columns, columns)] = anchors.bank.covariance
-    # Which categories have no estimate is a property of the anchors, not of these responses.
-    unused = bank.statistics.get("unused", pd.Series([()] * bank.n_items)).tolist()
-    for j, row in zip(at, anchors.bank.unused_categories, strict=True):
-        unused[j] = tuple(np.flatnonzero(row).tolist())
-    anchored = np.isin(np.arange(bank.n_items), at)
-    statistics = with_states(bank.statistics, {"anchored": anchored, "unused": unused})
-    return replace(
-        bank,
-        model=unpack(bank.model, params),
-        covariance=covariance,
-        full_covariance=None,
-        statistics=statistics,
-    )
+def _population(problem: Problem, ended: Ended) -> tuple[Latent, Ended]:
+    """Estimate the population where the priors fixed the scale.
+
+    EM for the mean and SD of the abilities with the items held fixed: each round rescales the items
+    to the current population. Also returns the E-step under that population.
+    """
+    latent, first = Latent(), ended
+    model = unpack(problem.template, ended.point.params)
+    state = EMState.of(ended.point, ended.belief)
+    for _ in range(MAX_ROUNDS):
+        mean, sd = (jnp.asarray(value, problem.dtype) for value in latent)
+        moved = problem.start(pack(model.rescale(mean, sd)))
+        _, belief = run_e_step(problem, state._replace(point=moved), 0.1, 0, False)
+        ended = ended._replace(belief=belief)
+        state = EMState.of(moved, belief)
+        new, moved_by = _next_latent(latent, *best_latent(problem, ended))
+        if new is None:
+            return Latent(), first
+        latent = new
+        if moved_by < CLOSE:
+            break
+    return latent, ended
+
+
+def _group_populations(problem: Problem, ended: Ended) -> tuple[Problem, Ended]:
+    """The same of several groups: the population of each, the reference's too."""
+    first = problem, ended
+    n_groups = problem.population.n_groups
+    for _ in range(MAX_ROUNDS):
+        mean, log_sd = np.asarray(ended.point.population, float).T
+        steps = [
+            _next_latent(Latent(m, s), *best_latent(problem, ended, group), np.exp(log_sd).max())
+            for group, m, s in zip(range(n_groups), mean, np.exp(log_sd), strict=True)
+        ]
+        found = np.array([new for new, _ in steps if new is not None])
+        if len(found) < n_groups:
+            return first
+        population = jnp.asarray(
+            np.stack([found[:, 0], np.log(found[:, 1])], axis=1), problem.dtype
+        )
+        point = ended.point._replace(population=population)
+        state = EMState.of(point, ended.belief)
+        if not is_covered(problem, point):
+            problem, state = recentred(problem, state, 1.1)
+        update, belief = run_e_step(problem, state, 0.1, 0, False)
+        ended = ended._replace(point=point, belief=belief, update=update)
+        if max(moved_by for _, moved_by in steps) < CLOSE:
+            break
+    return problem, ended
+
+
+def _next_latent(
+    latent: Latent, shift: float, factor: float, widest: float = 1.0
+) -> tuple[Latent | None, float]:
+    """The population after a step, and its length; None where it is not determined.
+
+    Nearly equal subjects do not determine a population, whose mean may be `FARTHEST` SDs of the
+    widest one from 0.
+    """
+    factor = float(np.clip(factor, 0.5, 2.0))
+    new = Latent(latent.mean + latent.sd * shift, latent.sd * factor)
+    if not np.isfinite(new).all() or new.sd < NARROWEST_SD or abs(new.mean) > FARTHEST * widest:
+        return None, np.inf
+    return new, max(abs(shift), abs(factor - 1))
+
+
+def _count_aside(problem: Problem, ended: Ended) -> Ended:
+    """The E-step with all items, including those that were set aside."""
+    state = EMState.of(ended.point, ended.belief)
+    update, belief = run_e_step(problem.of_all_items(), state, 0.1, 0, False)
+    return ended._replace(belief=belief, update=update)
+
+
+def with_population(
+    problem: Problem, ended: Ended, prior: PriorTable, latent: Latent, fixes_scale: bool
+) -> tuple[Problem, Ended, Latent]:
+    """Count the items that were set aside, and estimate the population that priors have fixed."""
+    scaled_by_priors = prior.scaled and (prior.sparse.any() or prior.few_subjects)
+    if prior.aside.any():
+        ended = _count_aside(problem, ended)
+    elif scaled_by_priors and not fixes_scale and problem.group is None:
+        latent, ended = _population(problem, ended)
+    elif scaled_by_priors and not fixes_scale:
+        problem, ended = _group_populations(problem, ended)
+    means, log_sds = np.asarray(ended.point.population, float).T
+    population = np.stack([means, np.exp(log_sds)])
+    if problem.group is None:
+        population = np.array([[latent.mean], [latent.sd]])
+    return problem, steep_likelihood(problem, ended, population), latent

@@ -1,19 +1,19 @@
 """What every fit by EM begins with: the data, first guesses, priors and fixed parameters."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array
 
 from irtcat._common.precision import choose_precision
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.bank import ItemBank
-from irtcat.fitting.em.identification import Anchors, anchor_items, check_anchors, known_categories
+from irtcat.fitting.em.anchors import Anchors, anchor_items, check_anchors, known_categories
 from irtcat.fitting.em.invariance import with_versions
+from irtcat.fitting.em.iteration import Problem
 from irtcat.fitting.em.priors import FEW_SUBJECTS, PriorTable, prior_table
 from irtcat.fitting.em.rows import Rows, grouping_of, rows_of
 from irtcat.fitting.em.start import Start, starting_point
@@ -24,7 +24,7 @@ from irtcat.fitting.problem.user_priors import check_fixed, fixed_values
 from irtcat.fitting.solvers import EM
 from irtcat.fitting.specification import Specification
 from irtcat.io.source import ResponseSource
-from irtcat.latent import rows_on_device
+from irtcat.latent import RowBlock, rows_on_device
 from irtcat.models import (
     Design,
     ItemModel,
@@ -122,6 +122,9 @@ class FitSetup:
     """First guesses, priors and fixed parameters of the items.
 
     Attributes:
+        data: the data.
+        dtype: working precision.
+        blank: the items before they have parameters.
         template: the items in working precision.
         x: the rows on the device; None where an engine passes over them.
         guess: gives first guesses; takes ``direction``, a weight of each item.
@@ -132,14 +135,47 @@ class FitSetup:
         fixed: known parameters; NaN where a parameter is estimated.
     """
 
+    data: FitData
+    dtype: np.dtype
+    blank: ItemModel
     template: ItemModel
-    x: Array | None
+    x: Any
     guess: Callable[..., Start]
     start: Start
     prior: PriorTable
     tied: tuple[int, ...]
     anchors: Anchors | None
     fixed: FloatArray
+
+    @property
+    def has_free_scale(self) -> bool:
+        """Whether no parameter is fixed."""
+        return bool(np.isnan(self.fixed).all())
+
+    @functools.cached_property
+    def _everyone(self) -> RowBlock:
+        rows = self.data.rows
+        weights = jax.device_put(rows.weights.astype(self.dtype))
+        return RowBlock(slice(0, len(rows.weights)), self.x, weights, rows.group)
+
+    def blocks(self) -> Iterable[RowBlock]:
+        """The rows in blocks, once for every pass."""
+        engine = self.data.engine
+        return [self._everyone] if engine is None else engine.row_blocks(self.dtype)
+
+    def problem(self, prior: PriorTable, **fields: Any) -> Problem:
+        """The problem with these priors and further fields."""
+        rows, dtype = self.data.rows, self.dtype
+        return Problem(
+            blocks=self.blocks,
+            weights=jax.device_put(rows.weights.astype(dtype)),
+            item_weights=jax.device_put((~prior.aside).astype(dtype)),
+            has_missing=rows.has_missing,
+            constraints=prior.constraints,
+            engine=self.data.engine,
+            squares=None if rows.squares is None else jax.device_put(rows.squares.astype(dtype)),
+            **fields,
+        )
 
 
 def _few_subjects(data: FitData) -> bool:
@@ -158,7 +194,7 @@ def _few_subjects(data: FitData) -> bool:
 
 def set_up(
     data: FitData,
-    blank: ItemModel,
+    dims: int,
     dtype: np.dtype,
     *,
     positive: bool,
@@ -169,7 +205,7 @@ def set_up(
 
     Args:
         data: the data.
-        blank: the items before they have parameters.
+        dims: number of abilities.
         dtype: working precision.
         positive: whether all slopes start above 0.
         pattern: items x abilities, 1 where an item measures an ability, where there are several.
@@ -179,6 +215,7 @@ def set_up(
         InputError: for priors or fixed parameters that do not apply.
     """
     responses, specification, rows = data.responses, data.specification, data.rows
+    blank = data.blank(dims)
     template = in_precision(blank, dtype)
     x = blocks = None
     if data.engine is None:
@@ -225,6 +262,9 @@ def set_up(
         anchors = anchor_items(data.anchor_bank, responses, template, tied)
         fixed = np.where(anchors.known, anchors.params, fixed)
     return FitSetup(
+        data=data,
+        dtype=dtype,
+        blank=blank,
         template=template,
         x=x,
         guess=guess,

@@ -92,16 +92,18 @@ def _by_ability(table: FloatArray) -> Iterator[tuple[str, FloatArray]]:
 
 
 def populations_by_group(
-    grouping: Grouping, n: FloatArray, mean: Any, sd: Any, correlations: Any = None
+    grouping: Grouping, n: FloatArray, mean: Any, sd: Any, correlation: Any = None
 ) -> dict[str, Population]:
     """The populations of a bank from the estimates of each group (the first axis)."""
     labels = [str(label) for label in grouping.labels]
     if len(set(labels)) < len(labels):
         raise argument_error("groups", "labels that differ as text", list(grouping.labels))
+    between: list[Any] = [None] * len(labels)
+    if correlation is not None:
+        eye = np.eye(correlation.shape[1])
+        between = [None if (matrix == eye).all() else matrix for matrix in correlation]
     numbers = n.round().astype(int).tolist()
     return {
-        label: Population(
-            mean[k], sd[k], None if correlations is None else correlations[k], n_subjects=numbers[k]
-        )
+        label: Population(mean[k], sd[k], between[k], n_subjects=numbers[k])
         for k, label in enumerate(labels)
     }

@@ -1,0 +1,70 @@
+"""Marginal maximum likelihood by EM, of one ability or several: from responses to a `Fit`."""
+
+import numpy as np
+
+from irtcat._common.checks import argument_error
+from irtcat._common.precision import precision
+from irtcat.fitting.assembly import fit_of
+from irtcat.fitting.em.curvature import covariance_of
+from irtcat.fitting.em.setup import read_data
+from irtcat.fitting.multidimensional import SpaceSolution, check_space, solve_space
+from irtcat.fitting.problem.groups import group_table, populations_by_group
+from irtcat.fitting.result import Fit
+from irtcat.fitting.solvers import EM
+from irtcat.fitting.specification import Specification
+from irtcat.fitting.unidimensional import LineSolution, solve_line
+from irtcat.io.source import ResponseSource
+from irtcat.models import ItemModel
+from irtcat.responses import Responses
+
+
+def _check_line(cls: type[ItemModel], specification: Specification[EM]) -> None:
+    """Refuse what cannot be fitted with one ability."""
+    del cls
+    if specification.anchors is not None and specification.equal:
+        got = specification.equal
+        raise argument_error("equal", "left out with anchors, which keep their own", got)
+
+
+def fit_em(
+    responses: Responses | ResponseSource,
+    cls: type[ItemModel],
+    specification: Specification[EM],
+    on_line: bool,
+) -> Fit:
+    """Marginal maximum likelihood by EM (see `irtcat.fit`).
+
+    Args:
+        responses: what the items are calibrated on.
+        cls: the requested model.
+        specification: the arguments of `irtcat.fit`.
+        on_line: whether one ability with a Normal population is integrated on the line; otherwise
+            there are several, or a density is estimated at nodes.
+    """
+    (_check_line if on_line else check_space)(cls, specification)
+    data = read_data(responses, cls, specification)
+    with precision(data.precision) as dtype:
+        solution: LineSolution | SpaceSolution = (solve_line if on_line else solve_space)(
+            data, dtype
+        )
+        covariance = covariance_of(solution.curvature, specification.standard_errors)
+    estimates, moments, fields = solution.on_bank_scale(covariance)
+    rows, grouping = data.rows, data.grouping
+    if grouping is not None:
+        n = np.bincount(rows.group, rows.weights, len(grouping.labels)).astype(float)
+        fields["groups"] = group_table(grouping, n, *moments)
+        fields["bank"] = {
+            **fields["bank"],
+            "populations": populations_by_group(grouping, n, **moments[0]),
+        }
+    return fit_of(
+        responses,
+        cls,
+        estimates,
+        method="em",
+        precision=data.precision,
+        standard_errors=covariance.how,
+        anchors=solution.setup.anchors,
+        grouping=grouping,
+        **fields,
+    )
