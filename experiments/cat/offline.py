@@ -3,8 +3,7 @@
 Needs Node.js on the path. Every setting has 250 subjects; "different" counts the tests whose items
 differ in any place, "theta" is the largest difference of an ability or standard error after any
 answer. "median_ms" and "p99_ms" are the time from an answer to the next item in Node.js,
-"cpu_p99_ms" the 99th percentile of its processor time: the other times include waiting for others
-on a shared machine.
+"cpu_p99_ms" is that of its processor time: on a shared machine the others include waiting.
 """
 
 import json

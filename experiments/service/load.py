@@ -10,14 +10,16 @@ whether or not earlier ones have come back: the time of an answer counts from wh
 under way; a taker whose test is over goes on with another ticket. Afterwards every acknowledged
 answer is looked up in the logs of the database, which are verified.
 
-Printed: answers, errors, p50 / p95 / p99 in milliseconds (also of every minute), and memory of the
-workers after.
+Printed: answers, errors, p50 / p95 / p99 in milliseconds (also of every minute), processor time of
+the workers for an answer ("cpu_ms": with beginning a test, and free of what else the machine does),
+and memory of the workers after.
 PostgreSQL is started as the tests do it (tests/service/conftest.py).
 """
 
 import argparse
 import asyncio
 import json
+import os
 import random
 import re
 import signal
@@ -129,6 +131,11 @@ class Running:
         """Memory of the workers in MB (resident, with what they share)."""
         pages = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self.workers()]
         return sum(pages) * 4096 / 1e6
+
+    def processor(self) -> float:
+        """Seconds of processor time that the workers have used."""
+        fields = [Path(f"/proc/{pid}/stat").read_text().split() for pid in self.workers()]
+        return sum(int(it[13]) + int(it[14]) for it in fields) / os.sysconf("SC_CLK_TCK")
 
     def stop(self) -> None:
         """Stop it as systemd would."""
@@ -335,10 +342,10 @@ def main() -> None:
         tickets = prepared(address, options.takers, options.rate * options.seconds)
         running = Running(Settings(address=address, secure=False), options.workers, folder)
         stack.callback(running.stop)
-        before = running.memory()
+        before, used = running.memory(), running.processor()
         load = Load(running.base, tickets)
         asyncio.run(load.run(options.takers, options.rate, options.seconds))
-        after = running.memory()
+        after, used = running.memory(), running.processor() - used
         with open_service(address) as service:
             accounted = account(service, load.acknowledged)
     p50, p95, p99 = 1000 * np.quantile(load.seconds, LEVELS)
@@ -352,6 +359,7 @@ def main() -> None:
         "p50_ms": round(p50, 1),
         "p95_ms": round(p95, 1),
         "p99_ms": round(p99, 1),
+        "cpu_ms": round(1000 * used / max(len(load.acknowledged), 1), 2),
         "errors": sum(load.errors.values()),
         "not_sent": load.late,
         **accounted,

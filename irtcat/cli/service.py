@@ -393,6 +393,7 @@ def copy(o: Options) -> Output:
         help="Its addresses may be those of a private network.",
     ),
     own("close", help="Id of a platform that opens no more tests."),
+    own("remove", help="Id of a platform to remove, which opened no test."),
     own("send_again", help="Id of a platform that gets its failed grades once more."),
     URL,
     KEY_FILE,
@@ -431,6 +432,9 @@ def lti(o: Options) -> Output:
         if o.close is not None:
             registered.change_platform(service, o.close, actor=ACTOR, status="closed")
             lines.append(f"Closed {o.close}")
+        if o.remove is not None:
+            registered.remove_platform(service, o.remove, actor=ACTOR)
+            lines.append(f"Removed {o.remove}")
         if o.send_again is not None:
             lines.append(f"Grades to be sent again: {grades.send_again(service, o.send_again)}")
         table = registered.platforms(service)

@@ -18,7 +18,6 @@ PARTS = (
     "irtcat.service.api.ratings",
     "irtcat.service.api.webhooks",
     "irtcat.service.attempts.ratings",
-    "irtcat.service.middleware.tracing",
     "irtcat.service.outbox.addresses",
     "irtcat.service.outbox.webhooks",
     "irtcat.service.pages.staff.scoring",

@@ -27,8 +27,8 @@ from irtcat.service.base import limits
 from irtcat.service.base.errors import TooManyError, UnauthorizedError
 from irtcat.service.base.limits import ADDRESS, DEVICE, SIGN_IN, TICKET
 from irtcat.service.base.metrics import JsonFormatter
+from irtcat.service.middleware.observing import Observing
 from irtcat.service.middleware.rate_limits import RateLimits
-from irtcat.service.middleware.tracing import Tracing
 from irtcat.service.operations import background
 from irtcat.service.operations import server as workers
 from irtcat.service.operations.server import ENVIRONMENT, STARTED, Settings, application
@@ -362,10 +362,10 @@ def test_spans_are_made_for_a_configured_sdk(monkeypatch):
         def start_as_current_span(self, *_, **__):
             return trace.use_span(Span())
 
-    monkeypatch.setattr("irtcat.service.middleware.tracing.tracer", Tracer())
+    monkeypatch.setattr(trace, "get_tracer", lambda _: Tracer())
     app = FastAPI()
     app.get("/page/{name}")(lambda name: name)
-    app.add_middleware(Tracing)
+    app.add_middleware(Observing, traced=True)
     TestClient(app).get("/page/ada")
     (span,) = spans
     assert span.name == "GET /page/{name}"

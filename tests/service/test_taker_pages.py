@@ -194,7 +194,7 @@ def test_a_whole_test_without_javascript(site, browser, clock):
         assert browser.heading == f"Question {at + 1}"
         assert "at most 3 questions" in browser.text()
         assert browser.root.xpath("//progress/@value") == [str(at)]
-        assert f"{at + 1} answer" in browser.text("//p[@id='saved']")
+        assert (f"{at} answer" if at else "No answers yet") in browser.text("//p[@id='saved']")
         clock.move(20)
         browser.answer(response=browser.first())
     assert browser.heading == "Break"
@@ -665,7 +665,7 @@ def test_languages(tmp_path, clock):
     browser.submit("/test/proceed")
     browser.answer(response="c1")
     assert "Dieser Teil hat höchstens 3 Fragen." in browser.text()
-    assert browser.text("//p[@id='saved']") == "✓ 1 Antwort gespeichert"
+    assert browser.text("//p[@id='saved']") == "Noch keine Antworten"
     assert browser.root.xpath("//p[@class='title']/span/@lang") == ["es"]
     browser.answer()
     assert "Fehler: Wählen Sie eine Antwort aus" in browser.text("//div[@id='error']")

@@ -27,6 +27,9 @@ QTI_SCHEMA = "https://purl.imsglobal.org/spec/qti/v3p0/schema/xsd/imsqti_resultv
 NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 """A text that is a number, such as -5: a sign at its beginning makes no formula."""
 
+TIMES = ("started", "finished", "at")
+"""Columns of times, which logs have in microseconds."""
+
 NO_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 
 
@@ -44,7 +47,7 @@ def spreadsheet_csv(frame: pd.DataFrame) -> str:
     """A table as CSV; texts that a spreadsheet would calculate are marked as text.
 
     Unlike `irtcat._files.csv`, whose readers undo it, for people's spreadsheets: numbers stay
-    numbers.
+    numbers. Times have whole seconds, such as ``2026-11-27T09:30:00+00:00``.
     """
 
     def text(value: Any) -> Any:
@@ -55,7 +58,9 @@ def spreadsheet_csv(frame: pd.DataFrame) -> str:
             return value
         return f"'{value}" if value.startswith(FORMULAS) else value
 
-    return frame.map(text).to_csv(index=False, lineterminator="\r\n")
+    times = [name for name in TIMES if name in frame]
+    stamps = frame[times].map(lambda at: re.sub(r"\.\d+", "", at))
+    return frame.assign(**stamps).map(text).to_csv(index=False, lineterminator="\r\n")
 
 
 def _csv(service: Service, frame: pd.DataFrame, names: bool) -> str:

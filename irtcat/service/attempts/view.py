@@ -206,6 +206,14 @@ def time_left(attempt: Attempt) -> dict[str, Any]:
     }
 
 
+def _saved(attempt: Attempt) -> int:
+    """How many answers are stored: of the test, or during practice of practice."""
+    progress, sections = attempt.progress, attempt.test.definition.sections
+    practises = isinstance(progress.part, Practice)
+    answers = progress.answers.values()
+    return sum(isinstance(sections[it.section], Practice) == practises for it in answers)
+
+
 def taker_view(
     attempt: Attempt, media_url: MediaUrl, report: dict[str, Any] | None = None
 ) -> dict[str, Any]:
@@ -237,7 +245,7 @@ def taker_view(
             "pause": progress.status == "running" and attempt.may_pause(),
             "resume": attempt.may_resume(),
         },
-        "saved": len(progress.answers),
+        "saved": _saved(attempt),
         "item": None,
         "items": [],
         "text": "",

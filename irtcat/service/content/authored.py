@@ -12,9 +12,10 @@ from urllib.parse import unquote
 from irtcat._common.checks import InputError, brief, shorten
 from irtcat._files import read_bytes
 from irtcat.service.content.fields import content_error
+from irtcat.service.content.keys import Key, checked_key
 from irtcat.service.content.markdown import markdown_html
 from irtcat.service.content.media import MOST_MEDIA, media_type
-from irtcat.service.content.records import Choice, Item, Key, Media, Picture, Stimulus, checked_key
+from irtcat.service.content.records import Choice, Item, Media, Picture, Stimulus
 
 ITEM_FIELDS = (
     *(

@@ -1,249 +1,379 @@
-"""Tables of items and keys in CSV, and files of keys, kept apart from their items."""
+"""Keys: how the responses to an item are scored, and the scores that they can give.
 
-import csv
-import io
-import re
-import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Any
+A `Key` is stored apart from its `Item` and never sent to takers.
+"""
 
-from irtcat._common.checks import InputError, brief, one_line, shorten
-from irtcat._files import is_marked, unescape
-from irtcat.service.content.authored import KEY_FIELDS, check_names, decoded, make_key
-from irtcat.service.content.fields import FaultList, content_error
-from irtcat.service.content.records import Item, Key
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, NamedTuple
 
-SEPARATOR = "|"
-"""Between the entries of a cell that holds several: it is rare in texts, unlike commas."""
+from irtcat._common.checks import brief, check_id, shorten
+from irtcat.service.content.fields import checked_number, checked_text, content_error
+from irtcat.service.content.html import clean_html
+from irtcat.service.content.numerals import number_of
+from irtcat.service.content.records import KINDS, MOST_HTML, Item, Record, check_flag, set_field
 
-FLAGS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+MOST_SCORE = 100
+"""Highest score of an item: item models with more categories cannot be calibrated."""
 
+MOST_TOTALS = 100_000
+"""Most different sums of points by number of choices: whole points of 100 choices stay below, and
+irregular fractions would double with every choice."""
 
-def read_rows(
-    path: Path, columns: tuple[str, ...], max_bytes: int
-) -> Iterator[tuple[str, dict[str, str], str]]:
-    """Item id, cells that are not empty, and position of each row of a CSV file.
-
-    Raises:
-        InputError: naming the file and the row.
-    """
-    rows = csv.reader(io.StringIO(decoded(path, max_bytes), newline=""), strict=True)
-    seen = dict[str, int]()
-    try:
-        header = [name.strip() for name in next(rows, [])]
-        marked = is_marked(header)
-        header = header[:-1] if marked else header
-        if "id" not in header:
-            raise content_error(str(path), "a column id", shorten(header))
-        repeated = sorted({name for name in header if header.count(name) > 1})
-        if repeated:
-            raise content_error(str(path), "each column once", shorten(repeated))
-        check_names(dict.fromkeys(header), ("id", *columns), str(path))
-        for row in rows:
-            where = f"{path}, line {rows.line_num}"
-            if not any(cell.strip() for cell in row):
-                continue
-            cells = [unescape(cell) for cell in row[:-1]] if marked else row
-            if len(cells) != len(header):
-                raise content_error(where, f"{len(header)} cells", len(cells))
-            values = dict(zip(header, cells, strict=True))
-            item = values.pop("id").strip()
-            if not item:
-                raise content_error(where, "an id", "an empty cell")
-            if item in seen:
-                raise content_error(where, "ids that differ", f"{brief(item)} a second time")
-            seen[item] = rows.line_num
-            filled = {name: cell for name, cell in values.items() if cell.strip()}
-            yield item, filled, f"{where}, item {brief(item)}"
-    except csv.Error as error:
-        raise InputError(
-            f"{path}, line {rows.line_num}: expected CSV ({one_line(error)})."
-        ) from None
-    if not seen:
-        raise InputError(f"{path}: expected at least one row. Got none.")
+PRECISION = 1e-6
+"""Difference from a multiple that is rounding: points such as 1/3 have no exact decimals."""
 
 
-def parse_cells(cells: dict[str, str], where: str) -> dict[str, Any]:
-    """The values of cells by the types of their fields.
-
-    Raises:
-        InputError: naming the row and the column.
-
-    Example:
-        >>> parse_cells({"points": "A=2|B=1", "shuffle": "yes", "key": "A|C"}, "row 1")
-        {'points': {'A': 2.0, 'B': 1.0}, 'shuffle': True, 'key': ['A', 'C']}
-    """
-    return {
-        name: PARSERS[name](cell.strip(), f"{where}, {name}") if name in PARSERS else cell
-        for name, cell in cells.items()
-    }
+KEY_NEEDS = {"match": "correct", "map": "points", "rules": "rules", "rubric": ""}
+"""The kinds of keys, and the field that each needs."""
 
 
-def _flag(cell: str, where: str) -> bool:
-    if cell.lower() not in FLAGS:
-        raise content_error(where, "true or false", shorten(cell))
-    return FLAGS[cell.lower()]
+@dataclass(frozen=True)
+class Key(Record):
+    """How the responses to an item are scored; stored apart from the item, never sent to takers.
 
+    Four kinds:
 
-def _number(cell: str, where: str) -> float:
-    if not re.fullmatch(r"[+-]?(\d{1,15}(\.\d{0,15})?|\.\d{1,15})", cell):
-        raise content_error(where, "a number", shorten(cell))
-    return float(cell)
-
-
-def _whole(cell: str, where: str) -> int:
-    if not re.fullmatch(r"\d{1,9}", cell):
-        raise content_error(where, "a whole number", shorten(cell))
-    return int(cell)
-
-
-def _list(cell: str, where: str) -> list[str]:
-    return [entry.strip() for entry in cell.split(SEPARATOR)]
-
-
-def _points(cell: str, where: str) -> dict[str, float]:
-    out: dict[str, float] = {}
-    for entry in _list(cell, where):
-        value, sign, points = entry.rpartition("=")
-        if not sign:
-            raise content_error(where, "points as A=2|B=1", shorten(entry))
-        if value.strip() in out:
-            raise content_error(where, "each value once", shorten(value.strip()))
-        out[value.strip()] = _number(points.strip(), where)
-    return out
-
-
-def _texts(cell: str, where: str) -> dict[str, str]:
-    """``X=Paris|Y=Rome``."""
-    pairs = [entry.partition("=") for entry in _list(cell, where)]
-    if not all(sign for _, sign, _ in pairs):
-        raise content_error(where, "texts by ids, X=Paris|Y=Rome", shorten(cell))
-    return {name.strip(): text.strip() for name, _, text in pairs}
-
-
-def _media(cell: str, where: str) -> list[dict[str, str]]:
-    """``graph.svg: A bar chart|speech.mp3``."""
-    out = []
-    for entry in _list(cell, where):
-        file, sign, alt = entry.partition(":")
-        out.append({"file": file.strip()} | ({"alt": alt.strip()} if sign else {}))
-    return out
-
-
-PARSERS: dict[str, Callable[[str, str], Any]] = {
-    name: parse
-    for names, parse in (
-        ("kind language direction stimulus pattern", lambda cell, where: cell),
-        ("time_limit default lower upper max_score unit", _number),
-        ("shuffle numeric practice case_sensitive", _flag),
-        ("max_choices min_choices expected_length expected_lines", _whole),
-        ("options areas", _texts),
-        ("fixed labels key", _list),
-        ("points criteria", _points),
-        ("media", _media),
-    )
-    for name in names.split()
-}
-"""How the cells of a column are read; the others are texts."""
-
-
-KEY_FILES = ("keys.toml", "keys.csv")
-
-MOST_KEYS = 2**26
-"""Largest file of keys, in bytes."""
-
-Entries = dict[str, tuple[dict[str, Any] | None, str]]
-"""The fields of the key of each item, None where they have a fault, and where they stand."""
-
-
-def key_file_of(folder: Path) -> Path | None:
-    """The file of keys in a folder, if there is one.
-
-    Raises:
-        InputError: there are two.
-    """
-    existing = [folder / name for name in KEY_FILES if (folder / name).exists()]
-    if len(existing) > 1:
-        raise InputError(f"{folder}: expected one file of keys. Got {' and '.join(KEY_FILES)}.")
-    return existing[0] if existing else None
-
-
-class KeyFile:
-    """The fields of keys by item id, with their positions for messages.
+    - "match": a response that is entirely right scores ``max_score``, any other 0. ``correct`` has
+      the id of the right choice; all ids of the right choices; all right pairs, ``"A B"``; the ids
+      in the right order; or for a text each accepted answer.
+    - "map": each part of the response (the choice, each selected choice, each pair, the text) has
+      points in ``points``, or else ``default``. Their sum, limited to ``lower`` and ``upper``, is
+      the score.
+    - "rules": response processing of QTI in ``rules`` gives the score, from 0 to ``max_score`` in
+      steps of ``unit``.
+    - "rubric": people score the response from 0 to ``max_score`` by ``rubric``, in steps of
+      ``unit``.
 
     Attributes:
-        path: the file; None if there is none.
-        readable: False for a file of which nothing could be read: then no item is said to lack a
-            key.
+        item: id of the item.
+        kind: "match", "map", "rules" or "rubric".
+        correct: the right response of a "match".
+        points: (value, points) pairs of a "map".
+        default: points of a value that is not in ``points``.
+        lower: least score of a "map"; None for no limit.
+        upper: greatest score of a "map"; None for no limit.
+        case_sensitive: whether texts are compared with their case.
+        max_score: highest score. Of a "map" by default the sum of its positive points, limited to
+            ``upper``; for an item that takes one choice or a text, the greatest of its points.
+        rubric: sanitised HTML for the scorers.
+        criteria: (name, points) pairs of a "rubric"; the points sum to ``max_score``.
+        unit: points of one category: 1, or the largest part of a point, such as 0.5, of which all
+            scores are multiples. A score of 1.5 is then category 3. `ItemSet` finds it; in a
+            "rubric" it is also the smallest difference of scores that people give, so that
+            ``max_score`` 1 and ``unit`` 0.5 are the scores 0, 0.5 and 1.
+        rules: XML of QTI 3.0: an item with only its response declarations, outcome declarations and
+            response processing.
+
+    Raises:
+        InputError: naming the item and the field.
+
+    Example:
+        >>> Key("q1", "match", correct=("B",)).categories
+        2
+        >>> Key("q2", "map", points=(("A", 2), ("B", 1)), max_score=2).categories
+        3
     """
 
-    def __init__(self, path: Path | None, fields: Entries, readable: bool = True):
-        self.path, self._fields, self.readable = path, fields, readable
+    rare = ("unit", "rules")
 
-    @staticmethod
-    def read(path: Path | None, faults: FaultList) -> "KeyFile":
-        """Read ``keys.toml`` (a table ``[ID]`` for each item) or a CSV file (a row for each).
+    item: str
+    kind: str
+    correct: tuple[str, ...] = ()
+    points: tuple[tuple[str, float], ...] = ()
+    default: float = 0.0
+    lower: float | None = None
+    upper: float | None = None
+    case_sensitive: bool = False
+    max_score: float | None = None
+    rubric: str = ""
+    criteria: tuple[tuple[str, float], ...] = ()
+    unit: float = 1.0
+    rules: str = ""
 
-        The faults of the file name it and the row.
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        set_field(self, "item", check_id("item", self.item))
+        where = f"key of item {brief(self.item)}"
+        if self.kind not in list(KEY_NEEDS):  # a list cannot be looked up in a dict
+            raise content_error(where, f"kind as one of {', '.join(KEY_NEEDS)}", shorten(self.kind))
+        if isinstance(self.correct, str) or not isinstance(self.correct, (list, tuple)):
+            raise content_error(where, "correct as a list of texts", shorten(self.correct))
+        set_field(
+            self, "correct", tuple(checked_text(where, "correct", v, 1000) for v in self.correct)
+        )
+        set_field(self, "points", _pairs(where, "points", self.points))
+        set_field(self, "criteria", _pairs(where, "criteria", self.criteria))
+        rubric = checked_text(where, "rubric", self.rubric, MOST_HTML)
+        set_field(self, "rubric", clean_html(rubric, f"{where}, rubric"))
+        check_flag(where, "case_sensitive", self.case_sensitive)
+        checked_text(where, "rules", self.rules, MOST_HTML)
+        for name in ("default", "lower", "upper"):
+            value = getattr(self, name)
+            if value is not None or name == "default":
+                set_field(self, name, checked_number(where, name, value))
+        if self.lower is not None and self.upper is not None and self.lower > self.upper:
+            raise content_error(where, "lower of at most upper", f"{self.lower:g} > {self.upper:g}")
+        self._check_kind(where)
+        if self.max_score is None:
+            set_field(self, "max_score", self._highest())
+        highest = checked_number(where, "max_score", self.max_score)
+        if not 0 < highest <= MOST_SCORE:
+            must = f"a highest score above 0 and of at most {MOST_SCORE}"
+            raise content_error(where, must, f"{highest:g}")
+        if self.criteria and not math.isclose(sum(p for _, p in self.criteria), highest):
+            total = sum(p for _, p in self.criteria)
+            raise content_error(where, f"criteria of {highest:g} points in all", f"{total:g}")
+        set_field(self, "max_score", highest)
+        unit = checked_number(where, "unit", self.unit)
+        if not 0 < unit <= 1:
+            raise content_error(where, "unit above 0 and of at most 1", f"{unit:g}")
+        set_field(self, "unit", unit)
+
+    def _check_kind(self, where: str) -> None:
+        needed = KEY_NEEDS[self.kind]
+        if needed and not getattr(self, needed):
+            raise content_error(where, f"{needed} in a key of the kind {self.kind}", "none")
+        kinds = {name: kind for kind, name in KEY_NEEDS.items() if name} | {"criteria": "rubric"}
+        for name, kind in kinds.items():
+            if getattr(self, name) and self.kind != kind:
+                raise content_error(where, f"{name} only in a key of the kind {kind}", self.kind)
+        if self.kind in ("rubric", "rules") and self.max_score is None and not self.criteria:
+            raise content_error(where, f"max_score in a key of the kind {self.kind}", "none")
+        for name, points in self.criteria:
+            if points <= 0:
+                raise content_error(where, f"points above 0 for criterion {brief(name)}", points)
+
+    def _highest(self) -> float:
+        if self.kind == "match":
+            return 1.0
+        if self.kind == "rubric":
+            return sum(points for _, points in self.criteria)
+        total = sum(max(points, 0.0) for _, points in self.points)
+        return total if self.upper is None else min(total, self.upper)
+
+    @property
+    def categories(self) -> int:
+        """Number of categories of the item: the scores 0 to ``max_score`` in steps of ``unit``."""
+        return math.floor((self.max_score or 0) / self.unit + PRECISION) + 1
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The values that the key names."""
+        return (*self.correct, *(value for value, _ in self.points))
+
+    def score(self, category: int) -> float:
+        """The points of a category.
+
+        Example:
+            >>> Key("q", "match", correct=("B",), max_score=1, unit=1 / 3).score(3)
+            1.0
         """
-        if path is None:
-            return KeyFile(None, {})
-        fields: Entries = {}
-        with faults.collected():
-            (_read_csv if path.suffix == ".csv" else _read_toml)(path, fields, faults)
-            return KeyFile(path, fields)
-        return KeyFile(path, fields, readable=False)
+        return round(category * self.unit, 9)
 
-    def key_of(
-        self, item: Item, beside: Key | None, values: Mapping[str, Any], where: str
-    ) -> Key | None:
-        """The key of an item: from this file or ``beside`` the item itself, not both.
+    def category(self, score: float) -> int | None:
+        """The category of a score; None if the score is no multiple of ``unit``.
 
-        A practice item, as the values of its own file say, may be without a key.
-
-        Raises:
-            InputError: there are two keys, or none.
+        Example:
+            >>> Key("q", "match", correct=("B",), max_score=1.5, unit=0.5).category(1.5)
+            3
         """
-        if item.id not in self._fields:
-            if beside is None and self.readable and not values.get("practice", False):
-                advice = "Give key, points or rubric; practice = true for an item without a key"
-                raise content_error(where, "a key", "none", advice)
-            return beside
-        fields, place = self._fields[item.id]
-        if beside is not None:
-            raise content_error(where, "one key", f"a second one in {self.path}")
-        return None if fields is None else make_key(item, fields, place)
-
-    def check_all_used(self, items: Iterable[str]) -> None:
-        """Raise if there is a key of an item that does not exist, of all items by their ids."""
-        unknown = sorted(set(self._fields) - set(items))
-        if unknown:
-            raise InputError(
-                f"{self.path}: expected keys of items that exist. Got {shorten(unknown)}."
-            )
+        steps = score / self.unit
+        return round(steps) if abs(steps - round(steps)) < PRECISION else None
 
 
-def _read_toml(path: Path, out: Entries, faults: FaultList) -> None:
-    try:
-        document = tomllib.loads(decoded(path, MOST_KEYS))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputError(f"{path}: expected TOML ({one_line(error)}).") from None
-    for item, fields in document.items():
-        where = f"{path}, [{brief(item)}]"
-        out[item] = None, where
-        with faults.collected():
-            if not isinstance(fields, dict):
-                raise content_error(where, "a table of the fields of a key", shorten(fields))
-            check_names(fields, KEY_FIELDS, where)
-            out[item] = fields, where
+def checked_key(key: Key, item: Item) -> Key:
+    """The key with its highest score on this item.
+
+    Raises:
+        InputError: the key cannot score an item of this kind, or names a choice that it lacks.
+    """
+    where = f"key of item {brief(item.id)}"
+    kinds = KINDS[item.kind].keys
+    if key.kind not in kinds:
+        must = f"kind as {' or '.join(kinds)} for an item of the kind {item.kind}"
+        raise content_error(where, must, key.kind)
+    if KINDS[item.kind].has_choices:
+        key = _of_choices(key, item, where)
+    if item.numeric:
+        tags = [item.language] if item.language else ["en", "de"]  # either decimal mark
+        for value in key.named:
+            if all(number_of(value, tag) is None for tag in tags):
+                raise content_error(where, "numbers for a numeric item", shorten(value))
+    if key.kind == "match":
+        _check_match(key, item, where)
+        return replace(key, unit=unit_of({float(key.max_score or 0)}))
+    if key.kind == "map":
+        return _with_highest(key, item, where)
+    return key if key.kind == "rules" else _with_steps(key, where)
 
 
-def _read_csv(path: Path, out: Entries, faults: FaultList) -> None:
-    for item, cells, where in read_rows(path, KEY_FIELDS, MOST_KEYS):
-        out[item] = None, where
-        with faults.collected():
-            fields = parse_cells(cells, where)
-            if not fields:
-                raise content_error(where, "key, points or rubric", "none")
-            out[item] = fields, where
+def _of_choices(key: Key, item: Item, where: str) -> Key:
+    """The key with its pairs as the item has them; it must name only choices of the item."""
+    correct = list(map(item.normal_pair, key.correct))
+    points = tuple((item.normal_pair(value), number) for value, number in key.points)
+    in_pairs = KINDS[item.kind].in_pairs
+    if in_pairs:  # a set of pairs
+        places = {value: at for at, value in enumerate(item.values)}
+        correct.sort(key=lambda value: places.get(value, len(places)))
+    key = replace(key, correct=tuple(correct), points=points)
+    unknown = [value for value in key.named if value not in item.values]
+    if unknown:
+        what = "pairs of ids" if in_pairs else "ids"
+        must = f"{what} of its choices, {shorten(item.values)}"
+        raise content_error(where, must, shorten(unknown))
+    return key
+
+
+def _with_steps(key: Key, where: str) -> Key:
+    """A rubric with the largest part of a point of which its unit and all points are multiples."""
+    points = {float(key.max_score or 0), *(points for _, points in key.criteria)}
+    unit = unit_of(points | {key.unit})
+    if key.unit < 1 and not math.isclose(unit, key.unit, rel_tol=PRECISION):
+        most = f"at most {MOST_SCORE} of them"
+        must = f"unit as a part of a point, such as 0.5: all its points are multiples, {most}"
+        raise content_error(where, must, f"{key.unit:g}")
+    found = replace(key, unit=unit)
+    odd = [value for value in sorted(points) if found.category(value) is None]
+    if odd:
+        must = f"points of a rubric as at most {MOST_SCORE} equal parts, such as halves"
+        raise content_error(where, must, f"{odd[0]:g}")
+    return found
+
+
+def _check_match(key: Key, item: Item, where: str) -> None:
+    n = len(key.correct)
+    if KINDS[item.kind].has_choices and len(set(key.correct)) < n:
+        raise content_error(where, "each right choice once", shorten(key.correct))
+    if item.kind == "choice" and n != 1:
+        raise content_error(
+            where, "one right choice", shorten(key.correct), "Is it of kind choices?"
+        )
+    if item.kind == "order" and n != len(item.choices):
+        raise content_error(where, "all choices in order", shorten(key.correct))
+    most = item.max_choices or len(item.choices)
+    if KINDS[item.kind].in_pairs:
+        fault, most = item.pair_faults(key.correct), item.max_choices or len(item.pairs)
+        if fault:
+            raise content_error(where, "right pairs that the item allows", fault)
+    if item.kind not in ("choice", "order", "text") and not item.min_choices <= n <= most:
+        must = f"from {item.min_choices} to {most} right choices, as the item allows"
+        raise content_error(where, must, shorten(key.correct))
+
+
+def _with_highest(key: Key, item: Item, where: str) -> Key:
+    """A map with the highest total that a response can reach as its highest score."""
+    totals = map_totals(key, item)
+    highest, lowest = max(totals), min(totals)
+    if lowest < 0:
+        got = f"a score of {lowest:g}"
+        raise content_error(where, "points with no negative score", got, "Set lower to 0")
+    return replace(key, max_score=highest, unit=unit_of(totals))
+
+
+def unit_of(totals: set[float]) -> float:
+    """The largest 1/n of which all scores are multiples; 1 if none gives `MOST_SCORE` categories.
+
+    Example:
+        >>> unit_of({0.0, 2.0}), unit_of({0.0, 0.25, 0.5}), unit_of({0.0, 0.123})
+        (1.0, 0.25, 1.0)
+    """
+    parts = [Fraction(total).limit_denominator(MOST_SCORE) for total in totals]
+    n = math.lcm(*(part.denominator for part in parts))
+    exact = all(abs(float(p) - t) < PRECISION for p, t in zip(parts, totals, strict=True))
+    return 1 / n if exact and n * max(totals) <= MOST_SCORE else 1.0
+
+
+def map_totals(key: Key, item: Item) -> set[float]:
+    """Every score that a map can give to a response to the item, and 0 for no response."""
+    named = dict(key.points)
+    points = {value: named.get(value, key.default) for value in item.values}
+    if not KINDS[item.kind].has_choices:
+        sums = {*named.values(), key.default}
+    elif KINDS[item.kind].in_pairs:
+        sums = _pair_totals(points, item)
+    else:
+        sums = _choice_totals(points, item)
+    return {limited(total, key) for total in sums} | {0.0}
+
+
+def _choice_totals(points: dict[str, float], item: Item) -> set[float]:
+    """Sums of the points of all sets of choices that an item allows, by their number."""
+    most = 1 if item.kind == "choice" else item.max_choices or len(points)
+    least = 1 if item.kind == "choice" else item.min_choices
+    by_count: list[set[float]] = [{0.0}] + [set() for _ in range(most)]
+    for value in points.values():
+        for count in range(most, 0, -1):
+            by_count[count] |= {round(total + value, 9) for total in by_count[count - 1]}
+        _check_totals(sum(map(len, by_count)), item)
+    return set[float]().union(*by_count[least:])
+
+
+class _Pairs(NamedTuple):
+    """Some pairs: the sum of their points, their number, and how often limited choices are used."""
+
+    total: float = 0.0
+    n: int = 0
+    used: frozenset[tuple[str, int]] = frozenset()
+
+
+def _pair_totals(points: dict[str, float], item: Item) -> set[float]:
+    """Sums of the points of all sets of pairs that an item allows.
+
+    A choice of which all pairs are done is not kept in the states.
+    """
+    limits = {choice.id: choice.most for choice in (*item.choices, *item.options) if choice.most}
+    scored = [pair.split(" ") for pair in item.pairs if points[pair]]
+    last = {name: at for at, pair in enumerate(scored) for name in pair}
+    most = item.max_choices or len(scored)
+
+    def joined(pairs: _Pairs, pair: list[str]) -> _Pairs:
+        """The pairs with one more; the same where the limits do not allow it."""
+        used = dict(pairs.used)
+        used |= {name: used.get(name, 0) + 1 for name in pair if name in limits}
+        if pairs.n == most or any(times > limits[name] for name, times in used.items()):
+            return pairs
+        total = round(pairs.total + points[" ".join(pair)], 9)
+        return _Pairs(total, pairs.n + 1, frozenset(used.items()))
+
+    states = {_Pairs()}
+    for at, pair in enumerate(scored):
+        done = {name for name in pair if last[name] == at}
+        states |= {joined(pairs, pair) for pairs in states}
+        states = {
+            pairs._replace(used=frozenset(use for use in pairs.used if use[0] not in done))
+            for pairs in states
+        }
+        _check_totals(len(states), item)
+    return {pairs.total for pairs in states}
+
+
+def _check_totals(count: int, item: Item) -> None:
+    if count > MOST_TOTALS:
+        must = "points with fewer different sums, such as whole numbers"
+        raise content_error(f"key of item {brief(item.id)}", must)
+
+
+def limited(total: float, key: Key) -> float:
+    """A sum of points within the limits of the key."""
+    low = -math.inf if key.lower is None else key.lower
+    high = math.inf if key.upper is None else key.upper
+    return min(max(total, low), high)
+
+
+def _pairs(where: str, name: str, value: Any) -> tuple[tuple[str, float], ...]:
+    """(name, number) pairs from a mapping or from pairs."""
+    entries = list(value.items()) if isinstance(value, Mapping) else value
+    if not isinstance(entries, (list, tuple)):
+        raise content_error(where, f"{name} as values with their points", shorten(value))
+    out: dict[str, float] = {}
+    for entry in entries:
+        if not isinstance(entry, (list, tuple)) or len(entry) != 2:
+            raise content_error(where, f"{name} as values with their points", shorten(entry))
+        label = checked_text(where, name, entry[0], 1000)
+        if label in out:
+            raise content_error(where, f"each value of {name} once", shorten(label))
+        out[label] = checked_number(where, f"{name} of {brief(label)}", entry[1])
+    return tuple(out.items())

@@ -12,6 +12,8 @@ from irtcat._common.checks import InputError, brief, shorten
 from irtcat.service.content.authored import MOST_ITEMS, MOST_SET
 from irtcat.service.content.fields import content_error
 from irtcat.service.content.html import clean_html, media_names, plain_text
+from irtcat.service.content.item_set import ItemSet
+from irtcat.service.content.keys import Key, checked_key
 from irtcat.service.content.media import MOST_MEDIA, media_type, picture_size
 from irtcat.service.content.packages import Package, open_package
 from irtcat.service.content.qti_body import LEFT_OUT, AuthoredChoice, Body, Field
@@ -30,16 +32,7 @@ from irtcat.service.content.qti_xml import (
     turn_pairs,
     turned,
 )
-from irtcat.service.content.records import (
-    Choice,
-    Item,
-    ItemSet,
-    Key,
-    Media,
-    Picture,
-    Stimulus,
-    checked_key,
-)
+from irtcat.service.content.records import Choice, Item, Media, Picture, Stimulus
 from irtcat.service.content.xml import local_name, namespace, parse_xml
 
 MOST_XML = 2**23
@@ -111,29 +104,33 @@ class _Reader:
             )
         if len(items) > MOST_ITEMS:
             raise InputError(f"{self.package.name}: expected at most {MOST_ITEMS:,} items.")
-        if not self.ignore_tests:
-            for kind, path, _ in resources:
-                if kind in TEST_TYPES:
-                    self._or_note(self._read_test, path, note="This test is left out.")
-        records = []
-        for path, labels in items:
-            record = self._or_note(self._item, path, labels, note="This item is left out.")
-            records += [record] if record else []
+        tests = [path for kind, path, _ in resources if kind in TEST_TYPES]
+        for path in () if self.ignore_tests else tests:
+            self._or_note(self._read_test, path, note="This test is left out.")
+        records = [
+            record
+            for path, labels in items
+            if (record := self._or_note(self._item, path, labels, note="This item is left out."))
+        ]
         if not records:
             raise InputError(self.faults[0] if len(items) == 1 else " ".join(self.faults))
         for name, paths in self.left_out.items():
             what = f"{len(paths)} items" if len(paths) > 1 else f"{brief(min(paths))}"
             self.notes.append(f"{self.package.name}: the {name} of {what} are left out.")
-        used = {item.stimulus for item, _ in records}
+        return self._item_set(records)
+
+    def _item_set(self, records: list[tuple[Item, Key | None]]) -> ItemSet:
+        """The items with what they use; files of items that are left out may have been read."""
+        items = [item for item, _ in records]
+        used = {item.stimulus for item in items}
         stimuli = [stimulus for stimulus in self.stimuli.values() if stimulus.id in used]
-        shown = {
-            name for record in (*stimuli, *(item for item, _ in records)) for name in record.media
-        }
+        shown = {name for item in items for name in item.media}
+        shown |= {name for stimulus in stimuli for name in stimulus.media}
         return ItemSet(
-            items=[item for item, _ in records],
+            items=items,
             keys=[key for _, key in records if key],
             stimuli=stimuli,
-            media=list({m.name: m for m in self.media.values() if m.name in shown}.values()),
+            media={m.name: m for m in self.media.values() if m.name in shown},
             notes=tuple(self.notes),
         )
 

@@ -9,6 +9,7 @@ import contextlib
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 from xml.etree.ElementTree import Element
 
@@ -92,10 +93,7 @@ class Processing:
 
     Attributes:
         responses: the declared responses by their names.
-        constants: the values that declarations and rules name.
-        combined: the lists of values that rules name.
         size: number of elements in the rules.
-        compares_ranges: whether rules take numbers within a range, not single ones.
     """
 
     def __init__(self, root: Element, where: str):
@@ -103,14 +101,17 @@ class Processing:
         declared = root.findall("{*}qti-response-declaration")
         declarations = [Declaration(element, where) for element in declared]
         self.responses = {declaration.identifier: declaration for declaration in declarations}
-        self.outcomes: dict[str, Any] = {}
-        self._tables: dict[str, Element] = {}
-        for outcome in root.findall("{*}qti-outcome-declaration"):
-            name = required(outcome, "identifier", where)
-            self.outcomes[name] = self._default(outcome)
-            for child in outcome:
-                if local_name(child) in TABLES:
-                    self._tables[name] = child
+        outcomes = {
+            required(outcome, "identifier", where): outcome
+            for outcome in root.findall("{*}qti-outcome-declaration")
+        }
+        self.outcomes = {name: self._default(outcome) for name, outcome in outcomes.items()}
+        self._tables = {
+            name: child
+            for name, outcome in outcomes.items()
+            for child in outcome
+            if local_name(child) in TABLES
+        }
         rules = root.find("{*}qti-response-processing")
         assert rules is not None  # the caller has found one
         check_attributes(rules, "template template-location", where)
@@ -120,25 +121,37 @@ class Processing:
             must = f"a template of {', '.join(TEMPLATES)}"
             raise content_error(where, must, shorten(template))
         self.rules = list(rules)
-        elements = list(rules.iter())
-        self.size = len(elements)
-        self.constants = [value for it in declarations for value in it.named] + [
-            value_of(element.text, element.get("base-type", ""), where)
-            for element in elements
+        self._elements = list(rules.iter())
+        self.size = len(self._elements)
+
+    @cached_property
+    def constants(self) -> list[Any]:
+        """The values that declarations and rules name."""
+        named = [value for declared in self.responses.values() for value in declared.named]
+        return named + [
+            value_of(element.text, element.get("base-type", ""), self.where)
+            for element in self._elements
             if local_name(element) == "qti-base-value" and element.get("base-type") != "boolean"
         ]
-        self.combined = [
+
+    @cached_property
+    def combined(self) -> list[list[str]]:
+        """The lists of values that rules name."""
+        return [
             [(child.text or "").strip() for child in element]
-            for element in elements
+            for element in self._elements
             if local_name(element) in ("qti-multiple", "qti-ordered")
             and all(local_name(child) == "qti-base-value" for child in element)
         ]
-        self.compares_ranges = any(
-            local_name(element) in COMPARISONS
+
+    @cached_property
+    def compares_ranges(self) -> bool:
+        """Whether rules take numbers within a range, or parts of texts, not single ones."""
+        return any(
+            local_name(element) in (*COMPARISONS, "qti-substring")
             or element.get("tolerance-mode", "exact") != "exact"
             or element.get("substring", "false") == "true"
-            or local_name(element) == "qti-substring"
-            for element in elements
+            for element in self._elements
         )
 
     def template_response(self) -> Declaration:

@@ -16,9 +16,10 @@ from xml.etree.ElementTree import Element, tostring
 
 from irtcat._common.checks import InputError, shorten
 from irtcat.service.content.fields import content_error
+from irtcat.service.content.keys import Key, checked_key, unit_of
 from irtcat.service.content.qti_processing import Declaration, Processing
 from irtcat.service.content.qti_xml import QTI, as_number, check_attributes, number_text
-from irtcat.service.content.records import KINDS, Item, Key, checked_key, unit_of
+from irtcat.service.content.records import KINDS, Item
 from irtcat.service.content.scoring import qti_value, scored
 from irtcat.service.content.xml import local_name
 
@@ -249,19 +250,31 @@ def _tried(item: Item, processing: Processing, name: str) -> list[Any]:
     right = list(map(item.normal_pair, declared.correct or ()))
     if item.kind == "order":
         return [right or list(item.values), *(_swapped(right or list(item.values)))]
-    named = [list(map(item.normal_pair, it)) for it in processing.combined]
-    near = [it for it in named if set(it) <= set(item.values)]
-    near += [right, *([it for it in right if it != value] for value in right)]
-    near += [[value] for value in item.values]
-    near += [[*right, value] for value in item.values if value not in right]
-    for value in item.values:  # as many pairs as the limits allow
-        grown = [value]
-        for other in item.values:
-            if other not in grown and not item.pair_faults([*grown, other]):
-                grown.append(other)
-        near.append(grown)
     most = item.max_choices or len(item.values)
+    near = _near(item, right, processing)
     return [it for it in near if it and len(it) <= most and not item.pair_faults(it)]
+
+
+def _near(item: Item, right: list[str], processing: Processing) -> list[list[str]]:
+    """Sets of choices or pairs: those that rules name, and changes of the right ones."""
+    named = [list(map(item.normal_pair, it)) for it in processing.combined]
+    return [
+        *(it for it in named if set(it) <= set(item.values)),
+        right,
+        *([it for it in right if it != value] for value in right),
+        *([value] for value in item.values),
+        *([*right, value] for value in item.values if value not in right),
+        *(_grown(item, value) for value in item.values),
+    ]
+
+
+def _grown(item: Item, value: str) -> list[str]:
+    """A choice or pair, and as many others as the limits of the item allow."""
+    grown = [value]
+    for other in item.values:
+        if other not in grown and not item.pair_faults([*grown, other]):
+            grown.append(other)
+    return grown
 
 
 def _swapped(names: list[str]) -> Iterator[list[str]]:

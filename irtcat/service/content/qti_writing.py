@@ -11,6 +11,8 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from irtcat._common.checks import InputError, brief, shorten
 from irtcat._files import replacing
 from irtcat.service.content.html import VOID, plain_text
+from irtcat.service.content.item_set import ItemSet
+from irtcat.service.content.keys import Key
 from irtcat.service.content.numerals import number_of
 from irtcat.service.content.qti_xml import (
     BASE_TYPES,
@@ -28,7 +30,7 @@ from irtcat.service.content.qti_xml import (
     encode_name,
     turn_pairs,
 )
-from irtcat.service.content.records import Choice, Item, ItemSet, Key, Stimulus
+from irtcat.service.content.records import KINDS, ONLY_IN, Choice, Item, Stimulus
 from irtcat.service.content.xml import local_name, parse_xml
 
 LOM = "http://ltsc.ieee.org/xsd/LOM"
@@ -192,26 +194,14 @@ def _become(element: Element, other: Element) -> None:
 
 def _interaction(item: Item, response: str, prompt: bool = False) -> Element:
     """The interaction of an item or a part, with the prompt of a part."""
-    name, attributes = INTERACTIONS[item.kind], {"response-identifier": response}
+    name = INTERACTIONS[item.kind]
     if item.inline and item.kind == "choice" and not item.prompt and not item.picture:
-        return _inline_choice(item, attributes)
+        return _inline_choice(item, {"response-identifier": response})
     if item.picture:
         name = GRAPHIC_KINDS[item.kind][0]
     elif _has_gaps(item):
         name = "qti-gap-match-interaction"
-    limits = "associations" if item.kind in ("match", "associate") else "choices"
-    if item.kind in ("choice", "choices", "hottext", "match", "associate"):
-        attributes |= {f"max-{limits}": str(item.max_choices)}
-        attributes |= {f"min-{limits}": str(item.min_choices)}
-    if item.kind in ("choice", "choices", "order", "match", "associate") and not item.picture:
-        attributes["shuffle"] = str(item.shuffle).lower()
-    if item.expected_length is not None:
-        attributes["expected-length"] = str(item.expected_length)
-    if item.expected_lines is not None and item.kind == "essay":
-        attributes["expected-lines"] = str(item.expected_lines)
-    if item.pattern:
-        attributes["pattern-mask"] = item.pattern
-    element = Element(name, attributes)
+    element = Element(name, {"response-identifier": response} | _attributes(item))
     if not item.marks_choices and prompt and item.prompt:
         _fill(SubElement(element, "qti-prompt"), item.prompt)
     if item.picture:
@@ -224,6 +214,23 @@ def _interaction(item: Item, response: str, prompt: bool = False) -> Element:
         for gap in list(element.iter("qti-hottext")) if _has_gaps(item) else ():
             gap.tag = "qti-gap"
     return element
+
+
+def _attributes(item: Item) -> dict[str, str]:
+    """The attributes of an interaction, of those that its kind has."""
+    kind = KINDS[item.kind]
+    counted = "associations" if kind.in_pairs else "choices"
+    is_limited = kind.has_choices and item.kind != "order"
+    is_shuffled = item.kind in ONLY_IN["shuffle"] and not item.picture
+    values = {
+        f"max-{counted}": item.max_choices if is_limited else None,
+        f"min-{counted}": item.min_choices if is_limited else None,
+        "shuffle": str(item.shuffle).lower() if is_shuffled else None,
+        "expected-length": item.expected_length,
+        "expected-lines": item.expected_lines,
+        "pattern-mask": item.pattern or None,
+    }
+    return {name: str(value) for name, value in values.items() if value is not None}
 
 
 def _inline_choice(item: Item, attributes: dict[str, str]) -> Element:

@@ -24,12 +24,14 @@ from irtcat.service.content.authored import (
     unwrapped,
 )
 from irtcat.service.content.fields import FaultList, content_error
-from irtcat.service.content.keys import KeyFile, key_file_of, parse_cells, read_rows
+from irtcat.service.content.item_set import ItemSet
+from irtcat.service.content.keys import Key
 from irtcat.service.content.markdown import item_html, markdown_html
 from irtcat.service.content.packages import open_package
 from irtcat.service.content.qti import read_qti
 from irtcat.service.content.qti_xml import MANIFEST
-from irtcat.service.content.records import Item, ItemSet, Key, Stimulus
+from irtcat.service.content.records import Item, Stimulus
+from irtcat.service.content.tables import KeyFile, key_file_of, parse_cells, read_rows
 
 DELIMITER = "+++"
 

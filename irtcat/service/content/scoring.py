@@ -11,9 +11,11 @@ from irtcat._common.checks import InputError, brief, check_count, shorten
 from irtcat.bank import ItemBank
 from irtcat.models import item_categories
 from irtcat.service.content.fields import content_error
+from irtcat.service.content.item_set import ItemSet
+from irtcat.service.content.keys import Key, limited, map_totals
 from irtcat.service.content.numerals import number_of
 from irtcat.service.content.qti_processing import Declaration, Processing
-from irtcat.service.content.records import KINDS, Item, ItemSet, Key, limited, map_totals
+from irtcat.service.content.records import KINDS, Item
 from irtcat.service.content.xml import parse_xml
 
 MOST_TEXT = 1_000

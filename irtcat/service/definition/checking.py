@@ -1,6 +1,6 @@
 """Checks before a test is published: what cannot be kept, and what is unwise."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -259,22 +259,9 @@ def _topic_faults(definition: TestDefinition, bank: ItemBank) -> list[Fault]:
 def _warnings(
     definition: TestDefinition, bank: ItemBank, items: Any, pools: dict[int, ItemBank]
 ) -> Iterable[str]:
-    language = definition.language.split("-")[0]
-    if language not in TRANSLATED:
-        yield (
-            f"The pages are not translated to {definition.language!r}: they will be in English "
-            "around the content."
-        )
-    if items is not None:
-        used = {item for section in definition.sections for item in section.items}
-        used |= {item for pool in pools.values() for item in pool}
-        spoken = {
-            item: getattr(items.items[item], "language", definition.language)
-            for item in sorted(used)
-        }
-        others = [item for item, tag in spoken.items() if str(tag).split("-")[0] != language]
-        if others:
-            yield f"Items are not in the language of the test: {shorten(others)}."
+    used = {item for section in definition.sections for item in section.items}
+    used |= {item for pool in pools.values() for item in pool}
+    yield from _language_warnings(definition, {} if items is None else items.items, used)
     yield from _scale_warnings(definition, bank)
     yield from _time_warnings(definition, pools)
     kinds = [section.kind for section in definition.sections]
@@ -284,6 +271,29 @@ def _warnings(
         section = definition.sections[at - 1]
         assert isinstance(section, Adaptive)
         yield from _pool_warnings(section, at, pool, definition)
+    yield from _bank_warnings(bank)
+
+
+def _language_warnings(
+    definition: TestDefinition, items: Mapping[str, Any], used: Iterable[str]
+) -> Iterable[str]:
+    language = definition.language.split("-")[0]
+    if language not in TRANSLATED:
+        yield (
+            f"The pages are not translated to {definition.language!r}: they will be in English "
+            "around the content."
+        )
+    spoken = {
+        name: getattr(items[name], "language", definition.language)
+        for name in sorted(used)
+        if name in items
+    }
+    others = [name for name, tag in spoken.items() if str(tag).split("-")[0] != language]
+    if others:
+        yield f"Items are not in the language of the test: {shorten(others)}."
+
+
+def _bank_warnings(bank: ItemBank) -> Iterable[str]:
     flagged = [
         name for name, flags in zip(bank.item_ids.tolist(), bank.flags(), strict=True) if flags
     ]

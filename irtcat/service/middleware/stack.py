@@ -2,7 +2,6 @@
 
 import os
 import sys
-from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -69,8 +68,10 @@ def middleware(
     The arguments are those of `irtcat.service.app.create_app`.
     """
     rows = [
-        *_tracing(observed),
-        (observed, Middleware(Observing)),  # before the others: it counts refused requests, too
+        (
+            observed,
+            Middleware(Observing, traced=_is_traced()),
+        ),  # before the others: it counts refused requests, too
         (limited, Middleware(RateLimits)),
         # It changes the headers that `Guard` sets.
         (True, Middleware(Embedding, service=service, secure=secure)),
@@ -81,9 +82,7 @@ def middleware(
     return [row for is_used, row in rows if is_used]
 
 
-def _tracing(observed: bool) -> list[tuple[bool, Middleware]]:
-    """Spans of requests, where an SDK of OpenTelemetry is configured or was set up already."""
+def _is_traced() -> bool:
+    """Whether an SDK of OpenTelemetry is configured or was set up already."""
     is_configured = any(name.startswith("OTEL_") for name in os.environ)
-    if not observed or not (is_configured or "opentelemetry.sdk" in sys.modules):
-        return []
-    return [(True, Middleware(import_module("irtcat.service.middleware.tracing").Tracing))]
+    return is_configured or "opentelemetry.sdk" in sys.modules

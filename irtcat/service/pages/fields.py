@@ -207,28 +207,34 @@ class Seen:
         }
         kind = fields.get("kind", "")
         if kind == "several" and not prefix:
-            names = [f"p{at}" for at in range(1, MOST_PARTS + 1) if f"p{at}.kind" in form]
-            parts = {name: Seen.entered(form, f"{name}.") for name in names}
-            response = {name: part.response for name, part in parts.items() if part.response}
-            invalid = any(part.invalid for part in parts.values())
-            return Seen(response or None, invalid, parts=parts)
-        if kind == "order":
-            return _ordered(fields)
-        if kind == "match":
-            single = {name: value for name, value in fields.items() if name.startswith("pair.")}
-            pairs = [f"{name.removeprefix('pair.')} {value}" for name, value in single.items()]
-            boxes = sorted({name for name in form if name.startswith(f"{prefix}pairs.")})
-            pairs += [str(value) for name in boxes for value in form.getlist(name)]
-            return Seen(pairs)
-        if kind == "associate":
-            return _joined(fields)
-        if kind in ("choices", "hottext"):
-            values = form.getlist(f"{prefix}response")
-            return Seen([value for value in values if isinstance(value, str)])
+            return _several(form)
+        if kind in ENTERED:
+            return ENTERED[kind](fields, form, prefix)
         return Seen(fields.get("response"))
 
 
-def _ordered(fields: dict[str, str]) -> Seen:
+def _several(form: FormData) -> Seen:
+    names = [f"p{at}" for at in range(1, MOST_PARTS + 1) if f"p{at}.kind" in form]
+    parts = {name: Seen.entered(form, f"{name}.") for name in names}
+    response = {name: part.response for name, part in parts.items() if part.response}
+    invalid = any(part.invalid for part in parts.values())
+    return Seen(response or None, invalid, parts=parts)
+
+
+def _selected(fields: dict[str, str], form: FormData, prefix: str) -> Seen:
+    values = form.getlist(f"{prefix}response")
+    return Seen([value for value in values if isinstance(value, str)])
+
+
+def _matched(fields: dict[str, str], form: FormData, prefix: str) -> Seen:
+    single = {name: value for name, value in fields.items() if name.startswith("pair.")}
+    pairs = [f"{name.removeprefix('pair.')} {value}" for name, value in single.items()]
+    boxes = sorted({name for name in form if name.startswith(f"{prefix}pairs.")})
+    pairs += [str(value) for name in boxes for value in form.getlist(name)]
+    return Seen(pairs)
+
+
+def _ordered(fields: dict[str, str], form: FormData, prefix: str) -> Seen:
     positions = {
         name.removeprefix("position."): value
         for name, value in fields.items()
@@ -239,12 +245,22 @@ def _ordered(fields: dict[str, str]) -> Seen:
     return Seen(ordered, double, positions=positions)
 
 
-def _joined(fields: dict[str, str]) -> Seen:
+def _joined(fields: dict[str, str], form: FormData, prefix: str) -> Seen:
     ends = range(1, MOST_SLOTS + 1)
     joined = tuple((fields.get(f"join.{at}.a", ""), fields.get(f"join.{at}.b", "")) for at in ends)
     pairs = [" ".join(pair) for pair in joined if all(pair)]
     half = any((any(pair) and not all(pair)) or (pair[0] and pair[0] == pair[1]) for pair in joined)
     return Seen(pairs, half, joined=joined)
+
+
+ENTERED: dict[str, Callable[[dict[str, str], FormData, str], Seen]] = {
+    "choices": _selected,
+    "hottext": _selected,
+    "order": _ordered,
+    "match": _matched,
+    "associate": _joined,
+}
+"""The response in a form by kind, from its texts without the prefix, and all its values."""
 
 
 TEMPLATE_GLOBALS: dict[str, Any] = {"nothing_seen": Seen(None)} | {

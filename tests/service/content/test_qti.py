@@ -24,8 +24,8 @@ from irtcat.service.content import (
     scored,
     write_qti,
 )
+from irtcat.service.content.keys import map_totals
 from irtcat.service.content.qti_xml import decode_name, encode_name
-from irtcat.service.content.records import map_totals
 from tests.service.interactions import content
 
 QTI = "http://www.imsglobal.org/xsd/imsqtiasi_v3p0"

@@ -32,6 +32,7 @@ from irtcat.service.pages.staff.base import (
     as_table,
     back_to,
     criterion_words,
+    ending_words,
     part_router,
     stopping_words,
     svg,
@@ -163,7 +164,7 @@ def test_page(at: Reader, test: str) -> Response:
         report=report,
         accommodations=[ACCOMMODATIONS[a] for a in published.definition.accommodations.allowed],
         figures=[] if report is None else _figures(report),
-        tables=[] if report is None else _tables(report, at.account),
+        tables=[] if report is None else _tables(published, report, at.account),
     )
 
 
@@ -201,9 +202,15 @@ def _figures(report: PublishingReport) -> list[tuple[str, str]]:
     ]
 
 
-def _tables(report: PublishingReport, account: Account) -> list[Table]:
+def _tables(test: PublishedTest, report: PublishingReport, account: Account) -> list[Table]:
     shown = {**TABLES, **(PARAMETER_TABLES if account.may("parameters") else {})}
     frames = {name: report.to_frame(name) for name in shown}
+    endings, rules = frames["endings"], []
+    for at, rule in zip(endings["section"], endings["rule"], strict=True):
+        section = test.definition.sections[int(at) - 1]
+        assert isinstance(section, Adaptive)  # only these end by rules
+        rules.append(ending_words(section.config, rule))
+    frames["endings"] = endings.assign(rule=rules)
     return [
         as_table(frames[name], caption, columns)
         for name, (caption, columns) in shown.items()
