@@ -1,6 +1,6 @@
 """Spent items: does `spent_items` find them, and what does leaving them out cost?
 
-    python experiments/diagnostics/spent_items.py [--replications 10]
+    python experiments/diagnostics/spent_items.py [--replications 10] [--data FOLDER]
 
 ``spent_items.csv``: simulated cohorts of 100 models on 300 2PL items, of which 10 % are dead
 (slope 0 or about 0), 10 % saturated (4 SDs easier than the cohort is able) and 3 % have a wrong
@@ -12,6 +12,12 @@ least twice that information; ``wrong key found`` and ``wrong key false`` are sh
 with and without a wrong key that are suspected (those that all or nobody solved cannot be). Then
 the share of items left out as spent or suspected, and Kendall's tau of the sum scores with the true
 abilities with all items, without these, and without as many at random.
+
+``spent_items_real.csv`` (``--data``): real tables of models. The items are fitted to a random half
+of the models; the cohort is the better half of the others, and a random half of it finds the spent
+items. In the other half: ``again`` is the share of these that are spent there too, ``share`` the
+variance of their answers relative to that of all items, ``tau`` that of the scores without spent
+items with the full scores, ``random`` without as many at random. Means of two draws.
 """
 
 import argparse
@@ -29,6 +35,16 @@ from irtcat.diagnose import spent_items
 HERE = Path(__file__).parent
 N_ITEMS, N_DEAD, N_SATURATED, N_WRONG = 300, 30, 30, 9
 N_MODELS, N_CALIBRATION = 100, 300
+WHOLE = 400
+"""Of more items of a real table so many are drawn."""
+
+REAL = {
+    "ARC Challenge": ("benchpred/responses_arc_challenge.npz", ""),
+    "IFEval": ("benchpred/responses_ifeval.npz", ""),
+    "GSM8K": ("metabench_openllm/responses.npz", "gsm8k"),
+    "HellaSwag": ("metabench_openllm/responses_hellaswag_v1.npz", ""),
+    "SWE-bench Verified": ("agentic_coding/responses_swebench_verified.npz", ""),
+}
 
 
 def tau(scores: np.ndarray, other: np.ndarray) -> float:
@@ -84,12 +100,61 @@ def simulated(mean: float, calibration: str, seed: int) -> dict:
     }
 
 
+def real(path: Path, prefix: str, seed: int) -> dict:
+    """One real table."""
+    rng = np.random.default_rng(seed)
+    arrays = np.load(path, allow_pickle=True)
+    x = arrays["X"].astype(float)
+    x = x[:, np.char.startswith(arrays["items"].astype(str), prefix)]
+    x = np.unique(x[(x >= 0).all(axis=1)], axis=0)
+    x = x[:, rng.permutation(x.shape[1])[:WHOLE]]
+    x = x[rng.permutation(len(x))[:1200]]
+    half = len(x) // 2
+    better = x[half:][np.argsort(-x[half:].sum(axis=1))][: half // 2]
+    better = better[rng.permutation(len(better))]
+    finding, checking = better[: len(better) // 2], better[len(better) // 2 :]
+    bank = irtcat.fit(Responses.from_array(x[:half]), "2pl").bank
+    table, again = (spent_items(bank, Responses.from_array(part)) for part in (finding, checking))
+    spent = table["spent"].to_numpy()
+    variance = checking.var(axis=0)
+    random = rng.permutation(x.shape[1]) < (~spent).sum()
+    total = checking.sum(axis=1)
+    reasons = table.loc[spent, "reason"].value_counts()
+    return {
+        "models": len(finding),
+        "items": x.shape[1],
+        "spent": spent.mean(),
+        **{
+            name: reasons.reindex(names).sum() / len(spent)
+            for name, names in {
+                "too easy": ["too easy", "all right"],
+                "too hard": ["too hard", "all wrong"],
+                "no discrimination": ["no discrimination"],
+            }.items()
+        },
+        "suspected": (table["reason"] == "wrong key suspected").mean(),
+        "again": again["spent"][spent].mean() if spent.any() else np.nan,
+        "share": variance[spent].mean() / variance.mean() if spent.any() else np.nan,
+        "tau": tau(checking[:, ~spent].sum(axis=1), total),
+        "random": tau(checking[:, random].sum(axis=1), total),
+    }
+
+
 def main() -> None:
-    """The table."""
+    """Both tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replications", type=int, default=10)
+    parser.add_argument("--data", type=Path)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    if options.data:
+        rows = []
+        for name, (path, prefix) in REAL.items():
+            draws = pd.DataFrame([real(options.data / path, prefix, s) for s in range(2)])
+            rows.append({"benchmark": name, **draws.mean().round(3)})
+            print(rows[-1], flush=True)
+            pd.DataFrame(rows).to_csv(HERE / "spent_items_real.csv", index=False)
+        return
     rows = []
     for mean in (0.0, 2.0):
         for calibration in ("true", "300 models", "the cohort"):
