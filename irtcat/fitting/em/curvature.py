@@ -502,7 +502,7 @@ def _own(members: FloatArray) -> tuple[np.ndarray, np.ndarray]:
 @functools.partial(
     jit,
     static_argnames=("design", "has_missing", "is_canonical"),
-    small_below=MANY,
+    small_below=4 * MANY,
     small_where="is_canonical",
 )
 def _product_sums(
