@@ -433,11 +433,9 @@ class SpaceSolution(NamedTuple):
             **({"density": density} if density is not None else {}),
             "se_correlations": None if errors is None else errors["correlation"][0].tolist(),
         }
-        bank = {
-            "populations": _bank_population(self),
-            "structure": design.structure,
-            "factors": tuple(design.factors),
-        }
+        bank: dict[str, Any] = {"structure": design.structure, "factors": tuple(design.factors)}
+        if data.grouping is None:  # else those of the groups, also of one group with anchors
+            bank["populations"] = _bank_population(self)
         moments = None if populations is None else (_group_moments(populations), errors)
         return (
             estimates,
