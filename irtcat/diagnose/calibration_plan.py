@@ -1,7 +1,7 @@
 """How many subjects a calibration needs, and which, from a pilot: `plan_calibration`.
 
 The expected information of the item parameters is that of known abilities less the part that is
-missing because abilities are estimated (Louis 1982), averaged over simulated subjects:
+missing because abilities are estimated (Louis 1982), averaged over subjects:
 
     I = E[score score' | theta known] - E[Cov(score | answers)].
 
@@ -20,7 +20,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import ndtr
 
 from irtcat._common.checks import argument_error, check_count, finite_vector, is_number
-from irtcat._common.types import BoolArray, FloatArray
+from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import BankLike, ItemBank, Population, as_bank
 from irtcat.diagnose.answer_moments import probability_derivatives
 from irtcat.diagnose.chi_square import curves, population_nodes
@@ -83,7 +83,7 @@ class CalibrationPlan:
     candidates: pd.DataFrame | None
     share: float
     flags: tuple[str, ...]
-    _simulated: "_SimulatedSubjects"
+    _subjects: "_Subjects"
 
     def __repr__(self) -> str:
         count = "no number of" if self.n_subjects is None else f"{self.n_subjects}"
@@ -137,13 +137,13 @@ class CalibrationPlan:
             f"SE of {name}": error / math.sqrt(n)
             for name, error in _item_errors(self.bank, self.share).items()
         }
-        order = self._simulated.order(n)
-        found |= {"SE of abilities": self._simulated.se(n), "right order": order}
+        order = self._subjects.order(n)
+        found |= {"SE of abilities": self._subjects.se(n), "right order": order}
         return pd.Series({**found, "tau": 2 * order - 1}, name=n)
 
 
-class _SimulatedSubjects(NamedTuple):
-    """Subjects simulated from the pilot.
+class _Subjects(NamedTuple):
+    """Subjects like those of the pilot.
 
     Attributes:
         mean: posterior means of ability.
@@ -190,8 +190,9 @@ def plan_calibration(
     have the posterior variance v that the answers leave, and errors of the items:
     ``v + g' I^-1 g / n``, g the derivative of the estimate by the item parameters. Two subjects
     with estimates m are ordered right with probability ``Phi(|m_1 - m_2| / SE of the difference)``.
-    All are averaged over subjects that are simulated from the pilot, who leave out as many answers
-    as the pilot's.
+    All are averaged over subjects that are simulated from the pilot. Where subjects of the pilot
+    left answers out, they are averages over these subjects and their answers instead (up to
+    ``n_draws`` of them), as who leaves out which items may depend on ability.
 
     Subjects inform about items near whose difficulty their abilities lie. Where subjects of known
     ability can be chosen, such as models that a benchmark has ranked already, ``candidates`` are
@@ -213,7 +214,7 @@ def plan_calibration(
         population: the subjects who will be calibrated on; by default those of the bank.
         candidates: abilities on the bank's scale of the subjects who can be chosen: an `Ability`, a
             Series by subject, or numbers. Their order and SEs hold for a fit with ``theta=``.
-        n_draws: number of simulated subjects, at least 100; by default 2,000, and more for tests of
+        n_draws: number of these subjects, at least 100; by default 2,000, and more for tests of
             fewer than 50 items.
         seed: seed of their answers.
 
@@ -249,14 +250,14 @@ def plan_calibration(
     if n_draws is None:
         n_draws = min(max(FEWEST_DRAWS, N_CELLS // bank.n_items), MOST_DRAWS)
     check_count("n_draws", n_draws, 100)
-    answered = _answered(pilot, bank, n_draws, seed)
+    answered, answers = _answered(pilot, bank, n_draws, seed)
     if population is not None:
-        bank = replace(bank, populations=population)
-    unit, simulated, flags = _simulate(bank, answered, seed)
+        bank, answers = replace(bank, populations=population), None
+    unit, subjects, flags = _per_subject(bank, answered, answers, seed)
     if (n_pilot := getattr(pilot, "n_subjects", None)) and n_pilot < FEWEST_PILOT:
         flags.append(f"the pilot has {n_pilot} subjects: its parameters are uncertain")
     table = pd.DataFrame(
-        [_row(name, value, unit, simulated, share) for name, value in wanted.items()],
+        [_row(name, value, unit, subjects, share) for name, value in wanted.items()],
         index=pd.Index(list(wanted), name="target"),
         columns=["wanted", "n_subjects", "at_best"],
     )
@@ -272,7 +273,7 @@ def plan_calibration(
         candidates=None if candidates is None else _in_order(bank, candidates, share),
         share=share,
         flags=tuple(flags),
-        _simulated=simulated,
+        _subjects=subjects,
     )
 
 
@@ -311,25 +312,44 @@ def _positive(name: str, value: Any) -> float:
     return float(value)
 
 
-def _answered(pilot: Any, bank: ItemBank, n_draws: int, seed: int) -> BoolArray:
-    """Which items the simulated subjects answer: those of subjects of the pilot."""
+def _answered(
+    pilot: Any, bank: ItemBank, n_draws: int, seed: int
+) -> tuple[BoolArray, IntArray | None]:
+    """Which items subjects answer, and the answers of those of a pilot who left some out.
+
+    The answers are None where nobody left any out.
+    """
+    everything = np.ones((n_draws, bank.n_items), bool)
     responses = getattr(pilot, "responses", None)
     if not isinstance(responses, Responses):
-        return np.ones((n_draws, bank.n_items), bool)
-    seen = responses.observed
-    seen = seen[seen.any(axis=1)]
+        return everything, None
+    some = responses.observed.any(axis=1)
     at = {item: column for column, item in enumerate(responses.item_ids)}
     columns = [at.get(item, -1) for item in bank.item_ids]
-    if seen.all() or -1 in columns:
-        return np.ones((n_draws, bank.n_items), bool)
-    rows = np.random.default_rng(seed).permutation(np.resize(np.arange(len(seen)), n_draws))
-    return seen[rows][:, columns]
+    if responses.observed[some].all() or -1 in columns:
+        return everything, None
+    rows = np.random.default_rng(seed).permutation(np.resize(np.flatnonzero(some), n_draws))
+    seen = responses.observed[rows][:, columns]
+    return seen, np.where(seen, responses.values[rows][:, columns], 0).astype(int)
 
 
-def _simulate(
-    bank: ItemBank, answered: BoolArray, seed: int
-) -> tuple[ItemBank, _SimulatedSubjects, list[str]]:
-    """The bank with the covariance of one subject, simulated subjects, and warnings."""
+def _posteriors(
+    x: IntArray, answered: BoolArray, p: FloatArray, weights: FloatArray
+) -> tuple[list[BoolArray], FloatArray]:
+    """Who answered in each category, and the posterior probability of each node."""
+    log_p = np.log(np.maximum(p, np.finfo(float).tiny))
+    masks = [(x == c) & answered for c in range(p.shape[2])]
+    log_post = np.log(np.maximum(weights, np.finfo(float).tiny)) + sum(
+        mask.astype(float) @ log_p[:, :, c] for c, mask in enumerate(masks)
+    )
+    post = np.exp(log_post - log_post.max(axis=1, keepdims=True))
+    return masks, post / post.sum(axis=1, keepdims=True)
+
+
+def _per_subject(
+    bank: ItemBank, answered: BoolArray, answers: IntArray | None, seed: int
+) -> tuple[ItemBank, _Subjects, list[str]]:
+    """The bank with the covariance of a fit of one subject, the subjects, and warnings."""
     free = _free(bank)
     points, weights = population_nodes(bank)
     p = curves(bank, points)
@@ -337,22 +357,19 @@ def _simulate(
     # Derivatives of log P: items x params x nodes x categories.
     scores = np.where(p[:, None] > TINY, dp / np.maximum(p[:, None], TINY), 0.0)
     scores *= free.mask[:, :, None, None]
-    order = np.random.default_rng(seed).permutation(len(answered))
-    shares = (order + 0.5) / len(answered)
-    theta = points[:, 0][np.searchsorted(np.cumsum(weights), shares).clip(max=len(points) - 1)]
-    x = np.asarray(bank.simulate(theta, seed).values, int)
-    log_p = np.log(np.maximum(p, np.finfo(float).tiny))
-    masks = [(x == c) & answered for c in range(p.shape[2])]
-    log_post = np.log(np.maximum(weights, np.finfo(float).tiny)) + sum(
-        mask.astype(float) @ log_p[:, :, c] for c, mask in enumerate(masks)
-    )
-    post = np.exp(log_post - log_post.max(axis=1, keepdims=True))
-    post /= post.sum(axis=1, keepdims=True)
+    n = len(answered)
+    if answers is None:
+        shares = (np.random.default_rng(seed).permutation(n) + 0.5) / n
+        node = np.searchsorted(np.cumsum(weights), shares).clip(max=len(points) - 1)
+        answers = np.asarray(bank.simulate(points[node, 0], seed).values, int)
+        masks, post = _posteriors(answers, answered, p, weights)
+        asked = np.outer(answered.mean(axis=0), weights)
+    else:
+        masks, post = _posteriors(answers, answered, p, weights)
+        asked = answered.T.astype(float) @ post / n
     mean, sd, basis = _polynomials(post, points[:, 0])
     population = _population_scores(bank, free, points[:, 0])
-    complete = np.einsum(
-        "j,g,jpgc,jqgc,jgc->jpq", answered.mean(axis=0), weights, scores, scores, p, optimize=True
-    )
+    complete = np.einsum("jg,jpgc,jqgc,jgc->jpq", asked, scores, scores, p, optimize=True)
     design = _with_population(free.design(), population.shape[1])
     slopes = [_slopes(q, scores, masks, population) @ design for q in basis]
     size = complete[0].shape[0]
@@ -362,14 +379,14 @@ def _simulate(
     own = slice(bank.n_items * size, None)
     information[own, own] = (weights[:, None] * population).T @ population
     information = design.T @ information @ design
-    missing = np.sum([slope.T @ slope for slope in slopes], axis=0) / len(x)
+    missing = np.sum([slope.T @ slope for slope in slopes], axis=0) / n
     covariance_root, flags = _inverse_root(information, missing, bank, free)
     wide = (design @ covariance_root)[: bank.n_items * size].reshape(bank.n_items, size, -1)
     blocks = np.einsum("jpk,jqk->jpq", wide, wide)
     blocks[~free.mask.any(axis=1)] = np.nan
     root = sd[:, None] * (slopes[0] @ covariance_root)
     unit = replace(bank, covariance=blocks, full_covariance=None)
-    return unit, _SimulatedSubjects(mean, sd**2, root), flags
+    return unit, _Subjects(mean, sd**2, root), flags
 
 
 def _polynomials(
@@ -464,28 +481,28 @@ def _item_errors(bank: ItemBank, share: float) -> dict[str, float]:
 
 
 def _row(
-    target: str, wanted: float, bank: ItemBank, simulated: _SimulatedSubjects, share: float
+    target: str, wanted: float, bank: ItemBank, subjects: _Subjects, share: float
 ) -> tuple[float, float, float]:
     """A wanted value, the number of subjects that reaches it, and the best value."""
     if target == "SE of abilities":
-        best = math.sqrt(simulated.variance.mean())
+        best = math.sqrt(subjects.variance.mean())
         room = wanted**2 - best**2
-        n = (simulated.root**2).sum(axis=1).mean() / room if room > 0 else math.nan
+        n = (subjects.root**2).sum(axis=1).mean() / room if room > 0 else math.nan
     elif target == "right order":
-        best = simulated.order(math.inf)
-        n = _smallest(simulated, wanted) if best > wanted else math.nan
+        best = subjects.order(math.inf)
+        n = _smallest(subjects, wanted) if best > wanted else math.nan
     else:
         best = 0.0
         n = (_item_errors(bank, share)[target.removeprefix("SE of ")] / wanted) ** 2
     return wanted, math.nan if not n < LARGEST else max(math.ceil(n), 1), best
 
 
-def _smallest(simulated: _SimulatedSubjects, wanted: float) -> float:
+def _smallest(subjects: _Subjects, wanted: float) -> float:
     """The smallest number of subjects whose items order pairs right with this probability."""
     low, high = 0.0, math.log(LARGEST)
     while high - low > 1e-3:
         middle = (low + high) / 2
-        low, high = (low, middle) if simulated.order(math.exp(middle)) >= wanted else (middle, high)
+        low, high = (low, middle) if subjects.order(math.exp(middle)) >= wanted else (middle, high)
     return math.exp(high)
 
 

@@ -56,6 +56,23 @@ def test_errors_are_those_of_a_fit(model):
             assert found[f"se_{name}"].to_numpy() == pytest.approx(error, rel=0.06), name
 
 
+def test_the_weak_who_answer_less_keep_their_patterns():
+    """The SEs are the fit's own, of items and abilities; not with abilities of the population."""
+    rng = np.random.default_rng(5)
+    theta, b = rng.normal(size=1500), np.linspace(-2, 2, 40)
+    x = (rng.random((1500, 40)) < 1 / (1 + np.exp(-1.6 * (theta[:, None] - b)))).astype(float)
+    first = np.arange(40) % 8 == 4
+    x[np.ix_(x[:, first].sum(axis=1) < 3, ~first & (b < 0.5))] = np.nan  # the rest is too hard
+    fit = irtcat.fit(irtcat.Responses.from_array(x), "2pl", standard_errors="full")
+    se = np.sqrt(np.mean(irtcat.score(fit.bank, fit.responses).se ** 2))
+    plan = plan_calibration(fit)
+    assert plan.at(10**9)["SE of abilities"] == pytest.approx(se, rel=0.02)
+    ratio = plan.items(1500)["se_b"] / fit.bank.published()[1]["b"]
+    assert ratio.median() == pytest.approx(1, abs=0.05)
+    independent = plan_calibration(fit, population=fit.bank.population)
+    assert independent.at(10**9)["SE of abilities"] != pytest.approx(se, rel=0.05)
+
+
 def test_the_number_of_subjects_is_the_smallest():
     bank = ItemBank.from_parameters(a=1.3, b=np.linspace(-1.5, 1.5, 25))
     limit = plan_calibration(bank).at(10**9)
