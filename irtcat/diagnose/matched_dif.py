@@ -5,7 +5,7 @@ Mantel-Haenszel and standardisation.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -256,11 +256,54 @@ def mantel_haenszel(
         continuity=continuity,
     )
     rounds = max_rounds if purify and values is None and not anchored else 1
+    purified = _purified(data, score_items, tested, rounds, correction, alpha)
+    table, effects = _tables(data, responses, grouping, purified.tests, reasons)
+    table["p_adjusted"] = pd.Series(purified.p_adjusted, index=responses.item_ids[tested])
+    table["dif"] = (table["p_adjusted"] < alpha).to_numpy()
+    return MatchedDIF(
+        table=table,
+        effects=effects,
+        anchors=tuple(str(responses.item_ids[j]) for j in purified.used),
+        correction=correction,
+        alpha=alpha,
+        n_left_out=int((~kept).sum()),
+        n_rounds=purified.n_rounds,
+        settled=purified.settled,
+    )
+
+
+class _Purified(NamedTuple):
+    """The tests with the last score.
+
+    Attributes:
+        tests: statistics by item.
+        p_adjusted: p-values of the tested items, corrected.
+        used: items of the score.
+        n_rounds: number of scores.
+        settled: whether the items with DIF are those that the score leaves out.
+    """
+
+    tests: dict[int, Any]
+    p_adjusted: FloatArray
+    used: list[int]
+    n_rounds: int
+    settled: bool
+
+
+def _purified(
+    data: _MatchedData,
+    score_items: list[int],
+    tested: list[int],
+    rounds: int,
+    correction: str,
+    alpha: float,
+) -> _Purified:
+    """Test the items, and again with a score without those that have DIF, until these stay."""
     base: frozenset[int] = frozenset()
     previous = {base}
     for n_rounds in range(1, rounds + 1):
         used = [j for j in score_items if j not in base]
-        tests = {j: _tests(data.counts(j, used), continuity) for j in tested}
+        tests = {j: _tests(data.counts(j, used), data.continuity) for j in tested}
         p_adjusted = adjust([test[0]["p"] for test in tests.values()], correction)
         found = frozenset(j for j, p in zip(tested, p_adjusted, strict=True) if p < alpha)
         settled = found == base or rounds == 1
@@ -270,19 +313,7 @@ def mantel_haenszel(
         if n_rounds < rounds:
             previous.add(found)
             base = found
-    table, effects = _tables(data, responses, grouping, tests, reasons)
-    table["p_adjusted"] = pd.Series(p_adjusted, index=responses.item_ids[tested])
-    table["dif"] = (table["p_adjusted"] < alpha).to_numpy()
-    return MatchedDIF(
-        table=table,
-        effects=effects,
-        anchors=tuple(str(responses.item_ids[j]) for j in used),
-        correction=correction,
-        alpha=alpha,
-        n_left_out=int((~kept).sum()),
-        n_rounds=n_rounds,
-        settled=settled,
-    )
+    return _Purified(tests, p_adjusted, used, n_rounds, settled)
 
 
 def _untested(responses: Responses) -> list[str]:

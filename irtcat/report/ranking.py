@@ -558,7 +558,7 @@ def _truth_columns(ranking: RankedModels, truth: pd.Series | None) -> list[Block
 
 
 def _origin_columns(rows: Sequence[Standing]) -> list[Block]:
-    """What the scores are based on, and the flags that not most rows have."""
+    """What the scores are based on, and what to check."""
     columns = []
     if any(row.n_items is not None for row in rows):
         counts = [np.nan if row.n_items is None else row.n_items for row in rows]
@@ -578,13 +578,15 @@ def _origin_columns(rows: Sequence[Standing]) -> list[Block]:
         columns.append(
             column("estimator", methods, "Estimated by", minor=True, hidden=len(set(methods)) == 1)
         )
-    # Flags of more than half of several rows distinguish nothing and are said once.
+    return columns + _flag_columns(rows)
+
+
+def _flag_columns(rows: Sequence[Standing]) -> list[Block]:
+    """The flags; those of more than half of several rows distinguish nothing and are said once."""
     n_flagged = Counter(flag for row in rows for flag in set(row.flags))
     common = {flag for flag, n in n_flagged.items() if 2 * n > len(rows) > 1}
     flags = ["; ".join(flag for flag in row.flags if flag not in common) for row in rows]
-    if any(flags):
-        columns.append(column("flag", flags, "To check", minor=True))
-    return columns
+    return [column("flag", flags, "To check", minor=True)] if any(flags) else []
 
 
 def _figure(ranking: RankedModels, word: str, lower: np.ndarray, upper: np.ndarray) -> Block:

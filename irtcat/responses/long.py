@@ -51,9 +51,9 @@ def read_long(
     coding, scored = Coding(codes=options.codes), None
     if options.key is None:
         coding = coding_of(cells, options.words, options.codes, options.missing)
-    is_word = any(isinstance(x, str) and coding.number(x) is None for x in cells.iloc[:50, 0])
 
     def report(row: int, column: int, expected: str) -> NoReturn:
+        is_word = any(isinstance(x, str) and coding.number(x) is None for x in cells.iloc[:50, 0])
         table.fail(row, columns[2], expected, words_advice(cells, coding) if is_word else "")
 
     rows, subjects = pd.factorize(table.check_ids(block.iloc[:, 0], 0, columns[0]))
