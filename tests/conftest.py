@@ -5,6 +5,7 @@ import gc
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
 import jax
@@ -112,6 +113,33 @@ def iterations():
     from irtcat import EM  # after the hook that checks shapes
 
     return lambda n, **more: EM(tolerance=NO_TOLERANCE, max_iterations=n, **more)
+
+
+@pytest.fixture(scope="session")
+def modules_called():
+    """The module of every function of irtcat that runs in a call, as often as it runs."""
+    import irtcat  # after the hook that checks shapes
+
+    root = str(Path(irtcat.__file__).parent)
+
+    def called(function):
+        names = []
+
+        def note(frame, event, _):
+            code = frame.f_code
+            is_ours = code.co_filename.startswith(root) and code.co_name != "<module>"
+            if event == "call" and is_ours:
+                names.append(frame.f_globals["__name__"])
+
+        before = sys.getprofile()
+        sys.setprofile(note)
+        try:
+            function()
+        finally:
+            sys.setprofile(before)
+        return names
+
+    return called
 
 
 def _count_compilation(event, seconds, **_):

@@ -1,33 +1,20 @@
 """The work of a prediction, counted in Python calls."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-import irtcat
 from irtcat import ItemBank, predict, select
 
-ROOT = str(Path(irtcat.__file__).parent)
 
-
-def calls(function) -> int:
+@pytest.fixture
+def calls(modules_called):
     """Calls of functions in irtcat that a second run makes: the first one imports and caches."""
-    function()
-    count = 0
 
-    def count_calls(frame, event, argument):
-        nonlocal count
-        count += event == "call" and frame.f_code.co_filename.startswith(ROOT)
-
-    before = sys.getprofile()
-    sys.setprofile(count_calls)
-    try:
+    def counted(function):
         function()
-    finally:
-        sys.setprofile(before)
-    return count
+        return len(modules_called(function))
+
+    return counted
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +24,7 @@ def data():
     return bank.simulate(rng.normal(size=100), seed=1), bank.simulate([-1.0, 0.0, 1.0], seed=2)
 
 
-def test_predict_as_in_the_readme(data):
+def test_predict_as_in_the_readme(data, calls):
     """Five folds, each with a choice of its own and both ends of the range: at most 410 calls.
 
     The prior that all new subjects share takes 40 more, by EM, and the noise of the runs, in the
@@ -52,7 +39,7 @@ def test_predict_as_in_the_readme(data):
     assert calls(lambda: predict(calibration, subset, answers, pooled=False)) <= 490
 
 
-def test_a_greedy_choice_makes_no_calls_for_each_item(data):
+def test_a_greedy_choice_makes_no_calls_for_each_item(data, calls):
     """Only blocks of columns of the covariance are called for, not items."""
     calibration, _ = data
 
