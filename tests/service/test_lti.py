@@ -890,7 +890,7 @@ def test_a_platform_with_its_origin_embeds_the_pages_of_tests(service, published
 # The command
 
 
-def test_the_command_registers_lists_and_closes(address, published, database):
+def test_the_command_registers_lists_closes_and_removes(address, published, database):
     def run(*words):
         result = CliRunner().invoke(cli, ["service", "lti", address, *words, "--json"])
         assert result.exit_code == 0, result.output
@@ -919,3 +919,7 @@ def test_the_command_registers_lists_and_closes(address, published, database):
     missing = CliRunner().invoke(cli, ["service", "lti", address, "--name", "x"])
     assert missing.exit_code == 2
     assert "--issuer" in missing.output
+    assert run("--remove", row["id"])["platforms"] == []
+    again = CliRunner().invoke(cli, ["service", "lti", address, "--remove", row["id"]])
+    assert again.exit_code == 1
+    assert "no such platform" in again.stderr
